@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-_FLOWER = ["src/posse/protocols/fed_contextual/flower/*", "tests/devices/grids.py", "tests/devices/simulator.py"]
+_FLOWER = [
+    "src/posse/protocols/fed_contextual/flower/*",
+    "tests/devices/grids.py",
+    "tests/devices/simulator.py",
+]
 
 collect_ignore_glob = [] if find_spec("flwr") else _FLOWER

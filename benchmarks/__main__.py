@@ -23,7 +23,9 @@ def paillier() -> None:
             cpu(lambda key=key, ciphertext=ciphertext: key.decrypt(ciphertext), 5) * 1e3,  # type: ignore[misc]
             cpu(lambda ciphertext=ciphertext: ciphertext + ciphertext, 20) * 1e6,  # type: ignore[misc]
         )
-        print(f"  {bits} bits     {made:>7.2f} {times[0]:>12.1f} {times[1]:>12.1f} {times[2]:>8.0f}")
+        print(
+            f"  {bits} bits     {made:>7.2f} {times[0]:>12.1f} {times[1]:>12.1f} {times[2]:>8.0f}"
+        )
 
 
 def main() -> None:

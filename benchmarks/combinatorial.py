@@ -1,4 +1,6 @@
-"""Speed of the market: compiled against loops in Python and numpy, and real agents that exchange messages."""
+"""Speed of the market: compiled against loops in Python and numpy, and real agents that exchange
+messages.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,10 @@ def terms(market: Market, method: str, rounds: int) -> Terms:
 def speed() -> None:
     """Agent-rounds a second on one core."""
     warm_up()
-    print(f"\nmarket, {AGENTS} agents, {PRODUCERS} producers: million agent-rounds a second on one core")
+    print(
+        f"\nmarket, {AGENTS} agents, {PRODUCERS} producers: million agent-rounds a second on one "
+        "core"
+    )
     print("                           rate   against Python   against numpy   of the target 2")
     for distribution in ("uniform", "normal"):
         market = market_instance(1, agents=AGENTS, producers=PRODUCERS, distribution=distribution)
@@ -40,10 +45,13 @@ def speed() -> None:
         arrays = AGENTS * 3000 / cpu(lambda market=market: numpy_loop(market, 3000), 2)  # type: ignore[misc]
         for method in ("alone", "p-fcb", "fcb"):
             how = terms(market, method, ROUNDS)
-            seconds = cpu(lambda market=market, how=how, truth=truth: run_once(market, how, 1, truth=truth), 2)  # type: ignore[misc]
+            seconds = cpu(
+                lambda market=market, how=how, truth=truth: run_once(market, how, 1, truth=truth), 2
+            )  # type: ignore[misc]
             rate = AGENTS * ROUNDS / seconds
             print(
-                f"  {distribution:8} {method:9} {rate / 1e6:>10.2f} {rate / slow:>14.0f}x {rate / arrays:>14.1f}x "
+                f"  {distribution:8} {method:9} {rate / 1e6:>10.2f} {rate / slow:>14.0f}x "
+                f"{rate / arrays:>14.1f}x "
                 f"{rate / TARGET:>16.2f}"
             )
         print(f"  {distribution:8} loops: Python {slow / 1e6:.4f}, numpy {arrays / 1e6:.3f}")
@@ -58,7 +66,8 @@ def agents() -> None:
     sent = [(hop.messages, hop.bytes) for hop in run.hops.values()]
     messages, size = sum(m for m, _ in sent), sum(b for _, b in sent)
     print(
-        f"\nreal agents: {seconds / AGENTS / 5_000 * 1e6:.1f} us a round and agent; {messages} messages, {size:,} bytes"
+        f"\nreal agents: {seconds / AGENTS / 5_000 * 1e6:.1f} us a round and agent; {messages} "
+        f"messages, {size:,} bytes"
     )
 
 
@@ -72,4 +81,7 @@ def memory() -> None:
         run_once(market, terms(market, "p-fcb", rounds), 1, truth=truth)
         peaks.append(tracemalloc.get_traced_memory()[1] / 1e3)
         tracemalloc.stop()
-    print("market, peak memory at T = 1,000 / 10,000 / 100,000: " + " / ".join(f"{peak:.0f} kB" for peak in peaks))
+    print(
+        "market, peak memory at T = 1,000 / 10,000 / 100,000: "
+        + " / ".join(f"{peak:.0f} kB" for peak in peaks)
+    )

@@ -1,11 +1,13 @@
-"""Federated rounds of one reward model on many devices: seconds a round, and memory. `make bench-devices`.
+"""Federated rounds of one reward model on many devices: seconds a round, and memory. `make
+bench-devices`.
 
     python -m benchmarks.devices [linear] [memory] [cnn] [cores] [gpu]
 
-Times on a CPU are CPU seconds of the process over all its threads, so that they are those of one core on any machine;
-those of several cores are by the clock on the wall, one core and several in turns.
-The linear round is timed beside the same round as a loop over clients and batches in numpy, in the same run; a loop in
-PyTorch beside the network, where PyTorch is installed. Ratios are of such pairs alone.
+Times on a CPU are CPU seconds of the process over all its threads, so that they are those of one
+core on any machine; those of several cores are by the clock on the wall, one core and several in
+turns. The linear round is timed beside the same round as a loop over clients and batches in numpy,
+in the same run; a loop in PyTorch beside the network, where PyTorch is installed. Ratios are of
+such pairs alone.
 """
 
 from __future__ import annotations
@@ -67,16 +69,32 @@ def texts_round(clients: int = 64) -> tuple[Task, Rates, Cohort, tuple[Any, Any,
     weights = np.full(words.shape, WIDTH**-0.5, np.float32)
     tags = (rng.random((clients, samples, TAGS)) < 0.04).astype(np.uint8)
     contexts = jnp.asarray(words), jnp.asarray(weights)
-    cohort = Cohort(contexts, jnp.asarray(tags), jnp.ones((clients, samples)), jnp.arange(clients), jnp.ones(clients))
-    task = Task(bag_of_words(WORDS, TAGS), tasks.softmax, tasks.pay, adam(), Clipping(1.0, 0.8), batch=16)
-    return task, Rates(1.0, 0.01, explore=(0.05,), pays=(jnp.eye(TAGS),)), cohort, (words, weights, tags)
+    cohort = Cohort(
+        contexts,
+        jnp.asarray(tags),
+        jnp.ones((clients, samples)),
+        jnp.arange(clients),
+        jnp.ones(clients),
+    )
+    task = Task(
+        bag_of_words(WORDS, TAGS), tasks.softmax, tasks.pay, adam(), Clipping(1.0, 0.8), batch=16
+    )
+    return (
+        task,
+        Rates(1.0, 0.01, explore=(0.05,), pays=(jnp.eye(TAGS),)),
+        cohort,
+        (words, weights, tags),
+    )
 
 
 def linear() -> None:
     task, rates, cohort, arrays = texts_round()
     took = one_round(task, rates, cohort, 5)
     clients, samples = cohort.mask.shape
-    print(f"\nLinear, {clients} clients x {samples} texts of {WIDTH} words, {WORDS} words x {TAGS} tags")
+    print(
+        f"\nLinear, {clients} clients x {samples} texts of {WIDTH} words, {WORDS} words x {TAGS} "
+        "tags"
+    )
     began = time.process_time()
     numpy_round(*arrays)
     loop = time.process_time() - began
@@ -85,7 +103,9 @@ def linear() -> None:
 
 
 def numpy_round(words: Any, weights: Any, tags: Any) -> None:
-    """The same round as one would write it: per client dense rows of its words, softmax, and one epoch in batches."""
+    """The same round as one would write it: per client dense rows of its words, softmax, and one
+    epoch in batches.
+    """
     rng, model = np.random.default_rng(1), np.zeros((WORDS, TAGS), np.float32)
     total = np.zeros_like(model)
     for numbers, share, paid in zip(words, weights, tags, strict=True):
@@ -116,10 +136,14 @@ def memory() -> None:
             size = sum(file.stat().st_size for file in folder.iterdir()) / 1e6
             told = subprocess.run(
                 [sys.executable, "-m", "benchmarks.devices", "--rounds-of", str(folder)],
-                capture_output=True, text=True, check=True,
-            ).stdout.split()  # fmt: skip
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout.split()
         peaks.append(float(told[0]))
-        print(f"  {clients:>7} {samples:>11} {size:>11.0f} {peaks[-1]:>9.0f} {float(told[1]):>9.2f}")
+        print(
+            f"  {clients:>7} {samples:>11} {size:>11.0f} {peaks[-1]:>9.0f} {float(told[1]):>9.2f}"
+        )
     print(f"  100 times the clients: {peaks[1] / peaks[0]:.2f} times the memory")
 
 
@@ -131,7 +155,9 @@ def synthetic_texts(folder: Path, clients: int, samples: int = 10, words: int = 
         for low in range(0, clients, 4096):
             count = min(4096, clients - low)
             rows = count * samples
-            bags = Ragged(np.arange(rows + 1) * words, rng.integers(0, WORDS, rows * words).astype(np.int32))
+            bags = Ragged(
+                np.arange(rows + 1) * words, rng.integers(0, WORDS, rows * words).astype(np.int32)
+            )
             labels = Ragged(np.arange(rows + 1), rng.integers(0, TAGS, rows).astype(np.int32))
             out.add(np.full(count, samples), bags, labels)
     return clients * samples
@@ -157,7 +183,11 @@ def images_round(clients: int) -> tuple[Task, Rates, Cohort]:
     task = Task(cnn(62), tasks.softmax, tasks.pay, adam(), Clipping(1.0, 0.8), batch=16)
     rates = Rates(0.1, 0.002, explore=(0.05,), pays=(jnp.eye(62),))
     numbers = jnp.arange(clients), jnp.ones(clients)
-    return task, rates, Cohort(jnp.asarray(images), jnp.asarray(labels), jnp.asarray(mask), *numbers)
+    return (
+        task,
+        rates,
+        Cohort(jnp.asarray(images), jnp.asarray(labels), jnp.asarray(mask), *numbers),
+    )
 
 
 def network() -> None:
@@ -167,17 +197,29 @@ def network() -> None:
     scale = clients / part
     took = one_round(task, rates, cohort, 3) * scale
     only = one_round(task._replace(learns=False), rates, cohort, 3) * scale
-    print(f"\nNetwork of 1.2 million parameters, {clients} clients x {EMNIST_SAMPLES} images", end=": ")
+    print(
+        f"\nNetwork of 1.2 million parameters, {clients} clients x {EMNIST_SAMPLES} images",
+        end=": ",
+    )
     print(f"{part} clients timed, times {scale:.0f}")
-    print(f"  Posse    {took:5.1f} s a round: {only:.1f} s of inference, {took - only:.1f} s of training")
+    print(
+        f"  Posse    {took:5.1f} s a round: {only:.1f} s of inference, {took - only:.1f} s of "
+        "training"
+    )
     try:
         act, train = torch_loop(images[:, :EMNIST_SAMPLES])
     except ImportError:
         print("  PyTorch is not installed")
         return
     act, train = act * scale, train * scale
-    print(f"  PyTorch  {act + train:5.1f} s a round: {act:.1f} s of inference, {train:.1f} s of training")
-    print(f"  {(act + train) / took:.2f} times as fast as PyTorch; training alone {train / (took - only):.2f} times")
+    print(
+        f"  PyTorch  {act + train:5.1f} s a round: {act:.1f} s of inference, {train:.1f} s of "
+        "training"
+    )
+    print(
+        f"  {(act + train) / took:.2f} times as fast as PyTorch; training alone "
+        f"{train / (took - only):.2f} times"
+    )
 
 
 def torch_loop(images: Any) -> tuple[float, float]:
@@ -187,12 +229,22 @@ def torch_loop(images: Any) -> tuple[float, float]:
 
     torch.set_num_threads(1)
     net = nn.Sequential(
-        nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
-        nn.Linear(9216, 128), nn.ReLU(), nn.Linear(128, 62),
-    )  # fmt: skip
+        nn.Conv2d(1, 32, 3),
+        nn.ReLU(),
+        nn.Conv2d(32, 64, 3),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(9216, 128),
+        nn.ReLU(),
+        nn.Linear(128, 62),
+    )
     net = net.to(memory_format=torch.channels_last)
     start = [leaf.detach().clone() for leaf in net.parameters()]
-    data = [torch.from_numpy(one).float().div(255)[:, None].to(memory_format=torch.channels_last) for one in images]
+    data = [
+        torch.from_numpy(one).float().div(255)[:, None].to(memory_format=torch.channels_last)
+        for one in images
+    ]
 
     def act() -> None:
         with torch.no_grad():
@@ -243,10 +295,19 @@ def bound_to(count: int) -> Iterator[None]:
 
 
 def cores(pairs: int = 7) -> None:
-    """A round in one piece on one core and over all cores, in turns; the ratio of every pair of rounds."""
+    """A round in one piece on one core and over all cores, in turns; the ratio of every pair of
+    rounds.
+    """
     most = cores_here()
-    print(f"\nDevices of a round over {most} cores, {pairs} pairs of rounds on the wall; load {os.getloadavg()[0]:.1f}")
-    rounds = ("texts", texts_round()[:3]), ("texts", texts_round(256)[:3]), ("network", images_round(16))
+    print(
+        f"\nDevices of a round over {most} cores, {pairs} pairs of rounds on the wall; load "
+        f"{os.getloadavg()[0]:.1f}"
+    )
+    rounds = (
+        ("texts", texts_round()[:3]),
+        ("texts", texts_round(256)[:3]),
+        ("network", images_round(16)),
+    )
     for name, (task, rates, cohort) in rounds:
         clients, samples = cohort.mask.shape
         cohort = jax.tree.map(np.asarray, cohort)  # as `rounds.host` gathers it
@@ -264,8 +325,14 @@ def cores(pairs: int = 7) -> None:
         once(0)  # compiles the round in one piece, which is the faster one on one core
         took = np.array([(once(0)[0], once(most)[0]) for _ in range(pairs)])
         ratios, (one, all_) = took[:, 0] / took[:, 1], np.median(took, axis=0)
-        print(f"  {name}, {clients} clients: {one:.3f} s on one core, {all_:.3f} s on {most}", end=": ")
-        print(f"{np.median(ratios):.2f} times as fast ({ratios.min():.2f} to {ratios.max():.2f})", end="; ")
+        print(
+            f"  {name}, {clients} clients: {one:.3f} s on one core, {all_:.3f} s on {most}",
+            end=": ",
+        )
+        print(
+            f"{np.median(ratios):.2f} times as fast ({ratios.min():.2f} to {ratios.max():.2f})",
+            end="; ",
+        )
         print(f"the bits of --cores 1: {same}")
 
 
@@ -282,7 +349,10 @@ def gpu() -> None:
     labels = rng.integers(0, 62, offsets[-1]).astype(np.int32)
     arms = tuple(f"arm-{k}" for k in range(62))
     bench = Bench(Population("synthetic", arms, offsets, images, labels, checked=True), "gpu")
-    print(f"\n{name}: the network, {EMNIST_CLIENTS} clients, 64 a round, padded to 256 images, inference included")
+    print(
+        f"\n{name}: the network, {EMNIST_CLIENTS} clients, 64 a round, padded to 256 images, "
+        "inference included"
+    )
     for seeds, rounds in (((0,), 800), ((0, 1, 2, 3), 100)):
         marks: list[tuple[float, int]] = []
         began = time.perf_counter()
@@ -294,7 +364,8 @@ def gpu() -> None:
         (first, early), (last, done) = marks[0], marks[-1]
         rate = (done - early) / (last - first)
         print(
-            f"  {len(seeds)} seeds side by side: {rounds} rounds in {took:.1f} s with compilation; {rate:.1f} rounds/s"
+            f"  {len(seeds)} seeds side by side: {rounds} rounds in {took:.1f} s with compilation; "
+            f"{rate:.1f} rounds/s"
         )
     agreement()
 
@@ -309,15 +380,23 @@ def agreement(device: str = "gpu") -> None:
     def moved(where: str, precision: str) -> tuple[Any, float]:
         with jax.default_device(jax.devices(where)[0]), jax.default_matmul_precision(precision):
             before = begin(task, 0)
-            after, seen = do(task, *jax.device_put((rates, before, cohort), jax.devices(where)[0]), jnp.uint32(0))
+            after, seen = do(
+                task, *jax.device_put((rates, before, cohort), jax.devices(where)[0]), jnp.uint32(0)
+            )
             pairs = zip(jax.tree.leaves(after.params), jax.tree.leaves(before.params), strict=True)
-            return np.concatenate([np.ravel(one) - np.ravel(other) for one, other in pairs]), float(seen.reward)
+            return np.concatenate([np.ravel(one) - np.ravel(other) for one, other in pairs]), float(
+                seen.reward
+            )
 
     exact, earned = moved("cpu", "highest")
     for precision in ("default", "highest"):
         own, reward = moved(device, precision)
         apart = float(np.linalg.norm(own - exact) / np.linalg.norm(exact))
-        print(f"  {device}, precision {precision}: the update is {apart:.1e} of its size from the CPU's", end="; ")
+        print(
+            f"  {device}, precision {precision}: the update is {apart:.1e} of its size from the "
+            "CPU's",
+            end="; ",
+        )
         print(f"rewards {reward:g} and {earned:g}")
 
 

@@ -1,4 +1,6 @@
-"""Where small faults can be made in a source, a seeded sample of them, and a source with switches around some."""
+"""Where small faults can be made in a source, a seeded sample of them, and a source with switches
+around some.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,17 @@ ROOMS = ("protocols", "privacy", "runtime")
 LEFT_OUT = re.compile(r"/(attacks|scene|leakage|flower)/|/(attacks|scene|scenes)\.py$")
 """Pictures and attacks explain what is there; what they say has tests of its own kind."""
 _FLIPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
-    ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is,
-}  # fmt: skip
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+}
 PROBE = """
 import os
 PASSED, ON, WHERE = set(), int(os.environ.get("POSSE_FAULT", -1)), os.environ.get("POSSE_PASSED", "")
@@ -36,9 +46,18 @@ Place = tuple[str, int, str, int]
 
 def faults(tree: ast.Module) -> Iterator[tuple[str, int, ast.AST]]:
     """Give every place where a fault can be made: its kind, its line and its node."""
-    quiet = {id(node) for each in ast.walk(tree) if isinstance(each, ast.Raise | ast.Assert) for node in ast.walk(each)}
+    quiet = {
+        id(node)
+        for each in ast.walk(tree)
+        if isinstance(each, ast.Raise | ast.Assert)
+        for node in ast.walk(each)
+    }
     for parent in ast.walk(tree):
-        if isinstance(parent, ast.If) and isinstance(parent.test, ast.Name) and parent.test.id == "TYPE_CHECKING":
+        if (
+            isinstance(parent, ast.If)
+            and isinstance(parent.test, ast.Name)
+            and parent.test.id == "TYPE_CHECKING"
+        ):
             quiet |= {id(node) for node in ast.walk(parent)}
     for node in ast.walk(tree):
         if id(node) in quiet:
@@ -49,7 +68,11 @@ def faults(tree: ast.Module) -> Iterator[tuple[str, int, ast.AST]]:
             yield "dropped call", node.lineno, node
         elif isinstance(node, ast.If | ast.While | ast.IfExp):
             yield "condition never true", node.lineno, node
-        elif isinstance(node, ast.BinOp) and isinstance(node.right, ast.Constant) and type(node.right.value) is int:
+        elif (
+            isinstance(node, ast.BinOp)
+            and isinstance(node.right, ast.Constant)
+            and type(node.right.value) is int
+        ):
             yield "changed constant", node.lineno, node
 
 
@@ -79,26 +102,48 @@ class _Switches(ast.NodeTransformer):
         if id(node) not in self._numbers:
             return node
         number = self._numbers[id(node)]
-        on: ast.expr = ast.Constant(True) if number is None else ast.parse(f"_posse_fault({number})", mode="eval").body
+        on: ast.expr = (
+            ast.Constant(True)
+            if number is None
+            else ast.parse(f"_posse_fault({number})", mode="eval").body
+        )
         if isinstance(node, ast.Compare):
-            flipped = ast.Compare(node.left, [_FLIPPED[type(node.ops[0])](), *node.ops[1:]], node.comparators)
+            flipped = ast.Compare(
+                node.left, [_FLIPPED[type(node.ops[0])](), *node.ops[1:]], node.comparators
+            )
             return flipped if number is None else ast.IfExp(on, flipped, node)
         if isinstance(node, ast.Expr):
             return ast.If(on, [ast.Pass()], [node])
         if isinstance(node, ast.If | ast.While | ast.IfExp):
-            node.test = ast.Constant(False) if number is None else ast.IfExp(on, ast.Constant(False), node.test)
-        elif isinstance(node, ast.BinOp) and isinstance(node.right, ast.Constant) and isinstance(node.right.value, int):
+            node.test = (
+                ast.Constant(False)
+                if number is None
+                else ast.IfExp(on, ast.Constant(False), node.test)
+            )
+        elif (
+            isinstance(node, ast.BinOp)
+            and isinstance(node.right, ast.Constant)
+            and isinstance(node.right.value, int)
+        ):
             more = ast.Constant(node.right.value + 1)
             node.right = more if number is None else ast.IfExp(on, more, node.right)
         return node
 
 
 def switched(source: str, numbers: dict[int, int | None]) -> str:
-    """Return a source with a switch around each of these faults (fault -> number of its switch, None: always on)."""
+    """Return a source with a switch around each of these faults (fault -> number of its switch,
+    None: always on).
+    """
     tree = ast.parse(source)
     places = list(faults(tree))
-    tree = _Switches({id(places[fault][2]): number for fault, number in numbers.items()}).visit(tree)
-    first = next(at for at, node in enumerate(tree.body) if not (isinstance(node, ast.Expr) or _of_future(node)))
+    tree = _Switches({id(places[fault][2]): number for fault, number in numbers.items()}).visit(
+        tree
+    )
+    first = next(
+        at
+        for at, node in enumerate(tree.body)
+        if not (isinstance(node, ast.Expr) or _of_future(node))
+    )
     tree.body[first:first] = ast.parse("from posse._faults import fault as _posse_fault").body
     return ast.unparse(ast.fix_missing_locations(tree))
 
@@ -108,5 +153,7 @@ def _of_future(node: ast.AST) -> bool:
 
 
 def compiled(source: str) -> bool:
-    """Whether numba compiles functions of a module: what they call must be compiled too, and a switch is not."""
+    """Whether numba compiles functions of a module: what they call must be compiled too, and a
+    switch is not.
+    """
     return "posse.core.compiled" in source

@@ -1,4 +1,6 @@
-"""Loops of a market without federation as one would write them in an afternoon: plain Python, and numpy a round."""
+"""Loops of a market without federation as one would write them in an afternoon: plain Python, and
+numpy a round.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ def python_loop(market: Market, rounds: int) -> float:
         units, good = [0] * m, [0] * m
         for t in range(1, rounds + 1):
             reach = 1.5 * math.log(t)
-            bounds = [min(1.0, good[i] / units[i] + math.sqrt(reach / units[i])) if units[i] else 1.0 for i in range(m)]
+            bounds = [
+                min(1.0, good[i] / units[i] + math.sqrt(reach / units[i])) if units[i] else 1.0
+                for i in range(m)
+            ]
             chosen = [i for i in range(m) if bounds[i] > cost[i]]
             if sum(capacity[i] * (bounds[i] - market.alpha) for i in chosen) < 0:
                 continue  # the threshold binds: a rare round, left out
@@ -39,7 +44,9 @@ def numpy_loop(market: Market, rounds: int) -> float:
     quality = np.broadcast_to(market.quality[0], market.cost.shape)
     for t in range(1, rounds + 1):
         seen = np.maximum(units, 1.0)
-        bounds = np.where(units > 0, np.minimum(1.0, good / seen + np.sqrt(1.5 * np.log(t) / seen)), 1.0)
+        bounds = np.where(
+            units > 0, np.minimum(1.0, good / seen + np.sqrt(1.5 * np.log(t) / seen)), 1.0
+        )
         bought = np.where(bounds > market.cost, market.capacity, 0)
         bought[(bought * (bounds - market.alpha)).sum(axis=1) < 0] = 0
         found = rng.binomial(bought, quality)

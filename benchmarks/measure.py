@@ -1,4 +1,6 @@
-"""What the benchmarks share: CPU time of this thread, the AEAD floor, and a straight line through points."""
+"""What the benchmarks share: CPU time of this thread, the AEAD floor, and a straight line through
+points.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,8 @@ def cpu(work: Callable[[], object], repeat: int = 1) -> float:
 def seal_floor(owners: int = 100, steps: int = 500, repeat: int = 3) -> float:
     """Return CPU seconds of one raw AES-256-GCM call sealing a frame.
 
-    As many key objects as owners, a fresh nonce and plaintext for every call, new associated data for every step:
-    the seal calls of a run and nothing else.
+    As many key objects as owners, a fresh nonce and plaintext for every call, new associated data
+    for every step: the seal calls of a run and nothing else.
     """
     seals = [AESGCM(os.urandom(32)).encrypt for _ in range(owners)]
     count = owners * steps

@@ -1,9 +1,9 @@
 """The contextual bandit on shared features over loopback mutual TLS, journals on: `make bench-mpc`.
 
-Parties, puller, payee and dealer are processes of their own, on two cores. Contexts are synthetic unit vectors; the
-puller's and the payee's own systems answer at once. Steps are those between two readings; starting is not counted.
-`--long` runs 60,000 steps and looks at memory; `--only delay` puts so many milliseconds between all roles, and compares
-the ways to need fewer rounds.
+Parties, puller, payee and dealer are processes of their own, on two cores. Contexts are synthetic
+unit vectors; the puller's and the payee's own systems answer at once. Steps are those between two
+readings; starting is not counted. `--long` runs 60,000 steps and looks at memory; `--only delay`
+puts so many milliseconds between all roles, and compares the ways to need fewer rounds.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ from posse.runtime.place import open_place
 FEATURES, ARMS = 20, 10
 TARGET_MS, TARGET_ROUNDS, TARGET_BYTES = 30.0, 15, 150e3
 PUBLISHED = (561.0, 681.0)
-"""Milliseconds an iteration of the published code at the same size, measured on a comparable machine of two cores."""
+"""Milliseconds an iteration of the published code at the same size, measured on a comparable
+machine of two cores.
+"""
 SYSTEMS = """
 async def pull(run, step, arm):
     return None
@@ -69,13 +71,16 @@ def names(parties: int) -> tuple[str, ...]:
     return tuple(f"party-{i + 1}" for i in range(parties))
 
 
-# In one process -----------------------------------------------------------------------------------------------------
+# In one process -----------------------------------------------------------------------------------
 
 
 def plain_step(arms: int, steps: int = 3_000) -> float:
     """CPU seconds of a step of the same bandit in numpy, one process and no protection."""
     rows = np.hstack(contexts(steps, 2))
-    inverse, weights = np.broadcast_to(np.eye(FEATURES), (arms, FEATURES, FEATURES)).copy(), np.zeros((arms, FEATURES))
+    inverse, weights = (
+        np.broadcast_to(np.eye(FEATURES), (arms, FEATURES, FEATURES)).copy(),
+        np.zeros((arms, FEATURES)),
+    )
     rng = np.random.default_rng(2)
 
     def run() -> None:
@@ -94,18 +99,19 @@ def in_memory(arms: int, parties: int, steps: int = 60) -> dict[str, float]:
     """CPU seconds a step of each kind of role, all in one process."""
     terms = Terms("bench", names(parties), even(parties), arms, steps, (1, 10))
     features = FixedPoint(terms.bits, 1.0).encode(np.hstack(contexts(steps, parties)))
-    run = MemoryRun(federation(terms, features, 1), SimulatedWorld(lambda step, arm: (step % 7 << 24) // 6))
+    run = MemoryRun(
+        federation(terms, features, 1), SimulatedWorld(lambda step, arm: (step % 7 << 24) // 6)
+    )
     run.finish()
     return {kind: seconds / steps for kind, seconds in run.seconds.items()}
 
 
-# As processes -------------------------------------------------------------------------------------------------------
+# As processes -------------------------------------------------------------------------------------
 
 
 class NoDisk:
     """A disk that keeps nothing: what journals cost is the difference."""
 
-    # ruff: noqa: D102
     def take(self, folder: Path) -> int:
         folder.mkdir(parents=True, exist_ok=True)  # the root of secrets lies there
         return 0
@@ -155,8 +161,12 @@ def role(path: Path, journals: bool) -> None:
 
         async def tell() -> None:
             while True:
-                state = {"step": party.engine.role.state()["step"], "at": time.monotonic(), "sent": sent,
-                         "received": received}  # fmt: skip
+                state = {
+                    "step": party.engine.role.state()["step"],
+                    "at": time.monotonic(),
+                    "sent": sent,
+                    "received": received,
+                }
                 told.with_suffix(".part").write_text(json.dumps(state))
                 told.with_suffix(".part").replace(told)
                 await asyncio.sleep(0.1)
@@ -196,7 +206,8 @@ class Processes:
         """Resident memory of every role in MiB."""
         page = os.sysconf("SC_PAGE_SIZE") / 2**20
         return {
-            name: int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * page for name, pid in self.children.items()
+            name: int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * page
+            for name, pid in self.children.items()
         }
 
     def spent(self) -> dict[str, float]:
@@ -207,7 +218,8 @@ class Processes:
 def processes(
     arms: int, parties: int, steps: int, *, journals: bool = True, delay: float = 0.0, **terms: Any
 ) -> Iterator[Processes]:
-    """Start a federation with files of features, of which every message takes `delay` seconds; it is killed at the end.
+    """Start a federation with files of features, of which every message takes `delay` seconds; it
+    is killed at the end.
 
     Further terms, such as `overlap`, stand in the file as they are.
     """
@@ -216,25 +228,38 @@ def processes(
         entries = []
         for name, block in zip(names(parties), contexts(steps, parties), strict=True):
             head = ",".join(["row", *(f"x{i}" for i in range(block.shape[1]))])
-            lines = [f"r{number}," + ",".join(map(repr, row)) for number, row in enumerate(block.tolist())]
+            lines = [
+                f"r{number}," + ",".join(map(repr, row))
+                for number, row in enumerate(block.tolist())
+            ]
             (folder / f"{name}.csv").write_text("\n".join([head, *lines, ""]))
             entries.append({"name": name, "features": str(folder / f"{name}.csv")})
         (folder / "bench_systems.py").write_text(SYSTEMS)
         values = {
-            "run": "bench", "steps": steps, "arms": arms, "epsilon": 0.1, "party": entries,
+            "run": "bench",
+            "steps": steps,
+            "arms": arms,
+            "epsilon": 0.1,
+            "party": entries,
             "puller": {"source": {"kind": "python", "function": "bench_systems:pull"}},
             "payee": {"source": {"kind": "python", "function": "bench_systems:reward"}},
-            "addresses": {name: f"127.0.0.1:{free_port()}" for name in (*names(parties), PULLER, PAYEE)},
+            "addresses": {
+                name: f"127.0.0.1:{free_port()}" for name in (*names(parties), PULLER, PAYEE)
+            },
             **terms,
-        }  # fmt: skip
+        }
         paths = lay_out(ContextualFederation.make(values), folder)
-        relays = [_relay(paths, text, delay) for text in values["addresses"].values()] if delay else []
+        relays = (
+            [_relay(paths, text, delay) for text in values["addresses"].values()] if delay else []
+        )
         children = {path.stem: forked(lambda path=path: role(path, journals)) for path in paths}  # type: ignore[misc]
         try:
             yield Processes(paths, children)
         finally:
             for pid in (*children.values(), *relays):
-                with suppress(ProcessLookupError, ChildProcessError):  # one may have ended by itself
+                with suppress(
+                    ProcessLookupError, ChildProcessError
+                ):  # one may have ended by itself
                     os.kill(pid, signal.SIGKILL)
                     os.waitpid(pid, 0)
 
@@ -244,7 +269,10 @@ def _relay(paths: list[Path], listens: str, delay: float) -> int:
     port, target = free_port(), int(listens.rpartition(":")[2])
     for path in paths:
         lines = path.read_text().splitlines()
-        called = [line if line.startswith("listen") else line.replace(listens, f"127.0.0.1:{port}") for line in lines]
+        called = [
+            line if line.startswith("listen") else line.replace(listens, f"127.0.0.1:{port}")
+            for line in lines
+        ]
         path.write_text("\n".join([*called, ""]))
     return forked(lambda: asyncio.run(delayed(port, target, delay)))
 
@@ -279,17 +307,24 @@ def measured(arms: int, parties: int, seconds: float, **how: Any) -> Reading:
         found = 0.0
         for name in told:
             each = told[name]["step"] - talked[name]["step"]
-            found += sum(
-                size - talked[name][way].get(peer, 0) for peer, size in told[name][way].items() if chosen(peer)
-            ) / each  # fmt: skip
+            found += (
+                sum(
+                    size - talked[name][way].get(peer, 0)
+                    for peer, size in told[name][way].items()
+                    if chosen(peer)
+                )
+                / each
+            )
         return found / len(told)
 
     return Reading(
         (last["at"] - first["at"]) / steps * 1e3,
         {name: (after[name] - before[name]) / steps * 1e3 for name in after},
-        bytes_of("sent", lambda peer: peer != DEALER), bytes_of("received", lambda peer: peer != DEALER),
-        bytes_of("received", lambda peer: peer == DEALER), memory,
-    )  # fmt: skip
+        bytes_of("sent", lambda peer: peer != DEALER),
+        bytes_of("received", lambda peer: peer != DEALER),
+        bytes_of("received", lambda peer: peer == DEALER),
+        memory,
+    )
 
 
 def rounds(arms: int, parties: int) -> int:
@@ -300,44 +335,67 @@ def shown(values: dict[str, float], digits: int = 2) -> str:
     return "  ".join(f"{name} {value:.{digits}f}" for name, value in values.items())
 
 
-# What is printed ----------------------------------------------------------------------------------------------------
+# What is printed ----------------------------------------------------------------------------------
 
 
 def headline(seconds: float) -> None:
     plain = plain_step(ARMS) * 1e3
     memory = in_memory(ARMS, 2)
-    print(f"{ARMS} arms, {FEATURES} features, 2 parties, puller, payee and dealer as five processes, mutual TLS")
+    print(
+        f"{ARMS} arms, {FEATURES} features, 2 parties, puller, payee and dealer as five processes, "
+        "mutual TLS"
+    )
     full = measured(ARMS, 2, seconds)
     total = full.sent + full.received + full.dealt
     low, high = (each / full.ms for each in PUBLISHED)
-    print(f"  an iteration             {full.ms:8.2f} ms    target {TARGET_MS:g}: {TARGET_MS / full.ms:.1f}x better")
-    print(f"  the published code       {low:.0f} to {high:.0f} times as long (561 to 681 ms, elsewhere, no TLS)")
+    print(
+        f"  an iteration             {full.ms:8.2f} ms    target {TARGET_MS:g}: "
+        f"{TARGET_MS / full.ms:.1f}x better"
+    )
+    print(
+        f"  the published code       {low:.0f} to {high:.0f} times as long (561 to 681 ms, "
+        "elsewhere, no TLS)"
+    )
     print(f"  rounds                   {rounds(ARMS, 2):8d}       target {TARGET_ROUNDS}")
     print(
         f"  bytes of a party         {total / 1e3:8.1f} KB    target {TARGET_BYTES / 1e3:g}: "
-        f"sent {full.sent / 1e3:.1f}, received {full.received / 1e3:.1f}, from the dealer {full.dealt / 1e3:.1f} "
+        f"sent {full.sent / 1e3:.1f}, received {full.received / 1e3:.1f}, from the dealer "
+        f"{full.dealt / 1e3:.1f} "
         "(before TLS)"
     )
-    print(f"  CPU ms of each role      {shown(full.cpu_ms)}  together {sum(full.cpu_ms.values()):.2f}")
+    print(
+        f"  CPU ms of each role      {shown(full.cpu_ms)}  together {sum(full.cpu_ms.values()):.2f}"
+    )
     print(f"  plain bandit in numpy    {plain:8.4f} ms    slowdown {full.ms / plain:.0f}x")
-    print(f"  in memory, CPU ms        {shown({kind: value * 1e3 for kind, value in memory.items()})}  (all parties)")
+    print(
+        "  in memory, CPU ms        "
+        f"{shown({kind: value * 1e3 for kind, value in memory.items()})}  (all parties)"
+    )
     print(f"  resident MiB             {shown(full.memory, 0)}")
     other = measured(ARMS, 2, seconds, journals=False)
     spent = sum(other.cpu_ms.values())
     print(
         f"  {'no journals at all':28}{other.ms:5.2f} ms, CPU ms {spent:.2f}: "
-        f"journals cost {full.ms - other.ms:+.2f} ms, CPU {sum(full.cpu_ms.values()) - spent:+.2f} ms"
+        f"journals cost {full.ms - other.ms:+.2f} ms, CPU {sum(full.cpu_ms.values()) - spent:+.2f} "
+        "ms"
     )
 
 
 def growth(seconds: float) -> None:
-    print("\ngrowth           rounds   ms a step   CPU ms: party   dealer   in memory   KB a party   KB dealt")
-    for arms, parties in [*((arms, 2) for arms in (10, 20, 50, 100, 200)), *((ARMS, each) for each in (3, 4, 5))]:
+    print(
+        "\ngrowth           rounds   ms a step   CPU ms: party   dealer   in memory   KB a party   "
+        "KB dealt"
+    )
+    for arms, parties in [
+        *((arms, 2) for arms in (10, 20, 50, 100, 200)),
+        *((ARMS, each) for each in (3, 4, 5)),
+    ]:
         memory = sum(in_memory(arms, parties, 24).values()) * 1e3
         one = measured(arms, parties, seconds)
         party = sum(one.cpu_ms[name] for name in names(parties)) / parties
         print(
-            f"  {arms:>3} arms, {parties} {'parties':9}{rounds(arms, parties):>4}{one.ms:>12.2f}{party:>16.2f}"
+            f"  {arms:>3} arms, {parties} "
+            f"{'parties':9}{rounds(arms, parties):>4}{one.ms:>12.2f}{party:>16.2f}"
             f"{one.cpu_ms[DEALER]:>9.2f}{memory:>12.2f}{(one.sent + one.received) / 1e3:>13.1f}{one.dealt / 1e3:>11.1f}"
         )
 
@@ -345,10 +403,16 @@ def growth(seconds: float) -> None:
 def far_apart(seconds: float) -> None:
     """One way between any two roles takes so long: rounds, and time a step."""
     ways: dict[str, dict[str, Any]] = {
-        "one by one": {}, "overlap": {"overlap": True}, "batches of 8": {"batch": 8}, "linucb": {"policy": "linucb"},
+        "one by one": {},
+        "overlap": {"overlap": True},
+        "batches of 8": {"batch": 8},
+        "linucb": {"policy": "linucb"},
         "linucb, overlap": {"policy": "linucb", "overlap": True},
-    }  # fmt: skip
-    print("\none way ms   way                rounds a step   ms a step   of rounds x one way   steps/s")
+    }
+    print(
+        "\none way ms   way                rounds a step   ms a step   of rounds x one way   "
+        "steps/s"
+    )
     for delay in (0.005, 0.02, 0.05):
         for name, how in ways.items():
             bonus = {"bonus": "ucb"} if "linucb" in name else {}
@@ -358,9 +422,11 @@ def far_apart(seconds: float) -> None:
             one = measured(ARMS, 2, seconds, delay=delay, **how)
             least = each * delay * 1e3
             print(
-                f"  {delay * 1e3:>8.0f}   {name:18}{each:>10.2f}{one.ms:>15.1f}{one.ms / least:>15.2f}"
-                f"{1e3 / one.ms:>18.1f}", flush=True,
-            )  # fmt: skip
+                f"  {delay * 1e3:>8.0f}   "
+                f"{name:18}{each:>10.2f}{one.ms:>15.1f}{one.ms / least:>15.2f}"
+                f"{1e3 / one.ms:>18.1f}",
+                flush=True,
+            )
 
 
 def long_run(steps: int = 60_000) -> None:
@@ -371,13 +437,19 @@ def long_run(steps: int = 60_000) -> None:
         print(f"    0 %  {shown(running.memory(), 1)}", flush=True)
         for percent in (10, 25, 50, 75, 99):
             running.until(steps * percent // 100)
-            print(f"  {percent:>3} %  {shown(running.memory(), 1)}   {time.monotonic() - began:,.0f} s", flush=True)
+            print(
+                f"  {percent:>3} %  {shown(running.memory(), 1)}   {time.monotonic() - began:,.0f} "
+                "s",
+                flush=True,
+            )
         taken = time.monotonic() - began
     print(f"  {taken / 60:.1f} minutes, {taken / steps * 1e3:.2f} ms a step")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("seconds", type=float, nargs="?", default=12.0, help="of each measurement")
     parser.add_argument("--long", action="store_true", help="60,000 steps, and memory on the way")
     parser.add_argument("--only", choices=("headline", "growth", "long", "delay"), help="one part")
@@ -386,7 +458,8 @@ def main() -> None:
     os.sched_setaffinity(0, cores)
     os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", NUMBA_NUM_THREADS="1")
     print(
-        f"{len(cores)} cores, load {os.getloadavg()[0]:.1f} before the start, the disk takes {disk():.2f} ms to sync\n"
+        f"{len(cores)} cores, load {os.getloadavg()[0]:.1f} before the start, the disk takes "
+        f"{disk():.2f} ms to sync\n"
     )
     if given.only in (None, "headline"):
         headline(given.seconds)

@@ -1,9 +1,11 @@
-"""How far the model of the contextual bandit is from breaking at the most steps that are allowed: `make bench-range`.
+"""How far the model of the contextual bandit is from breaking at the most steps that are allowed:
+`make bench-range`.
 
-For contexts that are hard for recursive least squares in fixed point (uncentred, constant, nearly equal, as many
-different ones as features, unit vectors, centred), numbers of features, arms and bits: the compiled twin, which is the
-private run bit for bit, with one arm that is pulled nearly always. Prints the settings in which P lost positivity or
-weights their bound, and the least eigenvalue in units of 2^-bits.
+For contexts that are hard for recursive least squares in fixed point (uncentred, constant, nearly
+equal, as many different ones as features, unit vectors, centred), numbers of features, arms and
+bits: the compiled twin, which is the private run bit for bit, with one arm that is pulled nearly
+always. Prints the settings in which P lost positivity or weights their bound, and the least
+eigenvalue in units of 2^-bits.
 """
 
 from __future__ import annotations
@@ -93,7 +95,9 @@ def play(setting: Setting, seed: int = 1, steps: int | None = None) -> Found:
     return Found(least, weight, broken)
 
 
-def settings(bits: tuple[int, ...], features: tuple[int, ...], arms: tuple[int, ...]) -> Iterator[Setting]:
+def settings(
+    bits: tuple[int, ...], features: tuple[int, ...], arms: tuple[int, ...]
+) -> Iterator[Setting]:
     """Return all combinations with all kinds of contexts."""
     for kind, bit, size, arm in itertools.product(KINDS, bits, features, arms):
         yield Setting(kind, bit, size, arm)
@@ -111,7 +115,10 @@ def main() -> None:
     for setting in tried:
         found = play(setting)
         broken += [setting] if found.broken else []
-        what = f"{setting.kind:14} {setting.bits} bits {setting.features:>4} features {setting.arms:>3} arms"
+        what = (
+            f"{setting.kind:14} {setting.bits} bits {setting.features:>4} features "
+            f"{setting.arms:>3} arms"
+        )
         seen = f"least eigenvalue {found.least:>8.1f} units, largest weight {found.weight:>7.2f}"
         print(f"{what}: {seen} {found.broken}", flush=True)
     print(f"broken: {len(broken)} of {len(tried)} settings at the most steps that are allowed")

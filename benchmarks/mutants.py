@@ -1,17 +1,20 @@
-"""Small faults in the code, one at a time, each against the tests that run through it: which are found?
+"""Small faults in the code, one at a time, each against the tests that run through it: which are
+found?
 
-    python -m benchmarks.mutants [--sample 200] [--seed 1] [--minutes 60] [--work build/mutants] [--without FILE]
+    python -m benchmarks.mutants [--sample 200] [--seed 1] [--minutes 60] [--work build/mutants]
+    [--without FILE]
 
-A seeded sample of comparisons flipped, calls dropped, constants changed and conditions never true in `protocols`,
-`privacy` and `runtime`. A place is drawn by its own hash, so a change elsewhere leaves the others in the sample. All
-faults of the sample stand in one copy of the source, each behind a switch that is off and notes that it was passed. The
-tests run once with all switches off: which tests pass which fault, and how long each takes. Then a fault is switched
-on, and the tests that pass it run, fastest first, until one fails. Everything is imported and collected once; each run
-is a fork of that process. A fault in what numba compiles, or in what runs at import, is written into the copy instead
-and met by the test files that import its module.
+A seeded sample of comparisons flipped, calls dropped, constants changed and conditions never true
+in `protocols`, `privacy` and `runtime`. A place is drawn by its own hash, so a change elsewhere
+leaves the others in the sample. All faults of the sample stand in one copy of the source, each
+behind a switch that is off and notes that it was passed. The tests run once with all switches off:
+which tests pass which fault, and how long each takes. Then a fault is switched on, and the tests
+that pass it run, fastest first, until one fails. Everything is imported and collected once; each
+run is a fork of that process. A fault in what numba compiles, or in what runs at import, is written
+into the copy instead and met by the test files that import its module.
 
-Results are kept after each step, so a run that was stopped goes on where it was. `REASONS` keeps the survivors that
-were read and change nothing that a test could see.
+Results are kept after each step, so a run that was stopped goes on where it was. `REASONS` keeps
+the survivors that were read and change nothing that a test could see.
 """
 
 from __future__ import annotations
@@ -38,19 +41,35 @@ from benchmarks.faults import PROBE, compiled, sample, switched
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = (
-    "runtime", "privacy", "src", "network", "protocols/samba", "protocols/mpc_contextual", "protocols/dp_combinatorial",
-    "protocols", "cli", "devices", "leakage", "equivalence",
-)  # fmt: skip
-"""Folders of tests that a fault meets, in this order; src: the examples in the modules themselves."""
+    "runtime",
+    "privacy",
+    "src",
+    "network",
+    "protocols/samba",
+    "protocols/mpc_contextual",
+    "protocols/dp_combinatorial",
+    "protocols",
+    "cli",
+    "devices",
+    "leakage",
+    "equivalence",
+)
+"""Folders of tests that a fault meets, in this order; src: the examples in the modules
+themselves.
+"""
 BUDGETS = 10.0, 60.0
-"""Seconds of tests (as the first pass measured them) that a fault meets, after each folder and at the end."""
+"""Seconds of tests (as the first pass measured them) that a fault meets, after each folder and at
+the end.
+"""
 PATIENCE = 30.0
 """Seconds beyond ten times its own after which a test counts as hanging."""
 REASONS = ROOT / "benchmarks" / "mutants.txt"
 
 
 class Bench:
-    """The copy with its switches, the process that has everything imported, and what is known so far."""
+    """The copy with its switches, the process that has everything imported, and what is known so
+    far.
+    """
 
     def __init__(self, work: Path, count: int, seed: int) -> None:
         self.work, self.state = work, work / "state.json"
@@ -61,11 +80,19 @@ class Bench:
         if not self.state.exists():
             _copied(work)
             drawn = sample(count, seed, work)
-            fixed = [number for number, each in enumerate(drawn) if compiled((work / each[0]).read_text())]
+            fixed = [
+                number
+                for number, each in enumerate(drawn)
+                if compiled((work / each[0]).read_text())
+            ]
             self.known: dict[str, Any] = {
-                "drawn": drawn, "written": fixed, "tests": {}, "files": {}, "judged": {},
+                "drawn": drawn,
+                "written": fixed,
+                "tests": {},
+                "files": {},
+                "judged": {},
                 "plain": {each[0]: (work / each[0]).read_text() for each in drawn},
-            }  # fmt: skip
+            }
             for name in self.known["plain"]:
                 self._write(name, None)
             (work / "src" / "posse" / "_faults.py").write_text(PROBE)
@@ -85,14 +112,17 @@ class Bench:
         written = self.known["written"]
         numbers: dict[int, int | None] = {
             fault: number
-            for number, (file, fault, *_) in enumerate(self.known["drawn"]) if file == name and number not in written
-        }  # fmt: skip
+            for number, (file, fault, *_) in enumerate(self.known["drawn"])
+            if file == name and number not in written
+        }
         if on is not None:
             numbers[self.known["drawn"][on][1]] = None
         (self.work / name).write_text(switched(self.known["plain"][name], numbers))
 
     def warm(self) -> None:
-        """Import the package once; faults that this passes cannot be switched later and are written."""
+        """Import the package once; faults that this passes cannot be switched later and are
+        written.
+        """
         os.chdir(self.work)
         sys.path[:0] = [str(self.work / "src"), str(self.work)]
         os.environ["PYTHONPATH"] = str(self.work / "src")
@@ -105,7 +135,9 @@ class Bench:
                 importlib.import_module(module.name)
         importlib.import_module("pytest")
         engine: Any = importlib.import_module("hypothesis.internal.conjecture.engine")
-        engine.ConjectureRunner.shrink_interesting_examples = lambda runner: None  # that it is found is enough
+        engine.ConjectureRunner.shrink_interesting_examples = lambda runner: (
+            None
+        )  # that it is found is enough
         passed = set(sys.modules["posse._faults"].PASSED) - set(self.known["written"])  # type: ignore[attr-defined]
         if passed:
             self.known["written"] += sorted(passed)
@@ -115,7 +147,9 @@ class Bench:
             os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
     def collect(self, end: float) -> None:
-        """Collect the tests in this process and, from inside pytest, work through folders and faults until `end`."""
+        """Collect the tests in this process and, from inside pytest, work through folders and
+        faults until `end`.
+        """
         import pytest
 
         with open(self.work / "output.txt", "w") as out:
@@ -128,13 +162,18 @@ class Bench:
         """Learn folder after folder, and let each fault meet the tests that are known by then."""
         from jax._src import xla_bridge
 
-        assert not xla_bridge.backends_are_initialized(), "a test module computes with JAX when it is imported"
+        assert not xla_bridge.backends_are_initialized(), (
+            "a test module computes with JAX when it is imported"
+        )
         self.items = {item.nodeid: item for item in items if item.nodeid not in self.slow}
         gc.freeze()  # forks share what is here
         for room in (*TESTS, ""):
             self.learn(room, end)
             for number in range(len(self.known["drawn"])):
-                late = number in self.known["written"] and room not in ("protocols", "")  # each run imports everything
+                late = number in self.known["written"] and room not in (
+                    "protocols",
+                    "",
+                )  # each run imports everything
                 if time.monotonic() < end and not late:
                     self.judge(number, BUDGETS[not room])
 
@@ -143,32 +182,50 @@ class Bench:
         print(line, file=self._screen, flush=True)
 
     def learn(self, room: str, end: float) -> None:
-        """Run the tests of a folder once with all switches off: which faults each passes, and its time."""
+        """Run the tests of a folder once with all switches off: which faults each passes, and its
+        time.
+        """
         files: dict[str, list[str]] = {}
         for test in self.items:
             file = test.split("::")[0]
-            if file.startswith(f"tests/{room}/" if room != "src" else "src/") and file not in self.known["files"]:
+            if (
+                file.startswith(f"tests/{room}/" if room != "src" else "src/")
+                and file not in self.known["files"]
+            ):
                 files.setdefault(file, []).append(test)
         for file, tests in files.items():
             if time.monotonic() > end:
                 return
             results = self.run(tests, -1, stop=False)
-            self.known["files"][file] = sorted({each for result in results for each in result["setup"]})
+            self.known["files"][file] = sorted(
+                {each for result in results for each in result["setup"]}
+            )
             self.known["tests"] |= {
-                each["test"]: [file, each["seconds"], each["call"]] for each in results if each["passed"]
+                each["test"]: [file, each["seconds"], each["call"]]
+                for each in results
+                if each["passed"]
             }
             self.save()
             bad = [each["test"] for each in results if not each["passed"]]
             took = sum(each["seconds"] for each in results)
-            self.say(f"learnt {file}: {len(results)} tests ({took:.0f} s){f', not usable: {bad}' if bad else ''}")
+            self.say(
+                f"learnt {file}: {len(results)} tests ({took:.0f} "
+                f"s){f', not usable: {bad}' if bad else ''}"
+            )
 
     def tests_for(self, number: int, budget: float) -> list[str]:
-        """Tests that pass a fault, fastest first; then the others of files whose set-up passes it."""
+        """Tests that pass a fault, fastest first; then the others of files whose set-up passes
+        it.
+        """
         if number in self.known["written"]:
             return self._importing(self.known["drawn"][number][0], budget)
         tests, files = self.known["tests"], self.known["files"]
         direct = self._fastest([each for each in tests if number in tests[each][2]])
-        near = [each for each in tests if number in files[tests[each][0]] and number not in tests[each][2]]
+        near = [
+            each
+            for each in tests
+            if number in files[tests[each][0]] and number not in tests[each][2]
+        ]
         chosen, spent = [], 0.0
         for each in direct + self._fastest(near):
             spent += tests[each][1]
@@ -187,19 +244,33 @@ class Bench:
 
     def _importing(self, name: str, budget: float) -> list[str]:
         """Tests of files that import a module, or a module that does, quickest files first."""
-        module = name.removeprefix("src/").removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+        module = (
+            name.removeprefix("src/")
+            .removesuffix(".py")
+            .replace("/", ".")
+            .removesuffix(".__init__")
+        )
         users = [module] + [
             path.relative_to(self.work / "src").with_suffix("").as_posix().replace("/", ".")
-            for path in (self.work / "src" / "posse").rglob("*.py") if re.search(_imports(module), path.read_text())
-        ]  # fmt: skip
+            for path in (self.work / "src" / "posse").rglob("*.py")
+            if re.search(_imports(module), path.read_text())
+        ]
         seconds: dict[str, float] = {}
         for file, took, _ in self.known["tests"].values():
             seconds[file] = seconds.get(file, 0.0) + took
         chosen, spent = [name] if name in seconds else [], 0.0
         for user in users:
-            wanted = [each for each in seconds if re.search(_imports(user), (self.work / each).read_text())]
+            wanted = [
+                each
+                for each in seconds
+                if re.search(_imports(user), (self.work / each).read_text())
+            ]
             for file in sorted(wanted, key=lambda each: seconds[each]):
-                if file not in chosen and file.startswith("tests") and spent + seconds[file] < budget:
+                if (
+                    file not in chosen
+                    and file.startswith("tests")
+                    and spent + seconds[file] < budget
+                ):
                     spent += seconds[file]
                     chosen.append(file)
         return chosen
@@ -214,8 +285,11 @@ class Bench:
         entry["found"], entry["tests"] = self._finder(number, tests), entry["tests"] + tests
         self.save()
         name, _, kind, line = self.known["drawn"][number]
-        self.say(f"{'found' if entry['found'] else 'not yet':10}{kind:21}{name}:{line}  {entry['found']} "
-                  f"({len(tests)} tests, {time.monotonic() - began:.0f} s)")  # fmt: skip
+        self.say(
+            f"{'found' if entry['found'] else 'not yet':10}{kind:21}{name}:{line}  "
+            f"{entry['found']} "
+            f"({len(tests)} tests, {time.monotonic() - began:.0f} s)"
+        )
 
     def _finder(self, number: int, tests: list[str]) -> str:
         """Return the test that finds a fault; empty if none does."""
@@ -228,16 +302,28 @@ class Bench:
             again = self.run([bad if "::" in bad else file], -1, stop=True)
             if again and all(each["passed"] for each in again):
                 return bad
-            tests = tests[tests.index(bad) + 1 :] if bad in tests else [each for each in tests if each != file]
+            tests = (
+                tests[tests.index(bad) + 1 :]
+                if bad in tests
+                else [each for each in tests if each != file]
+            )
         return ""
 
     def _flags(self) -> list[str]:
         # A look for a GPU starts threads, which forks do not have.
-        quiet = ["-p", "no:xdist", "-W", "ignore::pytest.PytestAssertRewriteWarning", "--ignore-glob=*/test_gpu.py"]
+        quiet = [
+            "-p",
+            "no:xdist",
+            "-W",
+            "ignore::pytest.PytestAssertRewriteWarning",
+            "--ignore-glob=*/test_gpu.py",
+        ]
         return [*quiet, "-m", "not long", f"--basetemp={self.work / 't'}"]
 
     def run(self, tests: list[str], number: int, *, stop: bool) -> list[dict[str, Any]]:
-        """Run tests with one fault switched on (-1: none) in a fork, or afresh where it is written into the copy."""
+        """Run tests with one fault switched on (-1: none) in a fork, or afresh where it is written
+        into the copy.
+        """
         passed, log = self.work / "passed", self.work / "log.jsonl"
         shutil.rmtree(passed, ignore_errors=True)
         passed.mkdir()
@@ -252,12 +338,15 @@ class Bench:
             os.environ |= {"POSSE_FAULT": str(number), "POSSE_PASSED": str(passed)}
             if afresh:
                 program = (
-                    f"import sys; sys.path.insert(0, {str(ROOT)!r}); import pytest; from benchmarks.mutants import "
+                    f"import sys; sys.path.insert(0, {str(ROOT)!r}); import pytest; from "
+                    "benchmarks.mutants import "
                     f"Notes; pytest.main({[*self._flags(), '-x', *tests]!r}, [Notes({str(log)!r})])"
                 )
                 os.execv(sys.executable, [sys.executable, "-c", program])
             with suppress(BaseException):
-                self._run_here([self.items[each] for each in tests], number, str(passed), Notes(str(log)), stop)
+                self._run_here(
+                    [self.items[each] for each in tests], number, str(passed), Notes(str(log)), stop
+                )
             os._exit(0)
         try:
             self._wait(child, log, passed)
@@ -267,13 +356,20 @@ class Bench:
         lines = [json.loads(line) for line in log.read_text().splitlines()]
         ended = [each for each in lines if "seconds" in each]
         begun = {each["test"] for each in lines} - {each["test"] for each in ended}
-        broken = [{"test": each, "passed": False, "seconds": 0.0, "setup": [], "call": []} for each in begun]
+        broken = [
+            {"test": each, "passed": False, "seconds": 0.0, "setup": [], "call": []}
+            for each in begun
+        ]
         if not lines and afresh:  # not even collected
             broken = [{"test": tests[0], "passed": False, "seconds": 0.0, "setup": [], "call": []}]
         return ended + broken
 
-    def _run_here(self, items: list[Any], number: int, passed: str, notes: Notes, stop: bool) -> None:
-        """Run collected tests in this process, a fork, up to the first that fails where `stop` says so."""
+    def _run_here(
+        self, items: list[Any], number: int, passed: str, notes: Notes, stop: bool
+    ) -> None:
+        """Run collected tests in this process, a fork, up to the first that fails where `stop` says
+        so.
+        """
         probe: Any = sys.modules["posse._faults"]
         probe.ON, probe.WHERE = number, passed
         probe.PASSED.clear()
@@ -290,7 +386,11 @@ class Bench:
             time.sleep(0.05)
             if log.stat().st_size != size:
                 size, since = log.stat().st_size, time.monotonic()
-            last = (log.read_text().splitlines() or ["{}"])[-1] if time.monotonic() - since > PATIENCE else "{}"
+            last = (
+                (log.read_text().splitlines() or ["{}"])[-1]
+                if time.monotonic() - since > PATIENCE
+                else "{}"
+            )
             usual = self.known["tests"].get(json.loads(last).get("test"), [0, 30.0])[1]
             if time.monotonic() - since > PATIENCE + 10 * usual:
                 os.kill(child, signal.SIGKILL)
@@ -300,12 +400,17 @@ class Bench:
             os.killpg(child, signal.SIGKILL)
         for each in Path("/proc").iterdir():
             with suppress(OSError):
-                if each.name.isdigit() and f"POSSE_PASSED={passed}".encode() in (each / "environ").read_bytes():
+                if (
+                    each.name.isdigit()
+                    and f"POSSE_PASSED={passed}".encode() in (each / "environ").read_bytes()
+                ):
                     os.kill(int(each.name), signal.SIGKILL)
 
 
 class Notes:
-    """Write a line when a test begins, and one when it ends: whether it passed, its time, the faults it passed."""
+    """Write a line when a test begins, and one when it ends: whether it passed, its time, the
+    faults it passed.
+    """
 
     def __init__(self, log: str) -> None:
         self._log = log
@@ -346,7 +451,9 @@ class Notes:
     def pytest_collectreport(self, report: Any) -> None:
         """Note a file that cannot be read."""
         if report.failed:
-            self._line({"test": report.nodeid, "passed": False, "setup": [], "call": [], "seconds": 0.0})
+            self._line(
+                {"test": report.nodeid, "passed": False, "setup": [], "call": [], "seconds": 0.0}
+            )
 
 
 class _Loop:
@@ -367,7 +474,9 @@ def _imports(module: str) -> str:
 
 def _copied(work: Path) -> None:
     """Copy what tests need of the repository."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
     for name in filter(None, listed.split("\0")):
         (work / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, work / name)
@@ -376,7 +485,9 @@ def _copied(work: Path) -> None:
 def reasons() -> dict[str, str]:
     """Survivors that were read: 'file | kind | line of code' -> why no test can see it."""
     lines = REASONS.read_text().splitlines() if REASONS.exists() else []
-    entries = [line.rsplit(" :: ", 1) for line in lines if " :: " in line and not line.startswith("#")]
+    entries = [
+        line.rsplit(" :: ", 1) for line in lines if " :: " in line and not line.startswith("#")
+    ]
     return {what.strip(): why.strip() for what, why in entries}
 
 
@@ -384,9 +495,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Small faults, and the tests that find them.")
     parser.add_argument("--sample", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--minutes", type=float, default=240.0, help="stop after these; 0 prints what is known")
-    parser.add_argument("--work", type=Path, default=ROOT / "build" / "mutants", help="the copy, and what is known")
-    parser.add_argument("--without", type=Path, help="file with tests that take too long, one a line")
+    parser.add_argument(
+        "--minutes", type=float, default=240.0, help="stop after these; 0 prints what is known"
+    )
+    parser.add_argument(
+        "--work", type=Path, default=ROOT / "build" / "mutants", help="the copy, and what is known"
+    )
+    parser.add_argument(
+        "--without", type=Path, help="file with tests that take too long, one a line"
+    )
     given = parser.parse_args()
     given.work = given.work.resolve()
     given.work.mkdir(parents=True, exist_ok=True)
@@ -405,12 +522,15 @@ def report(bench: Bench) -> None:
     found = sum(bool(each["found"]) for each in judged.values())
     met = sum(bool(each["tests"]) for each in judged.values())
     bench.say(f"\nfound {found} of {met} that met a test, of a sample of {len(drawn)}")
-    for number in sorted((int(each) for each in judged if not judged[each]["found"]), key=lambda each: drawn[each]):
+    for number in sorted(
+        (int(each) for each in judged if not judged[each]["found"]), key=lambda each: drawn[each]
+    ):
         name, _, kind, line = drawn[number]
         code = bench.known["plain"][name].splitlines()[line - 1].strip()
         what = f"{name} | {kind} | {code}"
         bench.say(
-            f"  not found by {len(judged[str(number)]['tests'])} tests: {what}  (line {line}) {read.get(what, '')}"
+            f"  not found by {len(judged[str(number)]['tests'])} tests: {what}  (line {line}) "
+            f"{read.get(what, '')}"
         )
 
 

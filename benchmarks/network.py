@@ -1,9 +1,10 @@
 """Samba over loopback mutual TLS with journals on: `make bench-network`.
 
-Every party is a process of its own. Beside it, in the same run, a bare fan-out: one hub sends 100 bytes to K processes
-over mutual TLS and waits for all to send them back, with nothing else done. Steps are those between two readings of the
-controller; compiling and set-up are not counted. `python -m benchmarks.network memory [steps [owners [level]]]` prints
-what every party holds in memory and on the disk over a long run.
+Every party is a process of its own. Beside it, in the same run, a bare fan-out: one hub sends 100
+bytes to K processes over mutual TLS and waits for all to send them back, with nothing else done.
+Steps are those between two readings of the controller; compiling and set-up are not counted.
+`python -m benchmarks.network memory [steps [owners [level]]]` prints what every party holds in
+memory and on the disk over a long run.
 """
 
 from __future__ import annotations
@@ -112,7 +113,9 @@ def party(path: Path, notes: Path) -> None:
 
     async def go() -> None:
         nonlocal made
-        made, _ = make_party(place, build, watch=watch if place.identity.role == "controller" else None)
+        made, _ = make_party(
+            place, build, watch=watch if place.identity.role == "controller" else None
+        )
         await made.run()
 
     made = None  # type: ignore[assignment]
@@ -129,8 +132,9 @@ class Measured:
     spent: dict[str, float]
     """CPU seconds a step, by party."""
     links: dict[str, list[float]]
-    """Messages and bytes that the controller sent to and received from each party, a step: sent, received, bytes of
-    both."""
+    """Messages and bytes that the controller sent to and received from each party, a step: sent,
+    received, bytes of both.
+    """
     memory: tuple[dict[str, float], dict[str, float]]
     """Resident megabytes of every party, early and late."""
 
@@ -151,7 +155,9 @@ class Measured:
 
     @property
     def shares(self) -> str:
-        """CPU microseconds a step, by kind of party; and how many steps a second two cores would do of that."""
+        """CPU microseconds a step, by kind of party; and how many steps a second two cores would do
+        of that.
+        """
         owners = [seconds for name, seconds in self.spent.items() if name.startswith("owner-")]
         servers = ("controller", "comp", "dealer")
         parts = [f"{name} {self.spent[name] * 1e6:.0f}" for name in servers if name in self.spent]
@@ -162,16 +168,30 @@ class Measured:
 def values_of(owners: int, given: dict[str, object]) -> dict[str, Any]:
     """Return a federation's file."""
     return {
-        "run": f"bench-{owners}", "level": "standard", "listen": f"127.0.0.1:{free_port()}", "budget": 10_000_000,
-        "policy": "ucb", "paillier_bits": 2048, "sync": True, "world": {"seed": 7, "owners": owners},
-        "owner": [{"name": f"owner-{i + 1}"} for i in range(owners)], **given,
-    }  # fmt: skip
+        "run": f"bench-{owners}",
+        "level": "standard",
+        "listen": f"127.0.0.1:{free_port()}",
+        "budget": 10_000_000,
+        "policy": "ucb",
+        "paillier_bits": 2048,
+        "sync": True,
+        "world": {"seed": 7, "owners": owners},
+        "owner": [{"name": f"owner-{i + 1}"} for i in range(owners)],
+        **given,
+    }
 
 
 def federation(
-    owners: int, seconds: float, folder: Path, *, delay: float = 0.0, far: tuple[str, ...] = ("comp",), **given: object
+    owners: int,
+    seconds: float,
+    folder: Path,
+    *,
+    delay: float = 0.0,
+    far: tuple[str, ...] = ("comp",),
+    **given: object,
 ) -> Measured:
-    """Run a federation for a while; with `delay`, what travels between the controller and those `far` takes so long.
+    """Run a federation for a while; with `delay`, what travels between the controller and those
+    `far` takes so long.
 
     No name in `far` stands for everyone.
     """
@@ -184,7 +204,9 @@ def federation(
         for path in paths:
             if path.stem in far or (not far and path.stem != "controller"):
                 path.write_text(path.read_text().replace(listen, f"127.0.0.1:{port}"))
-        children["delay"] = forked(lambda: asyncio.run(delayed(port, int(listen.rpartition(":")[2]), delay)))
+        children["delay"] = forked(
+            lambda: asyncio.run(delayed(port, int(listen.rpartition(":")[2]), delay))
+        )
     children |= {path.stem: forked(lambda path=path: party(path, notes)) for path in paths}  # type: ignore[misc]
     try:
         first = just_written(notes, 2 if values.get("slot") or delay else 200, children)
@@ -197,18 +219,25 @@ def federation(
     steps = last["steps"] - first["steps"]
     times = last["times"][-steps - 1 :]
     links = {
-        name: [(now - then) / steps for now, then in zip(last["links"][name], first["links"][name], strict=True)]
+        name: [
+            (now - then) / steps
+            for now, then in zip(last["links"][name], first["links"][name], strict=True)
+        ]
         for name in last["links"]
     }
     return Measured(
-        steps, sorted(b - a for a, b in pairwise(times)),
-        {name: (after[name][0] - before[name][0]) / steps for name in after if name != "delay"}, links,
+        steps,
+        sorted(b - a for a, b in pairwise(times)),
+        {name: (after[name][0] - before[name][0]) / steps for name in after if name != "delay"},
+        links,
         ({name: before[name][1] for name in before}, {name: after[name][1] for name in after}),
-    )  # fmt: skip
+    )
 
 
 async def delayed(port: int, target: int, seconds: float) -> None:
-    """Carry connections to another port; every chunk arrives so many seconds later, and none waits for another."""
+    """Carry connections to another port; every chunk arrives so many seconds later, and none waits
+    for another.
+    """
     loop = asyncio.get_running_loop()
 
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -229,7 +258,9 @@ async def delayed(port: int, target: int, seconds: float) -> None:
     await server.serve_forever()
 
 
-def wait_for(notes: Path, steps: int, children: dict[str, int], seconds: float = 300) -> dict[str, Any]:
+def wait_for(
+    notes: Path, steps: int, children: dict[str, int], seconds: float = 300
+) -> dict[str, Any]:
     """Read what the controller wrote, when it has come so far."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -242,7 +273,9 @@ def wait_for(notes: Path, steps: int, children: dict[str, int], seconds: float =
     raise TimeoutError(f"no {steps} steps within {seconds} s")
 
 
-def just_written(notes: Path, steps: int, children: dict[str, int], seconds: float = 300) -> dict[str, Any]:
+def just_written(
+    notes: Path, steps: int, children: dict[str, int], seconds: float = 300
+) -> dict[str, Any]:
     """Read what the controller wrote, when it writes next."""
     return wait_for(notes, wait_for(notes, steps, children, seconds)["steps"] + 1, children)
 
@@ -255,7 +288,9 @@ def echo(owners: int, seconds: float, folder: Path) -> float:
     async def answer() -> None:
         while True:
             try:
-                reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client, server_hostname="")
+                reader, writer = await asyncio.open_connection(
+                    "127.0.0.1", port, ssl=client, server_hostname=""
+                )
                 break
             except OSError:
                 await asyncio.sleep(0.1)
@@ -312,15 +347,24 @@ def disk() -> float:
 def levels(seconds: float) -> None:
     """Steps a second and CPU by level, beside a bare echo."""
     for level, owners, sync in (
-        ("standard", 10, False), ("standard", 100, False), ("standard", 10, True), ("strict", 10, True),
+        ("standard", 10, False),
+        ("standard", 100, False),
+        ("standard", 10, True),
+        ("strict", 10, True),
         ("strict", 100, True),
-    ):  # fmt: skip
+    ):
         with tempfile.TemporaryDirectory(dir=".") as folder:
             found = federation(owners, seconds, Path(folder), level=level, sync=sync)
-            bare = "" if sync else f"; bare echo {echo(owners, min(seconds, 5), Path(folder)):.0f} rounds/s"
+            bare = (
+                ""
+                if sync
+                else f"; bare echo {echo(owners, min(seconds, 5), Path(folder)):.0f} rounds/s"
+            )
         print(
-            f"  {level:<8} K={owners:<4} {'disk waited for' if sync else 'disk beside':16}{found.rate:>5.0f} steps/s "
-            f"({found.rate / TARGETS[level, owners]:.2f} of target)   p50 {found.middle * 1e3:.2f} ms  "
+            f"  {level:<8} K={owners:<4} "
+            f"{'disk waited for' if sync else 'disk beside':16}{found.rate:>5.0f} steps/s "
+            f"({found.rate / TARGETS[level, owners]:.2f} of target)   p50 {found.middle * 1e3:.2f} "
+            "ms  "
             f"p99 {found.p99 * 1e3:.2f} ms   CPU us a step: {found.shares}{bare}"
         )
 
@@ -329,10 +373,16 @@ def strict(seconds: float) -> None:
     """Level `strict`, K = 10: what travels, memory, slots, and servers that are far apart."""
     with tempfile.TemporaryDirectory(dir=".") as folder:
         found = federation(10, 2 * seconds, Path(folder), level="strict")
-    print(f"\nlevel strict, K = 10; a step, p50 {found.middle * 1e3:.2f} ms, p99 {found.p99 * 1e3:.2f} ms:")
+    print(
+        f"\nlevel strict, K = 10; a step, p50 {found.middle * 1e3:.2f} ms, p99 "
+        f"{found.p99 * 1e3:.2f} ms:"
+    )
     for name in ("comp", "dealer", "owner-1"):
         sent, received, out, back = found.links[name]
-        print(f"  controller -> {name}: {sent:.2f} messages, {out:.0f} B; back: {received:.2f} messages, {back:.0f} B")
+        print(
+            f"  controller -> {name}: {sent:.2f} messages, {out:.0f} B; back: {received:.2f} "
+            f"messages, {back:.0f} B"
+        )
     early, late = found.memory
     names = ("controller", "comp", "dealer", "customer", "owner-1", "owner-10")
     grown = ", ".join(f"{name} {early[name]:.1f} -> {late[name]:.1f}" for name in names)
@@ -341,15 +391,27 @@ def strict(seconds: float) -> None:
     print("  slot s   steps/s   at most   a step beyond its slot, ms")
     for slot in (0.02, 0.05, 0.1, 0.2):
         with tempfile.TemporaryDirectory(dir=".") as folder:
-            found = federation(10, seconds, Path(folder), level="strict", slot=slot, slowest_pull=slot)
-        print(f"  {slot:<6} {found.rate:>9.1f} {1 / slot:>9.0f} {(found.middle - slot) * 1e3:>12.1f}")
-    print("  20 ms one way between the servers: messages one after the other, predicted and measured ms a step")
+            found = federation(
+                10, seconds, Path(folder), level="strict", slot=slot, slowest_pull=slot
+            )
+        print(
+            f"  {slot:<6} {found.rate:>9.1f} {1 / slot:>9.0f} {(found.middle - slot) * 1e3:>12.1f}"
+        )
+    print(
+        "  20 ms one way between the servers: messages one after the other, predicted and measured "
+        "ms a step"
+    )
     for slot, messages in ((0.0, 4), (0.1, 6)):
         with tempfile.TemporaryDirectory(dir=".") as folder:
-            found = federation(10, seconds, Path(folder), delay=0.02, level="strict", slot=slot, slowest_pull=slot)
+            found = federation(
+                10, seconds, Path(folder), delay=0.02, level="strict", slot=slot, slowest_pull=slot
+            )
         predicted = base + slot + messages * 0.02
         ratio = found.middle / predicted
-        print(f"  slot {slot:<4} {messages:>8} {predicted * 1e3:>12.1f} {found.middle * 1e3:>10.1f} ({ratio:.2f})")
+        print(
+            f"  slot {slot:<4} {messages:>8} {predicted * 1e3:>12.1f} {found.middle * 1e3:>10.1f} "
+            f"({ratio:.2f})"
+        )
 
 
 def memory(steps: int, owners: int, level: str) -> None:
@@ -363,8 +425,14 @@ def memory(steps: int, owners: int, level: str) -> None:
         try:
             for tenth in range(1, 11):
                 at = just_written(notes, steps * tenth // 10, children, 3600)["steps"]
-                sizes = ((name, resident(pid), journal_megabytes(folder / name)) for name, pid in children.items())
-                print(f"  {at:>9,}: " + ", ".join(f"{name} {size:.1f} / {kept:.1f}" for name, size, kept in sizes))
+                sizes = (
+                    (name, resident(pid), journal_megabytes(folder / name))
+                    for name, pid in children.items()
+                )
+                print(
+                    f"  {at:>9,}: "
+                    + ", ".join(f"{name} {size:.1f} / {kept:.1f}" for name, size, kept in sizes)
+                )
         finally:
             end(children)
 
@@ -379,14 +447,22 @@ def journal_megabytes(folder: Path) -> float:
 
 
 def capacity(seconds: float) -> None:
-    """Steps a second by the time of one way between the controller and everyone else, by level and owners."""
-    print("\none way ms    " + "".join(f"{f'{level}, K={owners}':>18}" for level, owners in CAPACITY))
+    """Steps a second by the time of one way between the controller and everyone else, by level and
+    owners.
+    """
+    print(
+        "\none way ms    " + "".join(f"{f'{level}, K={owners}':>18}" for level, owners in CAPACITY)
+    )
     for delay in (0.0, 0.01, 0.05):
         rates = []
         for level, owners in CAPACITY:
             with tempfile.TemporaryDirectory(dir=".") as folder:
-                rates.append(federation(owners, seconds, Path(folder), delay=delay, far=(), level=level).rate)
-        print(f"  {delay * 1e3:>8.0f}    " + "".join(f"{rate:>18.1f}" for rate in rates), flush=True)
+                rates.append(
+                    federation(owners, seconds, Path(folder), delay=delay, far=(), level=level).rate
+                )
+        print(
+            f"  {delay * 1e3:>8.0f}    " + "".join(f"{rate:>18.1f}" for rate in rates), flush=True
+        )
 
 
 def main() -> None:
@@ -398,7 +474,8 @@ def main() -> None:
         return
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 15.0
     print(
-        f"Samba over loopback mutual TLS, journals on; {os.cpu_count()} cores, the disk takes {disk():.2f} ms to sync"
+        f"Samba over loopback mutual TLS, journals on; {os.cpu_count()} cores, the disk takes "
+        f"{disk():.2f} ms to sync"
     )
     if "capacity" in sys.argv[2:]:
         capacity(seconds)

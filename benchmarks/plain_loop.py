@@ -1,4 +1,6 @@
-"""A plain Python loop of the same bandits, as one would write it in an afternoon: the baseline of the simulator."""
+"""A plain Python loop of the same bandits, as one would write it in an afternoon: the baseline of
+the simulator.
+"""
 
 from __future__ import annotations
 

@@ -1,14 +1,16 @@
-"""Whether the default rate of the server is near the best of a grid, over data sets of different scale and sparsity.
+"""Whether the default rate of the server is near the best of a grid, over data sets of different
+scale and sparsity.
 
     python -m benchmarks.rates prepare FOLDER          populations and jobs, a file each
     python -m benchmarks.rates run FOLDER [gpu]        the jobs that have no result there yet
     python -m benchmarks.rates again FOLDER            jobs of other seeds for the lines that missed; then run once more
     python -m benchmarks.rates table FOLDER            the page docs/rates.md, on standard output
 
-Everything but the server's rate is as a user gets it who names nothing but the data, the policy and the model. The
-score of a rate is the average reward of all 200 rounds, the mean of five seeds. The rule for the default was chosen by
-the results of `DATA`; `HELD_OUT` were chosen after it. The best of a grid is the largest of thirteen noisy means and
-looks better than it is: where the default missed, both rates earn once more, with seeds that chose neither.
+Everything but the server's rate is as a user gets it who names nothing but the data, the policy and
+the model. The score of a rate is the average reward of all 200 rounds, the mean of five seeds. The
+rule for the default was chosen by the results of `DATA`; `HELD_OUT` were chosen after it. The best
+of a grid is the largest of thirteen noisy means and looks better than it is: where the default
+missed, both rates earn once more, with seeds that chose neither.
 """
 
 from __future__ import annotations
@@ -47,17 +49,27 @@ def _table(name: str, clients: int) -> Population:
     found = getattr(datasets, f"load_{name}")()
     labels = found["target"].astype(np.int64)
     arms = tuple(str(one) for one in found["target_names"])
-    return population(name, found["data"].astype(np.float32), labels, arms, dirichlet(labels, clients, 0.3, SPLIT_SEED))
+    return population(
+        name,
+        found["data"].astype(np.float32),
+        labels,
+        arms,
+        dirichlet(labels, clients, 0.3, SPLIT_SEED),
+    )
 
 
 def _invented(name: str, features: int, scale: float, density: float) -> Population:
-    """Normal numbers of a scale, all but a share of them 0; the best arm is the largest of ten linear functions."""
+    """Normal numbers of a scale, all but a share of them 0; the best arm is the largest of ten
+    linear functions.
+    """
     rng = np.random.default_rng(SPLIT_SEED)
     samples, arms = 10_000, 10
     inputs = rng.normal(size=(samples, features)) * (rng.random((samples, features)) < density)
     labels = (inputs @ rng.normal(size=(features, arms))).argmax(axis=1)
     made = dirichlet(labels, 200, 0.3, SPLIT_SEED)
-    return population(name, (scale * inputs).astype(np.float32), labels, tuple(map(str, range(arms))), made)
+    return population(
+        name, (scale * inputs).astype(np.float32), labels, tuple(map(str, range(arms))), made
+    )
 
 
 def _positive(name: str, features: int, scale: float, density: float) -> Population:
@@ -67,7 +79,9 @@ def _positive(name: str, features: int, scale: float, density: float) -> Populat
     inputs = rng.random((samples, features)) * (rng.random((samples, features)) < density)
     labels = ((inputs - inputs.mean(axis=0)) @ rng.normal(size=(features, arms))).argmax(axis=1)
     made = dirichlet(labels, 200, 0.3, SPLIT_SEED)
-    return population(name, (scale * inputs).astype(np.float32), labels, tuple(map(str, range(arms))), made)
+    return population(
+        name, (scale * inputs).astype(np.float32), labels, tuple(map(str, range(arms))), made
+    )
 
 
 def _standard() -> Population:
@@ -108,24 +122,40 @@ EVERY = {**DATA, **HELD_OUT}
 
 
 def jobs(name: str, found: Population) -> list[dict[str, Any]]:
-    """The jobs of a data set: two a policy, over the grid and by default, with the defaults of a run for the rest."""
+    """The jobs of a data set: two a policy, over the grid and by default, with the defaults of a
+    run for the rest.
+    """
     from posse.protocols.fed_contextual.jobs import Job
     from posse.protocols.fed_contextual.learning import QUANTILE
-    from posse.protocols.fed_contextual.remarks import default_client_rate, default_server_rate, input_size
+    from posse.protocols.fed_contextual.remarks import (
+        default_client_rate,
+        default_server_rate,
+        input_size,
+    )
     from posse.protocols.fed_contextual.settings import FedContextual
 
     usual, model = FedContextual(), EVERY[name][0]
     default = default_server_rate(input_size(found, model), model, usual.optimiser)
     kinds = (("", CNN_GRID if model == "cnn" else GRID), (".default", (default,)))
-    same = {one: getattr(usual, one) for one in ("loss", "optimiser", "deploy_every", "cohort", "batch", "cap", "clip")}
+    same = {
+        one: getattr(usual, one)
+        for one in ("loss", "optimiser", "deploy_every", "cohort", "batch", "cap", "clip")
+    }
     made = [
         Job(
-            f"{name}.{policy}{kind}", policy=policy, client_rate=default_client_rate(found, model), server_rate=rates,
-            rounds=usual.horizon, seeds=SEEDS, model=model, quantile=QUANTILE, **same,
+            f"{name}.{policy}{kind}",
+            policy=policy,
+            client_rate=default_client_rate(found, model),
+            server_rate=rates,
+            rounds=usual.horizon,
+            seeds=SEEDS,
+            model=model,
+            quantile=QUANTILE,
+            **same,
         )
         for policy in POLICIES
         for kind, rates in kinds
-    ]  # fmt: skip
+    ]
     return [json.loads(job.to_json()) for job in made]
 
 
@@ -134,7 +164,12 @@ def again(folder: Path) -> None:
     for name in EVERY:
         missed = [one for policy in POLICIES if (one := _line(folder, name, policy)).share < ENOUGH]
         made = [
-            {**line.job, "name": f"{line.job['name']}.fresh", "server_rate": line.rates, "seeds": FRESH}
+            {
+                **line.job,
+                "name": f"{line.job['name']}.fresh",
+                "server_rate": line.rates,
+                "seeds": FRESH,
+            }
             for line in missed
         ]
         if made:
@@ -161,11 +196,26 @@ def run(folder: Path, device: str = "cpu") -> None:
     for name, (model, _) in EVERY.items():
         side = ["--side", "8" if model == "cnn" else "65"] if device == "gpu" else []
         population_of = folder / f"{name.removesuffix('-cnn')}.npz"
-        for jobs_of in sorted(folder.glob(f"{name}.json")) + sorted(folder.glob(f"{name}.fresh.json")):
+        for jobs_of in sorted(folder.glob(f"{name}.json")) + sorted(
+            folder.glob(f"{name}.fresh.json")
+        ):
             subprocess.run(
-                [sys.executable, "-m", "posse.protocols.fed_contextual.study", "--data", str(population_of), "--jobs",
-                 str(jobs_of), "--out", str(folder / "results"), "--device", device, *side], check=True,
-            )  # fmt: skip
+                [
+                    sys.executable,
+                    "-m",
+                    "posse.protocols.fed_contextual.study",
+                    "--data",
+                    str(population_of),
+                    "--jobs",
+                    str(jobs_of),
+                    "--out",
+                    str(folder / "results"),
+                    "--device",
+                    device,
+                    *side,
+                ],
+                check=True,
+            )
 
 
 class Line(NamedTuple):
@@ -183,7 +233,9 @@ class Line(NamedTuple):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % interval of the share over seeds, which both rates have in common (delta method, Student's t)."""
+        """95 % interval of the share over seeds, which both rates have in common (delta method,
+        Student's t).
+        """
         apart = self.default - self.share * self.best
         error = float(apart.std(ddof=1)) / len(apart) ** 0.5 / float(self.best.mean())
         half = float(student_t.ppf(0.975, len(apart) - 1)) * error
@@ -202,8 +254,12 @@ def _line(folder: Path, name: str, policy: str, fresh: bool = False) -> Line:
     if fresh:
         found = read(folder / "results" / f"{name}.{policy}.fresh.npz")
         best, own = found.averages[..., -1]
-        return Line(found.job, (found.job["server_rate"][0], found.job["server_rate"][1]), best, own)
-    grid, usual = (read(folder / "results" / f"{name}.{policy}{kind}.npz") for kind in ("", ".default"))
+        return Line(
+            found.job, (found.job["server_rate"][0], found.job["server_rate"][1]), best, own
+        )
+    grid, usual = (
+        read(folder / "results" / f"{name}.{policy}{kind}.npz") for kind in ("", ".default")
+    )
     scores = grid.averages[..., -1]
     at = int(scores.mean(axis=1).argmax())
     rates = grid.job["server_rate"][at], usual.job["server_rate"][0]
@@ -211,18 +267,29 @@ def _line(folder: Path, name: str, policy: str, fresh: bool = False) -> Line:
 
 
 def table(folder: Path) -> None:
-    """Print the page: per data set and policy the best rate of the grid and the default, and what both earn."""
+    """Print the page: per data set and policy the best rate of the grid and the default, and what
+    both earn.
+    """
     print(_HEAD)
     missed = []
-    for title, some in (("Data sets by which the rule was chosen", DATA), ("Data sets that it had not seen", HELD_OUT)):
+    for title, some in (
+        ("Data sets by which the rule was chosen", DATA),
+        ("Data sets that it had not seen", HELD_OUT),
+    ):
         print(f"\n## {title}\n\n{_COLUMNS}")
         for name in some:
             for policy in POLICIES:
                 line = _line(folder, name, policy)
                 print(_row(name, policy, line))
                 missed += [(name, policy)] if line.share < ENOUGH else []
-    print(f"\n{len(EVERY) * len(POLICIES) - len(missed)} of {len(EVERY) * len(POLICIES)} lines reach 95 %.")
-    print(f"\n## The lines that missed, with {len(FRESH)} seeds by which no rate was chosen\n\n{_COLUMNS}")
+    print(
+        f"\n{len(EVERY) * len(POLICIES) - len(missed)} of {len(EVERY) * len(POLICIES)} lines reach "
+        "95 %."
+    )
+    print(
+        f"\n## The lines that missed, with {len(FRESH)} seeds by which no rate was "
+        f"chosen\n\n{_COLUMNS}"
+    )
     beyond = []
     for name, policy in missed:
         if not (folder / "results" / f"{name}.{policy}.fresh.npz").exists():
@@ -233,7 +300,9 @@ def table(folder: Path) -> None:
         print(_row(name, policy + fewer, line))
         if line.interval[1] < ENOUGH:
             beyond.append(f"{name} with {policy}")
-    print(f"\nBelow 95 % beyond chance (the whole interval is below): {', '.join(beyond) or 'none'}.")
+    print(
+        f"\nBelow 95 % beyond chance (the whole interval is below): {', '.join(beyond) or 'none'}."
+    )
 
 
 _COLUMNS = """| data | policy | best rate | earns | default rate | earns | share | 95 % interval |
@@ -242,7 +311,10 @@ _COLUMNS = """| data | policy | best rate | earns | default rate | earns | share
 
 def _row(name: str, policy: str, line: Line) -> str:
     (best, own), earns = line.rates, (float(line.best.mean()), float(line.default.mean()))
-    return f"| {name} | {policy} | {best:g} | {earns[0]:.3f} | {own:g} | {earns[1]:.3f} | {line.shown()} |"
+    return (
+        f"| {name} | {policy} | {best:g} | {earns[0]:.3f} | {own:g} | {earns[1]:.3f} | "
+        f"{line.shown()} |"
+    )
 
 
 _HEAD = """# Default rates against the best of a grid

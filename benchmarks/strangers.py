@@ -1,11 +1,13 @@
 """What strangers take of a running federation: `make bench-strangers`.
 
-A federation of Samba runs over loopback mutual TLS, every party a process. It is measured undisturbed, and then under
-each attack by one process of its own: steps a second, the most memory the controller takes, lines it logs, and how long
-an owner that was killed takes under the attack until the controller greets it. The attackers need processor time on the
-same machine, so steps are compared with those beside the same attack on a listener of nobody's, in turns: what is lost
-beyond that is what the controller spends. `core` is how much of a core strangers take of the controller, by its
-processor time beyond that of its steps. Everything that is started is stopped by its process id.
+A federation of Samba runs over loopback mutual TLS, every party a process. It is measured
+undisturbed, and then under each attack by one process of its own: steps a second, the most memory
+the controller takes, lines it logs, and how long an owner that was killed takes under the attack
+until the controller greets it. The attackers need processor time on the same machine, so steps are
+compared with those beside the same attack on a listener of nobody's, in turns: what is lost beyond
+that is what the controller spends. `core` is how much of a core strangers take of the controller,
+by its processor time beyond that of its steps. Everything that is started is stopped by its process
+id.
 """
 
 from __future__ import annotations
@@ -82,7 +84,9 @@ def half(port: int, seconds: float) -> None:
     hello, held = out.read(), []
 
     def begin(number: int) -> None:
-        one = socket.create_connection(("127.0.0.1", port), timeout=5, source_address=(f"127.0.0.{2 + number}", 0))
+        one = socket.create_connection(
+            ("127.0.0.1", port), timeout=5, source_address=(f"127.0.0.{2 + number}", 0)
+        )
         one.sendall(hello)
         held.append(one)
         if len(held) > 10_000:
@@ -95,21 +99,27 @@ def junk(port: int, seconds: float) -> None:
     """Send plain HTTP from another address."""
 
     def send(number: int) -> None:
-        with socket.create_connection(("127.0.0.1", port), timeout=5, source_address=("127.0.0.9", 0)) as one:
+        with socket.create_connection(
+            ("127.0.0.1", port), timeout=5, source_address=("127.0.0.9", 0)
+        ) as one:
             one.sendall(b"GET / HTTP/1.1\r\n\r\n")
 
     paced(send, seconds)
 
 
 def enrolled(folder: Path) -> Attack:
-    """An owner of the federation that opens connection after connection, from its own address, and says no hello."""
+    """An owner of the federation that opens connection after connection, from its own address, and
+    says no hello.
+    """
 
     def attack(port: int, seconds: float) -> None:
         context = ssl_contexts(PartyIdentity.load(folder / "owner-2"))[1]
         held: list[ssl.SSLSocket] = []
 
         def connect(number: int) -> None:
-            raw = socket.create_connection(("127.0.0.1", port), timeout=5, source_address=("127.0.0.7", 0))
+            raw = socket.create_connection(
+                ("127.0.0.1", port), timeout=5, source_address=("127.0.0.7", 0)
+            )
             held.append(context.wrap_socket(raw))
 
         paced(connect, seconds, 200)
@@ -135,7 +145,9 @@ def attacked(attack: Attack, port: int, seconds: float) -> Iterator[None]:
 
 
 class Nobody:
-    """A listener that takes the same connections and does nothing for them, in a process of its own."""
+    """A listener that takes the same connections and does nothing for them, in a process of its
+    own.
+    """
 
     def __init__(self) -> None:
         listening = socket.create_server(("127.0.0.1", 0), backlog=256)
@@ -163,10 +175,16 @@ class Federation:
     def __init__(self, folder: Path) -> None:
         self.port, self.folder = free_port(), folder
         values = {
-            "run": "besieged", "level": "standard", "listen": f"127.0.0.1:{self.port}", "budget": 10_000_000,
-            "policy": "ucb", "paillier_bits": 2048, "sync": False, "world": {"seed": 7, "owners": OWNERS},
+            "run": "besieged",
+            "level": "standard",
+            "listen": f"127.0.0.1:{self.port}",
+            "budget": 10_000_000,
+            "policy": "ucb",
+            "paillier_bits": 2048,
+            "sync": False,
+            "world": {"seed": 7, "owners": OWNERS},
             "owner": [{"name": f"owner-{i + 1}"} for i in range(OWNERS)],
-        }  # fmt: skip
+        }
         self.paths = {path.stem: path for path in lay_out(FederationFile.make(values), folder)}
         self.processes = {name: self.start(name) for name in self.paths}
 
@@ -174,7 +192,9 @@ class Federation:
         """Start a party."""
         with (self.folder / f"{name}.log").open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "posse", "party", str(self.paths[name])], stdout=log, stderr=log
+                [sys.executable, "-m", "posse", "party", str(self.paths[name])],
+                stdout=log,
+                stderr=log,
             )
 
     def stop(self) -> None:
@@ -210,7 +230,9 @@ class Federation:
         return len((self.folder / "controller.log").read_bytes().splitlines())
 
     def steps(self, seconds: float) -> tuple[int, float, float, float]:
-        """Steps in a while, how long it was, the controller's processor seconds, and the most memory in it."""
+        """Steps in a while, how long it was, the controller's processor seconds, and the most
+        memory in it.
+        """
         pid, first = self.processes["controller"].pid, int(str(self.status().get("step", 0)))
         began, cpu, most = time.monotonic(), cpu_of(pid), 0.0
         while time.monotonic() - began < seconds:
@@ -220,14 +242,19 @@ class Federation:
         return done, time.monotonic() - began, cpu_of(pid) - cpu, most
 
     def returns(self) -> float:
-        """Kill an owner and call the controller in its place as a party does, until it says hello; return how long."""
+        """Kill an owner and call the controller in its place as a party does, until it says hello;
+        return how long.
+        """
         process = self.processes["owner-1"]
         process.kill()
         process.wait()
         context, timing = ssl_contexts(PartyIdentity.load(self.folder / "owner-1"))[1], Timing()
         began, wait = time.monotonic(), timing.first_wait
         while time.monotonic() - began < 60:
-            with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timing.patience) as raw:
+            with (
+                suppress(OSError),
+                socket.create_connection(("127.0.0.1", self.port), timing.patience) as raw,
+            ):
                 greeted = context.wrap_socket(raw)
                 if any(isinstance(frame, Hello) for frame in Reader().feed(greeted.recv(4096))):
                     return time.monotonic() - began
@@ -236,7 +263,9 @@ class Federation:
         return float("inf")
 
 
-def measured(name: str, make: Callable[[Path], Attack], folder: Path, seconds: float, turns: int = 3) -> str:
+def measured(
+    name: str, make: Callable[[Path], Attack], folder: Path, seconds: float, turns: int = 3
+) -> str:
     """Attack a federation and nobody in turns; return a line of the table."""
     federation, nobody = Federation(folder), Nobody()
     try:
@@ -251,7 +280,10 @@ def measured(name: str, make: Callable[[Path], Attack], folder: Path, seconds: f
                     time.sleep(1)
                     *spent, memory = federation.steps(seconds)
                 sums[which] = [one + more for one, more in zip(sums[which], spent, strict=True)]
-                most, lines = max(most, memory), lines + (federation.lines() - logged) * (which == "attacked")
+                most, lines = (
+                    max(most, memory),
+                    lines + (federation.lines() - logged) * (which == "attacked"),
+                )
                 time.sleep(1)
         with attacked(attack, federation.port, 70):
             time.sleep(1)
@@ -279,9 +311,12 @@ def main() -> None:
         ("an enrolled owner's connections", enrolled),
     ]
     print(
-        f"{RATE} connections a second by {THREADS} threads (an enrolled owner 200), K={OWNERS}, {os.cpu_count()} cores"
+        f"{RATE} connections a second by {THREADS} threads (an enrolled owner 200), K={OWNERS}, "
+        f"{os.cpu_count()} cores"
     )
-    print(f"  {'attack':34}{'steps/s':>9}{'beside':>9}{'kept':>7}{'core':>7}{'RSS+':>8}{'log lines':>11}{'returns':>9}")
+    print(
+        f"  {'attack':34}{'steps/s':>9}{'beside':>9}{'kept':>7}{'core':>7}{'RSS+':>8}{'log lines':>11}{'returns':>9}"
+    )
     for name, make in attacks:
         with tempfile.TemporaryDirectory() as text:
             print(measured(name, make, Path(text).resolve(), seconds), flush=True)

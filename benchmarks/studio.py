@@ -1,12 +1,14 @@
 """The studio at 20 time steps a second: `make bench-studio`.
 
-A server in a process of its own plays Samba at level strict with 20 and with 100 owners. Without a browser: bytes a
-second on the wire as a browser takes them (compressed) and as they are, and CPU of the server. In headless Chromium
-without a GPU: main-thread CPU a frame, frames a second, the page's heap at the beginning and at the end, bytes of the
-first load, and how long a press of a key takes until the page shows it. POSSE_BENCH_SECONDS is how long each is played.
+A server in a process of its own plays Samba at level strict with 20 and with 100 owners. Without a
+browser: bytes a second on the wire as a browser takes them (compressed) and as they are, and CPU of
+the server. In headless Chromium without a GPU: main-thread CPU a frame, frames a second, the page's
+heap at the beginning and at the end, bytes of the first load, and how long a press of a key takes
+until the page shows it. POSSE_BENCH_SECONDS is how long each is played.
 
-`make bench-studio MINUTES=10` plays 20 owners for so long instead, and prints once a minute what the page and the
-server hold: the page's heap after its garbage was collected, its nodes and listeners, and the server's memory.
+`make bench-studio MINUTES=10` plays 20 owners for so long instead, and prints once a minute what
+the page and the server hold: the page's heap after its garbage was collected, its nodes and
+listeners, and the server's memory.
 """
 
 from __future__ import annotations
@@ -67,11 +69,15 @@ def measure(origin: str, token: str, pid: int, home: Path) -> None:
             heap(origin, _token(home), chromium, pid)
             return
         for owners in (20, 100):
-            id = client.post("/api/stages", json={"system": "samba", "settings": settings(owners)}).json()["id"]
+            id = client.post(
+                "/api/stages", json={"system": "samba", "settings": settings(owners)}
+            ).json()["id"]
             while client.get(f"/api/stages/{id}").json()["phase"] == "starting":
                 time.sleep(0.1)
             client.post(f"/api/stages/{id}/do", json={"action": "jump", "time": owners + 10})
-            client.post(f"/api/stages/{id}/do", json={"action": "play", "unit": "time", "speed": SPEED})
+            client.post(
+                f"/api/stages/{id}/do", json={"action": "play", "unit": "time", "speed": SPEED}
+            )
             for encoding in ("gzip", "identity"):
                 wire(client, id, encoding, pid, owners)
             client.delete(f"/api/stages/{id}")
@@ -113,15 +119,20 @@ def wire(client: httpx.Client, id: str, encoding: str, pid: int, owners: int) ->
     """Read the stream for a while."""
     size, frames, began, spent = 0, 0, time.monotonic(), cpu(pid)
     before = client.get(f"/api/stages/{id}").json()["time"]
-    with client.stream("GET", "/api/stream", params={"stage": id}, headers={"accept-encoding": encoding}) as answer:
+    with client.stream(
+        "GET", "/api/stream", params={"stage": id}, headers={"accept-encoding": encoding}
+    ) as answer:
         for chunk in answer.iter_raw():
             size, frames = size + len(chunk), frames + 1
             if time.monotonic() - began > SECONDS:
                 break
     took = time.monotonic() - began
     steps = client.get(f"/api/stages/{id}").json()["time"] - before
-    print(f"K = {owners:3}, {encoding:8}: {size / took / 1000:6.1f} KB/s on the wire, {frames / took:4.1f} frames/s, "
-          f"{steps / took:4.1f} steps/s, server {(cpu(pid) - spent) / took:5.1%} of a core")  # fmt: skip
+    print(
+        f"K = {owners:3}, {encoding:8}: {size / took / 1000:6.1f} KB/s on the wire, "
+        f"{frames / took:4.1f} frames/s, "
+        f"{steps / took:4.1f} steps/s, server {(cpu(pid) - spent) / took:5.1%} of a core"
+    )
 
 
 @contextmanager
@@ -136,17 +147,22 @@ def playing(origin: str, token: str, chromium: str, owners: int) -> Iterator[tup
         tab = context.new_page()
         tab.set_default_timeout(300_000)
         loaded: list[int] = []
-        tab.on("response", lambda answer: loaded.append(int(answer.headers.get("content-length", 0))))
+        tab.on(
+            "response", lambda answer: loaded.append(int(answer.headers.get("content-length", 0)))
+        )
         tab.goto(f"{origin}/#token={token}")
         tab.get_by_role("button", name="Play").wait_for()
         first = sum(loaded)
-        tab.goto(f"{origin}/#/stage?{urlencode({'system': 'samba', **settings(owners), 't': owners + 10})}")
+        tab.goto(
+            f"{origin}/#/stage?{urlencode({'system': 'samba', **settings(owners), 't': owners + 10})}"
+        )
         tab.reload()
         tab.get_by_role("button", name="Play").wait_for()
         metrics = context.new_cdp_session(tab)
         metrics.send("Performance.enable", {"timeDomain": "threadTicks"})
         tab.evaluate(
-            "() => { window.frames_ = 0; const f = () => { window.frames_++; requestAnimationFrame(f); }; f(); }"
+            "() => { window.frames_ = 0; const f = () => { window.frames_++; "
+            "requestAnimationFrame(f); }; f(); }"
         )
         tab.get_by_label("unit of forward, back and play").get_by_text("time", exact=True).click()
         tab.get_by_label("speed, units a second").select_option(str(SPEED))
@@ -157,22 +173,34 @@ def playing(origin: str, token: str, chromium: str, owners: int) -> Iterator[tup
 
 
 def heap(origin: str, token: str, chromium: str, pid: int) -> None:
-    """Play 20 owners for `MINUTES`, and print every minute what is held after the garbage was collected."""
+    """Play 20 owners for `MINUTES`, and print every minute what is held after the garbage was
+    collected.
+    """
     with playing(origin, token, chromium, 20) as (tab, metrics, _):
         for minute in range(MINUTES + 1):
             metrics.send("HeapProfiler.collectGarbage")
             found = _metrics(metrics)
             at = tab.locator(".place").inner_text()
-            held = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
-            print(f"minute {minute:2}: {at}; heap {found['JSHeapUsedSize'] / 1e6:.2f} MB, {found['Nodes']:.0f} nodes, "
-                  f"{found['JSEventListeners']:.0f} listeners; server {held:.0f} MB, {cpu(pid):.0f} s of CPU",
-                  flush=True)  # fmt: skip
+            held = (
+                int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+                * os.sysconf("SC_PAGE_SIZE")
+                / 1e6
+            )
+            print(
+                f"minute {minute:2}: {at}; heap {found['JSHeapUsedSize'] / 1e6:.2f} MB, "
+                f"{found['Nodes']:.0f} nodes, "
+                f"{found['JSEventListeners']:.0f} listeners; server {held:.0f} MB, {cpu(pid):.0f} "
+                "s of CPU",
+                flush=True,
+            )
             if minute < MINUTES:
                 tab.wait_for_timeout(60_000)
 
 
 def page(origin: str, token: str, chromium: str, pid: int, owners: int) -> None:
-    """Play in Chromium; main-thread CPU is that of its tasks, in ticks of the thread (`Performance.getMetrics`)."""
+    """Play in Chromium; main-thread CPU is that of its tasks, in ticks of the thread
+    (`Performance.getMetrics`).
+    """
     with playing(origin, token, chromium, owners) as (tab, metrics, first):
         samples, frames, heaps, spent, began = [], 0, [], cpu(pid), time.monotonic()
         while time.monotonic() - began < SECONDS:
@@ -188,28 +216,40 @@ def page(origin: str, token: str, chromium: str, pid: int, owners: int) -> None:
         for _ in range(20):
             presses.append(_press(tab, PRESSED))
             tab.wait_for_timeout(300)
-        for _ in range(10):  # the run plays: it is paused, and then played until the next step is shown
+        for _ in range(
+            10
+        ):  # the run plays: it is paused, and then played until the next step is shown
             _press(tab, PRESSED)
             tab.wait_for_timeout(300)
             steps.append(_press(tab, STEPPED))
             tab.wait_for_timeout(300)
     ninth = statistics.quantiles(samples, n=20)[-1]
-    print(f"K = {owners:3}, page: main thread {statistics.median(samples):.1f} ms a frame, p95 {ninth:.1f} ms; "
-          f"{frames / took:.0f} frames/s; heap {min(heaps[:8]):.1f} -> {min(heaps[-8:]):.1f} MB; press to shown "
-          f"{statistics.median(presses):.0f} ms, p95 {statistics.quantiles(presses, n=20)[-1]:.0f} ms; play to the "
-          f"next step {statistics.median(steps):.0f} ms, at most {max(steps):.0f} ms; "
-          f"first load {first / 1000:.0f} KB; server {used / took:.1%} of a core")  # fmt: skip
+    print(
+        f"K = {owners:3}, page: main thread {statistics.median(samples):.1f} ms a frame, p95 "
+        f"{ninth:.1f} ms; "
+        f"{frames / took:.0f} frames/s; heap {min(heaps[:8]):.1f} -> {min(heaps[-8:]):.1f} MB; "
+        "press to shown "
+        f"{statistics.median(presses):.0f} ms, p95 {statistics.quantiles(presses, n=20)[-1]:.0f} "
+        "ms; play to the "
+        f"next step {statistics.median(steps):.0f} ms, at most {max(steps):.0f} ms; "
+        f"first load {first / 1000:.0f} KB; server {used / took:.1%} of a core"
+    )
 
 
 def _metrics(session: Any) -> dict[str, float]:
     return {one["name"]: one["value"] for one in session.send("Performance.getMetrics")["metrics"]}
 
 
-PRESSED, STEPPED = "button.getAttribute('aria-label')", "document.querySelector('.place').textContent"
+PRESSED, STEPPED = (
+    "button.getAttribute('aria-label')",
+    "document.querySelector('.place').textContent",
+)
 
 
 def _press(tab: Any, shown: str) -> float:
-    """Milliseconds from a press of play or pause until the page shows something else; 30 seconds where it does not."""
+    """Milliseconds from a press of play or pause until the page shows something else; 30 seconds
+    where it does not.
+    """
     return float(
         tab.evaluate(
             """() => new Promise(done => {

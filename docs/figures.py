@@ -1,8 +1,10 @@
-"""Draw the pictures of the documentation: who talks to whom, the studio, and what the cells of the notebooks show.
+"""Draw the pictures of the documentation: who talks to whom, the studio, and what the cells of the
+notebooks show.
 
     python docs/figures.py [roles] [studio] [tutorials]
 
-The pictures lie in docs/pictures. It needs the extras of `make test`; the studio and the notebooks need Chromium too.
+The pictures lie in docs/pictures. It needs the extras of `make test`; the studio and the notebooks
+need Chromium too.
 """
 
 from __future__ import annotations
@@ -42,15 +44,19 @@ def browser() -> Iterator[Any]:
     if found is None:
         sys.exit("no Chromium is here (Debian: apt-get install chromium)")
     with sync_playwright() as playwright:
-        chrome = playwright.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
+        chrome = playwright.chromium.launch(
+            executable_path=found, args=["--no-sandbox", "--disable-gpu"]
+        )
         yield chrome
         chrome.close()
 
 
 SMALL: dict[str, dict[str, Any]] = {
-    "samba": {"owners": 4, "horizon": 20}, "mpc-contextual": {"rows": 10},
-    "dp-combinatorial": {"agents": 3, "producers": 8, "horizon": 450}, "fed-contextual": {"horizon": 4},
-}  # fmt: skip
+    "samba": {"owners": 4, "horizon": 20},
+    "mpc-contextual": {"rows": 10},
+    "dp-combinatorial": {"agents": 3, "producers": 8, "horizon": 450},
+    "fed-contextual": {"horizon": 4},
+}
 """Settings of the runs whose messages the diagrams show."""
 
 
@@ -58,22 +64,35 @@ SMALL_TEXT = 'font-size="11" fill="#555" stroke="#fff" stroke-width="3" paint-or
 
 
 def roles() -> None:
-    """Draw the roles of each system where it places them, and a line for each hop of a small run."""
+    """Draw the roles of each system where it places them, and a line for each hop of a small
+    run.
+    """
     from posse.protocols import registry
 
     for system in registry.systems():
-        hops = [hop.hop.split(" -> ") for hop in registry.run(system.Settings(**SMALL[system.name])).traffic]
+        hops = [
+            hop.hop.split(" -> ")
+            for hop in registry.run(system.Settings(**SMALL[system.name])).traffic
+        ]
         (PICTURES / f"roles-{system.name}.svg").write_text(_diagram(system, hops), encoding="utf-8")
 
 
 def _diagram(system: Any, hops: list[list[str]]) -> str:
     wide, high, radius = 760, 520, 36
-    at = {one.kind: (70 + one.place[0] * (wide - 140), 50 + one.place[1] * (high - 140)) for one in system.roles}
+    at = {
+        one.kind: (70 + one.place[0] * (wide - 140), 50 + one.place[1] * (high - 140))
+        for one in system.roles
+    }
     if len(at) == 1:
         at = dict.fromkeys(at, (wide / 2, high / 2 - 20))
     lines = []
     if not hops:  # no role runs for itself here, as where a step is a round
-        hops = [[one.kind, other.kind] for one in system.roles for other in system.roles if one is not other]
+        hops = [
+            [one.kind, other.kind]
+            for one in system.roles
+            for other in system.roles
+            if one is not other
+        ]
     for sender, receiver in hops:
         if sender not in at or receiver not in at:
             continue
@@ -82,25 +101,40 @@ def _diagram(system: Any, hops: list[list[str]]) -> str:
             path = f"M {x - 30} {y - 32} C {x - 90} {y - 70} {x + 90} {y - 70} {x + 30} {y - 32}"
         else:
             far = math.hypot(to_x - x, to_y - y)
-            along, aside = ((to_x - x) / far, (to_y - y) / far), ((y - to_y) / far * 7, (to_x - x) / far * 7)
+            along, aside = (
+                ((to_x - x) / far, (to_y - y) / far),
+                ((y - to_y) / far * 7, (to_x - x) / far * 7),
+            )
             begin = (x + along[0] * radius + aside[0], y + along[1] * radius + aside[1])
-            end = (to_x - along[0] * (radius + 9) + aside[0], to_y - along[1] * (radius + 9) + aside[1])
+            end = (
+                to_x - along[0] * (radius + 9) + aside[0],
+                to_y - along[1] * (radius + 9) + aside[1],
+            )
             path = f"M {begin[0]:.0f} {begin[1]:.0f} L {end[0]:.0f} {end[1]:.0f}"
-        lines.append(f'<path d="{path}" fill="none" stroke="#8a93a3" stroke-width="1.6" marker-end="url(#to)"/>')
+        lines.append(
+            f'<path d="{path}" fill="none" stroke="#8a93a3" stroke-width="1.6" '
+            'marker-end="url(#to)"/>'
+        )
     for one in system.roles:
         x, y = at[one.kind]
         lines.append(
-            f'<circle cx="{x:.0f}" cy="{y:.0f}" r="{radius}" fill="#fff" stroke="{one.colour[0]}" stroke-width="3"/>'
+            f'<circle cx="{x:.0f}" cy="{y:.0f}" r="{radius}" fill="#fff" stroke="{one.colour[0]}" '
+            'stroke-width="3"/>'
         )
         words = one.label.split()
         for number, word in enumerate(words):
             down = y + 5 + 14 * (number - (len(words) - 1) / 2)
-            lines.append(f'<text x="{x:.0f}" y="{down:.0f}" font-weight="600">{html.escape(word)}</text>')
+            lines.append(
+                f'<text x="{x:.0f}" y="{down:.0f}" font-weight="600">{html.escape(word)}</text>'
+            )
         for number, part in enumerate(textwrap.wrap(one.holds, 24)):
             down = y + radius + 16 + 13 * number
-            lines.append(f'<text x="{x:.0f}" y="{down:.0f}" {SMALL_TEXT}>{html.escape(part)}</text>')
+            lines.append(
+                f'<text x="{x:.0f}" y="{down:.0f}" {SMALL_TEXT}>{html.escape(part)}</text>'
+            )
     marker = (
-        '<defs><marker id="to" viewBox="0 0 8 8" refX="6" refY="4" markerWidth="7" markerHeight="7" '
+        '<defs><marker id="to" viewBox="0 0 8 8" refX="6" refY="4" markerWidth="7" '
+        'markerHeight="7" '
         'orient="auto"><path d="M 0 0 L 8 4 L 0 8 z" fill="#8a93a3"/></marker></defs>'
     )
     low, below = min(y for _, y in at.values()) - 75, max(y for _, y in at.values()) + 95
@@ -119,11 +153,17 @@ def studio(chrome: Any) -> None:
     with tempfile.TemporaryDirectory() as home:
         command = [sys.executable, "-m", "posse", "studio", "--no-browser"]
         server = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, "POSSE_HOME": home}
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, "POSSE_HOME": home},
         )
         try:
             assert server.stdout is not None
-            address = next(found[0] for line in server.stdout if (found := re.search(r"http://\S+", line)))
+            address = next(
+                found[0] for line in server.stdout if (found := re.search(r"http://\S+", line))
+            )
             page = chrome.new_page(viewport={"width": 1280, "height": 860}, reduced_motion="reduce")
             page.add_init_script("localStorage.setItem('posse-studio-tour', 'yes')")
             page.goto(address)
@@ -133,7 +173,9 @@ def studio(chrome: Any) -> None:
                 page.reload()
                 page.locator(".party").first.wait_for(timeout=120_000)
                 for _ in range(6):
-                    page.get_by_role("button", name=re.compile("^Forward|^Next", re.IGNORECASE)).first.click()
+                    page.get_by_role(
+                        "button", name=re.compile("^Forward|^Next", re.IGNORECASE)
+                    ).first.click()
                     page.wait_for_timeout(600)
                 _keep(page.screenshot(), PICTURES / f"{name}.png")
         finally:
@@ -157,7 +199,9 @@ def tutorials(chrome: Any) -> None:
             if shown and "image/png" in shown[0]:
                 _keep(base64.b64decode(shown[0]["image/png"]), place)
             elif shown and "text/html" in shown[0]:
-                style = "<style>body { font: 15px sans-serif; margin: 12px; background: #fff }</style>"
+                style = (
+                    "<style>body { font: 15px sans-serif; margin: 12px; background: #fff }</style>"
+                )
                 page.set_content(f"<!doctype html>{style}{shown[0]['text/html']}")
                 _keep(page.locator(".posse").first.screenshot(), place)
 

@@ -1,7 +1,8 @@
 """Pages of the site that lie elsewhere in the repository, so that each text has one source.
 
-The pages of the systems are the README files of their folders, tutorials are the notebooks, examples the programs.
-Links are written as they work in the repository, and are turned into links of the site here.
+The pages of the systems are the README files of their folders, tutorials are the notebooks,
+examples the programs. Links are written as they work in the repository, and are turned into links
+of the site here.
 """
 
 from __future__ import annotations
@@ -32,14 +33,19 @@ def pages() -> dict[str, str]:
     """Give the place in the site of every file of the repository that is a page of it."""
     books, programs = ROOT.glob("docs/tutorials/*.ipynb"), ROOT.glob("examples/*.*")
     found = {f"docs/{path.name}": path.name for path in ROOT.glob("docs/*.md")}
-    found |= {f"src/posse/protocols/{name}/README.md": f"systems/{name.replace('_', '-')}.md" for name in SYSTEMS}
+    found |= {
+        f"src/posse/protocols/{name}/README.md": f"systems/{name.replace('_', '-')}.md"
+        for name in SYSTEMS
+    }
     found |= {f"docs/tutorials/{path.name}": f"tutorials/{path.stem}.md" for path in books}
     found |= {f"examples/{path.name}": f"examples/{path.name}.md" for path in programs}
     return found | NAMED
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages that lie elsewhere, the threat models of all systems as one page, and the list of examples."""
+    """Add the pages that lie elsewhere, the threat models of all systems as one page, and the list
+    of examples.
+    """
     for source, place in pages().items():
         if not source.startswith("docs/") or source.endswith(".ipynb"):
             files.append(File.generated(config, place, content=_text(ROOT / source)))
@@ -49,7 +55,9 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Turn links of the repository into links of the site, and set lists as this Markdown wants them."""
+    """Turn links of the repository into links of the site, and set lists as this Markdown wants
+    them.
+    """
     known = pages()
     places = {place: source for source, place in known.items()}
     source = places.get(page.file.src_uri, f"docs/{page.file.src_uri}")
@@ -59,19 +67,29 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         if not target or "://" in target:
             return match.group()
         there = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
-        place = known.get(there) or (there.removeprefix("docs/") if there.startswith("docs/") else None)
-        if source.startswith("docs/") and source not in places.values() and (ROOT / "docs" / target).exists():
+        place = known.get(there) or (
+            there.removeprefix("docs/") if there.startswith("docs/") else None
+        )
+        if (
+            source.startswith("docs/")
+            and source not in places.values()
+            and (ROOT / "docs" / target).exists()
+        ):
             place = target
         if place is None:
             return text if (ROOT / there).exists() else match.group()
         return f"{mark}[{text}]({posixpath.relpath(place, posixpath.dirname(page.file.src_uri) or '.')}{anchor})"
 
     parts = re.split(r"(^```.*?^```[^\n]*$)", markdown, flags=re.MULTILINE | re.DOTALL)
-    return "".join(part if part.startswith("```") else _spaced(LINK.sub(link, part)) for part in parts)
+    return "".join(
+        part if part.startswith("```") else _spaced(LINK.sub(link, part)) for part in parts
+    )
 
 
 def _spaced(text: str) -> str:
-    """Set an empty line before the first line of a list that follows a paragraph, and indent nested ones by four."""
+    """Set an empty line before the first line of a list that follows a paragraph, and indent nested
+    ones by four.
+    """
     lines: list[str] = []
     inside = False
     for line in text.splitlines(keepends=True):
@@ -96,7 +114,9 @@ def _text(path: Path) -> str:
 
 
 def _notebook(path: Path) -> str:
-    """Give a notebook as a page: text, code, and the pictures that `figures.py` drew of its cells."""
+    """Give a notebook as a page: text, code, and the pictures that `figures.py` drew of its
+    cells.
+    """
     lines = []
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         text = "".join(cell["source"])
@@ -111,12 +131,16 @@ def _notebook(path: Path) -> str:
 def _threats() -> str:
     """Put the threat models of all systems on one page, from their README files."""
     parts = [
-        "# Threat models\n\nWho is assumed to do what, and what attacks find, from the page of each system. "
-        "`posse audit SYSTEM` makes the attacks; every record names what its level does *not* protect."
+        "# Threat models\n\nWho is assumed to do what, and what attacks find, from the page of "
+        "each system. "
+        "`posse audit SYSTEM` makes the attacks; every record names what its level does *not* "
+        "protect."
     ]
     for name, path in SYSTEMS.items():
         text = path.read_text(encoding="utf-8")
-        found = re.search(r"^## Threat model[^\n]*\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+        found = re.search(
+            r"^## Threat model[^\n]*\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL
+        )
         shown = name.replace("_", "-")
         body = re.sub(r"^#(#+ )", r"\1", found[1] if found else "", flags=re.MULTILINE)
         body = re.sub(r"^(#+ )", r"#\1", body, flags=re.MULTILINE)

@@ -2,10 +2,10 @@
 
     python examples/choose_from_logs.py
 
-Sixty devices acted on digits by softmax of temperature 0.2 with a rough model. What would other temperatures,
-epsilon-greedy and FALCON have earned? Each device adds up its own log and clips the sums; the sums of all give an
-estimate with its interval. Here labels are known, so that the truth stands beside it. Logs of a greedy policy are
-refused.
+Sixty devices acted on digits by softmax of temperature 0.2 with a rough model. What would other
+temperatures, epsilon-greedy and FALCON have earned? Each device adds up its own log and clips the
+sums; the sums of all give an estimate with its interval. Here labels are known, so that the truth
+stands beside it. Logs of a greedy policy are refused.
 """
 
 from __future__ import annotations
@@ -19,10 +19,15 @@ from posse.policies.evaluation.offline import Log
 from posse.problems.datasets.mnist import digits_population
 
 CLIP = 500.0
-"""Norm to which a device's sums (weighted rewards, weights, rows) are clipped; none is clipped here."""
+"""Norm to which a device's sums (weighted rewards, weights, rows) are clipped; none is clipped
+here.
+"""
 TRIED = (
-    *(Softmax(beta) for beta in (0.02, 0.05, 0.1, 0.3)), EpsilonGreedy(0.1), Falcon(), Greedy(),
-)  # fmt: skip
+    *(Softmax(beta) for beta in (0.02, 0.05, 0.1, 0.3)),
+    EpsilonGreedy(0.1),
+    Falcon(),
+    Greedy(),
+)
 
 
 def main() -> None:
@@ -34,7 +39,9 @@ def main() -> None:
     labels = np.asarray(devices.labels, np.int64)
     pays = np.eye(10)[labels]
     some = rng.choice(len(images), 150, replace=False)
-    model = np.linalg.lstsq(images[some].T @ images[some] + np.eye(64), images[some].T @ pays[some], rcond=None)[0]
+    model = np.linalg.lstsq(
+        images[some].T @ images[some] + np.eye(64), images[some].T @ pays[some], rcond=None
+    )[0]
     scores = images @ model
 
     chances = Softmax(0.2).probabilities(scores)
@@ -48,7 +55,9 @@ def main() -> None:
         target = tried.probabilities(scores)
         sums = [client_sums(log, target[own], CLIP) for log, own in zip(logs, rows, strict=True)]
         found = sum(sums[1:], start=sums[0]).estimate()
-        shown = " ".join((tried.name, *(str(value) for value in vars(tried).values() if value is not None)))
+        shown = " ".join(
+            (tried.name, *(str(value) for value in vars(tried).values() if value is not None))
+        )
         print(f"{shown:20} {found.value:.3f}, {found.low:.3f} to {found.high:.3f}", end="; ")
         print(f"truth {(target * pays).sum(axis=1).mean():.3f}")
 

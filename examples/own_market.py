@@ -1,8 +1,10 @@
-"""A market from files of your own: what joining is worth to each agent, and what its purchases leak.
+"""A market from files of your own: what joining is worth to each agent, and what its purchases
+leak.
 
     python examples/own_market.py [offers.csv deliveries.csv]
 
-Without files it writes small ones: two bakeries and a canteen that buy eggs, and which eggs were whole.
+Without files it writes small ones: two bakeries and a canteen that buy eggs, and which eggs were
+whole.
 """
 
 from __future__ import annotations
@@ -49,16 +51,30 @@ def show(market: Market) -> None:
 
 def main() -> None:
     """Run the market alone and together, on the same deliveries."""
-    offers, deliveries = sys.argv[1:3] if len(sys.argv) > 2 else made_up(Path(tempfile.mkdtemp(prefix="posse-")))
+    offers, deliveries = (
+        sys.argv[1:3] if len(sys.argv) > 2 else made_up(Path(tempfile.mkdtemp(prefix="posse-")))
+    )
     together = posse.DpCombinatorial(
-        offers=offers, records=deliveries, alpha=0.8, rho=0.25, currency="EUR", rounds=2_000, runs=3,
-        margin=0.01, epsilon=1, delta="1/T", unit="entry",
-    )  # fmt: skip
+        offers=offers,
+        records=deliveries,
+        alpha=0.8,
+        rho=0.25,
+        currency="EUR",
+        rounds=2_000,
+        runs=3,
+        margin=0.01,
+        epsilon=1,
+        delta="1/T",
+        unit="entry",
+    )
     show(together.load().market)
     records = [posse.run(together.instead(policy=method)) for method in ("alone", "p-fcb")]
     (joined,) = joining(records)
     for share in joined.shares:
-        print(f"{share.party}: {words.plus_minus(share.difference, share.error)} EUR by joining ({share.verdict})")
+        print(
+            f"{share.party}: {words.plus_minus(share.difference, share.error)} EUR by joining "
+            f"({share.verdict})"
+        )
     print(records[1].privacy[0]["sentence"])
 
 

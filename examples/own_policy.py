@@ -35,7 +35,9 @@ def main() -> None:
         print(f"{'ok' if result.passed else 'REFUSED':8} {result.name}")
     settings = posse.Samba(policy=Narrow(), means=(0.3, 0.5, 0.6, 0.65), horizon=2000, seed=0)
     plain = posse.run(settings.but(runs=20).plain())
-    print(f"plain, 20 worlds: {plain.total_mean:.1f} earned of {2000 * 0.65:.0f} that the best arm pays")
+    print(
+        f"plain, 20 worlds: {plain.total_mean:.1f} earned of {2000 * 0.65:.0f} that the best arm pays"
+    )
     secure = posse.run(settings)
     print(f"secure, world 0:  {secure.total[0]} earned; plain, world 0: {plain.total[0]}")
     assert secure.total[0] == plain.total[0]

@@ -21,7 +21,9 @@ def made_up(path: Path) -> Path:
     """Write 3,000 ratings of five shops, one to five stars."""
     draw = random.Random(1)
     rows = [
-        f"shop {shop},{min(5, max(1, round(draw.gauss(2 + shop / 2, 1))))}" for shop in range(1, 6) for _ in range(600)
+        f"shop {shop},{min(5, max(1, round(draw.gauss(2 + shop / 2, 1))))}"
+        for shop in range(1, 6)
+        for _ in range(600)
     ]
     path.write_text("item,rating\n" + "\n".join(rows) + "\n", encoding="utf-8")
     return path

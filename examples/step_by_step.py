@@ -19,7 +19,10 @@ def main() -> None:
     print("comp knows   ", run.state("comp"))
     saved = run.save()  # a moment to come back to
     run.finish()
-    print(f"\nthe customer decrypts {run.record().total[0]}; comp saw {len(run.view('comp').entries)} messages")
+    print(
+        f"\nthe customer decrypts {run.record().total[0]}; comp saw "
+        f"{len(run.view('comp').entries)} messages"
+    )
     for hop in run.record().traffic:
         print(f"{hop.hop:>24} {hop.messages:>5} messages {hop.bytes:>8} bytes")
     run.load(saved)

@@ -1,14 +1,17 @@
-"""Processes of `python -m posse ...` and `python script.py` that begin as forks of one that has imported everything.
+"""Processes of `python -m posse ...` and `python script.py` that begin as forks of one that has
+imported everything.
 
-Importing is most of what a short process costs. A fork is a process like any other: its own memory, sockets, signals
-and exit code; it can be killed with kill -9. What it does not test is the start of the interpreter, so tests that use
-the fixture `fresh` begin processes in the usual way, and so do all that ask for more than a fork can give.
+Importing is most of what a short process costs. A fork is a process like any other: its own memory,
+sockets, signals and exit code; it can be killed with kill -9. What it does not test is the start of
+the interpreter, so tests that use the fixture `fresh` begin processes in the usual way, and so do
+all that ask for more than a fork can give.
 
-`Popen` here stands in for `subprocess.Popen`, in the tests and in what they start. It sends words, folder, environment
-and streams to the process below, over a socket that stays open and brings back the number and the exit status.
+`Popen` here stands in for `subprocess.Popen`, in the tests and in what they start. It sends words,
+folder, environment and streams to the process below, over a socket that stays open and brings back
+the number and the exit status.
 
-Processes that `multiprocessing` spawns in tests are forks likewise, of its own fork server, which has imported what
-they need; each gets the environment of whoever starts it.
+Processes that `multiprocessing` spawns in tests are forks likewise, of its own fork server, which
+has imported what they need; each gets the environment of whoever starts it.
 """
 
 from __future__ import annotations
@@ -34,7 +37,9 @@ from pathlib import Path
 from typing import Any
 
 PLACE = "POSSE_TESTS_FORKS"
-"""The variable that names the socket; "later": of a process that is not started yet; empty: no forks."""
+"""The variable that names the socket; "later": of a process that is not started yet; empty: no
+forks.
+"""
 USUAL = subprocess.Popen
 NUMBER = struct.Struct("!q")
 FIXED = ("PYTHON", "LC_", "LANG", "MALLOC", "OMP_", "NUMBA_", "OPENBLAS_")
@@ -42,12 +47,23 @@ FIXED = ("PYTHON", "LC_", "LANG", "MALLOC", "OMP_", "NUMBA_", "OPENBLAS_")
 THREADS = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")
 """Those of them that a fork can still follow (`_become`)."""
 MODULES = (
-    "posse.cli.app", "posse.protocols.samba.deploy", "posse.protocols.mpc_contextual.deploy", "posse.results.store",
-    "posse.protocols.dp_combinatorial.deploy", "posse.protocols.samba.system", "posse.protocols.mpc_contextual.system",
-    "posse.protocols.dp_combinatorial.system", "posse.protocols.audit", "posse.protocols.parties", "rich.progress",
-    "posse.runtime.federation.service", "posse.runtime.network.operate", "posse.protocols.samba.attacks",
-    "posse.protocols.samba.layout", "posse.protocols.mpc_contextual.layout",
-)  # fmt: skip
+    "posse.cli.app",
+    "posse.protocols.samba.deploy",
+    "posse.protocols.mpc_contextual.deploy",
+    "posse.results.store",
+    "posse.protocols.dp_combinatorial.deploy",
+    "posse.protocols.samba.system",
+    "posse.protocols.mpc_contextual.system",
+    "posse.protocols.dp_combinatorial.system",
+    "posse.protocols.audit",
+    "posse.protocols.parties",
+    "rich.progress",
+    "posse.runtime.federation.service",
+    "posse.runtime.network.operate",
+    "posse.protocols.samba.attacks",
+    "posse.protocols.samba.layout",
+    "posse.protocols.mpc_contextual.layout",
+)
 
 SPAWNED = (*MODULES, "numba", "posse.experiments.sweeps", "posse.studio.jobs")
 """What spawned processes import."""
@@ -57,7 +73,11 @@ _SIGNATURE = inspect.signature(USUAL._execute_child)  # type: ignore[attr-define
 
 def interpreter(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables of an environment that a fork could not follow."""
-    return {name: value for name, value in environment.items() if name.startswith(FIXED) and name not in THREADS}
+    return {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(FIXED) and name not in THREADS
+    }
 
 
 _BEGUN = interpreter(os.environ)
@@ -72,21 +92,37 @@ class Popen(USUAL):  # type: ignore[type-arg]
     def _execute_child(self, *given: Any, **named: Any) -> None:
         how = _SIGNATURE.bind(self, *given, **named).arguments
         environment = dict(os.environ if how["env"] is None else how["env"])
-        words = [os.fspath(word) for word in how["args"]] if isinstance(how["args"], list | tuple) else []
-        usual = {"preexec_fn": None, "pass_fds": (), "executable": None, "shell": False, "umask": -1, "uid": None}
-        plain = all(how.get(name, value) in (value, words and words[0]) for name, value in usual.items())
+        words = (
+            [os.fspath(word) for word in how["args"]]
+            if isinstance(how["args"], list | tuple)
+            else []
+        )
+        usual = {
+            "preexec_fn": None,
+            "pass_fds": (),
+            "executable": None,
+            "shell": False,
+            "umask": -1,
+            "uid": None,
+        }
+        plain = all(
+            how.get(name, value) in (value, words and words[0]) for name, value in usual.items()
+        )
         same = interpreter(environment) == _BEGUN
         known = words[:3] == [sys.executable, "-m", "posse"] or (words[:1], words[1:2]) == (
-            [sys.executable], [word for word in words[1:2] if word.endswith(".py")]
-        )  # fmt: skip
+            [sys.executable],
+            [word for word in words[1:2] if word.endswith(".py")],
+        )
         if not (plain and same and os.environ.get(PLACE) and known and len(words) > 1):
             return super()._execute_child(*given, **named)  # type: ignore[misc,no-any-return]
         streams = [how["p2cread"], how["c2pwrite"], how["errwrite"]]
         fds = array.array("i", [fd if fd != -1 else own for own, fd in enumerate(streams)])
         asked = {
-            "words": words[1:], "folder": os.fspath(how["cwd"] or os.getcwd()), "environment": environment,
+            "words": words[1:],
+            "folder": os.fspath(how["cwd"] or os.getcwd()),
+            "environment": environment,
             "session": how["start_new_session"],
-        }  # fmt: skip
+        }
         if os.environ[PLACE] == "later":
             _start()
             environment[PLACE] = os.environ[PLACE]
@@ -98,7 +134,10 @@ class Popen(USUAL):  # type: ignore[type-arg]
         self.pid = NUMBER.unpack(_exactly(self._line, NUMBER.size))[0]
         self._child_created = True
         self._close_pipe_fds(  # type: ignore[attr-defined]
-            *(how[name] for name in ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite"))
+            *(
+                how[name]
+                for name in ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+            )
         )
 
     def _try_wait(self, wait_flags: int) -> tuple[int, int]:
@@ -138,12 +177,16 @@ os._exit(os.waitstatus_to_exitcode(struct.unpack("!q", line.recv(8, socket.MSG_W
 
 
 def command(folder: Path) -> Path:
-    """Return a folder for PATH whose `posse` begins a fork; where there are no forks, that of the usual one."""
+    """Return a folder for PATH whose `posse` begins a fork; where there are no forks, that of the
+    usual one.
+    """
     if not os.environ.get(PLACE):
         return Path(sys.executable).parent
     if os.environ[PLACE] == "later":
         _start()
-    (folder / "posse").write_text(COMMAND.format(python=sys.executable, place=PLACE), encoding="utf-8")
+    (folder / "posse").write_text(
+        COMMAND.format(python=sys.executable, place=PLACE), encoding="utf-8"
+    )
     (folder / "posse").chmod(0o700)
     return folder
 
@@ -160,14 +203,19 @@ def _exactly(line: socket.socket, size: int) -> bytes:
 
 def begin() -> None:
     """Let this process, and those that it starts, begin others as forks."""
-    later = os.environ.get(PLACE, "later") == "later"  # also where it was said before: workers inherit it
+    later = (
+        os.environ.get(PLACE, "later") == "later"
+    )  # also where it was said before: workers inherit it
     if hasattr(os, "pidfd_open") and later:  # Linux alone
         os.environ[PLACE], subprocess.Popen = "later", Popen  # type: ignore[misc]
         server = multiprocessing.get_context("forkserver")
         server.set_forkserver_preload(list(SPAWNED))
         multiprocessing.context._concrete_contexts["spawn"] = server  # type: ignore[attr-defined]
         usual = multiprocessing.spawn.get_preparation_data
-        multiprocessing.spawn.get_preparation_data = lambda name: {**usual(name), "environment": _Environment()}
+        multiprocessing.spawn.get_preparation_data = lambda name: {
+            **usual(name),
+            "environment": _Environment(),
+        }
 
 
 class _Environment:
@@ -187,9 +235,11 @@ def _start() -> None:
     own, theirs = socket.socketpair()
     fds = (listening.fileno(), theirs.fileno())
     process = USUAL(
-        [sys.executable, "-m", "tests.forks", *map(str, fds)], pass_fds=fds, stdin=subprocess.DEVNULL,
+        [sys.executable, "-m", "tests.forks", *map(str, fds)],
+        pass_fds=fds,
+        stdin=subprocess.DEVNULL,
         cwd=Path(__file__).parents[1],
-    )  # fmt: skip
+    )
     listening.close()
     theirs.close()
 
@@ -201,7 +251,7 @@ def _start() -> None:
     atexit.register(end)
 
 
-# The process that forks -----------------------------------------------------------------------------------------------
+# The process that forks ---------------------------------------------------------------------------
 
 
 def _serve(listening: socket.socket, owner: socket.socket) -> dict[str, Any]:
@@ -229,7 +279,11 @@ def _serve(listening: socket.socket, owner: socket.socket) -> dict[str, Any]:
                 size, streams, _, _ = socket.recv_fds(line, NUMBER.size, 3)
                 asked: dict[str, Any] = json.loads(_exactly(line, NUMBER.unpack(size)[0]))
                 pid = os.fork()
-            except (OSError, ValueError, struct.error):  # whoever asked is gone; others go on asking
+            except (
+                OSError,
+                ValueError,
+                struct.error,
+            ):  # whoever asked is gone; others go on asking
                 for stream in streams:
                     os.close(stream)
                 line.close()
@@ -268,7 +322,14 @@ def _become(asked: dict[str, Any]) -> None:
     for fd, name in enumerate(("stdin", "stdout", "stderr")):
         before = getattr(sys, name)
         line = {"buffering": 1} if fd == 2 or os.isatty(fd) else {}
-        made = os.fdopen(fd, "w" if fd else "r", encoding=before.encoding, errors=before.errors, closefd=False, **line)
+        made = os.fdopen(
+            fd,
+            "w" if fd else "r",
+            encoding=before.encoding,
+            errors=before.errors,
+            closefd=False,
+            **line,
+        )
         setattr(sys, name, made)
         setattr(sys, f"__{name}__", made)
 
@@ -282,7 +343,9 @@ if __name__ == "__main__":
     for module in MODULES:
         import_module(module)
     import_module("numba").njit("float64(float64)")(lambda x: x)  # which loads what compiling needs
-    from tests import forks  # the module of this name, which is not this one, takes the place of Popen
+    from tests import (
+        forks,
+    )  # the module of this name, which is not this one, takes the place of Popen
 
     subprocess.Popen = forks.Popen  # type: ignore[misc]
     gc.collect()

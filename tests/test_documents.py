@@ -33,7 +33,10 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("src/**/README.md")])
 
 
-PAGES = [ROOT / "src/posse/protocols" / name / "README.md" for name in ("samba", "dp_combinatorial", "mpc_contextual")]
+PAGES = [
+    ROOT / "src/posse/protocols" / name / "README.md"
+    for name in ("samba", "dp_combinatorial", "mpc_contextual")
+]
 
 
 def blocks(path: Path, language: str = "python") -> list[str]:
@@ -45,7 +48,9 @@ def run_script(code: str, folder: Path) -> None:
     script = folder / "example.py"
     script.write_text(code, encoding="utf-8")
     command = [sys.executable, str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=folder)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, check=False, cwd=folder
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -76,7 +81,9 @@ def test_the_examples_of_the_systems_pages_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("examples/*.py")), ids=lambda path: path.name)
 def test_example_programs_run(path: Path) -> None:
-    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        [sys.executable, str(path)], capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout
 
@@ -84,12 +91,15 @@ def test_example_programs_run(path: Path) -> None:
 def commands_of(text: str) -> list[list[str]]:
     """Commands in blocks of a shell, as a reader types them, without what the shell itself does."""
     found = "\n".join(re.findall(r"```sh\n(.*?)```", text, re.DOTALL)).splitlines()
-    lines = [re.split(r" [<>|&]", line.split("  #")[0])[0] for line in found if line.startswith("posse ")]
+    lines = [
+        re.split(r" [<>|&]", line.split("  #")[0])[0] for line in found if line.startswith("posse ")
+    ]
     return [shlex.split(line) for line in lines]
 
 
 @pytest.mark.parametrize(
-    ("name", "count"), [("README.md", 9), ("docs/tutorial.md", 34), ("docs/guide.md", 2), ("docs/operations.md", 10)]
+    ("name", "count"),
+    [("README.md", 9), ("docs/tutorial.md", 34), ("docs/guide.md", 2), ("docs/operations.md", 10)],
 )
 def test_commands_exist_and_take_their_flags(name: str, count: int) -> None:
     commands = commands_of((ROOT / name).read_text(encoding="utf-8"))
@@ -122,7 +132,11 @@ def test_the_files_of_the_tutorial_are_read() -> None:
 
 @pytest.mark.parametrize(
     ("page", "kind"),
-    [("samba", FederationFile), ("mpc-contextual", ContextualFederation), ("dp-combinatorial", MarketFederation)],
+    [
+        ("samba", FederationFile),
+        ("mpc-contextual", ContextualFederation),
+        ("dp-combinatorial", MarketFederation),
+    ],
 )
 def test_the_file_of_each_page_on_deploying_is_read(page: str, kind: type[Settings]) -> None:
     tables = blocks(ROOT / f"docs/deploy-{page}.md", "toml")
@@ -145,7 +159,9 @@ def test_pages_on_deploying_have_one_outline() -> None:
 def test_the_files_of_a_federation_that_lives_are_read() -> None:
     text = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
     chapter = text.partition("## A federation that lives\n")[2].partition("\n## ")[0]
-    service, run = (tomllib.loads(one) for one in re.findall(r"```toml\n(.*?)```", chapter, re.DOTALL))
+    service, run = (
+        tomllib.loads(one) for one in re.findall(r"```toml\n(.*?)```", chapter, re.DOTALL)
+    )
     made = ServiceFile.make(service)
     assert made.consent is not None
     SourceSettings.make(made.source)
@@ -175,7 +191,11 @@ def test_links_lead_somewhere(path: Path) -> None:
 
 
 def lines_of(script: Path) -> list[str]:
-    return [line for line in script.read_text(encoding="utf-8").splitlines() if line.startswith("posse ")]
+    return [
+        line
+        for line in script.read_text(encoding="utf-8").splitlines()
+        if line.startswith("posse ")
+    ]
 
 
 STARTS = sorted(ROOT.glob("examples/start_*.sh"))
@@ -183,35 +203,61 @@ STARTS = sorted(ROOT.glob("examples/start_*.sh"))
 
 @pytest.mark.parametrize("script", STARTS, ids=lambda path: path.stem)
 def test_the_first_five_minutes_of_each_reader_run_as_written(script: Path, tmp_path: Path) -> None:
-    """The commands of a script are those of the README and of the page that begins the documentation."""
+    """The commands of a script are those of the README and of the page that begins the
+    documentation.
+    """
     for page in ("README.md", "docs/start.md"):
-        assert "\n".join(lines_of(script)) + "\n```" in (ROOT / page).read_text(encoding="utf-8"), page
+        assert "\n".join(lines_of(script)) + "\n```" in (ROOT / page).read_text(encoding="utf-8"), (
+            page
+        )
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     here = f"{forks.command(tmp_path)}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": here, "POSSE_HOME": str(tmp_path / "home"), "COLUMNS": "80"}
+    environment = {
+        **os.environ,
+        "PATH": here,
+        "POSSE_HOME": str(tmp_path / "home"),
+        "COLUMNS": "80",
+    }
     done = subprocess.run(
-        ["sh", f"examples/{script.name}"], capture_output=True, text=True, timeout=1800, check=False, cwd=tmp_path,
+        ["sh", f"examples/{script.name}"],
+        capture_output=True,
+        text=True,
+        timeout=1800,
+        check=False,
+        cwd=tmp_path,
         env=environment,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     wanted = {
-        "start_retailer": "What is not protected", "start_researcher": "may run in a federation",
-        "start_platform": "total reward", "start_ml": "best by",
-    }  # fmt: skip
+        "start_retailer": "What is not protected",
+        "start_researcher": "may run in a federation",
+        "start_platform": "total reward",
+        "start_ml": "best by",
+    }
     assert wanted[script.stem] in done.stdout
     for made in re.findall(r"--(?:report|figure|model-out) (\S+)", " ".join(lines_of(script))):
         assert (tmp_path / made).stat().st_size > 1000, made
 
 
 def test_there_is_a_start_for_each_reader() -> None:
-    assert [path.stem for path in STARTS] == ["start_ml", "start_platform", "start_researcher", "start_retailer"]
+    assert [path.stem for path in STARTS] == [
+        "start_ml",
+        "start_platform",
+        "start_researcher",
+        "start_retailer",
+    ]
 
 
 def test_pages_of_the_systems_have_one_outline() -> None:
     outline = [
-        "Roles", "Messages", "Guarantee", "What leaks", "Threat model", "Where it departs from the paper, and why",
+        "Roles",
+        "Messages",
+        "Guarantee",
+        "What leaks",
+        "Threat model",
+        "Where it departs from the paper, and why",
         "Costs",
-    ]  # fmt: skip
+    ]
     pages = sorted(ROOT.glob("src/posse/protocols/*/README.md"))
     assert len(pages) == len(registry.BUILT_IN)
     for path in pages:
@@ -224,7 +270,9 @@ def test_every_file_of_a_system_is_in_its_walk_through_the_code() -> None:
         _, _, walk = path.read_text(encoding="utf-8").partition("## Walk through the code")
         named = set(re.findall(r"`([\w/]+\.py)`", walk.partition("\n## ")[0]))
         files = {each.relative_to(path.parent).as_posix() for each in path.parent.rglob("*.py")}
-        assert named == {name for name in files if not name.endswith("__init__.py")}, path.parent.name
+        assert named == {name for name in files if not name.endswith("__init__.py")}, (
+            path.parent.name
+        )
 
 
 def test_every_table_of_figures_has_its_date_and_its_command() -> None:

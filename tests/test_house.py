@@ -17,14 +17,20 @@ GENERIC = ("cli", "studio", "results", "runtime")
 
 def names() -> list[str]:
     """Names of the systems, in both spellings."""
-    folders = [path.name for path in (SOURCE / "protocols").iterdir() if (path / "__init__.py").is_file()]
+    folders = [
+        path.name for path in (SOURCE / "protocols").iterdir() if (path / "__init__.py").is_file()
+    ]
     assert len(folders) >= 4
-    return sorted({spelling for name in (*folders, "samba") for spelling in (name, name.replace("_", "-"))})
+    return sorted(
+        {spelling for name in (*folders, "samba") for spelling in (name, name.replace("_", "-"))}
+    )
 
 
 def mentions(folder: str) -> list[str]:
     """Return the lines of a folder that name a system."""
-    pattern = re.compile("|".join(rf"(?<![a-z]){re.escape(name)}(?![a-z])" for name in names()), re.IGNORECASE)
+    pattern = re.compile(
+        "|".join(rf"(?<![a-z]){re.escape(name)}(?![a-z])" for name in names()), re.IGNORECASE
+    )
     return [
         f"{path.relative_to(SOURCE)}:{number}: {line.strip()}"
         for path in sorted((SOURCE / folder).rglob("*"))
@@ -39,13 +45,28 @@ def test_no_system_is_named_where_everything_is_generic(folder: str) -> None:
     assert mentions(folder) == []
 
 
-HEAVY = {"numpy", "numba", "scipy", "jax", "matplotlib", "pydantic", "msgspec", "cryptography", "typer", "rich"}
+HEAVY = {
+    "numpy",
+    "numba",
+    "scipy",
+    "jax",
+    "matplotlib",
+    "pydantic",
+    "msgspec",
+    "cryptography",
+    "typer",
+    "rich",
+}
 
 
 def loaded(code: str) -> tuple[set[str], float]:
-    """Run code in a process of its own; give the modules it has loaded then, and its CPU seconds."""
+    """Run code in a process of its own; give the modules it has loaded then, and its CPU
+    seconds.
+    """
     tail = "\nimport sys, time; print('\\n', *sys.modules, time.process_time())"
-    done = subprocess.run([sys.executable, "-c", code + tail], capture_output=True, text=True, timeout=300, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code + tail], capture_output=True, text=True, timeout=300, check=True
+    )
     *modules, seconds = done.stdout.splitlines()[-1].split()
     return set(modules), float(seconds)
 
@@ -72,15 +93,26 @@ except SystemExit:
     assert modules & HEAVY == {"pydantic", "typer", "rich"}
     rooms = {name.split(".")[1] for name in modules if name.startswith("posse.")}
     assert rooms == {"cli", "core", "protocols", "version"}
-    assert not [name for name in modules if name.startswith("posse.protocols.") and name != "posse.protocols.registry"]
+    assert not [
+        name
+        for name in modules
+        if name.startswith("posse.protocols.") and name != "posse.protocols.registry"
+    ]
 
 
 def test_commands_of_systems_are_listed_as_they_declare_them() -> None:
     declared = {action.path[0] for system in registry.systems() for action in system.actions}
     assert set(registry.ACTIONS) >= declared - {
-        action.path[0] for each in registry.systems(skip=registry.BUILT_IN) for action in each.actions
+        action.path[0]
+        for each in registry.systems(skip=registry.BUILT_IN)
+        for action in each.actions
     }
     for word, summary in registry.ACTIONS.items():
         assert word in declared
-        own = [one.summary for system in registry.systems() for one in system.actions if one.path == (word,)]
+        own = [
+            one.summary
+            for system in registry.systems()
+            for one in system.actions
+            if one.path == (word,)
+        ]
         assert own in ([], [summary]), word

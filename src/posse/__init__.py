@@ -1,9 +1,9 @@
 """Posse: bandits across organisations that will not show each other their data.
 
-Make the settings of a system (`Samba`, `MpcContextual`, `DpCombinatorial`, `FedContextual`), then `run` them to a
-`Record`, or `start` them and go step by step; `live` makes a bandit of them that a program uses, `audit` attacks them.
-`compare`, `report` and `sweep` work on records; `check` tries a policy of your own; `Bar` shows progress. Everything is
-imported when it is first used.
+Make the settings of a system (`Samba`, `MpcContextual`, `DpCombinatorial`, `FedContextual`), then
+`run` them to a `Record`, or `start` them and go step by step; `live` makes a bandit of them that a
+program uses, `audit` attacks them. `compare`, `report` and `sweep` work on records; `check` tries a
+policy of your own; `Bar` shows progress. Everything is imported when it is first used.
 """
 
 from __future__ import annotations

@@ -21,7 +21,9 @@ from tests.browser.studio import ARGS, CHROMIUM, SIZES, Studio, Visit, Visits
 def chrome() -> Iterator[Any]:
     """Debian's Chromium."""
     if CHROMIUM is None:
-        pytest.skip("the page is not tested: no Chromium is here (Debian: apt-get install chromium)")
+        pytest.skip(
+            "the page is not tested: no Chromium is here (Debian: apt-get install chromium)"
+        )
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGS))
         yield browser
@@ -35,7 +37,9 @@ def studio(chrome: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[St
         home: Path = tmp_path_factory.mktemp("home")
         patch.setenv("POSSE_HOME", str(home))
         made = Studio(home / "studio")
-        for known in systems():  # what is imported for the first time is not part of any test's waiting
+        for (
+            known
+        ) in systems():  # what is imported for the first time is not part of any test's waiting
             known.Settings
         yield made
         made.stop()
@@ -43,18 +47,26 @@ def studio(chrome: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[St
 
 @pytest.fixture
 def visit(studio: Studio, chrome: Any) -> Iterator[Visits]:
-    """Open a page: its size, colours, motion, whether it is a first visit, and errors that are meant to come."""
+    """Open a page: its size, colours, motion, whether it is a first visit, and errors that are
+    meant to come.
+    """
     made: list[Visit] = []
 
     def open_page(
-        size: str = "wide", *, dark: bool = False, still: bool = True, first: bool = False, allowed: str = "",
+        size: str = "wide",
+        *,
+        dark: bool = False,
+        still: bool = True,
+        first: bool = False,
+        allowed: str = "",
         at: Studio | None = None,
-    ) -> Visit:  # fmt: skip
+    ) -> Visit:
         wide, high = SIZES[size]
         context = chrome.new_context(
-            viewport={"width": wide, "height": high}, color_scheme="dark" if dark else "light",
+            viewport={"width": wide, "height": high},
+            color_scheme="dark" if dark else "light",
             reduced_motion="reduce" if still else "no-preference",
-        )  # fmt: skip
+        )
         if not first:
             context.add_init_script("localStorage.setItem('posse-studio-tour', 'yes')")
         made.append(Visit(at or studio, context, allowed))

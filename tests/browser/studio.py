@@ -1,4 +1,6 @@
-"""A studio in this process that tests can stop and start again, and a browser in which nothing may go wrong."""
+"""A studio in this process that tests can stop and start again, and a browser in which nothing may
+go wrong.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,20 @@ from posse.studio.stages import LIVE
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 ARGS = (
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
     "--disable-features=InitialWebUI,WebUIReloadButton,WebUIToolbar,WebUIOmniboxPopup,TabSearchPreload,WebUITabStrip,"
     "PreloadTopChromeWebUI,OptimizationGuideOnDeviceModel,OnDeviceModelService,OptimizationGuideModelExecution,"
     "Translate,MediaRouter,PaintHolding,BackForwardCache",
-)  # fmt: skip
-"""The last ones are pages of the browser's own, which it would draw anew in every window, and models of language."""
+)
+"""The last ones are pages of the browser's own, which it would draw anew in every window, and
+models of language.
+"""
 SIZES = {"wide": (1280, 900), "phone": (390, 844)}
 FOUR = "system=samba&policy=ucb&means=0.38,0.55,0.47,0.71&names=Mill,Harbour,Green,Station&seed=7"
 """Four shops, as an address has them."""
@@ -53,7 +62,12 @@ class Studio:
         self.parts = app.studio
         self.parts.stages.memory = 1 << 40  # this process also holds what other tests have compiled
         config = uvicorn.Config(
-            app, http="h11", loop="asyncio", ws="none", log_level="error", timeout_graceful_shutdown=1
+            app,
+            http="h11",
+            loop="asyncio",
+            ws="none",
+            log_level="error",
+            timeout_graceful_shutdown=1,
         )
         self._server = uvicorn.Server(config)
         ready = threading.Event()
@@ -64,7 +78,9 @@ class Studio:
             ready.set()
 
         self._server.startup = startup  # type: ignore[method-assign]
-        self._thread = threading.Thread(target=self._server.run, args=([self._socket],), daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.run, args=([self._socket],), daemon=True
+        )
         self._thread.start()
         assert ready.wait(30)
 
@@ -80,7 +96,11 @@ class Visit:
     """A page of the studio with everything that went wrong on it."""
 
     def __init__(self, studio: Studio, context: Any, allowed: str) -> None:
-        self.studio, self.context, self._allowed = studio, context, re.compile(allowed) if allowed else None
+        self.studio, self.context, self._allowed = (
+            studio,
+            context,
+            re.compile(allowed) if allowed else None,
+        )
         self.page = context.new_page()
         self.page.set_default_timeout(300_000)
         self.errors: list[str] = []
@@ -103,19 +123,24 @@ class Visit:
             self._say(f"{response.status} {response.request.method} {response.url}")
 
     def _ask(self, request: Any) -> None:
-        if not request.url.startswith((self.studio.origin + "/", "data:", "blob:" + self.studio.origin)):
+        if not request.url.startswith(
+            (self.studio.origin + "/", "data:", "blob:" + self.studio.origin)
+        ):
             self.outside.append(request.url)
 
     def enter(self, fragment: str = "") -> Any:
-        """Come in, and go to an address; without one, as the address that the studio prints lets one in."""
+        """Come in, and go to an address; without one, as the address that the studio prints lets
+        one in.
+        """
         if not fragment:
             self.page.goto(f"{self.studio.origin}/#token={self.studio.keys.token()}")
             self.page.wait_for_function("() => !location.hash.includes('token')")
             return self.page
         answer = self.context.request.post(
-            f"{self.studio.origin}/api/enter", data={"token": self.studio.keys.token()},
+            f"{self.studio.origin}/api/enter",
+            data={"token": self.studio.keys.token()},
             headers={"Origin": self.studio.origin},
-        )  # fmt: skip
+        )
         assert answer.status == 204
         self.page.goto(f"{self.studio.origin}/#{fragment}")
         return self.page

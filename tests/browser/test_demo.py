@@ -1,4 +1,6 @@
-"""The published web demo: its two scenarios can be played here, and six known faults of it are not repeated."""
+"""The published web demo: its two scenarios can be played here, and six known faults of it are not
+repeated.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ def at(page: Any, time: int, of: int) -> None:
 def scenario(page: Any, name: str) -> None:
     page.get_by_label("Scenario").select_option(name)
     page.wait_for_function(
-        "name => new URLSearchParams(location.hash.split('?')[1]).get('scenario') === name", arg=name
+        "name => new URLSearchParams(location.hash.split('?')[1]).get('scenario') === name",
+        arg=name,
     )
     expect(page.get_by_role("button", name="Start again")).to_be_enabled()
 
@@ -63,7 +66,9 @@ def test_the_first_scenario_begins_naively_and_adds_protections_one_by_one(visit
 
 
 def test_preprocessing_in_one_place_shows_what_that_place_sees(visit: Visits) -> None:
-    """A filter on invented users, by age; at owners only a mean leaves, in one place every row is seen."""
+    """A filter on invented users, by age; at owners only a mean leaves, in one place every row is
+    seen.
+    """
     page = visit().enter()
     expect(page.locator(".party").first).to_be_visible()
     scenario(page, "Preprocessing in one place")
@@ -90,7 +95,7 @@ def test_the_second_scenario_compares_rewards_times_and_protection(visit: Visits
     expect(page.locator(".notices")).to_contain_text("Kept as")
 
 
-# Six known faults --------------------------------------------------------------------------------------------------
+# Six known faults ---------------------------------------------------------------------------------
 
 
 def test_a_data_set_is_the_one_that_its_name_says(visit: Visits) -> None:
@@ -104,7 +109,9 @@ def test_a_data_set_is_the_one_that_its_name_says(visit: Visits) -> None:
     data.select_option("embedded:jester")
     expect(page.locator(".preview")).to_contain_text("jester")
     page.get_by_role("button", name="Start with these settings").click()
-    page.wait_for_function("() => location.hash.includes('data=embedded:jester') && !location.hash.includes('means')")
+    page.wait_for_function(
+        "() => location.hash.includes('data=embedded:jester') && !location.hash.includes('means')"
+    )
 
 
 def test_what_a_mask_costs_is_measured_by_running_without_it(visit: Visits) -> None:
@@ -127,14 +134,20 @@ def test_the_last_step_is_made_and_no_other(visit: Visits) -> None:
     at(page, 31, 31)
     page.keyboard.press("End")
     expect(page.locator(".log")).to_contain_text("The end")
-    pulls = [int(text.split("/")[1]) for text in page.locator(".party.row .under").all_text_contents()]
-    record = posse.run(posse.Samba(means=(0.38, 0.55, 0.47, 0.71), seed=7, horizon=31, level="standard"))
+    pulls = [
+        int(text.split("/")[1]) for text in page.locator(".party.row .under").all_text_contents()
+    ]
+    record = posse.run(
+        posse.Samba(means=(0.38, 0.55, 0.47, 0.71), seed=7, horizon=31, level="standard")
+    )
     assert sum(pulls) == 31
     assert pulls == [int(one) for one in record.pulls[0]]
 
 
 def test_a_jump_to_before_every_arm_was_pulled_ends(visit: Visits) -> None:
-    """The first pulls, one an owner, are one moment: there is nothing between it and the beginning."""
+    """The first pulls, one an owner, are one moment: there is nothing between it and the
+    beginning.
+    """
     page = visit().enter("/stage?system=samba&owners=20&horizon=60&level=standard&t=40")
     at(page, 40, 60)
     for time, reached in ((7, 20), (0, 0), (19, 20), (0, 0), (3, 20)):
@@ -145,7 +158,9 @@ def test_a_jump_to_before_every_arm_was_pulled_ends(visit: Visits) -> None:
 
 @pytest.mark.parametrize(("owners", "shape"), [(4, "row"), (20, "chip"), (60, "cell")])
 def test_a_click_on_an_owner_opens_what_it_knows(visit: Visits, owners: int, shape: str) -> None:
-    page = visit().enter(f"/stage?system=samba&owners={owners}&horizon=200&level=standard&t={owners + 2}")
+    page = visit().enter(
+        f"/stage?system=samba&owners={owners}&horizon=200&level=standard&t={owners + 2}"
+    )
     at(page, owners + 2, 200)
     for name in ("owner-1", f"owner-{owners}"):
         page.locator(f'.party.{shape}[data-party="{name}"]').click()

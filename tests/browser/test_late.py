@@ -1,4 +1,6 @@
-"""Answers that come late, in another order or not at all: a page shows no bytes, code or findings of something else."""
+"""Answers that come late, in another order or not at all: a page shows no bytes, code or findings
+of something else.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ PLAYED = f"/stage?{FOUR}&horizon=60&level=standard&t=50"
 
 
 class Held:
-    """The first answer of an address: the server gave it, and the page gets it when the test says so."""
+    """The first answer of an address: the server gave it, and the page gets it when the test says
+    so.
+    """
 
     def __init__(self, page: Any, pattern: str) -> None:
         self._page, self._begun = page, False
@@ -44,7 +48,9 @@ class Held:
         [(route, answer)] = self._held
         with self._page.expect_request_finished(lambda request: request.url == route.request.url):
             route.fulfill(response=answer)
-        self._page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        self._page.evaluate(
+            "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+        )
 
 
 def at(page: Any, time: int, of: int) -> None:
@@ -52,7 +58,9 @@ def at(page: Any, time: int, of: int) -> None:
 
 
 def seen_by(page: Any, name: str) -> None:
-    page.get_by_role("radiogroup", name="seen by").get_by_role("radio", name=name, exact=True).click()
+    page.get_by_role("radiogroup", name="seen by").get_by_role(
+        "radio", name=name, exact=True
+    ).click()
 
 
 def test_no_observer_is_shown_the_bytes_of_another(visit: Visits) -> None:
@@ -116,13 +124,18 @@ def test_what_was_asked_about_a_run_is_not_shown_on_the_next(visit: Visits) -> N
     expect(page.get_by_role("button", name="Measure what each protection adds")).to_be_enabled()
     page.get_by_role("button", name=re.compile("^Forward")).click()
     at(page, 4, 60)  # every owner is pulled once at first
-    expect(page.locator("#panel-found")).to_contain_text("Measured on the 4 steps so far")  # attacks go on here
+    expect(page.locator("#panel-found")).to_contain_text(
+        "Measured on the 4 steps so far"
+    )  # attacks go on here
 
 
 def test_a_card_describes_the_run_on_the_stage_not_the_form(visit: Visits) -> None:
     page = visit().enter(f"/stage?{FOUR}&horizon=60&level=paper&paillier_bits=2048&t=30")
     at(page, 30, 60)
-    card, comp = page.get_by_role("region", name="About a party"), page.locator('[data-party="comp"]')
+    card, comp = (
+        page.get_by_role("region", name="About a party"),
+        page.locator('[data-party="comp"]'),
+    )
     comp.hover()
     expect(card).to_contain_text("can never know at paper")
     said = card.inner_text()

@@ -1,4 +1,6 @@
-"""Runs, Choose and Privacy in a browser: the store that the command line has, jobs, comparisons, undo, budgets."""
+"""Runs, Choose and Privacy in a browser: the store that the command line has, jobs, comparisons,
+undo, budgets.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ MEANS = (0.38, 0.55, 0.47, 0.71)
 @pytest.fixture(scope="module")
 def records(studio: Studio) -> list[posse.Record]:
     return [
-        posse.run(posse.Samba(policy=policy, means=MEANS, horizon=120, seed=3, runs=runs, path="plain"))
+        posse.run(
+            posse.Samba(policy=policy, means=MEANS, horizon=120, seed=3, runs=runs, path="plain")
+        )
         for policy, runs in (("ucb", 3), ("thompson", 1), ("softmax", 1))
     ]
 
@@ -80,9 +84,16 @@ def test_a_chart_has_a_cursor_with_values(visit: Visits, stored: list[str]) -> N
     expect(values).not_to_have_text(said)
 
 
-def test_long_names_stay_in_the_window_beside_a_comparison(visit: Visits, stored: list[str]) -> None:
+def test_long_names_stay_in_the_window_beside_a_comparison(
+    visit: Visits, stored: list[str]
+) -> None:
     """The page never scrolls sideways; in a wide window the ledger does not either."""
-    names = ("The shop with the longest name of Northgate Street", "Harbour Books and Second Hand Records", "C", "D")
+    names = (
+        "The shop with the longest name of Northgate Street",
+        "Harbour Books and Second Hand Records",
+        "C",
+        "D",
+    )
     long = posse.run(posse.Samba(means=MEANS, names=names, horizon=60, seed=3, path="plain"))
     store, page = posse.Store(), visit().enter("/runs")
     rows = page.locator(".ledger tbody tr")
@@ -92,7 +103,9 @@ def test_long_names_stay_in_the_window_beside_a_comparison(visit: Visits, stored
         expect(rows).to_have_count(4)
         for place in range(4):
             rows.nth(place).get_by_role("checkbox").check()
-        expect(page.get_by_role("region", name="Comparison").get_by_role("heading", name="Pulls")).to_be_visible()
+        expect(
+            page.get_by_role("region", name="Comparison").get_by_role("heading", name="Pulls")
+        ).to_be_visible()
         fits = "() => document.documentElement.scrollWidth <= innerWidth"
         assert page.evaluate(fits)
         ledger = page.get_by_role("region", name="Runs", exact=True)
@@ -108,7 +121,9 @@ def test_delete_can_be_undone(visit: Visits, stored: list[str]) -> None:
     page = visit().enter("/runs")
     rows = page.locator(".ledger tbody tr")
     expect(rows).to_have_count(3)
-    page.clock.set_fixed_time(datetime.now())  # undoing is offered for ten seconds, which a busy machine may take
+    page.clock.set_fixed_time(
+        datetime.now()
+    )  # undoing is offered for ten seconds, which a busy machine may take
     page.get_by_role("button", name="Delete").first.click()
     expect(rows).to_have_count(2)
     page.get_by_role("button", name="Delete").first.click()
@@ -139,7 +154,9 @@ def test_choose_fills_a_grid_and_answers(visit: Visits, stored: list[str]) -> No
     page.get_by_role("button", name="Run the grid").click()
     expect(page.locator(".grid-table .small-chart").first).to_be_visible(timeout=180_000)
     expect(page.locator(".answer")).to_contain_text("ucb at", timeout=180_000)
-    expect(page.locator(".grid-table thead th")).to_contain_text(["", "strict", "standard", "paper", "plain"])
+    expect(page.locator(".grid-table thead th")).to_contain_text(
+        ["", "strict", "standard", "paper", "plain"]
+    )
     page.get_by_role("link", name="Runs").click()
     expect(page.locator(".jobs li").filter(has_text="choose of")).to_have_count(1)
 
@@ -157,10 +174,15 @@ def test_a_grid_is_shown_with_its_own_system_and_settings(visit: Visits, studio:
     page.get_by_label("runs of each").fill("1")
     page.get_by_label("runs of each").blur()
     page.get_by_role("button", name="Run the grid").click()
-    expect(given).to_contain_text(re.compile("^Run with the settings of the stage: horizon 100, means 0.38,"))
+    expect(given).to_contain_text(
+        re.compile("^Run with the settings of the stage: horizon 100, means 0.38,")
+    )
     cell = page.get_by_role("button", name="On the stage").first
     expect(cell).to_be_visible(timeout=180_000)
-    page.route("**/api/runs/*", lambda route: route.fulfill(status=404, json={"error": "this run is gone."}))
+    page.route(
+        "**/api/runs/*",
+        lambda route: route.fulfill(status=404, json={"error": "this run is gone."}),
+    )
     cell.click()
     expect(page.locator(".choose-form .error")).to_contain_text("this run is gone.")
     page.get_by_role("link", name="Stage").click()
@@ -175,13 +197,18 @@ def test_a_grid_is_shown_with_its_own_system_and_settings(visit: Visits, studio:
     expect(grid).to_be_hidden()
 
 
-def test_a_background_run_has_progress_and_can_be_cancelled(visit: Visits, stored: list[str]) -> None:
+def test_a_background_run_has_progress_and_can_be_cancelled(
+    visit: Visits, stored: list[str]
+) -> None:
     page = visit().enter(f"/stage?{FOUR}&horizon=100000&level=strict")
     expect(page.locator(".place")).to_have_text("t = 0 of 100,000")
     page.get_by_role("link", name="Runs").click()
     page.locator("#job-runs").fill("1")
     late = []  # an answer of before, to whoever asks for the list of jobs, comes when all is over
-    page.route("**/api/jobs", lambda route: late.append(route) if route.request.method == "GET" else route.continue_())
+    page.route(
+        "**/api/jobs",
+        lambda route: late.append(route) if route.request.method == "GET" else route.continue_(),
+    )
     page.get_by_role("button", name="Start in the background").click()
     job = page.locator(".jobs li").filter(has_text="run of").first
     expect(job).to_be_visible()
@@ -189,7 +216,9 @@ def test_a_background_run_has_progress_and_can_be_cancelled(visit: Visits, store
     expect(job).to_contain_text("cancelled")
     for route in late:
         route.fulfill(json=[])
-    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    page.evaluate(
+        "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+    )
     expect(job).to_contain_text("cancelled", timeout=5_000)
     page.unroute("**/api/jobs")
     page.locator("#job-over").select_option("coefficient")

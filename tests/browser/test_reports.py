@@ -1,4 +1,6 @@
-"""Reports of all systems in a browser: on a desk, on a phone and on paper nothing is cut, broken or drawn over."""
+"""Reports of all systems in a browser: on a desk, on a phone and on paper nothing is cut, broken or
+drawn over.
+"""
 
 from __future__ import annotations
 
@@ -98,11 +100,15 @@ def crowded(arms: int) -> Record:
 @pytest.fixture(scope="module")
 def pages(chrome: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("reports")
-    return {name: posse.report(records, folder / f"{name}.html") for name, records in played().items()}
+    return {
+        name: posse.report(records, folder / f"{name}.html") for name, records in played().items()
+    }
 
 
 @pytest.mark.parametrize("place", [*SIZES, "paper"])
-def test_nothing_in_a_report_is_cut_broken_or_drawn_over(pages: dict[str, Path], chrome: Any, place: str) -> None:
+def test_nothing_in_a_report_is_cut_broken_or_drawn_over(
+    pages: dict[str, Path], chrome: Any, place: str
+) -> None:
     wide, high = {**SIZES, "paper": PAPER}[place]
     context = chrome.new_context(viewport={"width": wide, "height": high})
     page = context.new_page()

@@ -1,4 +1,6 @@
-"""The set-up in a browser: forms from the schema, refused settings, a file of one's own, crowds of every size."""
+"""The set-up in a browser: forms from the schema, refused settings, a file of one's own, crowds of
+every size.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ playwright = pytest.importorskip("playwright.sync_api")
 expect = playwright.expect
 expect.set_options(timeout=300_000)
 
-CSV = "item,rating\n" + "".join(f"{name},{1 + (i * k) % 5}\n" for k, name in enumerate("abc", 1) for i in range(20))
+CSV = "item,rating\n" + "".join(
+    f"{name},{1 + (i * k) % 5}\n" for k, name in enumerate("abc", 1) for i in range(20)
+)
 
 
 def start(page: Any) -> None:
@@ -22,7 +26,10 @@ def start(page: Any) -> None:
 
 def drop(page: Any, name: str, text: str) -> None:
     """Drop a file on the page."""
-    make = "([name, text]) => { const data = new DataTransfer(); data.items.add(new File([text], name)); return data; }"
+    make = (
+        "([name, text]) => { const data = new DataTransfer(); data.items.add(new File([text], "
+        "name)); return data; }"
+    )
     dropped = page.evaluate_handle(make, [name, text])
     page.dispatch_event("body", "dragover", {"dataTransfer": dropped})
     page.dispatch_event("body", "drop", {"dataTransfer": dropped})
@@ -49,7 +56,9 @@ def test_a_policy_brings_its_parameters_and_a_wrong_value_says_why(visit: Visits
     expect(page.get_by_role("button", name="Start with these settings")).to_be_enabled()
     start(page)
     expect(page.locator(".place")).to_have_text("t = 0 of 90")
-    page.wait_for_function("() => location.hash.includes('tau=0.2') && location.hash.includes('level=paper')")
+    page.wait_for_function(
+        "() => location.hash.includes('tau=0.2') && location.hash.includes('level=paper')"
+    )
 
 
 def test_a_file_dropped_on_the_page_becomes_the_data(visit: Visits) -> None:
@@ -63,7 +72,9 @@ def test_a_file_dropped_on_the_page_becomes_the_data(visit: Visits) -> None:
     page.get_by_label("Threshold").blur()
     expect(page.locator("[data-field=threshold] .error")).to_be_hidden()
     expect(page.get_by_role("button", name="Start with these settings")).to_be_enabled()
-    expect(page.locator(".histogram .no")).to_have_count(3)  # what is not above the threshold pays nothing
+    expect(page.locator(".histogram .no")).to_have_count(
+        3
+    )  # what is not above the threshold pays nothing
     page.get_by_label("Threshold").fill("4")
     page.get_by_label("Threshold").blur()
     expect(page.locator(".histogram .no")).to_have_count(4)
@@ -92,7 +103,9 @@ def test_a_file_that_is_not_here_is_named(visit: Visits) -> None:
 
 @pytest.mark.parametrize(("count", "shape"), [(12, "row"), (20, "chip"), (100, "cell")])
 def test_crowds_of_every_size_are_drawn(visit: Visits, count: int, shape: str) -> None:
-    page = visit().enter(f"/stage?system=samba&owners={count}&horizon=400&level=standard&t={count + 3}")
+    page = visit().enter(
+        f"/stage?system=samba&owners={count}&horizon=400&level=standard&t={count + 3}"
+    )
     expect(page.locator(f".party.{shape}")).to_have_count(count)
     expect(page.locator(".place")).to_have_text(f"t = {count + 3} of 400")
     expect(page.locator(f".party.{shape}.chosen")).to_have_count(1)
@@ -103,7 +116,9 @@ def test_crowds_of_every_size_are_drawn(visit: Visits, count: int, shape: str) -
 
 
 def test_the_preview_shows_what_one_place_would_read(visit: Visits) -> None:
-    page = visit().enter("/stage?system=samba&policy=thompson&data=invented:stores&where=age<40&horizon=60")
+    page = visit().enter(
+        "/stage?system=samba&policy=thompson&data=invented:stores&where=age<40&horizon=60"
+    )
     expect(page.locator(".place")).to_have_text("t = 0 of 60")
     page.get_by_text("What one place would read").click()
     expect(page.locator(".central tbody tr").first).to_be_visible()
@@ -118,7 +133,11 @@ def test_a_level_of_which_something_is_off_says_so(visit: Visits) -> None:
 def test_every_system_stands_on_the_stage_without_its_own_code(visit: Visits) -> None:
     page = visit().enter()
     expect(page.locator(".party").first).to_be_visible()
-    names = page.get_by_label("System", exact=True).locator("option").evaluate_all("all => all.map(one => one.value)")
+    names = (
+        page.get_by_label("System", exact=True)
+        .locator("option")
+        .evaluate_all("all => all.map(one => one.value)")
+    )
     assert len(names) >= 4
     for name in names[1:]:
         page.get_by_label("System", exact=True).select_option(name)

@@ -19,9 +19,14 @@ from tests.browser.studio import SIZES
 pytest.importorskip("mkdocs", reason="the site is not tested: mkdocs is not installed")
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (
-    "", "start.html", "systems/samba.html", "tutorials/fed-contextual.html", "threats.html", "reference/settings.html",
+    "",
+    "start.html",
+    "systems/samba.html",
+    "tutorials/fed-contextual.html",
+    "threats.html",
+    "reference/settings.html",
     "examples/index.html",
-)  # fmt: skip
+)
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
@@ -32,16 +37,35 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def folder(chrome: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--quiet",
+        "--site-dir",
+        str(folder),
+    ]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1800, check=False)
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=1800,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
 
 
 @pytest.fixture(scope="module")
 def site(folder: Path) -> Iterator[str]:
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder)))
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder))
+    )
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}/"
     server.shutdown()
@@ -49,11 +73,16 @@ def site(folder: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_pages_load_nothing_from_elsewhere_and_fit_the_screen(site: str, chrome: Any, size: str) -> None:
+def test_pages_load_nothing_from_elsewhere_and_fit_the_screen(
+    site: str, chrome: Any, size: str
+) -> None:
     wide, high = SIZES[size]
     context = chrome.new_context(viewport={"width": wide, "height": high})
     outside: list[str] = []
-    context.on("request", lambda request: None if request.url.startswith(site) else outside.append(request.url))
+    context.on(
+        "request",
+        lambda request: None if request.url.startswith(site) else outside.append(request.url),
+    )
     page = context.new_page()
     page.set_default_timeout(180_000)  # a busy machine is slow
     for place in PAGES:
@@ -66,7 +95,9 @@ def test_pages_load_nothing_from_elsewhere_and_fit_the_screen(site: str, chrome:
     assert outside == []
 
 
-def test_examples_of_docstrings_are_code_and_pages_of_systems_have_one_source(site: str, chrome: Any) -> None:
+def test_examples_of_docstrings_are_code_and_pages_of_systems_have_one_source(
+    site: str, chrome: Any
+) -> None:
     page = chrome.new_page()
     page.set_default_timeout(180_000)
     page.goto(site + "reference/index.html")
@@ -74,8 +105,11 @@ def test_examples_of_docstrings_are_code_and_pages_of_systems_have_one_source(si
     page.goto(site + "threats.html")
     heads = page.locator("h2").all_inner_texts()
     assert [head.split("\n")[0].rstrip("¶") for head in heads] == [
-        "dp-combinatorial", "fed-contextual", "mpc-contextual", "samba"
-    ]  # fmt: skip
+        "dp-combinatorial",
+        "fed-contextual",
+        "mpc-contextual",
+        "samba",
+    ]
     page.close()
 
 
@@ -83,7 +117,10 @@ def test_the_site_is_read_and_searched_from_disk(folder: Path, chrome: Any) -> N
     """As `make docs` announces it: site/index.html, opened without a server."""
     context = chrome.new_context(viewport={"width": 1280, "height": 900})
     outside: list[str] = []
-    context.on("request", lambda one: None if one.url.startswith(folder.as_uri()) else outside.append(one.url))
+    context.on(
+        "request",
+        lambda one: None if one.url.startswith(folder.as_uri()) else outside.append(one.url),
+    )
     page = context.new_page()
     page.set_default_timeout(180_000)
     page.goto((folder / "index.html").as_uri())

@@ -1,4 +1,6 @@
-"""The stage in a browser: controls, log line, messages by observer, code, the address, and the same total as a run."""
+"""The stage in a browser: controls, log line, messages by observer, code, the address, and the same
+total as a run.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,9 @@ def test_play_pause_and_speed(visit: Visits) -> None:
     page = visit(still=False).enter(f"/stage?{FOUR}&horizon=5000&level=standard")
     at(page, 0, 5000)
     page.keyboard.press("t")
-    expect(page.get_by_role("radio", name="time", exact=True)).to_have_attribute("aria-checked", "true")
+    expect(page.get_by_role("radio", name="time", exact=True)).to_have_attribute(
+        "aria-checked", "true"
+    )
     page.get_by_label("speed, units a second").select_option("20")
     press(page, "Play")
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
@@ -119,10 +123,14 @@ def test_the_total_on_the_page_is_the_total_of_the_run(visit: Visits, policy: st
     page.keyboard.press("End")
     at(page, 80, 80)
     expect(page.locator(".log")).to_contain_text("The end")
-    record = posse.run(posse.Samba(policy=policy, means=(0.38, 0.55, 0.47, 0.71), seed=7, horizon=80))
+    record = posse.run(
+        posse.Samba(policy=policy, means=(0.38, 0.55, 0.47, 0.71), seed=7, horizon=80)
+    )
     shown = page.locator(".reward .headline").inner_text()
     assert float(shown.split(";")[0].split()[0].replace(",", "")) == float(record.total[0])
-    pulls = [int(text.split("/")[1]) for text in page.locator(".party.row .under").all_text_contents()]
+    pulls = [
+        int(text.split("/")[1]) for text in page.locator(".party.row .under").all_text_contents()
+    ]
     assert pulls == [int(one) for one in record.pulls[0]]
     for name in ("Forward", "Play", "Run to the end"):
         expect(page.get_by_role("button", name=re.compile(f"^{name}"))).to_be_disabled()
@@ -147,11 +155,15 @@ def test_messages_are_shown_as_the_observer_has_them(visit: Visits) -> None:
     bytes_shown = sent.locator(".bytes .run").all_inner_texts()
     assert re.fullmatch(r"([0-9a-f]{2} ?)+( … [\d,]+ more)?", bytes_shown[0])
     observers = page.get_by_role("radiogroup", name="seen by")
-    observers.get_by_role("radio", name="owner").click()  # who of them is said, and it alone is ringed
+    observers.get_by_role(
+        "radio", name="owner"
+    ).click()  # who of them is said, and it alone is ringed
     expect(cards.first).to_contain_text("what Mill (data owner) sees of it")
     expect(page.locator(".party.observer")).to_have_count(1)
     expect(page.locator('[data-party="owner-1"].observer')).to_be_visible()
-    assert "owner-" not in page.locator("#panel-messages").inner_text()  # parties have the names of the stage
+    assert (
+        "owner-" not in page.locator("#panel-messages").inner_text()
+    )  # parties have the names of the stage
     page.get_by_role("radio", name="wire", exact=True).click()
     expect(page.locator(".bytes")).to_have_count(0)
     expect(cards.first).to_contain_text("bytes")
@@ -197,7 +209,9 @@ def test_a_party_says_what_it_knows(visit: Visits) -> None:
     page.locator('[data-party="comp"]').click()  # again, at the same moment
     expect(card).to_contain_text("its state now")
     page.keyboard.press("Escape")
-    page.route("**/party/controller", lambda route: route.abort(), times=1)  # a first answer may be lost
+    page.route(
+        "**/party/controller", lambda route: route.abort(), times=1
+    )  # a first answer may be lost
     page.locator('[data-party="controller"]').click()
     expect(card).to_contain_text("its state now")
     page.keyboard.press("Escape")
@@ -241,7 +255,8 @@ def test_the_keyboard_stays_at_a_party_when_the_stage_changes_its_size(visit: Vi
     before = party.bounding_box()
     page.set_viewport_size({"width": 1100, "height": 800})
     page.wait_for_function(
-        "was => document.querySelector('[data-party=owner-2]').getBoundingClientRect().x !== was", arg=before["x"]
+        "was => document.querySelector('[data-party=owner-2]').getBoundingClientRect().x !== was",
+        arg=before["x"],
     )
     expect(party).to_be_focused()
     expect(party).to_have_attribute("tabindex", "0")
@@ -274,9 +289,14 @@ def test_the_address_holds_the_moment(visit: Visits) -> None:
     other = visit().enter(address.removeprefix("#"))
     at(other, 21, 60)
     expect(other.locator(".stepname")).to_have_text(said)
-    expect(other.locator(".party.row").nth(1)).to_have_attribute("aria-label", re.compile("^Harbour: "))
+    expect(other.locator(".party.row").nth(1)).to_have_attribute(
+        "aria-label", re.compile("^Harbour: ")
+    )
     expect(other.get_by_label("Horizon")).to_have_value("60")
-    assert other.locator(".party.row .name").all_text_contents() == page.locator(".party.row .name").all_text_contents()
+    assert (
+        other.locator(".party.row .name").all_text_contents()
+        == page.locator(".party.row .name").all_text_contents()
+    )
 
 
 OTHERS = {
@@ -288,13 +308,21 @@ OTHERS = {
 
 @pytest.mark.parametrize("system", list(OTHERS))
 def test_another_system_stands_on_the_same_stage(visit: Visits, system: str) -> None:
-    """Its parties by their labels, its figures, its code, and a sentence about what happened last."""
+    """Its parties by their labels, its figures, its code, and a sentence about what happened
+    last.
+    """
     page = visit().enter(f"/stage?{OTHERS[system]}")
     expect(page.locator(".log p")).to_contain_text(
         re.compile(r"\w+ (sends|reports|opens|shows|returns|takes|tells|compares)")
     )
-    labels = {"mpc-contextual": "Laboratory", "dp-combinatorial": "Harbour Market", "fed-contextual": "server"}
-    expect(page.get_by_text(labels[system], exact=True).locator("visible=true").first).to_be_visible()
+    labels = {
+        "mpc-contextual": "Laboratory",
+        "dp-combinatorial": "Harbour Market",
+        "fed-contextual": "server",
+    }
+    expect(
+        page.get_by_text(labels[system], exact=True).locator("visible=true").first
+    ).to_be_visible()
     over = """() => { const all = [...document.querySelectorAll('.pill rect')].map(one => one.getBoundingClientRect());
         return all.filter((a, i) => all.slice(i + 1).some(b => a.left < b.right && b.left < a.right && a.top < b.bottom
             && b.top < a.bottom)).length; }"""

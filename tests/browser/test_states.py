@@ -1,4 +1,6 @@
-"""Every state of the page in both colours and sizes: axe finds nothing, nothing is cut off, the server may go away."""
+"""Every state of the page in both colours and sizes: axe finds nothing, nothing is cut off, the
+server may go away.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def until(holds: Callable[[], bool], page: Any) -> None:
 
 @pytest.mark.parametrize("size", ["wide", "phone"])
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_all_pages_are_sound_in_both_colours_and_sizes(visit: Visits, size: str, dark: bool) -> None:
+def test_all_pages_are_sound_in_both_colours_and_sizes(
+    visit: Visits, size: str, dark: bool
+) -> None:
     page = visit(size, dark=dark).enter(PLAYED)
     expect(page.locator(".place")).to_have_text("t = 20 of 60")
     expect(page.locator(".message").first).to_be_visible()
@@ -60,7 +64,9 @@ def test_all_pages_are_sound_in_both_colours_and_sizes(visit: Visits, size: str,
         expect(one).to_have_attribute("aria-checked", "true")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), one.inner_text()
     page.get_by_role("tab", name="Found out").click()
-    expect(page.get_by_role("button", name="Try the attacks now")).to_be_visible()  # none is tried by itself here
+    expect(
+        page.get_by_role("button", name="Try the attacks now")
+    ).to_be_visible()  # none is tried by itself here
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.get_by_role("tab", name="Code").click()
     page.locator('[data-party="comp"]').click()
@@ -68,7 +74,11 @@ def test_all_pages_are_sound_in_both_colours_and_sizes(visit: Visits, size: str,
     sound(page)
     page.keyboard.press("Escape")
     page.get_by_role("tab", name="Found out").click()
-    for name, mark in (("Runs", ".runs-page .empty"), ("Choose", ".choose-page"), ("Privacy", ".uncovered li")):
+    for name, mark in (
+        ("Runs", ".runs-page .empty"),
+        ("Choose", ".choose-page"),
+        ("Privacy", ".uncovered li"),
+    ):
         page.get_by_role("link", name=re.compile(f"^{name}")).click()
         expect(page.locator(mark).first).to_be_visible(timeout=300_000)
         sound(page)
@@ -83,7 +93,10 @@ def test_all_pages_are_sound_in_both_colours_and_sizes(visit: Visits, size: str,
 def test_on_a_phone_the_set_up_is_one_line_and_the_controls_are_at_the_edge(visit: Visits) -> None:
     page = visit("phone").enter(PLAYED)
     expect(page.locator(".place")).to_have_text("t = 20 of 60")
-    order = [page.locator(one).bounding_box()["y"] for one in (".stage", ".log", ".closer", ".charts", ".setup")]
+    order = [
+        page.locator(one).bounding_box()["y"]
+        for one in (".stage", ".log", ".closer", ".charts", ".setup")
+    ]
     assert order == sorted(order)
     edge = page.locator(".transport").bounding_box()
     assert abs(edge["y"] + edge["height"] - 844) < 2
@@ -169,7 +182,9 @@ def test_too_much_memory_is_said_with_what_can_be_stopped(visit: Visits, tmp_pat
         expect(first.locator(".place")).to_have_text("t = 20 of 60")
         small.parts.stages.memory = 1
         page = visit(at=small, allowed="409", dark=True).enter(PLAYED)
-        expect(page.locator(".strip.tall")).to_contain_text(re.compile(r"MB are used, .* Which one shall stop\?"))
+        expect(page.locator(".strip.tall")).to_contain_text(
+            re.compile(r"MB are used, .* Which one shall stop\?")
+        )
         sound_in_both_sizes(page)
         page.get_by_role("button", name="Stop it").click()
         expect(page.locator(".place")).to_have_text("t = 20 of 60")
@@ -188,27 +203,45 @@ def test_a_tour_and_refused_settings_are_sound_in_both_sizes(visit: Visits) -> N
     page.get_by_label("Horizon").blur()
     expect(page.locator("[data-field=horizon] .error")).to_be_visible()
     sound(page)
-    page.goto(f"{page.url.split('#')[0]}#/stage?system=samba&data=file:{'0' * 64}&file=mine.csv&horizon=50")
-    expect(page.locator("[data-field=data] .error")).to_contain_text("mine.csv: the file 000000000000 is not here")
+    page.goto(
+        f"{page.url.split('#')[0]}#/stage?system=samba&data=file:{'0' * 64}&file=mine.csv&horizon=50"
+    )
+    expect(page.locator("[data-field=data] .error")).to_contain_text(
+        "mine.csv: the file 000000000000 is not here"
+    )
     sound_in_both_sizes(page)
 
 
 CROWDS = {
     "samba": ("owners=100&horizon=400&level=standard&t=103", ".party.cell", 100, 3),
     "mpc-contextual": ("data=digits&rows=60&horizon=20&parties=10&t=1", ".party.row", 10, 76),
-    "dp-combinatorial": ("agents=100&producers=12&horizon=60&start=50&delta=0.01&t=2", ".party.cell", 100, 24),
+    "dp-combinatorial": (
+        "agents=100&producers=12&horizon=60&start=50&delta=0.01&t=2",
+        ".party.cell",
+        100,
+        24,
+    ),
     "fed-contextual": ("data=digits&clients=200&horizon=4&cohort=100&t=1", ".party.cell", 61, 1),
 }
 
 
 @pytest.mark.parametrize(
-    "system", ["samba", "mpc-contextual", *(pytest.param(one, marks=pytest.mark.long) for one in list(CROWDS)[2:])]
+    "system",
+    [
+        "samba",
+        "mpc-contextual",
+        *(pytest.param(one, marks=pytest.mark.long) for one in list(CROWDS)[2:]),
+    ],
 )
 def test_a_crowd_of_each_system_is_sound_in_both_sizes(visit: Visits, system: str) -> None:
-    """Every party has its place, no name leaves the stage, and what moves at once has few labels."""
+    """Every party has its place, no name leaves the stage, and what moves at once has few
+    labels.
+    """
     settings, shape, count, arrows = CROWDS[system]
     page = visit(dark=system == "samba").enter(f"/stage?system={system}&{settings}")
-    expect(page.locator(".place")).to_have_text(re.compile(f"^t = {settings.rpartition('=')[2]} of"))
+    expect(page.locator(".place")).to_have_text(
+        re.compile(f"^t = {settings.rpartition('=')[2]} of")
+    )
     expect(page.locator(shape)).to_have_count(count)
     sound_in_both_sizes(page)
     outside = """() => {
@@ -225,7 +258,9 @@ def test_a_crowd_of_each_system_is_sound_in_both_sizes(visit: Visits, system: st
         log = page.locator(".log").inner_text()
         page.get_by_role("button", name=re.compile("^Back")).click()
         expect(page.locator(".log")).not_to_have_text(log)
-    until(lambda: page.locator(".links .link").count() <= arrows, page)  # those that nothing takes any more are gone
+    until(
+        lambda: page.locator(".links .link").count() <= arrows, page
+    )  # those that nothing takes any more are gone
 
 
 def test_a_hidden_tab_closes_its_stream(visit: Visits, studio: Studio) -> None:
@@ -245,7 +280,9 @@ def test_a_hidden_tab_closes_its_stream(visit: Visits, studio: Studio) -> None:
 
 
 def test_ten_visible_tabs_leave_connections_free(visit: Visits, studio: Studio) -> None:
-    """A browser opens six connections to a server: more streams than that would leave none for anything else."""
+    """A browser opens six connections to a server: more streams than that would leave none for
+    anything else.
+    """
     one = visit()
     page = one.enter(PLAYED)
     tabs = [page]
@@ -262,7 +299,9 @@ def test_ten_visible_tabs_leave_connections_free(visit: Visits, studio: Studio) 
 
 
 def opened_and_closed(visit: Visits, studio: Studio, count: int) -> None:
-    """Open tabs one after the other, let each play, close it: nothing of it is left on the server."""
+    """Open tabs one after the other, let each play, close it: nothing of it is left on the
+    server.
+    """
     one = visit()
     page = one.enter(PLAYED)
     expect(page.locator(".place")).to_have_text("t = 20 of 60")

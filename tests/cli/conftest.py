@@ -62,7 +62,9 @@ def posse() -> Call:
 
 @pytest.fixture
 def process(home: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Start the command line as a process of its own, for some minutes; what a test leaves running is stopped."""
+    """Start the command line as a process of its own, for some minutes; what a test leaves running
+    is stopped.
+    """
     begun: list[subprocess.Popen[str]] = []
     ends: list[threading.Timer] = []
 
@@ -74,8 +76,14 @@ def process(home: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
             "stdin": subprocess.DEVNULL,
             **options,
         }
-        begun.append(subprocess.Popen([sys.executable, "-m", "posse", *args], text=True, env=environment, **pipes))
-        ends.append(threading.Timer(SECONDS, begun[-1].kill))  # whoever reads its lines then reads their end
+        begun.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "posse", *args], text=True, env=environment, **pipes
+            )
+        )
+        ends.append(
+            threading.Timer(SECONDS, begun[-1].kill)
+        )  # whoever reads its lines then reads their end
         ends[-1].start()
         return begun[-1]
 
@@ -89,7 +97,9 @@ def process(home: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 
 def one_line(outcome: Outcome) -> str:
-    """The one line of a refusal: exit code 2, nothing on stdout, no traceback; progress may be told before it."""
+    """The one line of a refusal: exit code 2, nothing on stdout, no traceback; progress may be told
+    before it.
+    """
     assert outcome.code == 2, outcome.err
     assert outcome.out == ""
     *before, line = outcome.err.splitlines()

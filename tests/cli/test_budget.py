@@ -1,4 +1,6 @@
-"""`posse budget`: from epsilon to noise and back, all that goes with a figure, one line for a mistake."""
+"""`posse budget`: from epsilon to noise and back, all that goes with a figure, one line for a
+mistake.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,13 @@ def test_a_line_a_message_and_all_that_goes_with_the_figure(posse: Call) -> None
 
 def test_the_published_schedule_shows_its_claims(posse: Call) -> None:
     out = posse("budget", "--schedule", "paper", COLUMNS="120").out
-    for figure in ("(0.8455, 0.01)", "(1.195, 0.01)", "(1.691, 0.16)", "(0.2109, 0.01)", "(0.1459, 0.01)"):
+    for figure in (
+        "(0.8455, 0.01)",
+        "(1.195, 0.01)",
+        "(1.691, 0.16)",
+        "(0.2109, 0.01)",
+        "(0.1459, 0.01)",
+    ):
         assert figure in out
 
 
@@ -106,11 +114,21 @@ ARMS = ("budget", "arms", "--arms", "10", "--epsilon", "0.1")
 def test_what_arms_give_away_in_one_step_and_in_all(posse: Call) -> None:
     out = posse(*ARMS, "--steps", "60000", COLUMNS="120").out
     for wanted in (
-        "(4.606, 0)", "as published: log(K/e)", "(4.511, 0)", "(270700, 0)", "basic composition over 60000 rounds",
-        "(245200, 1e-05)", "One step: (4.511, 0) for unit score", "All 60,000 steps: (245200, 1e-05) for unit context",
-        "adjacency: replace", "60000 releases", "dp-accounting", "promises nothing by itself", "Not covered",
+        "(4.606, 0)",
+        "as published: log(K/e)",
+        "(4.511, 0)",
+        "(270700, 0)",
+        "basic composition over 60000 rounds",
+        "(245200, 1e-05)",
+        "One step: (4.511, 0) for unit score",
+        "All 60,000 steps: (245200, 1e-05) for unit context",
+        "adjacency: replace",
+        "60000 releases",
+        "dp-accounting",
+        "promises nothing by itself",
+        "Not covered",
         "later rounds: a context moves",
-    ):  # fmt: skip
+    ):
         assert wanted in out, wanted
 
 
@@ -126,7 +144,10 @@ def test_arms_as_one_json_document(posse: Call) -> None:
 
 
 def test_how_many_steps_a_limit_allows(posse: Call) -> None:
-    assert "A limit of (10, 1e-05) for one context allows 2 steps" in posse(*ARMS, "--limit", "10", COLUMNS="120").out
+    assert (
+        "A limit of (10, 1e-05) for one context allows 2 steps"
+        in posse(*ARMS, "--limit", "10", COLUMNS="120").out
+    )
     every = posse("budget", "arms", "--epsilon", "1", "--limit", "1", COLUMNS="120").out
     assert "allows any number of steps" in every
     assert "One step: (0, 0)" in every

@@ -1,4 +1,6 @@
-"""`posse ca` and `posse enrol`: the whole way, on the wire and by files, and every mistake in one line."""
+"""`posse ca` and `posse enrol`: the whole way, on the wire and by files, and every mistake in one
+line.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,10 @@ def test_signing_twice_gives_the_same_answer(ready: Call) -> None:
     assert Path("one").read_bytes() == Path("two").read_bytes()
     ready("enrol", token, "--request", "other", "--out", "elsewhere")
     said = one_line(ready("ca", "sign", "other", "--out", "three"))
-    assert "[P710] the request for owner 'clinic-b' of run 'trial-7' is refused: the token was used already" in said
+    assert (
+        "[P710] the request for owner 'clinic-b' of run 'trial-7' is refused: the token was used "
+        "already" in said
+    )
     assert not Path("three").exists()
     assert "1 (used)" in ready("ca", "list").out
 
@@ -78,7 +83,9 @@ def test_over_the_wire_as_processes(process: Start, ready: Call) -> None:
         assert server.stderr is not None
         port = re.search(r"taking requests on 127\.0\.0\.1:(\d+)", server.stderr.readline())
         assert port is not None
-        enrolling = process("enrol", "-", "--address", f"127.0.0.1:{port[1]}", stdin=subprocess.PIPE)
+        enrolling = process(
+            "enrol", "-", "--address", f"127.0.0.1:{port[1]}", stdin=subprocess.PIPE
+        )
         out, err = enrolling.communicate(token + "\n", timeout=SECONDS)
         assert (enrolling.returncode, out) == (0, ""), err
         assert "fingerprint of your key" in err
@@ -94,9 +101,7 @@ def test_over_the_wire_as_processes(process: Start, ready: Call) -> None:
 
 def test_ctrl_c_stops_the_server(process: Start, ready: Call) -> None:
     token_of(ready)
-    server = process(
-        "ca", "serve", "--port", "0"
-    )  # fmt: skip
+    server = process("ca", "serve", "--port", "0")
     assert server.stderr is not None
     while "waiting for owner 'clinic-b'" not in (line := server.stderr.readline()):
         assert line, "ended before it was interrupted"
@@ -109,7 +114,12 @@ def test_ctrl_c_stops_the_server(process: Start, ready: Call) -> None:
 def test_a_token_says_where_and_json_has_it_all(ready: Call) -> None:
     outcome = ready("ca", "token", "--role", "comp", "--address", "127.0.0.1:9", "--json")
     told = json.loads(outcome.out)
-    assert (told["role"], told["name"], told["run"], told["address"]) == ("comp", "comp", "trial-7", "127.0.0.1:9")
+    assert (told["role"], told["name"], told["run"], told["address"]) == (
+        "comp",
+        "comp",
+        "trial-7",
+        "127.0.0.1:9",
+    )
     assert outcome.err == ""
     assert "[P710] cannot enrol at 127.0.0.1:9" in one_line(ready("enrol", told["token"]))
 
@@ -127,8 +137,16 @@ def test_the_list_shows_no_secrets(ready: Call) -> None:
     assert document["certificates"][0]["state"] == "valid"
     assert token not in plain.out + listed.out
     assert set(document["tokens"][0]) == {
-        "name", "role", "state", "made", "expires", "hosts", "serial", "refusals", "last_refusal",
-    }  # fmt: skip
+        "name",
+        "role",
+        "state",
+        "made",
+        "expires",
+        "hosts",
+        "serial",
+        "refusals",
+        "last_refusal",
+    }
 
 
 def test_revoking(ready: Call) -> None:
@@ -153,7 +171,9 @@ def test_a_passphrase_from_a_file(posse: Call) -> None:
     assert posse("ca", "init", "--run", "r", "--passphrase-file", "secret").code == 0
     token = token_of(posse)
     posse("enrol", token, "--request", "q")
-    assert "this is not a terminal. Pass --passphrase-file" in one_line(posse("ca", "sign", "q", "--out", "a"))
+    assert "this is not a terminal. Pass --passphrase-file" in one_line(
+        posse("ca", "sign", "q", "--out", "a")
+    )
     Path("wrong").write_text("incorrect horse\n")
     refused = one_line(posse("ca", "sign", "q", "--out", "a", "--passphrase-file", "wrong"))
     assert "[P700] the passphrase does not open" in refused
@@ -165,50 +185,90 @@ def test_a_passphrase_from_a_file(posse: Call) -> None:
 WRONG = [
     (["ca", "init", "--run", "Trial 7"], "[P100] run must be 1 to 63 of a-z, 0-9 and -"),
     (["ca", "init", "--run", "r", "--name", "A"], "[P100] name must be 1 to 63"),
-    (["ca", "init", "--run", "r", "--passphrase"], "this is not a terminal. Pass --passphrase-file FILE"),
-    (["ca", "init", "--run", "r", "--passphrase-file", "none"], "cannot read the passphrase file none"),
+    (
+        ["ca", "init", "--run", "r", "--passphrase"],
+        "this is not a terminal. Pass --passphrase-file FILE",
+    ),
+    (
+        ["ca", "init", "--run", "r", "--passphrase-file", "none"],
+        "cannot read the passphrase file none",
+    ),
     (["ca", "init"], "Missing option '--run'"),
-    (["ca", "token", "--role", "owner", "--name", "a"], "[P700] there is no authority in posse-ca. Make one with"),
-    (["found", "f", "--called", "acme"], "the customer of a run is called 'customer', got 'acme'. Leave --called out."),
-    (["found", "f", "--role", "agent"], "an agent needs a name. Pass --called, such as --called clinic-b."),
+    (
+        ["ca", "token", "--role", "owner", "--name", "a"],
+        "[P700] there is no authority in posse-ca. Make one with",
+    ),
+    (
+        ["found", "f", "--called", "acme"],
+        "the customer of a run is called 'customer', got 'acme'. Leave --called out.",
+    ),
+    (
+        ["found", "f", "--role", "agent"],
+        "an agent needs a name. Pass --called, such as --called clinic-b.",
+    ),
     (["ca", "list"], "there is no authority in posse-ca"),
     (["ca", "serve"], "there is no authority in posse-ca"),
     (["ca", "sgin"], "No such command 'sgin'"),
     (["enrol", "hello"], "[P710] this is not a token: it must begin with 'posse1_'"),
     (["enrol", "posse1_abcd"], "the token has a typo"),
     (["enrol"], "a token is needed, once. Pass --token-file FILE"),
-    (["enrol", "x", "--request", "a", "--answer", "b"], "are three ways to enrol. Pass one of them"),
+    (
+        ["enrol", "x", "--request", "a", "--answer", "b"],
+        "are three ways to enrol. Pass one of them",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("args", "says"), WRONG, ids=[" ".join(args) for args, _ in WRONG])
-def test_mistakes_before_anything_is_written(posse: Call, tmp_path: Path, args: list[str], says: str) -> None:
+def test_mistakes_before_anything_is_written(
+    posse: Call, tmp_path: Path, args: list[str], says: str
+) -> None:
     assert says in one_line(posse(*args))
     assert list(tmp_path.iterdir()) == []
 
 
 LATER = [
     (["ca", "init", "--run", "r"], "posse-ca exists and is not overwritten"),
-    (["ca", "token", "--role", "ownr", "--name", "a"], "unknown role 'ownr'. Did you mean 'owner'?"),
+    (
+        ["ca", "token", "--role", "ownr", "--name", "a"],
+        "unknown role 'ownr'. Did you mean 'owner'?",
+    ),
     (["ca", "token", "--role", "owner"], "an owner needs a name. Pass --name"),
     (["ca", "token", "--role", "party"], "a party needs a name. Pass --name"),
-    (["ca", "token", "--role", "dealer", "--name", "x"], "the dealer of a run is called 'dealer', got 'x'"),
-    (["ca", "token", "--role", "comp", "--name", "x"], "the comp of a run is called 'comp', got 'x'"),
+    (
+        ["ca", "token", "--role", "dealer", "--name", "x"],
+        "the dealer of a run is called 'dealer', got 'x'",
+    ),
+    (
+        ["ca", "token", "--role", "comp", "--name", "x"],
+        "the comp of a run is called 'comp', got 'x'",
+    ),
     (["ca", "token", "--role", "owner", "--name", "comp"], "'comp' is the name of a role"),
     (["ca", "token", "--role", "owner", "--name", "A"], "name must be 1 to 63"),
     (["ca", "token", "--role", "owner", "--name", "a", "--host", "*.x"], "host must be a DNS name"),
-    (["ca", "token", "--role", "owner", "--name", "a", "--minutes", "0"], "minutes must be in [1, 1440], got 0"),
+    (
+        ["ca", "token", "--role", "owner", "--name", "a", "--minutes", "0"],
+        "minutes must be in [1, 1440], got 0",
+    ),
     (["ca", "token", "--role", "owner", "--name", "a", "--days", "9999"], "825], got 9999"),
-    (["ca", "token", "--role", "owner", "--name", "a", "--address", "x"], "address must be host:port"),
+    (
+        ["ca", "token", "--role", "owner", "--name", "a", "--address", "x"],
+        "address must be host:port",
+    ),
     (["ca", "serve"], "no token is open. Make one with 'posse ca token'"),
     (["ca", "sign", "none", "--out", "x"], "[P200] cannot read the request none"),
-    (["ca", "sign", "posse-ca/ca.crt", "--out", "x"], "[P710] the request is refused: the request does not decode"),
+    (
+        ["ca", "sign", "posse-ca/ca.crt", "--out", "x"],
+        "[P710] the request is refused: the request does not decode",
+    ),
     (["ca", "revoke", "nobody"], "[P700] nothing to revoke"),
 ]
 
 
 @pytest.mark.parametrize(("args", "says"), LATER, ids=[" ".join(args) for args, _ in LATER])
-def test_mistakes_with_an_authority(ready: Call, tmp_path: Path, args: list[str], says: str) -> None:
+def test_mistakes_with_an_authority(
+    ready: Call, tmp_path: Path, args: list[str], says: str
+) -> None:
     assert says in one_line(ready(*args))
     assert [path.name for path in tmp_path.iterdir()] == ["posse-ca"]
 
@@ -241,24 +301,39 @@ def test_help_alone(posse: Call) -> None:
 def test_roles_outside_the_parties_go_by_their_name(ready: Call, role: str) -> None:
     told = json.loads(ready("ca", "token", "--role", role, "--json").out)
     assert (told["role"], told["name"]) == (role, role)
-    assert f"'{role}' is the name of a role" in one_line(ready("ca", "token", "--role", "party", "--name", role))
+    assert f"'{role}' is the name of a role" in one_line(
+        ready("ca", "token", "--role", "party", "--name", role)
+    )
 
 
 def test_roles_are_those_of_the_systems() -> None:
     roles = {kind.kind: kind.sole for system in deployed() for kind in system.roles if kind.party}
-    assert {kind for kind, sole in roles.items() if sole} == {CONTROLLER, COMP, CUSTOMER, PULLER, PAYEE, DEALER}
+    assert {kind for kind, sole in roles.items() if sole} == {
+        CONTROLLER,
+        COMP,
+        CUSTOMER,
+        PULLER,
+        PAYEE,
+        DEALER,
+    }
     assert {kind for kind, sole in roles.items() if not sole} == {"owner", "agent", "party"}
 
 
-def test_a_token_goes_through_files_that_only_their_owner_reads(tmp_path: Path, posse: Call) -> None:
+def test_a_token_goes_through_files_that_only_their_owner_reads(
+    tmp_path: Path, posse: Call
+) -> None:
     ca, file = tmp_path / "ca", tmp_path / "clinic-b.token"
     posse("ca", "init", "--run", "trial-9", "--ca", str(ca))
-    made = posse("ca", "token", "--ca", str(ca), "--role", "owner", "--name", "clinic-b", "--out", str(file))
+    made = posse(
+        "ca", "token", "--ca", str(ca), "--role", "owner", "--name", "clinic-b", "--out", str(file)
+    )
     assert made.code == 0
     token = file.read_text().strip()
     assert token not in made.out + made.err
     assert file.stat().st_mode & 0o077 == 0
-    again = posse("ca", "token", "--ca", str(ca), "--role", "owner", "--name", "clinic-c", "--out", str(file))
+    again = posse(
+        "ca", "token", "--ca", str(ca), "--role", "owner", "--name", "clinic-c", "--out", str(file)
+    )
     assert again.code != 0
     assert file.read_text().strip() == token
     asked, identity = tmp_path / "request", str(tmp_path / "clinic-b")
@@ -278,8 +353,11 @@ def test_a_token_goes_through_files_that_only_their_owner_reads(tmp_path: Path, 
 
 def test_no_crash_writes_a_secret_to_a_disk() -> None:
     script = (
-        "import resource; from posse.core.files import no_core_dumps; no_core_dumps(); import ctypes;"
+        "import resource; from posse.core.files import no_core_dumps; no_core_dumps(); import "
+        "ctypes;"
         "print(resource.getrlimit(resource.RLIMIT_CORE), ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "(0, 0) 0"

@@ -21,16 +21,24 @@ NUMBERED = {
     "samba": [*(f"Figure {n}" for n in range(1, 9)), *(f"Theorem {n}" for n in range(1, 5))],
     "samba-demo": ["Figure 1", "Figure 2"],
     "mpc-contextual": [
-        *(f"Figure {n}" for n in range(1, 10)), "Table 1", "Theorem 1", *(f"Algorithm {n}" for n in range(1, 4)),
+        *(f"Figure {n}" for n in range(1, 10)),
+        "Table 1",
+        "Theorem 1",
+        *(f"Algorithm {n}" for n in range(1, 4)),
     ],
     "dp-combinatorial": [
-        *(f"Figure {n}" for n in range(1, 6)), "Theorem 1", "Claim 1", "Algorithm 1", "Algorithm 2",
+        *(f"Figure {n}" for n in range(1, 6)),
+        "Theorem 1",
+        "Claim 1",
+        "Algorithm 1",
+        "Algorithm 2",
     ],
     "fed-contextual": [
-        *(f"Figure {n}" for n in range(1, 5)), *(f"Table {n}" for n in range(1, 10)),
+        *(f"Figure {n}" for n in range(1, 5)),
+        *(f"Table {n}" for n in range(1, 10)),
         *(f"Algorithm {n}" for n in range(1, 5)),
     ],
-}  # fmt: skip
+}
 """Every figure, table, theorem and algorithm that the documents number."""
 ROOT = Path(__file__).parents[2]
 
@@ -57,7 +65,9 @@ def test_every_reproduction_has_rows_and_every_row_a_reproduction_or_a_reason() 
     for name, made in claims.measured().items():
         assert name in EXPERIMENTS
         assert made.reproduction == name
-        assert {one.claim for one in made.findings} == {claim.name for claim in claims.claims_of(name)}
+        assert {one.claim for one in made.findings} == {
+            claim.name for claim in claims.claims_of(name)
+        }
 
 
 def test_commands_of_rows_run(posse: Call) -> None:
@@ -73,14 +83,23 @@ def test_commands_of_rows_run(posse: Call) -> None:
 
 
 def test_the_page_is_what_the_rows_say() -> None:
-    assert (ROOT / "docs" / "claims.md").read_text(encoding="utf-8") == claims.page(), "run: make claims"
+    assert (ROOT / "docs" / "claims.md").read_text(encoding="utf-8") == claims.page(), (
+        "run: make claims"
+    )
 
 
 def test_tables_of_full_forms_are_of_record_and_have_their_pictures() -> None:
-    full, folder = {name for name, made in claims.measured().items() if not made.small}, ROOT / "docs" / "reproduced"
+    full, folder = (
+        {name for name, made in claims.measured().items() if not made.small},
+        ROOT / "docs" / "reproduced",
+    )
     pages = {path for path in folder.glob("*.md") if path.name != "index.md"}
     assert {path.stem for path in pages} == {name.replace("/", "-") for name in full}
-    shown = {name for path in pages for name in re.findall(r"]\((.*?\.svg)\)", path.read_text(encoding="utf-8"))}
+    shown = {
+        name
+        for path in pages
+        for name in re.findall(r"]\((.*?\.svg)\)", path.read_text(encoding="utf-8"))
+    }
     assert shown == {path.name for path in folder.glob("*.svg")}
 
 
@@ -113,15 +132,17 @@ def test_what_a_user_measures_takes_its_place(tmp_path: Path, posse: Call) -> No
     own = claims.rows(["samba/theorems"], tmp_path)
     assert {row.measured for row in own} == {"seen"}
     assert own[0].command == "posse reproduce samba/theorems"
-    told = json.loads(posse("reproduce", "--claims", "samba/theorems", "--out", str(tmp_path), "--json").out)
+    told = json.loads(
+        posse("reproduce", "--claims", "samba/theorems", "--out", str(tmp_path), "--json").out
+    )
     assert {row["verdict"] for row in told} == {HOLDS}
     assert told[0]["date"] == made.date
     # A small form takes the place of no full one.
     other = tmp_path / "z"
     other.mkdir()
-    replace(made, small=True, findings=tuple(replace(one, measured="less") for one in findings)).write(
-        other / "claims.json"
-    )
+    replace(
+        made, small=True, findings=tuple(replace(one, measured="less") for one in findings)
+    ).write(other / "claims.json")
     assert {row.measured for row in claims.rows(["samba/theorems"], tmp_path)} == {"seen"}
     (other / "claims.json").write_text("{}")
     with pytest.raises(ConfigError, match="not what a reproduction writes"):
@@ -141,15 +162,25 @@ def test_tables_and_pictures_of_full_forms_are_kept(tmp_path: Path) -> None:
     for small, name in ((True, "small"), (False, "full")):
         out = tmp_path / name
         out.mkdir()
-        claims.measurement("samba/theorems", small, findings, "a machine").write(out / "claims.json")
+        claims.measurement("samba/theorems", small, findings, "a machine").write(
+            out / "claims.json"
+        )
         (out / "analysis.md").write_text(f"# Theorems, {name}\n\n**So.**\n\nFiles: `x.csv`\n")
-        (out / "x.svg").write_text('<svg><path transform="scale(0.015625)" d="M 1.2345 2.0"/></svg>')
+        (out / "x.svg").write_text(
+            '<svg><path transform="scale(0.015625)" d="M 1.2345 2.0"/></svg>'
+        )
     kept = tmp_path / "reproduced"
     keep(tmp_path, kept)
-    assert sorted(path.name for path in kept.iterdir()) == ["index.md", "samba-theorems.md", "samba-theorems.svg"]
+    assert sorted(path.name for path in kept.iterdir()) == [
+        "index.md",
+        "samba-theorems.md",
+        "samba-theorems.svg",
+    ]
     page = (kept / "samba-theorems.md").read_text()
     assert page.startswith("# Theorems, full\n\n`posse reproduce samba/theorems`, 20")
     assert ", a machine.\n\n![Theorems, full](samba-theorems.svg)\n\n**So.**\n" in page
     assert "Files" not in page
-    assert (kept / "samba-theorems.svg").read_text() == '<svg><path transform="scale(0.015625)" d="M1.2 2"/></svg>'
+    assert (
+        kept / "samba-theorems.svg"
+    ).read_text() == '<svg><path transform="scale(0.015625)" d="M1.2 2"/></svg>'
     assert "- [Theorems, full](samba-theorems.md)" in (kept / "index.md").read_text()

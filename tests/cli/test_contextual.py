@@ -32,7 +32,14 @@ def files() -> tuple[str, ...]:
     """Three files of a user's own, and the flags that name them."""
     for name, text in (("clinic", CLINIC), ("lab", LAB), ("pays", PAYS)):
         Path(f"{name}.csv").write_text(text)
-    return ("--problem", "own", "--features", "clinic=clinic.csv,lab=lab.csv", "--rewards", "pays.csv")
+    return (
+        "--problem",
+        "own",
+        "--features",
+        "clinic=clinic.csv,lab=lab.csv",
+        "--rewards",
+        "pays.csv",
+    )
 
 
 def test_says_what_was_earned_what_it_cost_who_learns_what_and_both_figures(posse: Call) -> None:
@@ -40,18 +47,40 @@ def test_says_what_was_earned_what_it_cost_who_learns_what_and_both_figures(poss
     assert outcome.code == 0
     out = " ".join(outcome.out.split())
     for wanted in (
-        "2 parties · 10 arms · 60 steps", "earned a step", "pseudo-regret", "fixed-point twin", "float twin",
-        "times as long", "Identical: the secure run (shared)", "The float twin earned",
-        "rounds 11", "bytes that a party sends", "CPU time of each party", "CPU time of the dealer",
-        "estimated time at 20 ms one way and 100 Mbit/s", "the same for all 60 steps",
+        "2 parties · 10 arms · 60 steps",
+        "earned a step",
+        "pseudo-regret",
+        "fixed-point twin",
+        "float twin",
+        "times as long",
+        "Identical: the secure run (shared)",
+        "The float twin earned",
+        "rounds 11",
+        "bytes that a party sends",
+        "CPU time of each party",
+        "CPU time of the dealer",
+        "estimated time at 20 ms one way and 100 Mbit/s",
+        "the same for all 60 steps",
         "The puller learns the arm of every step and the payee the reward of every step",
-        "ε = 4.511 at δ = 0 for the scores of one round", "(unit score;", "at δ = 1e-05 for one row", "(unit context;",
-        "promises nothing by itself", "not covered", "later rounds: a context moves", "What is not protected",
-        "Puller and payee together", "posse runs show",
-    ):  # fmt: skip
+        "ε = 4.511 at δ = 0 for the scores of one round",
+        "(unit score;",
+        "at δ = 1e-05 for one row",
+        "(unit context;",
+        "promises nothing by itself",
+        "not covered",
+        "later rounds: a context moves",
+        "What is not protected",
+        "Puller and payee together",
+        "posse runs show",
+    ):
         assert wanted in out, wanted
     page = Page(Path("run.html").read_text())
-    for wanted in ("ε = 4.511 at δ = 0", "at δ = 1e-05", "party → puller", "the best arm of every context"):
+    for wanted in (
+        "ε = 4.511 at δ = 0",
+        "at δ = 1e-05",
+        "party → puller",
+        "the best arm of every context",
+    ):
         assert wanted in page.text, wanted
     assert [row.level for row in Store().list()] == ["shared", "plain", "plain"]
 
@@ -68,7 +97,11 @@ def test_one_json_document(posse: Call, home: Path) -> None:
     assert found["identical"] is True
     assert found["remarks"][0]["more_a_step_than_floats"] == pytest.approx(0, abs=0.1)
     shared, fixed, floats = found["records"]
-    assert [one["summary"]["path"] for one in (shared, fixed, floats)] == ["parties", "fixed", "float"]
+    assert [one["summary"]["path"] for one in (shared, fixed, floats)] == [
+        "parties",
+        "fixed",
+        "float",
+    ]
     assert shared["pulls"] == fixed["pulls"]
     assert [entry["unit"] for entry in shared["privacy"]] == ["score", "context"]
     assert set(shared["role_seconds"]) == {"party", "puller", "payee", "dealer"}
@@ -89,7 +122,14 @@ def test_without_the_twins_and_a_twin_alone(posse: Call) -> None:
 def test_bounds_of_everything_without_a_run(posse: Call, home: Path) -> None:
     out = posse("ranges").out
     assert "rewards are in [0, 1]" in out
-    for wanted in ("scores", "reciprocal", "weights", "bits of 62", "sqrt(steps) / 2 + 1", "Closest to the limit"):
+    for wanted in (
+        "scores",
+        "reciprocal",
+        "weights",
+        "bits of 62",
+        "sqrt(steps) / 2 + 1",
+        "Closest to the limit",
+    ):
         assert wanted in out, wanted
     found = json.loads(posse("ranges", "--bits", "20", "--json").out)
     assert found["fraction_bits"] == 20
@@ -100,7 +140,13 @@ def test_bounds_of_everything_without_a_run(posse: Call, home: Path) -> None:
 def test_a_stored_run_is_shown_compared_exported_and_reported(posse: Call) -> None:
     posse(*RUN, *SMALL, "--label", "first")
     shown = " ".join(posse("runs", "show", "last").out.split())
-    for wanted in ("label first", "CPU time of each party", "ε = 4.511 at δ = 0", "at δ = 1e-05", "party -> puller"):
+    for wanted in (
+        "label first",
+        "CPU time of each party",
+        "ε = 4.511 at δ = 0",
+        "at δ = 1e-05",
+        "party -> puller",
+    ):
         assert wanted in shown, wanted
     listed = posse("runs", "list", COLUMNS="200").out
     assert "plain, float twin of shared" in listed
@@ -123,7 +169,18 @@ def test_features_of_ones_own(posse: Call, files: tuple[str, ...]) -> None:
 
 
 def test_batches_share_rounds(posse: Call) -> None:
-    flags = ("--policy", "linucb", "--width", "0.5", "--batch", "4", "--path", "parties", "--no-plain-too", "--no-save")
+    flags = (
+        "--policy",
+        "linucb",
+        "--width",
+        "0.5",
+        "--batch",
+        "4",
+        "--path",
+        "parties",
+        "--no-plain-too",
+        "--no-save",
+    )
     out = " ".join(posse(*RUN, *SMALL, *flags).out.split())
     assert "linucb · digits · 2 parties · 10 arms · 60 steps" in out
     assert "steps that share rounds and a model 4" in out
@@ -168,7 +225,10 @@ FLAGS = [
     (("--bits", "40"), "bits must be in [12, 26]"),
     (("--steps", "100000000"), "got 100,000,000"),
     (("--steps", "0"), "horizon must be at least 1"),
-    (("--problem", "letters"), "unknown data 'letters'. Did you mean 'clusters'? Known: clusters, digits, mnist"),
+    (
+        ("--problem", "letters"),
+        "unknown data 'letters'. Did you mean 'clusters'? Known: clusters, digits, mnist",
+    ),
     (("--problem", "mnist"), "POSSE_DATA"),
     (("--problem", "own"), "got no features"),
     (("--features", "clinic"), "pairs like clinic=clinic.csv"),
@@ -195,29 +255,41 @@ def test_mistakes_are_one_line(posse: Call, home: Path, flags: tuple[str, ...], 
 @pytest.mark.parametrize(
     ("file", "text", "what"),
     [
-        ("lab", "row,iron\nann,0.5\nbob,nan\n", "lab.csv, row 3, column 'iron': 'nan' is not a finite number"),
+        (
+            "lab",
+            "row,iron\nann,0.5\nbob,nan\n",
+            "lab.csv, row 3, column 'iron': 'nan' is not a finite number",
+        ),
         ("lab", "row,iron\nbob,0.5\nann,0.2\n", "files do not match"),
         ("lab", "row,iron\nann,0.5\n", "ends after 1 rows"),
         ("clinic", "row,age,dose\nann,0.9,0.9\nbob,0,0\n", "a norm of at most the bound"),
         ("pays", "row,wait,treat\nann,0,1\nbob,1.2,0\n", "must be in [0, 1], got 1.2"),
     ],
 )
-def test_files_that_do_not_fit(posse: Call, files: tuple[str, ...], file: str, text: str, what: str) -> None:
+def test_files_that_do_not_fit(
+    posse: Call, files: tuple[str, ...], file: str, text: str, what: str
+) -> None:
     Path(f"{file}.csv").write_text(text)
     assert what in one_line(posse(*RUN, *files))
 
 
-@pytest.mark.parametrize(("module", "extra"), [("dp_accounting", "dp"), ("sklearn.datasets", "data")])
+@pytest.mark.parametrize(
+    ("module", "extra"), [("dp_accounting", "dp"), ("sklearn.datasets", "data")]
+)
 def test_a_missing_extra_names_its_command(
     posse: Call, monkeypatch: pytest.MonkeyPatch, module: str, extra: str
 ) -> None:
     # None in sys.modules is how Python remembers that a module is not to be found.
     monkeypatch.setitem(sys.modules, module, None)
-    flags = ("--components", "7") if extra == "data" else SMALL  # digits of 7 components are in no cache
+    flags = (
+        ("--components", "7") if extra == "data" else SMALL
+    )  # digits of 7 components are in no cache
     assert f"[{extra}]'" in one_line(posse(*RUN, *flags))
 
 
-def test_what_was_finished_is_kept_when_a_twin_is_interrupted(posse: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_finished_is_kept_when_a_twin_is_interrupted(
+    posse: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = systems.go
 
     def interrupted(settings: MpcContextual, *others: Any) -> object:
@@ -237,8 +309,10 @@ def test_what_was_finished_is_kept_when_a_twin_is_interrupted(posse: Call, monke
 
 def test_ctrl_c_keeps_what_was_done(process: Callable[..., subprocess.Popen[str]]) -> None:
     started = process(
-        *RUN, "--steps", "100000",
-    )  # fmt: skip
+        *RUN,
+        "--steps",
+        "100000",
+    )
     assert started.stderr is not None
     while " %" not in (line := started.stderr.readline()):
         assert line, "ended before it was interrupted"

@@ -30,15 +30,29 @@ NOISY = (*SMALL, "--noise", "1", "--delta", "0.001")
 
 
 def test_says_what_was_earned_who_learns_what_and_every_figure_whole(posse: Call) -> None:
-    outcome = posse(*RUN, *NOISY, "--limit", "3", "--report", "run.html", "--evaluate", "greedy", COLUMNS="120")
+    outcome = posse(
+        *RUN, *NOISY, "--limit", "3", "--report", "run.html", "--evaluate", "greedy", COLUMNS="120"
+    )
     assert outcome.code == 0, outcome.err
     out = " ".join(outcome.out.split())
     for wanted in (
-        "softmax · digits · 20 devices · 10 arms", "average reward", "mean probability of the chosen arm",
-        "rounds a second", "clip norm at the end", "model would earn", "The server learns every device's clipped",
-        "Protection: noise", "(unit client;", "Poisson, rate 0.25", "PLD", "RDP", "not covered",
-        "What is not protected", "The server adds the noise", "posse runs show",
-    ):  # fmt: skip
+        "softmax · digits · 20 devices · 10 arms",
+        "average reward",
+        "mean probability of the chosen arm",
+        "rounds a second",
+        "clip norm at the end",
+        "model would earn",
+        "The server learns every device's clipped",
+        "Protection: noise",
+        "(unit client;",
+        "Poisson, rate 0.25",
+        "PLD",
+        "RDP",
+        "not covered",
+        "What is not protected",
+        "The server adds the noise",
+        "posse runs show",
+    ):
         assert wanted in out, wanted
     told = [part for part in out.split("ε = ")[1:] if part[0].isdigit()]
     assert len(told) == 2
@@ -66,7 +80,9 @@ def test_one_json_document_with_the_plain_run_beside_it(posse: Call, home: Path)
 
 
 def test_the_model_goes_to_a_file_and_decisions_to_the_page(posse: Call) -> None:
-    outcome = posse(*RUN, *NOISY, "--model-out", "model.npz", "--plain-too", "--no-save", "--report", "r.html")
+    outcome = posse(
+        *RUN, *NOISY, "--model-out", "model.npz", "--plain-too", "--no-save", "--report", "r.html"
+    )
     assert outcome.code == 0, outcome.err
     assert "absl" not in outcome.err
     assert "Excluding this order" not in outcome.err
@@ -80,14 +96,25 @@ def test_the_model_goes_to_a_file_and_decisions_to_the_page(posse: Call) -> None
 def test_a_run_shown_again_has_the_rows_of_the_command(posse: Call) -> None:
     flags = (*RUN, *SMALL, "--runs", "2", "--deploy-every", "6", "--evaluate", "greedy")
     outcome = posse(*flags, COLUMNS="120")
-    assert "warning: no device acted with what was learnt in 6 rounds: deploy_every is 6" in outcome.err
+    assert (
+        "warning: no device acted with what was learnt in 6 rounds: deploy_every is 6"
+        in outcome.err
+    )
     shown = posse("runs", "show", "last", COLUMNS="120").out
     for wanted in (
-        "Average reward a decision", "average reward, smallest to largest run", "last tenth of the rounds",
-        "best fixed arm (", "chance 0.1", "clip norm", "share of updates within the clip", "rounds a second",
-        "not over the split", "greedy with the deployed model would earn", "± a standard error; from 3,594 decisions",
+        "Average reward a decision",
+        "average reward, smallest to largest run",
+        "last tenth of the rounds",
+        "best fixed arm (",
+        "chance 0.1",
+        "clip norm",
+        "share of updates within the clip",
+        "rounds a second",
+        "not over the split",
+        "greedy with the deployed model would earn",
+        "± a standard error; from 3,594 decisions",
         "effective sample size",
-    ):  # fmt: skip
+    ):
         assert wanted in " ".join(outcome.out.split()), wanted
         assert wanted in " ".join(shown.split()), wanted
     assert "pseudo-regret" not in shown
@@ -136,7 +163,10 @@ def test_a_kept_run_goes_on_by_the_same_command(posse: Call) -> None:
         (("--hidden", "0"), "hidden must be at least 1"),
         (("--channels", "16"), "channels"),
         (("--channels", "16,many"), "channels"),
-        (("--scenario", "init", "--pretraining-client-rate", "-1"), "pretraining_client_rate must be"),
+        (
+            ("--scenario", "init", "--pretraining-client-rate", "-1"),
+            "pretraining_client_rate must be",
+        ),
         (("--pretraining-server-rate", "0.1"), "applies to scenarios with pre-training"),
         (("--pretraining-optimiser", "rms"), "pretraining_optimiser must be"),
         (("--model-out", "model.txt"), "ends in .npz"),
@@ -160,9 +190,14 @@ def test_every_flag_says_what_it_is(name: str) -> None:
     assert FedContextual.heading(name)
 
 
-def interrupted(process: Callable[..., subprocess.Popen[str]], wait: Path, *flags: str) -> tuple[int, str, str]:
-    """Start a long run, send Ctrl-C once a file is there, and give the exit code and what was said."""
-    # A handler in the parent is the default in the child; a function run between fork and exec would not suit jax.
+def interrupted(
+    process: Callable[..., subprocess.Popen[str]], wait: Path, *flags: str
+) -> tuple[int, str, str]:
+    """Start a long run, send Ctrl-C once a file is there, and give the exit code and what was
+    said.
+    """
+    # A handler in the parent is the default in the child; a function run between fork and exec
+    # would not suit jax.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         started = process(*RUN, *SMALL[:2], "--rounds", "1000000", "--keep", "kept", *flags)
@@ -180,7 +215,9 @@ def interrupted(process: Callable[..., subprocess.Popen[str]], wait: Path, *flag
     return started.returncode, out, err
 
 
-def test_ctrl_c_while_compiling_ends_in_one_line(process: Callable[..., subprocess.Popen[str]]) -> None:
+def test_ctrl_c_while_compiling_ends_in_one_line(
+    process: Callable[..., subprocess.Popen[str]],
+) -> None:
     """The header of a kept run is written just before compiling begins."""
     code, out, err = interrupted(process, Path("kept/run.json"), "--no-save")
     assert (code, out) == (INTERRUPTED, "")
@@ -211,7 +248,18 @@ def test_ctrl_c_keeps_what_was_done(process: Callable[..., subprocess.Popen[str]
 
 
 def test_figures_of_sampled_rounds(posse: Call) -> None:
-    flags = ("--clients", "342477", "--cohort", "64", "--noise", "0.7", "--rounds", "1600", "--delta", "1e-6")
+    flags = (
+        "--clients",
+        "342477",
+        "--cohort",
+        "64",
+        "--noise",
+        "0.7",
+        "--rounds",
+        "1600",
+        "--delta",
+        "1e-6",
+    )
     found = json.loads(posse("budget", "sampled", *flags, "--json").out)["figures"]
     rdp, pld, fixed = (one["epsilon"] for one in found)
     assert rdp == pytest.approx(1.491, abs=2e-3)
@@ -219,13 +267,33 @@ def test_figures_of_sampled_rounds(posse: Call) -> None:
     assert fixed > rdp
     assert ["Poisson" in one["sampling"] for one in found] == [True, True, False]
     out = " ".join(posse("budget", "sampled", *flags, COLUMNS="140").out.split())
-    for wanted in ("(1.492, 1e-06)", "Poisson", "without replacement", "add or remove", "replace", "Not covered"):
+    for wanted in (
+        "(1.492, 1e-06)",
+        "Poisson",
+        "without replacement",
+        "add or remove",
+        "replace",
+        "Not covered",
+    ):
         assert wanted in out, wanted
 
 
 def test_noise_for_an_epsilon(posse: Call) -> None:
-    flags = ("--clients", "1000", "--cohort", "10", "--rounds", "50", "--delta", "1e-5", "--epsilon", "2")
-    found = json.loads(posse("budget", "sampled", *flags, "--sampling", "poisson", "--json").out)["figures"]
+    flags = (
+        "--clients",
+        "1000",
+        "--cohort",
+        "10",
+        "--rounds",
+        "50",
+        "--delta",
+        "1e-5",
+        "--epsilon",
+        "2",
+    )
+    found = json.loads(posse("budget", "sampled", *flags, "--sampling", "poisson", "--json").out)[
+        "figures"
+    ]
     assert all(1.9 < one["epsilon"] <= 2 for one in found)
     assert found[0]["noise"] > found[1]["noise"] > 0.3
 

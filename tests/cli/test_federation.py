@@ -83,12 +83,17 @@ def child(parent: int, file: str) -> int:
 
 
 def test_a_source_that_fails_at_every_call_is_said_with_what_to_do() -> None:
-    """Once, and again when it fails after it had answered; three failures in a row make a party's status say so."""
+    """Once, and again when it fails after it had answered; three failures in a row make a party's
+    status say so.
+    """
     party = SimpleNamespace(source_trouble=(2, "OSError: closed"))
     assert _own_source(party) == {}  # type: ignore[arg-type]
     party.source_trouble = (3, "OSError: closed")
     status, said = _own_source(party), list[str]()  # type: ignore[arg-type]
-    assert state_of({"finished": False, "paused": False, "waiting": {}, **status}) == "its source fails (3 times)"
+    assert (
+        state_of({"finished": False, "paused": False, "waiting": {}, **status})
+        == "its source fails (3 times)"
+    )
     watch = Watch(None, None)  # type: ignore[arg-type]
     watch._say = said.append
     process: Any = SimpleNamespace(name="clinic-1", file=Path("clinic-1.toml"))
@@ -113,13 +118,17 @@ def test_a_run_that_ended_early_has_no_time_left() -> None:
 def test_the_line_of_a_run_says_why_it_waits_from_the_first_step_on() -> None:
     watch = Watch(None, SimpleNamespace(steps=9))  # type: ignore[arg-type]
     for step in (None, 7):
-        watch._measure({"step": step, "horizon": 9, "waiting": {"clinic-2": "its journal was deleted"}})
+        watch._measure(
+            {"step": step, "horizon": 9, "waiting": {"clinic-2": "its journal was deleted"}}
+        )
         assert "without clinic-2 (its journal was deleted)" in watch.line
     watch._measure({"step": None})
     assert watch.line == "starting"
 
 
-@pytest.mark.parametrize(("code", "kind"), [(2, PosseError), (StalledError.exit_code, StalledError)])
+@pytest.mark.parametrize(
+    ("code", "kind"), [(2, PosseError), (StalledError.exit_code, StalledError)]
+)
 def test_a_federation_ends_with_the_code_of_the_party_that_stopped(
     tmp_path: Path, code: int, kind: type[PosseError]
 ) -> None:
@@ -132,8 +141,12 @@ def test_a_federation_ends_with_the_code_of_the_party_that_stopped(
     assert stopped.value.exit_code == code
 
 
-def test_a_party_whose_run_stalls_exits_with_3_and_can_be_started_again(tmp_path: Path, process: Start) -> None:
-    (path,) = [path for path in laid_out(tmp_path, level="strict", sync=True) if path.stem == "comp"]
+def test_a_party_whose_run_stalls_exits_with_3_and_can_be_started_again(
+    tmp_path: Path, process: Start
+) -> None:
+    (path,) = [
+        path for path in laid_out(tmp_path, level="strict", sync=True) if path.stem == "comp"
+    ]
     path.write_text(f"stalled_after = 0.5\n{path.read_text()}")
     for _ in range(2):
         with stopped(process("party", str(path))) as running:
@@ -157,7 +170,9 @@ def test_a_federation_is_paused_killed_interrupted_and_ends_as_the_plain_bandit(
     file.write_text(FILE.format(budget=BUDGET, port=free_port()))
     with stopped(process("up", str(file))) as running:
         until(lambda: step_of(posse, controller) > 3, "the first steps")
-        until(lambda: {row.status for row in Store().list()} == {"running"}, "a row for every party")
+        until(
+            lambda: {row.status for row in Store().list()} == {"running"}, "a row for every party"
+        )
         assert "posse resume" in posse("pause", str(controller)).out
         shown = posse("status", str(controller))
         assert re.search(r"state +paused", shown.out)
@@ -169,7 +184,10 @@ def test_a_federation_is_paused_killed_interrupted_and_ends_as_the_plain_bandit(
         assert "runs already" in one_line(again)
         killed = child(running.pid, "clinic-2.toml")
         os.kill(killed, signal.SIGKILL)
-        until(lambda: posse("status", str(tmp_path / "fed" / "clinic-2.toml")).code == 0, "its second life")
+        until(
+            lambda: posse("status", str(tmp_path / "fed" / "clinic-2.toml")).code == 0,
+            "its second life",
+        )
         assert child(running.pid, "clinic-2.toml") != killed
         at = step_of(posse, controller)
         assert posse("resume", str(controller)).code == 0
@@ -178,14 +196,18 @@ def test_a_federation_is_paused_killed_interrupted_and_ends_as_the_plain_bandit(
         _, err = running.communicate(timeout=SECONDS)
         assert running.returncode == 130
         assert "'clinic-2' was killed" in err
-        assert re.search(r"stopped at pull [\d,]+ of 1,200; go on with: posse up \S*fed.toml$", err.strip())
+        assert re.search(
+            r"stopped at pull [\d,]+ of 1,200; go on with: posse up \S*fed.toml$", err.strip()
+        )
     assert "No such process" not in err
     assert [row.status for row in Store().list()] == ["interrupted"] * 6
     with stopped(process("up", str(file), "--json")) as running:
         out, _ = running.communicate(timeout=SECONDS)
         assert running.returncode == 0
     told = json.loads(out)
-    assert (told["total"],) == run(Samba(policy="ucb", owners=2, budget=BUDGET, seed=7).plain()).total
+    assert (told["total"],) == run(
+        Samba(policy="ucb", owners=2, budget=BUDGET, seed=7).plain()
+    ).total
     assert told["pulls"] == BUDGET
     over = posse("up", str(file), "--json")
     assert (over.code, json.loads(over.out)) == (0, told)
@@ -195,7 +217,9 @@ def test_a_federation_is_paused_killed_interrupted_and_ends_as_the_plain_bandit(
     assert comp.code == 0
     assert "the part of comp is over" in comp.out.replace("\n", " ")
     file.write_text(FILE.format(budget=BUDGET + 1, port=free_port()))
-    assert "budget is 1200 when it began and 1201 in the file now" in one_line(posse("up", str(file)))
+    assert "budget is 1200 when it began and 1201 in the file now" in one_line(
+        posse("up", str(file))
+    )
 
 
 def records_fit(posse: Call, told: dict[str, Any]) -> None:
@@ -210,13 +234,19 @@ def records_fit(posse: Call, told: dict[str, Any]) -> None:
     assert customer.config["policy"]["name"] == "ucb"
     assert customer.summary["manifest"] == controller.summary["manifest"] == told["manifest"]
     for name in ("controller", "comp"):
-        assert (records[name].total, records[name].arms, records[name].steps_done) == ((), 0, BUDGET)
+        assert (records[name].total, records[name].arms, records[name].steps_done) == (
+            (),
+            0,
+            BUDGET,
+        )
     owners = [records[f"clinic-{i}"] for i in (1, 2)]
     assert sum(owner.total[0] for owner in owners) == told["total"]
     assert sum(int(owner.pulls.sum()) for owner in owners) == BUDGET
     assert not any(record.seeds or record.regret is not None for record in records.values())
     assert all(record.seconds > 0 and record.leaks for record in records.values())
-    assert all("Rewards, scores and choices" in record.shown("protects")[0] for record in records.values())
+    assert all(
+        "Rewards, scores and choices" in record.shown("protects")[0] for record in records.values()
+    )
     there = {hop.hop: (hop.messages, hop.bytes) for hop in controller.traffic}
     for hop in ("owner -> controller", "controller -> owner"):
         here = [one for owner in owners for one in owner.traffic if one.hop == hop]
@@ -241,28 +271,48 @@ def test_a_deleted_journal_is_named_by_every_party_until_it_is_put_back(
     def reasons() -> list[str]:
         told = [posse("status", str(folder / f"{name}.toml"), "--json") for name in others]
         shown = [json.loads(each.out) for each in told if each.code == 0]
-        return [each["waiting"]["clinic-2"] for each in shown if "clinic-2" in each["waiting"] and not each["healthy"]]
+        return [
+            each["waiting"]["clinic-2"]
+            for each in shown
+            if "clinic-2" in each["waiting"] and not each["healthy"]
+        ]
 
-    with (tmp_path / "said.txt").open("w") as said, stopped(process("up", str(file), stderr=said)) as running:
+    with (
+        (tmp_path / "said.txt").open("w") as said,
+        stopped(process("up", str(file), stderr=said)) as running,
+    ):
         until(lambda: step_of(posse, folder / "controller.toml") > 3, "the first steps")
         journal, away = folder / "clinic-2" / "journal", tmp_path / "away"
         journal.rename(away)
         os.kill(child(running.pid, "clinic-2.toml"), signal.SIGKILL)
-        until(lambda: sum("[P810]" in why for why in reasons()) == len(others), "everybody to know why")
-        found = {one["what"]: one for one in json.loads(posse("doctor", str(folder / "comp.toml"), "--json").out)}
+        until(
+            lambda: sum("[P810]" in why for why in reasons()) == len(others),
+            "everybody to know why",
+        )
+        found = {
+            one["what"]: one
+            for one in json.loads(posse("doctor", str(folder / "comp.toml"), "--json").out)
+        }
         assert not found["running"]["fine"]
         assert "[P810]" in found["running"]["said"]
-        until(lambda: "[P810]" in (tmp_path / "said.txt").read_text(), "a line of 'posse up' that says why")
+        until(
+            lambda: "[P810]" in (tmp_path / "said.txt").read_text(),
+            "a line of 'posse up' that says why",
+        )
         shutil.rmtree(journal)
         away.rename(journal)
         os.kill(child(running.pid, "clinic-2.toml"), signal.SIGKILL)
         until(lambda: not reasons(), "nobody to wait")
         assert running.wait(SECONDS) == 0
     (total,) = run(Samba(policy="ucb", owners=2, budget=BUDGET, seed=7).plain()).total
-    assert json.loads((folder / "customer" / "journal" / "result.json").read_text())["total"] == total
+    assert (
+        json.loads((folder / "customer" / "journal" / "result.json").read_text())["total"] == total
+    )
 
 
-def test_a_store_that_cannot_be_written_stops_no_party(tmp_path: Path, process: Start, home: Path) -> None:
+def test_a_store_that_cannot_be_written_stops_no_party(
+    tmp_path: Path, process: Start, home: Path
+) -> None:
     """At level `standard`, whose run is the plain one too."""
     home.write_text("no folder")
     file, standard = tmp_path / "fed.toml", 'level = "standard"\npaillier_bits = 2048'
@@ -277,19 +327,27 @@ def test_a_store_that_cannot_be_written_stops_no_party(tmp_path: Path, process: 
     assert log.count("leaves no record") == 1
 
 
-def test_a_party_alone_waits_says_for_whom_and_stops(tmp_path: Path, posse: Call, process: Start) -> None:
+def test_a_party_alone_waits_says_for_whom_and_stops(
+    tmp_path: Path, posse: Call, process: Start
+) -> None:
     comp = next(path for path in laid_out(tmp_path) if path.stem == "comp")
     with stopped(process("party", str(comp))) as running:
         until(lambda: posse("status", str(comp)).code == 0, "an answer")
         until(lambda: "cannot reach" in posse("status", str(comp)).out, "a call that fails")
         assert re.search(r"state +waiting for controller", posse("status", str(comp)).out)
         assert "is in use by another process" in last_line(posse("party", str(comp)).err)
-        assert "the part of this comp cannot end the run. Ask the operator" in one_line(posse("end", str(comp)))
+        assert "the part of this comp cannot end the run. Ask the operator" in one_line(
+            posse("end", str(comp))
+        )
         assert "go on with: posse party" in posse("stop", str(comp)).out
         out, err = running.communicate(timeout=SECONDS)
     assert running.returncode == 0
     assert "stopped before the end" in out
-    assert [json.loads(line)["event"] for line in err.splitlines()] == ["started", "unreachable", "stopped"]
+    assert [json.loads(line)["event"] for line in err.splitlines()] == [
+        "started",
+        "unreachable",
+        "stopped",
+    ]
     assert "no party runs with the journal" in one_line(posse("status", str(comp)))
     assert "Start it with 'posse party'" in one_line(posse("pause", str(comp)))
 
@@ -334,19 +392,27 @@ def test_an_early_interrupt_of_a_run_that_has_begun_says_how_it_goes_on(
     for more in ([], ["--folder", str(tmp_path / "there")]):
         told = posse("up", str(file), *more)
         assert told.code == 130
-        assert told.err.splitlines()[-1] == f"interrupted; go on with: {' '.join(['posse up', str(file), *more])}"
+        assert (
+            told.err.splitlines()[-1]
+            == f"interrupted; go on with: {' '.join(['posse up', str(file), *more])}"
+        )
 
 
-def test_a_federation_s_file_or_a_folder_in_the_place_of_a_party_s_is_named(tmp_path: Path, posse: Call) -> None:
+def test_a_federation_s_file_or_a_folder_in_the_place_of_a_party_s_is_named(
+    tmp_path: Path, posse: Call
+) -> None:
     file = tmp_path / "federation.toml"
     file.write_text('run = "trial"\nbudget = 9\n[[owner]]\nname = "a"\n')
     for command in ("status", "party", "pause", "end"):
-        assert "a federation's file, with [[owner]], and not a party's" in one_line(posse(command, str(file)))
+        assert "a federation's file, with [[owner]], and not a party's" in one_line(
+            posse(command, str(file))
+        )
     assert "a federation's file" in posse("doctor", str(file), "--json").out
     assert "it is a folder. Give a TOML file" in one_line(posse("status", str(tmp_path)))
     file.write_text('identity = "a"\nhome = "127.0.0.1:7400"\n[consent]\nsystems = ["samba"]\n')
-    assert "this is the file of a service, and not of one party. Start it with 'posse serve'." in one_line(
-        posse("party", str(file))
+    assert (
+        "this is the file of a service, and not of one party. Start it with 'posse serve'."
+        in one_line(posse("party", str(file)))
     )
 
 
@@ -358,16 +424,29 @@ def test_a_federation_s_file_or_a_folder_in_the_place_of_a_party_s_is_named(tmp_
         ("customer/party.crt", "nowhere.crt", "options and source", "nowhere.crt cannot be read"),
         ("customer/party.crt", "comp/party.crt", "options and source", "not of the customer"),
         ('kind = "bernoulli"', 'kind = "csv"', "options and source", "needs file"),
-        ('kind = "bernoulli"', 'kind = "python"\nfunction = "broken:f"', "options and source", "SyntaxError"),
+        (
+            'kind = "bernoulli"',
+            'kind = "python"\nfunction = "broken:f"',
+            "options and source",
+            "SyntaxError",
+        ),
         ("[connect]\n", "[connect]\n# ", "way to controller", "Give [connect]"),
         ("[connect]\n", '[connect]\ncomp = "127.0.0.1:1"\n', "way to comp", "may name: controller"),
         ("127.0.0.1:", "127.0.0.1#", "way to controller", "host:port"),
     ],
 )
 def test_the_doctor_says_what_to_mend(
-    tmp_path: Path, posse: Call, old: str, new: str, what: str, said: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    posse: Call,
+    old: str,
+    new: str,
+    what: str,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    owners = [{"name": f"clinic-{i}", "source": {"kind": "bernoulli", "mean": 0.5}} for i in (1, 2, 3)]
+    owners = [
+        {"name": f"clinic-{i}", "source": {"kind": "bernoulli", "mean": 0.5}} for i in (1, 2, 3)
+    ]
     laid_out(tmp_path, world=None, owner=owners)
     file = tmp_path / "clinic-1.toml"
     text = file.read_text()
@@ -397,8 +476,16 @@ def test_the_doctor_says_what_to_mend(
         ('"127.0.0.1:', '"localhost', "an address must be host:port"),
         ("[world]\nseed = 7\nowners = 2", "", "'clinic-1' has no source"),
         ('policy = "ucb"', 'policy = "ucd"', "Did you mean 'ucb'"),
-        ('run = "trial-1"', 'run = "trial-1"\nprotocol = "telepathy"', "unknown system 'telepathy'"),
-        ('name = "clinic-2"', 'name = "clinic-2"\n[owner.source]\nkind = "sql"', "source of owner 'clinic-2'"),
+        (
+            'run = "trial-1"',
+            'run = "trial-1"\nprotocol = "telepathy"',
+            "unknown system 'telepathy'",
+        ),
+        (
+            'name = "clinic-2"',
+            'name = "clinic-2"\n[owner.source]\nkind = "sql"',
+            "source of owner 'clinic-2'",
+        ),
         ("[[owner]]", "[[ownr]]", "unknown setting 'ownr'"),
         ("[world]", "[world", "is not TOML"),
     ],
@@ -417,8 +504,14 @@ def test_a_mistake_in_a_federation_is_one_line_and_nothing_is_written(
 def test_sources_beside_the_federation_are_pulled_in_slots(tmp_path: Path, process: Start) -> None:
     (tmp_path / "outcomes.csv").write_text("reward\n0.5\n")
     (tmp_path / "outcomes.py").write_text("def reward(run, number):\n    return 0.5\n")
-    sources = ['kind = "csv"\nfile = "outcomes.csv"', 'kind = "python"\nfunction = "outcomes:reward"']
-    owners = [f'[[owner]]\nname = "clinic-{i}"\n[owner.source]\n{source}\n' for i, source in enumerate(sources)]
+    sources = [
+        'kind = "csv"\nfile = "outcomes.csv"',
+        'kind = "python"\nfunction = "outcomes:reward"',
+    ]
+    owners = [
+        f'[[owner]]\nname = "clinic-{i}"\n[owner.source]\n{source}\n'
+        for i, source in enumerate(sources)
+    ]
     settings = f'run = "t"\nlevel = "strict"\nbudget = 20\nlisten = "127.0.0.1:{free_port()}"\n'
     (tmp_path / "fed.toml").write_text(settings + "".join(owners))
     with stopped(process("up", "fed.toml", "--json")) as running:
@@ -450,7 +543,9 @@ def test_owners_are_needed(tmp_path: Path, posse: Call) -> None:
 
 def test_files_that_are_not_there(posse: Call) -> None:
     for command in ("up", "party", "status", "pause", "resume", "stop"):
-        assert "there is no configuration file nowhere.toml" in one_line(posse(command, "nowhere.toml"))
+        assert "there is no configuration file nowhere.toml" in one_line(
+            posse(command, "nowhere.toml")
+        )
 
 
 def test_a_state_says_who_is_missing_and_never_whose_reward_is_awaited() -> None:
@@ -458,7 +553,10 @@ def test_a_state_says_who_is_missing_and_never_whose_reward_is_awaited() -> None
     assert state_of(status, None, seen=True, over=False) == "connected"
     assert state_of({**status, "paused": True}, None, seen=True, over=False) == "paused"
     assert state_of({**status, "finished": True}, None, seen=True, over=False) == "finished"
-    assert state_of({**status, "waiting": {"comp": "", "a": ""}}, None, seen=True, over=False) == "waiting for comp, a"
+    assert (
+        state_of({**status, "waiting": {"comp": "", "a": ""}}, None, seen=True, over=False)
+        == "waiting for comp, a"
+    )
     ends = {None: "connected", 0: "stopped", 2: "failed", -9: "killed"}
     assert {code: state_of({}, code, seen=True, over=False) for code in ends} == ends
     assert state_of({}, None, seen=False, over=False) == "starting"

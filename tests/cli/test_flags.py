@@ -30,10 +30,19 @@ def test_other_commands_take_their_settings(posse: Call) -> None:
 
 
 def test_flags_win_over_the_file_and_the_file_over_defaults(posse: Call) -> None:
-    Path("run.toml").write_text('owners = 4\nbudget = 80\nlevel = "paper"\nmask = false\npaillier_bits = 2048\n')
-    outcome = posse("run", "samba", "--config", "run.toml", "--budget", "70", "--mask", "--json", "--no-save")
+    Path("run.toml").write_text(
+        'owners = 4\nbudget = 80\nlevel = "paper"\nmask = false\npaillier_bits = 2048\n'
+    )
+    outcome = posse(
+        "run", "samba", "--config", "run.toml", "--budget", "70", "--mask", "--json", "--no-save"
+    )
     config = json.loads(outcome.out)["records"][0]["config"]
-    assert (config["owners"], config["horizon"], config["level"], config["mask"]) == (4, 70, "paper", True)
+    assert (config["owners"], config["horizon"], config["level"], config["mask"]) == (
+        4,
+        70,
+        "paper",
+        True,
+    )
     assert config["seed"] == Samba().seed
 
 
@@ -70,17 +79,32 @@ def test_help_shows_the_default_of_the_command(posse: Call) -> None:
     }
     for text in shown.values():
         assert "seed + 1, ... (default: 50)" in text
-    assert "seed + 1, ... (default: 1)" in " ".join(posse("run", "samba", "--help", COLUMNS="200").out.split())
+    assert "seed + 1, ... (default: 1)" in " ".join(
+        posse("run", "samba", "--help", COLUMNS="200").out.split()
+    )
 
 
 def test_a_record_holds_what_was_used(posse: Call) -> None:
     Path("data.csv").write_text("item,rating\na,5\nb,1\na,4\nb,5\n")
-    flags = ("--data", "data.csv", "--threshold", "3", "--budget", "30", "--runs", "2", "--no-save", "--json")
+    flags = (
+        "--data",
+        "data.csv",
+        "--threshold",
+        "3",
+        "--budget",
+        "30",
+        "--runs",
+        "2",
+        "--no-save",
+        "--json",
+    )
     config = json.loads(posse("simulate", *flags).out)["records"][0]["config"]
     assert (config["owners"], config["threshold"], config["minimum"]) == (2, 3.0, 1)
     assert not {"epsilon", "tau", "beta"} & config.keys()
     assert config["policy"]["name"] == "ucb"
-    default = json.loads(posse("simulate", "--budget", "30", "--runs", "2", "--no-save", "--json").out)
+    default = json.loads(
+        posse("simulate", "--budget", "30", "--runs", "2", "--no-save", "--json").out
+    )
     assert default["records"][0]["config"]["owners"] == 10
 
 
@@ -91,7 +115,9 @@ def test_fewer_owners_than_means_in_a_file_are_the_largest(posse: Call) -> None:
     assert json.loads(posse("arms", "means.csv", "--json").out)["names"] == ["a", "b", "c"]
 
 
-def test_parts_of_data_have_flags_and_old_words_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_of_data_have_flags_and_old_words_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     seen: list[MarketSettings] = []
     app = typer.Typer(add_completion=False)

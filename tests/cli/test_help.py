@@ -21,11 +21,15 @@ from tests.cli.conftest import Call, one_line
 SNAPSHOT = Path(__file__).parent / "help.json"
 
 
-def commands(command: Any, context: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def commands(
+    command: Any, context: Any = None, path: tuple[str, ...] = ()
+) -> Iterator[tuple[str, ...]]:
     """Every command and group, by its words."""
     yield path
     if hasattr(command, "list_commands"):
-        made = type(command).context_class(command, parent=context, info_name=path[-1] if path else "posse")
+        made = type(command).context_class(
+            command, parent=context, info_name=path[-1] if path else "posse"
+        )
         for name in command.list_commands(made):
             below = command.get_command(made, name)
             if below is not None and not below.hidden:
@@ -33,7 +37,9 @@ def commands(command: Any, context: Any = None, path: tuple[str, ...] = ()) -> I
 
 
 def words(text: str) -> str:
-    """Text without frames and line ends, which differ between versions of the libraries that draw them."""
+    """Text without frames and line ends, which differ between versions of the libraries that draw
+    them.
+    """
     return " ".join(re.sub("[─│╭╮╰╯┃━]", " ", text).split())
 
 
@@ -46,28 +52,46 @@ def test_help_of_every_command_is_as_known_and_fits_80_columns(posse: Call) -> N
         shown[" ".join(("posse", *path))] = words(out)
     assert len(shown) > 60
     if os.environ.get("POSSE_SNAPSHOTS") == "write":
-        SNAPSHOT.write_text(json.dumps(shown, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        SNAPSHOT.write_text(
+            json.dumps(shown, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
     known = json.loads(SNAPSHOT.read_text(encoding="utf-8"))
     assert list(shown) == list(known)
     for name, text in shown.items():
-        assert text == known[name], f"{name}: POSSE_SNAPSHOTS=write pytest {Path(__file__).name} takes the new one"
+        assert text == known[name], (
+            f"{name}: POSSE_SNAPSHOTS=write pytest {Path(__file__).name} takes the new one"
+        )
 
 
-@pytest.mark.parametrize("path", [(), ("run",), ("run", "samba"), ("compare",), ("audit",), ("runs", "list"), ("ca",)])
+@pytest.mark.parametrize(
+    "path", [(), ("run",), ("run", "samba"), ("compare",), ("audit",), ("runs", "list"), ("ca",)]
+)
 def test_h_is_help(posse: Call, path: tuple[str, ...]) -> None:
     assert posse(*path, "-h").out == posse(*path, "--help").out
 
 
 def test_one_suggestion_is_made_once(posse: Call) -> None:
-    for words_given in (("rn",), ("rnu",), ("run", "smaba"), ("runs", "lst"), ("budget", "sampledd"),
-                        ("run", "samba", "--polcy", "ucb"), ("simulate", "--ownrs", "3")):  # fmt: skip
+    for words_given in (
+        ("rn",),
+        ("rnu",),
+        ("run", "smaba"),
+        ("runs", "lst"),
+        ("budget", "sampledd"),
+        ("run", "samba", "--polcy", "ucb"),
+        ("simulate", "--ownrs", "3"),
+    ):
         assert one_line(posse(*words_given)).count("Did you mean") == 1
 
 
 def test_published_papers_are_named_once(posse: Call) -> None:
     out = " ".join(posse("reproduce", "--list").out.split())
-    for paper in ("Hannun, Knott", "Agarwal, McMahan", "Solanki, Kanaparthy", "Ciucanu, Lafourcade, Marcadet",
-                  "Marcadet, Ciucanu"):  # fmt: skip
+    for paper in (
+        "Hannun, Knott",
+        "Agarwal, McMahan",
+        "Solanki, Kanaparthy",
+        "Ciucanu, Lafourcade, Marcadet",
+        "Marcadet, Ciucanu",
+    ):
         assert out.count(paper) == 1
 
 

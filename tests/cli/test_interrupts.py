@@ -1,4 +1,6 @@
-"""Ctrl-C at any moment, in real processes: it ends soon, says what was kept, and shows no traceback."""
+"""Ctrl-C at any moment, in real processes: it ends soon, says what was kept, and shows no
+traceback.
+"""
 
 from __future__ import annotations
 
@@ -43,11 +45,21 @@ LONG = {
     ),
     "strict samba": ("run", "samba", "--owners", "4", "--budget", "5000000", "--no-beside"),
     "a market": ("simulate", "dp-combinatorial", "--horizon", "5000000"),
-    "shared contexts": ("run", "mpc-contextual", "--data", "digits", "--horizon", "1000000", "--no-beside"),
+    "shared contexts": (
+        "run",
+        "mpc-contextual",
+        "--data",
+        "digits",
+        "--horizon",
+        "1000000",
+        "--no-beside",
+    ),
 }
 
 
-@pytest.mark.parametrize("name", [*LONG][:2] + [pytest.param(name, marks=pytest.mark.long) for name in [*LONG][2:]])
+@pytest.mark.parametrize(
+    "name", [*LONG][:2] + [pytest.param(name, marks=pytest.mark.long) for name in [*LONG][2:]]
+)
 def test_ctrl_c_at_a_random_moment_keeps_what_was_done(name: str, process: Start) -> None:
     started = process(*LONG[name])
     assert started.stderr is not None
@@ -86,7 +98,9 @@ def test_work_is_cut_into_pieces_of_half_a_second(monkeypatch: pytest.MonkeyPatc
 def test_how_work_is_cut_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     arms = BernoulliArms([0.4, 0.5, 0.6])
     whole = simulate(arms, UCB(), 700, [1, 2], keep_arms=True)
-    monkeypatch.setattr("posse.protocols.samba.twin.pieces", lambda most: iter([1, 5, 300, 20, 1000]))
+    monkeypatch.setattr(
+        "posse.protocols.samba.twin.pieces", lambda most: iter([1, 5, 300, 20, 1000])
+    )
     cut = simulate(arms, UCB(), 700, [1, 2], keep_arms=True)
     for name in ("steps", "reward", "regret", "units", "pulls", "arms"):
         assert (getattr(whole, name) == getattr(cut, name)).all()
@@ -118,9 +132,11 @@ with soon():
 def test_work_that_does_not_look_up_ends_soon_and_never_loses_what_was_done(kind: str) -> None:
     screen, end = pty.openpty()
     started = subprocess.Popen(
-        [sys.executable, "-c", STUCK, kind], stdout=subprocess.PIPE, text=True,
+        [sys.executable, "-c", STUCK, kind],
+        stdout=subprocess.PIPE,
+        text=True,
         stderr=end if kind == "terminal" else subprocess.PIPE,
-    )  # fmt: skip
+    )
     assert started.stdout is not None
     assert started.stdout.readline() == "ready\n"
     said = ended(started)
@@ -133,11 +149,16 @@ def test_work_that_does_not_look_up_ends_soon_and_never_loses_what_was_done(kind
         return
     assert started.returncode == INTERRUPTED
     if kind != "terminal":
-        assert said == f"interrupted; {'what was done is' if kind == 'kept' else 'nothing was'} saved.\n"
+        assert (
+            said
+            == f"interrupted; {'what was done is' if kind == 'kept' else 'nothing was'} saved.\n"
+        )
 
 
 def ended(started: subprocess.Popen[str], said: str = "") -> str:
-    """Press Ctrl-C, wait until the process has ended by itself, print how long that took, and give what it said."""
+    """Press Ctrl-C, wait until the process has ended by itself, print how long that took, and give
+    what it said.
+    """
     began = time.monotonic()
     started.send_signal(signal.SIGINT)
     said += started.communicate(timeout=SECONDS)[1] or ""
@@ -157,7 +178,9 @@ def shown(started: subprocess.Popen[str], state: str) -> str:
     return said
 
 
-def test_ctrl_c_while_a_report_is_drawn_says_what_is_saved(posse: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_while_a_report_is_drawn_says_what_is_saved(
+    posse: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def draw(self: Keeper, records: object) -> None:
         raise KeyboardInterrupt
 
@@ -183,26 +206,42 @@ def test_what_was_finished_is_kept_when_ctrl_c_comes_while_the_next_is_prepared(
 
     monkeypatch.setattr(registry, "start", start)
     two = ("--runs", "2", "--policy", "ucb", "--policy", "thompson")
-    for words in (("run", "samba", *SMALL, "--beside"), ("compare", *SMALL, *two), ("demo", "--horizon", "60")):
+    for words in (
+        ("run", "samba", *SMALL, "--beside"),
+        ("compare", *SMALL, *two),
+        ("demo", "--horizon", "60"),
+    ):
         outcome = posse(*words)
         assert outcome.code == INTERRUPTED
         (row,) = Store().list()
         assert row.status == "finished"
-        assert outcome.err.endswith(f"interrupted.\nwhat was finished before is saved as {row.id}.\n")
+        assert outcome.err.endswith(
+            f"interrupted.\nwhat was finished before is saved as {row.id}.\n"
+        )
         Store().delete(row.id)
 
 
 LONGER = ("--owners", "40", "--runs", "400", "--path", "plain")
 PHASES = {
-    "compiling": (("run", "fed-contextual", "--horizon", "100000"), "jit(_rounds)", "there is nothing of it to save"),
-    "a sweep": (("sweep", *LONGER, "--over", "horizon=40,500000", "--workers", "2"), "1 of 2", "1 of 2 settings are"),
+    "compiling": (
+        ("run", "fed-contextual", "--horizon", "100000"),
+        "jit(_rounds)",
+        "there is nothing of it to save",
+    ),
+    "a sweep": (
+        ("sweep", *LONGER, "--over", "horizon=40,500000", "--workers", "2"),
+        "1 of 2",
+        "1 of 2 settings are",
+    ),
     "a demo": (("demo", "--horizon", "400000"), "2. ", "what was finished before is saved as"),
     "a figure": (("reproduce", "samba/fig8a"), "K = 10", "0 of 1 experiments are done"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", PHASES)
-def test_ctrl_c_ends_it_in_every_phase(name: str, process: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_ends_it_in_every_phase(
+    name: str, process: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     words, state, kept = PHASES[name]
     monkeypatch.setenv("JAX_LOG_COMPILES", "1")  # says when compiling begins
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "")  # and nothing is taken from another run

@@ -63,7 +63,11 @@ posse_checks = posse.policies.arms.checks
         ("own.py:Mnie", MINE, "Did you mean 'Mine'"),
         ("own.py:Needs", MINE, "must be a subclass of posse.policies.Policy"),
         ("own.py:Mine", "class Mine(:", "SyntaxError"),
-        ("own.py:Mine", "x = undefined", "NameError: name 'undefined' is not defined (own.py, line 1)"),
+        (
+            "own.py:Mine",
+            "x = undefined",
+            "NameError: name 'undefined' is not defined (own.py, line 1)",
+        ),
     ],
 )
 def test_a_policy_that_cannot_be_loaded(posse: Call, where: str, text: str, says: str) -> None:
@@ -76,10 +80,24 @@ def test_problems(posse: Call) -> None:
     assert outcome.code == 0
     assert "embedded:movielens" in outcome.out
     assert "POSSE_DATA" in outcome.out
-    for words in ("uniform", "normal", "agent,supplier,cost,capacity", "supplier,quality", "emnist", "clusters"):
+    for words in (
+        "uniform",
+        "normal",
+        "agent,supplier,cost,capacity",
+        "supplier,quality",
+        "emnist",
+        "clusters",
+    ):
         assert words in outcome.out
-    listed = {name: one["data"] for name, one in json.loads(posse("problems", "--json").out).items()}
-    assert {one["name"] for one in listed["fed-contextual"]} >= {"digits", "emnist", "stackexchange", "own"}
+    listed = {
+        name: one["data"] for name, one in json.loads(posse("problems", "--json").out).items()
+    }
+    assert {one["name"] for one in listed["fed-contextual"]} >= {
+        "digits",
+        "emnist",
+        "stackexchange",
+        "own",
+    }
     assert {one["name"] for one in listed["dp-combinatorial"]} >= {"uniform", "normal"}
     ready = {one["name"]: one["ready"] for one in (*listed["samba"], *listed["mpc-contextual"])}
     assert ready["embedded:jester"]
@@ -111,12 +129,16 @@ class Pretended:
         out.mkdir(parents=True)
         watch("half of it", 0.5)  # type: ignore[operator]
         table = posse.experiments.Table("numbers", ("a", "b"), (("1", "2"),))
-        return posse.experiments.Analysis(f"found it, {small=}", (table,), ("a note",), (out / "rows.csv",))
+        return posse.experiments.Analysis(
+            f"found it, {small=}", (table,), ("a note",), (out / "rows.csv",)
+        )
 
 
 @pytest.fixture
 def pretended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(posse.experiments, "EXPERIMENTS", {id: Pretended(id) for id in ("one/a", "one/b", "two/a")})
+    monkeypatch.setattr(
+        posse.experiments, "EXPERIMENTS", {id: Pretended(id) for id in ("one/a", "one/b", "two/a")}
+    )
 
 
 @pytest.mark.usefixtures("pretended")

@@ -1,4 +1,6 @@
-"""Records of bandits in use: what was learnt can be taken out, and screen and report say what is known, no more."""
+"""Records of bandits in use: what was learnt can be taken out, and screen and report say what is
+known, no more.
+"""
 
 from __future__ import annotations
 

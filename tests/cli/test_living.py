@@ -36,11 +36,22 @@ def until(wanted: Callable[[], bool]) -> None:
 
 
 @pytest.mark.usefixtures("fresh")
-def test_found_enrol_serve_submit_leave(posse: Call, process: Callable[..., subprocess.Popen[str]]) -> None:
+def test_found_enrol_serve_submit_leave(
+    posse: Call, process: Callable[..., subprocess.Popen[str]]
+) -> None:
     listen, enrol = (f"127.0.0.1:{free_port()}" for _ in range(2))
     made = posse(
-        "found", "traders", "--role", "agent", "--called", "agent-1", "--listen", listen, "--enrol", enrol
-    )  # fmt: skip
+        "found",
+        "traders",
+        "--role",
+        "agent",
+        "--called",
+        "agent-1",
+        "--listen",
+        listen,
+        "--enrol",
+        enrol,
+    )
     assert made.code == 0, made.err
     founder = "traders/agent-1.toml"
     with Path(founder).open("a") as file:
@@ -48,10 +59,25 @@ def test_found_enrol_serve_submit_leave(posse: Call, process: Callable[..., subp
     running = [process("serve", founder)]
     try:
         until(lambda: posse("queue", founder).code == 0)
-        own = ["--ca", "traders/authority", "--role", "agent", "--name", "agent-2", "--address", enrol]
+        own = [
+            "--ca",
+            "traders/authority",
+            "--role",
+            "agent",
+            "--name",
+            "agent-2",
+            "--address",
+            enrol,
+        ]
         assert posse("ca", "token", *own, "--out", "token").code == 0
         assert posse("enrol", "--token-file", "token").code == 0
-        lines = ['identity = "agent-2"', 'founder = "agent-1"', f'home = "{listen}"', "[consent]", "budget = 40"]
+        lines = [
+            'identity = "agent-2"',
+            'founder = "agent-1"',
+            f'home = "{listen}"',
+            "[consent]",
+            "budget = 40",
+        ]
         Path("agent-2.toml").write_text("\n".join(lines))
         running.append(process("serve", "agent-2.toml"))
         for name, horizon in (("one", 40), ("two", 41), ("three", 30)):
@@ -64,7 +90,10 @@ def test_found_enrol_serve_submit_leave(posse: Call, process: Callable[..., subp
         assert again["party"] == "agent-1"
         refused = posse("submit", "two.toml", "--at", founder)
         assert refused.code == 2
-        assert "agent-2 refused: decisions would be 41; budget is 40. To propose it again" in refused.err
+        assert (
+            "agent-2 refused: decisions would be 41; budget is 40. To propose it again"
+            in refused.err
+        )
         assert refused.err.count("[P") == 1
 
         # A member that the founder's consent names proposes one, and drops none but its own.
@@ -74,11 +103,16 @@ def test_found_enrol_serve_submit_leave(posse: Call, process: Callable[..., subp
         dropped = posse("queue", "agent-2.toml", "--cancel", "one")
         assert dropped.code == 2
         assert "you proposed no run 'one'." in dropped.err
-        unknown = posse("queue", "agent-2.toml", "--cancel", "zz").err  # in the same words: names of runs are not shown
+        unknown = posse(
+            "queue", "agent-2.toml", "--cancel", "zz"
+        ).err  # in the same words: names of runs are not shown
         assert unknown == dropped.err.replace("one", "zz")
 
         assert posse("renew", "agent-2.toml").code == 0
-        found = {each["what"]: each["said"] for each in json.loads(posse("doctor", "agent-2.toml", "--json").out)}
+        found = {
+            each["what"]: each["said"]
+            for each in json.loads(posse("doctor", "agent-2.toml", "--json").out)
+        }
         assert found["way to agent-1"] == "connected"
         assert found["ledger"] == "2 runs, 70 decisions"
         assert posse("doctor", founder).code == 0
@@ -109,21 +143,38 @@ FOUNDED = re.findall(r"posse found [^`#\n]+", OPERATIONS)
 
 def is_connected(posse: Call, file: str) -> bool:
     """Whether a service is connected to the founder; the founder's own is."""
-    return bool(json.loads(posse("queue", file, "--json").out).get("home", "connected") == "connected")
+    return bool(
+        json.loads(posse("queue", file, "--json").out).get("home", "connected") == "connected"
+    )
 
 
 @pytest.mark.usefixtures("fresh")
-def test_the_documented_commands_run_as_printed(posse: Call, process: Callable[..., subprocess.Popen[str]]) -> None:
-    """Those that found a federation and enrol a member, and those of its backup; the ports alone are free ones."""
+def test_the_documented_commands_run_as_printed(
+    posse: Call, process: Callable[..., subprocess.Popen[str]]
+) -> None:
+    """Those that found a federation and enrol a member, and those of its backup; the ports alone
+    are free ones.
+    """
     listen, enrol = (f"127.0.0.1:{free_port()}" for _ in range(2))
     text = OPERATIONS.replace("127.0.0.1:7400", listen).replace("127.0.0.1:7710", enrol)
     chapter = text.partition("## A federation that lives\n")[2].partition("\n## ")[0]
-    for name, content in zip(("clinic-b", "march"), re.findall(r"```toml\n(.*?)```", chapter, re.DOTALL), strict=True):
+    for name, content in zip(
+        ("clinic-b", "march"), re.findall(r"```toml\n(.*?)```", chapter, re.DOTALL), strict=True
+    ):
         Path(f"{name}.toml").write_text(content)
     (joining,) = re.findall(r"```sh\n(posse found .*?)```", text, re.DOTALL)
     (backup,) = re.findall(r"```sh\n(posse backup .*?)```", text, re.DOTALL)
     lines = [shlex.split(line, comments=True)[1:] for line in (joining + backup).splitlines()]
-    assert {line[0] for line in lines} == {"found", "serve", "ca", "enrol", "submit", "queue", "backup", "restore"}
+    assert {line[0] for line in lines} == {
+        "found",
+        "serve",
+        "ca",
+        "enrol",
+        "submit",
+        "queue",
+        "backup",
+        "restore",
+    }
     running: list[subprocess.Popen[str]] = []
     try:
         for words in lines:
@@ -153,15 +204,25 @@ def test_the_documented_commands_run_as_printed(posse: Call, process: Callable[.
 
 
 @pytest.mark.parametrize("line", FOUNDED)
-def test_a_documented_founding_makes_a_service_that_the_doctor_finds_in_order(posse: Call, line: str) -> None:
+def test_a_documented_founding_makes_a_service_that_the_doctor_finds_in_order(
+    posse: Call, line: str
+) -> None:
     place = line.split()[2]
-    made = posse(*line.split()[1:], "--listen", f"127.0.0.1:{free_port()}", "--enrol", f"127.0.0.1:{free_port()}")
+    made = posse(
+        *line.split()[1:],
+        "--listen",
+        f"127.0.0.1:{free_port()}",
+        "--enrol",
+        f"127.0.0.1:{free_port()}",
+    )
     assert made.code == 0, made.err
     (file,) = Path(place).glob("*.toml")
     found = json.loads(posse("doctor", str(file), "--json").out)
     assert [one["said"] for one in found if not one["fine"]] == []
     assert f'founder = "{file.stem}"' in " ".join(made.out.split())
-    token = posse("ca", "token", "--ca", f"{place}/authority", "--role", "owner", "--name", "clinic-b")
+    token = posse(
+        "ca", "token", "--ca", f"{place}/authority", "--role", "owner", "--name", "clinic-b"
+    )
     assert "here runs: posse serve, with the founder's file" in " ".join(token.err.split())
 
 
@@ -171,8 +232,12 @@ def test_the_documents_found_federations_with_and_without_a_part_in_runs() -> No
 
 
 def test_a_founder_without_a_part_in_runs_needs_a_name(posse: Call) -> None:
-    assert "an operator needs a name. Pass --called" in one_line(posse("found", "a", "--role", "operator"))
-    assert "is the name of a role" in one_line(posse("found", "a", "--role", "operator", "--called", "customer"))
+    assert "an operator needs a name. Pass --called" in one_line(
+        posse("found", "a", "--role", "operator")
+    )
+    assert "is the name of a role" in one_line(
+        posse("found", "a", "--role", "operator", "--called", "customer")
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""`posse evaluate`, `posse predict` and `record.policy.decide`: what a log and a learnt model say."""
+"""`posse evaluate`, `posse predict` and `record.policy.decide`: what a log and a learnt model
+say.
+"""
 
 from __future__ import annotations
 
@@ -35,12 +37,21 @@ def write_log(path: Path, rows: int = 4000, seed: int = 3) -> None:
         writer = csv.writer(file)
         writer.writerow(("client", "first", "noise", "arm", "reward", "probability"))
         writer.writerows(
-            (f"phone-{i % 80}", 1 - kind[i], f"{noise[i]:.4f}", ARMS[chosen[i]], paid[i], f"{chance[i]:.6f}")
+            (
+                f"phone-{i % 80}",
+                1 - kind[i],
+                f"{noise[i]:.4f}",
+                ARMS[chosen[i]],
+                paid[i],
+                f"{chance[i]:.6f}",
+            )
             for i in range(rows)
         )
 
 
-def test_estimates_hold_the_truth_and_find_the_policy_that_uses_the_context(posse: Call, tmp_path: Path) -> None:
+def test_estimates_hold_the_truth_and_find_the_policy_that_uses_the_context(
+    posse: Call, tmp_path: Path
+) -> None:
     write_log(tmp_path / "logs.csv")
     done = posse("evaluate", "logs.csv", "--figure", "intervals.svg", "--json")
     assert done.code == 0
@@ -94,7 +105,10 @@ def test_a_bad_log_is_one_line_and_exit_2(posse: Call, tmp_path: Path, text: str
 
 
 def test_places_are_checked_before_a_log_is_read(posse: Call) -> None:
-    for command in (("evaluate", "none.csv", "--figure", "no/where.svg"), ("predict", "m.npz", "r.csv", "-o", "no/x")):
+    for command in (
+        ("evaluate", "none.csv", "--figure", "no/where.svg"),
+        ("predict", "m.npz", "r.csv", "-o", "no/x"),
+    ):
         done = posse(*command)
         assert done.code == 2
         assert "does not exist" in done.err
@@ -102,9 +116,25 @@ def test_places_are_checked_before_a_log_is_read(posse: Call) -> None:
     assert "none.csv" in posse("evaluate", "none.csv").err
 
 
-def test_what_devices_learnt_decides_in_python_and_on_the_command_line(posse: Call, tmp_path: Path) -> None:
-    done = posse("run", "fed-contextual", "--data", "digits", "--clients", "12", "--cohort", "6", "--rounds", "12",
-                 "--deploy-every", "3", "--model-out", "model.npz")  # fmt: skip
+def test_what_devices_learnt_decides_in_python_and_on_the_command_line(
+    posse: Call, tmp_path: Path
+) -> None:
+    done = posse(
+        "run",
+        "fed-contextual",
+        "--data",
+        "digits",
+        "--clients",
+        "12",
+        "--cohort",
+        "6",
+        "--rounds",
+        "12",
+        "--deploy-every",
+        "3",
+        "--model-out",
+        "model.npz",
+    )
     assert done.code == 0
     record = package.Store().get("last")
     population = package.FedContextual(data="digits", clients=12).population()
@@ -135,15 +165,29 @@ def test_rows_are_read_by_the_names_that_a_model_learnt(posse: Call, tmp_path: P
     lines = ["client,town,age,seen,label"]
     for at in range(120):
         town = ("Bern", "Chur", "Genf")[rng.integers(3)]
-        lines.append(f"c{at % 6},{town},{rng.random():.2f},2024-05-01,{'treat' if town == 'Bern' else 'wait'}")
+        lines.append(
+            f"c{at % 6},{town},{rng.random():.2f},2024-05-01,{'treat' if town == 'Bern' else 'wait'}"
+        )
     (tmp_path / "visits.csv").write_text("\n".join(lines))
-    done = posse("run", "fed-contextual", "--data", "visits.csv", "--cohort", "6", "--rounds", "12",
-                 "--model-out", "model.npz")  # fmt: skip
+    done = posse(
+        "run",
+        "fed-contextual",
+        "--data",
+        "visits.csv",
+        "--cohort",
+        "6",
+        "--rounds",
+        "12",
+        "--model-out",
+        "model.npz",
+    )
     assert done.code == 0, done.err
     record = package.Store().get("last")
     assert record.policy.learnt is not None
     assert record.policy.learnt.features == ("town=Bern", "town=Chur", "town=Genf", "age")
-    wanted = record.policy.learnt.scores([[1, 0, 0, 0.5], [0, 1, 0, 0.5], [0, 0, 1, 0.5], [1, 0, 0, 0.5]]).max(axis=1)
+    wanted = record.policy.learnt.scores(
+        [[1, 0, 0, 0.5], [0, 1, 0, 0.5], [0, 0, 1, 0.5], [1, 0, 0, 0.5]]
+    ).max(axis=1)
     assert len(set(wanted.tolist())) == 3
     tables = {
         "words": "age;town\n0,5;Bern\n0,5;Chur\n0,5;Genf\n0,5;Bern\n",
@@ -176,7 +220,10 @@ def test_rows_are_read_by_the_names_that_a_model_learnt(posse: Call, tmp_path: P
     assert [one["predicted"] for one in json.loads(whole.out)] == pytest.approx(wanted[:1])
     assert "columns that are no features were left out (client, label)" in whole.err
     assert "decimal must be" in posse("predict", "model.npz", "words.csv", "--decimal", "x").err
-    log = [f"{('wait', 'treat')[at % 2]};{int(at % 3 == 0)};0,5;0,5;{('Bern', 'Chur')[at % 2]}" for at in range(60)]
+    log = [
+        f"{('wait', 'treat')[at % 2]};{int(at % 3 == 0)};0,5;0,5;{('Bern', 'Chur')[at % 2]}"
+        for at in range(60)
+    ]
     (tmp_path / "log.csv").write_text("\n".join(["arm;reward;probability;age;town", *log]))
     found = posse("evaluate", "log.csv", "--model", "model.npz", "--decimal", ",", "--json")
     assert found.code == 0, found.err
@@ -226,13 +273,27 @@ def test_shares_that_are_brought_together_decide(posse: Call, tmp_path: Path) ->
     np.savetxt(tmp_path / "rows.csv", rows, delimiter=",", header="f1,f2,f3,f4", comments="")
     made = posse("predict", "shares", "rows.csv", "--json")
     assert made.code == 0, made.err
-    assert [one["arm"] for one in json.loads(made.out)] == (rows @ weights.T).argmax(axis=1).tolist()
-    # Parties that read tables: by their names in any order, and by party where two have one of a name.
+    assert [one["arm"] for one in json.loads(made.out)] == (rows @ weights.T).argmax(
+        axis=1
+    ).tolist()
+    # Parties that read tables: by their names in any order, and by party where two have one of a
+    # name.
     table = np.column_stack([rows[:, 3], rows[:, 0], rows[:, 1], rows[:, 2]])
-    np.savetxt(tmp_path / "named.csv", table, delimiter=",", header="town=Bern,a:age,dose,b:age", comments="")
+    np.savetxt(
+        tmp_path / "named.csv",
+        table,
+        delimiter=",",
+        header="town=Bern,a:age,dose,b:age",
+        comments="",
+    )
     named = posse("predict", "named", "named.csv", "--json")
-    assert [one["arm"] for one in json.loads(named.out)] == [one["arm"] for one in json.loads(made.out)]
-    assert "columns 'f1', 'f2', 'f3', 'f4' are no features of the model" in posse("predict", "named", "rows.csv").err
+    assert [one["arm"] for one in json.loads(named.out)] == [
+        one["arm"] for one in json.loads(made.out)
+    ]
+    assert (
+        "columns 'f1', 'f2', 'f3', 'f4' are no features of the model"
+        in posse("predict", "named", "rows.csv").err
+    )
     (tmp_path / "shares" / "b" / "model-100.share").unlink()
     alone = posse("predict", "shares", "rows.csv")
     assert alone.code == 2
@@ -260,13 +321,22 @@ def test_bad_rows_are_dropped_where_that_is_asked_for_and_told(posse: Call, tmp_
     assert not clean.pop("dropped")
     assert found == clean
     shown = " ".join(posse("evaluate", "bad.csv", "--skip-bad", COLUMNS="200").out.split())
-    assert "4 of 404 rows were dropped as bad. Row 3, column 'probability': must be above 0" in shown
+    assert (
+        "4 of 404 rows were dropped as bad. Row 3, column 'probability': must be above 0" in shown
+    )
 
 
-def test_predictions_tell_rows_by_their_line_where_some_are_dropped(posse: Call, tmp_path: Path) -> None:
+def test_predictions_tell_rows_by_their_line_where_some_are_dropped(
+    posse: Call, tmp_path: Path
+) -> None:
     weights = np.array([[1.0, 0.0, 0.5], [0.0, 1.0, 0.5]])
-    np.savez(tmp_path / "model.npz", leaf0=np.zeros(2), leaf1=weights.T.astype(np.float32), arms=["tea", "coffee"],
-             features=["town=Bern", "town=Chur", "age"])  # fmt: skip
+    np.savez(
+        tmp_path / "model.npz",
+        leaf0=np.zeros(2),
+        leaf1=weights.T.astype(np.float32),
+        arms=["tea", "coffee"],
+        features=["town=Bern", "town=Chur", "age"],
+    )
     (tmp_path / "rows.csv").write_text("town,age\nBern,0.5\nBasel,0.5\nChur,old\nChur,0.25\n")
     refused = posse("predict", "model.npz", "rows.csv")
     assert (refused.code, refused.out) == (2, "")
@@ -280,21 +350,42 @@ def test_predictions_tell_rows_by_their_line_where_some_are_dropped(posse: Call,
 
 
 def test_a_prepared_population_keeps_the_names_of_its_features(posse: Call, tmp_path: Path) -> None:
-    lines = [f"c{at % 4},{('Bern', 'Chur')[at % 2]},{at % 5},{('a', 'b')[at % 2]}" for at in range(60)]
+    lines = [
+        f"c{at % 4},{('Bern', 'Chur')[at % 2]},{at % 5},{('a', 'b')[at % 2]}" for at in range(60)
+    ]
     (tmp_path / "visits.csv").write_text("\n".join(["client,town,age,label", *lines]))
     population = package.FedContextual(data="visits.csv").population()
     for place in ("folder", "visits.npz"):
         save(population, place)
         assert load(place).features == population.features == ("town=Bern", "town=Chur", "age")
     done = posse(
-        "run", "fed-contextual", "--data", "visits.npz", "--cohort", "4", "--rounds", "3", "--model-out", "m.npz"
+        "run",
+        "fed-contextual",
+        "--data",
+        "visits.npz",
+        "--cohort",
+        "4",
+        "--rounds",
+        "3",
+        "--model-out",
+        "m.npz",
     )
     assert done.code == 0, done.err
     (tmp_path / "rows.csv").write_text("age,town\n1,Bern\n2,Chur\n")
     assert posse("predict", "m.npz", "rows.csv").code == 0
 
 
-def test_a_table_of_other_columns_than_the_model_takes_is_refused_for_that(posse: Call, tmp_path: Path) -> None:
-    np.savez(tmp_path / "model.npz", leaf0=np.zeros(2), leaf1=np.zeros((3, 2), np.float32), arms=["tea", "coffee"])
+def test_a_table_of_other_columns_than_the_model_takes_is_refused_for_that(
+    posse: Call, tmp_path: Path
+) -> None:
+    np.savez(
+        tmp_path / "model.npz",
+        leaf0=np.zeros(2),
+        leaf1=np.zeros((3, 2), np.float32),
+        arms=["tea", "coffee"],
+    )
     (tmp_path / "rows.csv").write_text("client,arm\n1,none\n2,none\n")
-    assert "rows.csv has 2 columns, and the model takes 3 numbers" in posse("predict", "model.npz", "rows.csv").err
+    assert (
+        "rows.csv has 2 columns, and the model takes 3 numbers"
+        in posse("predict", "model.npz", "rows.csv").err
+    )

@@ -15,10 +15,17 @@ RUN = ("run", "dp-combinatorial")
 def test_says_what_joining_is_worth_and_what_it_costs_in_privacy(posse):
     out = posse(*RUN, *SMALL, "--currency", "EUR").out
     for wanted in (
-        "earned (EUR)", "what joining is worth", "agent-3", "Regret ratio", "δ = 0.01", "not covered",
-        "parallel over disjoint windows", "What is not protected", "one noisy pair for each producer",
+        "earned (EUR)",
+        "what joining is worth",
+        "agent-3",
+        "Regret ratio",
+        "δ = 0.01",
+        "not covered",
+        "parallel over disjoint windows",
+        "What is not protected",
+        "one noisy pair for each producer",
         "posse runs show",
-    ):  # fmt: skip
+    ):
         assert wanted in " ".join(out.split()), wanted
 
 
@@ -32,7 +39,9 @@ def test_prints_one_json_document(posse):
 
 def test_without_the_others_beside_it(posse):
     small = [word for word in SMALL if word not in ("--start", "100")]
-    found = json.loads(posse(*RUN, *small, "--json", "--no-save", "--no-beside", "--method", "fcb").out)
+    found = json.loads(
+        posse(*RUN, *small, "--json", "--no-save", "--no-beside", "--method", "fcb").out
+    )
     assert [record["level"] for record in found["records"]] == ["plain"]
 
 
@@ -84,7 +93,9 @@ def test_files_that_do_not_match_are_named(posse, tmp_path):
     offers, qualities = tmp_path / "offers.csv", tmp_path / "q.csv"
     qualities.write_text("supplier,quality\nnorth,0.9\n")
     for row, what in (
-        ("a,south,0.2,10", "south"), ("a,north,-0.2,10", "cost"), ("a,north,0.2,-1", "capacity"),
-    ):  # fmt: skip
+        ("a,south,0.2,10", "south"),
+        ("a,north,-0.2,10", "cost"),
+        ("a,north,0.2,-1", "capacity"),
+    ):
         offers.write_text(f"agent,supplier,cost,capacity\n{row}\nb,north,0.1,2\n")
         assert what in one_line(posse(*RUN, "--offers", str(offers), "--qualities", str(qualities)))

@@ -13,7 +13,10 @@ from tests.cli.conftest import SMALL, Call, one_line
 FLAGS = [
     (["--owners", "1"], "[P100] owners must be at least 2, got 1"),
     (["--means", "0.5"], "at least 2 arms, got 1"),
-    (["--owners", "5", "--budget", "4"], "budget must be at least the number of owners, got 4 for 5"),
+    (
+        ["--owners", "5", "--budget", "4"],
+        "budget must be at least the number of owners, got 4 for 5",
+    ),
     (["--policy", "epsilon-greedy", "--epsilon", "1.5"], "epsilon must be in [0, 1], got 1.5"),
     (["--policy", "epsilon-greedy", "--epsilon", "-0.1"], "epsilon must be in [0, 1], got -0.1"),
     (["--policy", "softmax", "--tau", "0"], "tau must be in (0, 20], got 0.0"),
@@ -70,13 +73,19 @@ DATA = [
     ("name,mean\na,0.5\nb,0.6\n", ["--owners", "3"], ("has 2 arms, got owners=3",)),
     ("item,rating\na,1\nb,four\n", ["--threshold", "3"], ("row 3", "rating", "four")),
     ("item,rating\na,1\nb,4\n", [], ("ratings need a threshold",)),
-    ("item,rating\na,1\nb,4\n", ["--threshold", "2", "--items", "a,b"], ("no item 'a,b'", "Repeat --items")),
+    (
+        "item,rating\na,1\nb,4\n",
+        ["--threshold", "2", "--items", "a,b"],
+        ("no item 'a,b'", "Repeat --items"),
+    ),
     ("film,stars\na,1\nb,4\n", [], ("item,rating", "name,mean", "'film,stars'")),
 ]
 
 
 @pytest.mark.parametrize(("text", "flags", "says"), DATA)
-def test_a_malformed_data_file(posse: Call, text: str, flags: list[str], says: tuple[str, ...]) -> None:
+def test_a_malformed_data_file(
+    posse: Call, text: str, flags: list[str], says: tuple[str, ...]
+) -> None:
     Path("data.csv").write_text(text)
     line = one_line(posse("run", "samba", "--data", "data.csv", *flags))
     for part in says:
@@ -150,5 +159,9 @@ def test_compare_needs_two_of_one_sort(posse: Call) -> None:
     assert "'ucb' has no parameter 'tau'" in one_line(
         posse("compare", "--policy", "ucb", "--policy", "thompson", "--tau", "1")
     )
-    assert "unknown policy 'thomson'" in one_line(posse("compare", "--policy", "ucb", "--policy", "thomson"))
-    assert "must end in" in one_line(posse("compare", "--policy", "ucb", "--policy", "thompson", "--figure", "a.gif"))
+    assert "unknown policy 'thomson'" in one_line(
+        posse("compare", "--policy", "ucb", "--policy", "thomson")
+    )
+    assert "must end in" in one_line(
+        posse("compare", "--policy", "ucb", "--policy", "thompson", "--figure", "a.gif")
+    )

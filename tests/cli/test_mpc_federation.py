@@ -1,4 +1,6 @@
-"""`posse up` and `posse party` with the contextual bandit, and with a market; mistakes are one line."""
+"""`posse up` and `posse party` with the contextual bandit, and with a market; mistakes are one
+line.
+"""
 
 from __future__ import annotations
 
@@ -65,23 +67,31 @@ function = "outcomes:reward"
 
 
 def listening() -> str:
-    return "\n".join(f'{name} = "{text}"' for name, text in addresses(["clinic-1", "clinic-2"]).items())
+    return "\n".join(
+        f'{name} = "{text}"' for name, text in addresses(["clinic-1", "clinic-2"]).items()
+    )
 
 
 def written(folder: Path, text: str, steps: int = 20) -> Path:
     write_world(folder)
-    (folder / "outcomes.py").write_text("def reward(run, number):\n    return 0.5 if number % 2 else 0.25\n")
+    (folder / "outcomes.py").write_text(
+        "def reward(run, number):\n    return 0.5 if number % 2 else 0.25\n"
+    )
     file = folder / "fed.toml"
     file.write_text(text.format(steps=steps, addresses=listening()))
     return file
 
 
-def test_a_simulated_world_ends_as_the_run_in_memory(tmp_path: Path, posse: Call, process: Start) -> None:
+def test_a_simulated_world_ends_as_the_run_in_memory(
+    tmp_path: Path, posse: Call, process: Start
+) -> None:
     file = written(tmp_path, WORLD)
     with stopped(process("up", str(file), "--json")) as running:
         out, err = running.communicate(timeout=SECONDS)
         assert running.returncode == 0, err
-    assert re.search(r"\(2\.565, 0\) of the scores of one step, \(.+\) of one context over all 20 steps", err)
+    assert re.search(
+        r"\(2\.565, 0\) of the scores of one step, \(.+\) of one context over all 20 steps", err
+    )
     told = json.loads(out)
     paths = sorted((tmp_path / "fed").glob("*.toml"), key=lambda path: path.stem)
     outcome = found(paths)
@@ -111,11 +121,14 @@ def test_a_simulated_world_ends_as_the_run_in_memory(tmp_path: Path, posse: Call
 def test_files_and_systems_of_their_own_no_guarantee_and_a_source_that_fails(
     tmp_path: Path, posse: Call, process: Start
 ) -> None:
-    """That there is no guarantee must be said, and is shown; so is a source that fails until it is mended."""
+    """That there is no guarantee must be said, and is shown; so is a source that fails until it is
+    mended.
+    """
     file = written(tmp_path, OWN.replace("epsilon = 0.25", "epsilon = 0\nwithout_guarantee = true"))
     ready = tmp_path / "ready"
     (tmp_path / "outcomes.py").write_text(
-        f"import pathlib\n\ndef reward(run, number):\n    if not pathlib.Path({str(ready)!r}).exists():\n"
+        "import pathlib\n\ndef reward(run, number):\n    if not "
+        f"pathlib.Path({str(ready)!r}).exists():\n"
         "        raise OSError('the clinic is closed')\n    return 0.5 if number % 2 else 0.25\n"
     )
     with stopped(process("up", str(file))) as running:
@@ -125,7 +138,9 @@ def test_files_and_systems_of_their_own_no_guarantee_and_a_source_that_fails(
             said = running.stderr.readline()
             assert said, before
             before += said
-        assert re.match(r"the source of 'payee' has failed \d+ times in a row: .*the clinic is closed", said)
+        assert re.match(
+            r"the source of 'payee' has failed \d+ times in a row: .*the clinic is closed", said
+        )
         assert "Mend what [source] in " in said
         shown = posse("status", str(tmp_path / "fed" / "payee.toml"))
         assert "its source fails" in " ".join(shown.out.split())
@@ -147,7 +162,11 @@ def test_files_and_systems_of_their_own_no_guarantee_and_a_source_that_fails(
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ('[[party]]\nname = "clinic-2"\nfeatures = "clinic-2.csv"\nbound = 0.707\n', "", "at least 2 parties, got 1"),
+        (
+            '[[party]]\nname = "clinic-2"\nfeatures = "clinic-2.csv"\nbound = 0.707\n',
+            "",
+            "at least 2 parties, got 1",
+        ),
         ('name = "clinic-2"', 'name = "dealer"', "the dealer must not be one of the parties"),
         ('name = "clinic-2"', 'name = "puller"', "the puller must not be one of the parties"),
         ('name = "clinic-2"', 'name = "clinic-1"', "every party needs a name of its own"),
@@ -183,15 +202,23 @@ def test_a_mistake_is_one_line_and_nothing_is_written(
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda lines: [*lines[:3], lines[4], lines[3], *lines[5:]], "clinic-2.csv have the digest"),
+        (
+            lambda lines: [*lines[:3], lines[4], lines[3], *lines[5:]],
+            "clinic-2.csv have the digest",
+        ),
         (lambda lines: [*lines[:5], "p4,nan,0.1", *lines[6:]], "'nan' is not a finite number"),
-        (lambda lines: [*lines[:5], "p4,3.0,0.1", *lines[6:]], "must have a norm of at most the bound"),
+        (
+            lambda lines: [*lines[:5], "p4,3.0,0.1", *lines[6:]],
+            "must have a norm of at most the bound",
+        ),
         (lambda lines: [*lines[:5], "p4,,0.1", *lines[6:]], "clinic-2.csv, row 6"),
         (lambda lines: lines[:1], "clinic-2.csv"),
     ],
     ids=["rows that do not align", "nan", "outside its bound", "empty cell", "no rows"],
 )
-def test_bad_features_are_one_line_and_nothing_is_written(tmp_path: Path, posse: Call, change, said: str) -> None:
+def test_bad_features_are_one_line_and_nothing_is_written(
+    tmp_path: Path, posse: Call, change, said: str
+) -> None:
     file = written(tmp_path, OWN)
     own = tmp_path / "clinic-2.csv"
     own.write_text("\n".join(change(own.read_text().splitlines())) + "\n")
@@ -202,14 +229,39 @@ def test_bad_features_are_one_line_and_nothing_is_written(tmp_path: Path, posse:
 @pytest.mark.parametrize(
     ("name", "old", "new", "said"),
     [
-        ("clinic-1", 'parties = ["clinic-1", "clinic-2"]', 'parties = ["clinic-1"]', "at least 2 parties, got 1"),
-        ("dealer", 'parties = ["clinic-1", "clinic-2"]', 'parties = ["clinic-1", "dealer"]', "the dealer must not be"),
-        ("dealer", "epsilon = 0.25", "epsilon = 0", "epsilon 0 gives the arm no differential privacy"),
-        ("clinic-2", 'parties = ["clinic-1", "clinic-2"]', 'parties = ["clinic-1", "x"]', "'clinic-2' is not among"),
+        (
+            "clinic-1",
+            'parties = ["clinic-1", "clinic-2"]',
+            'parties = ["clinic-1"]',
+            "at least 2 parties, got 1",
+        ),
+        (
+            "dealer",
+            'parties = ["clinic-1", "clinic-2"]',
+            'parties = ["clinic-1", "dealer"]',
+            "the dealer must not be",
+        ),
+        (
+            "dealer",
+            "epsilon = 0.25",
+            "epsilon = 0",
+            "epsilon 0 gives the arm no differential privacy",
+        ),
+        (
+            "clinic-2",
+            'parties = ["clinic-1", "clinic-2"]',
+            'parties = ["clinic-1", "x"]',
+            "'clinic-2' is not among",
+        ),
         ("clinic-2", 'rows = "', 'rows = "0', "clinic-2.csv have the digest"),
         ("clinic-2", "columns = [2, 2]", "columns = [2, 3]", "has 2 features, the terms say 3"),
         ("clinic-2", "features = ", "# ", "a party needs features"),
-        ("clinic-2", "bounds = [0.7071067811865476, 0.707]", "bounds = [0.7, 0.2]", "norm of at most the bound 0.2"),
+        (
+            "clinic-2",
+            "bounds = [0.7071067811865476, 0.707]",
+            "bounds = [0.7, 0.2]",
+            "norm of at most the bound 0.2",
+        ),
         ("puller", "[source]", "[other]", "unknown setting 'other'"),
         ("payee", 'kind = "python"', 'kind = "csv"', "needs file"),
         ("puller", 'kind = "csv"', 'kind = "bernoulli"', "kind must be"),
@@ -250,20 +302,29 @@ def test_parties_that_disagree_stop_and_say_so(tmp_path: Path, process: Start) -
     paths = {path.stem: path for path in laid_out(tmp_path)}
     other = paths["clinic-2"]
     other.write_text(other.read_text().replace("steps = 30", "steps = 31"))
-    with stopped(process("party", str(paths["clinic-1"]))) as one, stopped(process("party", str(other))) as two:
+    with (
+        stopped(process("party", str(paths["clinic-1"]))) as one,
+        stopped(process("party", str(other))) as two,
+    ):
         for running in (one, two):
             _, err = running.communicate(timeout=SECONDS)
             assert running.returncode == 2
             assert "[P530]" in last_line(err)
-            assert "the files of 'clinic-1' and 'clinic-2' differ: steps is 30 at 'clinic-1' and 31 at" in last_line(
-                err
+            assert (
+                "the files of 'clinic-1' and 'clinic-2' differ: steps is 30 at 'clinic-1' and 31 at"
+                in last_line(err)
             )
 
 
 @pytest.mark.usefixtures("fresh")
 def test_a_market_goes_up_too(tmp_path: Path, posse: Call, process: Start) -> None:
-    agents = "".join(f'[[agent]]\nname = "agent-{i}"\nlisten = "127.0.0.1:{free_port()}"\n' for i in (1, 2))
-    head = 'protocol = "dp-combinatorial"\nrun = "m1"\nagents = 2\nproducers = 8\nrounds = 40\nstart = 10\n'
+    agents = "".join(
+        f'[[agent]]\nname = "agent-{i}"\nlisten = "127.0.0.1:{free_port()}"\n' for i in (1, 2)
+    )
+    head = (
+        'protocol = "dp-combinatorial"\nrun = "m1"\nagents = 2\nproducers = 8\nrounds = 40\nstart '
+        "= 10\n"
+    )
     file = tmp_path / "fed.toml"
     file.write_text(head + agents)
     with stopped(process("up", str(file), "--json")) as running:
@@ -284,4 +345,6 @@ def test_a_market_goes_up_too(tmp_path: Path, posse: Call, process: Start) -> No
     file.write_text(head.replace("rounds = 40", "rounds = 50") + agents)
     assert "horizon is 40 when it began" in one_line(posse("up", str(file)))
     file.write_text(head + agents.replace("agent-2", "agent-7"))
-    assert "the simulated market has agents agent-1, agent-2" in one_line(posse("up", str(file), "--folder", "other"))
+    assert "the simulated market has agents agent-1, agent-2" in one_line(
+        posse("up", str(file), "--folder", "other")
+    )

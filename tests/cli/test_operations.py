@@ -65,8 +65,14 @@ def test_a_unit_runs_the_party_with_few_rights(party, tmp_path):
 
 def test_a_port_below_1024_gets_the_one_right_it_needs(party):
     write_party(party, {**read_toml(party), "listen": "*:443"})
-    service = sections(unit(party, "posse", "party", Path("/opt/posse/bin/posse"), Path("/var/lib/posse")))["Service"]
-    assert service["CapabilityBoundingSet"] == service["AmbientCapabilities"] == ["CAP_NET_BIND_SERVICE"]
+    service = sections(
+        unit(party, "posse", "party", Path("/opt/posse/bin/posse"), Path("/var/lib/posse"))
+    )["Service"]
+    assert (
+        service["CapabilityBoundingSet"]
+        == service["AmbientCapabilities"]
+        == ["CAP_NET_BIND_SERVICE"]
+    )
 
 
 def test_a_file_that_would_not_start_gets_no_unit(party, tmp_path):
@@ -83,7 +89,9 @@ def test_a_file_that_would_not_start_gets_no_unit(party, tmp_path):
 def test_a_unit_is_not_written_over_another(party, tmp_path):
     out = tmp_path / "posse-clinic.service"
     for expected in (0, 2):
-        assert CliRunner().invoke(app, ["units", str(party), "--out", str(out)]).exit_code == expected
+        assert (
+            CliRunner().invoke(app, ["units", str(party), "--out", str(out)]).exit_code == expected
+        )
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
@@ -104,9 +112,21 @@ def test_systemd_accepts_the_unit(party, tmp_path, command):
     assert "NoSuchThing" in found.stdout + found.stderr
 
 
-# The image ------------------------------------------------------------------------------------------------------------
+# The image ----------------------------------------------------------------------------------------
 
-KNOWN = {"FROM", "COPY", "RUN", "ENV", "USER", "WORKDIR", "VOLUME", "STOPSIGNAL", "HEALTHCHECK", "ENTRYPOINT", "CMD"}
+KNOWN = {
+    "FROM",
+    "COPY",
+    "RUN",
+    "ENV",
+    "USER",
+    "WORKDIR",
+    "VOLUME",
+    "STOPSIGNAL",
+    "HEALTHCHECK",
+    "ENTRYPOINT",
+    "CMD",
+}
 
 
 def instructions():
@@ -128,19 +148,26 @@ def test_the_image_is_built_from_what_is_here_and_runs_as_nobody():
     last = max(i for i, (name, _) in enumerate(found) if name == "FROM")
     users = [rest for name, rest in found[last:] if name == "USER"]
     assert users == ["10001:10001"]
-    assert [name for name, _ in found[last:]].index("USER") < [name for name, _ in found[last:]].index("ENTRYPOINT")
+    assert [name for name, _ in found[last:]].index("USER") < [
+        name for name, _ in found[last:]
+    ].index("ENTRYPOINT")
     extras = re.search(r'"/src\[([a-z,]+)\]"', dict(found[:last])["RUN"])[1].split(",")
     import tomllib
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert set(extras) <= set(project["optional-dependencies"])
-    assert f">={'.'.join(re.search(r'python:(3[.0-9]+)', found[0][1])[1].split('.')[:2])}" == project["requires-python"]
+    assert (
+        f">={'.'.join(re.search(r'python:(3[.0-9]+)', found[0][1])[1].split('.')[:2])}"
+        == project["requires-python"]
+    )
 
 
 def test_the_compose_file_keeps_what_the_image_needs():
     made = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
     (service,) = made["services"].values()
-    assert (DEPLOY / service["build"]["context"] / service["build"]["dockerfile"]).resolve() == DEPLOY / "Containerfile"
+    assert (
+        DEPLOY / service["build"]["context"] / service["build"]["dockerfile"]
+    ).resolve() == DEPLOY / "Containerfile"
     assert service["read_only"] is True
     assert service["cap_drop"] == ["ALL"]
     assert service["ulimits"]["core"] == 0
@@ -149,7 +176,9 @@ def test_the_compose_file_keeps_what_the_image_needs():
     assert set(volumes) <= mounted
     command = json.loads(next(rest for name, rest in instructions() if name == "CMD"))
     assert str(Path(command[-1]).parent) in mounted
-    assert {each.split(":")[0] for each in service["volumes"] if not each.startswith(".")} <= set(made["volumes"])
+    assert {each.split(":")[0] for each in service["volumes"] if not each.startswith(".")} <= set(
+        made["volumes"]
+    )
 
 
 BARE = """
@@ -168,22 +197,41 @@ sys.meta_path.insert(0, Missing())
 def test_the_entry_point_runs_in_a_bare_environment(tmp_path):
     """As in the image: an environment of its own, without what only other commands need."""
     bare = tmp_path / "bare"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True, timeout=120)
+    subprocess.run(
+        [sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True, timeout=120
+    )
     site = next((bare / "lib").glob("python3*")) / "site-packages"
     here = [each for each in sys.path if each.endswith("site-packages")]
     (site / "dependencies.pth").write_text("\n".join([*here, str(ROOT / "src"), ""]))
     (site / "sitecustomize.py").write_text(BARE)
     entry = bare / "bin" / "posse"
-    entry.write_text(f"#!{bare / 'bin' / 'python'}\nimport sys\nfrom posse.cli import main\nsys.exit(main())\n")
+    entry.write_text(
+        f"#!{bare / 'bin' / 'python'}\nimport sys\nfrom posse.cli import main\nsys.exit(main())\n"
+    )
     entry.chmod(0o755)
-    assert json.loads(next(rest for name, rest in instructions() if name == "ENTRYPOINT")) == ["posse"]
+    assert json.loads(next(rest for name, rest in instructions() if name == "ENTRYPOINT")) == [
+        "posse"
+    ]
     (command, *rest) = json.loads(next(rest for name, rest in instructions() if name == "CMD"))
-    keep = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
-    environment = {**keep, "PATH": f"{bare / 'bin'}:{os.environ['PATH']}", "POSSE_HOME": str(tmp_path / "store")}
+    keep = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("PYTHONPATH", "PYTHONHOME")
+    }
+    environment = {
+        **keep,
+        "PATH": f"{bare / 'bin'}:{os.environ['PATH']}",
+        "POSSE_HOME": str(tmp_path / "store"),
+    }
 
     def posse(*arguments):
         return subprocess.run(
-            ["posse", *arguments], env=environment, capture_output=True, text=True, timeout=240, cwd=tmp_path
+            ["posse", *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            cwd=tmp_path,
         )
 
     missing = posse(command, *rest)

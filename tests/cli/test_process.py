@@ -47,7 +47,9 @@ def test_what_forks_for_tests_outlives_any_one_that_asks(process: Start) -> None
     place = os.environ.get(forks.PLACE)
     if not place:
         pytest.skip("processes begin in the usual way here")
-    asked = json.dumps({"words": ["--version"], "folder": ".", "environment": {}, "session": False}).encode()
+    asked = json.dumps(
+        {"words": ["--version"], "folder": ".", "environment": {}, "session": False}
+    ).encode()
     for sent in (b"", b"\0", forks.NUMBER.pack(100) + b"{", forks.NUMBER.pack(2) + b"{{"):
         with socket.socket(socket.AF_UNIX) as line:
             line.connect(place)
@@ -59,16 +61,23 @@ def test_what_forks_for_tests_outlives_any_one_that_asks(process: Start) -> None
     version()
 
 
-def test_a_fork_computes_on_as_many_threads_as_it_is_told(process: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fork_computes_on_as_many_threads_as_it_is_told(
+    process: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Path("own.py").write_text(
         "import numba, threadpoolctl\n"
         "blas = [one['num_threads'] for one in threadpoolctl.threadpool_info()]\n"
         "raise ValueError(f'{numba.config.NUMBA_NUM_THREADS} thread of {max(blas)}')\n"
     )
-    process("--version").communicate(timeout=SECONDS)  # what forks has begun, without these variables
+    process("--version").communicate(
+        timeout=SECONDS
+    )  # what forks has begun, without these variables
     for name in forks.THREADS:
         monkeypatch.setenv(name, "1")
-    assert "1 thread of 1" in process("policies", "--check", "own.py:Mine").communicate(timeout=SECONDS)[1]
+    assert (
+        "1 thread of 1"
+        in process("policies", "--check", "own.py:Mine").communicate(timeout=SECONDS)[1]
+    )
 
 
 def test_json_alone_on_stdout(process: Start) -> None:
@@ -93,13 +102,23 @@ def test_a_full_disk_behind_stdout(process: Start) -> None:
         started = process("arms", "embedded:jester", stdout=full)
         _, err = started.communicate(timeout=SECONDS)
     assert started.returncode == 2
-    assert err == "error: cannot write the output: No space left on device. Free some space, or write elsewhere.\n"
+    assert (
+        err
+        == "error: cannot write the output: No space left on device. Free some space, or write elsewhere.\n"
+    )
 
 
 def test_ctrl_c_keeps_what_was_done(process: Start) -> None:
     started = process(
-        "run", "samba", "--owners", "3", "--budget", "5000000", "--paillier-bits", "2048",
-    )  # fmt: skip
+        "run",
+        "samba",
+        "--owners",
+        "3",
+        "--budget",
+        "5000000",
+        "--paillier-bits",
+        "2048",
+    )
     assert started.stderr is not None
     while " %" not in (line := started.stderr.readline()):
         assert line, "ended before it was interrupted"
@@ -129,7 +148,9 @@ def test_starting_needs_no_compiler() -> None:
         "    try: command().main(args)\n"
         "    except SystemExit: print(args, 'numba' in sys.modules, 'jax' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=SECONDS)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=SECONDS
+    )
     loaded = re.findall(r"^\[.*\] (True|False) (True|False)$", done.stdout, re.MULTILINE)
     assert loaded == [("False", "False")] * 5
 
@@ -147,8 +168,12 @@ def test_a_closed_pipe_loses_no_run(process: Start) -> None:
 
 def test_ctrl_c_in_a_simulation_keeps_what_all_runs_did(process: Start) -> None:
     started = process(
-        "simulate", "--budget", "1000000", "--runs", "5000",
-    )  # fmt: skip
+        "simulate",
+        "--budget",
+        "1000000",
+        "--runs",
+        "5000",
+    )
     assert started.stderr is not None
     while " %" not in (line := started.stderr.readline()):
         assert line, "ended before it was interrupted"

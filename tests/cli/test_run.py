@@ -30,7 +30,14 @@ def strict(text: str) -> dict[str, Any]:
 def test_samba_says_that_both_are_the_same_and_what_leaks(posse: Call) -> None:
     outcome = posse("run", "samba", *SMALL, "--label", "first try")
     assert outcome.code == 0
-    for word in ("earned", "Identical", "Protection: strict", "What is not protected", "honest but", "bytes"):
+    for word in (
+        "earned",
+        "Identical",
+        "Protection: strict",
+        "What is not protected",
+        "honest but",
+        "bytes",
+    ):
         assert word in outcome.out
     store = Store()
     assert [row.level for row in store.list()] == ["strict", "plain"]
@@ -74,7 +81,17 @@ def test_simulate_with_report_and_figure(posse: Call, tmp_path: Path) -> None:
 
 
 def test_compare_policies_and_then_their_ids(posse: Call) -> None:
-    flags = ("--policy", "ucb", "--policy", "epsilon-greedy", "--epsilon", "0.2", "--runs", "4", *SMALL)
+    flags = (
+        "--policy",
+        "ucb",
+        "--policy",
+        "epsilon-greedy",
+        "--epsilon",
+        "0.2",
+        "--runs",
+        "4",
+        *SMALL,
+    )
     outcome = posse("compare", *flags)
     assert outcome.code == 0
     assert "differences are paired" in outcome.out
@@ -109,7 +126,9 @@ def test_demo(posse: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     assert all(len(line.rstrip()) <= 80 for line in outcome.out.splitlines())
 
 
-def test_a_slow_demo_leaves_the_second_level_out(posse: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_demo_leaves_the_second_level_out(
+    posse: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     quick = {"policy": "ucb", "owners": 10, "horizon": 200, "paillier_bits": 2048}
     monkeypatch.setattr(type(system("samba")), "presets", {"demo": quick})
     monkeypatch.setattr(demo, "ENOUGH_SECONDS", 0.0)
@@ -137,31 +156,53 @@ def test_a_sweep_of_one_setting_and_flags_over_a_files_other_word(posse: Call) -
 def test_a_sweep_over_lists_and_tables(posse: Call) -> None:
     plain = ("sweep", "--path", "plain", "--workers", "1", "--runs", "2", "--horizon", "9")
     made = posse(
-        *plain, "--over", "means=[0.1,0.9],[0.4, 0.5]", "--over", 'policy=ucb,{name="epsilon-greedy",epsilon=0.5}'
+        *plain,
+        "--over",
+        "means=[0.1,0.9],[0.4, 0.5]",
+        "--over",
+        'policy=ucb,{name="epsilon-greedy",epsilon=0.5}',
     )
     assert made.code == 0, made.err
     heads = [Store().get(row.id) for row in Store().list()]
     assert {(tuple(head.config["means"]), head.policy) for head in heads} == {
-        (means, policy) for means in ((0.1, 0.9), (0.4, 0.5)) for policy in ("ucb", "epsilon-greedy")
+        (means, policy)
+        for means in ((0.1, 0.9), (0.4, 0.5))
+        for policy in ("ucb", "epsilon-greedy")
     }
     assert {row.problem for row in Store().list()} == {"means given"}
     assert "movielens" not in posse("runs", "list").out
     assert "means" in one_line(posse(*plain, "--over", "means=[0.1,0.9"))
     names = posse(*plain, "--means", "0.1,0.9", "--over", 'names=["a]","b"],["c","d"]')
     assert names.code == 0, names.err
-    assert {tuple(Store().get(row.id).config["names"] or ()) for row in Store().list()} >= {("a]", "b"), ("c", "d")}
+    assert {tuple(Store().get(row.id).config["names"] or ()) for row in Store().list()} >= {
+        ("a]", "b"),
+        ("c", "d"),
+    }
     assert "[old] r.csv" in one_line(posse(*plain, "--over", "data=[old] r.csv,b].csv"))
     assert "tau is varied twice" in one_line(posse(*plain, "--over", "tau=1", "--over", "tau=2"))
 
 
-def test_a_list_tells_runs_apart_that_its_columns_do_not(posse: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_tells_runs_apart_that_its_columns_do_not(
+    posse: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "300")
     base = Samba(means=(0.2, 0.8), horizon=20, path="plain")
-    changes = ({}, {"seed": 2}, {"points": 7}, {"level": "paper"}, {"reward": "beta"}, {"concentration": 3.0})
+    changes = (
+        {},
+        {"seed": 2},
+        {"points": 7},
+        {"level": "paper"},
+        {"reward": "beta"},
+        {"concentration": 3.0},
+    )
     store = Store()
     for change in (*changes, {"price": (1.0,)}, {"names": ("a", "b")}):
         store.save(run(base.but(**change)))
-    lines = [line.split()[1:-2] for line in posse("runs", "list").out.splitlines() if line.startswith("1")]
+    lines = [
+        line.split()[1:-2]
+        for line in posse("runs", "list").out.splitlines()
+        if line.startswith("1")
+    ]
     assert len({tuple(line) for line in lines}) == len(lines) == len(changes) + 2
 
 

@@ -56,14 +56,22 @@ def test_a_damaged_curve_takes_no_figure_from_other_runs(posse: Call, store: Sto
     assert figures["0b-second"]["regret_mean"] == store.get("0b-second").regret_mean
     assert figures["0a-first"]["total_mean"] > 0
     assert figures["0a-first"]["regret_mean"] is None
-    rows = json.loads(posse("runs", "list", "--json", "--where", "total_mean>0", "--sort", "id").out)
+    rows = json.loads(
+        posse("runs", "list", "--json", "--where", "total_mean>0", "--sort", "id").out
+    )
     assert [row["record"] for row in rows] == ["0a-first", "0b-second"]
 
 
 @pytest.mark.usefixtures("store")
 def test_show_by_prefix_and_last(posse: Call) -> None:
     shown = posse("runs", "show", "0a").out
-    for word in ("0a-first", "clinic-c", "owner -> controller", "CPU time by role", "What is not protected"):
+    for word in (
+        "0a-first",
+        "clinic-c",
+        "owner -> controller",
+        "CPU time by role",
+        "What is not protected",
+    ):
         assert word in shown
     assert json.loads(posse("runs", "show", "last", "--json").out)["id"] == "0b-second"
     assert "begins several ids" in one_line(posse("runs", "show", "0"))
@@ -83,7 +91,9 @@ def test_delete_never_asks_where_nobody_answers(posse: Call, store: Store) -> No
 def test_export_and_report(posse: Call, tmp_path: Path) -> None:
     assert posse("runs", "export", "0a", "0b", "--out", "curves.csv").code == 0
     assert (tmp_path / "curves.csv").read_text().count("\n") > 100
-    assert "cannot export to '.xlsx'" in one_line(posse("runs", "export", "0a", "--out", "curves.xlsx"))
+    assert "cannot export to '.xlsx'" in one_line(
+        posse("runs", "export", "0a", "--out", "curves.xlsx")
+    )
     assert posse("runs", "report", "0a", "0b").code == 0
     assert "<html" in (tmp_path / "posse-report.html").read_text()
     assert "does not exist" in one_line(posse("runs", "report", "0a", "--out", "nowhere/r.html"))
@@ -91,25 +101,39 @@ def test_export_and_report(posse: Call, tmp_path: Path) -> None:
 
 def test_a_list_shows_what_is_off_what_was_done_and_the_newer_first(posse: Call) -> None:
     made = "2026-01-01T00:00:0{}+00:00"
-    twin = example_record(id="0d", level="plain", created=made.format(2), summary={"twin_of": "paper"})
+    twin = example_record(
+        id="0d", level="plain", created=made.format(2), summary={"twin_of": "paper"}
+    )
     off = {"config": {"policy": "ucb", "budget": 200, "runs": 9}, "show": {"off": ["aes", "mask"]}}
     Store().save(twin)
-    Store().save(example_record(id="0c", level="paper", **off, status="interrupted", created=made.format(1)))
+    Store().save(
+        example_record(id="0c", level="paper", **off, status="interrupted", created=made.format(1))
+    )
     out = posse("runs", "list", COLUMNS="200").out
     assert out.index("0d") < out.index("0c")
-    for words in ("plain, twin of paper", "paper, aes and mask off (interrupted after 800 of 1,800 steps)"):
+    for words in (
+        "plain, twin of paper",
+        "paper, aes and mask off (interrupted after 800 of 1,800 steps)",
+    ):
         assert words in out
     assert "three clinics" in out
     assert "2026-01-01 00:00" in out
     assert "three clinics" not in posse("runs", "list", COLUMNS="60").out
-    assert "interrupted after 800 of 1,800 steps" in posse("runs", "show", "0c", COLUMNS="200").out.splitlines()[1]
+    assert (
+        "interrupted after 800 of 1,800 steps"
+        in posse("runs", "show", "0c", COLUMNS="200").out.splitlines()[1]
+    )
     assert Store().get("last").id == "0c"
 
 
 def test_a_list_shows_what_differs_and_what_is_running(posse: Call) -> None:
     store = Store()
     for tau in (0.1, 0.5):
-        store.save(example_record(id=f"0t-{tau * 10:.0f}", config={"policy": {"name": "softmax", "tau": tau}}))
+        store.save(
+            example_record(
+                id=f"0t-{tau * 10:.0f}", config={"policy": {"name": "softmax", "tau": tau}}
+            )
+        )
     nothing = {"total": (), "pulls": (), "steps": (), "reward": (), "regret": None}
     config = {"policy": {"name": "softmax", "tau": 0.9}, "horizon": 800}
     handle = store.begin(example_record(id="0run", config=config, party="customer", **nothing))
@@ -123,7 +147,11 @@ def test_a_list_shows_what_differs_and_what_is_running(posse: Call) -> None:
     assert "customer" in shown["0run"]
     assert ("0.1" in shown["0t-1"], "0.5" in shown["0t-5"]) == (True, True)
     rows = {row["id"]: row for row in json.loads(posse("runs", "list", "--json").out)}
-    assert (rows["0run"]["status"], rows["0run"]["time"], rows["0run"]["whole"]) == ("running", 120, 800)
+    assert (rows["0run"]["status"], rows["0run"]["time"], rows["0run"]["whole"]) == (
+        "running",
+        120,
+        800,
+    )
     assert rows["0t-5"]["settings"] == {"policy": "softmax", "policy.tau": 0.5}
     assert "running: 120 of 800 steps" in posse("runs", "show", "0run", COLUMNS="200").out
 
@@ -133,14 +161,19 @@ def test_what_a_party_recorded_is_shown_without_what_it_does_not_know(posse: Cal
     store = Store()
     for party in ("controller", "customer"):
         known = {"total": (120.0,)} if party == "customer" else {}
-        store.save(example_record(id=f"0p-{party}", run_id="0run", party=party, **{**nothing, **known}))
+        store.save(
+            example_record(id=f"0p-{party}", run_id="0run", party=party, **{**nothing, **known})
+        )
     listed = posse("runs", "list", COLUMNS="200").out
     assert [word in listed for word in ("controller", "customer", "120")] == [True] * 3
     shown = posse("runs", "show", "0p-controller", COLUMNS="200").out
     assert "0p-controller: ucb · three clinics · 200 steps\n" in shown
     assert "party controller" in shown
     assert "run 0run" in shown
-    assert "ucb (standard), customer" in posse("compare", "0p-controller", "0p-customer", COLUMNS="200").out
+    assert (
+        "ucb (standard), customer"
+        in posse("compare", "0p-controller", "0p-customer", COLUMNS="200").out
+    )
     assert posse("runs", "report", "0p-controller", "0p-customer").code == 0
 
 
@@ -184,12 +217,19 @@ def test_a_mixed_list_has_the_common_words(posse: Call) -> None:
 
 @pytest.mark.usefixtures("market", "store")
 def test_what_parties_earned_is_exported(posse: Call, tmp_path: Path) -> None:
-    assert posse("runs", "export", "0m-tight", "0m-alone", "--parties", "--out", "parties.csv").code == 0
+    assert (
+        posse("runs", "export", "0m-tight", "0m-alone", "--parties", "--out", "parties.csv").code
+        == 0
+    )
     lines = (tmp_path / "parties.csv").read_text().splitlines()
     assert lines[0] == "record,label,run,seed,party,total,regret,policy,horizon,runs"
     assert len(lines) == 1 + 2 * 6 * 4
-    assert "Known: .csv, .parquet" in one_line(posse("runs", "export", "0m-tight", "--parties", "--out", "a.json"))
-    assert "none of these records" in one_line(posse("runs", "export", "0a", "--parties", "--out", "a.csv"))
+    assert "Known: .csv, .parquet" in one_line(
+        posse("runs", "export", "0m-tight", "--parties", "--out", "a.json")
+    )
+    assert "none of these records" in one_line(
+        posse("runs", "export", "0a", "--parties", "--out", "a.csv")
+    )
 
 
 @pytest.mark.parametrize("columns", ["40", "80", "120"])
@@ -215,8 +255,16 @@ def test_seconds_are_shared_out_among_parties() -> None:
 def swept() -> Store:
     store = Store()
     for i, (policy, horizon) in enumerate((p, h) for p in ("ucb", "thompson") for h in (100, 200)):
-        config = {"policy": {"name": policy, "parameters": {"tau": 0.5 + i}}, "horizon": horizon, "owners": 3}
-        store.save(example_record(id=f"0s-{i}", policy=policy, horizon=horizon, config=config, level="plain"))
+        config = {
+            "policy": {"name": policy, "parameters": {"tau": 0.5 + i}},
+            "horizon": horizon,
+            "owners": 3,
+        }
+        store.save(
+            example_record(
+                id=f"0s-{i}", policy=policy, horizon=horizon, config=config, level="plain"
+            )
+        )
     return store
 
 
@@ -271,7 +319,9 @@ def test_a_column_of_numbers_and_words_compares_numbers_as_numbers() -> None:
 def test_brief_says_the_answer_and_folds_the_caveats(posse: Call) -> None:
     whole, brief = posse("runs", "show", "0a").out, posse("runs", "show", "0a", "--brief").out
     assert len(brief) < len(whole)
-    assert "What is not protected: 2 caveats (posse runs show 0a-first, or a report)." in " ".join(brief.split())
+    assert "What is not protected: 2 caveats (posse runs show 0a-first, or a report)." in " ".join(
+        brief.split()
+    )
     assert "ucb (standard) earned" in brief
 
 
@@ -286,10 +336,14 @@ def test_dropped_rows_are_named_by_show_and_arms(posse: Call, tmp_path: Path) ->
     words = ("--data", "r.csv", "--threshold", "3", "--skip-bad")
     assert posse("simulate", "samba", *words, "--horizon", "20", "--runs", "1").code == 0
     for brief in ((), ("--brief",)):
-        assert "r.csv: 2 of 4 rows were dropped as bad" in " ".join(posse("runs", "show", "last", *brief).out.split())
+        assert "r.csv: 2 of 4 rows were dropped as bad" in " ".join(
+            posse("runs", "show", "last", *brief).out.split()
+        )
     shown = posse("arms", *words)
     assert "warning: r.csv: 2 of 4 rows were dropped as bad" in shown.err
-    assert "2 of 4 rows" in json.loads(posse("arms", "r.csv", *words[2:], "--json").out)["dropped"][0]
+    assert (
+        "2 of 4 rows" in json.loads(posse("arms", "r.csv", *words[2:], "--json").out)["dropped"][0]
+    )
     both = posse("arms", "r.csv", *words)
     assert both.code == 2
     assert "data is given twice" in both.err
@@ -301,7 +355,11 @@ def mixed() -> Store:
     store = Store()
     own = {"policy": {"name": "ucb"}, "horizon": 100, "data": "dev.csv"}
     problem = {"name": "own", "words": {"step": "round"}}
-    store.save(example_record(id="0x-own", kind="devices", horizon=100, config=own, problem=problem, level="plain"))
+    store.save(
+        example_record(
+            id="0x-own", kind="devices", horizon=100, config=own, problem=problem, level="plain"
+        )
+    )
     store.save(example_record(id="0x-named", created="2025-06-01T00:00:00+00:00"))
     return store
 
@@ -316,7 +374,9 @@ def test_names_that_a_list_shows_are_names_to_filter_by(posse: Call) -> None:
     assert ids("--where", "made<2026") == ["0x-named"]
     assert ids("--where", "data=dev.csv") == ids("--where", "system=devices") == ["0x-own"]
     assert ids("--where", "data=three clinics") == ["0x-named"]
-    head, _, *lines = posse("runs", "list", "--columns", "data,problem,steps", "--sort", "id").out.splitlines()
+    head, _, *lines = posse(
+        "runs", "list", "--columns", "data,problem,steps", "--sort", "id"
+    ).out.splitlines()
     assert head.split() == ["data", "problem", "steps"]
     assert [line.split()[-2:] for line in lines] == [["clinics", "200"], ["own", "100"]]
     unknown = one_line(posse("runs", "list", "--where", "stps>1"))
@@ -328,9 +388,18 @@ def test_names_that_a_list_shows_are_names_to_filter_by(posse: Call) -> None:
 def test_a_filtered_list_has_the_columns_of_a_list(posse: Call, columns: str) -> None:
     whole = posse("runs", "list", COLUMNS=columns).out.splitlines()[0].split()
     assert whole[:4] == ["id", "system", "policy", "level"]
-    assert {"steps", "runs", "earned", "data", "made"} <= {*whole} if columns == "120" else "earned" in whole
-    assert posse("runs", "list", "--where", "runs>0", COLUMNS=columns).out.splitlines()[0].split() == whole
-    one = posse("runs", "list", "--where", "data~dev", "--sort", "-seconds", COLUMNS=columns).out.splitlines()
+    assert (
+        {"steps", "runs", "earned", "data", "made"} <= {*whole}
+        if columns == "120"
+        else "earned" in whole
+    )
+    assert (
+        posse("runs", "list", "--where", "runs>0", COLUMNS=columns).out.splitlines()[0].split()
+        == whole
+    )
+    one = posse(
+        "runs", "list", "--where", "data~dev", "--sort", "-seconds", COLUMNS=columns
+    ).out.splitlines()
     assert "system" not in one[0]  # the runs that are left are of one
     assert {"rounds", "seconds"} <= {*one[0].split()}
     assert len(one) == 3
@@ -346,10 +415,19 @@ def test_a_kind_that_no_run_has_is_not_an_empty_store(posse: Call) -> None:
 def test_parties_of_a_deployment_are_no_group(posse: Call, store: Store) -> None:
     nothing = {"total": (), "pulls": (), "steps": (), "reward": (), "regret": None, "seeds": ()}
     for party, total in (("controller", ()), ("customer", (120.0,)), ("clinic-a", (30.0,))):
-        store.save(example_record(id=f"0p-{party}", run_id="0run", party=party, **{**nothing, "total": total}))
+        store.save(
+            example_record(
+                id=f"0p-{party}", run_id="0run", party=party, **{**nothing, "total": total}
+            )
+        )
     groups = json.loads(posse("runs", "list", "--group", "policy,steps", "--json").out)
-    assert [(one["party"], one["records"], one.get("total_mean")) for one in groups if one["party"]] == [
-        ("clinic-a", 1, 30.0), ("customer", 1, 120.0), ("controller", 1, None)
-    ]  # fmt: skip
+    assert [
+        (one["party"], one["records"], one.get("total_mean")) for one in groups if one["party"]
+    ] == [("clinic-a", 1, 30.0), ("customer", 1, 120.0), ("controller", 1, None)]
     assert [one["records"] for one in groups if not one["party"]] == [2]
-    assert posse("runs", "list", "--group", "policy,steps").out.split()[:4] == ["policy", "steps", "party", "records"]
+    assert posse("runs", "list", "--group", "policy,steps").out.split()[:4] == [
+        "policy",
+        "steps",
+        "party",
+        "records",
+    ]

@@ -18,7 +18,15 @@ from tests.results.example import example_record
 
 @pytest.mark.parametrize("columns", ["40", "80"])
 @pytest.mark.parametrize(
-    "command", [["runs", "list"], ["runs", "show", "last"], ["policies"], ["problems"], ["reproduce", "--list"], []]
+    "command",
+    [
+        ["runs", "list"],
+        ["runs", "show", "last"],
+        ["policies"],
+        ["problems"],
+        ["reproduce", "--list"],
+        [],
+    ],
 )
 def test_nothing_is_wider_than_the_terminal(posse: Call, columns: str, command: list[str]) -> None:
     Store().save(example_record(id="0a-first"))

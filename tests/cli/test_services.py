@@ -1,4 +1,6 @@
-"""What an operator's commands say of a service that is another member's, frozen, or refused by its founder."""
+"""What an operator's commands say of a service that is another member's, frozen, or refused by its
+founder.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def until_connected(federation: LivingFederation, name: str) -> None:
         federation.tick(f"'{name}' to be connected")
 
 
-def test_no_command_acts_on_the_service_of_another_member(federation: LivingFederation, posse: Call) -> None:
+def test_no_command_acts_on_the_service_of_another_member(
+    federation: LivingFederation, posse: Call
+) -> None:
     federation.join("clinic-f", "owner", runs="clinic-e-runs")
     federation.join("clinic-g", "owner", founder="registry")
     own, other = federation.file("clinic-e"), federation.file("clinic-f")
@@ -44,23 +48,38 @@ def test_no_command_acts_on_the_service_of_another_member(federation: LivingFede
             federation.start(name)
         until_connected(federation, "clinic-e")
         before = federation.ask("clinic-e", "status")
-        for command in (("stop",), ("leave",), ("renew",), ("queue",), ("status",), ("queue", "--complete")):
+        for command in (
+            ("stop",),
+            ("leave",),
+            ("renew",),
+            ("queue",),
+            ("status",),
+            ("queue", "--complete"),
+        ):
             words = one_line(posse(command[0], str(other), *command[1:]))
-            assert "serves 'clinic-e' of federation 'hospitals', and clinic-f.toml is the file of 'clinic-f'" in words
+            assert (
+                "serves 'clinic-e' of federation 'hospitals', and clinic-f.toml is the file of "
+                "'clinic-f'" in words
+            )
         assert not any(one["fine"] for one in findings(posse, other).values())
         assert "holds the runs of 'clinic-e'" in posse("serve", str(other)).err
         (federation.runs("clinic-e") / MEMBER).unlink()  # a service of the release before
         assert "serves 'clinic-e' of federation" in one_line(posse("stop", str(other)))
         for command, words in (
             (("expel", "clinic-f", "--at", str(own)), "only the founder expels; "),
-            (("expel", "customer", "--at", str(federation.file("customer"))), "the founder cannot expel itself."),
+            (
+                ("expel", "customer", "--at", str(federation.file("customer"))),
+                "the founder cannot expel itself.",
+            ),
             (("queue", str(own), "--complete"), "nothing waits for this"),
         ):
             said = one_line(posse(*command))
             assert words in said
             assert said.count("[P") == 1
         way = findings(posse, federation.file("clinic-g"))["way to registry"]
-        assert way["said"].endswith("is customer 'customer'. Correct home, or give founder = \"customer\".")
+        assert way["said"].endswith(
+            "is customer 'customer'. Correct home, or give founder = \"customer\"."
+        )
         assert federation.ask("clinic-e", "status") == before
         assert all(one["fine"] for one in findings(posse, own).values())
         assert "stopped; go on with" in posse("stop", str(own)).out
@@ -68,7 +87,9 @@ def test_no_command_acts_on_the_service_of_another_member(federation: LivingFede
         federation.__exit__()
 
 
-def test_a_service_that_is_frozen_is_named_and_told_nothing(federation: LivingFederation, posse: Call) -> None:
+def test_a_service_that_is_frozen_is_named_and_told_nothing(
+    federation: LivingFederation, posse: Call
+) -> None:
     file, runs = federation.file("clinic-e"), federation.runs("clinic-e")
     with federation:
         until_connected(federation, "clinic-e")
@@ -90,10 +111,14 @@ def test_a_service_that_is_frozen_is_named_and_told_nothing(federation: LivingFe
         assert federation.running["clinic-e"].poll() is None
 
 
-def test_a_service_that_its_founder_refuses_says_so(federation: LivingFederation, posse: Call) -> None:
+def test_a_service_that_its_founder_refuses_says_so(
+    federation: LivingFederation, posse: Call
+) -> None:
     file = federation.file("clinic-e")
     log = file.with_suffix(".log")
-    (federation.folder / "clinic-e").rename(federation.folder / "identity")  # its log has its name all the same
+    (federation.folder / "clinic-e").rename(
+        federation.folder / "identity"
+    )  # its log has its name all the same
     write_party(file, {**read_toml(file), "identity": "identity"})
     with federation:
         until_connected(federation, "clinic-e")
@@ -102,16 +127,18 @@ def test_a_service_that_its_founder_refuses_says_so(federation: LivingFederation
         assert federation.running["clinic-e"].wait(60) == 0
         serial = PartyIdentity.load(federation.folder / "identity").certificate.serial_number
         # Before the founder has its own list, it would take the call, and send the list along.
-        while not PartyIdentity.load(federation.folder / "customer").crl.get_revoked_certificate_by_serial_number(
-            serial
-        ):
+        while not PartyIdentity.load(
+            federation.folder / "customer"
+        ).crl.get_revoked_certificate_by_serial_number(serial):
             federation.tick("the founder to read its list")
         federation.start("clinic-e")
         while (way := findings(posse, file)["way to customer"])["fine"]:
             federation.tick("the founder to refuse it")
         assert "it refused us: " in way["said"]
         assert "revoked" in way["said"]
-        while not (lines := [line for line in log.read_text().splitlines() if '"unreachable"' in line]):
+        while not (
+            lines := [line for line in log.read_text().splitlines() if '"unreachable"' in line]
+        ):
             federation.tick("a line in the log")
         line = json.loads(lines[-1])
         assert (line["level"], line["party"], line["peer"]) == ("warning", "clinic-e", "customer")

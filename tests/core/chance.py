@@ -1,6 +1,8 @@
-"""What statistical tests share: limits that a true hypothesis passes with a stated rate of false alarms.
+"""What statistical tests share: limits that a true hypothesis passes with a stated rate of false
+alarms.
 
-Most seeds are fixed, and such a test gives the same answer every time; the rate says how often another seed would fail.
+Most seeds are fixed, and such a test gives the same answer every time; the rate says how often
+another seed would fail.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def chi_square_limit(freedom: int, alpha: float = 1e-3) -> float:
-    """Upper alpha point of chi-square, by Wilson and Hilferty's cube root (within 1 % from 1 degree of freedom on)."""
+    """Upper alpha point of chi-square, by Wilson and Hilferty's cube root (within 1 % from 1 degree
+    of freedom on).
+    """
     part = 2 / (9 * freedom)
     return freedom * (1 - part + NormalDist().inv_cdf(1 - alpha) * math.sqrt(part)) ** 3
 
@@ -34,7 +38,9 @@ def contingency(table: NDArray[np.int64]) -> tuple[float, int]:
 
 
 def ks(samples: Sequence[float], cdf: Callable[[float], float]) -> float:
-    """sqrt(n) times the largest distance between the samples' distribution and a continuous one (Kolmogorov)."""
+    """sqrt(n) times the largest distance between the samples' distribution and a continuous one
+    (Kolmogorov).
+    """
     values = np.array([cdf(x) for x in sorted(samples)])
     n = len(values)
     above = np.arange(1, n + 1) / n - values

@@ -1,4 +1,5 @@
-"""Run every short function of the package in plain Python, then compiled, and print which results differ.
+"""Run every short function of the package in plain Python, then compiled, and print which results
+differ.
 
 A program of its own: a process that has compiled something interprets nothing any more.
 """
@@ -30,7 +31,9 @@ Case = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 def cases() -> list[Case]:
-    """Calls of every short function, each with arguments of its own; arrays that a call writes are its results."""
+    """Calls of every short function, each with arguments of its own; arrays that a call writes are
+    its results.
+    """
     rng = np.random.default_rng(3)
 
     def words(*shape: int) -> Any:
@@ -41,25 +44,55 @@ def cases() -> list[Case]:
 
     key = np.uint64(rng.integers(0, 2**63))
     found: list[Case] = [
-        *((one, (key, random.OWN, 5, 77, 3)) for one in (random.words, random.uniforms, random.uniform, random._words)),
-        (random.philox, (1, 2, 3, 4, 5, 6)), (random.unit, (key,)),
+        *(
+            (one, (key, random.OWN, 5, 77, 3))
+            for one in (random.words, random.uniforms, random.uniform, random._words)
+        ),
+        (random.philox, (1, 2, 3, 4, 5, 6)),
+        (random.unit, (key,)),
         (random.shuffle, (key, 6, 9, np.zeros(12, np.int64))),
-        (exact.normals, (key, random.OWN, 5, 77, 0)), (exact._accept, (2.5, 0.3, 0.4)),
-        *((exact.beta, (a, b, key, random.OWN, 0, i)) for i, (a, b) in enumerate(rng.gamma(1.0, 3.0, (12, 2)))),
-        *((exact.binomial, (count, 0.3, key, random.PARTIAL, 1, 2)) for count in (7, 40, 41, 100_000)),
-        *((exact.log, (x,)) for x in rng.gamma(0.5, 9.0, 20)), *((exact.exp, (x,)) for x in rng.normal(0, 40, 20)),
-        *((exact.gumbel, (u,)) for u in (0.0, 1 - 2.0**-53, *units(9))), (fixed.to_units, (0.3,)),
-        (fixed.from_units, (123456,)), *((fixed.tie_place, (*words(2), i, 4)) for i in range(16)),
-        *((fixed.bounded, (score, 4)) for score in (-1e9, 1e9, 0.25)), (fixed.comparable, (-3.7, 5, 4)),
+        (exact.normals, (key, random.OWN, 5, 77, 0)),
+        (exact._accept, (2.5, 0.3, 0.4)),
+        *(
+            (exact.beta, (a, b, key, random.OWN, 0, i))
+            for i, (a, b) in enumerate(rng.gamma(1.0, 3.0, (12, 2)))
+        ),
+        *(
+            (exact.binomial, (count, 0.3, key, random.PARTIAL, 1, 2))
+            for count in (7, 40, 41, 100_000)
+        ),
+        *((exact.log, (x,)) for x in rng.gamma(0.5, 9.0, 20)),
+        *((exact.exp, (x,)) for x in rng.normal(0, 40, 20)),
+        *((exact.gumbel, (u,)) for u in (0.0, 1 - 2.0**-53, *units(9))),
+        (fixed.to_units, (0.3,)),
+        (fixed.from_units, (123456,)),
+        *((fixed.tie_place, (*words(2), i, 4)) for i in range(16)),
+        *((fixed.bounded, (score, 4)) for score in (-1e9, 1e9, 0.25)),
+        (fixed.comparable, (-3.7, 5, 4)),
         (draws._world_rows, (key, 7, 2, np.zeros((9, 3), np.uint64))),
-        *((masks._multiply, tuple(words(2))) for _ in range(9)), *((masks._carry, (*words(2), 1)) for _ in range(9)),
-        *((masks._borrow, (*words(2), 1)) for _ in range(9)), (masks.mask_into, (-9, words(5), words(5), words(5))),
-        (masks.mask_all, (rng.integers(-2**61, 2**61, 40), words(40, 5), words(40, 5), np.zeros((40, 5), np.uint64))),
-        (masks.largest, (words(9, 5),)), (masks.tokens_differ, (words(9, 5),)),
-        (noise.whole_noise, (key, 4, 2, 37.5)), (contexts.context_reward, (0.5, key, 3, 1)),
-        (kernels.gumbel_bound, (0.7,)), (kernels.tossed, (key, 9, 0.5)), (kernels.select_argmax, (units(9), 0.4)),
-        (kernels.select_match, (units(9), 0.4)), (kernels.paper_value, (0.3, kernels.MATCH, 0.5, 1.0)),
-    ]  # fmt: skip
+        *((masks._multiply, tuple(words(2))) for _ in range(9)),
+        *((masks._carry, (*words(2), 1)) for _ in range(9)),
+        *((masks._borrow, (*words(2), 1)) for _ in range(9)),
+        (masks.mask_into, (-9, words(5), words(5), words(5))),
+        (
+            masks.mask_all,
+            (
+                rng.integers(-(2**61), 2**61, 40),
+                words(40, 5),
+                words(40, 5),
+                np.zeros((40, 5), np.uint64),
+            ),
+        ),
+        (masks.largest, (words(9, 5),)),
+        (masks.tokens_differ, (words(9, 5),)),
+        (noise.whole_noise, (key, 4, 2, 37.5)),
+        (contexts.context_reward, (0.5, key, 3, 1)),
+        (kernels.gumbel_bound, (0.7,)),
+        (kernels.tossed, (key, 9, 0.5)),
+        (kernels.select_argmax, (units(9), 0.4)),
+        (kernels.select_match, (units(9), 0.4)),
+        (kernels.paper_value, (0.3, kernels.MATCH, 0.5, 1.0)),
+    ]
     for kind in (rewards.BERNOULLI, rewards.BETA, rewards.TABLE):
         world = rewards.World(kind, units(2) + 0.1, units(2) + 0.1, np.array([0, 4, 9]), units(9))
         found.extend((rewards.reward, (world, key, i % 2, i)) for i in range(6))
@@ -77,12 +110,23 @@ def policy(made: Any, words: Callable[..., Any]) -> list[Case]:
     found: list[Case] = []
     for t, units, pulls in ((9, 5 << 23, 6), (4000, 900 << 24, 1300)):
         state = (t, 0, 20, units, pulls, memory, 2, 5, 3, parameters, kinds, scales)
-        found.append((own.numbers, (*state, words(20, 3), words(20), np.zeros(20, np.int64), np.zeros(20))))
-        found.append((own.value, (t, 0, units, pulls, memory, words(1)[0], parameters, kinds, scales, ceilings)))
+        found.append(
+            (own.numbers, (*state, words(20, 3), words(20), np.zeros(20, np.int64), np.zeros(20)))
+        )
+        found.append(
+            (
+                own.value,
+                (t, 0, units, pulls, memory, words(1)[0], parameters, kinds, scales, ceilings),
+            )
+        )
         found.append((own.exploring, (0.001, t, 5, parameters)))
         found.append((made.score, (t, 0, units / 2**24, pulls, memory, words(1)[0], parameters)))
         found.append((made.explore, (t, 5, parameters)))
-    found.extend((one, (0, chosen, memory, parameters)) for one in (own.learnt, made.learn) for chosen in (True, False))
+    found.extend(
+        (one, (0, chosen, memory, parameters))
+        for one in (own.learnt, made.learn)
+        for chosen in (True, False)
+    )
     return found
 
 
@@ -93,14 +137,19 @@ def market(units: Callable[..., Any]) -> list[Case]:
     cost, capacity, message = units(6), 1.0 + np.floor(50 * units(6)), np.floor(40 * units(2, 6))
     sigma, reach = 9.0 * units(6), oracle.rate.py_func(12, 0.5)  # type: ignore[attr-defined]
     found: list[Case] = [
-        (oracle.rate, (12, 0.5)), (oracle._sum, (units(11),)), (oracle.meets, (-1e-12, 3.0)),
+        (oracle.rate, (12, 0.5)),
+        (oracle._sum, (units(11),)),
+        (oracle.meets, (-1e-12, 3.0)),
         (oracle.quality_bounds, (reach, good, bought, told_good, told, np.zeros(6))),
-        (learning.explore, (capacity, np.zeros(6))), (learning.remember, (bought, good, told, told_good)),
+        (learning.explore, (capacity, np.zeros(6))),
+        (learning.remember, (bought, good, told, told_good)),
         (learning.draw_noise, (7, 3, sigma, np.zeros((2, 6)))),
         (learning.release, (bought, good, told, told_good, message, sigma, np.zeros((2, 6)))),
-    ]  # fmt: skip
+    ]
     for alpha in (0.0, 0.4, 0.9):
-        found.append((oracle.greedy, (units(6), cost, capacity, alpha, 1.0, np.zeros(6), np.zeros(6))))
+        found.append(
+            (oracle.greedy, (units(6), cost, capacity, alpha, 1.0, np.zeros(6), np.zeros(6)))
+        )
         found.append((oracle._repair, (units(6), cost, capacity, alpha, 1.0, capacity / 2, 20.0)))
         state = (
             reach,
@@ -117,7 +166,11 @@ def market(units: Callable[..., Any]) -> list[Case]:
             np.zeros(6),
         )
         found.append((learning.choose, state))
-    table = np.array([[[-1, 0, 2], [-1, -1, 5]]]), np.arange(8, dtype=np.uint32) << 29, np.arange(8, dtype=np.int32) % 2
+    table = (
+        np.array([[[-1, 0, 2], [-1, -1, 5]]]),
+        np.arange(8, dtype=np.uint32) << 29,
+        np.arange(8, dtype=np.int32) % 2,
+    )
     drawn = supply.Supply(units(1, 2), 4, *table, np.zeros(1, np.int64), np.zeros(0))
     none = np.full((1, 2, 1), -1), np.zeros(0, np.uint32), np.zeros(0, np.int32)
     records = supply.Supply(units(1, 2), 4, *none, np.array([0, 4, 9]), np.cumsum(units(11)))
@@ -125,25 +178,44 @@ def market(units: Callable[..., Any]) -> list[Case]:
         found.append((supply.good_units, (one, 7, 1, 1, 9, 5, count)))
         found.append((supply.untabled, (one, 7, 1, 1, 9, 5, count)))
     for one in (drawn, records):
-        written = np.array([3.0, 5.0]), np.array([2.0, 60.0]), np.zeros((4, 1), np.uint64), np.zeros(2)
+        written = (
+            np.array([3.0, 5.0]),
+            np.array([2.0, 60.0]),
+            np.zeros((4, 1), np.uint64),
+            np.zeros(2),
+        )
         found.append((twin.deliver, (one, np.uint64(7), 1, 9, *written)))
-        found.append((twin._untabled, (one, np.uint64(7), 1, 9, *written[:2], np.array([-1.0, -1.0]))))
+        found.append(
+            (twin._untabled, (one, np.uint64(7), 1, 9, *written[:2], np.array([-1.0, -1.0])))
+        )
     found += [(supply.epoch_at, (drawn, 9)), (supply.replayed, (records, 7, 1, 1, 5, 60))]
     found += [(supply.from_word, (drawn, 0, 0, 2, word)) for word in (5, 2**31, 2**32 - 1)]
     found += [(instances._drawn, (7, 1, 2, normal, 0.5, 0.1)) for normal in (True, False)]
     found += [(instances._reflected, (x,)) for x in (-0.3, 1.2, 7.9)]
-    found += [(instances._draw_qualities, (7, normal, 0.5, 0.1, 0.2, np.zeros((3, 4)))) for normal in (True, False)]
-    found.append((instances._draw_offers, (7, True, 0.5, 0.1, 50, False, np.zeros((3, 4)), np.zeros((3, 4), np.int64))))
+    found += [
+        (instances._draw_qualities, (7, normal, 0.5, 0.1, 0.2, np.zeros((3, 4))))
+        for normal in (True, False)
+    ]
+    found.append(
+        (
+            instances._draw_offers,
+            (7, True, 0.5, 0.1, 50, False, np.zeros((3, 4)), np.zeros((3, 4), np.int64)),
+        )
+    )
     found.append((instances._draw_places, (7, np.zeros((3, 4)))))
     weights, keep, other = np.zeros(31), np.zeros(31, np.uint32), np.zeros(31, np.int32)
     found += [(supply._weights, (30, q, weights.copy())) for q in (0.0, 0.37, 1.0)]
     found.append((supply._fill, (units(31), keep, other)))
-    found.append((supply._tables, (units(1, 1), np.array([[[-1, 0, 2]]]), keep.copy(), other.copy())))
+    found.append(
+        (supply._tables, (units(1, 1), np.array([[[-1, 0, 2]]]), keep.copy(), other.copy()))
+    )
     found.append((contexts._draw_places, (7, 1, np.zeros(9))))
     rows = np.arange(5), np.arange(5) % 2, np.zeros(5, np.int64)
     found.append((contexts._draw_rewards, (units(5, 2), 7, *rows)))
     for rule in (learning.POOL, learning.ACCEPT, learning.FUSE):
-        found.append((learning.learn, (rule, 12, 0.5, 0.7, message, sigma, good, bought, told_good, told)))
+        found.append(
+            (learning.learn, (rule, 12, 0.5, 0.7, message, sigma, good, bought, told_good, told))
+        )
     return found
 
 
@@ -152,7 +224,10 @@ def comparison(words: Callable[..., Any]) -> list[Case]:
     rows = 4
     small = (words(rows, garbled.WORDS) & np.uint64(255)).astype(np.uint8)
     return [
-        (garbled.garble, (words(rows), words(rows), *(words(rows, n) for n in (63, 20)), words(rows, 63))),
+        (
+            garbled.garble,
+            (words(rows), words(rows), *(words(rows, n) for n in (63, 20)), words(rows, 63)),
+        ),
         (garbled.choose, (words(rows, 63), words(rows), small.copy())),
         (garbled.evaluate, (small, np.zeros(rows, np.uint8))),
     ]
@@ -164,7 +239,9 @@ def results() -> list[Any]:
     for function, arguments in cases():
         value = function(*arguments)
         written = [one.tobytes() for one in arguments if isinstance(one, np.ndarray)]
-        found.append((function.__name__, type(value).__name__, np.array(value, object).tolist(), written))
+        found.append(
+            (function.__name__, type(value).__name__, np.array(value, object).tolist(), written)
+        )
     return found
 
 
@@ -174,7 +251,11 @@ def main() -> None:
     assert "numba" not in sys.modules
     compiled._Clock.compiles = True
     print([here for here, there in zip(plain, results(), strict=True) if here != there])
-    short = {one.__name__ for one in gc.get_objects() if isinstance(one, compiled.Compiled) and one._short}
+    short = {
+        one.__name__
+        for one in gc.get_objects()
+        if isinstance(one, compiled.Compiled) and one._short
+    }
     called = {one.__name__ for one, _ in cases()}
     print(sorted(short - called - {"_round", "_philox", "quarters", "_no_choice", "_no_ranks"}))
 

@@ -1,4 +1,6 @@
-"""Agreement on terms: both sides come to one line, only what both have counts, and a line stays a line."""
+"""Agreement on terms: both sides come to one line, only what both have counts, and a line stays a
+line.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ TERMS = st.dictionaries(st.sampled_from("abcdef"), PLAIN, max_size=6)
 
 
 @given(TERMS, TERMS)
-def test_both_sides_come_to_the_same_line_or_agree(mine: dict[str, Any], theirs: dict[str, Any]) -> None:
+def test_both_sides_come_to_the_same_line_or_agree(
+    mine: dict[str, Any], theirs: dict[str, Any]
+) -> None:
     sides = {"ada": written(mine), "bob": written(theirs)}
     lines = set()
     for party, peer in (("ada", "bob"), ("bob", "ada")):
@@ -28,7 +32,11 @@ def test_both_sides_come_to_the_same_line_or_agree(mine: dict[str, Any], theirs:
             check_terms(party, sides[party], peer, sides[peer])
         except DisagreementError as error:
             lines.add(str(error))
-    differ = [name for name in sides["ada"] if name in sides["bob"] and sides["ada"][name] != sides["bob"][name]]
+    differ = [
+        name
+        for name in sides["ada"]
+        if name in sides["bob"] and sides["ada"][name] != sides["bob"][name]
+    ]
     assert len(lines) == bool(differ)
     for line in lines:
         assert line.isprintable()
@@ -49,22 +57,31 @@ def test_fields_and_both_values_are_named_and_digests_come_last() -> None:
     with pytest.raises(DisagreementError) as caught:
         check_terms("bob", written(bob), "ada", written(ada))
     assert caught.value.text == (
-        "the files of 'ada' and 'bob' differ: rounds is 100 at 'ada' and 200 at 'bob'; policy.name is \"ucb\" at 'ada' "
-        f"and \"exp3\" at 'bob'; policy.digest is \"{'a' * 64}\" at 'ada' and \"{'b' * 64}\" at 'bob'. "
+        "the files of 'ada' and 'bob' differ: rounds is 100 at 'ada' and 200 at 'bob'; policy.name "
+        "is \"ucb\" at 'ada' "
+        f'and "exp3" at \'bob\'; policy.digest is "{"a" * 64}" at \'ada\' and "{"b" * 64}" at '
+        "'bob'. "
         "Correct the file that is wrong, and start all parties again."
     )
 
 
 def test_many_differences_are_counted() -> None:
     text = difference(dict.fromkeys("abcde", "1"), dict.fromkeys("abcde", "2"), ("here", "there"))
-    assert text == "a is 1 here and 2 there; b is 1 here and 2 there; c is 1 here and 2 there; and 2 more"
+    assert (
+        text
+        == "a is 1 here and 2 there; b is 1 here and 2 there; c is 1 here and 2 there; and 2 more"
+    )
 
 
 def test_long_values_are_compared_by_their_digest() -> None:
     names = [f"clinic-{i}" for i in range(500)]
-    text = difference(written({"owners": names}), written({"owners": [*names[:-1], "x"]}), ("here", "there"))
+    text = difference(
+        written({"owners": names}), written({"owners": [*names[:-1], "x"]}), ("here", "there")
+    )
     assert text.count("(digest ") == 2
-    assert not difference(written({"owners": names}), written({"owners": tuple(names)}), ("here", "there"))
+    assert not difference(
+        written({"owners": names}), written({"owners": tuple(names)}), ("here", "there")
+    )
 
 
 def test_what_a_peer_writes_reaches_no_terminal_as_it_is() -> None:

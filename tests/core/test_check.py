@@ -24,9 +24,18 @@ from posse.core.errors import (
 )
 
 ERRORS = (
-    ConfigError, PolicyError, DataError, StoreError, MissingExtraError, ProtocolError, FrameError, DisagreementError,
-    BudgetError, CertificateError, EnrolmentError,
-)  # fmt: skip
+    ConfigError,
+    PolicyError,
+    DataError,
+    StoreError,
+    MissingExtraError,
+    ProtocolError,
+    FrameError,
+    DisagreementError,
+    BudgetError,
+    CertificateError,
+    EnrolmentError,
+)
 
 
 @pytest.mark.parametrize("value", [0, -1, math.nan, math.inf, -math.inf])
@@ -77,7 +86,19 @@ def test_nearest_lists_what_is_known_when_nothing_is_near() -> None:
 def test_every_error_is_one_family_with_its_own_stable_code() -> None:
     codes = {error.code for error in ERRORS}
     assert len(codes) == len(ERRORS)
-    assert codes == {"P100", "P110", "P200", "P300", "P400", "P500", "P510", "P530", "P600", "P700", "P710"}
+    assert codes == {
+        "P100",
+        "P110",
+        "P200",
+        "P300",
+        "P400",
+        "P500",
+        "P510",
+        "P530",
+        "P600",
+        "P700",
+        "P710",
+    }
     assert all(issubclass(error, PosseError) and error.exit_code == 2 for error in ERRORS)
     assert issubclass(FrameError, ProtocolError)
 
@@ -88,5 +109,7 @@ def test_an_error_reads_code_first() -> None:
 
 def test_a_missing_extra_names_the_command_that_installs_it() -> None:
     assert require("math", extra="plot") is math
-    with pytest.raises(MissingExtraError, match=r"no_such_module is needed .* pip install .*\[plot\]'"):
+    with pytest.raises(
+        MissingExtraError, match=r"no_such_module is needed .* pip install .*\[plot\]'"
+    ):
         require("no_such_module.inside", extra="plot")

@@ -45,7 +45,9 @@ def test_a_function_that_is_compiled_already_is_left_alone() -> None:
 
 
 def test_the_digest_covers_every_source_that_numbers_depend_on(tmp_path: Path) -> None:
-    """Change a file that a compiled function's module imports by way of another, and the key of its code changes."""
+    """Change a file that a compiled function's module imports by way of another, and the key of its
+    code changes.
+    """
     house = tmp_path / "posse"
     (house / "core").mkdir(parents=True)
     (house / "policies").mkdir()
@@ -77,7 +79,9 @@ def test_code_of_a_user_is_not_kept() -> None:
 def test_short_functions_give_the_same_bits_in_plain_python_and_compiled() -> None:
     """And what calls nothing else imports no numba, which the program checks."""
     program = [sys.executable, "-m", "tests.core.interpreted"]
-    done = subprocess.run(program, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
+    done = subprocess.run(
+        program, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]
+    )
     assert done.stdout.splitlines() == ["[]", "[]"]  # none that differs, none that was left out
 
 
@@ -91,7 +95,9 @@ def test_interpreting_ends_when_it_has_cost_too_much() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_one_process_compiles_and_the_others_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_process_compiles_and_the_others_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / f"7{0:063x}"
     code = (
         "import sys; from pathlib import Path; from posse.core import compiled\n"
@@ -127,7 +133,9 @@ def outer(word: np.uint64) -> np.uint64:
 
 
 def test_a_call_that_began_in_the_interpreter_ends_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compiled code would return a number of Python, which as the next function's argument is a signed one."""
+    """Compiled code would return a number of Python, which as the next function's argument is a
+    signed one.
+    """
     monkeypatch.setattr(compiled._Clock, "compiles", False)
     monkeypatch.setattr(compiled._Clock, "spent", 0.0)
     made = compiled.Compiled(outer, (), True, {})

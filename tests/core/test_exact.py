@@ -88,8 +88,15 @@ def test_gumbel_has_the_same_bits_in_python_and_is_its_quantile(u: float) -> Non
 
 
 @settings(deadline=None, max_examples=100)
-@given(st.floats(0.05, 1e6), st.floats(0.05, 1e6), st.integers(0, 2**64 - 1).map(np.uint64), st.integers(0, 2**32 - 1))
-def test_beta_has_the_same_bits_in_python_and_lies_in_the_unit_interval(a: float, b: float, key: int, i: int) -> None:
+@given(
+    st.floats(0.05, 1e6),
+    st.floats(0.05, 1e6),
+    st.integers(0, 2**64 - 1).map(np.uint64),
+    st.integers(0, 2**32 - 1),
+)
+def test_beta_has_the_same_bits_in_python_and_lies_in_the_unit_interval(
+    a: float, b: float, key: int, i: int
+) -> None:
     drawn = beta(a, b, key, OWN, 0, i)
     assert bits(drawn) == bits(beta.py_func(a, b, key, OWN, 0, i))
     assert 0.0 <= drawn <= 1.0
@@ -101,20 +108,31 @@ def test_gumbel_is_finite_at_both_ends() -> None:
 
 
 def test_values_are_the_ones_of_every_other_machine() -> None:
-    """Digests over log, exp, gumbel, normals, beta and binomial: one changed bit would part old records from new."""
+    """Digests over log, exp, gumbel, normals, beta and binomial: one changed bit would part old
+    records from new.
+    """
     grid = np.arange(1, 2001)
     values = [
-        *log_array(grid / 37.0), *log_array(np.ldexp(grid / 2001.0, grid % 900 - 450)),
+        *log_array(grid / 37.0),
+        *log_array(np.ldexp(grid / 2001.0, grid % 900 - 450)),
         *exp_array((grid - 1000.0) / 1.7),
-        *(gumbel(u) for u in grid / 2001.0), *(normals(KEY, OWN, 1, i, 0)[0] for i in range(500)),
-        *(beta(a, b, KEY, OWN, 2, i) for a in (0.3, 1.0, 4.5, 1e4) for b in (0.7, 2.0, 300.0) for i in range(50)),
-    ]  # fmt: skip
+        *(gumbel(u) for u in grid / 2001.0),
+        *(normals(KEY, OWN, 1, i, 0)[0] for i in range(500)),
+        *(
+            beta(a, b, KEY, OWN, 2, i)
+            for a in (0.3, 1.0, 4.5, 1e4)
+            for b in (0.7, 2.0, 300.0)
+            for i in range(50)
+        ),
+    ]
     digest = hashlib.sha256(np.array(values, "<f8").tobytes()).hexdigest()
     assert digest == "304b91e6e91d2502a575bd39d6634a3ca011e639d09a0f367304ec176cc61195"
     whole = [
         binomial(count, q, KEY, PARTIAL, 3, i)
-        for count in (1, 40, 41, 100, 1000, 10**6, 10**9) for q in (1e-6, 0.2, 0.5, 0.93) for i in range(50)
-    ]  # fmt: skip
+        for count in (1, 40, 41, 100, 1000, 10**6, 10**9)
+        for q in (1e-6, 0.2, 0.5, 0.93)
+        for i in range(50)
+    ]
     digest = hashlib.sha256(np.array(whole, "<i8").tobytes()).hexdigest()
     assert digest == "2b3a95ef7e1a58fc3779f6bc326ec0f210da0766e87771a731afa9db4667e590"
 
@@ -138,7 +156,9 @@ BETAS: dict[tuple[float, float], Callable[[float], float]] = {
 
 @pytest.mark.parametrize("shape", BETAS)
 def test_beta_has_its_distribution(shape: tuple[float, float]) -> None:
-    """Power above .99 against a distribution .02 away (a 2 % shift of a uniform): sqrt(n) D = 4, limit 1.95, sd .5."""
+    """Power above .99 against a distribution .02 away (a 2 % shift of a uniform): sqrt(n) D = 4,
+    limit 1.95, sd .5.
+    """
     drawn = [beta(*shape, KEY, OWN, 0, i) for i in range(40_000)]
     assert ks(drawn, BETAS[shape]) < KS_LIMIT
     moved = [BETAS[shape](x) * 0.98 for x in drawn]
@@ -146,7 +166,9 @@ def test_beta_has_its_distribution(shape: tuple[float, float]) -> None:
 
 
 def test_beta_draws_of_neighbours_are_independent() -> None:
-    """Owners draw at neighbouring keys, steps and passes. Power above .99 against a correlation of .04."""
+    """Owners draw at neighbouring keys, steps and passes. Power above .99 against a correlation of
+    .04.
+    """
     for address in (
         lambda i: (np.uint64(i), OWN, 0, 5),
         lambda i: (KEY, OWN, i, 5),
@@ -157,7 +179,9 @@ def test_beta_draws_of_neighbours_are_independent() -> None:
 
 
 def test_normals_have_their_distribution_and_are_independent() -> None:
-    """Power above .99 against a mean or a scale off by .06 (distances .024 and .014 at n = 40 000, 80 000)."""
+    """Power above .99 against a mean or a scale off by .06 (distances .024 and .014 at n = 40 000,
+    80 000).
+    """
     pairs = np.array([normals(KEY, OWN, 0, i, 0)[:2] for i in range(40_000)])
 
     def phi(x: float) -> float:
@@ -190,14 +214,26 @@ def test_gumbel_noise_has_its_distribution() -> None:
 
 
 BINOMIALS = [
-    (1, 0.3), (2, 0.5), (40, 0.37), (41, 0.37), (81, 0.9), (1000, 0.02), (1000, 0.5), (10**6, 0.4), (10**6, 1e-6),
-    (10**6, 1 - 1e-6), (10**9, 1e-9), (10**9, 0.5),
-]  # fmt: skip
+    (1, 0.3),
+    (2, 0.5),
+    (40, 0.37),
+    (41, 0.37),
+    (81, 0.9),
+    (1000, 0.02),
+    (1000, 0.5),
+    (10**6, 0.4),
+    (10**6, 1e-6),
+    (10**6, 1 - 1e-6),
+    (10**9, 1e-9),
+    (10**9, 0.5),
+]
 
 
 @pytest.mark.parametrize(("count", "q"), BINOMIALS)
 def test_binomial_has_its_distribution(count: int, q: float) -> None:
-    """Power above .99 against a mean off by .08 standard deviations (20 000 draws: noncentrality 128)."""
+    """Power above .99 against a mean off by .08 standard deviations (20 000 draws: noncentrality
+    128).
+    """
     drawn = [binomial(count, q, KEY, PARTIAL, 0, i) for i in range(20_000)]
     statistic, limit = distance(drawn, count, q)
     assert statistic < limit
@@ -215,20 +251,29 @@ def test_binomial_of_a_sure_event_has_no_chance(count: int) -> None:
 
 @settings(deadline=None, max_examples=100)
 @given(
-    st.integers(0, 10**9), st.floats(0, 1), st.integers(0, 2**64 - 1).map(np.uint64), st.integers(0, 2**24 - 1),
+    st.integers(0, 10**9),
+    st.floats(0, 1),
+    st.integers(0, 2**64 - 1).map(np.uint64),
+    st.integers(0, 2**24 - 1),
     st.integers(0, 2**32 - 1),
-)  # fmt: skip
-def test_binomial_is_the_same_in_python_and_lies_in_range(count: int, q: float, key: int, party: int, i: int) -> None:
+)
+def test_binomial_is_the_same_in_python_and_lies_in_range(
+    count: int, q: float, key: int, party: int, i: int
+) -> None:
     drawn = binomial(count, q, key, PARTIAL, party, i)
     assert drawn == binomial.py_func(count, q, key, PARTIAL, party, i)
     assert 0 <= drawn <= count
 
 
 def test_binomial_draws_of_neighbours_are_independent() -> None:
-    """Parties and indices, above and below the size that is tossed. Power above .99 against a correlation of .04."""
+    """Parties and indices, above and below the size that is tossed. Power above .99 against a
+    correlation of .04.
+    """
     for count in (30, 500):
         for address in (lambda i: (i, 5), lambda i: (0, i)):
-            drawn = np.array([binomial(count, 0.4, KEY, PARTIAL, *address(i)) for i in range(20_000)])
+            drawn = np.array(
+                [binomial(count, 0.4, KEY, PARTIAL, *address(i)) for i in range(20_000)]
+            )
             assert abs(np.corrcoef(drawn[:-1], drawn[1:])[0, 1]) * math.sqrt(len(drawn)) < SIGMAS
 
 

@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from posse.core.errors import CertificateError, DataError
-from posse.core.files import PRIVATE, PUBLIC, check_private, check_trusted, make_folder, whole, write_whole
+from posse.core.files import (
+    PRIVATE,
+    PUBLIC,
+    check_private,
+    check_trusted,
+    make_folder,
+    whole,
+    write_whole,
+)
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
@@ -24,9 +32,13 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("fault", [KeyboardInterrupt(), OSError(errno.ENOSPC, "full"), ValueError("not this")])
+@pytest.mark.parametrize(
+    "fault", [KeyboardInterrupt(), OSError(errno.ENOSPC, "full"), ValueError("not this")]
+)
 @pytest.mark.parametrize("durable", [True, False])
-def test_what_stops_half_way_leaves_the_old_file_alone(tmp_path: Path, fault: BaseException, durable: bool) -> None:
+def test_what_stops_half_way_leaves_the_old_file_alone(
+    tmp_path: Path, fault: BaseException, durable: bool
+) -> None:
     path = tmp_path / "a.json"
     write_whole(path, b"old")
 
@@ -66,7 +78,9 @@ def test_without_replace_the_first_stays(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == [path, link]
 
 
-def test_what_need_not_be_durable_waits_for_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_need_not_be_durable_waits_for_no_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(descriptor: int) -> None:
         raise AssertionError("waited for the disk")
 
@@ -82,7 +96,9 @@ def test_files_that_others_may_use(tmp_path: Path) -> None:
     path = tmp_path / "key.pem"
     write_whole(path, b"secret", mode=PUBLIC)
     check_trusted(path)
-    with pytest.raises(CertificateError, match=r"can be used by others \(mode 644\)\. Run: chmod go= "):
+    with pytest.raises(
+        CertificateError, match=r"can be used by others \(mode 644\)\. Run: chmod go= "
+    ):
         check_private(path)
     path.chmod(0o666)
     with pytest.raises(CertificateError, match="can be written by others"):

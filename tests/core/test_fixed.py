@@ -53,7 +53,9 @@ def test_units_of_round_numbers() -> None:
     assert from_units(3 << 23) == 1.5
 
 
-@pytest.mark.parametrize(("owners", "bits"), [(2, 1), (3, 2), (4, 2), (5, 3), (100, 7), (128, 7), (129, 8), (4096, 12)])
+@pytest.mark.parametrize(
+    ("owners", "bits"), [(2, 1), (3, 2), (4, 2), (5, 3), (100, 7), (128, 7), (129, 8), (4096, 12)]
+)
 def test_tie_bits_hold_every_owner(owners: int, bits: int) -> None:
     assert tie_bits(owners) == bits
     assert bits == max(1, math.ceil(math.log2(owners)))
@@ -62,12 +64,16 @@ def test_tie_bits_hold_every_owner(owners: int, bits: int) -> None:
 @settings(deadline=None, max_examples=150)
 @given(step_words, bits_of)
 def test_tie_places_are_a_bijection(step: tuple[int, int], bits: int) -> None:
-    assert sorted(tie_place(*step, owner, bits) for owner in range(1 << bits)) == list(range(1 << bits))
+    assert sorted(tie_place(*step, owner, bits) for owner in range(1 << bits)) == list(
+        range(1 << bits)
+    )
 
 
 @settings(deadline=None)
 @given(step_words, bits_of, st.data())
-def test_a_tie_place_is_what_its_source_says(step: tuple[int, int], bits: int, data: st.DataObject) -> None:
+def test_a_tie_place_is_what_its_source_says(
+    step: tuple[int, int], bits: int, data: st.DataObject
+) -> None:
     owner = data.draw(st.integers(0, (1 << bits) - 1))
     with np.errstate(over="ignore"):  # multiplication modulo 2^64 is meant
         assert tie_place.py_func(*step, owner, bits) == tie_place(*step, owner, bits)
@@ -90,8 +96,10 @@ def orders(owners: int, steps: int) -> Any:
 
 @pytest.mark.parametrize("owners", [2, 3, 4, 5, 7, 10])
 def test_ties_of_any_two_three_or_all_go_to_each_alike(owners: int) -> None:
-    """20,000 steps: a share off by 6 % of itself is found with power above .999, and each test of a subset raises a
-    false alarm with probability below 1e-5 (the limit is 4.5 standard deviations)."""
+    """20,000 steps: a share off by 6 % of itself is found with power above .999, and each test of a
+    subset raises a false alarm with probability below 1e-5 (the limit is 4.5 standard
+    deviations).
+    """
     steps = 20_000
     places = orders(owners, steps)
     assert all(len(set(row)) == owners for row in places[:100].tolist())
@@ -104,10 +112,12 @@ def test_ties_of_any_two_three_or_all_go_to_each_alike(owners: int) -> None:
 
 @pytest.mark.parametrize("owners", [3, 4, 5, 6])
 def test_every_order_of_the_owners_is_equally_likely(owners: int) -> None:
-    """Chi-square over all K! orders in a million steps, at 4.5 standard deviations of it (a false alarm in 1e-5).
+    """Chi-square over all K! orders in a million steps, at 4.5 standard deviations of it (a false
+    alarm in 1e-5).
 
-    Rotating the owners and mixing them with eight rounds of odd multiplication, addition and xor-shift makes every
-    single winner fair and fails this by 17 standard deviations at 4 owners and 47 at 6, where orders are off by 15 %.
+    Rotating the owners and mixing them with eight rounds of odd multiplication, addition and
+    xor-shift makes every single winner fair and fails this by 17 standard deviations at 4 owners
+    and 47 at 6, where orders are off by 15 %.
     """
     steps, possible = 1_000_000, math.factorial(owners)
     ranked = np.argsort(orders(owners, steps), axis=1) @ owners ** np.arange(owners)
@@ -129,8 +139,12 @@ def test_tie_orders_change_with_the_step_and_the_key() -> None:
 
 @settings(deadline=None, max_examples=300)
 @given(scores, scores, bits_of, st.data())
-def test_comparable_keeps_the_order_and_is_never_equal(a: float, b: float, bits: int, data: st.DataObject) -> None:
-    places = data.draw(st.lists(st.integers(0, (1 << bits) - 1), min_size=2, max_size=2, unique=True))
+def test_comparable_keeps_the_order_and_is_never_equal(
+    a: float, b: float, bits: int, data: st.DataObject
+) -> None:
+    places = data.draw(
+        st.lists(st.integers(0, (1 << bits) - 1), min_size=2, max_size=2, unique=True)
+    )
     a, b = bounded(a, bits), bounded(b, bits)
     x, y = (comparable(score, place, bits) for score, place in zip((a, b), places, strict=True))
     assert x != y

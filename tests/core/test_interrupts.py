@@ -41,7 +41,8 @@ def test_a_second_one_ends_the_process() -> None:
     text = (
         "import os, signal\nfrom posse.core.interrupts import held\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "with held():\n    os.kill(os.getpid(), 2)\n    os.kill(os.getpid(), 2)\n    print('went on', flush=True)\n"
+        "with held():\n    os.kill(os.getpid(), 2)\n    os.kill(os.getpid(), 2)\n    print('went "
+        "on', flush=True)\n"
     )
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGINT
@@ -83,7 +84,9 @@ except KeyboardInterrupt:
 
 
 def test_one_that_came_in_a_callback_is_sent_again() -> None:
-    done = subprocess.run([sys.executable, "-c", DROPPED], capture_output=True, text=True, timeout=240)
+    done = subprocess.run(
+        [sys.executable, "-c", DROPPED], capture_output=True, text=True, timeout=240
+    )
     assert (done.stdout, done.stderr, done.returncode) == ("interrupted 1\n", "", 0)
 
 
@@ -107,5 +110,7 @@ with interrupts.soon(), interrupts.keeping(keep), lock:
 
 
 def test_a_keeper_that_waits_for_the_main_thread_does_not_hang_the_process() -> None:
-    done = subprocess.run([sys.executable, "-c", HANGS], capture_output=True, text=True, timeout=240)
+    done = subprocess.run(
+        [sys.executable, "-c", HANGS], capture_output=True, text=True, timeout=240
+    )
     assert (done.returncode, done.stdout) == (128 + signal.SIGINT, "")

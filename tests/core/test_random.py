@@ -15,7 +15,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posse.core.random import COIN, DERIVE, ORDER, REWARD, derive, philox, shuffle, uniform, uniforms, words
+from posse.core.random import (
+    COIN,
+    DERIVE,
+    ORDER,
+    REWARD,
+    derive,
+    philox,
+    shuffle,
+    uniform,
+    uniforms,
+    words,
+)
 from tests.core.chance import KS_LIMIT, SIGMAS, chi_square, chi_square_limit, ks
 
 DRAWS = 1 << 17
@@ -36,21 +47,29 @@ indices = st.integers(0, 2**32 - 1)
         ),
     ],
 )
-def test_philox_gives_the_published_answers(counter_and_key: tuple[int, ...], answer: tuple[int, ...]) -> None:
+def test_philox_gives_the_published_answers(
+    counter_and_key: tuple[int, ...], answer: tuple[int, ...]
+) -> None:
     assert philox(*counter_and_key) == answer
 
 
 @settings(deadline=None)
 @given(keys, st.integers(0, 255), small, indices, indices)
-def test_words_are_philox_of_the_address(key: int, purpose: int, party: int, index: int, attempt: int) -> None:
+def test_words_are_philox_of_the_address(
+    key: int, purpose: int, party: int, index: int, attempt: int
+) -> None:
     c = philox(index, attempt, party, purpose, int(key) & 0xFFFFFFFF, int(key) >> 32)
     assert words(key, purpose, party, index, attempt) == (c[0] << 32 | c[1], c[2] << 32 | c[3])
-    assert words.py_func(key, purpose, party, index, attempt) == words(key, purpose, party, index, attempt)
+    assert words.py_func(key, purpose, party, index, attempt) == words(
+        key, purpose, party, index, attempt
+    )
 
 
 @settings(deadline=None)
 @given(keys, st.integers(0, 255), small, indices, indices)
-def test_uniforms_are_the_top_53_bits_of_the_words(key: int, purpose: int, party: int, index: int, n: int) -> None:
+def test_uniforms_are_the_top_53_bits_of_the_words(
+    key: int, purpose: int, party: int, index: int, n: int
+) -> None:
     pair = uniforms(key, purpose, party, index, n)
     assert pair == tuple((word >> 11) / 2**53 for word in words(key, purpose, party, index, n))
     assert uniform(key, purpose, party, index, n) == pair[0]
@@ -60,12 +79,16 @@ def test_uniforms_are_the_top_53_bits_of_the_words(key: int, purpose: int, party
 def test_every_part_of_an_address_counts_and_no_two_addresses_share_a_word() -> None:
     near = [(1, 2, 255), (0, 1, 2**24 - 1), (0, 1, 2**32 - 1), (0, 1, 2**32 - 1)]
     key_parts = [np.uint64(key) for key in (0, 1, 2**32, 2**64 - 1)]
-    drawn = [word for key in key_parts for rest in itertools.product(*near) for word in words(key, *rest)]
+    drawn = [
+        word for key in key_parts for rest in itertools.product(*near) for word in words(key, *rest)
+    ]
     assert len(set(drawn)) == len(drawn)
 
 
 def test_a_draw_does_not_depend_on_what_was_drawn_before() -> None:
-    addresses = [(np.uint64(9), REWARD, party, index, 0) for party in range(5) for index in range(40)]
+    addresses = [
+        (np.uint64(9), REWARD, party, index, 0) for party in range(5) for index in range(40)
+    ]
     forward = {address: uniform(*address) for address in addresses}
     random.Random(1).shuffle(addresses)
     assert all(uniform(*address) == forward[address] for address in addresses)
@@ -82,7 +105,9 @@ WALKS: dict[str, Callable[[int], tuple[int, ...]]] = {
 
 @pytest.mark.parametrize("walk", WALKS)
 def test_draws_are_uniform_along_every_part_of_the_address(walk: str) -> None:
-    """Power above .99 against u^1.03, whose distribution is .011 away: sqrt(n) D = 4.0, limit 1.95, sd at most .5."""
+    """Power above .99 against u^1.03, whose distribution is .011 away: sqrt(n) D = 4.0, limit 1.95,
+    sd at most .5.
+    """
     drawn = [uniform(*WALKS[walk](i)) for i in range(DRAWS)]
     assert ks(drawn, lambda u: u) < KS_LIMIT
     assert ks([u**1.03 for u in drawn], lambda u: u) > KS_LIMIT
@@ -93,7 +118,9 @@ def test_draws_are_uniform_along_every_part_of_the_address(walk: str) -> None:
 
 @pytest.mark.parametrize("walk", WALKS)
 def test_neighbours_are_independent_along_every_part_of_the_address(walk: str) -> None:
-    """Neighbours, and the two numbers of one address. Power above .99 against a correlation of .02."""
+    """Neighbours, and the two numbers of one address. Power above .99 against a correlation of
+    .02.
+    """
     pairs = np.array([uniforms(*WALKS[walk](i)) for i in range(DRAWS)])
     first, second = pairs[:, 0], pairs[:, 1]
 
@@ -117,7 +144,9 @@ def permutation_counts(draw: Callable[[int], tuple[int, ...]], runs: int) -> lis
 
 
 def test_shuffle_is_uniform_over_all_permutations() -> None:
-    """24 permutations, 24 000 draws. Power above .99 against the wrong shuffle that swaps with any place."""
+    """24 permutations, 24 000 draws. Power above .99 against the wrong shuffle that swaps with any
+    place.
+    """
     out = np.empty(4, np.int64)
 
     def drawn(index: int) -> tuple[int, ...]:
@@ -137,7 +166,9 @@ def test_shuffle_is_uniform_over_all_permutations() -> None:
 
 @settings(deadline=None)
 @given(keys, indices, st.integers(1, 50))
-def test_shuffle_writes_a_permutation_and_the_source_writes_the_same(key: int, index: int, size: int) -> None:
+def test_shuffle_writes_a_permutation_and_the_source_writes_the_same(
+    key: int, index: int, size: int
+) -> None:
     compiled, source = np.full(size, -1), np.full(size, -1)
     shuffle(key, ORDER, index, compiled)
     shuffle.py_func(key, ORDER, index, source)

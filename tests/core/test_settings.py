@@ -34,7 +34,13 @@ def test_a_file_is_read_and_given_values_win_over_it(tmp_path: Path) -> None:
 
 def test_resolved_settings_make_the_same_settings_again() -> None:
     made = Example.make({"budget": 3, "tau": 0.1, "means": [0.5]})
-    assert made.resolved() == {"budget": 3, "policy": "ucb", "level": "standard", "tau": 0.1, "means": [0.5]}
+    assert made.resolved() == {
+        "budget": 3,
+        "policy": "ucb",
+        "level": "standard",
+        "tau": 0.1,
+        "means": [0.5],
+    }
     assert Example.make(made.resolved()) == made
 
 
@@ -50,7 +56,9 @@ def test_resolved_settings_make_the_same_settings_again() -> None:
         ({"budget": 1, "means": [0.1, "x"]}, r"means\.1 must be .*number.*, got 'x'\."),
     ],
 )
-def test_a_mistake_is_one_line_with_name_rule_and_value(values: dict[str, object], message: str) -> None:
+def test_a_mistake_is_one_line_with_name_rule_and_value(
+    values: dict[str, object], message: str
+) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         Example.make(values)
     assert "\n" not in str(caught.value)

@@ -1,4 +1,6 @@
-"""A grid without processes: messages go straight to the client app, each node with a context of its own."""
+"""A grid without processes: messages go straight to the client app, each node with a context of its
+own.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from posse.protocols.fed_contextual.flower.project import make_node
 from posse.protocols.fed_contextual.flower.settings import FEWEST, DeviceSettings
 
 Meddle = Callable[[int, Message, Message | None], Message | None]
-"""Called with the node, what it was sent and what it answered; returns what arrives, None for nothing."""
+"""Called with the node, what it was sent and what it answered; returns what arrives, None for
+nothing.
+"""
 
 
 class FakeNode:
@@ -31,9 +35,18 @@ class FakeGrid:
     """Nodes in this process, numbered from 0; Flower's ids run the other way."""
 
     def __init__(
-        self, settings: DeviceSettings, nodes: int, folder: Path, meddle: Meddle | None = None, **config: Any
+        self,
+        settings: DeviceSettings,
+        nodes: int,
+        folder: Path,
+        meddle: Meddle | None = None,
+        **config: Any,
     ) -> None:
-        TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1  # as Flower's processes do
+        TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = (
+            1,
+            1,
+            1,
+        )  # as Flower's processes do
         self.app, self.meddle, self.sent = make(), meddle, []
         self.deployments: list[int] = []
         """Nodes that were sent a version, one after the other."""
@@ -44,15 +57,23 @@ class FakeGrid:
         run_config = json.loads(json.dumps(settings.resolved()))
         self.contexts = {
             node.node_id: Context(
-                run_id=1, node_id=node.node_id, state=RecordDict(), run_config=run_config,
+                run_id=1,
+                node_id=node.node_id,
+                state=RecordDict(),
+                run_config=run_config,
                 node_config={
-                    "partition-id": at, "num-partitions": nodes, "key": str(keys[at].private), "roster": str(roster),
-                    "secure": settings.secure, "least-cohort": FEWEST,
-                    **({} if settings.data == "digits" else {"data": settings.data}), **config,
+                    "partition-id": at,
+                    "num-partitions": nodes,
+                    "key": str(keys[at].private),
+                    "roster": str(roster),
+                    "secure": settings.secure,
+                    "least-cohort": FEWEST,
+                    **({} if settings.data == "digits" else {"data": settings.data}),
+                    **config,
                 },
             )
             for at, node in enumerate(self.nodes)
-        }  # fmt: skip
+        }
         self._replies: dict[str, Message] = {}
         self._count = 0
         self.reach = True
@@ -69,7 +90,11 @@ class FakeGrid:
             message.metadata.__dict__["_message_id"] = ids[-1]
             if message.metadata.message_type == DEPLOY:
                 self.deployments.append(1000 - message.metadata.dst_node_id)
-                reply = self.app(message, self.contexts[message.metadata.dst_node_id]) if self.reach else None
+                reply = (
+                    self.app(message, self.contexts[message.metadata.dst_node_id])
+                    if self.reach
+                    else None
+                )
             else:
                 self.sent.append(message)
                 reply = self._answer(message)
@@ -86,11 +111,15 @@ class FakeGrid:
         try:
             reply = self.app(message, self.contexts[node])
         except Exception as error:
-            reply = Message(Error(code=0, reason=f"{type(error).__name__}: {error}"), reply_to=message)
+            reply = Message(
+                Error(code=0, reason=f"{type(error).__name__}: {error}"), reply_to=message
+            )
         return reply if self.meddle is None else self.meddle(1000 - node, message, reply)
 
 
 def leaves(folder: Path) -> list[np.ndarray[Any, Any]]:
     """Read a model."""
     with np.load(folder / "model.npz") as found:
-        return [found[f"leaf{at}"] for at in range(sum(name.startswith("leaf") for name in found.files))]
+        return [
+            found[f"leaf{at}"] for at in range(sum(name.startswith("leaf") for name in found.files))
+        ]

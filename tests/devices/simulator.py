@@ -1,4 +1,6 @@
-"""The simulator's run of the same settings, on the same population, gathered as the simulator gathers it."""
+"""The simulator's run of the same settings, on the same population, gathered as the simulator
+gathers it.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,17 @@ SIZES = (200, 20, 64, 90, 33)
 def uneven(folder: Path) -> str:
     """Write the digits over clients of different sizes; returns the file."""
     whole = digits_population(1)
-    order = np.argsort(np.asarray(whole.labels), kind="stable")[:: whole.samples // sum(SIZES)][: sum(SIZES)]
+    order = np.argsort(np.asarray(whole.labels), kind="stable")[:: whole.samples // sum(SIZES)][
+        : sum(SIZES)
+    ]
     offsets = np.concatenate([[0], np.cumsum(SIZES)])
-    made = Population("uneven", whole.arms, offsets, np.asarray(whole.inputs)[order], np.asarray(whole.labels)[order])
+    made = Population(
+        "uneven",
+        whole.arms,
+        offsets,
+        np.asarray(whole.inputs)[order],
+        np.asarray(whole.labels)[order],
+    )
     return str(save(made, folder / "uneven.npz"))
 
 
@@ -39,9 +49,13 @@ def population_of(settings: DeviceSettings, nodes: int) -> Population:
 
 
 def simulated(
-    settings: DeviceSettings, nodes: int, cohorts: Sequence[Sequence[int]] | None = None, lines: Sequence[Any] = ()
+    settings: DeviceSettings,
+    nodes: int,
+    cohorts: Sequence[Sequence[int]] | None = None,
+    lines: Sequence[Any] = (),
 ) -> list[np.ndarray[Any, Any]]:
-    """Return the parameters after all rounds; cohorts are the simulator's own draws, or those of who answered.
+    """Return the parameters after all rounds; cohorts are the simulator's own draws, or those of
+    who answered.
 
     With `lines` of a fleet's progress, samples and rewards of every round must be the simulator's.
     """
@@ -49,7 +63,9 @@ def simulated(
     source = host(population_of(settings, nodes), samples, samples)
     sampling = "poisson" if settings.noise else "fixed"
     kept, every = int(settings.keep_log), settings.deploy_every
-    schedule = Schedule(settings.rounds, nodes, settings.cohort, every, samples, sampling, keep_log=kept)
+    schedule = Schedule(
+        settings.rounds, nodes, settings.cohort, every, samples, sampling, keep_log=kept
+    )
     rates = rates_of(settings)._replace(noise=settings.noise)
     step = jax.jit(partial(bandit_round, task))
     state = begin(task, settings.seed, first_model(settings))
@@ -58,11 +74,15 @@ def simulated(
         if cohorts is not None:
             numbers, here = np.zeros_like(numbers), np.zeros_like(here)
             numbers[: len(cohorts[at])], here[: len(cohorts[at])] = cohorts[at], 1
-        cohort = source(numbers, here, at)._replace(logs=logs_of(schedule, settings.seed, at, numbers))  # type: ignore[operator]
+        cohort = source(numbers, here, at)._replace(
+            logs=logs_of(schedule, settings.seed, at, numbers)
+        )  # type: ignore[operator]
         state, seen = step(rates, state, cohort, jnp.uint32(settings.seed))
         if lines:
             assert lines[at]["samples"] == int(seen.samples)
-            assert lines[at]["reward"] * lines[at]["samples"] == pytest.approx(float(seen.reward), abs=1e-2)
+            assert lines[at]["reward"] * lines[at]["samples"] == pytest.approx(
+                float(seen.reward), abs=1e-2
+            )
         if (at + 1) % settings.deploy_every == 0:
             state = deploy(state)
     return [np.asarray(leaf) for leaf in jax.tree.leaves(state.params)]

@@ -1,4 +1,6 @@
-"""A server that wants one device: it asks twice, renumbers, changes terms, cohort, run or model; devices restart."""
+"""A server that wants one device: it asks twice, renumbers, changes terms, cohort, run or model;
+devices restart.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ import numpy as np
 import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'posse-bandits[flower]'")
-pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'posse-bandits[data]'")
+pytest.importorskip(
+    "sklearn", reason="scikit-learn is not installed: pip install 'posse-bandits[data]'"
+)
 
 from flwr.app import Message
 from hypothesis import HealthCheck, settings
@@ -61,22 +65,37 @@ def without(evil: Evil, terms: Terms, **changes: Any) -> Terms:
     """The same round with the first three devices."""
     plan = complete_plan(3, corrupt=1, dropouts=0)
     return dataclasses.replace(
-        terms, clients=terms.clients[:3], identities=terms.identities[:3], plan=plan, seed=os.urandom(32), **changes
+        terms,
+        clients=terms.clients[:3],
+        identities=terms.identities[:3],
+        plan=plan,
+        seed=os.urandom(32),
+        **changes,
     )
 
 
 def test_a_round_is_unmasked_once_whatever_the_cohort(tmp_path: Path) -> None:
     """The difference of two such sums would be the fourth device."""
     evil, terms = played(tmp_path)
-    for again in (without(evil, terms), evil.terms(), dataclasses.replace(terms, seed=os.urandom(32))):
-        with pytest.raises(ProtocolError, match="has helped to unmask a sum of round 1; it helps with one"):
+    for again in (
+        without(evil, terms),
+        evil.terms(),
+        dataclasses.replace(terms, seed=os.urandom(32)),
+    ):
+        with pytest.raises(
+            ProtocolError, match="has helped to unmask a sum of round 1; it helps with one"
+        ):
             evil.ask(evil.names[0], terms=encode(again))
 
 
 @pytest.mark.parametrize("own", ["run", "secure", "roster", "least-honest"])
 @pytest.mark.parametrize("kind", ["train", "evaluate"])
-def test_a_device_shows_nothing_in_the_open_where_sums_are_secure(tmp_path: Path, own: str, kind: str) -> None:
-    """Neither in a secure run, nor, if its own configuration says so or is for secure sums, in a run that is not."""
+def test_a_device_shows_nothing_in_the_open_where_sums_are_secure(
+    tmp_path: Path, own: str, kind: str
+) -> None:
+    """Neither in a secure run, nor, if its own configuration says so or is for secure sums, in a
+    run that is not.
+    """
     evil = Evil(tmp_path, 3)
     context = evil.context(evil.names[0])
     if own != "run":
@@ -93,7 +112,9 @@ def test_a_device_shows_nothing_in_the_open_where_sums_are_secure(tmp_path: Path
 def test_a_round_is_not_computed_from_something_else(tmp_path: Path) -> None:
     evil, terms = played(tmp_path)
     other = wire.subject_of(evil.order(limit=0.9), evil.made)
-    with pytest.raises(ProtocolError, match="computed round 1 from another model, norm or other settings"):
+    with pytest.raises(
+        ProtocolError, match="computed round 1 from another model, norm or other settings"
+    ):
         evil.ask(evil.names[0], terms=encode(without(evil, terms, subject=other)))
 
 
@@ -110,19 +131,26 @@ def test_a_model_is_unmasked_once_whatever_the_round(tmp_path: Path, change: str
     for context in evil.grid.contexts.values():
         context.run_id = int(run)
     evil.names = evil.names[:3]
-    renumbered = without(evil, terms, run=run, round=number, subject=wire.subject_of(order, evil.made))
+    renumbered = without(
+        evil, terms, run=run, round=number, subject=wire.subject_of(order, evil.made)
+    )
     server, told = evil.begin(renumbered)
-    with pytest.raises(ProtocolError, match="given a vector of this model to another round; it gives one"):
+    with pytest.raises(
+        ProtocolError, match="given a vector of this model to another round; it gives one"
+    ):
         evil.finish(server, told, order)
 
 
-def test_a_round_that_is_done_again_masks_the_recorded_vector(tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_round_that_is_done_again_masks_the_recorded_vector(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
     evil, order = Evil(tmp_path, 3), None
     _, told = evil.until_masked(evil.terms())
     for name, message in told.items():
         evil.ask(name, order or evil.order(), message=encode(message))
     monkeypatch.setattr(
-        "posse.protocols.fed_contextual.flower.client_app.contribution", lambda *told: pytest.fail("it computed")
+        "posse.protocols.fed_contextual.flower.client_app.contribution",
+        lambda *told: pytest.fail("it computed"),
     )
     assert evil.finish(*evil.begin(evil.terms())).finished
 
@@ -159,15 +187,21 @@ def test_every_connection_writes_through(tmp_path: Path, monkeypatch: pytest.Mon
         assert file.execute("pragma synchronous").fetchone() == (2,)
 
 
-def test_a_retry_leaves_out_who_has_unmasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two of five give no share in the end, also when they are asked again: the sum is not had, and others do it."""
+def test_a_retry_leaves_out_who_has_unmasked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of five give no share in the end, also when they are asked again: the sum is not had, and
+    others do it.
+    """
     monkeypatch.setattr(fleet, "LOOK", 0.01)
     made = device_settings(tmp_path, cohort=5, dropout=0.2, corrupt=0.0, timeout=0.05, seed=-1)
     lost: list[int] = []
 
     def meddle(node: int, sent: Message, reply: Message | None) -> Message | None:
         assert reply is not None
-        last = not reply.has_error() and isinstance(decode(reply.content[STAGE]["message"]), messages.Shown)
+        last = not reply.has_error() and isinstance(
+            decode(reply.content[STAGE]["message"]), messages.Shown
+        )
         if last and len(lost) < 4 and (len(set(lost)) < 2 or node in lost):
             lost.append(node)
             return None
@@ -197,7 +231,11 @@ def test_a_candidate_does_not_take_the_place_of_the_model_of_a_round(tmp_path: P
     fleet.Fleet(grid, made, print).note_unmasked(wire.order_of(state, 0), names[:1])
     fleet.Fleet(grid, made, print).note_unmasked(wire.evaluation_order(state, 9, made), names[1:])
     again = fleet.Fleet(grid, made, print)
-    assert sorted(node.name for node in again.cohort(state)) == ["node-0001", "node-0002", "node-0003"]
+    assert sorted(node.name for node in again.cohort(state)) == [
+        "node-0001",
+        "node-0002",
+        "node-0003",
+    ]
     for at in range(fleet.MODELS):
         other = state._replace(params=jax.tree.map(lambda leaf, at=at: leaf + at + 1, state.params))
         again.note_unmasked(wire.order_of(other, 0), names)
@@ -208,7 +246,9 @@ def _is_unmask(message: Message) -> bool:
     return isinstance(decode(message.content[STAGE]["message"]), messages.Unmask)
 
 
-def test_a_resend_saves_a_round_whose_answers_were_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resend_saves_a_round_whose_answers_were_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(fleet, "LOOK", 0.01)
     made = device_settings(tmp_path, cohort=3, timeout=0.05, seed=-1)
     lost: list[int] = []
@@ -224,7 +264,9 @@ def test_a_resend_saves_a_round_whose_answers_were_lost(tmp_path: Path, monkeypa
     assert len(json.loads((tmp_path / "out" / PROGRESS).read_text())["clients"]) == 3
 
 
-def test_with_too_few_others_a_run_ends_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_too_few_others_a_run_ends_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also one that is started again, under another id."""
     monkeypatch.setattr(fleet, "LOOK", 0.01)
     made = device_settings(tmp_path, cohort=3, timeout=0.05)
@@ -270,7 +312,9 @@ class Game:
 
 
 class AskingTwice(RuleBasedStateMachine):
-    """A server with two clients of its own in every cohort sends what it likes to one device, which may stop."""
+    """A server with two clients of its own in every cohort sends what it likes to one device, which
+    may stop.
+    """
 
     identities = tuple(Identity() for _ in range(5))
 
@@ -292,23 +336,53 @@ class AskingTwice(RuleBasedStateMachine):
         self.folder.cleanup()
 
     @rule(
-        run=st.sampled_from("12"), number=st.integers(0, 1), model=st.sampled_from("AB"), norm=st.integers(1, 2),
-        others=st.sampled_from([(1, 2), (3, 4)]), stop=st.sampled_from(["", "", "", "before", "after"]),
-        same=st.booleans(), steps=st.sampled_from([0, 0, 2, 4, 4]),
-    )  # fmt: skip
+        run=st.sampled_from("12"),
+        number=st.integers(0, 1),
+        model=st.sampled_from("AB"),
+        norm=st.integers(1, 2),
+        others=st.sampled_from([(1, 2), (3, 4)]),
+        stop=st.sampled_from(["", "", "", "before", "after"]),
+        same=st.booleans(),
+        steps=st.sampled_from([0, 0, 2, 4, 4]),
+    )
     def begin(
-        self, run: str, number: int, model: str, norm: int, others: tuple[int, int], stop: str, same: bool, steps: int
+        self,
+        run: str,
+        number: int,
+        model: str,
+        norm: int,
+        others: tuple[int, int],
+        stop: str,
+        same: bool,
+        steps: int,
     ) -> None:
-        """Begin a round of some run, number, model and norm, or of those of the newest game, and play some steps."""
-        run, number, model, norm = self.last = self.last if same and self.games else (run, number, model, norm)
-        cohort = {fingerprint(one.public): one for one in (self.me, *(self.identities[at] for at in others))}
+        """Begin a round of some run, number, model and norm, or of those of the newest game, and
+        play some steps.
+        """
+        run, number, model, norm = self.last = (
+            self.last if same and self.games else (run, number, model, norm)
+        )
+        cohort = {
+            fingerprint(one.public): one
+            for one in (self.me, *(self.identities[at] for at in others))
+        }
         names = tuple(sorted(cohort))
         subject = hashlib.sha256(f"{model} {number} {norm}".encode()).digest()
         terms = Terms(
-            run, number, names, tuple(cohort[name].public for name in names), LENGTH,
-            complete_plan(3, corrupt=0, dropouts=0), os.urandom(32), subject,
-        )  # fmt: skip
-        own = {name: Client(name, terms, cohort[name], Secrets.fresh()) for name in names if name != self.name}
+            run,
+            number,
+            names,
+            tuple(cohort[name].public for name in names),
+            LENGTH,
+            complete_plan(3, corrupt=0, dropouts=0),
+            os.urandom(32),
+            subject,
+        )
+        own = {
+            name: Client(name, terms, cohort[name], Secrets.fresh())
+            for name in names
+            if name != self.name
+        }
         game = Game(terms, model.encode(), Server(terms), own)
         for name, client in own.items():
             game.server.receive(name, client.start()[0][2])  # type: ignore[index]
@@ -316,7 +390,11 @@ class AskingTwice(RuleBasedStateMachine):
         self._send(game, None, "" if steps else stop)
         self._steps(game, steps, stop)
 
-    @rule(data=st.data(), steps=st.integers(1, 4), stop=st.sampled_from(["", "", "", "before", "after"]))
+    @rule(
+        data=st.data(),
+        steps=st.integers(1, 4),
+        stop=st.sampled_from(["", "", "", "before", "after"]),
+    )
     def go_on(self, data: st.DataObject, steps: int, stop: str) -> None:
         """Send what comes next in the newest game, some steps far, or in some game."""
         ready = [game for game in self.games if game.told]
@@ -340,7 +418,9 @@ class AskingTwice(RuleBasedStateMachine):
         self.seat = Seat(self.path, self.me)
 
     def _send(self, game: Game, message: Any, stop: str) -> None:
-        """Send to the device; it may stop before its step is on disk, or before its answer leaves."""
+        """Send to the device; it may stop before its step is on disk, or before its answer
+        leaves.
+        """
         if (game, message) not in self.sent:
             self.sent.append((game, message))
 
@@ -351,7 +431,11 @@ class AskingTwice(RuleBasedStateMachine):
 
         terms = game.terms
         root = self._root()
-        work = Work(terms.subject, terms.round, game.model, words) if isinstance(message, messages.Delivery) else None
+        work = (
+            Work(terms.subject, terms.round, game.model, words)
+            if isinstance(message, messages.Delivery)
+            else None
+        )
         try:
             reply = self.seat.begin(terms) if message is None else self.seat.receive(message, work)
         except (ProtocolError, Stopped):
@@ -384,7 +468,9 @@ class AskingTwice(RuleBasedStateMachine):
                 self.vectors.setdefault(one, set()).add(vector.tobytes())
 
     def _take(self, game: Game, reply: Any) -> None:
-        """Hand an answer to the server of a game, let its own clients do their part, and close the stage."""
+        """Hand an answer to the server of a game, let its own clients do their part, and close the
+        stage.
+        """
         try:
             game.server.receive(self.name, reply)
         except ProtocolError:
@@ -393,16 +479,24 @@ class AskingTwice(RuleBasedStateMachine):
             for name, client in game.clients.items():
                 (action,) = client.receive("server", game.told[name])
                 if not isinstance(action, tuple):
-                    (action,) = client.receive(WORLD, messages.Contribution(game.terms.round, bytes(4 * LENGTH)))
+                    (action,) = client.receive(
+                        WORLD, messages.Contribution(game.terms.round, bytes(4 * LENGTH))
+                    )
                 game.server.receive(name, action[2])  # type: ignore[index]
         actions = game.server.close(game.server.stage)
         game.told = {action[1]: action[2] for action in actions if isinstance(action, tuple)}
 
     @invariant()
     def one_answer(self) -> None:
-        assert all(len(answers) == 1 for answers in self.replies.values()), "one message, one answer"
-        assert all(len(answers) == 1 for answers in self.shown.values()), "one unmask of a round and of a model"
-        assert all(len(vectors) == 1 for vectors in self.vectors.values()), "one vector of a round and of a model"
+        assert all(len(answers) == 1 for answers in self.replies.values()), (
+            "one message, one answer"
+        )
+        assert all(len(answers) == 1 for answers in self.shown.values()), (
+            "one unmask of a round and of a model"
+        )
+        assert all(len(vectors) == 1 for vectors in self.vectors.values()), (
+            "one vector of a round and of a model"
+        )
 
 
 AskingTwice.TestCase.settings = settings(

@@ -31,13 +31,17 @@ def without(monkeypatch: pytest.MonkeyPatch) -> Any:
                 raise ImportError(module)
             return object()
 
-        monkeypatch.setattr(check, "importlib", type("Stub", (), {"import_module": staticmethod(find)}))
+        monkeypatch.setattr(
+            check, "importlib", type("Stub", (), {"import_module": staticmethod(find)})
+        )
 
     return hide
 
 
 def test_app_is_an_installable_project(tmp_path: Path) -> None:
-    code, out, _ = posse("app", str(tmp_path / "app"), "--rounds", "7", "--secure", "--publisher", "clinic")
+    code, out, _ = posse(
+        "app", str(tmp_path / "app"), "--rounds", "7", "--secure", "--publisher", "clinic"
+    )
     assert code == 0
     assert "flwr run" in out
     made = tomllib.loads((tmp_path / "app/pyproject.toml").read_text())
@@ -48,12 +52,17 @@ def test_app_is_an_installable_project(tmp_path: Path) -> None:
     assert (tmp_path / "app" / made["project"]["license"]["file"]).exists()
     for part in flower["components"].values():
         module = part.partition(":")[0].replace(".", "/")
-        assert "from posse.protocols.fed_contextual.flower" in (tmp_path / "app" / f"{module}.py").read_text()
+        assert (
+            "from posse.protocols.fed_contextual.flower"
+            in (tmp_path / "app" / f"{module}.py").read_text()
+        )
 
 
 @pytest.mark.filterwarnings("ignore:GitWildMatch:DeprecationWarning")
 def test_flower_builds_the_project(tmp_path: Path) -> None:
-    pytest.importorskip("flwr", reason="Flower is not installed: pip install 'posse-bandits[flower]'")
+    pytest.importorskip(
+        "flwr", reason="Flower is not installed: pip install 'posse-bandits[flower]'"
+    )
     build = importlib.import_module("flwr.cli.build")
     assert posse("app", str(tmp_path / "app"))[0] == 0
     assert len(build.build_fab_from_disk(tmp_path / "app")) > 1000
@@ -72,11 +81,19 @@ def test_flower_builds_the_project(tmp_path: Path) -> None:
         (("up", "--config", "nowhere.toml"), "nowhere.toml"),
         (("up", "--limit", "3"), "limit goes with noise, got limit 3 and noise 0"),
         (("up", "--noise", "1", "--quantile", "0.5"), "got quantile 0.5 and noise 1"),
-        (("up", "--noise", "1", "--cohort", "1", "--devices", "2"), "devices must be at least nodes = 3, got 2"),
-        (("up", "--noise", "1", "--delta", "0.4"), "delta must be below 1 / devices = 0.333, got 0.4"),
+        (
+            ("up", "--noise", "1", "--cohort", "1", "--devices", "2"),
+            "devices must be at least nodes = 3, got 2",
+        ),
+        (
+            ("up", "--noise", "1", "--delta", "0.4"),
+            "delta must be below 1 / devices = 0.333, got 0.4",
+        ),
     ],
 )
-def test_mistake_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: Any, words: str) -> None:
+def test_mistake_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: Any, words: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     code, out, err = posse(*args)
     assert (code, out) == (2, "")
@@ -93,9 +110,13 @@ def test_mistake_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ar
         (("--noise", "1", "--limit", "0.5"), "not even one round fits the limit (0.5, 1e-06)"),
     ],
 )
-def test_nothing_is_started_in_vain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: Any, words: str) -> None:
+def test_nothing_is_started_in_vain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: Any, words: str
+) -> None:
     for module in ("flwr", "jax", "dp_accounting"):
-        pytest.importorskip(module, reason=f"{module} is not installed: pip install 'posse-bandits[all]'")
+        pytest.importorskip(
+            module, reason=f"{module} is not installed: pip install 'posse-bandits[all]'"
+        )
     test_mistake_is_one_line(tmp_path, monkeypatch, ("up", *args), words)
 
 

@@ -1,4 +1,6 @@
-"""A deployed model reaches every device, or is refused by it; shares of devices, ways back, and who has what."""
+"""A deployed model reaches every device, or is refused by it; shares of devices, ways back, and who
+has what.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ import numpy as np
 import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'posse-bandits[flower]'")
-pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'posse-bandits[data]'")
+pytest.importorskip(
+    "sklearn", reason="scikit-learn is not installed: pip install 'posse-bandits[data]'"
+)
 
 import jax
 from flwr.app import Message
@@ -33,7 +37,12 @@ from posse.protocols.fed_contextual.flower.deployment import (
     write_version,
 )
 from posse.protocols.fed_contextual.flower.device import model_of
-from posse.protocols.fed_contextual.flower.settings import EVALUATIONS, PROGRESS, DeviceSettings, TrialSettings
+from posse.protocols.fed_contextual.flower.settings import (
+    EVALUATIONS,
+    PROGRESS,
+    DeviceSettings,
+    TrialSettings,
+)
 
 from .grids import FakeGrid
 from .test_commands import posse
@@ -60,7 +69,14 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def settings(folder: Path, **values: Any) -> DeviceSettings:
-    usual = {"rounds": 3, "cohort": 2, "deploy_every": 2, "seed": 5, "samples": 32, "out": str(folder / "out")}
+    usual = {
+        "rounds": 3,
+        "cohort": 2,
+        "deploy_every": 2,
+        "seed": 5,
+        "samples": 32,
+        "out": str(folder / "out"),
+    }
     return DeviceSettings.of({**usual, "low": 0.0, "high": 1.0, **values})
 
 
@@ -70,8 +86,12 @@ def held(grid: FakeGrid) -> list[int | str]:
     return [read_version(path).version if path.exists() else "none" for path in files]
 
 
-def test_every_device_has_the_last_model_and_one_that_refuses_says_why(tmp_path: Path, clock: Any) -> None:
-    """Two of five are drawn for a round; one is configured for another number of arms, and one connects later."""
+def test_every_device_has_the_last_model_and_one_that_refuses_says_why(
+    tmp_path: Path, clock: Any
+) -> None:
+    """Two of five are drawn for a round; one is configured for another number of arms, and one
+    connects later.
+    """
     made = settings(tmp_path)
     grid = FakeGrid(made, NODES, tmp_path)
     late, whole = grid.nodes[4], grid.nodes
@@ -89,13 +109,27 @@ def test_every_device_has_the_last_model_and_one_that_refuses_says_why(tmp_path:
     assert versions.known() == [0, 2, 3]
     file = read_version(model_file(grid.contexts[whole[0].node_id]))
     assert file.hash == versions.read(3).hash == read_version(tmp_path / "out/model.npz").hash
-    assert (file.policy, file.model, file.features, file.arms, file.bounds) == ("softmax", "linear", 64, 10, (0.0, 1.0))
+    assert (file.policy, file.model, file.features, file.arms, file.bounds) == (
+        "softmax",
+        "linear",
+        64,
+        10,
+        (0.0, 1.0),
+    )
     assert file.run == (tmp_path / "out/record.txt").read_text()
     assert versions.held["node-0001"]["refused"] == 3
-    assert "is for arms 10, and this device is configured for 9" in versions.held["node-0001"]["why"]
+    assert (
+        "is for arms 10, and this device is configured for 9" in versions.held["node-0001"]["why"]
+    )
     figures = (tmp_path / "out/metrics.prom").read_text()
-    for figure in ("posse_rounds_total", "posse_devices_present", "posse_devices_lost", "posse_updates_clipped",
-                   "posse_reward_mean", "posse_version_wanted"):  # fmt: skip
+    for figure in (
+        "posse_rounds_total",
+        "posse_devices_present",
+        "posse_devices_lost",
+        "posse_updates_clipped",
+        "posse_reward_mean",
+        "posse_version_wanted",
+    ):
         assert re.search(rf'^{figure}{{run="{file.run}"}} [\d.]+$', figures, re.M), figure
     assert f'posse_devices_with_version{{run="{file.run}",version="3"}} 3' in figures
     lines = [json.loads(line) for line in (tmp_path / "out/metrics.jsonl").read_text().splitlines()]
@@ -113,7 +147,9 @@ def test_every_device_has_the_last_model_and_one_that_refuses_says_why(tmp_path:
     assert "this device is configured for 9" in shown
     assert late.name in told["devices"]
     versions.ask_again()
-    assert versions.missing([one.name for one in whole]) == {"node-0001": 3}, "a number is no version"
+    assert versions.missing([one.name for one in whole]) == {"node-0001": 3}, (
+        "a number is no version"
+    )
 
 
 @pytest.mark.parametrize("log", [b"", b"PK\x03\x04 and no more"], ids=["empty", "truncated"])
@@ -123,7 +159,9 @@ def test_a_model_is_taken_where_the_log_is_not_whole(tmp_path: Path, log: bytes)
     grid = FakeGrid(made, 1, tmp_path, log=str(tmp_path / "log.npz"))
     model = [np.zeros(leaf.shape, np.float32) for leaf in jax.tree.leaves(shape_of(model_of(made)))]
     order = wire.version_order(version_of(made, "run", 3, model))
-    grid.push_messages([Message(order, dst_node_id=grid.nodes[0].node_id, message_type=fleet.DEPLOY)])
+    grid.push_messages(
+        [Message(order, dst_node_id=grid.nodes[0].node_id, message_type=fleet.DEPLOY)]
+    )
     assert held(grid) == [3]
 
 
@@ -154,7 +192,9 @@ def test_back_to_a_named_version_and_forth_again(tmp_path: Path, clock: Any) -> 
 
 def test_a_share_of_devices_is_the_same_every_time(tmp_path: Path) -> None:
     names = [f"device-{at}" for at in range(2000)]
-    few, many = ({name for name in names if Wanted(7, share, 5).of(name) == 7} for share in (0.1, 0.3))
+    few, many = (
+        {name for name in names if Wanted(7, share, 5).of(name) == 7} for share in (0.1, 0.3)
+    )
     assert few < many
     assert 140 < len(few) < 260
     assert 500 < len(many) < 700
@@ -169,16 +209,24 @@ def test_new_versions_go_to_a_share_until_one_is_deployed_to_all(tmp_path: Path)
 
 
 def test_what_is_wanted_after_a_version_is_said(tmp_path: Path) -> None:
-    """A version that failed its gate is not deployed without its number; a pinned one stays, and that is said."""
+    """A version that failed its gate is not deployed without its number; a pinned one stays, and
+    that is said.
+    """
     versions = Versions(tmp_path)
     said = [
         versions.add(replace(VERSION, version=number), 0.25, want=want).said(number)
         for number, want in ((0, True), (2, True), (4, False))
     ]
     assert said == [
-        "it is deployed", "it is deployed to 25% of the devices", "it is not deployed: version 2 stays",
-    ]  # fmt: skip
-    lines = [{"version": 2, "passed": False}, {"version": 2, "passed": True}, {"version": 4, "passed": False}]
+        "it is deployed",
+        "it is deployed to 25% of the devices",
+        "it is not deployed: version 2 stays",
+    ]
+    lines = [
+        {"version": 2, "passed": False},
+        {"version": 2, "passed": True},
+        {"version": 4, "passed": False},
+    ]
     (tmp_path / EVALUATIONS).write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert posse("deploy", str(tmp_path))[0] == 0
     assert versions.wanted == Wanted(2)
@@ -218,7 +266,15 @@ def test_a_run_that_begins_again_deploys_the_first_model_it_has(tmp_path: Path, 
 
 
 VERSION = Version(
-    "run", 3, "softmax", 0.05, "linear", 2, 3, (0.0, 1.0), [np.zeros(3, np.float32), np.ones((2, 3), np.float32)]
+    "run",
+    3,
+    "softmax",
+    0.05,
+    "linear",
+    2,
+    3,
+    (0.0, 1.0),
+    [np.zeros(3, np.float32), np.ones((2, 3), np.float32)],
 )
 SHAPES = [(3,), (2, 3)]
 
@@ -236,8 +292,12 @@ SHAPES = [(3,), (2, 3)]
         ({}, {"high": 255}, None, "go from 0 to 255"),
     ],
 )
-def test_what_does_not_fit_is_refused(change: Any, node: dict[str, Any], width: int | None, words: str) -> None:
-    check_fits(VERSION, SHAPES, {"features": 2, "arms": 3, "policy": "softmax", "low": 0.0, "high": 1.0}, 2)
+def test_what_does_not_fit_is_refused(
+    change: Any, node: dict[str, Any], width: int | None, words: str
+) -> None:
+    check_fits(
+        VERSION, SHAPES, {"features": 2, "arms": 3, "policy": "softmax", "low": 0.0, "high": 1.0}, 2
+    )
     with pytest.raises(ProtocolError, match=words):
         check_fits(replace(VERSION, **change), SHAPES, node, width)
 
@@ -253,7 +313,9 @@ def test_what_was_altered_is_refused(tmp_path: Path) -> None:
         (VERSION.leaves, VERSION.about().replace('"version": 3', '"version": Infinity')),
         (VERSION.leaves, "{}"),
     ):
-        with pytest.raises(ProtocolError, match=r"is not what its hash says|does not say what it is"):
+        with pytest.raises(
+            ProtocolError, match=r"is not what its hash says|does not say what it is"
+        ):
             parsed(about, leaves)
     (tmp_path / "empty.npz").write_bytes(b"")
     with pytest.raises(DataError, match="cannot be read as a deployed model"):
@@ -279,14 +341,18 @@ def test_a_killed_device_costs_a_grace_period_and_is_named(tmp_path: Path, clock
 
 
 def test_a_device_that_is_gone_is_not_waited_for_in_every_round(tmp_path: Path, clock: Any) -> None:
-    """Three of four are connected after the first round, and three are enough; when it is back all take part again."""
+    """Three of four are connected after the first round, and three are enough; when it is back all
+    take part again.
+    """
     made = settings(tmp_path, rounds=6, cohort=4, least=3, timeout=3600.0, grace=5.0)
     grid = FakeGrid(made, 4, tmp_path)
     all_, asked = grid.nodes, []
 
     def meddle(node: int, sent: Message, reply: Message | None) -> Message | None:
         asked.append(node)
-        grid.nodes = all_[:3] if len(asked) < 4 + 3 * 3 else all_  # gone in the first round, back in the fourth
+        grid.nodes = (
+            all_[:3] if len(asked) < 4 + 3 * 3 else all_
+        )  # gone in the first round, back in the fourth
         return reply
 
     grid.meddle = meddle
@@ -311,17 +377,26 @@ def test_devices_that_do_not_answer_a_deployment_end_no_run(tmp_path: Path, cloc
 def test_the_last_model_has_the_grace_of_a_round_and_the_result_says_who_has_it_not(
     tmp_path: Path, clock: Any, slow: float, has: int | str
 ) -> None:
-    """The first answer takes a while, since a device starts a process; the others have no less than it took."""
+    """The first answer takes a while, since a device starts a process; the others have no less than
+    it took.
+    """
     made = settings(tmp_path, rounds=1, timeout=600.0, grace=0.5)
     grid = FakeGrid(made, 3, tmp_path)
-    answers, push, pull, ready = {}, grid.push_messages, grid.pull_messages, [slow, 1.5 * slow, 1.9 * slow]
+    answers, push, pull, ready = (
+        {},
+        grid.push_messages,
+        grid.pull_messages,
+        [slow, 1.5 * slow, 1.9 * slow],
+    )
 
     def pushed(messages: Any) -> list[str]:
         sent = list(messages)
         deployed = bool(sent) and sent[0].metadata.message_type == fleet.DEPLOY
         grid.reach = has == 1
         ids = push(sent)
-        answers.update({one: clock.now + ready[at] for at, one in enumerate(ids)} if deployed else {})
+        answers.update(
+            {one: clock.now + ready[at] for at, one in enumerate(ids)} if deployed else {}
+        )
         return ids
 
     grid.push_messages = pushed  # type: ignore[method-assign]
@@ -329,7 +404,9 @@ def test_the_last_model_has_the_grace_of_a_round_and_the_result_says_who_has_it_
     server_app.run(grid, made, "1")
     assert held(grid) == [has] * 3
     result = json.loads((tmp_path / "out" / "result.json").read_text())
-    assert result["waiting"] == ({} if has == 1 else dict.fromkeys(["node-0000", "node-0001", "node-0002"], 1))
+    assert result["waiting"] == (
+        {} if has == 1 else dict.fromkeys(["node-0000", "node-0001", "node-0002"], 1)
+    )
 
 
 def test_the_end_of_a_trial_names_who_has_not_the_last_model(tmp_path: Path) -> None:
@@ -338,10 +415,19 @@ def test_the_end_of_a_trial_names_who_has_not_the_last_model(tmp_path: Path) -> 
     versions.out.mkdir()
     versions.want(Wanted(3))
     versions.note("node-0003", version=0, refused=3, why="too wide")
-    result = {"rounds": 3, "average_reward": 0.5, "reproducible": False, "model": "model.npz", "record": "abcd"}
+    result = {
+        "rounds": 3,
+        "average_reward": 0.5,
+        "reproducible": False,
+        "model": "model.npz",
+        "record": "abcd",
+    }
     (made.out / "result.json").write_text(json.dumps({**result, "waiting": {"node-0002": 3}}))
     lines = [line for line in trial._result(made) if isinstance(line, str)]
-    assert "without the model that they shall have: node-0002 (version 3). The same command sends it" in lines[0]
+    assert (
+        "without the model that they shall have: node-0002 (version 3). The same command sends it"
+        in lines[0]
+    )
     assert "the model is refused by node-0003: 'posse devices status" in lines[1]
 
 
@@ -350,7 +436,9 @@ def test_the_reason_of_a_server_that_gives_up_while_it_is_asked_for_is_not_lost(
 ) -> None:
     made = trial.Trial(tmp_path, TrialSettings(folder=tmp_path).of_the_fleet(), 3)
     made.out.mkdir()
-    monkeypatch.setattr(made, "crew", SimpleNamespace(processes=[SimpleNamespace(alive=True, log="log")]))
+    monkeypatch.setattr(
+        made, "crew", SimpleNamespace(processes=[SimpleNamespace(alive=True, log="log")])
+    )
 
     def status() -> str:
         (made.out / "failed.txt").write_text("[P500] a round needs 3 nodes")

@@ -18,7 +18,9 @@ import numpy as np
 import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'posse-bandits[flower]'")
-pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'posse-bandits[data]'")
+pytest.importorskip(
+    "sklearn", reason="scikit-learn is not installed: pip install 'posse-bandits[data]'"
+)
 
 import jax
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
@@ -36,7 +38,13 @@ from posse.protocols.fed_contextual.flower import client_app, fleet, secure, ser
 from posse.protocols.fed_contextual.flower.device import model_of, task_of
 from posse.protocols.fed_contextual.flower.samples import log_of
 from posse.protocols.fed_contextual.flower.settings import PROGRESS, DeviceSettings
-from posse.protocols.fed_contextual.flower.wire import STAGE, decode, decode_terms, encode, identity_of
+from posse.protocols.fed_contextual.flower.wire import (
+    STAGE,
+    decode,
+    decode_terms,
+    encode,
+    identity_of,
+)
 
 from .grids import FakeGrid
 
@@ -44,7 +52,15 @@ Change = Callable[[RecordDict], None]
 
 
 def settings(folder: Path, **values: Any) -> DeviceSettings:
-    values = {"rounds": 1, "cohort": 5, "seed": 5, "samples": 64, "timeout": 0.1, "out": str(folder / "out"), **values}
+    values = {
+        "rounds": 1,
+        "cohort": 5,
+        "seed": 5,
+        "samples": 64,
+        "timeout": 0.1,
+        "out": str(folder / "out"),
+        **values,
+    }
     return DeviceSettings.of({"secure": True, **values})
 
 
@@ -57,7 +73,9 @@ class Evil:
         self.by_name = {fingerprint(identity_of(one.public_key)): one for one in self.grid.nodes}
         self.names = tuple(sorted(self.by_name))
 
-    def terms(self, made: Plan | None = None, order: RecordDict | None = None, run: str = "1") -> Terms:
+    def terms(
+        self, made: Plan | None = None, order: RecordDict | None = None, run: str = "1"
+    ) -> Terms:
         made = made or plan(len(self.names), corrupt=0.1, dropout=0.1)
         identities = tuple(identity_of(self.by_name[name].public_key) for name in self.names)
         leaves = jax.tree.leaves(shape_of(model_of(self.made)))
@@ -76,7 +94,9 @@ class Evil:
 
     def ask(self, name: str, order: RecordDict | None = None, **content: bytes) -> Any:
         record = RecordDict({STAGE: ConfigRecord({STAGE: 0, **content}), **(order or {})})
-        message = Message(record, dst_node_id=self.by_name[name].node_id, message_type="train.secure")
+        message = Message(
+            record, dst_node_id=self.by_name[name].node_id, message_type="train.secure"
+        )
         message.metadata.__dict__["_message_id"] = "message"
         reply = self.grid.app(message, self.context(name))
         return decode(reply.content[STAGE]["message"])
@@ -94,7 +114,9 @@ class Evil:
             server.receive(name, self.ask(name, message=encode(message)))
         return server, _told(server)
 
-    def finish(self, server: Server, told: dict[str, Any], order: RecordDict | None = None) -> Server:
+    def finish(
+        self, server: Server, told: dict[str, Any], order: RecordDict | None = None
+    ) -> Server:
         """Play a round to its end, from what the devices were told after their keys."""
         for _ in range(4):
             given = (order or self.order()) if server.stage == Stage.MASKED else None
@@ -105,7 +127,9 @@ class Evil:
 
 
 def _told(server: Server) -> dict[str, Any]:
-    return {action[1]: action[2] for action in server.close(server.stage) if isinstance(action, tuple)}
+    return {
+        action[1]: action[2] for action in server.close(server.stage) if isinstance(action, tuple)
+    }
 
 
 def refused(evil: Evil, made: Plan, match: str) -> None:
@@ -137,7 +161,9 @@ def under_way(evil: Evil, name: str) -> Any:
 
 
 def test_plan_without_a_quorum_is_refused(tmp_path: Path) -> None:
-    """With t = 3 of 6, two halves could be shown two sets of survivors, and both secrets of one device be had."""
+    """With t = 3 of 6, two halves could be shown two sets of survivors, and both secrets of one
+    device be had.
+    """
     weak = complete_plan(6, corrupt=1, dropouts=3)
     assert (weak.threshold, weak.quorum) == (3, 0)
     refused(Evil(tmp_path, 6), weak, "demands a quorum, and this round's plan has none")
@@ -158,17 +184,27 @@ def test_sparse_plan_needs_a_device_that_says_so(monkeypatch: pytest.MonkeyPatch
         with pytest.raises(ProtocolError, match="'semi-honest = true'"):
             secure.check_terms(terms, node)
     secure.check_terms(terms, {"semi-honest": True})
-    ulp = dataclasses.replace(terms.plan, leak=math.nextafter(terms.plan.leak, 0), fail=terms.plan.fail - 1e-12)
-    secure.check_terms(dataclasses.replace(terms, plan=ulp), {"semi-honest": True})  # another machine's logarithm
+    ulp = dataclasses.replace(
+        terms.plan, leak=math.nextafter(terms.plan.leak, 0), fail=terms.plan.fail - 1e-12
+    )
+    secure.check_terms(
+        dataclasses.replace(terms, plan=ulp), {"semi-honest": True}
+    )  # another machine's logarithm
     with pytest.raises(ConfigError, match="semi-honest must be true or false, got 'yes'"):
         secure.check_terms(terms, {"semi-honest": "yes"})
 
 
 def test_plan_that_supposes_too_few_corrupt_devices_is_refused(tmp_path: Path) -> None:
-    """Of 5 with none supposed corrupt 3 make a quorum, so one that is corrupt signs two sets for the server."""
+    """Of 5 with none supposed corrupt 3 make a quorum, so one that is corrupt signs two sets for
+    the server.
+    """
     bold = complete_plan(5, corrupt=0, dropouts=2)
     assert bold.quorum == 3
-    refused(Evil(tmp_path / "default"), bold, "must suppose 1 of them to be corrupt, and this one supposes 0")
+    refused(
+        Evil(tmp_path / "default"),
+        bold,
+        "must suppose 1 of them to be corrupt, and this one supposes 0",
+    )
     careful = Evil(tmp_path / "careful", corrupt=0.4)
     refused(careful, complete_plan(5, corrupt=1, dropouts=1), "must suppose 2 of them")
     careful.begin(careful.terms(complete_plan(5, corrupt=2, dropouts=0)))
@@ -181,7 +217,11 @@ def test_cohort_that_a_server_can_fill_with_its_own_is_refused(tmp_path: Path) -
     evil = Evil(tmp_path, 3)
     for context in evil.grid.contexts.values():
         del context.node_config["least-cohort"]
-    refused(evil, complete_plan(3, corrupt=1, dropouts=0), "must be of 16 devices at least, and this one is of 3")
+    refused(
+        evil,
+        complete_plan(3, corrupt=1, dropouts=0),
+        "must be of 16 devices at least, and this one is of 3",
+    )
     secure.check_terms(evil.terms(), {"least-cohort": 3})
 
 
@@ -193,7 +233,9 @@ def test_share_of_corrupt_devices_is_checked(tmp_path: Path, share: Any) -> None
 
 
 @pytest.mark.parametrize("change", [{"threshold": 2}, {"quorum": 1}, {"degree": 2}])
-def test_plan_that_does_not_follow_from_its_numbers_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
+def test_plan_that_does_not_follow_from_its_numbers_is_refused(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
     made = dataclasses.replace(plan(5, corrupt=0.1, dropout=0.1), **change)
     refused(Evil(tmp_path), made, "not the one that follows from its numbers")
 
@@ -230,7 +272,9 @@ def _deployed(order: RecordDict) -> None:
 def test_order_that_is_not_the_terms_is_refused(
     tmp_path: Path, change: Change, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With another norm for all but one the sum would be that one's update. Nothing is computed from it either."""
+    """With another norm for all but one the sum would be that one's update. Nothing is computed
+    from it either.
+    """
     evil = Evil(tmp_path, 3)
     _, told = evil.until_masked(evil.terms())
     order = evil.order()
@@ -248,8 +292,12 @@ def test_settings_that_are_not_the_terms_are_refused(tmp_path: Path) -> None:
         evil.ask(evil.names[0], evil.order(), message=encode(told[evil.names[0]]))
 
 
-@pytest.mark.parametrize("wrong", [{"limit": np.inf}, {"limit": 0.0}, {"limit": -1.0}, {"limit": np.nan}, {"round": 4}])
-def test_order_without_a_norm_or_of_another_round_is_refused(tmp_path: Path, wrong: dict[str, float]) -> None:
+@pytest.mark.parametrize(
+    "wrong", [{"limit": np.inf}, {"limit": 0.0}, {"limit": -1.0}, {"limit": np.nan}, {"round": 4}]
+)
+def test_order_without_a_norm_or_of_another_round_is_refused(
+    tmp_path: Path, wrong: dict[str, float]
+) -> None:
     evil = Evil(tmp_path, 3)
     order = evil.order(**wrong)
     _, told = evil.until_masked(evil.terms(order=order))
@@ -258,7 +306,9 @@ def test_order_without_a_norm_or_of_another_round_is_refused(tmp_path: Path, wro
 
 
 def test_devices_with_other_terms_are_not_in_one_sum(tmp_path: Path) -> None:
-    """A server that tells two devices two orders, each in its own terms, has no keys for either that verify."""
+    """A server that tells two devices two orders, each in its own terms, has no keys for either
+    that verify.
+    """
     evil = Evil(tmp_path, 3)
     terms = evil.terms()
     other = dataclasses.replace(terms, subject=wire.subject_of(evil.order(limit=1e30), evil.made))
@@ -270,7 +320,9 @@ def test_devices_with_other_terms_are_not_in_one_sum(tmp_path: Path) -> None:
         server.receive(evil.names[2], told)
 
 
-def test_update_beyond_the_norm_is_sent_as_zeros(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_update_beyond_the_norm_is_sent_as_zeros(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     evil = Evil(tmp_path, 3)
     like = shape_of(model_of(evil.made))
     size, levels = sum(leaf.size for leaf in jax.tree.leaves(like)), evil.made.rounded_to
@@ -315,7 +367,10 @@ def test_roots_of_secrets_are_fresh_and_none_outlives_its_round(tmp_path: Path) 
     assert len(roots - {None}) == 6
     evil.finish(server, told)
     assert [under_way(evil, name) for name in evil.names] == [None] * 3
-    assert all(rows(evil, name, "select words, unmasked from vectors") == [(None, 1)] for name in evil.names)
+    assert all(
+        rows(evil, name, "select words, unmasked from vectors") == [(None, 1)]
+        for name in evil.names
+    )
 
 
 # devices
@@ -327,18 +382,24 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def clients_of(folder: Path) -> list[list[Any]]:
-    return [json.loads(line)["clients"] for line in (folder / "out" / PROGRESS).read_text().splitlines()]
+    return [
+        json.loads(line)["clients"] for line in (folder / "out" / PROGRESS).read_text().splitlines()
+    ]
 
 
 def _garbled(message: Any, *about: Any) -> Any:
     if isinstance(message, Shares):
-        return msgspec.structs.replace(message, frames=tuple((name, b"x" * 82) for name, _ in message.frames))
+        return msgspec.structs.replace(
+            message, frames=tuple((name, b"x" * 82) for name, _ in message.frames)
+        )
     return message
 
 
 def _cut(message: Any, *about: Any) -> Any:
     if isinstance(message, Shares):
-        return msgspec.structs.replace(message, frames=tuple((name, frame[1:]) for name, frame in message.frames))
+        return msgspec.structs.replace(
+            message, frames=tuple((name, frame[1:]) for name, frame in message.frames)
+        )
     return message
 
 
@@ -348,7 +409,9 @@ def _small(message: Any, sent: Message, node: Any) -> Any:
         return message
     identity = secure.identity_from(node)
     public = (message.sealing, bytes(32), message.commitment)
-    signed = _signed(decode_terms(sent.content[STAGE]["terms"]), fingerprint(identity.public), *public)
+    signed = _signed(
+        decode_terms(sent.content[STAGE]["terms"]), fingerprint(identity.public), *public
+    )
     return Advertise(message.terms, *public, identity.sign(PURPOSE_KEYS, signed))
 
 
@@ -356,7 +419,9 @@ def _share(message: Any, *about: Any) -> Any:
     if not isinstance(message, Shown):
         return message
     (name, share), *rest = message.self_masks
-    return msgspec.structs.replace(message, self_masks=((name, share[:-1] + bytes([share[-1] ^ 1])), *rest))
+    return msgspec.structs.replace(
+        message, self_masks=((name, share[:-1] + bytes([share[-1] ^ 1])), *rest)
+    )
 
 
 @pytest.mark.parametrize(
@@ -371,9 +436,20 @@ def _share(message: Any, *about: Any) -> Any:
         (b"\x94\xa6Signed\xc4\x00\xc4\x00" + b"\x91" * 100_000, False),
         ("text", False),
     ],
-    ids=["garbled", "cut", "small order", "wrong share", "tag not UTF-8", "name not UTF-8", "nested", "text"],
+    ids=[
+        "garbled",
+        "cut",
+        "small order",
+        "wrong share",
+        "tag not UTF-8",
+        "name not UTF-8",
+        "nested",
+        "text",
+    ],
 )
-def test_one_deviating_device_ends_no_secure_run(tmp_path: Path, lie: Any, in_the_sum: bool) -> None:
+def test_one_deviating_device_ends_no_secure_run(
+    tmp_path: Path, lie: Any, in_the_sum: bool
+) -> None:
     made = settings(tmp_path, cohort=6, dropout=0.3, corrupt=0.2, rounds=2)
     bad = 3
 
@@ -383,7 +459,9 @@ def test_one_deviating_device_ends_no_secure_run(tmp_path: Path, lie: Any, in_th
             record = reply.content[STAGE]
             told = record["message"]
             record["message"] = (
-                encode(lie(decode(told), sent, grid.contexts[1000 - bad].node_config)) if callable(lie) else lie
+                encode(lie(decode(told), sent, grid.contexts[1000 - bad].node_config))
+                if callable(lie)
+                else lie
             )
         return reply
 
@@ -394,12 +472,20 @@ def test_one_deviating_device_ends_no_secure_run(tmp_path: Path, lie: Any, in_th
     assert [(len(one), name in one) for one in sums] == [(5 + in_the_sum, in_the_sum)] * 2
 
 
-def test_round_with_fewer_left_than_least_is_given_up_before_its_sum_is_known(tmp_path: Path) -> None:
+def test_round_with_fewer_left_than_least_is_given_up_before_its_sum_is_known(
+    tmp_path: Path,
+) -> None:
     made = settings(tmp_path, cohort=6, least=6, dropout=0.4, corrupt=0.0)
-    grid = FakeGrid(made, 6, tmp_path, lambda node, sent, reply: None if node in (1, 2) else reply, corrupt=0.0)
+    grid = FakeGrid(
+        made, 6, tmp_path, lambda node, sent, reply: None if node in (1, 2) else reply, corrupt=0.0
+    )
     with pytest.raises(ProtocolError, match="a round needs 6 answers, got 4"):
         server_app.run(grid, made, "1")
-    told = [decode(one.content[STAGE]["message"]) for one in grid.sent if "message" in one.content[STAGE]]
+    told = [
+        decode(one.content[STAGE]["message"])
+        for one in grid.sent
+        if "message" in one.content[STAGE]
+    ]
     assert told
     assert not any(isinstance(one, Survivors) for one in told)
 
@@ -407,20 +493,39 @@ def test_round_with_fewer_left_than_least_is_given_up_before_its_sum_is_known(tm
 def test_rewards_that_a_secure_sum_has_no_room_for_are_clipped(tmp_path: Path) -> None:
     """No device drops out for what it earned."""
     path, rng = tmp_path / "log.npz", np.random.default_rng(1)
-    for reward, masked, expected in ((1.0, True, 1), (5000.0, False, 5000), (5000.0, True, 1), (-1.5, True, -1)):
+    for reward, masked, expected in (
+        (1.0, True, 1),
+        (5000.0, False, 5000),
+        (5000.0, True, 1),
+        (-1.5, True, -1),
+    ):
         np.savez(
-            path, contexts=rng.random((60, 64), np.float32), arms=rng.integers(0, 10, 60),
-            rewards=np.full(60, reward), probabilities=np.full(60, 0.1),
-        )  # fmt: skip
+            path,
+            contexts=rng.random((60, 64), np.float32),
+            arms=rng.integers(0, 10, 60),
+            rewards=np.full(60, reward),
+            probabilities=np.full(60, 0.1),
+        )
         assert log_of(settings(tmp_path, secure=masked), path)[2].sum() == 60 * expected
     for sums, expected in (([61, 60, 6], 60), ([-99, 60, 6], -60), ([np.nan, 60, 6], 0)):
-        learnt = Contribution({"a": np.zeros(2, np.int32)}, np.float32(1), np.array(sums, np.float32))
-        assert wire.split(wire.words_of(learnt).view(np.int32).astype(np.int64), [(2,)])[1][0] == expected
+        learnt = Contribution(
+            {"a": np.zeros(2, np.int32)}, np.float32(1), np.array(sums, np.float32)
+        )
+        assert (
+            wire.split(wire.words_of(learnt).view(np.int32).astype(np.int64), [(2,)])[1][0]
+            == expected
+        )
 
 
-@pytest.mark.parametrize("values", [{}, {"secure": False, "noise": 1.0, "devices": 4, "delta": 1e-3}])
-def test_a_device_whose_data_cannot_be_used_sends_zeros(tmp_path: Path, values: dict[str, Any]) -> None:
-    """Else that it does not answer would tell what it has, and with noise the round would be noise alone."""
+@pytest.mark.parametrize(
+    "values", [{}, {"secure": False, "noise": 1.0, "devices": 4, "delta": 1e-3}]
+)
+def test_a_device_whose_data_cannot_be_used_sends_zeros(
+    tmp_path: Path, values: dict[str, Any]
+) -> None:
+    """Else that it does not answer would tell what it has, and with noise the round would be noise
+    alone.
+    """
     made = settings(tmp_path, cohort=4, **values)
     grid = FakeGrid(made, 4, tmp_path)
     (tmp_path / "log.npz").write_bytes(b"no log")
@@ -440,7 +545,9 @@ def _array(data: bytes, **declared: Any) -> Array:
 
 def _header(shape: tuple[int, ...], descr: str = "<f4") -> bytes:
     file = io.BytesIO()
-    np.lib.format.write_array_header_1_0(file, {"descr": descr, "fortran_order": False, "shape": shape})
+    np.lib.format.write_array_header_1_0(
+        file, {"descr": descr, "fortran_order": False, "shape": shape}
+    )
     return file.getvalue()
 
 
@@ -472,7 +579,9 @@ RECORDS = {
 
 
 @pytest.mark.parametrize("record", RECORDS.values(), ids=RECORDS)
-def test_records_that_are_no_arrays_are_refused_unread(record: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_that_are_no_arrays_are_refused_unread(
+    record: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (good,) = wire.unpacked(ArrayRecord({"0": _array(WHOLE)}))
     assert good.tolist() == [0, 0, 0]
     monkeypatch.setattr(Array, "numpy", lambda one: pytest.fail("it was read"))
@@ -480,7 +589,9 @@ def test_records_that_are_no_arrays_are_refused_unread(record: Any, monkeypatch:
         wire.unpacked(record)
 
 
-@pytest.mark.parametrize("what", ["a configuration", "empty", "a header alone", "an endless number"])
+@pytest.mark.parametrize(
+    "what", ["a configuration", "empty", "a header alone", "an endless number"]
+)
 def test_one_deviating_device_ends_no_plain_run(tmp_path: Path, what: str) -> None:
     made = settings(tmp_path, cohort=4, secure=False)
 

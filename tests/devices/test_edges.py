@@ -1,4 +1,6 @@
-"""Around a run: stops at the worst moments, files that are damaged, versions that are not there, two in one folder."""
+"""Around a run: stops at the worst moments, files that are damaged, versions that are not there,
+two in one folder.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ import numpy as np
 import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'posse-bandits[flower]'")
-pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'posse-bandits[data]'")
+pytest.importorskip(
+    "sklearn", reason="scikit-learn is not installed: pip install 'posse-bandits[data]'"
+)
 
 from posse.core.errors import ConfigError, DataError
 from posse.problems.populations.prepared import save
@@ -44,7 +48,14 @@ from .test_commands import posse
 
 
 def settings(folder: Path, **values: Any) -> DeviceSettings:
-    usual = {"rounds": 2, "cohort": 2, "seed": 5, "samples": 32, "timeout": 0.2, "out": str(folder / "out")}
+    usual = {
+        "rounds": 2,
+        "cohort": 2,
+        "seed": 5,
+        "samples": 32,
+        "timeout": 0.2,
+        "out": str(folder / "out"),
+    }
     return DeviceSettings.of({**usual, **values})
 
 
@@ -58,7 +69,9 @@ def play(made: DeviceSettings, folder: Path, grid: FakeGrid | None = None) -> Fa
 def test_a_run_that_is_stopped_in_its_last_round_has_every_round_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    """Before its state is saved, while its version is evaluated, while it is deployed, and before the result."""
+    """Before its state is saved, while its version is evaluated, while it is deployed, and before
+    the result.
+    """
     evaluated = where == "keep"  # of three devices no lower bound is known, and no version passes
     made = settings(tmp_path, evaluate="snips" if evaluated else "")
 
@@ -79,7 +92,10 @@ def test_a_run_that_is_stopped_in_its_last_round_has_every_round_once(
             file.write('{"round": 3, "half of a li')
     play(made, tmp_path)
     assert [line["round"] for line in lines_of(tmp_path / "out")] == [1, 2]
-    assert [line["version"] for line in lines_of(tmp_path / "out", EVALUATIONS)] == [1, 2] * evaluated
+    assert [line["version"] for line in lines_of(tmp_path / "out", EVALUATIONS)] == [
+        1,
+        2,
+    ] * evaluated
     assert json.loads((tmp_path / "out" / RESULT).read_text())["rounds"] == 2
     assert [one["version"] for one in held(tmp_path)] == [0 if evaluated else 2] * 3
     whole = tmp_path / "whole"
@@ -93,15 +109,22 @@ def held(folder: Path) -> list[dict[str, Any]]:
     return list(Versions(folder / "out").held.values())
 
 
-def test_ctrl_c_in_a_deployment_leaves_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One device has the last model and its answer was not read: it is asked again, and so are the others."""
+def test_ctrl_c_in_a_deployment_leaves_nobody_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One device has the last model and its answer was not read: it is asked again, and so are the
+    others.
+    """
     made = settings(tmp_path)
     grid = FakeGrid(made, 3, tmp_path)
     usual = grid.push_messages
 
     def push(messages: Any) -> list[str]:
         sent = list(messages)
-        if sent[0].metadata.message_type == "query.deploy" and len(lines_of(tmp_path / "out")) == made.rounds:
+        if (
+            sent[0].metadata.message_type == "query.deploy"
+            and len(lines_of(tmp_path / "out")) == made.rounds
+        ):
             usual(sent[:1])
             raise KeyboardInterrupt
         return usual(sent)
@@ -140,7 +163,10 @@ def test_what_is_damaged_is_named_in_one_line(tmp_path: Path, damage: bytes) -> 
     assert "does not say which version is wanted" in said
     with pytest.raises(DataError, match="posse devices deploy --version"):
         play(made, tmp_path)
-    assert "is not known. Deploy one to all" in posse("deploy", str(out), "--version", "1", "--canary", "0.5")[2]
+    assert (
+        "is not known. Deploy one to all"
+        in posse("deploy", str(out), "--version", "1", "--canary", "0.5")[2]
+    )
     assert posse("deploy", str(out), "--version", "1")[0] == 0
     assert Versions(out).wanted == Wanted(1)
     (out / VERSIONS / "000001.npz").write_bytes(damage)
@@ -149,7 +175,9 @@ def test_what_is_damaged_is_named_in_one_line(tmp_path: Path, damage: bytes) -> 
     assert "cannot be read as a deployed model" in said
 
 
-def test_a_damaged_version_ends_no_training(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_version_ends_no_training(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Devices that wait for it get the next one."""
     made = settings(tmp_path, rounds=1)
     play(made, tmp_path)
@@ -183,14 +211,18 @@ def test_versions_that_are_not_there_are_not_wanted(tmp_path: Path) -> None:
     assert Versions(tmp_path / "out").wanted == before
 
 
-def test_up_after_the_end_deploys_what_is_wanted_by_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_up_after_the_end_deploys_what_is_wanted_by_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     flags: dict[str, Any] = {"folder": tmp_path, "nodes": 3, "rounds": 2, "samples": 32}
     made = trial.Trial(tmp_path, TrialSettings(**flags).of_the_fleet(), 3)
     grid = FakeGrid(made.settings, 3, tmp_path)
     server_app.run(grid, made.settings, "1")
     assert posse("rollback", str(tmp_path), "--version", "1")[0] == 0
     monkeypatch.setattr(trial.Trial, "start", lambda self: self._clear())
-    monkeypatch.setattr(trial.Trial, "submit", lambda self: server_app.run(grid, made.settings, "2"))
+    monkeypatch.setattr(
+        trial.Trial, "submit", lambda self: server_app.run(grid, made.settings, "2")
+    )
     told = [str(one) for one in trial.up(TrialSettings(**flags))]
     assert "nothing is trained; 3 devices shall have another version" in told[0]
     assert [one["version"] for one in Versions(made.out).held.values()] == [1, 1, 1]
@@ -204,10 +236,16 @@ def test_up_after_the_end_deploys_what_is_wanted_by_then(tmp_path: Path, monkeyp
 def test_two_at_once_in_one_folder_are_refused(tmp_path: Path) -> None:
     made = settings(tmp_path, rounds=1)
     (tmp_path / "out").mkdir()
-    with alone(tmp_path / "out"), pytest.raises(ConfigError, match=r"in use by another process \(\d+\)"):
+    with (
+        alone(tmp_path / "out"),
+        pytest.raises(ConfigError, match=r"in use by another process \(\d+\)"),
+    ):
         play(made, tmp_path)
     fleet = trial.up(TrialSettings(folder=tmp_path / "fleet", nodes=3))
-    with alone(tmp_path / "fleet"), pytest.raises(ConfigError, match="Stop it, or name another folder"):
+    with (
+        alone(tmp_path / "fleet"),
+        pytest.raises(ConfigError, match="Stop it, or name another folder"),
+    ):
         list(fleet)
     play(made, tmp_path)
     with pytest.raises(DataError, match="cannot write in"), alone(tmp_path / "out" / STATE):
@@ -216,7 +254,9 @@ def test_two_at_once_in_one_folder_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", [-1, 5])
 @pytest.mark.parametrize("log", ["missing", "earned nothing"])
-def test_a_secure_run_goes_on_where_a_round_does_not_move_the_model(tmp_path: Path, log: str, seed: int) -> None:
+def test_a_secure_run_goes_on_where_a_round_does_not_move_the_model(
+    tmp_path: Path, log: str, seed: int
+) -> None:
     made = settings(tmp_path, cohort=3, seed=seed, secure=True, rounds=3, timeout=20.0, grace=5.0)
     path = tmp_path / "log.npz"
     if log == "earned nothing":
@@ -234,7 +274,9 @@ def test_a_secure_run_goes_on_where_a_round_does_not_move_the_model(tmp_path: Pa
     assert [(len(line["clients"]), line["masked"]) for line in lines] == [(3, True)] * 3
     models = [Versions(tmp_path / "out").read(at).leaves for at in range(4)]
     for one, other in itertools.pairwise(models):
-        assert any(not np.array_equal(a, b) for a, b in zip(one, other, strict=True)), "another model for every sum"
+        assert any(not np.array_equal(a, b) for a, b in zip(one, other, strict=True)), (
+            "another model for every sum"
+        )
 
 
 def test_a_program_that_fails_is_not_taken_for_data_that_cannot_be_used(
@@ -249,7 +291,10 @@ def test_a_program_that_fails_is_not_taken_for_data_that_cannot_be_used(
     play(made, tmp_path)
     said = [record for record in caplog.records if "sends zeros" in record.message]
     assert {record.levelname for record in said} == {"ERROR"}
-    assert all("its program failed: TypeError: a fault" in record.message and record.exc_info for record in said)
+    assert all(
+        "its program failed: TypeError: a fault" in record.message and record.exc_info
+        for record in said
+    )
     assert any("no device had a sample" in record.message for record in caplog.records)
 
 
@@ -258,7 +303,9 @@ def test_a_model_of_your_own_is_tried_before_a_fleet_starts(tmp_path: Path) -> N
         "def made(shape, arms):\n    return (lambda key: {}, lambda params, x: x[:, :7])\n"
     )
     given = TrialSettings(folder=tmp_path / "fleet", model=f"{tmp_path / 'wrong.py'}:made")
-    with pytest.raises(ConfigError, match=r"scores of shape \(3, 10\), contexts x arms, got \(3, 7\)"):
+    with pytest.raises(
+        ConfigError, match=r"scores of shape \(3, 10\), contexts x arms, got \(3, 7\)"
+    ):
         list(trial.up(given))
     assert not (tmp_path / "fleet").exists()
 
@@ -297,9 +344,13 @@ def test_a_model_of_bytes_says_what_contexts_are_divided_by(tmp_path: Path) -> N
     model = Read(tmp_path / "out" / "model.npz")
     assert (model.scale, app.model.scale) == (255.0, 255.0)
     bias, weights = leaves(tmp_path / "out")
-    np.testing.assert_allclose(app.scores(rows), (rows / np.float32(255)) @ weights + bias, rtol=1e-5)
+    np.testing.assert_allclose(
+        app.scores(rows), (rows / np.float32(255)) @ weights + bias, rtol=1e-5
+    )
     app.log(app.decide(rows), 1.0)
-    with pytest.raises(DataError, match="declares contexts of numbers, got uint8, which count as bytes"):
+    with pytest.raises(
+        DataError, match="declares contexts of numbers, got uint8, which count as bytes"
+    ):
         log_of(made.but(contexts="numbers"), tmp_path / "log.npz")
     assert TrialSettings(folder=tmp_path).of_the_fleet().divisor == 255.0
     assert Version("run", 1, "softmax", 0.0, "linear", 2, 3, None, []).about().count("divisor") == 0
@@ -313,9 +364,17 @@ def test_a_model_of_bytes_says_what_contexts_are_divided_by(tmp_path: Path) -> N
         (np.array([]), ""),
     ],
 )
-def test_logs_without_rows_and_with_numbers_too_large(tmp_path: Path, contexts: Any, words: str) -> None:
+def test_logs_without_rows_and_with_numbers_too_large(
+    tmp_path: Path, contexts: Any, words: str
+) -> None:
     path, count = tmp_path / "log.npz", len(contexts)
-    np.savez(path, contexts=contexts, arms=np.zeros(count, int), rewards=np.ones(count), probabilities=np.ones(count))
+    np.savez(
+        path,
+        contexts=contexts,
+        arms=np.zeros(count, int),
+        rewards=np.ones(count),
+        probabilities=np.ones(count),
+    )
     if words:
         with pytest.raises(DataError, match=words):
             log_of(settings(tmp_path), path)
@@ -324,18 +383,28 @@ def test_logs_without_rows_and_with_numbers_too_large(tmp_path: Path, contexts: 
 
 
 @pytest.mark.parametrize("name", ["norm.csv", "nowhere"])
-def test_what_a_fleet_does_not_take_is_answered_with_what_it_takes(tmp_path: Path, name: str) -> None:
+def test_what_a_fleet_does_not_take_is_answered_with_what_it_takes(
+    tmp_path: Path, name: str
+) -> None:
     (tmp_path / "norm.csv").write_text("client,x,label\na,1,yes\nb,2,no\n")
     why = "is none of these" if name == "norm.csv" else "is not there"
     with pytest.raises(DataError, match=f"digits, images .* or a prepared population .* {why}"):
         TrialSettings(folder=tmp_path / "fleet", data=str(tmp_path / name)).of_the_fleet()
     save(read_population(tmp_path / "norm.csv"), tmp_path / "norm.npz")
-    made = TrialSettings(folder=tmp_path / "fleet", data=str(tmp_path / "norm.npz"), nodes=2).of_the_fleet()
+    made = TrialSettings(
+        folder=tmp_path / "fleet", data=str(tmp_path / "norm.npz"), nodes=2
+    ).of_the_fleet()
     assert (made.features, made.arms, made.contexts) == (1, 2, "numbers")
 
 
 @pytest.mark.parametrize(
-    "text", ['{"node-0001": 3}', '{"node-0001": {"version": "a"}}', '{"node-0001": {"version": 1, "at": "x"}}', "[1]"]
+    "text",
+    [
+        '{"node-0001": 3}',
+        '{"node-0001": {"version": "a"}}',
+        '{"node-0001": {"version": 1, "at": "x"}}',
+        "[1]",
+    ],
 )
 def test_what_devices_said_and_cannot_be_read_is_asked_again(tmp_path: Path, text: str) -> None:
     play(settings(tmp_path), tmp_path)
@@ -352,7 +421,9 @@ def test_what_devices_said_and_cannot_be_read_is_asked_again(tmp_path: Path, tex
 def test_what_is_wanted_and_cannot_be_read_is_named(tmp_path: Path, text: str) -> None:
     play(settings(tmp_path), tmp_path)
     (tmp_path / "out" / WANTED).write_text(text)
-    with pytest.raises(DataError, match=r"does not say which version is wanted .* Name one: posse devices deploy"):
+    with pytest.raises(
+        DataError, match=r"does not say which version is wanted .* Name one: posse devices deploy"
+    ):
         Versions(tmp_path / "out").missing(["node-0001"])
 
 

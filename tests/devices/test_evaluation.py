@@ -1,4 +1,6 @@
-"""Rounds of evaluation: the estimate of all logs together, under masks and noise too, and deployment behind a gate."""
+"""Rounds of evaluation: the estimate of all logs together, under masks and noise too, and
+deployment behind a gate.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ import numpy as np
 import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'posse-bandits[flower]'")
-pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'posse-bandits[data]'")
+pytest.importorskip(
+    "sklearn", reason="scikit-learn is not installed: pip install 'posse-bandits[data]'"
+)
 
 from flwr.app import Message
 
@@ -24,7 +28,12 @@ from posse.protocols.fed_contextual.flower import deployment, evaluation, server
 from posse.protocols.fed_contextual.flower.deployment import Version, Versions, write_version
 from posse.protocols.fed_contextual.flower.device import model_of, rates_of, task_of
 from posse.protocols.fed_contextual.flower.evaluation import estimate_of, moved_by, words_of
-from posse.protocols.fed_contextual.flower.settings import EVALUATIONS, MEASURE, RESULT, DeviceSettings
+from posse.protocols.fed_contextual.flower.settings import (
+    EVALUATIONS,
+    MEASURE,
+    RESULT,
+    DeviceSettings,
+)
 from posse.protocols.fed_contextual.flower.wire import STAGE, decode
 from posse.protocols.fed_contextual.levels import learns
 
@@ -34,8 +43,17 @@ NODES = 14
 
 
 def settings(folder: Path, **values: Any) -> DeviceSettings:
-    usual = {"rounds": 2, "cohort": NODES, "deploy_every": 2, "seed": 5, "samples": 64, "evaluate": "snips"}
-    return DeviceSettings.of({**usual, "out": str(folder / "out"), "evaluation_clip": 150.0, **values})
+    usual = {
+        "rounds": 2,
+        "cohort": NODES,
+        "deploy_every": 2,
+        "seed": 5,
+        "samples": 64,
+        "evaluate": "snips",
+    }
+    return DeviceSettings.of(
+        {**usual, "out": str(folder / "out"), "evaluation_clip": 150.0, **values}
+    )
 
 
 def logging(made: DeviceSettings, folder: Path, meddle: Any = None) -> FakeGrid:
@@ -44,30 +62,43 @@ def logging(made: DeviceSettings, folder: Path, meddle: Any = None) -> FakeGrid:
     for at, node in enumerate(grid.nodes):
         path, arms = folder / f"log-{at}.npz", rng.integers(0, 10, 40)
         np.savez(
-            path, contexts=rng.random((40, 64), np.float32), arms=arms, rewards=(arms == at % 10).astype(float),
+            path,
+            contexts=rng.random((40, 64), np.float32),
+            arms=arms,
+            rewards=(arms == at % 10).astype(float),
             probabilities=np.full(40, 0.1),
-        )  # fmt: skip
+        )
         grid.contexts[node.node_id].node_config["log"] = str(path)
     return grid
 
 
-def play(made: DeviceSettings, folder: Path, run: Path | None = None) -> tuple[FakeGrid, list[dict[str, Any]]]:
+def play(
+    made: DeviceSettings, folder: Path, run: Path | None = None
+) -> tuple[FakeGrid, list[dict[str, Any]]]:
     grid = logging(made, folder)
     server_app.run(grid, made, "1")
-    return grid, [json.loads(line) for line in ((run or folder) / "out" / EVALUATIONS).read_text().splitlines()]
+    return grid, [
+        json.loads(line)
+        for line in ((run or folder) / "out" / EVALUATIONS).read_text().splitlines()
+    ]
 
 
 @pytest.mark.parametrize("method", ["ips", "snips", "dr"])
 @pytest.mark.parametrize("secure", [False, True])
-def test_devices_estimate_what_all_logs_together_do(tmp_path: Path, method: str, secure: bool) -> None:
+def test_devices_estimate_what_all_logs_together_do(
+    tmp_path: Path, method: str, secure: bool
+) -> None:
     made = settings(tmp_path, evaluate=method, secure=secure, gate=-10.0)
     grid, (found,) = play(made, tmp_path)
     logs = [np.load(context.node_config["log"]) for context in grid.contexts.values()]
     contexts, arms, rewards, probabilities = (
-        np.concatenate([log[name] for log in logs]) for name in ("contexts", "arms", "rewards", "probabilities")
+        np.concatenate([log[name] for log in logs])
+        for name in ("contexts", "arms", "rewards", "probabilities")
     )
     model, like = task_of(made).model, shape_of(model_of(made))
-    scores = np.asarray(model.scores(tree_of(Versions(tmp_path / "out").read(2).leaves, like), contexts), np.float64)
+    scores = np.asarray(
+        model.scores(tree_of(Versions(tmp_path / "out").read(2).leaves, like), contexts), np.float64
+    )
     target = np.asarray(task_of(made).policy(scores, *rates_of(made).explore), np.float64)
     target /= target.sum(axis=1, keepdims=True)
     kept = Log(arms, rewards, probabilities, clients=np.repeat(np.arange(NODES), 40))
@@ -91,7 +122,9 @@ def test_a_version_below_the_gate_is_kept_and_not_deployed(tmp_path: Path) -> No
 @pytest.mark.parametrize("secure", [False, True])
 def test_an_evaluation_under_noise_is_paid_for_like_a_round(tmp_path: Path, secure: bool) -> None:
     """Its interval is wider by the noise; a device that cannot estimate sends zeros."""
-    made = settings(tmp_path, rounds=3, noise=1.0, devices=NODES, delta=1e-3, secure=secure, evaluation_clip=0.5)
+    made = settings(
+        tmp_path, rounds=3, noise=1.0, devices=NODES, delta=1e-3, secure=secure, evaluation_clip=0.5
+    )
     _, (found, last) = play(made, tmp_path)
     result = json.loads((tmp_path / "out" / RESULT).read_text())
     assert last["version"] == made.rounds, "it is evaluated when all rounds are over"
@@ -99,11 +132,16 @@ def test_an_evaluation_under_noise_is_paid_for_like_a_round(tmp_path: Path, secu
     assert found["noise"] == pytest.approx(np.hypot(0.5, 0.25) + secure * np.sqrt(6) / 8192)
     figures = (tmp_path / "out/metrics.prom").read_text().split("posse_epsilon_spent{")[1].split()
     assert float(figures[1]) == pytest.approx(result["privacy"][0]["epsilon"])
-    assert any("low-order bits of the sums of an evaluation" in one for one in result["privacy"][0]["not_covered"])
+    assert any(
+        "low-order bits of the sums of an evaluation" in one
+        for one in result["privacy"][0]["not_covered"]
+    )
 
 
 @pytest.mark.parametrize("clip", [0.001, 0.01, 0.1, 1.0, 30.0])
-def test_one_device_moves_rounded_sums_by_no_more_than_noise_is_made_for(tmp_path: Path, clip: float) -> None:
+def test_one_device_moves_rounded_sums_by_no_more_than_noise_is_made_for(
+    tmp_path: Path, clip: float
+) -> None:
     made = settings(tmp_path, secure=True, evaluation_clip=clip)
     v = np.abs(np.random.default_rng(1).standard_normal((50_000, 3)))
     a, b, rows = (v * (clip * (1 - 1e-3) / np.linalg.norm(v, axis=1, keepdims=True))).T
@@ -111,7 +149,9 @@ def test_one_device_moves_rounded_sums_by_no_more_than_noise_is_made_for(tmp_pat
     worst = np.linalg.norm(words.astype(np.int32) / MEASURE, axis=0).max()
     assert worst <= moved_by(made)
     if clip == 0.01:
-        assert worst > moved_by(made.but(secure=False)), "rounding moves them further than the clip alone"
+        assert worst > moved_by(made.but(secure=False)), (
+            "rounding moves them further than the clip alone"
+        )
 
 
 def test_a_run_that_was_stopped_in_an_evaluation_goes_on_with_it(
@@ -141,7 +181,9 @@ def test_a_run_that_was_stopped_in_an_evaluation_goes_on_with_it(
 def test_a_secure_run_that_was_stopped_anywhere_behind_its_masks_is_as_if_it_had_not_been(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While two devices have unmasked, in a round and in the evaluation; before its version is kept, and after."""
+    """While two devices have unmasked, in a round and in the evaluation; before its version is
+    kept, and after.
+    """
     stopped: list[Any] = []
 
     def made_in(folder: Path) -> DeviceSettings:
@@ -154,7 +196,9 @@ def test_a_secure_run_that_was_stopped_anywhere_behind_its_masks_is_as_if_it_had
             raise KeyboardInterrupt
 
     def meddle(node: int, sent: Message, reply: Message | None) -> Message | None:
-        message = decode(sent.content[STAGE]["message"]) if "message" in sent.content[STAGE] else None
+        message = (
+            decode(sent.content[STAGE]["message"]) if "message" in sent.content[STAGE] else None
+        )
         if isinstance(message, Unmask):
             asked.setdefault(message.terms, set()).add(node)
             if len(asked[message.terms]) == 2:
@@ -182,8 +226,12 @@ def test_a_secure_run_that_was_stopped_anywhere_behind_its_masks_is_as_if_it_had
         with suppress(KeyboardInterrupt):
             server_app.run(grid, parts, str(run))
             break
-    assert (run, len(stopped), len(asked)) == (5, 4, 2), "a round and an evaluation, each unmasked under one terms"
-    for one, other in zip(leaves(tmp_path / "whole/out"), leaves(tmp_path / "parts/out"), strict=True):
+    assert (run, len(stopped), len(asked)) == (5, 4, 2), (
+        "a round and an evaluation, each unmasked under one terms"
+    )
+    for one, other in zip(
+        leaves(tmp_path / "whole/out"), leaves(tmp_path / "parts/out"), strict=True
+    ):
         np.testing.assert_array_equal(one, other)
     lines = [(tmp_path / one / "out" / EVALUATIONS).read_text() for one in ("whole", "parts")]
     assert lines[0] == lines[1]
@@ -198,7 +246,9 @@ def state_of(number: float) -> Any:
 def test_an_estimate_is_taken_up_for_the_same_candidate_and_settings_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another model of the same number, another estimator and other limits are estimated anew; another gate is not."""
+    """Another model of the same number, another estimator and other limits are estimated anew;
+    another gate is not.
+    """
     made, calls = settings(tmp_path), []
 
     def estimated(*_: Any) -> dict[str, Any]:
@@ -233,7 +283,9 @@ def test_lines_of_evaluations_are_json_and_levels_say_what_leaves_a_device(
 ) -> None:
     endless = {"value": 0.5, "low": -np.inf, "high": np.inf, "devices": 1, "noise": 0.0}
     monkeypatch.setattr(evaluation, "_estimated", lambda *told: endless)
-    passed, _ = evaluation.evaluate(SimpleNamespace(settings=settings(tmp_path)), state_of(0.0), 2, "1", None, tmp_path)  # type: ignore[arg-type]
+    passed, _ = evaluation.evaluate(
+        SimpleNamespace(settings=settings(tmp_path)), state_of(0.0), 2, "1", None, tmp_path
+    )  # type: ignore[arg-type]
     line = json.loads((tmp_path / EVALUATIONS).read_text(), parse_constant=pytest.fail)
     assert (passed, line["passed"], line["low"], line["high"]) == (False, False, None, None)
     said = [learns({"masked": False, "evaluate": method})[0] for method in ("", "snips")]

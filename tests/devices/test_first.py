@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'posse-bandits[flower]'")
-pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'posse-bandits[data]'")
+pytest.importorskip(
+    "sklearn", reason="scikit-learn is not installed: pip install 'posse-bandits[data]'"
+)
 
 from posse.core.errors import DataError
 from posse.protocols.fed_contextual.flower import server_app
@@ -24,7 +26,14 @@ from .simulator import simulated
 
 
 def settings(folder: Path, **values: Any) -> DeviceSettings:
-    usual = {"rounds": 1, "cohort": 2, "seed": 5, "samples": 64, "timeout": 5.0, "out": str(folder / "out")}
+    usual = {
+        "rounds": 1,
+        "cohort": 2,
+        "seed": 5,
+        "samples": 64,
+        "timeout": 5.0,
+        "out": str(folder / "out"),
+    }
     return DeviceSettings.of({**usual, **values})
 
 
@@ -52,14 +61,24 @@ def test_run_begins_from_a_state_of_the_simulator(tmp_path: Path) -> None:
 
 def test_wrong_model_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "text.npz").write_text("no model")
-    np.savez(tmp_path / "other.npz", leaf0=np.zeros(3, np.float32), leaf1=np.zeros((7, 3), np.float32))
-    np.savez(tmp_path / "nan.npz", leaf0=np.zeros(10, np.float32), leaf1=np.full((64, 10), np.nan, np.float32))
+    np.savez(
+        tmp_path / "other.npz", leaf0=np.zeros(3, np.float32), leaf1=np.zeros((7, 3), np.float32)
+    )
+    np.savez(
+        tmp_path / "nan.npz",
+        leaf0=np.zeros(10, np.float32),
+        leaf1=np.full((64, 10), np.nan, np.float32),
+    )
     np.savez(tmp_path / "foreign.npz", weights=np.zeros(3))
     np.save(tmp_path / "array.npy", np.zeros(3))
     for name, words in {
-        "nowhere.npz": "there is no first model", "text.npz": "cannot be read", "foreign.npz": "cannot be read",
-        "array.npy": "cannot be read", "other.npz": r"has \(10,\), \(64, 10\)", "nan.npz": "finite numbers",
-    }.items():  # fmt: skip
+        "nowhere.npz": "there is no first model",
+        "text.npz": "cannot be read",
+        "foreign.npz": "cannot be read",
+        "array.npy": "cannot be read",
+        "other.npz": r"has \(10,\), \(64, 10\)",
+        "nan.npz": "finite numbers",
+    }.items():
         with pytest.raises(DataError, match=words) as caught:
             first_model(settings(tmp_path, start=str(tmp_path / name)))
         assert "\n" not in str(caught.value), name

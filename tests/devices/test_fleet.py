@@ -1,4 +1,6 @@
-"""Real processes over TLS on this machine: the simulator's model, strangers refused, a killed node survived."""
+"""Real processes over TLS on this machine: the simulator's model, strangers refused, a killed node
+survived.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ import numpy as np
 import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'posse-bandits[flower]'")
-pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'posse-bandits[data]'")
+pytest.importorskip(
+    "sklearn", reason="scikit-learn is not installed: pip install 'posse-bandits[data]'"
+)
 
 from posse.privacy.crypto.keys import fingerprint
 from posse.protocols.fed_contextual.flower.deployment import Versions, read_version
@@ -55,13 +59,16 @@ def pair(shape, arms):
 
 
 def test_fleet_over_tls(tmp_path: Path) -> None:
-    """One fleet for all that processes are needed for: starting it takes as much time as a dozen other tests.
+    """One fleet for all that processes are needed for: starting it takes as much time as a dozen
+    other tests.
 
     It learns a model of a user's own, by which every device is configured.
     """
     own = tmp_path / "own_model_of_a_fleet.py"
     own.write_text(OWN)
-    fleet = fleet_of(tmp_path, model=f"{own}:pair", server_rate=0.03, cohort=NODES, grace=GONE, least=2)
+    fleet = fleet_of(
+        tmp_path, model=f"{own}:pair", server_rate=0.03, cohort=NODES, grace=GONE, least=2
+    )
     try:
         fleet.start()
         fleet.submit()
@@ -95,9 +102,16 @@ def test_an_undisturbed_run_over_tls(tmp_path: Path) -> None:
 
 def fleet_of(folder: Path, **values: Any) -> Trial:
     settings = DeviceSettings(
-        rounds=2, seed=7, quantile=0.5, clip=0.2, samples=64, timeout=PATIENCE, deploy_every=2, data=uneven(folder),
+        rounds=2,
+        seed=7,
+        quantile=0.5,
+        clip=0.2,
+        samples=64,
+        timeout=PATIENCE,
+        deploy_every=2,
+        data=uneven(folder),
         **values,
-    )  # fmt: skip
+    )
     return Trial(folder / "fleet", settings, NODES)
 
 
@@ -120,7 +134,9 @@ def last_model_is_on_every_device(fleet: Trial, left: int) -> None:
 def link_speaks_tls_of_its_own_authority_only(fleet: Trial) -> None:
     address = f"127.0.0.1:{fleet.port}/health"
     assert fleet.link is not None
-    with urlopen(f"https://{address}", context=ssl.create_default_context(cafile=fleet.link.authority)) as page:
+    with urlopen(
+        f"https://{address}", context=ssl.create_default_context(cafile=fleet.link.authority)
+    ) as page:
         assert page.status == 200
     with pytest.raises((URLError, ssl.SSLError)):
         urlopen(f"https://{address}", context=ssl.create_default_context())
@@ -149,7 +165,9 @@ def received(fleet: Trial, name: str) -> int:
 
 
 def killed_node_does_not_end_the_run(fleet: Trial, before: int = 0) -> None:
-    """It dies with the first message of the run, `before` of which it had others: it never answers."""
+    """It dies with the first message of the run, `before` of which it had others: it never
+    answers.
+    """
     victim = next(process for process in fleet.crew.processes if process.name == "node-0003")
     wait(lambda: received(fleet, victim.name) > before, "the first message")
     victim.handle.send_signal(signal.SIGKILL)
@@ -166,9 +184,21 @@ def killed_node_does_not_end_the_run(fleet: Trial, before: int = 0) -> None:
 def test_interrupt_leaves_no_process(tmp_path: Path) -> None:
     folder = tmp_path / "fleet"
     command = [
-        sys.executable, "-m", "posse", "devices", "up", "--nodes", "2", "--rounds", "50", "--folder", str(folder),
-    ]  # fmt: skip
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+        sys.executable,
+        "-m",
+        "posse",
+        "devices",
+        "up",
+        "--nodes",
+        "2",
+        "--rounds",
+        "50",
+        "--folder",
+        str(folder),
+    ]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+    )
     try:
         log = folder / "node-0002" / "supernode.log"
         wait(lambda: log.exists() and "SuperNode ID" in log.read_text(), "the start of the nodes")
@@ -187,16 +217,28 @@ def test_interrupt_leaves_no_process(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("secure", [False, True])
 def test_late_and_killed_devices_over_tls(tmp_path: Path, secure: bool) -> None:
-    """One of five is stopped in its first round and goes on when that is over, another one is killed then.
+    """One of five is stopped in its first round and goes on when that is over, another one is
+    killed then.
 
-    What the late one sends in the end is not in the sum; it takes part again later. Clients are larger and smaller than
-    the cap. The model is the simulator's, of those whose answers came in time.
+    What the late one sends in the end is not in the sum; it takes part again later. Clients are
+    larger and smaller than the cap. The model is the simulator's, of those whose answers came in
+    time.
     """
     nodes = len(SIZES)
     settings = DeviceSettings(
-        rounds=7, cohort=nodes, seed=7, samples=64, timeout=PATIENCE, grace=GONE, least=3, dropout=0.4, corrupt=0.0,
-        secure=secure, data=uneven(tmp_path), levels=1 << 16,
-    )  # fmt: skip
+        rounds=7,
+        cohort=nodes,
+        seed=7,
+        samples=64,
+        timeout=PATIENCE,
+        grace=GONE,
+        least=3,
+        dropout=0.4,
+        corrupt=0.0,
+        secure=secure,
+        data=uneven(tmp_path),
+        levels=1 << 16,
+    )
     trial = Trial(tmp_path / "fleet", settings, nodes)
     try:
         trial.start()
@@ -213,7 +255,10 @@ def test_late_and_killed_devices_over_tls(tmp_path: Path, secure: bool) -> None:
             if line["round"] == 1:
                 late.handle.send_signal(signal.SIGCONT)
                 victim.handle.send_signal(signal.SIGKILL)
-        names = {fingerprint(identity_of(keys.public.read_bytes())): at for at, keys in enumerate(trial.keys)}
+        names = {
+            fingerprint(identity_of(keys.public.read_bytes())): at
+            for at, keys in enumerate(trial.keys)
+        }
     finally:
         trial.stop()
     cohorts = [[names[who] if secure else who for who in line["clients"]] for line in told]
@@ -221,13 +266,17 @@ def test_late_and_killed_devices_over_tls(tmp_path: Path, secure: bool) -> None:
     assert 1 not in cohorts[0], "it was late"
     assert 1 in {who for one in cohorts[1:] for who in one}, "it came back"
     assert all(3 not in one for one in cohorts[1:])
-    for ours, theirs in zip(leaves(trial.out), simulated(trial.settings, nodes, cohorts, told), strict=True):
+    for ours, theirs in zip(
+        leaves(trial.out), simulated(trial.settings, nodes, cohorts, told), strict=True
+    ):
         np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.long
 def test_secure_run_over_tls(tmp_path: Path) -> None:
-    settings = DeviceSettings(rounds=2, cohort=NODES, seed=7, secure=True, samples=64, timeout=PATIENCE)
+    settings = DeviceSettings(
+        rounds=2, cohort=NODES, seed=7, secure=True, samples=64, timeout=PATIENCE
+    )
     trial = Trial(tmp_path / "fleet", settings, NODES)
     try:
         trial.start()
@@ -242,15 +291,38 @@ def test_secure_run_over_tls(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_noise_over_tls_from_the_command_line(tmp_path: Path) -> None:
-    """The simulator's model under noise; the same command again does nothing more and tells the same figures."""
+    """The simulator's model under noise; the same command again does nothing more and tells the
+    same figures.
+    """
     folder = tmp_path / "fleet"
     command = [
-        sys.executable, "-m", "posse", "devices", "up", "--nodes", "3", "--rounds", "2", "--samples", "64", "--noise",
-        "1", "--secure", "--devices", "3", "--optimiser", "sgd", "--folder", str(folder), "--json",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "posse",
+        "devices",
+        "up",
+        "--nodes",
+        "3",
+        "--rounds",
+        "2",
+        "--samples",
+        "64",
+        "--noise",
+        "1",
+        "--secure",
+        "--devices",
+        "3",
+        "--optimiser",
+        "sgd",
+        "--folder",
+        str(folder),
+        "--json",
+    ]
     told = []
     for _ in range(2):
-        done = subprocess.run(command, capture_output=True, text=True, timeout=2 * PATIENCE, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=2 * PATIENCE, check=False
+        )
         assert done.returncode == 0, done.stderr
         told.append(json.loads(done.stdout))
     assert told[0] == told[1]
@@ -258,7 +330,7 @@ def test_noise_over_tls_from_the_command_line(tmp_path: Path) -> None:
     assert told[0]["privacy"][0]["epsilon"] > 0
     settings = DeviceSettings(
         rounds=2, cohort=3, seed=1, samples=64, noise=1.0, devices=3, secure=True, optimiser="sgd"
-    )  # fmt: skip
+    )
     for ours, theirs in zip(leaves(folder / "run"), simulated(settings, 3), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
     assert homes(folder) == set()
@@ -266,12 +338,30 @@ def test_noise_over_tls_from_the_command_line(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_simulation_on_flowers_engine(tmp_path: Path) -> None:
-    pytest.importorskip("ray", reason="ray is not installed: pip install 'posse-bandits[flower-simulation]'")
+    pytest.importorskip(
+        "ray", reason="ray is not installed: pip install 'posse-bandits[flower-simulation]'"
+    )
     command = [
-        sys.executable, "-m", "posse", "devices", "simulate", "--nodes", "8", "--cohort", "4", "--rounds", "2",
-        "--samples", "64", "--folder", str(tmp_path / "fleet"), "--json",
-    ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * PATIENCE, check=False)
+        sys.executable,
+        "-m",
+        "posse",
+        "devices",
+        "simulate",
+        "--nodes",
+        "8",
+        "--cohort",
+        "4",
+        "--rounds",
+        "2",
+        "--samples",
+        "64",
+        "--folder",
+        str(tmp_path / "fleet"),
+        "--json",
+    ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=2 * PATIENCE, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["rounds"] == 2
     assert homes(tmp_path / "fleet") == set()

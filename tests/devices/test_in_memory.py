@@ -1,4 +1,6 @@
-"""The app without processes: its model is the simulator's, and what goes wrong at devices does not end a run."""
+"""The app without processes: its model is the simulator's, and what goes wrong at devices does not
+end a run.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ import numpy as np
 import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'posse-bandits[flower]'")
-pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'posse-bandits[data]'")
+pytest.importorskip(
+    "sklearn", reason="scikit-learn is not installed: pip install 'posse-bandits[data]'"
+)
 
 from flwr.app import Array, ArrayRecord, Error, Message
 
@@ -36,7 +40,15 @@ from .simulator import SIZES, population_of, simulated, uneven
 
 
 def settings(folder: Path, **values: Any) -> DeviceSettings:
-    values = {"rounds": 3, "cohort": 3, "seed": 5, "samples": 64, "timeout": 0.2, "out": str(folder / "out"), **values}
+    values = {
+        "rounds": 3,
+        "cohort": 3,
+        "seed": 5,
+        "samples": 64,
+        "timeout": 0.2,
+        "out": str(folder / "out"),
+        **values,
+    }
     return DeviceSettings.of(values)
 
 
@@ -54,7 +66,16 @@ def rounds_told(folder: Path) -> list[dict[str, Any]]:
     ("values", "apart"),
     [
         ({"quantile": 0.5, "clip": 0.05}, 1e-7),
-        ({"policy": "falcon", "explore": 10.0, "deploy_every": 2, "optimiser": "sgd", "server_rate": 1.0}, 1e-7),
+        (
+            {
+                "policy": "falcon",
+                "explore": 10.0,
+                "deploy_every": 2,
+                "optimiser": "sgd",
+                "server_rate": 1.0,
+            },
+            1e-7,
+        ),
         ({"policy": "epsilon-greedy", "loss": "importance", "levels": 1000}, 1e-3),
         ({"keep_log": True, "deploy_every": 3, "rounds": 5}, 1e-7),
     ],
@@ -70,15 +91,24 @@ def test_model_is_the_simulators(tmp_path: Path, values: dict[str, Any], apart: 
 
 
 def test_devices_take_the_simulators_samples_and_model_whatever_their_size(tmp_path: Path) -> None:
-    """Clients larger and smaller than the cap, one that dies, one that is late once; inputs are equal bit for bit."""
+    """Clients larger and smaller than the cap, one that dies, one that is late once; inputs are
+    equal bit for bit.
+    """
     made = settings(tmp_path, data=uneven(tmp_path), cohort=4, rounds=4, samples=64)
     source = host(population_of(made, 5), 64, 64)
     for at in range(len(SIZES)):
         theirs = source(np.array([at], np.int32), np.ones(1, np.float32), 0)  # type: ignore[operator]
-        for one, other in zip(samples_of(made, {"client": at, "data": made.data}, 0), theirs, strict=False):
+        for one, other in zip(
+            samples_of(made, {"client": at, "data": made.data}, 0), theirs, strict=False
+        ):
             np.testing.assert_array_equal(one, np.asarray(other)[0])
-    labels = {at: np.unique(samples_of(made, {"client": at, "data": made.data}, 0).labels) for at in (0, 3)}
-    assert all(len(one) > 1 for one in labels.values()), "not the first ones, which are of one label"
+    labels = {
+        at: np.unique(samples_of(made, {"client": at, "data": made.data}, 0).labels)
+        for at in (0, 3)
+    }
+    assert all(len(one) > 1 for one in labels.values()), (
+        "not the first ones, which are of one label"
+    )
     asked: list[int] = []
 
     def meddle(node: int, sent: Message, reply: Message | None) -> Message | None:
@@ -88,12 +118,18 @@ def test_devices_take_the_simulators_samples_and_model_whatever_their_size(tmp_p
     play(made, tmp_path, nodes=5, meddle=meddle)
     cohorts = [line["clients"] for line in rounds_told(tmp_path)]
     assert [len(one) for one in cohorts] != [4] * 4
-    for ours, theirs in zip(leaves(tmp_path / "out"), simulated(made, 5, cohorts, rounds_told(tmp_path)), strict=True):
+    for ours, theirs in zip(
+        leaves(tmp_path / "out"), simulated(made, 5, cohorts, rounds_told(tmp_path)), strict=True
+    ):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-7)
 
 
-def test_a_server_names_no_file_on_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the device's own configuration does, or the environment of simulated ones; a run names the digits."""
+def test_a_server_names_no_file_on_a_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the device's own configuration does, or the environment of simulated ones; a run names
+    the digits.
+    """
     made = settings(tmp_path, data=uneven(tmp_path))
     with pytest.raises(ConfigError, match="no server chooses what a device reads"):
         samples_of(made, {"client": 0}, 0)
@@ -104,12 +140,19 @@ def test_a_server_names_no_file_on_a_device(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_secure_sums_give_the_same_model_as_plain_whole_numbers(tmp_path: Path) -> None:
-    plain, secure = settings(tmp_path / "plain", levels=1 << 16), settings(tmp_path / "secure", secure=True)
+    plain, secure = (
+        settings(tmp_path / "plain", levels=1 << 16),
+        settings(tmp_path / "secure", secure=True),
+    )
     play(plain, tmp_path / "plain")
     grid = play(secure, tmp_path / "secure")
-    for ours, theirs in zip(leaves(tmp_path / "secure/out"), leaves(tmp_path / "plain/out"), strict=True):
+    for ours, theirs in zip(
+        leaves(tmp_path / "secure/out"), leaves(tmp_path / "plain/out"), strict=True
+    ):
         np.testing.assert_array_equal(ours, theirs)
-    for one, other in zip(rounds_told(tmp_path / "secure"), rounds_told(tmp_path / "plain"), strict=True):
+    for one, other in zip(
+        rounds_told(tmp_path / "secure"), rounds_told(tmp_path / "plain"), strict=True
+    ):
         assert one["reward"] == pytest.approx(other["reward"], abs=1e-6)
         assert one["probability"] == pytest.approx(other["probability"], abs=1e-4)
         assert one["within"] == other["within"]
@@ -180,7 +223,9 @@ def test_lost_failing_and_lying_devices_are_left_out(tmp_path: Path) -> None:
     assert sorted(rounds_told(tmp_path)[0]["clients"]) == [3, 4]
 
 
-@pytest.mark.parametrize("lie", [np.nan, np.inf, 1e6, 0.2], ids=["nan", "inf", "huge", "beyond the norm"])
+@pytest.mark.parametrize(
+    "lie", [np.nan, np.inf, 1e6, 0.2], ids=["nan", "inf", "huge", "beyond the norm"]
+)
 @pytest.mark.parametrize("levels", [0, 1000])
 def test_update_beyond_the_norm_is_not_added(tmp_path: Path, lie: float, levels: int) -> None:
     def meddle(node: int, sent: Message, reply: Message | None) -> Message | None:
@@ -189,7 +234,9 @@ def test_update_beyond_the_norm_is_not_added(tmp_path: Path, lie: float, levels:
             record = reply.content["update"]
             big = np.full(record["1"].numpy().shape, lie * max(1, levels))
             record["1"] = Array(
-                big.astype(np.float32) if not np.isfinite(lie) else big.astype(record["1"].numpy().dtype)
+                big.astype(np.float32)
+                if not np.isfinite(lie)
+                else big.astype(record["1"].numpy().dtype)
             )
         return reply
 
@@ -231,7 +278,9 @@ def test_silent_device_is_left_out_of_the_next_rounds(tmp_path: Path) -> None:
     assert len(rounds_told(tmp_path)) == 3
 
 
-def test_run_without_answers_ends_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_without_answers_ends_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(fleet, "LOOK", 0.01)
     with pytest.raises(ProtocolError, match="round 1 had too few answers 5 times"):
         play(settings(tmp_path, timeout=0.02), tmp_path, meddle=lambda node, sent, reply: None)
@@ -244,26 +293,59 @@ def test_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     play(whole, tmp_path / "whole")
     for rounds in (3, 4):
         play(settings(tmp_path / "parts", rounds=rounds, deploy_every=2), tmp_path / "parts")
-    for one, other in zip(leaves(tmp_path / "whole/out"), leaves(tmp_path / "parts/out"), strict=True):
+    for one, other in zip(
+        leaves(tmp_path / "whole/out"), leaves(tmp_path / "parts/out"), strict=True
+    ):
         np.testing.assert_array_equal(one, other)
     assert [line["round"] for line in rounds_told(tmp_path / "parts")] == [1, 2, 3, 4]
     with pytest.raises(ConfigError, match=r'began with optimiser = "adam" \(now "sgd"\)'):
-        play(settings(tmp_path / "parts", rounds=5, deploy_every=2, optimiser="sgd"), tmp_path / "parts")
+        play(
+            settings(tmp_path / "parts", rounds=5, deploy_every=2, optimiser="sgd"),
+            tmp_path / "parts",
+        )
 
 
 OTHER = {
-    "model": "cnn", "policy": "falcon", "explore": 0.2, "rounds": 1, "cohort": 2, "least": 2, "deploy_every": 2,
-    "keep_log": True, "samples": 32, "client_rate": 0.1, "server_rate": 0.1, "quantile": 0.5, "data": "nowhere.npz",
-    "secure": True, "levels": 9, "corrupt": 0.2, "dropout": 0.2, "loss": "importance", "optimiser": "sgd",
-    "clip": 0.5, "batch": 8, "seed": 6, "low": -1.0, "high": 1.0,
-    "evaluate": "snips", "evaluation_clip": 5.0, "most_weight": 5.0,
-    "input_size": 9.0, "contexts": "numbers", "hidden": 8, "channels": "2,3",
-}  # fmt: skip
+    "model": "cnn",
+    "policy": "falcon",
+    "explore": 0.2,
+    "rounds": 1,
+    "cohort": 2,
+    "least": 2,
+    "deploy_every": 2,
+    "keep_log": True,
+    "samples": 32,
+    "client_rate": 0.1,
+    "server_rate": 0.1,
+    "quantile": 0.5,
+    "data": "nowhere.npz",
+    "secure": True,
+    "levels": 9,
+    "corrupt": 0.2,
+    "dropout": 0.2,
+    "loss": "importance",
+    "optimiser": "sgd",
+    "clip": 0.5,
+    "batch": 8,
+    "seed": 6,
+    "low": -1.0,
+    "high": 1.0,
+    "evaluate": "snips",
+    "evaluation_clip": 5.0,
+    "most_weight": 5.0,
+    "input_size": 9.0,
+    "contexts": "numbers",
+    "hidden": 8,
+    "channels": "2,3",
+}
 APART = {
-    "features": {"features": 81}, "arms": {"arms": 9}, "noise": {"noise": 1.0, "devices": 3, "delta": 1e-3},
-    "devices": {"noise": 1.0, "devices": 3, "delta": 1e-3}, "delta": {"noise": 1.0, "devices": 3, "delta": 1e-3},
+    "features": {"features": 81},
+    "arms": {"arms": 9},
+    "noise": {"noise": 1.0, "devices": 3, "delta": 1e-3},
+    "devices": {"noise": 1.0, "devices": 3, "delta": 1e-3},
+    "delta": {"noise": 1.0, "devices": 3, "delta": 1e-3},
     "start": {"start": "model.npz"},
-}  # fmt: skip
+}
 
 
 def test_a_run_goes_on_with_the_settings_it_began_with(tmp_path: Path) -> None:
@@ -275,7 +357,9 @@ def test_a_run_goes_on_with_the_settings_it_began_with(tmp_path: Path) -> None:
     assert set(changes) == set(DeviceSettings.model_fields) - free
     for name, values in changes.items():
         made = settings(tmp_path, **{"rounds": 2, **values})
-        with pytest.raises(ConfigError, match=rf"began with .*\b{name} = .* \(now .*another folder"):
+        with pytest.raises(
+            ConfigError, match=rf"began with .*\b{name} = .* \(now .*another folder"
+        ):
             server_app.run(FakeGrid(made, 3, tmp_path), made, "1")
     assert (tmp_path / "out" / RESULT).read_bytes() == result
     play(settings(tmp_path, rounds=2, timeout=0.3, start_with=2), tmp_path)
@@ -292,9 +376,12 @@ def test_up_again_in_one_folder_says_what_was_and_refuses_what_was_not(tmp_path:
     assert "the server saw every device's update; --secure hides them in sums" in section.notes
     assert section.data["secure"] is False
     for other, name in (
-        ({"secure": True}, "secure = false"), ({"policy": "falcon"}, 'policy = "softmax"'),
-        ({"rounds": 3}, "rounds = 2"), ({"nodes": 4}, "nodes = 3"), ({"seed": 2}, "seed = 1"),
-    ):  # fmt: skip
+        ({"secure": True}, "secure = false"),
+        ({"policy": "falcon"}, 'policy = "softmax"'),
+        ({"rounds": 3}, "rounds = 2"),
+        ({"nodes": 4}, "nodes = 3"),
+        ({"seed": 2}, "seed = 1"),
+    ):
         with pytest.raises(ConfigError, match=re.escape(f"{name} (now ")):
             next(trial.up(TrialSettings(**{**flags, **other})))
 
@@ -331,9 +418,12 @@ def test_log_stays_in_the_devices_state(tmp_path: Path) -> None:
 def test_device_learns_from_an_applications_own_log(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     np.savez(
-        tmp_path / "log.npz", contexts=rng.random((20, 64), np.float32), arms=rng.integers(0, 10, 20),
-        rewards=np.ones(20), probabilities=np.full(20, 0.1),
-    )  # fmt: skip
+        tmp_path / "log.npz",
+        contexts=rng.random((20, 64), np.float32),
+        arms=rng.integers(0, 10, 20),
+        rewards=np.ones(20),
+        probabilities=np.full(20, 0.1),
+    )
     own = {"log": str(tmp_path / "log.npz"), "model": str(tmp_path / "deployed.npz")}
     play(settings(tmp_path, rounds=2, cohort=1), tmp_path, nodes=1, **own)
     assert rounds_told(tmp_path)[0]["samples"] == 20
@@ -363,6 +453,8 @@ def test_without_a_seed_runs_differ(tmp_path: Path) -> None:
         ({"policy": "epsilon-greedy", "explore": 2.0}, "must be at most 1"),
     ],
 )
-def test_settings_that_do_not_go_together_are_refused(tmp_path: Path, values: dict[str, Any], words: str) -> None:
+def test_settings_that_do_not_go_together_are_refused(
+    tmp_path: Path, values: dict[str, Any], words: str
+) -> None:
     with pytest.raises(ConfigError, match=words):
         settings(tmp_path, **values)

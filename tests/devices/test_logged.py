@@ -18,7 +18,11 @@ from posse.protocols.fed_contextual.record import learnt_in
 
 def logged(**changes: Any) -> dict[str, Any]:
     rng = np.random.default_rng(1)
-    parts = {"contexts": rng.random((5, 64), np.float32), "arms": np.arange(5), "rewards": np.ones(5)}
+    parts = {
+        "contexts": rng.random((5, 64), np.float32),
+        "arms": np.arange(5),
+        "rewards": np.ones(5),
+    }
     return {**parts, "probabilities": np.full(5, 0.1), **changes}
 
 
@@ -29,13 +33,19 @@ NAN = np.where(np.arange(5)[:, None] == 3, np.nan, np.zeros((5, 64)))
     ("changes", "run", "what"),
     [
         ({"arms": np.arange(5) + 0.5}, {}, "arms must be whole numbers, got float64"),
-        ({"contexts": NAN}, {}, "contexts must be finite numbers, of 32 bits, got others in action 4"),
+        (
+            {"contexts": NAN},
+            {},
+            "contexts must be finite numbers, of 32 bits, got others in action 4",
+        ),
         ({"contexts": np.zeros((5, 63))}, {}, "contexts must be 64 numbers each, got 63"),
         ({"contexts": np.full((5, 64), "a")}, {}, "contexts must be numbers"),
         ({}, {"model": "bag", "features": 9}, "a model of bags of words"),
     ],
 )
-def test_logs_that_do_not_fit(tmp_path: Path, changes: dict[str, Any], run: dict[str, Any], what: str) -> None:
+def test_logs_that_do_not_fit(
+    tmp_path: Path, changes: dict[str, Any], run: dict[str, Any], what: str
+) -> None:
     path = tmp_path / "log.npz"
     np.savez(path, **logged())
     assert log_of(DeviceSettings(), path)[4].sum() == 5
@@ -47,7 +57,10 @@ def test_logs_that_do_not_fit(tmp_path: Path, changes: dict[str, Any], run: dict
 @pytest.mark.parametrize(
     ("leaves", "what"),
     [
-        ({"leaf0": np.zeros(10), "leaf1": np.zeros((63, 10))}, r"\(63, 10\), and a linear model of 64 features"),
+        (
+            {"leaf0": np.zeros(10), "leaf1": np.zeros((63, 10))},
+            r"\(63, 10\), and a linear model of 64 features",
+        ),
         ({"leaf0": np.zeros(10)}, "holds arrays of shapes"),
         ({"leaf0": np.zeros(10), "leaf1": np.full((64, 10), np.nan)}, "finite numbers"),
         ({"leaf0": np.zeros(10, int), "leaf1": np.zeros((64, 10), int)}, "finite numbers"),

@@ -1,4 +1,6 @@
-"""Noise on devices: the simulator's model, the accountant's figures, and a ledger that never forgets."""
+"""Noise on devices: the simulator's model, the accountant's figures, and a ledger that never
+forgets.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,12 @@ import numpy as np
 import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'posse-bandits[flower]'")
-pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'posse-bandits[data]'")
-pytest.importorskip("dp_accounting", reason="dp-accounting is not installed: pip install 'posse-bandits[dp]'")
+pytest.importorskip(
+    "sklearn", reason="scikit-learn is not installed: pip install 'posse-bandits[data]'"
+)
+pytest.importorskip(
+    "dp_accounting", reason="dp-accounting is not installed: pip install 'posse-bandits[dp]'"
+)
 
 from flwr.app import Message
 
@@ -22,7 +28,13 @@ from posse.protocols.fed_contextual.computing.server import begin
 from posse.protocols.fed_contextual.flower import noise, server_app
 from posse.protocols.fed_contextual.flower.device import model_of, task_of
 from posse.protocols.fed_contextual.flower.fleet import Fleet
-from posse.protocols.fed_contextual.flower.settings import PROGRESS, RESULT, SPENT, STATE, DeviceSettings
+from posse.protocols.fed_contextual.flower.settings import (
+    PROGRESS,
+    RESULT,
+    SPENT,
+    STATE,
+    DeviceSettings,
+)
 
 from .grids import FakeGrid, leaves
 from .simulator import simulated
@@ -31,7 +43,15 @@ SIZE = 64 * 10 + 10
 
 
 def settings(folder: Path, **values: Any) -> DeviceSettings:
-    usual = {"rounds": 3, "cohort": 3, "seed": 5, "samples": 64, "timeout": 0.2, "noise": 1.0, "devices": 5}
+    usual = {
+        "rounds": 3,
+        "cohort": 3,
+        "seed": 5,
+        "samples": 64,
+        "timeout": 0.2,
+        "noise": 1.0,
+        "devices": 5,
+    }
     return DeviceSettings.of({**usual, "out": str(folder / "out"), **values})
 
 
@@ -51,7 +71,9 @@ def paid(folder: Path) -> int:
 
 
 def cohorts(folder: Path) -> list[list[Any]]:
-    return [json.loads(line)["clients"] for line in (folder / "out" / PROGRESS).read_text().splitlines()]
+    return [
+        json.loads(line)["clients"] for line in (folder / "out" / PROGRESS).read_text().splitlines()
+    ]
 
 
 @pytest.mark.parametrize(
@@ -59,7 +81,9 @@ def cohorts(folder: Path) -> list[list[Any]]:
     [({}, 1e-6), ({"levels": 1 << 16, "optimiser": "sgd"}, 1e-5)],
     ids=["floats", "whole numbers"],
 )
-def test_noisy_model_is_the_simulators(tmp_path: Path, values: dict[str, Any], apart: float) -> None:
+def test_noisy_model_is_the_simulators(
+    tmp_path: Path, values: dict[str, Any], apart: float
+) -> None:
     made = settings(tmp_path, **values)
     play(made, tmp_path)
     assert len({len(one) for one in cohorts(tmp_path)}) > 1, "drawn by coins"
@@ -74,7 +98,9 @@ def test_secure_sums_carry_the_same_noise_as_plain_ones(tmp_path: Path) -> None:
     shared = {"devices": 4, "cohort": 4, "rounds": 2, "optimiser": "sgd"}
     play(settings(tmp_path / "plain", levels=1 << 16, **shared), tmp_path / "plain", nodes=4)
     play(settings(tmp_path / "secure", secure=True, **shared), tmp_path / "secure", nodes=4)
-    for ours, theirs in zip(leaves(tmp_path / "secure/out"), leaves(tmp_path / "plain/out"), strict=True):
+    for ours, theirs in zip(
+        leaves(tmp_path / "secure/out"), leaves(tmp_path / "plain/out"), strict=True
+    ):
         np.testing.assert_array_equal(ours, theirs)
 
 
@@ -163,25 +189,32 @@ def test_account_that_was_lost_is_not_begun_anew(tmp_path: Path) -> None:
 
 
 def test_round_counts_as_it_is_and_is_never_drawn_again(tmp_path: Path) -> None:
-    """Nobody answers in the first round: it is noise alone, of one deviation over the expected cohort."""
+    """Nobody answers in the first round: it is noise alone, of one deviation over the expected
+    cohort.
+    """
     asked: list[int] = []
 
     def meddle(node: int, sent: Message, reply: Message | None) -> Message | None:
         asked.append(node)
         return None
 
-    made = settings(tmp_path, rounds=1, cohort=5, optimiser="sgd", server_rate=1.0, seed=-1, clip=0.5, noise=2.0)
+    made = settings(
+        tmp_path, rounds=1, cohort=5, optimiser="sgd", server_rate=1.0, seed=-1, clip=0.5, noise=2.0
+    )
     play(made, tmp_path, meddle=meddle)
     assert sorted(asked) == [0, 1, 2, 3, 4]
     assert cohorts(tmp_path) == [[]]
     bias, table = leaves(tmp_path / "out")
     moved = np.concatenate([bias.ravel(), table.ravel()])
     scale = 2.0 * 0.5 / 5
-    # 650 normal numbers: their deviation is within 5 / sqrt(2 * 650) = 14 % but once in a million runs
+    # 650 normal numbers: their deviation is within 5 / sqrt(2 * 650) = 14 % but once in a million
+    # runs
     assert abs(moved.std() / scale - 1) < 0.14
 
 
-def test_devices_that_do_not_answer_are_asked_again_and_end_the_run_in_the_end(tmp_path: Path) -> None:
+def test_devices_that_do_not_answer_are_asked_again_and_end_the_run_in_the_end(
+    tmp_path: Path,
+) -> None:
     asked: list[int] = []
 
     def meddle(node: int, sent: Message, reply: Message | None) -> Message | None:
@@ -189,7 +222,12 @@ def test_devices_that_do_not_answer_are_asked_again_and_end_the_run_in_the_end(t
         return None
 
     with pytest.raises(ProtocolError, match="5 rounds in a row gave no sum"):
-        play(settings(tmp_path, rounds=9, cohort=2, devices=2, timeout=0.02), tmp_path, nodes=2, meddle=meddle)
+        play(
+            settings(tmp_path, rounds=9, cohort=2, devices=2, timeout=0.02),
+            tmp_path,
+            nodes=2,
+            meddle=meddle,
+        )
     assert len(asked) == 2 * 5, "nobody is left out for failing"
     assert paid(tmp_path) == 5
 
@@ -226,14 +264,22 @@ def test_secret_normals_are_normal() -> None:
         ({"quantile": 0.5}, "got quantile 0.5 and noise 1. Fix the clip"),
         ({"delta": 0.2}, "delta must be below 1 / devices = 0.2, got 0.2"),
         ({"delta": 0.0}, "delta must be above 0"),
-        ({"noise": 0.0, "devices": 0, "limit": 3.0}, "limit goes with noise, got limit 3 and noise 0"),
+        (
+            {"noise": 0.0, "devices": 0, "limit": 3.0},
+            "limit goes with noise, got limit 3 and noise 0",
+        ),
         ({"noise": 0.0}, "devices goes with noise, got devices 5 and noise 0"),
-        ({"devices": 0}, "noise needs devices, the number among which a cohort of 3 is drawn, got 0"),
+        (
+            {"devices": 0},
+            "noise needs devices, the number among which a cohort of 3 is drawn, got 0",
+        ),
         ({"least": 2}, "least must be 1, got 2"),
         ({"levels": 1 << 24, "noise": 20.0}, "below 2\\^31"),
     ],
 )
-def test_settings_that_void_the_claim_are_refused(tmp_path: Path, values: dict[str, Any], words: str) -> None:
+def test_settings_that_void_the_claim_are_refused(
+    tmp_path: Path, values: dict[str, Any], words: str
+) -> None:
     with pytest.raises(PosseError, match=words) as caught:
         settings(tmp_path, **values)
     assert "\n" not in str(caught.value)

@@ -1,4 +1,6 @@
-"""A run on devices ends in a record of what the server may know; what was protected is read from what happened."""
+"""A run on devices ends in a record of what the server may know; what was protected is read from
+what happened.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ import numpy as np
 import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'posse-bandits[flower]'")
-pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'posse-bandits[data]'")
+pytest.importorskip(
+    "sklearn", reason="scikit-learn is not installed: pip install 'posse-bandits[data]'"
+)
 
 from flwr.app import Message
 
@@ -25,7 +29,15 @@ from .grids import FakeGrid
 
 
 def settings(folder: Path, **values: Any) -> DeviceSettings:
-    values = {"rounds": 2, "cohort": 3, "seed": 5, "samples": 64, "timeout": 0.2, "out": str(folder / "out"), **values}
+    values = {
+        "rounds": 2,
+        "cohort": 3,
+        "seed": 5,
+        "samples": 64,
+        "timeout": 0.2,
+        "out": str(folder / "out"),
+        **values,
+    }
     return DeviceSettings.of(values)
 
 
@@ -37,13 +49,21 @@ def play(made: DeviceSettings, folder: Path, nodes: int = 3, **more: Any) -> Rec
 def test_it_holds_what_the_server_measured_and_names_its_party(tmp_path: Path) -> None:
     record = play(settings(tmp_path), tmp_path)
     lines = [json.loads(line) for line in (tmp_path / "out" / PROGRESS).read_text().splitlines()]
-    assert (record.kind, record.party, record.status, record.level) == ("fed-contextual", "server", "finished", "plain")
+    assert (record.kind, record.party, record.status, record.level) == (
+        "fed-contextual",
+        "server",
+        "finished",
+        "plain",
+    )
     assert record.id == json.loads((tmp_path / "out" / RESULT).read_text())["record"]
     assert record.steps.tolist() == [1, 2]
     assert record.total[0] == pytest.approx(sum(line["reward"] * line["samples"] for line in lines))
     assert (record.arms, record.horizon, record.seeds) == (0, 2, (5,))
     assert record.problem["clients"] == 3
-    assert [(hop.hop, hop.messages) for hop in record.traffic] == [("server -> device", 6), ("device -> server", 6)]
+    assert [(hop.hop, hop.messages) for hop in record.traffic] == [
+        ("server -> device", 6),
+        ("device -> server", 6),
+    ]
     assert all(hop.bytes > 6 * 4 * 650 for hop in record.traffic)
     assert any("Updates reach the server as they are" in one for one in record.leaks)
     assert any("drawn from a seed" in one for one in record.leaks)
@@ -73,7 +93,9 @@ def test_rounds_that_were_not_under_masks_are_not_called_secure(tmp_path: Path) 
     assert json.loads((tmp_path / "out" / RESULT).read_text())["secure"] is False
 
 
-def test_nodes_without_keys_are_said_to_protect_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nodes_without_keys_are_said_to_protect_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = settings(tmp_path)
     grid = FakeGrid(made, 3, tmp_path)
     for node in grid.nodes:
@@ -82,7 +104,9 @@ def test_nodes_without_keys_are_said_to_protect_nothing(tmp_path: Path, monkeypa
     assert any("Nodes had no registered keys" in one for one in Store().get("last").leaks)
 
 
-def test_a_run_that_ends_badly_is_recorded_as_far_as_it_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_ends_badly_is_recorded_as_far_as_it_came(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(fleet, "LOOK", 0.01)
     rounds: list[str] = []
 
@@ -94,13 +118,19 @@ def test_a_run_that_ends_badly_is_recorded_as_far_as_it_came(tmp_path: Path, mon
     with pytest.raises(ProtocolError, match="round 2 had too few answers"):
         play(made, tmp_path, meddle=lose)
     record = Store().get("last")
-    assert (record.status, record.summary["rounds_done"], record.reward.shape) == ("failed", 1, (1, 1))
+    assert (record.status, record.summary["rounds_done"], record.reward.shape) == (
+        "failed",
+        1,
+        (1, 1),
+    )
     keep_interrupted(made, tmp_path / "out")
     assert [(row.id, row.status) for row in Store().list()] == [(record.id, "interrupted")]
     assert np.array_equal(Store().get("last").reward, record.reward)
 
 
-def test_a_store_that_cannot_be_written_stops_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_cannot_be_written_stops_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("POSSE_HOME", str(tmp_path / "file" / "home"))
     made = settings(tmp_path, rounds=1)

@@ -1,4 +1,6 @@
-"""The table of docs/devices.md, what the server sees: all that leaves a device, record by record."""
+"""The table of docs/devices.md, what the server sees: all that leaves a device, record by
+record.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ import numpy as np
 import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'posse-bandits[flower]'")
-pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'posse-bandits[data]'")
+pytest.importorskip(
+    "sklearn", reason="scikit-learn is not installed: pip install 'posse-bandits[data]'"
+)
 
 from flwr.app import Context, Message, RecordDict
 from numpy.typing import NDArray
@@ -32,7 +36,9 @@ SEEN = {
     },
     True: {("train.secure", "stage", "message"), *DEPLOYED},
 }
-"""By message, record and field; `update` has the shapes of the model. In a secure run evaluations are masked too."""
+"""By message, record and field; `update` has the shapes of the model. In a secure run evaluations
+are masked too.
+"""
 
 
 @pytest.mark.parametrize("secure", [False, True])
@@ -71,25 +77,45 @@ def test_what_the_server_sees_is_what_the_page_lists(
     monkeypatch.setattr(client_app, "contribution", contributed)
     grid.app = answered  # type: ignore[assignment]
     server_app.run(grid, made, "1")
-    assert {(kind, name, key) for kind, sent in replies for name in sent for key in sent[name]} == SEEN[secure]
+    assert {
+        (kind, name, key) for kind, sent in replies for name in sent for key in sent[name]
+    } == SEEN[secure]
     assert len(vectors) == (NODES if secure else 0)
     for _, sent in replies:
         said = b"".join(bytes_of(record) for record in sent.values())
         assert not [row for row in contexts if row in said]
         if "update" in sent:
             check_clipped([sent["update"][leaf].numpy() for leaf in ("0", "1")])
-        if secure and "stage" in sent and isinstance(message := wire.decode(sent["stage"]["message"]), Masked):
+        if (
+            secure
+            and "stage" in sent
+            and isinstance(message := wire.decode(sent["stage"]["message"]), Masked)
+        ):
             words = np.frombuffer(message.words, "<u4")
-            assert not [vector for vector in vectors if len(vector) == len(words) and (vector == words).any()]
+            assert not [
+                vector
+                for vector in vectors
+                if len(vector) == len(words) and (vector == words).any()
+            ]
 
 
 def logs(grid: FakeGrid, folder: Path) -> list[bytes]:
     """Give every device a log of its own; return the bytes of every context."""
     rng, rows = np.random.default_rng(1), list[bytes]()
     for at, node in enumerate(grid.nodes):
-        path, contexts, arms = folder / f"log-{at}.npz", rng.random((40, 64), np.float32), rng.integers(0, 10, 40)
+        path, contexts, arms = (
+            folder / f"log-{at}.npz",
+            rng.random((40, 64), np.float32),
+            rng.integers(0, 10, 40),
+        )
         chances = np.full(40, 0.1)
-        np.savez(path, contexts=contexts, arms=arms, rewards=(arms == at).astype(float), probabilities=chances)
+        np.savez(
+            path,
+            contexts=contexts,
+            arms=arms,
+            rewards=(arms == at).astype(float),
+            probabilities=chances,
+        )
         grid.contexts[node.node_id].node_config["log"] = str(path)
         rows += [row.tobytes() for row in contexts]
     return rows

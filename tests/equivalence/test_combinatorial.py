@@ -1,4 +1,6 @@
-"""Agents that exchange messages and the compiled market give the same run, bit for bit, with noise and without."""
+"""Agents that exchange messages and the compiled market give the same run, bit for bit, with noise
+and without.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +37,15 @@ def markets():
         "uniform": market_instance(1, agents=4, producers=7, alpha=0.3),
         "normal": market_instance(2, agents=3, producers=9, distribution="normal"),
         "overlap": market_instance(3, agents=4, producers=8, overlap=0.5, alpha=0.2),
-        "drift": market_instance(4, agents=3, producers=5, drift=0.1, every=37, horizon=ROUNDS, alpha=0.2),
-        "binding": make_market([0.3, 0.35, 0.9, 0.95], [[0.0, 0.05, 0.85, 0.9]] * 3, [[30, 20, 7, 9]] * 3, alpha=0.5),
-        "replayed": make_market(None, rng.random((3, 6)), rng.integers(0, 90, (3, 6)), alpha=0.3, records=records),
+        "drift": market_instance(
+            4, agents=3, producers=5, drift=0.1, every=37, horizon=ROUNDS, alpha=0.2
+        ),
+        "binding": make_market(
+            [0.3, 0.35, 0.9, 0.95], [[0.0, 0.05, 0.85, 0.9]] * 3, [[30, 20, 7, 9]] * 3, alpha=0.5
+        ),
+        "replayed": make_market(
+            None, rng.random((3, 6)), rng.integers(0, 90, (3, 6)), alpha=0.3, records=records
+        ),
         "large": make_market([0.4, 0.9], [[0.1, 0.5]] * 2, [[3000, 10**6]] * 2, alpha=0.5),
     }
 
@@ -79,7 +87,9 @@ def test_agents_and_simulation_are_the_same_run(name, talk, seed):
     assert (run.world.trace == curves.trace).all()  # every purchase of every agent in every round
     for j, agent in enumerate(agents):
         for field in known._fields:
-            assert getattr(agent.knowledge, field).tobytes() == getattr(known, field)[j].tobytes(), field
+            assert (
+                getattr(agent.knowledge, field).tobytes() == getattr(known, field)[j].tobytes()
+            ), field
     for field in ("revenue", "regret", "earned", "lost", "missed", "below", "first"):
         assert getattr(world.curves, field).tobytes() == getattr(curves, field).tobytes(), field
     assert [agent.taken for agent in agents] == curves.taken.tolist()
@@ -100,16 +110,21 @@ def test_exploring_is_one_unit_of_each_producer_for_so_many_rounds_whatever_the_
     assert (other.trace[:30] == np.minimum(market.capacity, 1)).all()
     assert (other.trace[30] != np.minimum(market.capacity, 1)).any()
     assert (curves.trace[0] != other.trace[0]).any()
-    # Algorithm 1 pools what is explored: after the phase everyone has one unit a round of every agent that deals.
+    # Algorithm 1 pools what is explored: after the phase everyone has one unit a round of every
+    # agent that deals.
     short = msgspec.structs.replace(plain, rounds=30, explore=30)
     pooled = run_once(market, short, 3)[0]
-    assert (pooled.units + pooled.told_units == 30 * np.minimum(market.capacity, 1).sum(axis=0)).all()
+    assert (
+        pooled.units + pooled.told_units == 30 * np.minimum(market.capacity, 1).sum(axis=0)
+    ).all()
 
 
 def test_naive_is_fcb_with_noise_and_without_it_fcb():
     market = MARKETS["uniform"]
     noisy, none, fcb = (
-        run_once(market, Terms(market.agents, market.producers, ROUNDS, **talk), 4, trace=True)[1].trace
+        run_once(market, Terms(market.agents, market.producers, ROUNDS, **talk), 4, trace=True)[
+            1
+        ].trace
         for talk in (
             {"method": "naive", "multipliers": (2.5,)},
             {"method": "naive", "multipliers": (0.0,)},
@@ -129,7 +144,9 @@ def test_optimism_and_margin_are_followed_by_both():
 
 
 def test_noise_changes_a_run_and_its_absence_does_not():
-    """P-FCB at zero noise is its plain twin: the same reports in the clear, learnt from by the same rule."""
+    """P-FCB at zero noise is its plain twin: the same reports in the clear, learnt from by the same
+    rule.
+    """
     market = MARKETS["uniform"]
     zero = Terms(market.agents, market.producers, ROUNDS, **TALK["noiseless"])
     noisy = Terms(market.agents, market.producers, ROUNDS, **TALK["noisy"])
@@ -140,7 +157,9 @@ def test_noise_changes_a_run_and_its_absence_does_not():
 
 
 def by_hand(market, terms, seed):
-    """The twin in plain Python, written from the paper and not from the kernels; regret of every agent."""
+    """The twin in plain Python, written from the paper and not from the kernels; regret of every
+    agent.
+    """
     n, m = market.cost.shape
     total, good = np.zeros((n, m)), np.zeros((n, m))
     fresh, fresh_good = np.zeros((n, m)), np.zeros((n, m))
@@ -149,10 +168,14 @@ def by_hand(market, terms, seed):
         for j in range(n):
             bound = np.ones(m)
             seen = total[j] > 0
-            estimate = good[j][seen] / total[j][seen] + np.sqrt(3 * np.log(t) / (2 * total[j][seen]))
+            estimate = good[j][seen] / total[j][seen] + np.sqrt(
+                3 * np.log(t) / (2 * total[j][seen])
+            )
             bound[seen] = np.clip(estimate, 0, 1)
             buy = np.where(market.rho * bound - market.cost[j] > 0, market.capacity[j], 0)
-            assert (buy * (bound - market.alpha)).sum() >= 0  # this market's threshold does not bind
+            assert (
+                buy * (bound - market.alpha)
+            ).sum() >= 0  # this market's threshold does not bind
             got = np.array([market.good(seed, j, i, t, 0, int(x)) for i, x in enumerate(buy)])
             for array, more in ((total, buy), (good, got), (fresh, buy), (fresh_good, got)):
                 array[j] += more
@@ -168,7 +191,10 @@ def by_hand(market, terms, seed):
                         if other == j or sent[other, i] <= 0:
                             continue
                         width = terms.width * np.sqrt(3 * np.log(t) / (2 * total[j, i]))
-                        if abs(sent_good[other, i] / sent[other, i] - good[j, i] / total[j, i]) <= width:
+                        if (
+                            abs(sent_good[other, i] / sent[other, i] - good[j, i] / total[j, i])
+                            <= width
+                        ):
                             total[j, i] += terms.weight * sent[other, i]
                             good[j, i] += terms.weight * sent_good[other, i]
     return lost
@@ -177,7 +203,9 @@ def by_hand(market, terms, seed):
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(10, 30))
 def test_agents_and_simulation_are_the_same_run_at_length(seed):
-    market = market_instance(seed, agents=5, producers=30, distribution=("uniform", "normal")[seed % 2])
+    market = market_instance(
+        seed, agents=5, producers=30, distribution=("uniform", "normal")[seed % 2]
+    )
     reports = tuple(200 * 2**z for z in range(6))
     for talk in ({"reports": reports, "multipliers": (2.66,) * 6}, {"method": "alone"}):
         terms = Terms(market.agents, market.producers, 10_000, **talk)

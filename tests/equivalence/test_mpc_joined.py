@@ -54,7 +54,9 @@ def test_shares_are_kept_and_are_the_model(shares: Path) -> None:
 
 
 @pytest.mark.parametrize("how", [{}, {"overlap": True}, {"batch": 5}, {"policy": "thompson"}])
-def test_a_run_that_starts_from_shares_is_its_twin(shares: Path, tmp_path: Path, how: dict[str, Any]) -> None:
+def test_a_run_that_starts_from_shares_is_its_twin(
+    shares: Path, tmp_path: Path, how: dict[str, Any]
+) -> None:
     settings = MpcContextual(**FIRST, **how, start_from=shares, keep_shares=tmp_path / "after")
     private, fixed = posse.run(settings), finished(settings.plain())
     twin = fixed.record()
@@ -68,15 +70,23 @@ def test_a_run_that_starts_from_shares_is_its_twin(shares: Path, tmp_path: Path,
     assert {share.start.partition(":")[0] for share in after.values()} == {str(2 * STEPS)}
 
 
-def test_two_joined_runs_hold_the_model_of_one_that_is_as_long(shares: Path, tmp_path: Path) -> None:
-    """Coins and rounding are not carried; along the arms that were pulled, the model is the one of all steps."""
+def test_two_joined_runs_hold_the_model_of_one_that_is_as_long(
+    shares: Path, tmp_path: Path
+) -> None:
+    """Coins and rounding are not carried; along the arms that were pulled, the model is the one of
+    all steps.
+    """
     second = MpcContextual(**FIRST, start_from=shares, keep_shares=tmp_path)
     setup, first = second.load(), MpcContextual(**FIRST).load()
     both = MpcContextual(**{**FIRST, "steps": 2 * STEPS}).load()
     rows = both.order(SEED)
     np.testing.assert_array_equal(rows, np.concatenate([first.order(SEED), setup.order(SEED)]))
-    arms = np.concatenate([finished(MpcContextual(**FIRST)).memory.roles["puller"].arms,
-                           finished(second).memory.roles["puller"].arms])  # fmt: skip
+    arms = np.concatenate(
+        [
+            finished(MpcContextual(**FIRST)).memory.roles["puller"].arms,
+            finished(second).memory.roles["puller"].arms,
+        ]
+    )
     rewards = both.units(SEED, rows)[np.arange(len(rows)), arms] / REWARD_ONE
     ties = np.tile(np.arange(10), (len(rows), 1))
     whole = floats.replay(both.features(rows), arms, rewards, ties, lift=both.terms.lift)
@@ -103,15 +113,20 @@ def test_float_twins_joined_on_the_same_coins_are_one(how: dict[str, Any]) -> No
 
 
 FROZEN = {
-    "greedy": {}, "linucb": {"policy": "linucb"}, "thompson, in batches": {"policy": "thompson", "batch": 4},
-    "in batches": {"batch": 4}, "never explores": {"epsilon": 0, "without_guarantee": True},
-}  # fmt: skip
+    "greedy": {},
+    "linucb": {"policy": "linucb"},
+    "thompson, in batches": {"policy": "thompson", "batch": 4},
+    "in batches": {"batch": 4},
+    "never explores": {"epsilon": 0, "without_guarantee": True},
+}
 
 
 @pytest.mark.parametrize("case", FROZEN)
 def test_a_frozen_run_decides_as_its_twins_and_changes_no_weight(shares: Path, case: str) -> None:
     settings = MpcContextual(**FIRST, **FROZEN[case], start_from=shares, frozen=True)
-    run, fixed, plain = (finished(settings.but(path=path)) for path in ("parties", "fixed", "float"))
+    run, fixed, plain = (
+        finished(settings.but(path=path)) for path in ("parties", "fixed", "float")
+    )
     arms = run.memory.roles["puller"].arms
     np.testing.assert_array_equal(arms, fixed._twin.arms)
     assert (arms == plain._twin.arms).mean() > (0.97 if case == "greedy" else 0.9)
@@ -153,19 +168,36 @@ def test_steps_before_count_for_what_the_arms_give_away(shares: Path) -> None:
         ({"frozen": True}, "a frozen run needs a model to decide with"),
         ({"frozen": True, "overlap": True, "start_from": ""}, "overlap belongs to runs that learn"),
         ({"start_from": "", "bits": 20}, "was learnt with bits 26, and this run has 20"),
-        ({"start_from": "", "components": 5}, r"was learnt with features \(3, 3\), and this run has \(3, 2\)"),
+        (
+            {"start_from": "", "components": 5},
+            r"was learnt with features \(3, 3\), and this run has \(3, 2\)",
+        ),
         ({"start_from": "", "parties": 3}, "was learnt with parties"),
-        ({"start_from": "", "epsilon": "1/5"}, r"was learnt with epsilon 0\.1, and this run has 0\.2, at which"),
+        (
+            {"start_from": "", "epsilon": "1/5"},
+            r"was learnt with epsilon 0\.1, and this run has 0\.2, at which",
+        ),
         ({"start_from": "", "frozen": True, "newton": 3}, "newton belongs to runs that learn"),
-        ({"keep_shares": "x", "path": "fixed"}, "keep_shares needs parties that hold shares, got path 'fixed'"),
-        ({"keep_shares": "x", "path": "float"}, "keep_shares needs parties that hold shares, got path 'float'"),
+        (
+            {"keep_shares": "x", "path": "fixed"},
+            "keep_shares needs parties that hold shares, got path 'fixed'",
+        ),
+        (
+            {"keep_shares": "x", "path": "float"},
+            "keep_shares needs parties that hold shares, got path 'float'",
+        ),
         ({"keep_shares": "x", "runs": 2}, "keep_shares keeps the shares of one run, got 2 runs"),
         ({"start_from": "nowhere"}, "nowhere cannot be read: No such file"),
     ],
 )
-def test_what_does_not_fit_is_one_line(shares: Path, tmp_path: Path, more: dict[str, Any], says: str) -> None:
+def test_what_does_not_fit_is_one_line(
+    shares: Path, tmp_path: Path, more: dict[str, Any], says: str
+) -> None:
     if "start_from" in more:
-        more = {**more, "start_from": tmp_path / more["start_from"] if more["start_from"] else shares}
+        more = {
+            **more,
+            "start_from": tmp_path / more["start_from"] if more["start_from"] else shares,
+        }
     with pytest.raises(posse.PosseError, match=says):
         MpcContextual(**{**FIRST, **more}).load()
 
@@ -187,12 +219,17 @@ def test_shares_of_two_runs_are_not_mixed_in_one_folder(shares: Path, tmp_path: 
     mixed = tmp_path / "mixed"
     shutil.copytree(shares, mixed)
     shorter = MpcContextual(**{**FIRST, "steps": 10}, start_from=shares)
-    with pytest.raises(ConfigError, match=r"has shares of another run, of 80 steps\. Give keep_shares another folder"):
+    with pytest.raises(
+        ConfigError,
+        match=r"has shares of another run, of 80 steps\. Give keep_shares another folder",
+    ):
         posse.start(shorter.but(keep_shares=mixed))
     posse.run(shorter.but(keep_shares=tmp_path / "after"))
     for share in (tmp_path / "after").rglob("*.share"):
         shutil.copy(share, mixed / share.parent.name)
-    with pytest.raises(DataError, match=r"shares of several runs in .+mixed. Give the folder of one"):
+    with pytest.raises(
+        DataError, match=r"shares of several runs in .+mixed. Give the folder of one"
+    ):
         MpcContextual(**FIRST, start_from=mixed).load()
     (tmp_path / "file").touch()
     with pytest.raises(DataError, match="cannot make the folder"):
@@ -202,6 +239,10 @@ def test_shares_of_two_runs_are_not_mixed_in_one_folder(shares: Path, tmp_path: 
 def test_twins_beside_a_run_that_keeps_its_shares_keep_none(tmp_path: Path) -> None:
     settings = MpcContextual(**FIRST, keep_shares=tmp_path)
     system = system_of(settings)
-    twins = [system.twin(settings), *system.beside(settings), *(one for _, one in system.variants(settings)[1:])]
+    twins = [
+        system.twin(settings),
+        *system.beside(settings),
+        *(one for _, one in system.variants(settings)[1:]),
+    ]
     assert {one.path for one in twins} == {"fixed", "float"}
     assert all(one.keep_shares is None for one in twins)

@@ -1,4 +1,6 @@
-"""The bandit on shares is its fixed-point twin, arm by arm and weight by weight; and close to the float one."""
+"""The bandit on shares is its fixed-point twin, arm by arm and weight by weight; and close to the
+float one.
+"""
 
 from __future__ import annotations
 
@@ -46,12 +48,35 @@ CASES = {
     "overlap, few bits, 5 parties": {"overlap": True, "bits": 12, "parties": 5, "steps": 60},
     "overlap of one step": {"overlap": True, "steps": 1},
     "overlap and linucb": {"overlap": True, "policy": "linucb", "width": 0.7, "steps": 100},
-    "overlap and thompson": {"overlap": True, "policy": "thompson", "width": 0.3, "parties": 3, "steps": 60},
-    "overlap and tournament": {"overlap": True, "problem": "clusters", "arms": 45, "steps": 12, "components": 3},
+    "overlap and thompson": {
+        "overlap": True,
+        "policy": "thompson",
+        "width": 0.3,
+        "parties": 3,
+        "steps": 60,
+    },
+    "overlap and tournament": {
+        "overlap": True,
+        "problem": "clusters",
+        "arms": 45,
+        "steps": 12,
+        "components": 3,
+    },
     "batch of 2": {"batch": 2, "steps": 80},
     "batch of 8": {"batch": 8, "steps": 160},
-    "batch of 5, thompson, 3 parties": {"batch": 5, "steps": 60, "policy": "thompson", "parties": 3},
-    "batch and tournament": {"batch": 3, "problem": "clusters", "arms": 45, "steps": 12, "components": 3},
+    "batch of 5, thompson, 3 parties": {
+        "batch": 5,
+        "steps": 60,
+        "policy": "thompson",
+        "parties": 3,
+    },
+    "batch and tournament": {
+        "batch": 3,
+        "problem": "clusters",
+        "arms": 45,
+        "steps": 12,
+        "components": 3,
+    },
 }
 
 
@@ -82,7 +107,9 @@ def check_same(run: MemoryRun, terms: Terms, twin: FixedRun) -> None:
     np.testing.assert_array_equal(payee.rewards, twin.rewards)
     shares = [role.model for role in run.roles.values() if isinstance(role, Party)]
     assert len(shares) == len(terms.parties)
-    np.testing.assert_array_equal(np.sum(shares, axis=0, dtype=np.uint64).view(np.int64), twin.model)
+    np.testing.assert_array_equal(
+        np.sum(shares, axis=0, dtype=np.uint64).view(np.int64), twin.model
+    )
     assert all(role.finished for role in run.roles.values())
 
 
@@ -95,8 +122,12 @@ def test_private_run_is_the_fixed_point_twin(case: str) -> None:
 
 
 @pytest.mark.parametrize("overlap", [False, True])
-def test_where_bits_do_not_allow_it_scores_are_truncated_before_they_are_compared(overlap: bool) -> None:
-    """The first steps of a run that is too long for its bits, and of one that is not: the same, but for rounds."""
+def test_where_bits_do_not_allow_it_scores_are_truncated_before_they_are_compared(
+    overlap: bool,
+) -> None:
+    """The first steps of a run that is too long for its bits, and of one that is not: the same, but
+    for rounds.
+    """
     revealed = {}
     for steps in (15_000, 16_000):
         setup = settings_of(steps=steps, overlap=overlap).load()
@@ -104,7 +135,14 @@ def test_where_bits_do_not_allow_it_scores_are_truncated_before_they_are_compare
         assert terms.early == (steps == 15_000)
         rounds = plan(terms).rounds
         revealed[steps] = [number for number, one in enumerate(rounds, 1) if one.reveals]
-        twin = FixedTwin(terms, plan(terms), setup.encoded(rows), setup.units(SEED, rows), coins_of(terms, SEED), SEED)
+        twin = FixedTwin(
+            terms,
+            plan(terms),
+            setup.encoded(rows),
+            setup.units(SEED, rows),
+            coins_of(terms, SEED),
+            SEED,
+        )
         twin.advance(30)
         run = MemoryRun(roles_of(setup), world_of(setup))
         payee, puller = run.roles["payee"], run.roles["puller"]
@@ -117,10 +155,17 @@ def test_where_bits_do_not_allow_it_scores_are_truncated_before_they_are_compare
 
 @pytest.mark.parametrize(
     ("how", "hops"),
-    [({}, 11), ({"overlap": True}, 7), ({"policy": "linucb"}, 12), ({"policy": "linucb", "overlap": True}, 8)],
+    [
+        ({}, 11),
+        ({"overlap": True}, 7),
+        ({"policy": "linucb"}, 12),
+        ({"policy": "linucb", "overlap": True}, 8),
+    ],
 )
 def test_so_many_messages_follow_one_another_a_step(how: dict[str, object], hops: int) -> None:
-    """Every message arrives one unit of time later, and nothing else takes time: from one arm to the next."""
+    """Every message arrives one unit of time later, and nothing else takes time: from one arm to
+    the next.
+    """
     setup = settings_of(steps=12, components=4, **how).load()
     roles, world = {role.name: role for role in roles_of(setup)}, world_of(setup)
     moving: list[tuple[int, int, str, str, Message]] = []
@@ -166,9 +211,12 @@ def test_with_overlap_the_float_twin_is_as_near(bits: int) -> None:
     setup = settings_of(steps=1000, bits=bits, overlap=True).load()
     twin = twin_of(setup)
     free = floats.run(
-        setup.features(setup.order(SEED)), setup.units(SEED, setup.order(SEED)) / REWARD_ONE,
-        coins_of(setup.terms, SEED), lift=setup.terms.lift, overlap=True,
-    )  # fmt: skip
+        setup.features(setup.order(SEED)),
+        setup.units(SEED, setup.order(SEED)) / REWARD_ONE,
+        coins_of(setup.terms, SEED),
+        lift=setup.terms.lift,
+        overlap=True,
+    )
     along = replay(setup, twin)
     weights = twin.model[:, -setup.terms.dimension :] / 2.0**bits
     assert np.abs(weights - along.weights).max() < {20: 2e-4, 26: 1e-5}[bits]
@@ -203,10 +251,16 @@ def test_a_role_saved_at_any_message_goes_on_as_if_it_never_stopped(how: dict[st
 def replay(setup: Setup, twin: FixedRun, seed: int = SEED) -> floats.Run:
     terms = setup.terms
     return floats.replay(
-        setup.features(setup.order(seed)), twin.arms, twin.rewards / REWARD_ONE, coins_of(terms, seed).ties,
-        batch=terms.batch, exploration="greedy", width=terms.width / 2**WIDTH_BITS, lift=terms.lift,
+        setup.features(setup.order(seed)),
+        twin.arms,
+        twin.rewards / REWARD_ONE,
+        coins_of(terms, seed).ties,
+        batch=terms.batch,
+        exploration="greedy",
+        width=terms.width / 2**WIDTH_BITS,
+        lift=terms.lift,
         overlap=terms.overlap,
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("batch", [1, 8])
@@ -236,16 +290,26 @@ def test_contexts_above_norm_1_are_caught_by_the_ranges() -> None:
     terms, rows = setup.terms, setup.order(SEED)
     with pytest.raises(Exception, match="must stay within"):
         run_fixed(
-            terms, plan(terms), setup.encoded(rows) * np.uint64(3), setup.units(SEED, rows), coins_of(terms, SEED), SEED
+            terms,
+            plan(terms),
+            setup.encoded(rows) * np.uint64(3),
+            setup.units(SEED, rows),
+            coins_of(terms, SEED),
+            SEED,
         )
 
 
 def test_a_batch_learns_what_single_steps_would_along_the_same_arms() -> None:
-    """Woodbury is Sherman and Morrison many times: replayed in floats one by one, the weights agree."""
+    """Woodbury is Sherman and Morrison many times: replayed in floats one by one, the weights
+    agree.
+    """
     setup = settings_of(steps=400, batch=8).load()
     twin = twin_of(setup)
     alone = floats.replay(
-        setup.features(setup.order(SEED)), twin.arms, twin.rewards / REWARD_ONE, coins_of(setup.terms, SEED).ties
+        setup.features(setup.order(SEED)),
+        twin.arms,
+        twin.rewards / REWARD_ONE,
+        coins_of(setup.terms, SEED).ties,
     )
     weights = twin.model[:, -setup.terms.dimension :] / 2.0**setup.terms.bits
     assert np.abs(weights - alone.weights).max() < 1e-6
@@ -282,7 +346,10 @@ def test_sixty_thousand_rows_of_mnist(bits: int, data_dir: object) -> None:
         coins_of(setup.terms, SEED),
     )
     gap = abs(free.rewards.mean() - twin.rewards.mean() / REWARD_ONE)
-    print(f"\n{bits} bits: differs in {differs.mean():.4%}, weights by {error:.1e}, average reward by {gap:.5f}")
+    print(
+        f"\n{bits} bits: differs in {differs.mean():.4%}, weights by {error:.1e}, average reward "
+        f"by {gap:.5f}"
+    )
     assert differs.mean() < 0.001
     assert (followed.margins[differs] < 10 * error).all()
     assert gap < 0.002
@@ -293,10 +360,16 @@ def test_the_dealer_deals_each_chunk_once_and_waits_to_be_asked() -> None:
     run = MemoryRun(roles_of(setup), world_of(setup), transcript=100_000)
     run.finish()
     assert run.transcript is not None
-    chunks = [entry.message.chunk for entry in run.transcript if type(entry.message).__name__ == "Dealt"]
+    chunks = [
+        entry.message.chunk for entry in run.transcript if type(entry.message).__name__ == "Dealt"
+    ]
     assert sorted(chunks) == list(range(len(chunks)))
     asked = {
-        name: [entry.message.chunk for entry in run.transcript.view(name) if type(entry.message).__name__ == "Want"]
+        name: [
+            entry.message.chunk
+            for entry in run.transcript.view(name)
+            if type(entry.message).__name__ == "Want"
+        ]
         for name in setup.terms.parties
     }
     assert all(b > a for wanted in asked.values() for a, b in pairwise(wanted))

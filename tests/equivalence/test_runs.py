@@ -1,4 +1,6 @@
-"""Runs give what they gave before, bit for bit: five of each system here, and all eighty in the long tests."""
+"""Runs give what they gave before, bit for bit: five of each system here, and all eighty in the
+long tests.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +47,11 @@ def test_all_runs(entry: Entry) -> None:
 
 def test_a_difference_is_named() -> None:
     entry = {
-        "digest": "a", "weights": "b", "portable": True, "figures": {"average_reward": 0.5, "decisions": 10},
-    }  # fmt: skip
+        "digest": "a",
+        "weights": "b",
+        "portable": True,
+        "figures": {"average_reward": 0.5, "decisions": 10},
+    }
     same = {"digest": "a", "weights": "b", "figures": {"average_reward": 0.500001, "decisions": 10}}
     assert differences(entry, same, True) == []
     assert differences(entry, {**same, "digest": "c"}, True) == ["digest"]
@@ -54,10 +59,17 @@ def test_a_difference_is_named() -> None:
     assert differences(entry, {**same, "weights": "c"}, False) == []
     assert differences(entry, {**same, "digest": "c"}, False) == ["digest"]
     assert differences({**entry, "portable": False}, {**same, "digest": "c"}, False) == []
-    assert differences(entry, {**same, "figures": {"average_reward": 0.6, "decisions": 10}}, False) != []
+    assert (
+        differences(entry, {**same, "figures": {"average_reward": 0.6, "decisions": 10}}, False)
+        != []
+    )
 
 
 def test_twenty_runs_a_system_of_which_five_are_quick() -> None:
     assert Counter(entry["system"] for entry in ENTRIES) == dict.fromkeys(SYSTEMS, 20)
-    assert Counter(entry["system"] for entry in ENTRIES if entry.get("quick")) == dict.fromkeys(SYSTEMS, 5)
-    assert len({entry["digest"] for entry in ENTRIES}) > 70  # a twin has the digest of its secure run, nothing else
+    assert Counter(entry["system"] for entry in ENTRIES if entry.get("quick")) == dict.fromkeys(
+        SYSTEMS, 5
+    )
+    assert (
+        len({entry["digest"] for entry in ENTRIES}) > 70
+    )  # a twin has the digest of its secure run, nothing else

@@ -48,8 +48,10 @@ def seen(log: Path) -> int:
 def test_a_grid_leaves_out_what_a_policy_lacks_and_runs_equal_settings_once() -> None:
     result = quick(Toy(), GRID, runs=3)
     assert [(one.policy, one.tau) for one in result.settings.values()] == [  # type: ignore[attr-defined]
-        ("ucb", None), ("softmax", 0.05), ("softmax", 0.1)
-    ]  # fmt: skip
+        ("ucb", None),
+        ("softmax", 0.05),
+        ("softmax", 0.1),
+    ]
     assert (result.run, result.kept, len(result.records)) == (3, 0, 3)
     assert all(record.runs == 3 for record in result.records)
     assert result.parameters == ("policy", "tau")
@@ -59,14 +61,24 @@ def test_a_list_of_changes_and_a_list_of_settings() -> None:
     changes = [{"policy": "ucb"}, {"policy": "softmax", "tau": 0.2}, {"slope": 2.0}]
     listed = quick(Toy(policy="ucb"), changes)
     assert [record.total for record in listed.records] == [(1.0,), (1.0,), (2.0,)]
-    assert [record.total for record in quick([Toy(slope=3.0), Toy(slope=4.0), Toy(slope=3.0)]).records] == [(3,), (4,)]
+    assert [
+        record.total for record in quick([Toy(slope=3.0), Toy(slope=4.0), Toy(slope=3.0)]).records
+    ] == [(3,), (4,)]
     assert quick([Toy(slope=3.0), Toy(slope=4.0)]).parameters == ("slope",)
 
 
 def test_parameters_of_the_first_policy_go_with_it() -> None:
     base = Toy(policy="softmax", tau=0.3)
-    made = list(grid_of(Toy, {"policy": "softmax", "tau": 0.3}, {"policy": ["ucb", "softmax", Softmax(0.25)]}))
-    assert [(one.policy, one.tau) for one in made] == [("ucb", None), ("softmax", 0.3), ("softmax", 0.25)]
+    made = list(
+        grid_of(
+            Toy, {"policy": "softmax", "tau": 0.3}, {"policy": ["ucb", "softmax", Softmax(0.25)]}
+        )
+    )
+    assert [(one.policy, one.tau) for one in made] == [
+        ("ucb", None),
+        ("softmax", 0.3),
+        ("softmax", 0.25),
+    ]
     assert len(quick(base, {"policy": ["ucb", "softmax"]}).records) == 2
 
 
@@ -82,23 +94,48 @@ def test_a_parameter_that_no_policy_has_is_refused() -> None:
 
 
 def test_settings_without_effect_are_left_out_in_every_system() -> None:
-    markets = list(grid_of(DpCombinatorial, {"agents": 3}, {"method": ["alone", "p-fcb"], "epsilon": ["1.0", "2.0"]}))
+    markets = list(
+        grid_of(
+            DpCombinatorial,
+            {"agents": 3},
+            {"method": ["alone", "p-fcb"], "epsilon": ["1.0", "2.0"]},
+        )
+    )
     assert [(one.policy, one.epsilon) for one in markets] == [
-        ("alone", 1.0), ("alone", 1.0), ("p-fcb", 1.0), ("p-fcb", 2.0)
-    ]  # fmt: skip
+        ("alone", 1.0),
+        ("alone", 1.0),
+        ("p-fcb", 1.0),
+        ("p-fcb", 2.0),
+    ]
     assert len({one.digest() for one in markets}) == 3
     with pytest.raises(ConfigError, match="epsilon has no meaning with method 'alone'"):
-        list(grid_of(DpCombinatorial, {"agents": 3}, {"method": ["alone", "fcb"], "epsilon": [2.0]}))
-    shares = list(grid_of(MpcContextual, {"rows": 90}, {"policy": ["epsilon-greedy", "linucb"], "width": ["0.5", "2"]}))
+        list(
+            grid_of(DpCombinatorial, {"agents": 3}, {"method": ["alone", "fcb"], "epsilon": [2.0]})
+        )
+    shares = list(
+        grid_of(
+            MpcContextual,
+            {"rows": 90},
+            {"policy": ["epsilon-greedy", "linucb"], "width": ["0.5", "2"]},
+        )
+    )
     assert [(one.policy, one.width) for one in shares][1:] == [
-        ("epsilon-greedy", 1.0), ("linucb", 0.5), ("linucb", 2.0)
-    ]  # fmt: skip
+        ("epsilon-greedy", 1.0),
+        ("linucb", 0.5),
+        ("linucb", 2.0),
+    ]
     batches = list(grid_of(MpcContextual, {"rows": 90}, {"batch": ["1", "5"], "newton": ["3"]}))
     assert [(one.batch, one.newton) for one in batches] == [(1, 3), (5, 2)]
 
 
 def test_words_from_a_command_line_are_read_as_numbers() -> None:
-    made = list(grid_of(Samba, {"owners": "3"}, {"policy": ["softmax"], "tau": ["0.1", "0.2"], "budget": ["100"]}))
+    made = list(
+        grid_of(
+            Samba,
+            {"owners": "3"},
+            {"policy": ["softmax"], "tau": ["0.1", "0.2"], "budget": ["100"]},
+        )
+    )
     assert [(one.tau, one.horizon, one.owners) for one in made] == [(0.1, 100, 3), (0.2, 100, 3)]
 
 
@@ -135,9 +172,11 @@ def test_another_version_is_run_again(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_processes(tmp_path: Path) -> None:
     counted: list[tuple[int, int]] = []
     result = quick(
-        Toy(log=str(tmp_path)), {"slope": [1.0, 2.0, 3.0]}, workers=2,
+        Toy(log=str(tmp_path)),
+        {"slope": [1.0, 2.0, 3.0]},
+        workers=2,
         watch=lambda done, whole: counted.append((done, whole)),
-    )  # fmt: skip
+    )
     assert [record.total for record in result.records] == [(1.0,), (2.0,), (3.0,)]
     assert str(os.getpid()) not in {file.name.split("-")[1] for file in tmp_path.iterdir()}
     assert counted == [(0, 3), (1, 3), (2, 3), (3, 3)]
@@ -147,7 +186,9 @@ def test_executors_of_the_caller(tmp_path: Path) -> None:
     over = {"slope": [1.0, 2.0, 3.0]}
     with ThreadPoolExecutor(2) as threads:
         # What stays in this process need not travel.
-        local = quick(Toy(), over, executor=threads, workers=None, run=lambda settings: run(settings))
+        local = quick(
+            Toy(), over, executor=threads, workers=None, run=lambda settings: run(settings)
+        )
         assert threads.submit(int).result() == 0
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as processes:
         remote = quick(Toy(), over, executor=processes, workers=None)
@@ -169,14 +210,21 @@ def test_a_policy_of_ones_own_travels_and_a_lambda_is_told() -> None:
 
 def test_parameters_of_a_policy_of_ones_own_are_columns() -> None:
     made = quick(Toy(), {"policy": [Narrow(0.1), Narrow(0.2), "ucb"]})
-    assert [(row["policy"], row["width"]) for row in made.rows()] == [("narrow", 0.1), ("narrow", 0.2), ("ucb", None)]
+    assert [(row["policy"], row["width"]) for row in made.rows()] == [
+        ("narrow", 0.1),
+        ("narrow", 0.2),
+        ("ucb", None),
+    ]
 
 
 def test_a_parameter_that_is_called_as_a_setting_is_has_a_column_of_its_own() -> None:
     made = quick(Toy(policy=Far()), {"horizon": [20, 30]})
     assert [row["horizon"] for row in made.rows()] == [20, 30]
     made = quick(Toy(), {"policy": [Far(100, 1), Far(200, 2)]})
-    assert [(row["policy.horizon"], row["policy.total"]) for row in made.rows()] == [(100, 1), (200, 2)]
+    assert [(row["policy.horizon"], row["policy.total"]) for row in made.rows()] == [
+        (100, 1),
+        (200, 2),
+    ]
 
 
 def test_a_sweep_in_which_nothing_varies_is_a_table() -> None:
@@ -190,8 +238,9 @@ def test_a_sweep_in_which_nothing_varies_is_a_table() -> None:
 
 def test_what_a_run_writes_is_refused(tmp_path: Path) -> None:
     for settings in (
-        posse.FedContextual(model_out=tmp_path / "m.npz"), posse.MpcContextual(keep_shares=tmp_path / "shares")
-    ):  # fmt: skip
+        posse.FedContextual(model_out=tmp_path / "m.npz"),
+        posse.MpcContextual(keep_shares=tmp_path / "shares"),
+    ):
         with pytest.raises(ConfigError, match="is written by one run, got a sweep"):
             sweep(settings, {"seed": [1, 2]}, workers=1)
 
@@ -202,7 +251,16 @@ def test_a_base_that_could_not_run_alone_is_varied() -> None:
 
 
 @pytest.mark.parametrize(
-    "over", [{"slope": 1.0}, {"policy": "ucb"}, {"policy": {"name": "softmax"}}, "policy", 3, ["policy"], [None]]
+    "over",
+    [
+        {"slope": 1.0},
+        {"policy": "ucb"},
+        {"policy": {"name": "softmax"}},
+        "policy",
+        3,
+        ["policy"],
+        [None],
+    ],
 )
 def test_what_is_no_list_of_values_is_said(over: Any) -> None:
     with pytest.raises(ConfigError, match=r"over (is a table of lists|gives a list of values)"):
@@ -222,7 +280,10 @@ def test_a_file_that_a_setting_names_is_a_part_of_the_digest(tmp_path: Path) -> 
     for number in (1, 2):
         source.write_text(f"def made(*_):\n    return {number}\n")
         data.write_text(f"item,rating\na,{number}\nb,5\nc,3\n")
-        digests |= {posse.FedContextual(model=f"{source}:made").digest(), posse.Samba(data=str(data)).digest()}
+        digests |= {
+            posse.FedContextual(model=f"{source}:made").digest(),
+            posse.Samba(data=str(data)).digest(),
+        }
         digests |= {posse.FedContextual(schedule=f"{source}:made").digest()}
     assert len(digests) == 6
 
@@ -231,9 +292,11 @@ def test_a_data_set_that_is_found_in_a_folder_is_a_part_of_the_digest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    places = {"google-local/review-Vermont.json.gz": posse.Samba(data="google-local"),
-              "ml-latest-small/ratings.csv": posse.Samba(data="movielens"),
-              "femnist/emnist_all.sqlite": posse.FedContextual(data="femnist")}  # fmt: skip
+    places = {
+        "google-local/review-Vermont.json.gz": posse.Samba(data="google-local"),
+        "ml-latest-small/ratings.csv": posse.Samba(data="movielens"),
+        "femnist/emnist_all.sqlite": posse.FedContextual(data="femnist"),
+    }
     for name, settings in places.items():
         digests = set()
         for folder, text in (("a", "1"), ("a", "2"), ("b", "3")):
@@ -245,15 +308,22 @@ def test_a_data_set_that_is_found_in_a_folder_is_a_part_of_the_digest(
         assert len(digests) == 3, name
 
 
-def test_what_only_looks_like_a_file_is_no_part_of_the_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_only_looks_like_a_file_is_no_part_of_the_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("POSSE_DATA", raising=False)
     settings = (
-        posse.MpcContextual(data="digits"), posse.MpcContextual(data="clusters"), posse.DpCombinatorial(data="uniform"),
-        posse.FedContextual(data="digits"), posse.FedContextual(data="emnist"), posse.Samba(data="movielens"),
+        posse.MpcContextual(data="digits"),
+        posse.MpcContextual(data="clusters"),
+        posse.DpCombinatorial(data="uniform"),
+        posse.FedContextual(data="digits"),
+        posse.FedContextual(data="emnist"),
+        posse.Samba(data="movielens"),
         posse.FedContextual(data="stackoverflow", file="prepared", model="bag-of-words"),
-        posse.FedContextual(schedule=",".join(["0.125"] * 100)), posse.FedContextual(model="badly.made:model"),
-    )  # fmt: skip
+        posse.FedContextual(schedule=",".join(["0.125"] * 100)),
+        posse.FedContextual(model="badly.made:model"),
+    )
     before = [one.digest() for one in settings]
     for name in ("digits", "clusters", "uniform", "emnist", "movielens", "prepared", "badly"):
         (tmp_path / name).mkdir()
@@ -266,13 +336,16 @@ def test_a_folder_that_a_setting_names_is_a_part_of_the_digest(tmp_path: Path) -
     folder = tmp_path / "pictures"
     (folder / "one").mkdir(parents=True)
     settings = (
-        lambda: posse.FedContextual(data="femnist", file=folder), lambda: posse.MpcContextual(start_from=folder),
-    )  # fmt: skip
+        lambda: posse.FedContextual(data="femnist", file=folder),
+        lambda: posse.MpcContextual(start_from=folder),
+    )
     digests = set()
     changes: list[Callable[[], object]] = [
-        lambda: (folder / "one" / "a").write_text("x"), lambda: (folder / "one" / "a").write_text("y"),
-        lambda: (folder / "one" / "a").rename(folder / "one" / "b"), lambda: (folder / "c").write_text("")
-    ]  # fmt: skip
+        lambda: (folder / "one" / "a").write_text("x"),
+        lambda: (folder / "one" / "a").write_text("y"),
+        lambda: (folder / "one" / "a").rename(folder / "one" / "b"),
+        lambda: (folder / "c").write_text(""),
+    ]
     for change in changes:
         change()
         digests |= {make().digest() for make in settings}
@@ -286,7 +359,11 @@ def test_real_systems() -> None:
     assert all(record.seeds == (5, 6, 7, 8) for record in made.records)
     market = DpCombinatorial(agents=3, producers=12, horizon=300, path="compiled")
     made = sweep(market, {"policy": ["alone", "p-fcb"], "epsilon": [1.0, 2.0]}, workers=1)
-    assert [(row["policy"], row["epsilon"]) for row in made.rows()] == [("alone", None), ("p-fcb", 1.0), ("p-fcb", 2.0)]
+    assert [(row["policy"], row["epsilon"]) for row in made.rows()] == [
+        ("alone", None),
+        ("p-fcb", 1.0),
+        ("p-fcb", 2.0),
+    ]
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -299,8 +376,12 @@ def test_a_dask_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         assert address.startswith("tcp://")
         over = {"slope": [1.0, 2.0, 3.0, 4.0], "horizon": [10, 13]}
         made = quick(Toy(log=str(tmp_path)), over, executor=address, workers=None, errors="keep")
-        nowhere = quick(Toy(log=str(tmp_path / "none")), executor=address, workers=None, errors="keep")
-    assert [type(error) for _, error in nowhere.errors] == [FileNotFoundError]  # not taken for a lost connection
+        nowhere = quick(
+            Toy(log=str(tmp_path / "none")), executor=address, workers=None, errors="keep"
+        )
+    assert [type(error) for _, error in nowhere.errors] == [
+        FileNotFoundError
+    ]  # not taken for a lost connection
     assert [record.total for record in made.records] == [(1.0,), (2.0,), (3.0,), (4.0,)]
     assert len(made.errors) == 4
     assert isinstance(made.errors[0][1], DataError)
@@ -314,7 +395,9 @@ PATIENCE = 120.0
 
 
 class Dask:
-    """A scheduler and workers as processes; what the sweep reports is kept, and answered by the next action."""
+    """A scheduler and workers as processes; what the sweep reports is kept, and answered by the
+    next action.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -328,25 +411,46 @@ class Dask:
         root = Path(__file__).parents[2]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), *sys.path])}
         with (self.folder / f"log-{len(self.processes)}").open("wb") as log:
-            command = [sys.executable, "-m", f"distributed.cli.{module}", "--no-dashboard", *arguments]
-            process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            command = [
+                sys.executable,
+                "-m",
+                f"distributed.cli.{module}",
+                "--no-dashboard",
+                *arguments,
+            ]
+            process = subprocess.Popen(
+                command, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL
+            )
         self.processes.append(process)
         return process
 
     def start_scheduler(self, port: int) -> subprocess.Popen[bytes]:
         file = self.folder / f"scheduler-{len(self.processes)}.json"
         process = self.start(
-            "dask_scheduler", "--host", "127.0.0.1", "--port", str(port), "--scheduler-file", str(file)
-        )  # fmt: skip
+            "dask_scheduler",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(port),
+            "--scheduler-file",
+            str(file),
+        )
         until(lambda: file.is_file() and file.read_text().endswith("}"))
         self.address = json.loads(file.read_text())["address"]
         return process
 
     def start_worker(self) -> subprocess.Popen[bytes]:
         return self.start(
-            "dask_worker", self.address, "--nworkers", "1", "--nthreads", "2", "--no-nanny",
-            "--local-directory", str(self.folder),
-        )  # fmt: skip
+            "dask_worker",
+            self.address,
+            "--nworkers",
+            "1",
+            "--nthreads",
+            "2",
+            "--no-nanny",
+            "--local-directory",
+            str(self.folder),
+        )
 
     def close(self) -> None:
         for process in self.processes:
@@ -378,7 +482,9 @@ def dask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Dask]:
     cluster = Dask(tmp_path)
     logger = logging.getLogger("posse")
     logger.addFilter(cluster.report)
-    late = threading.Timer(PATIENCE, cluster.close)  # a sweep that waits for ever then ends, without what is expected
+    late = threading.Timer(
+        PATIENCE, cluster.close
+    )  # a sweep that waits for ever then ends, without what is expected
     late.start()
     try:
         yield cluster
@@ -415,13 +521,17 @@ def test_a_dask_cluster_that_loses_its_workers_and_its_scheduler(
     assert [settings.horizon for settings in made.missing] == [17]  # type: ignore[attr-defined]
     ((settings, error),) = made.errors
     assert (settings, type(error)) == (made.missing[0], LostError)
-    assert [record for record in caplog.records if record.exc_info] == []  # no traceback at a terminal
+    assert [
+        record for record in caplog.records if record.exc_info
+    ] == []  # no traceback at a terminal
     again = quick(made, run=lambda settings: run(settings.but(horizon=12)))
     assert (again.run, again.kept, len(again.records), again.missing) == (1, 2, 3, ())
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_ctrl_c_ends_a_sweep_that_waits_for_a_dask_cluster(dask: Dask, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_ends_a_sweep_that_waits_for_a_dask_cluster(
+    dask: Dask, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import distributed
 
     def freeze() -> None:
@@ -437,8 +547,12 @@ def test_ctrl_c_ends_a_sweep_that_waits_for_a_dask_cluster(dask: Dask, monkeypat
         quick(Toy(), {"horizon": [10, 11]}, executor=dask.address, workers=None)
     assert ["No worker" in report for report in dask.reports] == [True, False]
     assert len(stopped.value.sweep.missing) == 2
-    with distributed.Client(dask.address, set_as_default=False) as client:  # nothing is left for workers that come
-        until(lambda: client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)) == 0)
+    with distributed.Client(
+        dask.address, set_as_default=False
+    ) as client:  # nothing is left for workers that come
+        until(
+            lambda: client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)) == 0
+        )
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -455,8 +569,13 @@ def test_what_is_sent_while_no_dask_scheduler_is_connected_is_not_waited_for(das
             until(lambda: client.status == "running")
 
         with closing(finished(pool, abs, items())) as ended:
-            assert {number: type(future.exception()) for number, future in ended} == {0: LostError, 1: LostError}
-        assert dask.processes[-1].poll() is None  # the new scheduler is there, and was not asked for them
+            assert {number: type(future.exception()) for number, future in ended} == {
+                0: LostError,
+                1: LostError,
+            }
+        assert (
+            dask.processes[-1].poll() is None
+        )  # the new scheduler is there, and was not asked for them
 
 
 # What goes wrong.
@@ -484,8 +603,9 @@ def test_an_executor_that_is_closed_keeps_what_was_done(tmp_path: Path) -> None:
     made = told.value.sweep
     assert [record.config["horizon"] for record in made.records] == [10, 11]
     assert [(settings.horizon, type(error)) for settings, error in made.errors] == [  # type: ignore[attr-defined]
-        (12, LostError), (20, LostError)
-    ]  # fmt: skip
+        (12, LostError),
+        (20, LostError),
+    ]
     # What is missing is run, and a store then holds the whole.
     store = Store(tmp_path / "runs.sqlite")
     again = quick(made, store=store)
@@ -564,9 +684,13 @@ def test_ctrl_c_at_a_terminal_reaches_all_processes_and_leaves_no_traceback(tmp_
     root = Path(__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), *sys.path])}
     with subprocess.Popen(
-        [sys.executable, str(script)], env=environment, start_new_session=True, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    ) as process:  # fmt: skip
+        [sys.executable, str(script)],
+        env=environment,
+        start_new_session=True,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
         assert process.stdout is not None
         for line in process.stdout:
             if line.startswith("3 "):
@@ -584,10 +708,20 @@ def test_ctrl_c_at_a_terminal_reaches_all_processes_and_leaves_no_traceback(tmp_
 def test_a_tidy_frame(monkeypatch: pytest.MonkeyPatch) -> None:
     made = quick(Toy(), GRID, runs=2)
     rows = made.rows()
-    assert rows[0] == {"policy": "ucb", "tau": None, "seed": 1, "total": 1.0, "regret": 0.5, "seconds": 0.5}
+    assert rows[0] == {
+        "policy": "ucb",
+        "tau": None,
+        "seed": 1,
+        "total": 1.0,
+        "regret": 0.5,
+        "seconds": 0.5,
+    }
     assert [(row["policy"], row["tau"], row["seed"]) for row in rows[2:]] == [
-        ("softmax", 0.05, 1), ("softmax", 0.05, 2), ("softmax", 0.1, 1), ("softmax", 0.1, 2)
-    ]  # fmt: skip
+        ("softmax", 0.05, 1),
+        ("softmax", 0.05, 2),
+        ("softmax", 0.1, 1),
+        ("softmax", 0.1, 2),
+    ]
     frame = made.frame()
     assert list(frame.columns) == ["policy", "tau", "seed", "total", "regret", "seconds"]
     assert len(frame) == 6
@@ -602,7 +736,9 @@ def test_a_table_and_a_figure(tmp_path: Path) -> None:
     assert len(table) == 1 + 18
     (ax,) = made.figure().axes
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("slope", "total")
-    lines = {line.get_label(): line for line in ax.lines if not str(line.get_label()).startswith("_")}
+    lines = {
+        line.get_label(): line for line in ax.lines if not str(line.get_label()).startswith("_")
+    }
     assert list(lines) == ["policy ucb", "policy softmax"]
     assert lines["policy ucb"].get_ydata().tolist() == [2.0, 4.0, 8.0]  # type: ignore[union-attr]
     (ax,) = made.figure(x="policy", y="regret").axes
@@ -622,6 +758,10 @@ def test_a_table_and_a_figure(tmp_path: Path) -> None:
 
 def test_a_sweep_shows_itself_in_a_notebook() -> None:
     shown = quick(Toy(), GRID, runs=3)._repr_html_()
-    assert [name for name in ("policy", "tau", "runs", "reward", "CPU time") if f">{name}</th>" not in shown] == []
+    assert [
+        name
+        for name in ("policy", "tau", "runs", "reward", "CPU time")
+        if f">{name}</th>" not in shown
+    ] == []
     assert shown.count("<tr>") == 4
     assert "<svg" in shown

@@ -62,7 +62,9 @@ class Untold(Exception):
 def run(settings: Toy) -> Record:
     """What a worker does."""
     if settings.log:
-        Path(settings.log, f"{settings.digest()[:16]}-{os.getpid()}-{threading.get_ident()}").touch()
+        Path(
+            settings.log, f"{settings.digest()[:16]}-{os.getpid()}-{threading.get_ident()}"
+        ).touch()
     if settings.horizon == 13:
         raise DataError("thirteen is\nno horizon.")
     if settings.horizon == 14:
@@ -75,8 +77,15 @@ def run(settings: Toy) -> Record:
         time.sleep(100)
     totals = [settings.slope * seed for seed in settings.seeds]
     return Record(
-        kind="toy", level="plain", config=settings.resolved(), problem={"name": "toy", "names": ["a"]},
-        seeds=settings.seeds, steps=np.array([settings.horizon]), reward=np.array(totals)[:, None],
-        regret=np.array(totals)[:, None] / 2, total=tuple(totals),
-        pulls=np.full((settings.runs, 1), settings.horizon), seconds=0.5 * settings.runs,
-    )  # fmt: skip
+        kind="toy",
+        level="plain",
+        config=settings.resolved(),
+        problem={"name": "toy", "names": ["a"]},
+        seeds=settings.seeds,
+        steps=np.array([settings.horizon]),
+        reward=np.array(totals)[:, None],
+        regret=np.array(totals)[:, None] / 2,
+        total=tuple(totals),
+        pulls=np.full((settings.runs, 1), settings.horizon),
+        seconds=0.5 * settings.runs,
+    )

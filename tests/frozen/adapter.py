@@ -1,4 +1,6 @@
-"""Everything that the fixture needs of the package and that has no public entry: the one file to change with names."""
+"""Everything that the fixture needs of the package and that has no public entry: the one file to
+change with names.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-# Secure rounds of aggregation -----------------------------------------------------------------------------------------
+# Secure rounds of aggregation ---------------------------------------------------------------------
 
 ROUNDS: Sequence[tuple[str, int, dict[str, str]]] = (
     ("everybody stays", 4, {}),
@@ -35,7 +37,9 @@ def secure_round(count: int, lost: dict[str, str]) -> Iterator[tuple[str, str, A
     cohort = Cohort.fresh(names)
     terms = cohort.terms(complete_plan(count, corrupt=1, dropouts=1), length=6)
     server = Server(terms)
-    clients = {name: Client(name, terms, cohort.identities[name], Secrets.fresh()) for name in names}
+    clients = {
+        name: Client(name, terms, cohort.identities[name], Secrets.fresh()) for name in names
+    }
     last = {name: Stage[stage] for name, stage in lost.items()}
     waiting = [action for client in clients.values() for action in client.start()]
     for stage in list(Stage)[:-1]:
@@ -64,11 +68,13 @@ def _sum(names: list[str], survivors: Sequence[str]) -> list[int]:
     return [at * whole for at in range(6)]
 
 
-# Parties between organisations ----------------------------------------------------------------------------------------
+# Parties between organisations --------------------------------------------------------------------
 
 
 def lasting() -> None:
-    """Let certificates and tokens that this process makes count for a century; for who writes the fixture only."""
+    """Let certificates and tokens that this process makes count for a century; for who writes the
+    fixture only.
+    """
     from posse.runtime.certificates import making, tokens
     from posse.runtime.certificates.authority import Authority
 
@@ -88,8 +94,11 @@ def lay_out(file: Path, folder: Path) -> list[Path]:
     return read_federation(file).lay_out(folder)
 
 
-def resume(files: Sequence[Path], until: Callable[[dict[str, dict[str, Any]]], bool] | None = None) -> dict[str, Any]:
-    """Run parties from their files, all in this process; return their results, or stop them where it is `until`.
+def resume(
+    files: Sequence[Path], until: Callable[[dict[str, dict[str, Any]]], bool] | None = None
+) -> dict[str, Any]:
+    """Run parties from their files, all in this process; return their results, or stop them where
+    it is `until`.
 
     `until` is asked with the state of every party.
     """
@@ -138,7 +147,9 @@ def replayed(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def end_without(files: Sequence[Path], name: str, step: int) -> None:
-    """Run parties to a step, lose one of them, end the run over the others, and let these finish."""
+    """Run parties to a step, lose one of them, end the run over the others, and let these
+    finish.
+    """
     from posse.protocols.parties import parties_of
     from posse.runtime.network.deployment import make_party
     from posse.runtime.place import open_place
@@ -164,15 +175,26 @@ def end_without(files: Sequence[Path], name: str, step: int) -> None:
     asyncio.run(go())
 
 
-# Keys, tokens, certificates, proposals and frames ---------------------------------------------------------------------
+# Keys, tokens, certificates, proposals and frames -------------------------------------------------
 
 
 def secrets() -> dict[str, Any]:
-    """What is derived, signed and written with fixed keys: bytes that another release must make and read alike."""
+    """What is derived, signed and written with fixed keys: bytes that another release must make and
+    read alike.
+    """
     from cryptography.hazmat.primitives.serialization import Encoding
 
     from posse.privacy.crypto import pairwise
-    from posse.privacy.crypto.keys import Identity, RunKey, Secrets, commitment, fingerprint, framed, hkdf, verify
+    from posse.privacy.crypto.keys import (
+        Identity,
+        RunKey,
+        Secrets,
+        commitment,
+        fingerprint,
+        framed,
+        hkdf,
+        verify,
+    )
     from posse.privacy.crypto.paillier import PublicKey, generate_key
     from posse.runtime.certificates import making, tokens
     from posse.runtime.certificates.identity import private_pem
@@ -183,7 +205,11 @@ def secrets() -> dict[str, Any]:
     root = Secrets(bytes(range(32)))
     made["keys of a root"] = [
         root.key(purpose, size, context=context).hex()
-        for purpose, size, context in ((b"tokens", 32, b""), (b"tokens", 8, b""), (b"run key", 32, b"manifest"))
+        for purpose, size, context in (
+            (b"tokens", 32, b""),
+            (b"tokens", 8, b""),
+            (b"run key", 32, b"manifest"),
+        )
     ]
     made["number"] = root.number(b"source", context=b"trial")
     made["hkdf"] = hkdf(bytes(32), b"info", 40).hex()
@@ -194,7 +220,9 @@ def secrets() -> dict[str, Any]:
     verify(identity.public, b"join", b"data", signature)
     made["identity"] = [identity.public.hex(), fingerprint(identity.public), signature.hex()]
     ada, bob = RunKey(), RunKey()
-    seed = pairwise.pair_seed(ada.private, bob.private.public_key(), me="ada", other="bob", manifest=bytes(32))
+    seed = pairwise.pair_seed(
+        ada.private, bob.private.public_key(), me="ada", other="bob", manifest=bytes(32)
+    )
     made["pair seed"] = seed.hex()
     key = generate_key(2048)
     made["paillier"] = [hex(key.public_key.n), key.public_key.encrypt(20).to_bytes().hex()]
@@ -205,26 +233,41 @@ def secrets() -> dict[str, Any]:
     authority = making.authority_certificate(authority_key, "customer", "trial-1", now)
     peer = Peer("trial-1", "owner", "clinic-b")
     party = making.party_certificate(
-        authority, authority_key, party_key.public_key(), peer, ("clinic-b.example", "10.0.0.5"), now, 90
+        authority,
+        authority_key,
+        party_key.public_key(),
+        peer,
+        ("clinic-b.example", "10.0.0.5"),
+        now,
+        90,
     )
     desk = making.desk_certificate(authority, authority_key, party_key.public_key(), now)
     revoked = making.revocation_list(authority, authority_key, [(party.serial_number, now)], 3, now)
     csr = making.signing_request(party_key)
-    made["certificates"] = [each.public_bytes(Encoding.DER).hex() for each in (authority, party, desk, revoked)]
+    made["certificates"] = [
+        each.public_bytes(Encoding.DER).hex() for each in (authority, party, desk, revoked)
+    ]
     made["request for a certificate"] = csr.hex()
     made["key file"] = private_pem(party_key).decode()
     made["spoken"] = making.spoken(making.fingerprint(authority_key.public_key()))
 
-    token = tokens.Token.new(making.fingerprint(authority_key.public_key()), peer, now, "127.0.0.1:7710")
+    token = tokens.Token.new(
+        making.fingerprint(authority_key.public_key()), peer, now, "127.0.0.1:7710"
+    )
     made["token"] = token.text()
     assert tokens.Token.read(token.text()) == token
-    made["keys of a token"] = [token.key(purpose).hex() for purpose in ("request", "answer", "refusal")]
+    made["keys of a token"] = [
+        token.key(purpose).hex() for purpose in ("request", "answer", "refusal")
+    ]
     request = tokens.make_request(token, csr)
     made["enrolment"] = [request.hex()]
     nonce = tokens.read_request(request).nonce
     answer = tokens.Answer(1, nonce, "7f", b"certificate", b"authority", b"revoked")
     made["enrolment"] += [tokens.sealed(answer, token.key("answer")).hex()]
-    made["enrolment"] += [tokens.sealed(tokens.Refusal(1, nonce, str(reason)), None).hex() for reason in tokens.Refused]
+    made["enrolment"] += [
+        tokens.sealed(tokens.Refusal(1, nonce, str(reason)), None).hex()
+        for reason in tokens.Refused
+    ]
 
     hello = wire.Hello(3, "0.1.0", "samba", 3, "trial-1", "ada", 5, 4, {"level": "strict"}, True)
     frames: list[Any] = [hello, wire.Data(7, b"body"), wire.Refused("because")]
@@ -237,7 +280,7 @@ def secrets() -> dict[str, Any]:
     return made
 
 
-# Policies and outside systems -----------------------------------------------------------------------------------------
+# Policies and outside systems ---------------------------------------------------------------------
 
 
 def policies() -> dict[str, Any]:
@@ -282,7 +325,9 @@ SYSTEM = Outside()
 
 
 def outside() -> dict[str, Any]:
-    """Find systems of other packages: by the entry point of an installed one, and by the variable."""
+    """Find systems of other packages: by the entry point of an installed one, and by the
+    variable.
+    """
     import os
     import sys
     import tempfile
@@ -291,16 +336,23 @@ def outside() -> dict[str, Any]:
 
     with tempfile.TemporaryDirectory() as place:
         for name in ("by_entry_point", "by_variable"):
-            text = OUTSIDE.format(base=base.__name__).replace('"outside"', f'"{name.replace("_", "-")}"')
+            text = OUTSIDE.format(base=base.__name__).replace(
+                '"outside"', f'"{name.replace("_", "-")}"'
+            )
             Path(place, f"{name}.py").write_text(text)
         installed = Path(place, "outside-1.dist-info")
         installed.mkdir()
         (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: outside\nVersion: 1\n")
-        (installed / "entry_points.txt").write_text("[posse.systems]\nby-entry-point = by_entry_point:SYSTEM\n")
+        (installed / "entry_points.txt").write_text(
+            "[posse.systems]\nby-entry-point = by_entry_point:SYSTEM\n"
+        )
         sys.path.insert(0, place)
         os.environ["POSSE_SYSTEMS"] = "by_variable"
         try:
-            return {"names": sorted(registry.names()), "titles": sorted(each.title for each in registry.systems())}
+            return {
+                "names": sorted(registry.names()),
+                "titles": sorted(each.title for each in registry.systems()),
+            }
         finally:
             del os.environ["POSSE_SYSTEMS"]
             sys.path.remove(place)

@@ -38,7 +38,9 @@ def pack(folder: Path, archive: Path) -> None:
 
 
 def unpack(archive: Path, folder: Path) -> Path:
-    """Write the files of an archive into a folder, for their owner only, with free ports for its addresses."""
+    """Write the files of an archive into a folder, for their owner only, with free ports for its
+    addresses.
+    """
     held: list[socket.socket] = []
     ports: dict[bytes, bytes] = {}
 

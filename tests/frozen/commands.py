@@ -1,4 +1,6 @@
-"""What commands print as JSON, and how they end: one call after the other in one folder, with a store of its own."""
+"""What commands print as JSON, and how they end: one call after the other in one folder, with a
+store of its own.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,32 @@ import posse.cli
 from tests.frozen import fixed
 
 VOLATILE = {
-    "seconds", "created", "id", "record", "role_seconds", "pid", "host", "age", "process", "version", "posse", "ratio",
-    "rounds_a_second", "key_seconds", "made", "issued", "expires", "said",
-}  # fmt: skip
-"""Keys of times, of this process and machine (`said` by its doctor), and of what is drawn anew each time."""
+    "seconds",
+    "created",
+    "id",
+    "record",
+    "role_seconds",
+    "pid",
+    "host",
+    "age",
+    "process",
+    "version",
+    "posse",
+    "ratio",
+    "rounds_a_second",
+    "key_seconds",
+    "made",
+    "issued",
+    "expires",
+    "said",
+}
+"""Keys of times, of this process and machine (`said` by its doctor), and of what is drawn anew each
+time.
+"""
 _ID = re.compile(r"\b[0-9a-z]{9}-[0-9a-z]{4}\b")
-_WHEN = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?(?:[.\d]*\+00:00)?|posse1_[\w-]+|127\.0\.0\.1:\d+")
+_WHEN = re.compile(
+    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?(?:[.\d]*\+00:00)?|posse1_[\w-]+|127\.0\.0\.1:\d+"
+)
 _NUMBER = re.compile(r"-?\d[\d,]*\.?\d*(?:e-?\d+)?")
 _LASTS = re.compile(r"\b[\d.,]+ (?:s|ms|us|µs|seconds|s CPU)\b")
 _NAMED = re.compile(r"\{([\w-]+)\}")
@@ -79,12 +101,15 @@ class Session:
             os.environ.pop(name, None)
 
     def __call__(self, line: str) -> None:
-        """Call a command, given as one line; its JSON is kept, or where it has none only its exit code.
+        """Call a command, given as one line; its JSON is kept, or where it has none only its exit
+        code.
 
         `name: command` keeps the id of its run, for later lines with `{name}`.
         """
         name, colon, rest = line.partition(": ")
-        code, out, err = call(*_NAMED.sub(lambda match: self.ids[match[1]], rest if colon else line).split())
+        code, out, err = call(
+            *_NAMED.sub(lambda match: self.ids[match[1]], rest if colon else line).split()
+        )
         entry: dict[str, Any] = {"exit code": code}
         if "--json" in line.split() and code < 2:
             made = json.loads(out)
@@ -97,7 +122,9 @@ class Session:
         self.found[line if line not in self.found else f"{line}, call {calls + 1}"] = entry
 
     def all(self, lines: str, *, alike: bool = False) -> dict[str, Any]:
-        """Call all of these lines; `alike` draws the same randomness for each, whatever comes before it."""
+        """Call all of these lines; `alike` draws the same randomness for each, whatever comes
+        before it.
+        """
         fixed.restart()
         for line in lines.strip().splitlines():
             if alike:
@@ -244,10 +271,14 @@ def write_inputs(folder: Path) -> None:
     (folder / "arms.csv").write_text("name,mean\nred,0.25\nblue,0.5\ngreen,0.125\n")
     rows = [[(7 * row + 3 * column) % 17 for column in range(64)] for row in range(5)]
     _table(folder / "rows.csv", [f"pixel{column}" for column in range(64)], rows)
-    rows = [[round(((7 * row + 3 * column) % 17 - 8) / 40, 3) for column in range(20)] for row in range(5)]
+    rows = [
+        [round(((7 * row + 3 * column) % 17 - 8) / 40, 3) for column in range(20)]
+        for row in range(5)
+    ]
     _table(folder / "rows-of-mpc.csv", [f"c{column}" for column in range(20)], rows)
     log = [
-        [row % 24, row % 5 / 4, row % 3 / 2, "abc"[row % 3], row * 7 % 4 / 3, 0.25 + row % 2 / 4] for row in range(240)
+        [row % 24, row % 5 / 4, row % 3 / 2, "abc"[row % 3], row * 7 % 4 / 3, 0.25 + row % 2 / 4]
+        for row in range(240)
     ]
     _table(folder / "log.csv", ["client", "x", "y", "arm", "reward", "probability"], log)
 

@@ -1,4 +1,6 @@
-"""Guarantees and digests as numbers: privacy figures of docstrings, identities of built-in policies, entry points."""
+"""Guarantees and digests as numbers: privacy figures of docstrings, identities of built-in
+policies, entry points.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,17 @@ _ABOUT = re.compile(r"epsilon|delta|privacy", re.IGNORECASE)
 
 def _docstrings(tree: ast.Module) -> list[str]:
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    return [text for node in ast.walk(tree) if isinstance(node, kinds) and (text := ast.get_docstring(node))]
+    return [
+        text
+        for node in ast.walk(tree)
+        if isinstance(node, kinds) and (text := ast.get_docstring(node))
+    ]
 
 
 def epsilons() -> dict[str, int]:
-    """Count the numbers that examples about privacy print; names in examples, and where they stand, may change."""
+    """Count the numbers that examples about privacy print; names in examples, and where they stand,
+    may change.
+    """
     parser, found = doctest.DocTestParser(), Counter[str]()
     for path in sorted(Path(posse.__file__).parent.rglob("*.py")):
         text = path.read_text(encoding="utf-8")

@@ -1,8 +1,10 @@
-"""Fixed randomness, keys and version: with `install`, one process computes the same bytes at every run.
+"""Fixed randomness, keys and version: with `install`, one process computes the same bytes at every
+run.
 
-It names nothing of the package but the place of its version, so that it holds whatever is renamed. `install` comes
-before the package is imported. Signatures are deterministic ECDSA (RFC 6979). HPKE is written out with an ephemeral key
-from the fixed randomness (RFC 9180, base mode); receivers open it with the real one.
+It names nothing of the package but the place of its version, so that it holds whatever is renamed.
+`install` comes before the package is imported. Signatures are deterministic ECDSA (RFC 6979). HPKE
+is written out with an ephemeral key from the fixed randomness (RFC 9180, base mode); receivers open
+it with the real one.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ _P256_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
 
 class _Stream:
-    """Bytes for the operating system's: a stream for each length, so that one more nonce moves no key."""
+    """Bytes for the operating system's: a stream for each length, so that one more nonce moves no
+    key.
+    """
 
     def __init__(self) -> None:
         self._calls: Counter[int] = Counter()
@@ -41,7 +45,9 @@ class _Stream:
 
 _STREAM = _Stream()
 restart = _STREAM.restart
-"""Draw the same bytes again from here on; what one part of a fixture draws does not move the next."""
+"""Draw the same bytes again from here on; what one part of a fixture draws does not move the
+next.
+"""
 
 
 class _Deterministic(ec.ECDSA):
@@ -50,7 +56,9 @@ class _Deterministic(ec.ECDSA):
 
 
 def _p256_key(curve: ec.EllipticCurve, backend: Any = None) -> ec.EllipticCurvePrivateKey:
-    return ec.derive_private_key(1 + int.from_bytes(os.urandom(33), "big") % (_P256_ORDER - 1), curve)
+    return ec.derive_private_key(
+        1 + int.from_bytes(os.urandom(33), "big") % (_P256_ORDER - 1), curve
+    )
 
 
 def _expand(key: bytes, info: bytes, size: int) -> bytes:
@@ -62,7 +70,9 @@ def _expand(key: bytes, info: bytes, size: int) -> bytes:
 
 
 class _Suite:
-    """HPKE with X25519, HKDF-SHA256 and AES-256-GCM, whose ephemeral key is drawn from `os.urandom`."""
+    """HPKE with X25519, HKDF-SHA256 and AES-256-GCM, whose ephemeral key is drawn from
+    `os.urandom`.
+    """
 
     _KEM, _ID = b"KEM\x00\x20", b"HPKE\x00\x20\x00\x01\x00\x02"
 
@@ -104,7 +114,9 @@ def _signing_as_fixed(builder: Any) -> None:
 
 
 def install(*, randomness: bool = True) -> None:
-    """Fix the version, signatures, and unless told otherwise all randomness, in this process for good."""
+    """Fix the version, signatures, and unless told otherwise all randomness, in this process for
+    good.
+    """
     import posse.version
 
     posse.version.__version__ = VERSION

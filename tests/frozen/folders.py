@@ -24,7 +24,9 @@ listen = "127.0.0.1:{port}"
 sync = {sync}
 {terms}
 """
-WORLD = "[world]\nseed = 7\nowners = 3\n" + "".join(f'\n[[owner]]\nname = "clinic-{n}"\n' for n in (1, 2, 3))
+WORLD = "[world]\nseed = 7\nowners = 3\n" + "".join(
+    f'\n[[owner]]\nname = "clinic-{n}"\n' for n in (1, 2, 3)
+)
 OWNER = """
 [[owner]]
 name = "clinic-{number}"
@@ -109,8 +111,12 @@ def free_ports() -> dict[str, int]:
 def _data(folder: Path) -> None:
     """What parties bring: rewards of owners, features, what arms pay, offers."""
     for number in range(1, 5):
-        rewards = [(7 * row * number + row // 3) % (number + 4) / (number + 3) for row in range(400)]
-        (folder / f"clinic-{number}.csv").write_text("\n".join(["reward", *(f"{each:.4f}" for each in rewards), ""]))
+        rewards = [
+            (7 * row * number + row // 3) % (number + 4) / (number + 3) for row in range(400)
+        ]
+        (folder / f"clinic-{number}.csv").write_text(
+            "\n".join(["reward", *(f"{each:.4f}" for each in rewards), ""])
+        )
     for name, cost in (("ada", 0.4), ("bob", 0.5), ("eve", 0.6)):
         rows = ["supplier,cost,capacity", f"north,{cost},9", "south,0.5,8", "west,0.55,7", ""]
         (folder / f"{name}.csv").write_text("\n".join(rows))
@@ -124,7 +130,10 @@ def _features(folder: Path) -> None:
         block *= np.sqrt(1 / 2) / np.linalg.norm(block, axis=1, keepdims=True) * 0.999
         lines = [f"p{row},{a!r},{b!r}" for row, (a, b) in enumerate(block.tolist())]
         (folder / f"clinic-{number}.csv").write_text("\n".join(["row,age,dose", *lines, ""]))
-    lines = [f"p{row},{a},{b},{c}" for row, (a, b, c) in enumerate(draws.random((40, 3)).round(3).tolist())]
+    lines = [
+        f"p{row},{a},{b},{c}"
+        for row, (a, b, c) in enumerate(draws.random((40, 3)).round(3).tolist())
+    ]
     (folder / "pays.csv").write_text("\n".join(["row,wait,treat,refer", *lines, ""]))
 
 
@@ -149,7 +158,12 @@ def _write(name: str, folder: Path) -> None:
         text = MARKET
     else:
         whose = OWN if name in ("samba-strict", "samba-ended") else WORLD
-        text = SAMBA.format(port="{port}", sync=str("strict" in SAMBAS[name]).lower(), terms=SAMBAS[name]) + whose
+        text = (
+            SAMBA.format(
+                port="{port}", sync=str("strict" in SAMBAS[name]).lower(), terms=SAMBAS[name]
+            )
+            + whose
+        )
     (folder / "federation.toml").write_text(text.format(**free_ports()))
     os.chdir(folder)
     files = adapter.lay_out(folder / "federation.toml", folder)
@@ -183,7 +197,9 @@ def read(archives: Path) -> dict[str, Any]:
             for file in parties(folder):
                 session(f"doctor {file.name} --json")
                 session(f"status {file.name} --json")
-            found[path.stem]["restored"] = {name: _restored(folder, name) for name in BACKUPS.get(path.stem, ())}
+            found[path.stem]["restored"] = {
+                name: _restored(folder, name) for name in BACKUPS.get(path.stem, ())
+            }
             ends = adapter.resume(parties(folder))
             for row in json.loads(commands.call("runs", "list", "--json")[1]):
                 session.ids[row["party"]] = row["id"]
@@ -199,18 +215,24 @@ def read(archives: Path) -> dict[str, Any]:
 
 
 _BY_THE_CLOCK = {"bytes", "messages", "overruns", "leaks"}
-"""Signatures are of several sizes, what is sent again depends on who was there first, and slots on the machine."""
+"""Signatures are of several sizes, what is sent again depends on who was there first, and slots on
+the machine.
+"""
 
 
 def _without_traffic(value: Any) -> Any:
     """Leave out what is not the same in two runs from one folder."""
     if isinstance(value, dict):
-        return {key: _without_traffic(each) for key, each in value.items() if key not in _BY_THE_CLOCK}
+        return {
+            key: _without_traffic(each) for key, each in value.items() if key not in _BY_THE_CLOCK
+        }
     return [_without_traffic(each) for each in value] if isinstance(value, list) else value
 
 
 def _restored(folder: Path, party: str) -> dict[str, Any]:
-    """Put a party back from its backup into another folder; compare its files with those it was made of."""
+    """Put a party back from its backup into another folder; compare its files with those it was
+    made of.
+    """
     there = folder.parent / "restored" / party
     there.mkdir(parents=True)
     code, _, _ = commands.call("restore", f"{party}.backup", str(there / f"{party}.toml"))
@@ -218,7 +240,8 @@ def _restored(folder: Path, party: str) -> dict[str, Any]:
     return {
         "exit code": code,
         "files": {
-            str(name): (folder / name).is_file() and (folder / name).read_bytes() == path.read_bytes()
+            str(name): (folder / name).is_file()
+            and (folder / name).read_bytes() == path.read_bytes()
             for name, path in made.items()
             if path.suffix != ".toml"
         },
@@ -228,4 +251,8 @@ def _restored(folder: Path, party: str) -> dict[str, Any]:
 def _stopped(file: Path) -> dict[str, Any]:
     saved, state = adapter.replayed(file)
     data = msgspec.msgpack.encode(ordered(saved), order="sorted")
-    return {"fields": sorted(saved), "sha256": hashlib.sha256(data).hexdigest(), "state": json.loads(json.dumps(state))}
+    return {
+        "fields": sorted(saved),
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "state": json.loads(json.dumps(state)),
+    }

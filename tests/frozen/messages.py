@@ -1,4 +1,6 @@
-"""Every message of small runs, at every role, as bytes: a digest for each type and way, and the first one in full."""
+"""Every message of small runs, at every role, as bytes: a digest for each type and way, and the
+first one in full.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,18 @@ from tests.frozen import adapter, fixed
 from tests.frozen.shapes import ordered
 
 SHOWN = 256
-"""Bytes of a message that are kept to be looked at, behind which only the digest speaks; manifests are kept whole."""
+"""Bytes of a message that are kept to be looked at, behind which only the digest speaks; manifests
+are kept whole.
+"""
 LEARNING = {
-    "ucb": {}, "thompson": {}, "epsilon-greedy": {"epsilon": 0.4}, "epsilon-decreasing": {"scale": 2.0},
-    "softmax": {"tau": 0.3}, "pursuit": {"beta": 0.2}, "tests.frozen.own_policy:PriorMean": {},
-}  # fmt: skip
+    "ucb": {},
+    "thompson": {},
+    "epsilon-greedy": {"epsilon": 0.4},
+    "epsilon-decreasing": {"scale": 2.0},
+    "softmax": {"tau": 0.3},
+    "pursuit": {"beta": 0.2},
+    "tests.frozen.own_policy:PriorMean": {},
+}
 SMALL = {"owners": 3, "horizon": 10, "seed": 5}
 
 
@@ -26,8 +35,16 @@ def scenarios() -> Iterator[tuple[str, Any, dict[str, Any]]]:
     for level in ("strict", "paper"):
         for policy, parameters in LEARNING.items():
             if level == "strict" or ":" not in policy:
-                yield f"samba {level} {policy}", posse.Samba(level=level, policy=policy, **parameters, **SMALL), {}
-    yield "samba strict prices", posse.Samba(level="strict", policy="ucb", price=[0.02, 0.05, 0.5], **SMALL), {}
+                yield (
+                    f"samba {level} {policy}",
+                    posse.Samba(level=level, policy=policy, **parameters, **SMALL),
+                    {},
+                )
+    yield (
+        "samba strict prices",
+        posse.Samba(level="strict", policy="ucb", price=[0.02, 0.05, 0.5], **SMALL),
+        {},
+    )
     for switch in ("aes", "paillier", "permutation", "mask", "shortcut"):
         off = {switch: False, "policy": "epsilon-greedy", "epsilon": 0.5, "level": "paper"}
         yield f"samba paper without {switch}", posse.Samba(**off, **SMALL), {}
@@ -48,7 +65,11 @@ def scenarios() -> Iterator[tuple[str, Any, dict[str, Any]]]:
 def shown(data: bytes) -> dict[str, Any]:
     """A message to be compared and looked at."""
     seen = len(data) if msgspec.msgpack.decode(data)[0] == "Offer" else SHOWN
-    return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest(), "begins": data[:seen].hex()}
+    return {
+        "bytes": len(data),
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "begins": data[:seen].hex(),
+    }
 
 
 def logged(entries: Iterator[tuple[str, str, Any]]) -> dict[str, Any]:
@@ -73,11 +94,17 @@ def logged(entries: Iterator[tuple[str, str, Any]]) -> dict[str, Any]:
 def _by_kind(run: Any, entries: Any) -> Iterator[tuple[str, str, Any]]:
     kinds = dict(run.kinds)
     for entry in entries:
-        yield kinds.get(entry.sender, entry.sender), kinds.get(entry.receiver, entry.receiver), entry.message
+        yield (
+            kinds.get(entry.sender, entry.sender),
+            kinds.get(entry.receiver, entry.receiver),
+            entry.message,
+        )
 
 
 def simulated() -> dict[str, Any]:
-    """Messages between all roles of runs in one process, and what the world answered; what every role saved."""
+    """Messages between all roles of runs in one process, and what the world answered; what every
+    role saved.
+    """
     found = {}
     for name, settings, options in scenarios():
         fixed.restart()
@@ -105,7 +132,9 @@ def _saved(run: Any) -> dict[str, Any]:
 
 
 def aggregation() -> dict[str, Any]:
-    """Messages of secure rounds between clients and server: nobody lost, some lost, and a sparse graph."""
+    """Messages of secure rounds between clients and server: nobody lost, some lost, and a sparse
+    graph.
+    """
     found = {}
     for name, clients, lost in adapter.ROUNDS:
         fixed.restart()

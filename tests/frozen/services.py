@@ -1,4 +1,6 @@
-"""A federation that lives, as its services left it: founded, one run made, stopped; then served again."""
+"""A federation that lives, as its services left it: founded, one run made, stopped; then served
+again.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ seed = 5
 alpha = 0.2
 """
 MEMBER = (
-    'identity = "agent-2"\nfounder = "agent-1"\nhome = "127.0.0.1:{port}"\n[consent]\nbudget = 40\nbudget_in_all = 90\n'
+    'identity = "agent-2"\nfounder = "agent-1"\nhome = "127.0.0.1:{port}"\n[consent]\nbudget = '
+    "40\nbudget_in_all = 90\n"
 )
 FOUNDER = "traders/agent-1.toml"
 PATIENCE = 240.0
@@ -37,7 +40,12 @@ def _served(*files: str) -> Iterator[None]:
     """Serve members until their founder is connected to all."""
     words = [sys.executable, "-m", "posse", "serve"]
     running = [
-        subprocess.Popen([*words, file], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        subprocess.Popen(
+            [*words, file],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         for file in files
     ]
     try:
@@ -72,7 +80,8 @@ def write(into: Path) -> Iterator[str]:
         session = commands.Session(folder)
         ports = free_ports()
         session(
-            f"found traders --role agent --called agent-1 --days 36000 --listen 127.0.0.1:{ports['port']} "
+            "found traders --role agent --called agent-1 --days 36000 --listen "
+            f"127.0.0.1:{ports['port']} "
             f"--enrol 127.0.0.1:{ports['port2']}"
         )
         own = "--ca traders/authority --role agent --name agent-2 --days 36000"

@@ -1,7 +1,8 @@
-"""The shape of every struct of the package on the wire and on disk: tag, names, order, types and defaults of fields.
+"""The shape of every struct of the package on the wire and on disk: tag, names, order, types and
+defaults of fields.
 
-Structs are found by their base class and named by their tags, or by their fields where they have none: what they are
-called in Python, and where they are defined, does not count.
+Structs are found by their base class and named by their tags, or by their fields where they have
+none: what they are called in Python, and where they are defined, does not count.
 """
 
 from __future__ import annotations
@@ -62,7 +63,11 @@ def _words(hint: Any) -> str:
         if dataclasses.is_dataclass(hint):
             hints = typing.get_type_hints(hint, include_extras=True)
             return (
-                "{" + ", ".join(f"{each.name}: {_words(hints[each.name])}" for each in dataclasses.fields(hint)) + "}"
+                "{"
+                + ", ".join(
+                    f"{each.name}: {_words(hints[each.name])}" for each in dataclasses.fields(hint)
+                )
+                + "}"
             )
         return f"{hint.__mro__[1].__name__} of posse"
     return getattr(hint, "__name__", str(hint))
@@ -83,7 +88,9 @@ def _shape(kind: Any) -> dict[str, Any]:
     missing = [msgspec.NODEFAULT] * (len(names) - len(defaults))
     fields = [
         [wire, _words(hints[name]), _default(value)]
-        for name, wire, value in zip(names, kind.__struct_encode_fields__, [*missing, *defaults], strict=True)
+        for name, wire, value in zip(
+            names, kind.__struct_encode_fields__, [*missing, *defaults], strict=True
+        )
     ]
     return {
         "fields": fields if config.array_like else sorted(fields),
@@ -125,9 +132,16 @@ def _sample(hint: Any) -> Any:
 
 
 _SAMPLES: dict[Any, Any] = {
-    int: 3, float: 0.75, bool: True, str: "ab", bytes: bytes(range(32)), object: 7, Any: 7, type(None): None,
+    int: 3,
+    float: 0.75,
+    bool: True,
+    str: "ab",
+    bytes: bytes(range(32)),
+    object: 7,
+    Any: 7,
+    type(None): None,
     datetime.datetime: datetime.datetime(2030, 1, 2, 3, 4, 5, tzinfo=datetime.UTC),
-}  # fmt: skip
+}
 
 
 def _instance(kind: Any) -> Any:
@@ -149,7 +163,9 @@ def _encoded(kind: Any) -> str:
     assert msgspec.msgpack.encode(again) == data, kind
     # Fields of a map come in the order of the class, which nobody relies on.
     if not kind.__struct_config__.array_like:
-        data = msgspec.msgpack.encode(ordered(msgspec.msgpack.decode(data, strict=False)), order="sorted")
+        data = msgspec.msgpack.encode(
+            ordered(msgspec.msgpack.decode(data, strict=False)), order="sorted"
+        )
     return data.hex()
 
 

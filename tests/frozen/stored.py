@@ -1,4 +1,6 @@
-"""A store of runs, models, shares and saved bandits that 0.1 wrote: opened, reported, audited and used again."""
+"""A store of runs, models, shares and saved bandits that 0.1 wrote: opened, reported, audited and
+used again.
+"""
 
 from __future__ import annotations
 
@@ -56,9 +58,15 @@ run mpc-contextual --rows 40 --steps 8 --start-from shares --no-save --json
 run mpc-contextual --rows 40 --steps 8 --start-from shares --frozen --no-save --json
 """
 LIVE: dict[str, Any] = {
-    "strict": lambda: posse.live(posse.Samba(level="strict", policy="ucb"), arms=("red", "blue", "green"), horizon=40),
-    "paper": lambda: posse.live(posse.Samba(level="paper", policy="thompson", paillier_bits=2048), arms=("a", "b")),
-    "plain": lambda: posse.live(posse.Samba(path="plain", policy="pursuit"), arms=("red", "blue", "green")),
+    "strict": lambda: posse.live(
+        posse.Samba(level="strict", policy="ucb"), arms=("red", "blue", "green"), horizon=40
+    ),
+    "paper": lambda: posse.live(
+        posse.Samba(level="paper", policy="thompson", paillier_bits=2048), arms=("a", "b")
+    ),
+    "plain": lambda: posse.live(
+        posse.Samba(path="plain", policy="pursuit"), arms=("red", "blue", "green")
+    ),
 }
 
 

@@ -1,4 +1,6 @@
-"""Whatever is written on the wire, on disk or as JSON is what 0.1 wrote; what 0.1 left can be read and goes on."""
+"""Whatever is written on the wire, on disk or as JSON is what 0.1 wrote; what 0.1 left can be read
+and goes on.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ CHANGED = {
     "*samba*/leaks": "0.1.1: what owners infer from the output is a leak",
     "commands/runs show {[ps]*/leaks": "0.1.1: the same, of stored runs",
     "*/show/sections/0/rows/[03]/1": "0.1.1: the table of who learns what has it too",
-    "*audit*/rows/customer-and-controller/[pv]*": "0.1.1: an audit makes more attacks, so three sums are too few for it",
+    "*audit*/rows/customer-and-controller/[pv]*": (
+        "0.1.1: an audit makes more attacks, so three sums are too few for it"
+    ),
     "*audit*/rows/sums-at-the-controller/[pv]*": "0.1.1: the same",
 }
 """What was changed on purpose since: patterns of the paths of values, with the reason."""
@@ -59,7 +63,12 @@ def differences(path: str, old: Any, new: Any, exact: bool = True) -> Iterator[s
 
 
 def _lists_attacks(value: Any) -> bool:
-    return isinstance(value, list) and len(value) > 0 and isinstance(value[0], dict) and "attack" in value[0]
+    return (
+        isinstance(value, list)
+        and len(value) > 0
+        and isinstance(value[0], dict)
+        and "attack" in value[0]
+    )
 
 
 def _by_attack(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -73,18 +82,25 @@ def _equal(path: str, old: Any, new: Any, exact: bool) -> bool:
         return bool(new >= old)
     if not exact and isinstance(old, float) and isinstance(new, int | float):
         return math.isclose(old, new, rel_tol=ROUNDED, abs_tol=ROUNDED)
-    # Features of images come from a matrix product: the last bit of one is in every message on shares.
+    # Features of images come from a matrix product: the last bit of one is in every message on
+    # shares.
     if not exact and path.startswith("messages/mpc ") and isinstance(old, str):
         return True
     return bool(old == new and type(old) is type(new))
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[pytest.mark.long] if kind in write.LONG else []) for kind in write.KINDS]
+    "kind",
+    [
+        pytest.param(kind, marks=[pytest.mark.long] if kind in write.LONG else [])
+        for kind in write.KINDS
+    ],
 )
 def test_what_0_1_wrote_is_what_is_written_now(kind: str, tmp_path: Path) -> None:
     write.read(kind, DATA, tmp_path / "now.json")
-    old, new = (json.loads(path.read_text()) for path in (DATA / f"{kind}.json", tmp_path / "now.json"))
+    old, new = (
+        json.loads(path.read_text()) for path in (DATA / f"{kind}.json", tmp_path / "now.json")
+    )
     wrong = list(differences(kind, old, new, exact=load()[0] == machine()))
     assert not wrong, "\n".join([f"{len(wrong)} differences:", *wrong[:30]])
 
@@ -92,7 +108,12 @@ def test_what_0_1_wrote_is_what_is_written_now(kind: str, tmp_path: Path) -> Non
 def test_a_difference_is_named() -> None:
     old = {"a": [1, 0.5, "x"], "b": {"c": None}}
     assert list(differences("messages", old, json.loads(json.dumps(old)))) == []
-    for new in ({**old, "a": [1, 0.5, "y"]}, {**old, "a": [1, 0.5]}, {"a": old["a"]}, {**old, "b": {"c": 0}}):
+    for new in (
+        {**old, "a": [1, 0.5, "y"]},
+        {**old, "a": [1, 0.5]},
+        {"a": old["a"]},
+        {**old, "b": {"c": 0}},
+    ):
         assert len(list(differences("messages", old, new))) == 1
     assert list(differences("messages", old, {**old, "d": 1})) == ["messages/d is new"]
     assert list(differences("shapes", old, {**old, "d": 1})) == []

@@ -1,10 +1,12 @@
-"""Write or read the fixture of everything that must not change: on the wire, on disk, at the command line.
+"""Write or read the fixture of everything that must not change: on the wire, on disk, at the
+command line.
 
     PYTHONPATH=<the release>/src python -m tests.frozen.write FOLDER            write all of it
     PYTHONPATH=<a later one>/src python -m tests.frozen.write FOLDER --read KIND --out FILE
 
-A kind is a function that gives plain values; those that read what another release has left in FOLDER have one that
-writes it there. Each kind runs in a process of its own, with fixed randomness, keys and version (`fixed`).
+A kind is a function that gives plain values; those that read what another release has left in
+FOLDER have one that writes it there. Each kind runs in a process of its own, with fixed randomness,
+keys and version (`fixed`).
 """
 
 from __future__ import annotations
@@ -92,10 +94,17 @@ def _services(folder: Path) -> Any:
 
 
 KINDS: dict[str, Callable[[Path], Any]] = {
-    "messages": _messages, "shapes": _shapes, "secrets": _secrets, "figures": _figures, "commands": _commands,
-    "operators": _operators, "parties": _parties, "stored": _stored, "services": _services,
+    "messages": _messages,
+    "shapes": _shapes,
+    "secrets": _secrets,
+    "figures": _figures,
+    "commands": _commands,
+    "operators": _operators,
+    "parties": _parties,
+    "stored": _stored,
+    "services": _services,
     "devices": _devices,
-}  # fmt: skip
+}
 LONG = {"devices"}
 """Kinds that compile for a long time."""
 ARCHIVES = ("parties", "stored", "services")
@@ -104,7 +113,9 @@ WITH_REAL_RANDOMNESS = {"parties", "services"}
 
 
 def prepare(kind: str) -> None:
-    """Fix what a kind needs fixed, before the package is imported: the compiler's options are of the numbers too."""
+    """Fix what a kind needs fixed, before the package is imported: the compiler's options are of
+    the numbers too.
+    """
     os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
     for name in ("POSSE_SYSTEMS", "XLA_FLAGS", "POSSE_DATA"):
         os.environ.pop(name, None)
@@ -124,10 +135,24 @@ def write_archives(folder: Path, kind: str) -> None:
 
 def read(kind: str, folder: Path, out: Path) -> None:
     """Compute a kind in a process of its own; whatever that starts is stopped with it."""
-    words = [sys.executable, "-m", "tests.frozen.write", str(folder), "--read", kind, "--out", str(out)]
+    words = [
+        sys.executable,
+        "-m",
+        "tests.frozen.write",
+        str(folder),
+        "--read",
+        kind,
+        "--out",
+        str(out),
+    ]
     pipe = subprocess.PIPE
     child = subprocess.Popen(
-        words, cwd=Path(__file__).parents[2], stdout=pipe, stderr=pipe, text=True, start_new_session=True
+        words,
+        cwd=Path(__file__).parents[2],
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
+        start_new_session=True,
     )
     try:
         output, errors = child.communicate()
@@ -139,9 +164,14 @@ def read(kind: str, folder: Path, out: Path) -> None:
 
 
 def dump(found: Any) -> str:
-    """Write values one to a line, so that a difference shows which one it is of; short lists stay on one."""
+    """Write values one to a line, so that a difference shows which one it is of; short lists stay
+    on one.
+    """
     text = json.dumps(found, indent=1, sort_keys=True)
-    return re.sub(r"\[\s+([^][{}]{,100}?)\s+\]", lambda match: f"[{' '.join(match[1].split())}]", text) + "\n"
+    return (
+        re.sub(r"\[\s+([^][{}]{,100}?)\s+\]", lambda match: f"[{' '.join(match[1].split())}]", text)
+        + "\n"
+    )
 
 
 def main() -> None:
@@ -162,7 +192,10 @@ def main() -> None:
         write_archives(folder, asked.archives)
     else:
         for kind in ARCHIVES:
-            subprocess.run([sys.executable, "-m", "tests.frozen.write", str(folder), "--archives", kind], check=True)
+            subprocess.run(
+                [sys.executable, "-m", "tests.frozen.write", str(folder), "--archives", kind],
+                check=True,
+            )
         for kind in KINDS:
             read(kind, folder, folder / f"{kind}.json")
             print(f"{kind} is written", flush=True)

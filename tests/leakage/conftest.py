@@ -1,9 +1,9 @@
 """Keys, masks and noise of these tests come from a stream that the test's name fixes.
 
-An audit errs at a level of .01, so with fresh randomness one run in a few of this folder would be red by chance. Which
-masks a test sees is decided by its name, and not by anybody's choice of a seed, nor by what ran before it: modules that
-are imported for the first time take nothing from the stream, and what attacks keep between tests is made anew for each
-file.
+An audit errs at a level of .01, so with fresh randomness one run in a few of this folder would be
+red by chance. Which masks a test sees is decided by its name, and not by anybody's choice of a
+seed, nor by what ran before it: modules that are imported for the first time take nothing from the
+stream, and what attacks keep between tests is made anew for each file.
 """
 
 from __future__ import annotations
@@ -42,13 +42,17 @@ class _Stream:
         self._count += 1
         return hashlib.shake_256(self._key + self._count.to_bytes(8, "big")).digest(size)
 
-    def identity(self, curve: ec.EllipticCurve, backend: object = None) -> ec.EllipticCurvePrivateKey:
+    def identity(
+        self, curve: ec.EllipticCurve, backend: object = None
+    ) -> ec.EllipticCurvePrivateKey:
         assert isinstance(curve, ec.SECP256R1)
         return ec.derive_private_key(int.from_bytes(self(40), "big") % (_ORDER - 1) + 1, curve)
 
 
 def _importing() -> bool:
-    """Whether a module that is being imported asks, before any code of the package that called for it."""
+    """Whether a module that is being imported asks, before any code of the package that called for
+    it.
+    """
     frame = sys._getframe(2)
     while frame.f_back is not None:
         module = str(frame.f_globals.get("__name__"))
@@ -68,7 +72,8 @@ def _stream(request: pytest.FixtureRequest) -> Iterator[_Stream]:
         patch.setattr(os, "urandom", made)
         patch.setattr(random, "_urandom", made)
         patch.setattr(ec, "generate_private_key", made.identity)
-        # The length of a signature in DER depends on its randomness, which is OpenSSL's own unless told otherwise.
+        # The length of a signature in DER depends on its randomness, which is OpenSSL's own unless
+        # told otherwise.
         patch.setattr(keys, "_ECDSA", ec.ECDSA(hashes.SHA256(), deterministic_signing=True))
         reading.short_key.cache_clear()  # drawn here, not by whichever test is the first to need it
         reading.short_key()

@@ -1,4 +1,6 @@
-"""A small federation of `mpc_contextual`: who takes part, what they hold, one run of it, and the same in plain."""
+"""A small federation of `mpc_contextual`: who takes part, what they hold, one run of it, and the
+same in plain.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,15 @@ from numpy.typing import NDArray
 from posse.core.fixed import REWARD_ONE
 from posse.core.roles import Entry, Message
 from posse.privacy.sharing.fixed import FixedPoint, Words
-from posse.protocols.mpc_contextual.coins import Coins, DealerCoins, Dealt, PartyCoins, common_key, part_of, together
+from posse.protocols.mpc_contextual.coins import (
+    Coins,
+    DealerCoins,
+    Dealt,
+    PartyCoins,
+    common_key,
+    part_of,
+    together,
+)
 from posse.protocols.mpc_contextual.federation import SimulatedWorld, federation
 from posse.protocols.mpc_contextual.program import Layout
 from posse.protocols.mpc_contextual.roles.dealer import DealerKeys, DealerRole, dealer_of
@@ -26,12 +36,29 @@ Floats = NDArray[np.float64]
 
 
 def terms_of(
-    parties: int, arms: int, steps: int, *, explore: tuple[int, int] = (1, 4), each: int = 2, batch: int = 1,
-    bonus: str = "", overlap: bool = False,
-) -> Terms:  # fmt: skip
+    parties: int,
+    arms: int,
+    steps: int,
+    *,
+    explore: tuple[int, int] = (1, 4),
+    each: int = 2,
+    batch: int = 1,
+    bonus: str = "",
+    overlap: bool = False,
+) -> Terms:
     """Return terms for parties that hold `each` features."""
     names = tuple(f"party-{number}" for number in range(1, parties + 1))
-    return Terms("views", names, (each,) * parties, arms, steps, explore, batch=batch, bonus=bonus, overlap=overlap)
+    return Terms(
+        "views",
+        names,
+        (each,) * parties,
+        arms,
+        steps,
+        explore,
+        batch=batch,
+        bonus=bonus,
+        overlap=overlap,
+    )
 
 
 @dataclass(frozen=True)
@@ -53,10 +80,14 @@ class Data:
 
 
 def drawn(terms: Terms, seed: int) -> Data:
-    """Draw data; every party's block has norm at most 1 / sqrt(parties), so that blocks can be exchanged."""
+    """Draw data; every party's block has norm at most 1 / sqrt(parties), so that blocks can be
+    exchanged.
+    """
     rng = np.random.default_rng(seed)
     blocks = rng.normal(size=(terms.steps, len(terms.parties), terms.features[0]))
-    blocks *= rng.uniform(0.5, 1, (*blocks.shape[:2], 1)) / np.linalg.norm(blocks, axis=-1, keepdims=True)
+    blocks *= rng.uniform(0.5, 1, (*blocks.shape[:2], 1)) / np.linalg.norm(
+        blocks, axis=-1, keepdims=True
+    )
     blocks /= np.sqrt(len(terms.parties))
     rewards = rng.integers(0, REWARD_ONE + 1, (terms.steps, terms.arms))
     return Data(blocks.reshape(terms.steps, -1), rewards)
@@ -78,7 +109,9 @@ def parts_of(terms: Terms, seed: int = SEED) -> dict[str, bytes]:
     return {party: part_of(seeded(seed, party), terms) for party in terms.parties}
 
 
-def turns_of(terms: Terms, seed: int = SEED, parts: Mapping[str, bytes] | None = None) -> NDArray[np.int64]:
+def turns_of(
+    terms: Terms, seed: int = SEED, parts: Mapping[str, bytes] | None = None
+) -> NDArray[np.int64]:
     """Return where the parties read the coins in a run: known to all parties."""
     key = common_key(terms, parts_of(terms, seed) if parts is None else parts)
     return PartyCoins(terms, key).at(0, terms.passes * terms.batch)
@@ -102,7 +135,8 @@ class Played:
     ) -> None:
         """Run it; everything follows from the seed but `coins` and `parts`.
 
-        `coins` is another key of the dealer's coins, `parts` are other parts of the parties' common key.
+        `coins` is another key of the dealer's coins, `parts` are other parts of the parties' common
+        key.
         """
         keys = dealer_keys(terms, seed)
         self.terms, self.data, self.seed, self.parts = terms, data, seed, parts
@@ -111,7 +145,9 @@ class Played:
         if coins is not None:
             dealer = roles[-1]
             assert isinstance(dealer, DealerRole)
-            dealer._dealer = dealer_of(terms, dealer._plan, keys.tapes, keys.inputs, DealerCoins(terms, coins))
+            dealer._dealer = dealer_of(
+                terms, dealer._plan, keys.tapes, keys.inputs, DealerCoins(terms, coins)
+            )
         for role in roles if parts is not None else ():
             if isinstance(role, Party):
                 role._part = parts[role.name]
@@ -123,7 +159,9 @@ class Played:
     @property
     def coins(self) -> Coins:
         """What the coins came to, which nobody in the run knows."""
-        return together(coins_from(self.terms, self.coins_key), turns_of(self.terms, self.seed, self.parts))
+        return together(
+            coins_from(self.terms, self.coins_key), turns_of(self.terms, self.seed, self.parts)
+        )
 
     @property
     def arms(self) -> list[int]:
@@ -152,9 +190,15 @@ class Played:
         return [(entry.sender, entry.message) for entry in self if entry.receiver == member]
 
     def view(self, members: Collection[str]) -> list[tuple[int, str, str, bytes]]:
-        """Return all that these roles received: when (in messages moved), from whom, who, and the very bytes."""
+        """Return all that these roles received: when (in messages moved), from whom, who, and the
+        very bytes.
+        """
         encode = msgspec.msgpack.Encoder().encode
-        return [(at, sender, to, encode(message)) for at, sender, to, message, *_ in self if to in members]
+        return [
+            (at, sender, to, encode(message))
+            for at, sender, to, message, *_ in self
+            if to in members
+        ]
 
     def __iter__(self) -> Iterator[Entry]:
         assert self.run.transcript is not None
@@ -170,7 +214,9 @@ def check_plain(played: Played, tolerance: float = 1e-5) -> None:
     assert len(played.arms) == terms.steps
     used = before = weights.copy(), inverses.copy()
     for step, (x, arm) in enumerate(zip(played.data.contexts, played.arms, strict=True)):
-        if step % terms.batch == 0:  # a batch is chosen for with one model, with overlap with that of the step before
+        if (
+            step % terms.batch == 0
+        ):  # a batch is chosen for with one model, with overlap with that of the step before
             used, before = (weights.copy(), inverses.copy()), used
         assert arm in _right_arms(terms, coins, step, x, *(before if terms.overlap else used))
         units = played.data.pay(step, arm)
@@ -183,18 +229,29 @@ def check_plain(played: Played, tolerance: float = 1e-5) -> None:
     np.testing.assert_allclose(decoded(played), plain, rtol=0, atol=tolerance)
 
 
-def _right_arms(terms: Terms, coins: Coins, step: int, x: Floats, weights: Floats, inverses: Floats) -> set[int]:
-    """Return the coin's arm; or the best one, and those that rounding and the table of the bonus may take for it."""
+def _right_arms(
+    terms: Terms, coins: Coins, step: int, x: Floats, weights: Floats, inverses: Floats
+) -> set[int]:
+    """Return the coin's arm; or the best one, and those that rounding and the table of the bonus
+    may take for it.
+    """
     if coins.explore[step]:
         return {int(coins.arms[step])}
     scores, slack = weights @ x, 1e-6
     if terms.bonus:
         sizes = np.ones(terms.arms) if coins.normals is None else coins.normals[step]
-        scores = scores + np.sqrt(np.einsum("i,aij,j->a", x, inverses, x)) * sizes * terms.width / 2**WIDTH_BITS
+        scores = (
+            scores
+            + np.sqrt(np.einsum("i,aij,j->a", x, inverses, x)) * sizes * terms.width / 2**WIDTH_BITS
+        )
         slack = 2 * 0.032 * float(np.abs(sizes).max())
     tied = np.where(scores == scores.max(), coins.ties[step], -1)
     near = (scores > scores.max() - slack) & (scores < scores.max())
-    return {int(tied.argmax()), *np.flatnonzero(near).tolist(), *(np.flatnonzero(tied >= 0) if terms.bonus else [])}
+    return {
+        int(tied.argmax()),
+        *np.flatnonzero(near).tolist(),
+        *(np.flatnonzero(tied >= 0) if terms.bonus else []),
+    }
 
 
 def decoded(played: Played) -> Floats:

@@ -1,4 +1,6 @@
-"""What is drawn in a run of `mpc_contextual`: every tape, every item of it, every mask of an input, every stream."""
+"""What is drawn in a run of `mpc_contextual`: every tape, every item of it, every mask of an input,
+every stream.
+"""
 
 from __future__ import annotations
 
@@ -107,16 +109,21 @@ def _check_tape(items: list[tuple[str, int, NDArray[Any]]], plan: Plan, number: 
 
 
 def _check_counters(meter: Meter, keys: int) -> None:
-    """Check that two streams of one key have no AES block in common; parties and dealer expand the same ones."""
+    """Check that two streams of one key have no AES block in common; parties and dealer expand the
+    same ones.
+    """
     by_key = defaultdict(list)
     for key, counter, length in meter.streams:
         by_key[key].append((counter, counter + -(-length // 16)))
-    # A seed of tapes for every party, one of inputs for every owner, the dealer's coins, the parties' places and pads.
+    # A seed of tapes for every party, one of inputs for every owner, the dealer's coins, the
+    # parties' places and pads.
     assert len(by_key) == keys
     for spans in by_key.values():
         spans.sort()
         for (_, end), (start, _) in pairwise(spans):
-            assert end <= start, f"streams overlap: a block before {end} is used from {start} on once more"
+            assert end <= start, (
+                f"streams overlap: a block before {end} is used from {start} on once more"
+            )
 
 
 def _check_words(meter: Meter) -> None:

@@ -1,14 +1,16 @@
 """A dealer that is programmed: other data, and a coalition that cannot tell.
 
-Given a run, one honest party and other data of its own, find the honest roles' streams (of the honest party's tape, of
-its, the puller's and the payee's input masks) with which a run on the other data shows the coalition the same bytes.
-Streams are outputs of AES at places that only the dealer and their owner know, so uniform to the coalition; that such
-streams exist for all data, one for one, is what makes its view independent of the data.
+Given a run, one honest party and other data of its own, find the honest roles' streams (of the
+honest party's tape, of its, the puller's and the payee's input masks) with which a run on the other
+data shows the coalition the same bytes. Streams are outputs of AES at places that only the dealer
+and their owner know, so uniform to the coalition; that such streams exist for all data, one for
+one, is what makes its view independent of the data.
 
-They are found by running the program once more, on sums instead of shares: a session of a single "party" that holds
-everything. What is opened is given by the recorded messages, the mask is what is missing to it, and what is dealt is
-computed from the masks. Of every sum the honest party receives what the coalition's unchanged tapes leave over. The
-result is then played by unchanged roles, the dealer's included: only the streams are replaced.
+They are found by running the program once more, on sums instead of shares: a session of a single
+"party" that holds everything. What is opened is given by the recorded messages, the mask is what is
+missing to it, and what is dealt is computed from the masks. Of every sum the honest party receives
+what the coalition's unchanged tapes leave over. The result is then played by unchanged roles, the
+dealer's included: only the streams are replaced.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ from tests.leakage.mpc_game import Data, Played, block_of, coins_from, dealer_ke
 Place = tuple[bytes, int]
 """Key and counter of a stream."""
 ALL = "everyone"
-_ARGMAX = import_module("posse.privacy.sharing.comparison")  # the package has a function of this name
+_ARGMAX = import_module(
+    "posse.privacy.sharing.comparison"
+)  # the package has a function of this name
 
 
 class Said:
@@ -81,7 +85,9 @@ class Said:
 
 
 class SumTape:
-    """The sums of all parties' tapes: free tracks as solved for, computed ones as the dealer would compute them."""
+    """The sums of all parties' tapes: free tracks as solved for, computed ones as the dealer would
+    compute them.
+    """
 
     deals, opens = False, True
     lead: Shape = ()
@@ -100,7 +106,9 @@ class SumTape:
         return self._keep("wide", np.broadcast_to(deal(), shape).astype(np.uint64))
 
     def narrow(self, shape: Shape, deal: Deal) -> Words:
-        return self._keep("narrow", np.broadcast_to(deal(), shape).astype(np.uint32)).astype(np.uint64)
+        return self._keep("narrow", np.broadcast_to(deal(), shape).astype(np.uint32)).astype(
+            np.uint64
+        )
 
     def table(self, shape: Shape, deal: Deal) -> NDArray[np.uint8]:
         return self._keep("table", np.broadcast_to(deal(), shape).astype(np.uint8))
@@ -144,7 +152,9 @@ class SumSession(Session):
         self.tape.solved = self._seen(np.uint64, x.shape) - (x + (1 << LIMIT)).share
         return super().interpolate(x, *how)
 
-    def look_up(self, x: Bits, rows: Callable[[NDArray[np.uint16]], NDArray[np.uint8]], width: int) -> Lookup:
+    def look_up(
+        self, x: Bits, rows: Callable[[NDArray[np.uint16]], NDArray[np.uint8]], width: int
+    ) -> Lookup:
         kind = np.uint8 if x.width <= 8 else np.uint16
         solved = self._seen(kind, x.share.shape, xor=True) ^ x.share.astype(kind)
         split = [solved, solved >> np.uint16(8)] if kind is np.uint16 else []
@@ -153,9 +163,13 @@ class SumSession(Session):
 
     def choose(self, bits: Bits) -> None:
         """Solve the masks of what `choose` opens."""
-        self.tape.solved = self._seen(np.uint8, bits.share.shape, xor=True) ^ bits.share.astype(np.uint8)
+        self.tape.solved = self._seen(np.uint8, bits.share.shape, xor=True) ^ bits.share.astype(
+            np.uint8
+        )
 
-    def input(self, owner: str, shape: Shape, deal: Callable[[], Words], own: Words | None = None) -> Masked:
+    def input(
+        self, owner: str, shape: Shape, deal: Callable[[], Words], own: Words | None = None
+    ) -> Masked:
         words = self._said.take(self._step, self.rounds, owner, np.uint64, shape)
         self._taken[owner] = self._taken.get(owner, b"") + words.tobytes()
         self.input_masks[owner] = self._clear(owner) - words
@@ -179,10 +193,14 @@ class Programme:
     model: Words
 
 
-def programme(played: Played, honest: str, data: Data, coins: bytes, outside: tuple[str, ...] = ()) -> Programme:
-    """Solve for the streams of the honest party and of those of puller and payee that are not in the coalition.
+def programme(
+    played: Played, honest: str, data: Data, coins: bytes, outside: tuple[str, ...] = ()
+) -> Programme:
+    """Solve for the streams of the honest party and of those of puller and payee that are not in
+    the coalition.
 
-    `data` differs from the run's in the honest party's block and in the rewards; `coins` is the dealer's key of coins.
+    `data` differs from the run's in the honest party's block and in the rewards; `coins` is the
+    dealer's key of coins.
     """
     terms, keys, said = played.terms, dealer_keys(played.terms, played.seed), Said(played)
     plan, layout, words = mpc_program.plan(terms), Layout(terms.dimension), data.words(terms)
@@ -192,18 +210,28 @@ def programme(played: Played, honest: str, data: Data, coins: bytes, outside: tu
     programmed = [name for name in (honest, PULLER, PAYEE) if name not in outside]
     nothing = np.zeros((1, words.shape[1]), np.uint64)
     around = np.concatenate([nothing, words, nothing])
-    pulled = {PULLER: np.zeros((1, terms.arms), np.uint64), PAYEE: np.zeros(1, np.uint64)} if terms.overlap else {}
+    pulled = (
+        {PULLER: np.zeros((1, terms.arms), np.uint64), PAYEE: np.zeros(1, np.uint64)}
+        if terms.overlap
+        else {}
+    )
     for number in range(terms.passes):
         rows = slice(number * terms.batch, (number + 1) * terms.batch)
         met = around[[number + 1, number]] if terms.overlap else words[rows]
         clear = {**{party: met[:, block_of(terms, party)] for party in terms.parties}, **pulled}
         session = SumSession(said, number, clear.__getitem__)
-        row = DealtCoins(dealt.explore[number], dealt.arms[number], dealt.ties[number], dealt.normals[number])
+        row = DealtCoins(
+            dealt.explore[number], dealt.arms[number], dealt.ties[number], dealt.normals[number]
+        )
         hand, model = Hand(np.zeros(0, np.uint64), turns[rows]), Shared(session, made.model)
         with _choosing(session):
             running = step(session, terms, layout, model, hand, Deals(row, _never))
-            made.model = _played(session, running, terms, data, pulled if terms.overlap else clear, made.arms)
-        made.streams[keys.tapes[honest], number << sharing_dealing._PASS] = tapes.left_over(number, session.tape)
+            made.model = _played(
+                session, running, terms, data, pulled if terms.overlap else clear, made.arms
+            )
+        made.streams[keys.tapes[honest], number << sharing_dealing._PASS] = tapes.left_over(
+            number, session.tape
+        )
         for owner, masks in session.input_masks.items():
             if owner in programmed:
                 made.streams[keys.inputs[owner], number << mpc_program._STEP] = masks.tobytes()
@@ -215,9 +243,16 @@ def programme(played: Played, honest: str, data: Data, coins: bytes, outside: tu
 
 
 def _played(
-    session: SumSession, running: Rounds[Shared], terms: Terms, data: Data, clear: dict[str, Words], arms: list[int]
+    session: SumSession,
+    running: Rounds[Shared],
+    terms: Terms,
+    data: Data,
+    clear: dict[str, Words],
+    arms: list[int],
 ) -> Words:
-    """Run one pass on sums; returns the new model. `clear` takes the arm and the reward, for this pass or the next."""
+    """Run one pass on sums; returns the new model. `clear` takes the arm and the reward, for this
+    pass or the next.
+    """
     while True:
         try:
             next(running)
@@ -226,9 +261,14 @@ def _played(
             return model
         revealed = session.outgoing().reveals.get(PULLER)
         if revealed is not None and len(arms) < terms.steps:
-            hot = np.frombuffer(revealed, np.uint8).astype(np.uint64).reshape(terms.batch, terms.arms)
+            hot = (
+                np.frombuffer(revealed, np.uint8).astype(np.uint64).reshape(terms.batch, terms.arms)
+            )
             assert (hot.sum(axis=1) == 1).all()
-            paid = [data.pay(step_, arm) for step_, arm in enumerate(hot.argmax(axis=1).tolist(), len(arms))]
+            paid = [
+                data.pay(step_, arm)
+                for step_, arm in enumerate(hot.argmax(axis=1).tolist(), len(arms))
+            ]
             arms += hot.argmax(axis=1).tolist()
             clear[PULLER] = hot
             clear[PAYEE] = np.array([encode_reward(units, terms.bits) for units in paid], np.uint64)
@@ -258,17 +298,25 @@ class _Tapes:
     """The coalition's tapes, as they were."""
 
     def __init__(self, played: Played, plan: Plan, honest: str) -> None:
-        self._plan, self._honest, self._keys = plan, honest, dealer_keys(played.terms, played.seed).tapes
+        self._plan, self._honest, self._keys = (
+            plan,
+            honest,
+            dealer_keys(played.terms, played.seed).tapes,
+        )
         self._dealt: dict[tuple[str, int], NDArray[np.uint8]] = {}
         for _, _, to, message, *_ in played:
             if isinstance(message, Dealt):
                 rows = np.frombuffer(message.data, np.uint8).reshape(plan.passes, -1)
-                self._dealt |= {(to, message.chunk * plan.passes + at): row for at, row in enumerate(rows)}
+                self._dealt |= {
+                    (to, message.chunk * plan.passes + at): row for at, row in enumerate(rows)
+                }
 
     def left_over(self, number: int, sums: SumTape) -> bytes:
         """Return the honest party's stream: of every track the sum, less what the coalition has."""
         sizes = self._plan.sizes
-        others = [sizes.cut(self._tape(party, number)) for party in self._keys if party != self._honest]
+        others = [
+            sizes.cut(self._tape(party, number)) for party in self._keys if party != self._honest
+        ]
         stream = self._plan.stream(self._keys[self._honest], number).copy()
         for name, track in sizes.cut(stream).items():
             left = np.concatenate([np.zeros(0, track.dtype), *sums.tracks[name]])
@@ -282,7 +330,11 @@ class _Tapes:
     def _tape(self, party: str, number: int) -> NDArray[np.uint8]:
         stream = self._plan.stream(self._keys[party], number)
         dealt = self._dealt.get((party, number))
-        return stream if dealt is None else np.concatenate([stream[: self._plan.sizes.free_bytes], dealt])
+        return (
+            stream
+            if dealt is None
+            else np.concatenate([stream[: self._plan.sizes.free_bytes], dealt])
+        )
 
 
 @contextmanager

@@ -1,5 +1,7 @@
-"""Runs of Samba at level `strict` on chosen worlds, what a coalition saw of them, and streams programmed so that the
-honest server's and owners' randomness makes up for other scores, arms and rewards."""
+"""Runs of Samba at level `strict` on chosen worlds, what a coalition saw of them, and streams
+programmed so that the honest server's and owners' randomness makes up for other scores, arms and
+rewards.
+"""
 
 from __future__ import annotations
 
@@ -116,7 +118,11 @@ class Played:
         assert run.transcript is not None
         self.entries: list[Entry] = list(run.transcript)
         roles: Any = run.roles
-        self.controller, self.comp, self.dealer = roles["controller"], roles["comp"], roles["dealer"]
+        self.controller, self.comp, self.dealer = (
+            roles["controller"],
+            roles["comp"],
+            roles["dealer"],
+        )
         self.names = tuple(f"owner-{number + 1}" for number in range(game.owners))
         self.streams = [pads._key for pads in self.comp._pads_of]
         self.start = self.comp._start
@@ -128,7 +134,9 @@ class Played:
         for entry in self.entries:
             message: Any = entry.message
             if isinstance(message, Score):
-                one = found.setdefault(message.index, {"frames": {}, "questions": [], "answers": []})
+                one = found.setdefault(
+                    message.index, {"frames": {}, "questions": [], "answers": []}
+                )
                 one["frames"][entry.sender] = int.from_bytes(message.frame, "little")
             elif isinstance(message, (Shuffled, Compare)):
                 found[message.index]["questions"].append(message)
@@ -140,7 +148,9 @@ class Played:
                 found[message.index]["placed"] = message.bits
             for ahead in (message, getattr(message, "ahead", None)):
                 if isinstance(ahead, Ahead):
-                    one = found.setdefault(ahead.index, {"frames": {}, "questions": [], "answers": []})
+                    one = found.setdefault(
+                        ahead.index, {"frames": {}, "questions": [], "answers": []}
+                    )
                     one["ahead"] = ahead
         made = []
         for index in sorted(found):
@@ -157,17 +167,31 @@ class Played:
     def numbers(self) -> NDArray[np.int64]:
         """The scores of every pass, as the integers that are compared."""
         return np.array(
-            [(one.frames + self.pads(self.start + n)[0]).view(np.int64) for n, one in enumerate(self.passes())]
+            [
+                (one.frames + self.pads(self.start + n)[0]).view(np.int64)
+                for n, one in enumerate(self.passes())
+            ]
         )
 
     def view(self, *coalition: str) -> list[tuple[str, str, str, object]]:
-        """What these parties together saw; sealed parts as what one of them opens, or as their length.
+        """What these parties together saw; sealed parts as what one of them opens, or as their
+        length.
 
-        Scores of a pass come in the order of the owners: that the one that pulls comes last is time, which slots hide.
+        Scores of a pass come in the order of the owners: that the one that pulls comes last is
+        time, which slots hide.
         """
-        entries = [entry for entry in self.entries if entry.sender in coalition or entry.receiver in coalition]
+        entries = [
+            entry
+            for entry in self.entries
+            if entry.sender in coalition or entry.receiver in coalition
+        ]
         seen = [
-            (entry.sender, entry.receiver, type(entry.message).__name__, self._seen(entry.message, coalition))
+            (
+                entry.sender,
+                entry.receiver,
+                type(entry.message).__name__,
+                self._seen(entry.message, coalition),
+            )
             for entry in entries
         ]
         begins = 0
@@ -180,13 +204,25 @@ class Played:
     def _seen(self, message: Message, coalition: Sequence[str]) -> object:
         comp, controller = "comp" in coalition, "controller" in coalition
         if isinstance(message, Dealt):
-            opened = self.comp._frames.open(message.chunk, message.comp) if comp else len(message.comp)
-            return message.chunk, message.controller if controller or "dealer" in coalition else None, opened
+            opened = (
+                self.comp._frames.open(message.chunk, message.comp) if comp else len(message.comp)
+            )
+            return (
+                message.chunk,
+                message.controller if controller or "dealer" in coalition else None,
+                opened,
+            )
         if isinstance(message, Relayed):
-            return message.chunk, self.comp._frames.open(message.chunk, message.sealed) if comp else len(message.sealed)
+            return message.chunk, self.comp._frames.open(
+                message.chunk, message.sealed
+            ) if comp else len(message.sealed)
         if isinstance(message, Seeds | Stream | Share | Keys | Keyring | Dealing):
             return len(message.keys) if isinstance(message, Keyring) else type(message).__name__
-        fields = {name: getattr(message, name) for name in message.__struct_fields__ if name != "signature"}
+        fields = {
+            name: getattr(message, name)
+            for name in message.__struct_fields__
+            if name != "signature"
+        }
         for name in ("joins", "consents"):
             if name in fields:
                 fields[name] = [each.name for each in fields[name]]
@@ -197,7 +233,7 @@ class Played:
         return msgspec.msgpack.encode(fields)
 
 
-# Programming ----------------------------------------------------------------------------------------------------------
+# Programming --------------------------------------------------------------------------------------
 
 
 def ranks(values: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -213,7 +249,9 @@ def words_for(order: NDArray[np.int64]) -> Words:
 
 
 class Programme:
-    """Streams of the honest parties under which a run on other numbers looks the same to the rest."""
+    """Streams of the honest parties under which a run on other numbers looks the same to the
+    rest.
+    """
 
     def __init__(self, first: Played, numbers: NDArray[np.int64]) -> None:
         self.first, self.numbers, self.k = first, numbers, first.game.owners
@@ -245,16 +283,28 @@ class Programme:
         """Places of both numbers, shifts and answer words of every question of a pass."""
         for question, answer in zip(self.seen[n].questions, self.seen[n].answers, strict=True):
             one, other = shuffle._pairs(question.champion, np.frombuffer(question.places, "<u2"))
-            yield one, other, np.frombuffer(question.shifts, "<u8"), np.frombuffer(answer, "<u8").reshape(-1, WORDS)
+            yield (
+                one,
+                other,
+                np.frombuffer(question.shifts, "<u8"),
+                np.frombuffer(answer, "<u8").reshape(-1, WORDS),
+            )
 
     def for_controller(self) -> dict[bytes, bytes]:
         """Program comp and the owners: what the controller sees stays."""
         first, k, passes = self.first, self.k, len(self.seen)
-        server, comp, width = first.controller._first, first.comp._second, shuffle._second_words(self.k)
+        server, comp, width = (
+            first.controller._first,
+            first.comp._second,
+            shuffle._second_words(self.k),
+        )
         whole = shuffle.passes(k) * -(-passes // shuffle.passes(k)) + 2 * shuffle.passes(k)
         compared = comp.compared + 64 * shuffle.PAIRS
         tape = self.buffer(comp.tape, whole * width)
-        pads, labels = self.buffer(comp.pads, compared * WORDS), self.buffer(comp._own, compared * LABELS)
+        pads, labels = (
+            self.buffer(comp.pads, compared * WORDS),
+            self.buffer(comp._own, compared * LABELS),
+        )
         at = 0
         for n, one in enumerate(self.seen):
             mine, theirs = self.orders(n)
@@ -285,7 +335,10 @@ class Programme:
                 n_ = ~(hidden[left] - hidden[right]) & LOW
                 span = slice(at * WORDS, (at + len(left)) * WORDS)
                 made = solve(answer, n_, shifts, z[left] - z[right], pads[span].reshape(-1, WORDS))
-                pads[span], labels[at * LABELS : (at + len(left)) * LABELS] = made[0].ravel(), made[1].ravel()
+                pads[span], labels[at * LABELS : (at + len(left)) * LABELS] = (
+                    made[0].ravel(),
+                    made[1].ravel(),
+                )
                 at += len(left)
         return self.streams
 
@@ -299,7 +352,11 @@ class Programme:
     def for_comp(self) -> dict[bytes, bytes]:
         """Program the controller: what comp sees stays. Owners' pads are comp's too, and stay."""
         first, k, passes = self.first, self.k, len(self.seen)
-        server, comp, width = first.controller._first, first.comp._second, shuffle._second_words(self.k)
+        server, comp, width = (
+            first.controller._first,
+            first.comp._second,
+            shuffle._second_words(self.k),
+        )
         whole = shuffle.passes(k) * -(-passes // shuffle.passes(k)) + 2 * shuffle.passes(k)
         tape = self.buffer(server.tape, whole * 3 * k)
         choices = self.buffer(server.pads, comp.compared + 64 * shuffle.PAIRS)
@@ -310,7 +367,11 @@ class Programme:
             old = shuffle.words_at(comp.tape, n * width, width)
             order = np.argsort(self.numbers[n], kind="stable")[ranks(self.before[n][mine])]
             delta = own[k : 2 * k][theirs] - own[2 * k :]
-            a = self.numbers[n][order].view(np.uint64) - old[2 * k : 3 * k] - np.frombuffer(one.shuffled.masked, "<u8")
+            a = (
+                self.numbers[n][order].view(np.uint64)
+                - old[2 * k : 3 * k]
+                - np.frombuffer(one.shuffled.masked, "<u8")
+            )
             b = a[theirs] - delta
             row = tape[n * 3 * k : (n + 1) * 3 * k]
             row[:k], row[k : 2 * k], row[2 * k :] = words_for(order), a, b
@@ -320,19 +381,26 @@ class Programme:
         return self.streams
 
     def for_dealer(self) -> dict[bytes, bytes]:
-        """Program the order in which the controller takes places: what the dealer sees, which knows the rest, stays."""
+        """Program the order in which the controller takes places: what the dealer sees, which knows
+        the rest, stays.
+        """
         key, k = self.first.controller._first._own, self.k
         words = self.buffer(key, len(self.seen) * k)
         for n in range(len(self.seen)):
             mine, theirs = self.orders(n)
             taken = shuffle.order(shuffle.words_at(key, n * k, k))
             seen = ranks(self.before[n][mine][theirs][taken])
-            words[n * k : (n + 1) * k] = words_for(np.argsort(self.numbers[n][mine][theirs], kind="stable")[seen])
+            words[n * k : (n + 1) * k] = words_for(
+                np.argsort(self.numbers[n][mine][theirs], kind="stable")[seen]
+            )
         return self.streams
 
     def sums(self, other: Played, honest: Sequence[str]) -> None:
         """Program comp's shares of the honest owners' sums, so that the controller's stay."""
-        sent = [{e.sender: e.message for e in p.entries if isinstance(e.message, Sum)} for p in (self.first, other)]
+        sent = [
+            {e.sender: e.message for e in p.entries if isinstance(e.message, Sum)}
+            for p in (self.first, other)
+        ]
         digest = present_digest(self.first.names, self.first.comp._digest)
         for name, stream in zip(self.first.names, self.first.comp._streams, strict=True):
             if name in honest:
@@ -340,11 +408,16 @@ class Programme:
                 true = sums.added((sums.decode(sent[1][name].ciphertext), sums.pad(stream, digest)))
                 seen = sums.decode(sent[0][name].ciphertext)
                 pads = [(t - s) % sums.PRIME for t, s in zip(true, seen, strict=True)]
-                self.buffers[key] = np.frombuffer(b"".join(p.to_bytes(32, "big") for p in pads), "<u8").copy()
+                self.buffers[key] = np.frombuffer(
+                    b"".join(p.to_bytes(32, "big") for p in pads), "<u8"
+                ).copy()
 
 
-def solve(answer: Words, n: Words, shifts: Words, numbers: Words, pads: Words) -> tuple[Words, Words]:
-    """Return pads and labels with which the sender, having other numbers of the same order, sends the same words.
+def solve(
+    answer: Words, n: Words, shifts: Words, numbers: Words, pads: Words
+) -> tuple[Words, Words]:
+    """Return pads and labels with which the sender, having other numbers of the same order, sends
+    the same words.
 
     The receiver's choices are n XOR shifts; the pads of these stay.
     """
@@ -363,8 +436,9 @@ def solve(answer: Words, n: Words, shifts: Words, numbers: Words, pads: Words) -
 
 
 def _labels(chosen: NDArray[np.uint8], n: int, d: int) -> list[tuple[int, int]]:
-    """Both labels before every layer but the first: of the true state what the receiver opened, of the other what
-    fits the entry that it could not open."""
+    """Both labels before every layer but the first: of the true state what the receiver opened, of
+    the other what fits the entry that it could not open.
+    """
     active, entries = _opened(chosen)
     states = [0]
     for layer in range(LAYERS):
@@ -386,7 +460,9 @@ def _labels(chosen: NDArray[np.uint8], n: int, d: int) -> list[tuple[int, int]]:
 
 
 def _opened(chosen: NDArray[np.uint8]) -> tuple[list[int], list[tuple[int, int]]]:
-    """The label that the receiver opens before every layer, and both entries of every layer as it has them."""
+    """The label that the receiver opens before every layer, and both entries of every layer as it
+    has them.
+    """
     label = int(chosen[0]) | int(chosen[1]) << 8 | int(chosen[2]) << 16
     active, entries, word = [0], [(0, 0)], 3
     for layer in range(1, LAYERS):

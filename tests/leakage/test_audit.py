@@ -1,4 +1,6 @@
-"""Audits of Samba: attacks succeed where a level says so, fail where it promises, and find what is planted."""
+"""Audits of Samba: attacks succeed where a level says so, fail where it promises, and find what is
+planted.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,20 @@ ONE_VIEW = [name for name, attack in ATTACKS.items() if attack.needs == "view"]
 READ_PASSES = ("tracker", "last-place", "exploring", "late-join")
 
 
-def settings(level: str, policy: str = "epsilon-greedy", horizon: int = 500, seed: int = 1, **more: Any) -> Any:
+def settings(
+    level: str, policy: str = "epsilon-greedy", horizon: int = 500, seed: int = 1, **more: Any
+) -> Any:
     given = {"owners": 10} if "means" not in more else {}
-    return posse.Samba(policy=policy, level=level, horizon=horizon, seed=seed, paillier_bits=2048, **given, **more)
+    return posse.Samba(
+        policy=policy, level=level, horizon=horizon, seed=seed, paillier_bits=2048, **given, **more
+    )
 
 
 @cache
 def played(level: str, policy: str, horizon: int, seed: int, reward: str = "bernoulli") -> Any:
-    run = posse.start(settings(level, policy, horizon, seed, reward=reward), transcript=10**8, **key_of(level))
+    run = posse.start(
+        settings(level, policy, horizon, seed, reward=reward), transcript=10**8, **key_of(level)
+    )
     run.finish()
     return run
 
@@ -49,13 +57,15 @@ def evidence(run: Any, attack: Attack) -> Evidence:
     return Evidence(view_of(run, attack), run.truth())
 
 
-# What comp recovers ---------------------------------------------------------------------------------------------------
+# What comp recovers -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("level", ["standard", "paper"])
 @pytest.mark.parametrize("policy", ["ucb", "epsilon-greedy", "pursuit"])
 def test_comp_recovers_the_total_within_one_and_the_pulls(policy: str, level: str) -> None:
-    """The last reward is never seen; pulls are exact but for an exploring step at the end, and for Pursuit's ties."""
+    """The last reward is never seen; pulls are exact but for an exploring step at the end, and for
+    Pursuit's ties.
+    """
     for seed in (1, 2) if level == "standard" else (1,):
         run = played(level, policy, 1000, seed)
         found, truth = track(run.view("comp"), 0), run.truth()
@@ -81,27 +91,44 @@ def test_rewards_between_zero_and_one_are_told_apart_too(policy: str, level: str
 @pytest.mark.parametrize("level", ["standard", "paper"])
 def test_exploring_steps_are_recognised_without_a_false_one(level: str) -> None:
     attack = ATTACKS["exploring"]
-    made = attempt(attack, [evidence(played(level, "epsilon-greedy", 500, seed), attack) for seed in (1, 2)])
+    made = attempt(
+        attack, [evidence(played(level, "epsilon-greedy", 500, seed), attack) for seed in (1, 2)]
+    )
     assert made.score.value == 1.0
     assert made.verdict == "finds it out"
 
 
 def test_a_late_comer_reads_pulls_and_sum_of_the_leader() -> None:
     attack = ATTACKS["late-join"]
-    made = attempt(attack, [evidence(played("standard", "epsilon-greedy", 1500, 2), attack)], plantings=0)
+    made = attempt(
+        attack, [evidence(played("standard", "epsilon-greedy", 1500, 2), attack)], plantings=0
+    )
     assert made.verdict == "finds it out"
     right = int(made.score.text.partition("exact in ")[2].partition(" of")[0])
     assert right >= 3
 
 
 def test_two_owners_show_the_difference_of_their_means_by_the_law_of_the_scale() -> None:
-    found = audit(settings("standard", horizon=3000, means=(0.3, 0.6), runs=2), attacks="scale-of-two", plantings=0)
+    found = audit(
+        settings("standard", horizon=3000, means=(0.3, 0.6), runs=2),
+        attacks="scale-of-two",
+        plantings=0,
+    )
     assert found["scale-of-two"].value == 1.0
 
 
-def test_words_that_are_no_scores_say_nothing_of_a_difference_and_a_tenth_of_twelve_runs_does() -> None:
-    """Scales as the level draws them, one pass in ten an exploring step; the difference is .3 everywhere."""
-    rng, attack, guesses, steps = np.random.default_rng(5), ATTACKS["scale-of-two"], [], np.arange(3, 1500, 10)
+def test_words_that_are_no_scores_say_nothing_of_a_difference_and_a_tenth_of_twelve_runs_does() -> (
+    None
+):
+    """Scales as the level draws them, one pass in ten an exploring step; the difference is .3
+    everywhere.
+    """
+    rng, attack, guesses, steps = (
+        np.random.default_rng(5),
+        ATTACKS["scale-of-two"],
+        [],
+        np.arange(3, 1500, 10),
+    )
     for _ in range(12):
         gaps = np.where(rng.random(150) < 0.1, rng.random(150), 0.3) * 2.0**41
         scales = rng.uniform(1, 2, 150) * 2.0 ** (63 + rng.integers(64, size=150))
@@ -113,12 +140,32 @@ def test_words_that_are_no_scores_say_nothing_of_a_difference_and_a_tenth_of_twe
 
 
 SUCCEED = {
-    "standard": ("tracker", "last-place", "exploring", "late-join", "both-servers", "owner-and-controller",
-                 "owner-and-comp", "owner-on-the-wire", "owner-alone", "customer-and-owner"),
-    "paper": ("tracker", "last-place", "exploring", "late-join", "both-servers", "owner-and-controller",
-              "owner-on-the-wire", "customer-and-controller", "owner-alone", "customer-and-owner"),
+    "standard": (
+        "tracker",
+        "last-place",
+        "exploring",
+        "late-join",
+        "both-servers",
+        "owner-and-controller",
+        "owner-and-comp",
+        "owner-on-the-wire",
+        "owner-alone",
+        "customer-and-owner",
+    ),
+    "paper": (
+        "tracker",
+        "last-place",
+        "exploring",
+        "late-join",
+        "both-servers",
+        "owner-and-controller",
+        "owner-on-the-wire",
+        "customer-and-controller",
+        "owner-alone",
+        "customer-and-owner",
+    ),
     "strict": ("both-servers", "owner-alone", "customer-and-owner"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("level", SUCCEED)
@@ -126,20 +173,28 @@ def test_attacks_on_one_view_succeed_and_fail_as_the_level_says(level: str) -> N
     """Family-wise .01 over the attacks of an audit; 500 steps, and 5 planted leaks each."""
     run = played(level, "epsilon-greedy", 500, 1)
     made = posse.audit(run, plantings=2)
-    assert {row.attack for row in made if row.verdict in ("finds it out", "a little")} == set(SUCCEED[level])
+    assert {row.attack for row in made if row.verdict in ("finds it out", "a little")} == set(
+        SUCCEED[level]
+    )
     assert all(row.shuffled is None or row.shuffled > LEVEL / len(made) for row in made)
     assert all(row.power == 1.0 for row in made if row.attack not in READ_PASSES)
 
 
-@pytest.mark.parametrize(("off", "finder"), [
-    ("aes", "wire-tap"), ("aes", "controller-alone"), ("paillier", "sums-at-the-controller"), ("mask", "tracker"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("off", "finder"),
+    [
+        ("aes", "wire-tap"),
+        ("aes", "controller-alone"),
+        ("paillier", "sums-at-the-controller"),
+        ("mask", "tracker"),
+    ],
+)
 def test_a_protection_that_is_off_is_found(off: str, finder: str) -> None:
     made = audit(settings("paper", horizon=200, **{off: False}), attacks=finder, plantings=1)
     assert made[finder].verdict == "finds it out"
 
 
-# Power ----------------------------------------------------------------------------------------------------------------
+# Power --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.long
@@ -164,7 +219,7 @@ def test_planted_passes_are_found() -> None:
         assert (made.succeeded, made.power) == (False, 1.0)
 
 
-# Purity and refusals --------------------------------------------------------------------------------------------------
+# Purity and refusals ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ONE_VIEW)
@@ -222,7 +277,7 @@ def test_an_audit_is_kept_shown_and_read_again() -> None:
         audit(settings("standard").plain())
 
 
-# Every sentence -------------------------------------------------------------------------------------------------------
+# Every sentence -----------------------------------------------------------------------------------
 
 
 def sentences(of: Any, given: Sequence[Any]) -> set[str]:
@@ -236,21 +291,33 @@ def sentences(of: Any, given: Sequence[Any]) -> set[str]:
 
 def test_every_sentence_of_samba_has_an_attack_or_a_reason() -> None:
     of, given = system("samba"), []
-    switches = [dict(zip(("aes", "paillier", "permutation", "mask"), one, strict=True))
-                for one in product((True, False), repeat=4)]  # fmt: skip
+    switches = [
+        dict(zip(("aes", "paillier", "permutation", "mask"), one, strict=True))
+        for one in product((True, False), repeat=4)
+    ]
     for level, policy, means in product(
-        ("strict", "standard", "paper"), ("ucb", "epsilon-greedy", "thompson", "softmax"), ((0.2, 0.5), (0.2, 0.5, 0.7))
+        ("strict", "standard", "paper"),
+        ("ucb", "epsilon-greedy", "thompson", "softmax"),
+        ((0.2, 0.5), (0.2, 0.5, 0.7)),
     ):
         for off in switches if level == "paper" else [{}]:
-            given.append(settings(level, policy, 20, means=means, **off))  # noqa: PERF401
-    given.append(settings("paper", "epsilon-greedy", 20, means=(0.2, 0.5, 0.7), shortcut=False, price=0.1))
+            given.append(settings(level, policy, 20, means=means, **off))
+    given.append(
+        settings("paper", "epsilon-greedy", 20, means=(0.2, 0.5, 0.7), shortcut=False, price=0.1)
+    )
     found = sentences(of, given)
     for overruns in (None, 0, 1, 5):
-        found |= set(leaks("strict", Switches(), 3, given[0].make_policy(), slot=0.1, overruns=overruns))
+        found |= set(
+            leaks("strict", Switches(), 3, given[0].make_policy(), slot=0.1, overruns=overruns)
+        )
     behind = {claim for attack in of.attacks for claim in attack.claims}
     bare = [one for one in found if not one.startswith((*behind, *of.unattacked))]
     assert bare == []
-    idle = [claim for claim in (*behind, *of.unattacked) if not any(one.startswith(claim) for one in found)]
+    idle = [
+        claim
+        for claim in (*behind, *of.unattacked)
+        if not any(one.startswith(claim) for one in found)
+    ]
     assert idle == []
 
 
@@ -271,7 +338,7 @@ def test_who_planted_what_does_not_change_the_run() -> None:
     assert view.entries == run.view("comp").entries
 
 
-# Words ----------------------------------------------------------------------------------------------------------------
+# Words --------------------------------------------------------------------------------------------
 
 
 def test_the_table_of_who_sees_what_follows_level_and_switches() -> None:
@@ -282,7 +349,10 @@ def test_the_table_of_who_sees_what_follows_level_and_switches() -> None:
     assert cell("paper", "scores of others", "wire") == "no: AES"
     assert cell("paper", "scores of others", "wire", aes=False) == "yes: AES is off"
     assert cell("paper", "the total", "controller", paillier=False) == "yes: Paillier is off"
-    assert cell("paper", "which arm is pulled", "comp", permutation=False) == "yes: the permutation is off"
+    assert (
+        cell("paper", "which arm is pulled", "comp", permutation=False)
+        == "yes: the permutation is off"
+    )
     assert cell("paper", "scores of others", "comp", mask=False) == "yes: the mask is off"
     assert cell("standard", "the total", "comp") == "recovers it"
     assert cell("strict", "scores of others", "comp").startswith("no")
@@ -308,16 +378,25 @@ def test_ctrl_c_keeps_the_attacks_that_are_done() -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(AuditInterrupted) as stopped:
-        audit(run, attacks=["controller-alone", "both-servers", "wire-tap"], plantings=1, watch=stop)
+        audit(
+            run, attacks=["controller-alone", "both-servers", "wire-tap"], plantings=1, watch=stop
+        )
     made = stopped.value.audit
     assert ([row.attack for row in made], made.status) == (["controller-alone"], "interrupted")
 
 
-@pytest.mark.parametrize(("given", "first", "second"), [
-    (posse.DpCombinatorial(agents=3, producers=12, horizon=300), "reconstruction", "trends"),
-    (posse.MpcContextual(rows=40, horizon=20), "exploring", "sizes"),
-    (posse.FedContextual(levels=65536, clients=40, cohort=10, horizon=2), "inversion", "cohort-of-one"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "first", "second"),
+    [
+        (posse.DpCombinatorial(agents=3, producers=12, horizon=300), "reconstruction", "trends"),
+        (posse.MpcContextual(rows=40, horizon=20), "exploring", "sizes"),
+        (
+            posse.FedContextual(levels=65536, clients=40, cohort=10, horizon=2),
+            "inversion",
+            "cohort-of-one",
+        ),
+    ],
+)
 def test_ctrl_c_keeps_what_is_done_in_every_system(given: Any, first: str, second: str) -> None:
     """With progress that rises from 0 to the attack that is stopped."""
     shares: list[float] = []

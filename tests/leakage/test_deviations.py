@@ -1,4 +1,6 @@
-"""Roles that do not follow the protocol gain what a level says, and no more; each game has both controls."""
+"""Roles that do not follow the protocol gain what a level says, and no more; each game has both
+controls.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +32,18 @@ def played(settings: RunSettings, name: str) -> Attempt:
     return made
 
 
-@pytest.mark.parametrize(("changes", "verdict"), [
-    ({}, NOTHING), ({"noise": "none"}, NOTHING), ({"rule": "fuse"}, FINDS), ({"policy": "fcb", "horizon": 60}, FINDS),
-])  # fmt: skip
-def test_a_lie_is_believed_for_good_but_where_others_accept_what_is_near(changes: Any, verdict: str) -> None:
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [
+        ({}, NOTHING),
+        ({"noise": "none"}, NOTHING),
+        ({"rule": "fuse"}, FINDS),
+        ({"policy": "fcb", "horizon": 60}, FINDS),
+    ],
+)
+def test_a_lie_is_believed_for_good_but_where_others_accept_what_is_near(
+    changes: Any, verdict: str
+) -> None:
     settings = posse.DpCombinatorial(agents=3, producers=12, horizon=60, policy="fcb")
     made = played(settings if "policy" in changes else MARKET.but(**changes), "lies")
     assert made.verdict == verdict
@@ -48,9 +58,15 @@ def test_a_replay_counts_once_and_leaving_noise_out_shows_nothing_of_others(name
 
 @pytest.mark.parametrize(
     ("name", "verdict"),
-    [("wrong-shares", FINDS), ("two-arms", FINDS), ("loaded-coins", FINDS), ("replayed", NOTHING),
-     ("other-arm", None), ("other-reward", FINDS)],
-)  # fmt: skip
+    [
+        ("wrong-shares", FINDS),
+        ("two-arms", FINDS),
+        ("loaded-coins", FINDS),
+        ("replayed", NOTHING),
+        ("other-arm", None),
+        ("other-reward", FINDS),
+    ],
+)
 def test_roles_that_deviate_falsify_what_is_learnt(name: str, verdict: str | None) -> None:
     made = played(PARTIES, name)
     assert made.succeeded == (verdict != NOTHING)
@@ -66,7 +82,9 @@ def test_a_party_that_takes_a_message_twice_is_found(monkeypatch: pytest.MonkeyP
     from posse.protocols.mpc_contextual.roles.puller_and_payee import Payee
 
     receive = Payee.receive
-    monkeypatch.setattr(Payee, "receive", lambda self, *given: receive(self, *given) if not self.step else ())
+    monkeypatch.setattr(
+        Payee, "receive", lambda self, *given: receive(self, *given) if not self.step else ()
+    )
     rows = list(mpc.stage_replayed(PARTIES, 0))
     assert any(one.seen for one in rows)
 
@@ -92,4 +110,6 @@ def test_clients_that_answer_every_question_are_found(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(Client, "_show", again)
     (attack,) = (one for one in fed.ATTACKS if one.name == "asks-twice")
-    assert attempt(attack, list(fed.stage_sums(DEVICES, 0, twice=True)), plantings=0).verdict == FINDS
+    assert (
+        attempt(attack, list(fed.stage_sums(DEVICES, 0, twice=True)), plantings=0).verdict == FINDS
+    )

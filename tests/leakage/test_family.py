@@ -1,7 +1,9 @@
-"""At `strict` no attack on a view beats its baseline: many attacks, policies and seeds, with one error of .01 for all.
+"""At `strict` no attack on a view beats its baseline: many attacks, policies and seeds, with one
+error of .01 for all.
 
-The sizes below were fixed before any of these runs was looked at. All views of a policy are scored together, so a leak
-of a few passes in every run adds up; the same sizes find one pass in ten of level `standard`, and every planted fault.
+The sizes below were fixed before any of these runs was looked at. All views of a policy are scored
+together, so a leak of a few passes in every run adds up; the same sizes find one pass in ten of
+level `standard`, and every planted fault.
 """
 
 from __future__ import annotations
@@ -21,7 +23,11 @@ from posse.protocols.registry import system
 STATED = {"both-servers"}
 """The attack on a view that succeeds at `strict`, as the level says."""
 VIEWS = {attack.name: attack for attack in system("samba").attacks if attack.needs == "view"}
-STAGED = {attack.name: attack for attack in system("samba").attacks if attack.name in ("run-level", "common-key")}
+STAGED = {
+    attack.name: attack
+    for attack in system("samba").attacks
+    if attack.name in ("run-level", "common-key")
+}
 
 
 @dataclass(frozen=True)
@@ -40,9 +46,13 @@ class Plan:
 
 SMALL = Plan(("epsilon-greedy",), 8, 600, (201, 202, 203), 0)
 LONG = Plan(
-    ("epsilon-greedy", "ucb", "pursuit", "thompson"), 10, 1500, tuple(range(101, 113)), 12,
+    ("epsilon-greedy", "ucb", "pursuit", "thompson"),
+    10,
+    1500,
+    tuple(range(101, 113)),
+    12,
     (("run-level", "thompson"), ("run-level", "softmax"), ("common-key", "epsilon-greedy")),
-)  # fmt: skip
+)
 
 Family = dict[tuple[str, str], tuple[Attack, Sequence[Evidence]]]
 """By policy and attack."""
@@ -63,11 +73,16 @@ def family(plan: Plan) -> Family:
     """Views of every adversary, of all runs of the plan."""
     made: Family = {}
     for policy in plan.policies:
-        runs = [ended(settings(policy, seed, plan.steps, owners=plan.owners)) for seed in plan.seeds]
+        runs = [
+            ended(settings(policy, seed, plan.steps, owners=plan.owners)) for seed in plan.seeds
+        ]
         add(made, policy, runs)
     if plan.two:
         means = [(0.1 + 0.05 * i, 0.35 + 0.05 * i) for i in range(plan.two)]
-        two = [ended(settings("epsilon-greedy", 300 + i, plan.steps, means=one)) for i, one in enumerate(means)]
+        two = [
+            ended(settings("epsilon-greedy", 300 + i, plan.steps, means=one))
+            for i, one in enumerate(means)
+        ]
         add(made, "epsilon-greedy, two owners", two)
     for name, policy in plan.staged:
         attack = STAGED[name]
@@ -79,11 +94,16 @@ def family(plan: Plan) -> Family:
 def add(made: Family, label: str, runs: Sequence[Any]) -> None:
     for name, attack in VIEWS.items():
         if name not in STATED and not attack.missing(runs[0].settings):
-            made[label, name] = attack, [Evidence(view_of(run, attack), run.truth()) for run in runs]
+            made[label, name] = (
+                attack,
+                [Evidence(view_of(run, attack), run.truth()) for run in runs],
+            )
 
 
 def p_of(attack: Attack, evidence: Sequence[Evidence]) -> float:
-    score = attack.score([attack.estimate(one.seen, 0) for one in evidence], [one.truth for one in evidence])
+    score = attack.score(
+        [attack.estimate(one.seen, 0) for one in evidence], [one.truth for one in evidence]
+    )
     assert score.p is not None, attack.name
     return score.p
 
@@ -95,14 +115,17 @@ def check(plan: Plan) -> None:
     smallest = sorted(found.items(), key=lambda one: one[1])[:3]
     runs = len(plan.policies) * len(plan.seeds) + plan.two
     print(
-        f"\n{len(members)} attacks and policies, {runs} runs of {plan.steps:,} steps, each at {level:.2g}; smallest p:"
+        f"\n{len(members)} attacks and policies, {runs} runs of {plan.steps:,} steps, each at "
+        f"{level:.2g}; smallest p:"
     )
     print(*(f"  {name} ({policy}): {p:.3g}" for (policy, name), p in smallest), sep="\n")
     assert {key: p for key, p in found.items() if p < level} == {}
 
 
 def check_finds(plan: Plan) -> None:
-    """The same attacks on the same runs, each with its fault planted; those that read passes at one pass in ten."""
+    """The same attacks on the same runs, each with its fault planted; those that read passes at one
+    pass in ten.
+    """
     members = family(plan)
     level = LEVEL / len(members)
     lost = {}
@@ -134,7 +157,9 @@ def test_the_same_runs_show_what_is_planted() -> None:
 
 @pytest.mark.long
 def test_one_pass_in_ten_of_two_owners_is_found() -> None:
-    """The twelve runs with two owners, 40 plantings of one pass in ten: 38 found are a power of .95."""
+    """The twelve runs with two owners, 40 plantings of one pass in ten: 38 found are a power of
+    .95.
+    """
     members = family(LONG)
     attack, evidence = members["epsilon-greedy, two owners", "scale-of-two"]
     made = attempt(attack, evidence, level=LEVEL / len(members), plantings=40)

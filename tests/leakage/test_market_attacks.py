@@ -1,4 +1,6 @@
-"""The attacks on dp-combinatorial: reading reports, and canaries against the ledger's claim on real agents."""
+"""The attacks on dp-combinatorial: reading reports, and canaries against the ledger's claim on real
+agents.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from posse.protocols.dp_combinatorial.attacks import (
     entry_mu,
     honest_reports,
     reports_in,
-)  # fmt: skip
+)
 from posse.protocols.dp_combinatorial.messages import Delivered, Report
 from posse.protocols.runs import Run
 
@@ -55,7 +57,9 @@ def test_without_noise_every_purchase_is_read_and_under_noise_none_to_the_unit()
 
 
 def test_trends_show_through_the_noise_and_not_in_a_placebo() -> None:
-    """Sums of 400 rounds under noise for one entry: nearly everything of who buys how much where."""
+    """Sums of 400 rounds under noise for one entry: nearly everything of who buys how much
+    where.
+    """
     tight, placebo = attacked("trends", ran()), attacked("trends", ran(policy="placebo"))
     assert tight.verdict == "finds it out"
     assert tight.score.value > 0.95
@@ -69,7 +73,7 @@ def test_fused_reports_tell_every_capacity() -> None:
     assert "not fused" in BY_NAME["capacities"].missing(posse.DpCombinatorial(**MARKET))
 
 
-# Canaries -------------------------------------------------------------------------------------------------------------
+# Canaries -----------------------------------------------------------------------------------------
 
 PLAN = plan(Budget(1, 0.01), rounds=(200, 400), producers=12)
 Reports = Callable[[Agent, Callable[[], Agent], Delivered], Sequence[Report]]
@@ -85,32 +89,47 @@ class HalfNoise:
         return self._noise.pair(release, producer, sigma / 2)
 
 
-def half_the_noise(agent: Agent, restored: Callable[[], Agent], delivered: Delivered) -> list[Report]:
+def half_the_noise(
+    agent: Agent, restored: Callable[[], Agent], delivered: Delivered
+) -> list[Report]:
     """Fault: less noise than the ledger is paid for."""
     agent._noise = HalfNoise()  # type: ignore[assignment]
     return reports_in(agent.receive(WORLD, delivered))
 
 
-def fresh_after_a_restart(agent: Agent, restored: Callable[[], Agent], delivered: Delivered) -> list[Report]:
-    """Fault: the restarted agent has lost its secrets, and draws other noise for the same window."""
+def fresh_after_a_restart(
+    agent: Agent, restored: Callable[[], Agent], delivered: Delivered
+) -> list[Report]:
+    """Fault: the restarted agent has lost its secrets, and draws other noise for the same
+    window.
+    """
     again = restored()
     again._noise = SecretNoise(Secrets.fresh().key(b"dp-combinatorial noise"))
-    return [*reports_in(agent.receive(WORLD, delivered)), *reports_in(again.receive(WORLD, delivered))]
+    return [
+        *reports_in(agent.receive(WORLD, delivered)),
+        *reports_in(again.receive(WORLD, delivered)),
+    ]
 
 
-def fresh_for_every_receiver(agent: Agent, restored: Callable[[], Agent], delivered: Delivered) -> list[Report]:
+def fresh_for_every_receiver(
+    agent: Agent, restored: Callable[[], Agent], delivered: Delivered
+) -> list[Report]:
     """Fault: the window is released twice, once to each receiver."""
     return fresh_after_a_restart(agent, restored, delivered)[::2]
 
 
-def noise_on_units_alone(agent: Agent, restored: Callable[[], Agent], delivered: Delivered) -> list[Report]:
+def noise_on_units_alone(
+    agent: Agent, restored: Callable[[], Agent], delivered: Delivered
+) -> list[Report]:
     """Claim 1 of the paper: units under noise, and good units as they are."""
     (report, *_) = reports_in(agent.receive(WORLD, delivered))
     return [Report(report.number, report.units, delivered.good)]
 
 
 def audited(made: Plan, count: int, seed: int, reports: Reports = honest_reports) -> Attempt:
-    return attempt(BY_NAME["canaries"], list(canary_reports(made, count, seed, reports)), seed, plantings=2)
+    return attempt(
+        BY_NAME["canaries"], list(canary_reports(made, count, seed, reports)), seed, plantings=2
+    )
 
 
 @pytest.mark.parametrize(
@@ -124,7 +143,9 @@ def audited(made: Plan, count: int, seed: int, reports: Reports = honest_reports
     ids=lambda one: getattr(one, "__name__", ""),
 )
 def test_real_agents_with_a_fault_are_found(fault: Reports, count: int) -> None:
-    """A quarter as many canaries have power .95 against each; so many have .9999. Two double a release: the weakest."""
+    """A quarter as many canaries have power .95 against each; so many have .9999. Two double a
+    release: the weakest.
+    """
     made = audited(PLAN, count, 2, fault)
     assert made.verdict == "finds it out"
     assert made.score.value > made.score.baseline
@@ -132,7 +153,9 @@ def test_real_agents_with_a_fault_are_found(fault: Reports, count: int) -> None:
 
 def test_honest_agents_stay_within_their_claim_also_after_restarts_and_for_two_receivers() -> None:
     made = audited(PLAN, 3600, 3)
-    if made.verdict != "nothing found":  # once in a hundred audits; twice running once in ten thousand
+    if (
+        made.verdict != "nothing found"
+    ):  # once in a hundred audits; twice running once in ten thousand
         made = audited(PLAN, 3600, 4)
     assert (made.verdict, made.power) == ("nothing found", 1.0)
     assert made.score.value <= made.score.baseline == pytest.approx(1.0, abs=1e-4)
@@ -148,11 +171,20 @@ def test_honest_audits_are_above_the_proved_figure_in_one_of_a_hundred() -> None
 
 @pytest.mark.parametrize("unit", ["entry", "round"])
 @pytest.mark.parametrize("schedule", ["tight", "paper"])
-def test_the_claim_is_that_of_the_unit_in_its_window_of_least_noise(unit: str, schedule: str) -> None:
+def test_the_claim_is_that_of_the_unit_in_its_window_of_least_noise(
+    unit: str, schedule: str
+) -> None:
     made = plan(Budget(2, 0.01), unit, schedule, rounds=(200, 400), producers=4, horizon=2000)
     (evidence,) = canary_reports(made, 60, 1)
-    assert evidence.truth["mu"] == entry_mu(made) == 1 / min(made.noise_multiplier(z) for z in range(2))
-    assert evidence.seen.values.shape == (60, 8)  # two counts, two receivers, before and after a restart
+    assert (
+        evidence.truth["mu"]
+        == entry_mu(made)
+        == 1 / min(made.noise_multiplier(z) for z in range(2))
+    )
+    assert evidence.seen.values.shape == (
+        60,
+        8,
+    )  # two counts, two receivers, before and after a restart
     np.testing.assert_array_equal(evidence.seen.values[:, :4], evidence.seen.values[:, 4:])
 
 
@@ -165,15 +197,19 @@ def test_a_ledger_refuses_what_an_honest_agent_would_send_twice() -> None:
         list(canary_reports(PLAN, 10, 1, twice))
 
 
-# All of them ----------------------------------------------------------------------------------------------------------
+# All of them --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
 def test_attacks_are_functions_of_what_was_seen(attack: Attack) -> None:
-    """The same answer twice, without any truth; what is foreign or cut off is refused in one line."""
+    """The same answer twice, without any truth; what is foreign or cut off is refused in one
+    line.
+    """
     if attack.needs == "view":
         view = ran(rule="fuse").view("agent-1")
-        cut = replace(view, entries=[one for one in view.entries if getattr(one.message, "number", 1) != 0])
+        cut = replace(
+            view, entries=[one for one in view.entries if getattr(one.message, "number", 1) != 0]
+        )
     else:
         (evidence,) = canary_reports(PLAN, 60, 1)
         view = evidence.seen

@@ -1,4 +1,6 @@
-"""The attacks on mpc-contextual: which succeed and which do not, on real runs and on runs with a fault."""
+"""The attacks on mpc-contextual: which succeed and which do not, on real runs and on runs with a
+fault.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,10 @@ def run() -> Run:
 def seen(run: Run, attack: Attack) -> Evidence:
     if WIRE in attack.adversary:
         return Evidence(run.tap(), run.truth())
-    return Evidence(run.view(*("party-1" if kind == "party" else kind for kind in attack.adversary)), run.truth())
+    return Evidence(
+        run.view(*("party-1" if kind == "party" else kind for kind in attack.adversary)),
+        run.truth(),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +79,11 @@ def test_all_parties_but_one_recognise_no_row_and_one_number_without_mask_is_eno
 
 def _mask_but_one_number(s: Session, shape: tuple[int, ...]) -> Words:
     mask = _drawn(s, shape)
-    if shape == (1, 3, 5):  # directions and scores, which at the first step are features of the second party
+    if shape == (
+        1,
+        3,
+        5,
+    ):  # directions and scores, which at the first step are features of the second party
         mask = mask.copy()
         mask[..., 0, 2] = 0
     return mask
@@ -84,7 +93,9 @@ _drawn = Session._mask
 
 
 def test_a_real_run_with_one_mask_missing_is_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The truncation of one direction is opened without its mask; 40 guesses, a coin has 33 right with 2e-5."""
+    """The truncation of one direction is opened without its mask; 40 guesses, a coin has 33 right
+    with 2e-5.
+    """
     terms = terms_of(2, 3, 80, each=2)
     for faulty in (True, False):
         if faulty:
@@ -93,14 +104,23 @@ def test_a_real_run_with_one_mask_missing_is_recognised(monkeypatch: pytest.Monk
             monkeypatch.undo()
         data = drawn(terms, 5)
         played = Played(terms, data)
-        view = View(("party-1",), list(played), {}, {name: getattr(terms, name) for name in terms.__struct_fields__})
+        view = View(
+            ("party-1",),
+            list(played),
+            {},
+            {name: getattr(terms, name) for name in terms.__struct_fields__},
+        )
         words = opened_words(view, "party-2")
         rng = np.random.default_rng(6)
         true, decoys = data.contexts[:, 2:], rng.permutation(data.contexts[:, 2:])
         answers = rng.integers(2, size=80)
-        pairs = np.where(answers[:, None, None] == 0, np.stack([true, decoys], 1), np.stack([decoys, true], 1))
+        pairs = np.where(
+            answers[:, None, None] == 0, np.stack([true, decoys], 1), np.stack([decoys, true], 1)
+        )
         known = np.where(np.arange(80) % 2, -1, answers)
-        right = int((BY_NAME["opened"].estimate(Opened(words, pairs, known), 0) == answers)[known < 0].sum())
+        right = int(
+            (BY_NAME["opened"].estimate(Opened(words, pairs, known), 0) == answers)[known < 0].sum()
+        )
         assert (right >= 33) == faulty
 
 
@@ -113,20 +133,28 @@ def test_arms_tell_features_and_rewards_tell_more(staged: dict[str, list[Evidenc
 
 def test_exploring_at_every_step_leaves_nothing_in_the_arms() -> None:
     """Negative control on a real run: every arm is drawn at random."""
-    made = attacked(BY_NAME["arms"], list(BY_NAME["arms"].stage(SETTINGS.but(epsilon="1", horizon=80), 0)))
+    made = attacked(
+        BY_NAME["arms"], list(BY_NAME["arms"].stage(SETTINGS.but(epsilon="1", horizon=80), 0))
+    )
     assert not made.succeeded
 
 
 @pytest.mark.parametrize("name", ["membership", "membership-by-reward"])
-def test_a_model_of_few_weights_tells_little_of_who_its_rows_are(name: str, staged: dict[str, list[Evidence]]) -> None:
-    """The advantage is below .3 with confidence .975, and a model that learnt its rows by heart is caught."""
+def test_a_model_of_few_weights_tells_little_of_who_its_rows_are(
+    name: str, staged: dict[str, list[Evidence]]
+) -> None:
+    """The advantage is below .3 with confidence .975, and a model that learnt its rows by heart is
+    caught.
+    """
     made = attacked(BY_NAME[name], staged[name])
     assert made.power == 1.0
     assert made.score.interval[1] < 0.3
 
 
 @pytest.mark.parametrize("name", STAGED)
-def test_an_estimate_is_a_line_of_words_and_no_array(name: str, staged: dict[str, list[Evidence]]) -> None:
+def test_an_estimate_is_a_line_of_words_and_no_array(
+    name: str, staged: dict[str, list[Evidence]]
+) -> None:
     attack = BY_NAME[name]
     words = attack.tell(attack.estimate(staged[name][0].seen, 0))
     assert not set(words) & set("[]\n")
@@ -160,7 +188,9 @@ def test_with_slots_the_same_delays_name_no_arm() -> None:
 
 @pytest.mark.long
 def test_acknowledgements_and_sizes_name_no_arm_over_sockets() -> None:
-    made = attacked(BY_NAME["acknowledgements"], list(BY_NAME["acknowledgements"].stage(SETTINGS, 0)))
+    made = attacked(
+        BY_NAME["acknowledgements"], list(BY_NAME["acknowledgements"].stage(SETTINGS, 0))
+    )
     assert (made.verdict, made.power) == ("nothing found", 1.0)
 
 
@@ -169,9 +199,19 @@ def _watched() -> Evidence:
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
-def test_attacks_are_functions_of_what_was_seen(attack: Attack, run: Run, staged: dict[str, list[Evidence]]) -> None:
-    """The same answer twice, without any truth; what is foreign or cut off is refused in one line."""
-    evidence = staged[attack.name][0] if attack.name in staged else _watched() if attack.name in SOCKETS else None
+def test_attacks_are_functions_of_what_was_seen(
+    attack: Attack, run: Run, staged: dict[str, list[Evidence]]
+) -> None:
+    """The same answer twice, without any truth; what is foreign or cut off is refused in one
+    line.
+    """
+    evidence = (
+        staged[attack.name][0]
+        if attack.name in staged
+        else _watched()
+        if attack.name in SOCKETS
+        else None
+    )
     evidence = evidence or seen(run, attack)
     first, again = (attack.estimate(evidence.seen, 4) for _ in range(2))
     np.testing.assert_equal(first, again)
@@ -200,7 +240,8 @@ def test_an_audit_keeps_what_attacks_read_and_little_else() -> None:
             entry.size for entry in seen(whole, attack).seen.entries
         ]
     kept, all_of_it = (
-        sum(len(getattr(entry.message, "data", b"")) for entry in one.tap().entries) for one in (thinned, whole)
+        sum(len(getattr(entry.message, "data", b"")) for entry in one.tap().entries)
+        for one in (thinned, whole)
     )
     assert kept < all_of_it / 100
 

@@ -1,7 +1,8 @@
-"""Views of `mpc_contextual` carry nothing: they are the same for other data, byte for byte, under a programmed dealer.
+"""Views of `mpc_contextual` carry nothing: they are the same for other data, byte for byte, under a
+programmed dealer.
 
-Statistical tests run on fixed seeds, so that their verdicts do not change from run to run; level and power are said for
-seeds drawn at random.
+Statistical tests run on fixed seeds, so that their verdicts do not change from run to run; level
+and power are said for seeds drawn at random.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from posse.protocols.mpc_contextual.roles.messages import (
     Reveal,
     Seed,
     Want,
-)  # fmt: skip
+)
 from posse.protocols.mpc_contextual.roles.party import Party
 from posse.protocols.mpc_contextual.roles.puller_and_payee import Payee, Puller
 from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms
@@ -60,7 +61,7 @@ from tests.leakage.mpc_game import (
     drawn,
     terms_of,
     turns_of,
-)  # fmt: skip
+)
 from tests.leakage.mpc_meter import Meter, check_once
 from tests.leakage.programmed_dealer import Programme, programme, programmed_streams
 
@@ -76,7 +77,7 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sharing_dealing, "_CHUNK", 1)
 
 
-# The same view with other data ----------------------------------------------------------------------------------------
+# The same view with other data --------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -96,9 +97,11 @@ class Pair:
 
 
 def pair(terms: Terms, honest: str, outside: tuple[str, ...] = ()) -> Pair:
-    """Run twice: other features of the honest party, other coins, and other rewards; the rest as it was.
+    """Run twice: other features of the honest party, other coins, and other rewards; the rest as it
+    was.
 
-    With the puller in the coalition the coins stay, and with the payee the rewards: what it may know is the same.
+    With the puller in the coalition the coins stay, and with the payee the rewards: what it may
+    know is the same.
     """
     one, other = drawn(terms, 1), drawn(terms, 2)
     if PAYEE in outside:
@@ -140,10 +143,14 @@ def test_all_parties_but_one_see_the_same_bytes_whatever_its_features(
     check_same_view(pair(terms_of(parties, arms, steps), honest))
 
 
-@pytest.mark.parametrize(("batch", "bonus"), [(3, ""), (1, "ucb"), (1, "thompson"), (3, "thompson")])
+@pytest.mark.parametrize(
+    ("batch", "bonus"), [(3, ""), (1, "ucb"), (1, "thompson"), (3, "thompson")]
+)
 @pytest.mark.parametrize(("parties", "arms", "steps", "honest"), every_party((2, 3, 6), (3, 5, 9)))
 @pytest.mark.usefixtures("turns")
-def test_nor_with_batches_and_bonuses(parties: int, arms: int, steps: int, honest: str, batch: int, bonus: str) -> None:
+def test_nor_with_batches_and_bonuses(
+    parties: int, arms: int, steps: int, honest: str, batch: int, bonus: str
+) -> None:
     check_same_view(pair(terms_of(parties, arms, steps, batch=batch, bonus=bonus), honest))
 
 
@@ -155,7 +162,9 @@ def test_nor_with_overlap(parties: int, arms: int, steps: int, honest: str, bonu
 
 
 def check_same_view(found: Pair) -> None:
-    """Check that the coalition cannot tell two runs, although they differ in everything that it is not to know."""
+    """Check that the coalition cannot tell two runs, although they differ in everything that it is
+    not to know.
+    """
     first, second = found.views
     assert first == second
     check_correct(found)
@@ -175,7 +184,11 @@ def test_with_puller_or_payee_they_see_arms_or_rewards_and_nothing_else(
     outside: tuple[str, ...], parties: int, arms: int, steps: int, honest: str
 ) -> None:
     """All steps explore where the puller joins, so that other features have the same arms."""
-    found = pair(terms_of(parties, arms, steps, explore=(1, 1) if PULLER in outside else (1, 4)), honest, outside)
+    found = pair(
+        terms_of(parties, arms, steps, explore=(1, 1) if PULLER in outside else (1, 4)),
+        honest,
+        outside,
+    )
     first, second = found.views
     assert first == second
     check_correct(found)
@@ -185,14 +198,16 @@ def test_with_puller_or_payee_they_see_arms_or_rewards_and_nothing_else(
 
 
 @pytest.mark.parametrize(
-    ("parties", "how"), [(2, {}), (3, {}), (2, {"batch": 3}), (2, {"overlap": True}), (2, {"bonus": "thompson"})]
+    ("parties", "how"),
+    [(2, {}), (3, {}), (2, {"batch": 3}), (2, {"overlap": True}), (2, {"bonus": "thompson"})],
 )
 def test_dealer_and_puller_see_the_arms_and_nothing_else(
     parties: int, how: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a run with other features and rewards, and coins read elsewhere, that pulls the same arms.
 
-    The dealer knows the tables that shares of the arm come from, so the parties' pads alone hide how the arms ranked.
+    The dealer knows the tables that shares of the arm come from, so the parties' pads alone hide
+    how the arms ranked.
     """
     terms = terms_of(parties, 3, 3, explore=(1, 2), **how)
     first = Played(terms, drawn(terms, 1))
@@ -223,12 +238,20 @@ def test_dealer_and_puller_see_the_arms_and_nothing_else(
 
 
 def pads_that_reveal(first: Played, other: Played, key: bytes) -> dict[bytes, bytes]:
-    """Return streams of pads for a run like `other`, with which its parties reveal the shares of `first`."""
+    """Return streams of pads for a run like `other`, with which its parties reveal the shares of
+    `first`.
+    """
     terms, made = first.terms, {}
-    for number, party in enumerate(terms.parties[:-1]):  # the last party's pads follow from the others'
+    for number, party in enumerate(
+        terms.parties[:-1]
+    ):  # the last party's pads follow from the others'
         change = np.bitwise_xor(*(revealed(run, party) for run in (first, other)))
         stream = hkdf(key, b"posse mpc pad %d" % number)
-        pads = np.frombuffer(secret_streams.keystream(stream, 0, 16 * 64), np.uint8).reshape(64, 16).copy()
+        pads = (
+            np.frombuffer(secret_streams.keystream(stream, 0, 16 * 64), np.uint8)
+            .reshape(64, 16)
+            .copy()
+        )
         pads[: terms.steps] ^= np.packbits(np.pad(change, ((0, 0), (0, 128 - terms.arms))), axis=1)
         made[stream] = pads.tobytes()
     return made
@@ -236,20 +259,28 @@ def pads_that_reveal(first: Played, other: Played, key: bytes) -> dict[bytes, by
 
 def revealed(run: Played, party: str) -> NDArray[np.uint8]:
     """Return a party's shares of the arms, as the puller gets them: (steps, arms)."""
-    said = b"".join(message.data for who, message in run.heard(PULLER) if who == party and isinstance(message, Reveal))
+    said = b"".join(
+        message.data
+        for who, message in run.heard(PULLER)
+        if who == party and isinstance(message, Reveal)
+    )
     return np.frombuffer(said, np.uint8).reshape(run.terms.steps, run.terms.arms)
 
 
 @pytest.mark.usefixtures("turns")
 def test_dealers_corrections_follow_from_the_programme() -> None:
-    """At the honest party's turns it is sent, by the dealer's own computation, what was solved for."""
+    """At the honest party's turns it is sent, by the dealer's own computation, what was solved
+    for.
+    """
     terms = terms_of(3, 5, 6)
     found = pair(terms, "party-2")
     sizes, key = plan(terms).sizes, dealer_keys(terms).tapes[found.honest]
     sent = [message for _, message in found.second.heard("party-2") if isinstance(message, Dealt)]
     assert [message.chunk for message in sent] == [1, 4]
     for message in sent:
-        stream = np.frombuffer(found.made.streams[key, message.chunk << sharing_dealing._PASS], np.uint8)
+        stream = np.frombuffer(
+            found.made.streams[key, message.chunk << sharing_dealing._PASS], np.uint8
+        )
         solved = sizes.cut(stream)
         for name, track in sizes.cut_dealt(np.frombuffer(message.data, np.uint8)).items():
             np.testing.assert_array_equal(track, solved[name])
@@ -257,7 +288,9 @@ def test_dealers_corrections_follow_from_the_programme() -> None:
 
 @pytest.mark.parametrize("leaking", ["mask", "truncate"])
 @pytest.mark.usefixtures("turns")
-def test_one_number_opened_without_mask_is_noticed(leaking: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_number_opened_without_mask_is_noticed(
+    leaking: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Control: everything is right and programmed as before, but one number a step has no mask."""
     if leaking == "mask":  # 1 / (1 + x.k) of the arm: the only mask of a single number, in round 9
         monkeypatch.setattr(Session, "mask", _mask_but_single_numbers)
@@ -296,7 +329,7 @@ def _mask_but_one_direction(s: Session, shape: tuple[int, ...]) -> Words:
     return mask
 
 
-# Nothing twice --------------------------------------------------------------------------------------------------------
+# Nothing twice ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("chunk", [1, 256 << 10])
@@ -324,7 +357,7 @@ def test_streams_that_overlap_are_noticed(place: int, monkeypatch: pytest.Monkey
         check_once(meter, terms, plan(terms), dealer_keys(terms))
 
 
-# Who hears what -------------------------------------------------------------------------------------------------------
+# Who hears what -----------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -336,7 +369,9 @@ def long_runs() -> list[Played]:
 
 def test_every_role_hears_what_is_meant_for_it_and_nothing_else(long_runs: list[Played]) -> None:
     heard: dict[tuple[str, ...], set[type]] = {}
-    for sender, to, message in ((entry.sender, entry.receiver, entry.message) for entry in long_runs[0]):
+    for sender, to, message in (
+        (entry.sender, entry.receiver, entry.message) for entry in long_runs[0]
+    ):
         names = tuple("party" if name.startswith("party") else name for name in (sender, to))
         heard.setdefault(names, set()).add(type(message))
     assert heard == {
@@ -358,32 +393,42 @@ def test_seeds_are_their_owners_alone(long_runs: list[Played]) -> None:
     seeds = [entry.message for entry in long_runs[0] if isinstance(entry.message, Seed)]
     assert len(seeds) == 5
     assert len({seed.inputs for seed in seeds} | {seed.tapes for seed in seeds}) == 5 + 3 + 1
-    assert all(seed.tapes == b"" for name in (PULLER, PAYEE) for seed in _of(long_runs[0], name, Seed))
+    assert all(
+        seed.tapes == b"" for name in (PULLER, PAYEE) for seed in _of(long_runs[0], name, Seed)
+    )
 
 
 def test_one_root_of_secrets_has_no_key_for_two_terms() -> None:
-    """Masks of two runs of one dealer, and coins of two runs of one party, have nothing in common."""
+    """Masks of two runs of one dealer, and coins of two runs of one party, have nothing in
+    common.
+    """
     secrets = Secrets.fresh()
     keys: list[set[bytes]] = []
     for terms in (terms_of(2, 3, 3), terms_of(2, 3, 4)):
         dealt = DealerKeys(terms, secrets)
-        keys.append({*dealt.tapes.values(), *dealt.inputs.values(), dealt.coins, part_of(secrets, terms)})
+        keys.append(
+            {*dealt.tapes.values(), *dealt.inputs.values(), dealt.coins, part_of(secrets, terms)}
+        )
     assert [len(each) for each in keys] == [2 + 4 + 1 + 1] * 2
     assert not keys[0] & keys[1]
 
 
 @pytest.mark.parametrize("turned", [True, False])
 def test_what_coins_come_to_is_independent_of_what_the_dealer_drew(turned: bool) -> None:
-    """Whether a step explores, which arm if so, and which arm wins ties or has the largest normal number.
+    """Whether a step explores, which arm if so, and which arm wins ties or has the largest normal
+    number.
 
-    Control: without the parties' turns each follows from the dealer's draw. The twin, which pulls the same arms as the
-    roles, puts both parts together in the same way.
+    Control: without the parties' turns each follows from the dealer's draw. The twin, which pulls
+    the same arms as the roles, puts both parts together in the same way.
     """
     terms = terms_of(2, 5, 4000, explore=(1, 4), bonus="thompson")
     dealt = coins_from(terms, dealer_keys(terms).coins)
     coins = together(dealt, turns_of(terms) if turned else np.zeros((4000, 4), np.int64))
     assert coins.normals is not None
-    explored, its_arm = coins.explore, np.take_along_axis(dealt.arms, dealt.explore.argmax(axis=1)[:, None], axis=1)
+    explored, its_arm = (
+        coins.explore,
+        np.take_along_axis(dealt.arms, dealt.explore.argmax(axis=1)[:, None], axis=1),
+    )
     told = [
         (dealt.explore.argmax(axis=1), explored.astype(np.int64)),
         (its_arm[explored, 0], coins.arms[explored]),
@@ -397,11 +442,17 @@ def test_what_coins_come_to_is_independent_of_what_the_dealer_drew(turned: bool)
 
 
 @pytest.mark.parametrize("changed", ["party-1", "party-2", "party-3", DEALER])
-def test_where_coins_are_read_depends_on_every_partys_root_and_not_on_the_dealers(changed: str) -> None:
-    """So the dealer knows neither which steps explore, nor how arms and ties are turned, nor the pads of the arm."""
+def test_where_coins_are_read_depends_on_every_partys_root_and_not_on_the_dealers(
+    changed: str,
+) -> None:
+    """So the dealer knows neither which steps explore, nor how arms and ties are turned, nor the
+    pads of the arm.
+    """
     terms, keys = terms_of(3, 5, 6), list[tuple[bytes, bytes]]()
     for root in (seeded(SEED, changed), seeded(SEED + 1, changed)):
-        roles: dict[str, Any] = {role.name: role for role in federation(terms, drawn(terms, 1).words(terms), SEED)}
+        roles: dict[str, Any] = {
+            role.name: role for role in federation(terms, drawn(terms, 1).words(terms), SEED)
+        }
         if changed == DEALER:
             roles[DEALER] = DealerRole(terms, plan(terms), root)
         else:
@@ -414,7 +465,9 @@ def test_where_coins_are_read_depends_on_every_partys_root_and_not_on_the_dealer
 
 
 def test_dealer_puller_and_payee_learn_nothing_beside_their_part() -> None:
-    """With other contexts and rewards, what they hear beside arm and reward is the same, bytes and order."""
+    """With other contexts and rewards, what they hear beside arm and reward is the same, bytes and
+    order.
+    """
     terms = terms_of(3, 5, 6)
     one, other = (Played(terms, drawn(terms, seed)) for seed in (1, 2))
     assert one.arms != other.arms
@@ -441,7 +494,9 @@ def test_masked_arms_and_rewards_never_repeat(long_runs: list[Played]) -> None:
     for kind, size in kinds:
         said = [[message.data for message in _of(run, "party-1", kind)] for run in long_runs]
         for party in ("party-2", "party-3"):
-            assert said == [[message.data for message in _of(run, party, kind)] for run in long_runs]
+            assert said == [
+                [message.data for message in _of(run, party, kind)] for run in long_runs
+            ]
         words = np.frombuffer(b"".join(said[0] + said[1]), np.uint64)
         assert len(words) == 2 * 200 * size // 8
         assert len(np.unique(words)) == len(words)
@@ -451,9 +506,14 @@ def _of(run: Played, member: str, kind: type[M]) -> list[M]:
     return [message for _, message in run.heard(member) if isinstance(message, kind)]
 
 
-@pytest.mark.parametrize("some", [some for size in (1, 2) for some in combinations(range(1, 4), size)])
-def test_shares_of_the_arm_are_uniform_without_one(some: tuple[int, ...], long_runs: list[Played]) -> None:
-    """Patterns of three bits over 400 steps, alone and beside the arm: chi-square with 7 and 14 degrees of freedom.
+@pytest.mark.parametrize(
+    "some", [some for size in (1, 2) for some in combinations(range(1, 4), size)]
+)
+def test_shares_of_the_arm_are_uniform_without_one(
+    some: tuple[int, ...], long_runs: list[Played]
+) -> None:
+    """Patterns of three bits over 400 steps, alone and beside the arm: chi-square with 7 and 14
+    degrees of freedom.
 
     A bit of frequency 0.72 is found with 99 %; all shares together, the control, are one-hot.
     """
@@ -474,12 +534,14 @@ def _patterns(runs: Sequence[Played], some: Sequence[int]) -> NDArray[np.int64]:
         for sender, message in run.heard(PULLER):
             if isinstance(message, Reveal):
                 shares[sender] += message.data
-        bits = [np.frombuffer(shares[f"party-{number}"], np.uint8).reshape(-1, 3) for number in some]
+        bits = [
+            np.frombuffer(shares[f"party-{number}"], np.uint8).reshape(-1, 3) for number in some
+        ]
         found.append(np.bitwise_xor.reduce(bits) @ np.array([1, 2, 4]))
     return np.concatenate(found)
 
 
-# Masked inputs --------------------------------------------------------------------------------------------------------
+# Masked inputs ------------------------------------------------------------------------------------
 
 SEEDS, STEPS = 500, 16
 
@@ -494,7 +556,9 @@ def test_masked_reward_does_not_depend_on_the_reward() -> None:
 
 
 def test_a_mask_that_leans_is_noticed() -> None:
-    """Control: no mask; one bit of one word with frequency 0.57 (of 100 such masks at least 95 are found)."""
+    """Control: no mask; one bit of one word with frequency 0.57 (of 100 such masks at least 95 are
+    found).
+    """
     arms = np.zeros((2, SEEDS * STEPS, 3), np.uint64)
     arms[0, :, 0] = arms[1, :, 1] = 1
     assert _differ(arms[0], arms[1])
@@ -543,7 +607,8 @@ def _sent(actions: Sequence[Action], kind: type[M]) -> M:
 
 
 def _differ(one: Words, other: Words) -> bool:
-    """Say whether any bit has another frequency in two samples: two proportions a bit, level shared among all bits.
+    """Say whether any bit has another frequency in two samples: two proportions a bit, level shared
+    among all bits.
 
     With 8,000 a side and 192 bits a bit that moves by 0.07 is found with 99 %.
     """
@@ -555,27 +620,39 @@ def _differ(one: Words, other: Words) -> bool:
 
 def _bits(words: Words) -> NDArray[np.uint8]:
     """Return words as bits, a row a sample."""
-    return np.unpackbits(np.ascontiguousarray(words).view(np.uint8).reshape(len(words), -1), axis=-1)
+    return np.unpackbits(
+        np.ascontiguousarray(words).view(np.uint8).reshape(len(words), -1), axis=-1
+    )
 
 
-# Shares of the model --------------------------------------------------------------------------------------------------
+# Shares of the model ------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def models() -> dict[str, Words]:
-    """Every party's shares of the model after a run of six steps, over twenty seeds, and the model itself."""
+    """Every party's shares of the model after a run of six steps, over twenty seeds, and the model
+    itself.
+    """
     terms = terms_of(3, 5, 6)
     runs = [Played(terms, drawn(terms, seed), seed) for seed in range(20)]
-    shares = {name: np.concatenate([run.shares[name].ravel() for run in runs]) for name in terms.parties}
+    shares = {
+        name: np.concatenate([run.shares[name].ravel() for run in runs]) for name in terms.parties
+    }
     return {**shares, "model": np.concatenate([run.model.ravel() for run in runs])}
 
 
-@pytest.mark.parametrize("some", [some for size in (1, 2) for some in combinations(range(1, 4), size)])
-def test_shares_of_the_model_are_uniform_without_one(some: tuple[int, ...], models: dict[str, Words]) -> None:
-    """2,700 words: how often each of 64 bits is 1, in the sum of some shares and in its XOR with the model.
+@pytest.mark.parametrize(
+    "some", [some for size in (1, 2) for some in combinations(range(1, 4), size)]
+)
+def test_shares_of_the_model_are_uniform_without_one(
+    some: tuple[int, ...], models: dict[str, Words]
+) -> None:
+    """2,700 words: how often each of 64 bits is 1, in the sum of some shares and in its XOR with
+    the model.
 
-    Chi-square with 64 degrees of freedom; a bit of frequency 0.62, or one that agrees with the model's so often, is
-    found with 99 %. Each party's words are also all different, and the XOR of two parties' as uniform.
+    Chi-square with 64 degrees of freedom; a bit of frequency 0.62, or one that agrees with the
+    model's so often, is found with 99 %. Each party's words are also all different, and the XOR of
+    two parties' as uniform.
     """
     words = np.sum([models[f"party-{number}"] for number in some], axis=0, dtype=np.uint64)
     assert words.shape == (2700,)
@@ -588,7 +665,9 @@ def test_shares_of_the_model_are_uniform_without_one(some: tuple[int, ...], mode
 
 def test_the_model_itself_is_not_uniform(models: dict[str, Words]) -> None:
     """Control: the sum of all shares; and shares of which one bit leans to 0.62."""
-    total: Words = np.sum([models[f"party-{number}"] for number in (1, 2, 3)], axis=0, dtype=np.uint64)
+    total: Words = np.sum(
+        [models[f"party-{number}"] for number in (1, 2, 3)], axis=0, dtype=np.uint64
+    )
     np.testing.assert_array_equal(total, models["model"])
     assert _unfair(total) < LEVEL
     rng = np.random.default_rng(3)

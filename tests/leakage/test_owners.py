@@ -1,4 +1,6 @@
-"""What an owner infers from its own pulls and rewards, alone and with the customer: in the output, at every level."""
+"""What an owner infers from its own pulls and rewards, alone and with the customer: in the output,
+at every level.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ LEVELS = ("strict", "paper")
 
 def settings(level: str = "strict", **more: Any) -> Any:
     given = {"policy": "ucb", "owners": 3, "horizon": 400, "seed": 1, **more}
-    return posse.Samba(level=level, **({} if level == "strict" else {"paillier_bits": 2048}), **given)
+    return posse.Samba(
+        level=level, **({} if level == "strict" else {"paillier_bits": 2048}), **given
+    )
 
 
 def ended(level: str, **more: Any) -> Any:
@@ -43,13 +47,17 @@ def played(name: str, **more: Any) -> Attempt:
     return attempt(attack, list(attack.stage(settings(**more), 0)), plantings=1)
 
 
-# The owner's own view -------------------------------------------------------------------------------------------------
+# The owner's own view -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("policy", ["ucb", "epsilon-greedy", "pursuit"])
-def test_the_owner_uses_what_its_own_view_holds_and_it_is_what_the_twin_gives(policy: str, level: str) -> None:
-    """Attacks are scored on runs of the twin, so the same owner must have the same in a run of roles."""
+def test_the_owner_uses_what_its_own_view_holds_and_it_is_what_the_twin_gives(
+    policy: str, level: str
+) -> None:
+    """Attacks are scored on runs of the twin, so the same owner must have the same in a run of
+    roles.
+    """
     run = ended(level, policy=policy, owners=4, horizon=90)
     own = own_arm(run.view("owner-3"), None)
     setup = run.settings.load()
@@ -63,16 +71,22 @@ def test_the_owner_uses_what_its_own_view_holds_and_it_is_what_the_twin_gives(po
 
 
 def test_the_owner_needs_its_own_rewards_and_their_steps_and_nothing_else_of_its_view() -> None:
-    """Neither secrets nor what a reply says, nor times, which an owner between organisations does not record."""
+    """Neither secrets nor what a reply says, nor times, which an owner between organisations does
+    not record.
+    """
     run = ended("strict", owners=4, horizon=90)
     view = run.view("owner-3")
     bare = [
-        entry._replace(time=0, message=Reply(entry.message.index, b"")) if isinstance(entry.message, Reply) else entry
+        entry._replace(time=0, message=Reply(entry.message.index, b""))
+        if isinstance(entry.message, Reply)
+        else entry
         for entry in view.entries
         if isinstance(entry.message, Reply) or entry.sender == WORLD
     ]
     secrets = {"owner-3": {"kind": "owner"}}
-    whole, less = (own_arm(one, None) for one in (view, replace(view, entries=bare, secrets=secrets)))
+    whole, less = (
+        own_arm(one, None) for one in (view, replace(view, entries=bare, secrets=secrets))
+    )
     np.testing.assert_array_equal(whole.pulls, less.pulls)
     np.testing.assert_array_equal(whole.sums, less.sums)
 
@@ -81,7 +95,10 @@ def test_a_recorded_view_is_estimated_from_and_one_that_ends_early_is_left_out()
     run = ended("strict")
     made = audit(run.view("owner-3"))
     assert made["owner-alone"].value is None
-    mean, total = (float(part.split()[-1].replace(",", "")) for part in made["owner-alone"].says.split(", total"))
+    mean, total = (
+        float(part.split()[-1].replace(",", ""))
+        for part in made["owner-alone"].says.split(", total")
+    )
     assert abs(mean - max(run.truth()["means"])) < 0.1
     assert abs(total - run.truth()["total"]) < 40
     assert audit(run.view("owner-3", "customer"))["customer-and-owner"].says
@@ -90,7 +107,7 @@ def test_a_recorded_view_is_estimated_from_and_one_that_ends_early_is_left_out()
     assert "owner-alone" in audit(early).left_out
 
 
-# What is found --------------------------------------------------------------------------------------------------------
+# What is found ------------------------------------------------------------------------------------
 
 
 def test_an_owner_alone_finds_the_largest_mean_and_the_total_beyond_its_own_rewards() -> None:
@@ -127,7 +144,9 @@ def test_with_two_owners_what_is_left_of_the_total_is_the_others_sum() -> None:
     assert attack.stage is not None
     evidence = list(attack.stage(settings(owners=2, horizon=60), 0))
     for one in evidence:
-        np.testing.assert_allclose(attack.estimate(one.seen, 0).values, one.truth["others"], atol=1e-3)
+        np.testing.assert_allclose(
+            attack.estimate(one.seen, 0).values, one.truth["others"], atol=1e-3
+        )
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -140,18 +159,28 @@ def test_both_are_in_the_audit_that_nobody_asked_for(level: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("policy", "owners", "least"), [
-    ("ucb", 2, 0.98), ("ucb", 5, 0.96), ("ucb", 10, 0.88), ("thompson", 2, 0.95), ("thompson", 10, 0.7),
-    ("softmax", 2, 0.93), ("epsilon-greedy", 2, 0.5),
-])  # fmt: skip
-def test_how_well_an_owner_infers_by_policy_and_number_of_owners(policy: str, owners: int, least: float) -> None:
+@pytest.mark.parametrize(
+    ("policy", "owners", "least"),
+    [
+        ("ucb", 2, 0.98),
+        ("ucb", 5, 0.96),
+        ("ucb", 10, 0.88),
+        ("thompson", 2, 0.95),
+        ("thompson", 10, 0.7),
+        ("softmax", 2, 0.93),
+        ("epsilon-greedy", 2, 0.5),
+    ],
+)
+def test_how_well_an_owner_infers_by_policy_and_number_of_owners(
+    policy: str, owners: int, least: float
+) -> None:
     """N = 2,000; the README has the figures. Each is beyond what the owner's mean reward gives."""
     made = played("owner-alone", policy=policy, owners=owners, horizon=2000)
     assert made.succeeded
     assert made.score.value > least
 
 
-# How it is scored -----------------------------------------------------------------------------------------------------
+# How it is scored ---------------------------------------------------------------------------------
 
 
 def test_what_the_owners_mean_reward_gives_is_no_finding() -> None:
@@ -172,12 +201,14 @@ def test_a_regression_on_noise_says_little_more_than_the_mean() -> None:
     assert predict(rng.normal(size=(100, 5))).std() < 0.3
 
 
-# Sentences ------------------------------------------------------------------------------------------------------------
+# Sentences ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("means", [(0.2, 0.6), (0.2, 0.5, 0.7)])
-def test_what_an_owner_infers_is_said_with_its_attack_and_denied_nowhere(means: tuple[float, ...], level: str) -> None:
+def test_what_an_owner_infers_is_said_with_its_attack_and_denied_nowhere(
+    means: tuple[float, ...], level: str
+) -> None:
     given = settings(level, owners=None, means=means)
     said = [*given.learns(), *given.leaks()]
     for name in ("owner-alone", "customer-and-owner"):
@@ -185,15 +216,19 @@ def test_what_an_owner_infers_is_said_with_its_attack_and_denied_nowhere(means: 
     assert not any("neither other scores nor the total" in text for text in said)
     for kind in ("owner", "customer"):
         known = knowledge(given, kind)
-        assert not {"The total.", "Rewards, pulls or scores of any other owner."} & set(known["never"])
+        assert not {"The total.", "Rewards, pulls or scores of any other owner."} & set(
+            known["never"]
+        )
         assert any(text.startswith(ATTACKS["customer-and-owner"].claims) for text in known["could"])
 
 
-# Rows of scores -------------------------------------------------------------------------------------------------------
+# Rows of scores -----------------------------------------------------------------------------------
 
 
 def test_rows_of_scores_are_told_from_drawn_numbers_where_one_in_ten_is_seen() -> None:
-    """Two of six means move between two rows that are seen; every fifth row is drawn anew, and none is stranger."""
+    """Two of six means move between two rows that are seen; every fifth row is drawn anew, and none
+    is stranger.
+    """
     rng = np.random.default_rng(6)
     means, rows = rng.random(6), []
     for row in range(60):

@@ -1,4 +1,6 @@
-"""Attacks on Samba that play games of their own: each succeeds or fails as its level says, beside both controls."""
+"""Attacks on Samba that play games of their own: each succeeds or fails as its level says, beside
+both controls.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ ATTACKS = {attack.name: attack for attack in system("samba").attacks}
 
 def settings(level: str, **more: Any) -> Any:
     given = {"policy": "ucb", "horizon": 40, "owners": 4, "seed": 1, **more}
-    return posse.Samba(level=level, **({} if level == "strict" else {"paillier_bits": 2048}), **given)
+    return posse.Samba(
+        level=level, **({} if level == "strict" else {"paillier_bits": 2048}), **given
+    )
 
 
 def played(name: str, level: str) -> Attempt:
@@ -42,14 +46,22 @@ def test_a_comp_that_flips_the_ready_bit_learns_who_pulls() -> None:
 def test_games_that_a_level_does_not_have_are_left_out_with_the_reason() -> None:
     made = audit(settings("paper"), attacks=("flipped-ready", "early-end", "arrivals-in-slots"))
     assert not made.rows
-    assert made.left_out["flipped-ready"] == made.left_out["arrivals-in-slots"] == "slots are of level 'strict'."
+    assert (
+        made.left_out["flipped-ready"]
+        == made.left_out["arrivals-in-slots"]
+        == "slots are of level 'strict'."
+    )
     assert "no early end" in made.left_out["early-end"]
     with pytest.raises(ProtocolError, match="ended before its question"):
         Clocked(settings("standard"), 0).until(Shares)
 
 
-@pytest.mark.parametrize(("level", "verdict"), [("strict", "nothing found"), ("standard", "finds it out")])
-def test_an_early_end_names_who_pulls_without_slots_and_nobody_with_them(level: str, verdict: str) -> None:
+@pytest.mark.parametrize(
+    ("level", "verdict"), [("strict", "nothing found"), ("standard", "finds it out")]
+)
+def test_an_early_end_names_who_pulls_without_slots_and_nobody_with_them(
+    level: str, verdict: str
+) -> None:
     assert played("early-end", level).verdict == verdict
 
 
@@ -59,7 +71,9 @@ def test_a_refused_total_says_nothing_at_any_level(level: str) -> None:
     assert made.verdict == "nothing found"
 
 
-def test_a_customer_that_is_silent_when_it_refuses_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_customer_that_is_silent_when_it_refuses_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     conclude = Customer._conclude
 
     def silent(self: Any, opened: Any) -> Any:
@@ -75,7 +89,9 @@ def test_a_customer_that_is_silent_when_it_refuses_is_found(monkeypatch: pytest.
 def test_a_short_common_key_is_found_from_comps_view_at_standard() -> None:
     attack = ATTACKS["common-key"]
     assert attack.stage is not None
-    seen = list(attack.stage(settings("standard", policy="epsilon-greedy", horizon=200, owners=6), 0))
+    seen = list(
+        attack.stage(settings("standard", policy="epsilon-greedy", horizon=200, owners=6), 0)
+    )
     made = attempt(attack, seen, level=LEVEL / len(ATTACKS), plantings=0)
     assert (made.succeeded, made.honest) == (True, True)
     assert "no exploring steps" in attack.missing(settings("standard"))
@@ -92,14 +108,20 @@ def test_a_short_common_key_is_not_found_at_strict_but_in_one_pass_in_ten() -> N
     assert (made.succeeded, made.power, made.honest) == (False, 1.0, True)
 
 
-# What travels ---------------------------------------------------------------------------------------------------------
+# What travels -------------------------------------------------------------------------------------
 
 
 def rows(late: float, seed: int = 0) -> Evidence:
-    """Arrivals of 120 passes in which the last owner is always 50 ms after the others, and who pulls is `late`."""
+    """Arrivals of 120 passes in which the last owner is always 50 ms after the others, and who
+    pulls is `late`.
+    """
     rng = np.random.default_rng(seed)
     arms = np.where(rng.random(120) < 0.6, 3, rng.integers(4, size=120))
-    times = rng.random((120, 4)) * 0.01 + 0.05 * (np.arange(4) == 3) + late * (np.arange(4) == arms[:, None])
+    times = (
+        rng.random((120, 4)) * 0.01
+        + 0.05 * (np.arange(4) == 3)
+        + late * (np.arange(4) == arms[:, None])
+    )
     return Evidence([([0] * 4, [30] * 4, one.tolist()) for one in times], {"arms": arms})
 
 
@@ -112,11 +134,16 @@ def test_an_owner_that_is_always_last_and_often_pulled_is_no_finding() -> None:
 @pytest.mark.long
 def test_arrivals_say_who_pulls_without_slots_and_nothing_with_them() -> None:
     given = settings("strict")
-    assert attempt(ATTACKS["arrival-times"], list(network.stage(given, 0))).verdict == "finds it out"
-    assert attempt(ATTACKS["arrivals-in-slots"], list(network.stage_slots(given, 0))).verdict == "nothing found"
+    assert (
+        attempt(ATTACKS["arrival-times"], list(network.stage(given, 0))).verdict == "finds it out"
+    )
+    assert (
+        attempt(ATTACKS["arrivals-in-slots"], list(network.stage_slots(given, 0))).verdict
+        == "nothing found"
+    )
 
 
-# Runs under way -------------------------------------------------------------------------------------------------------
+# Runs under way -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("steps", [1, 5, 17])
@@ -142,7 +169,9 @@ def test_an_attack_that_needs_more_of_a_run_under_way_says_so_and_a_bug_is_not_h
     run = posse.start(settings("strict"), transcript=10**6)
     run.advance(5)
     why = audit(run).left_out["controller-alone"]
-    assert why == "the run is at 5 of 40, and the attack needs more of it (index 3 is out of bounds)."
+    assert (
+        why == "the run is at 5 of 40, and the attack needs more of it (index 3 is out of bounds)."
+    )
     run.finish()
     with pytest.raises(IndexError):
         audit(run)

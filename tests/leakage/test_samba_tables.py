@@ -1,5 +1,6 @@
-"""Tables of who learns what in Samba: who draws and knows each secret of level `strict`, what the wire carries there,
-what comp sees at level `paper`; and no secret serves two runs."""
+"""Tables of who learns what in Samba: who draws and knows each secret of level `strict`, what the
+wire carries there, what comp sees at level `paper`; and no secret serves two runs.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,11 @@ OWNERS = {"owner-1", "owner-2", "owner-3"}
 def played(roles: list[Role], budget: int = BUDGET) -> MemoryRun:
     """Run to the end; a slot ends at once."""
     world = SimulatedWorld(ARMS, 1, budget)
-    run = MemoryRun(roles, lambda ask: world(ask) if isinstance(ask, Pull) else Tock(ask.number), transcript=10**6)
+    run = MemoryRun(
+        roles,
+        lambda ask: world(ask) if isinstance(ask, Pull) else Tock(ask.number),
+        transcript=10**6,
+    )
     run.finish()
     assert all(role.finished for role in roles)
     return run
@@ -47,7 +52,7 @@ def strict() -> Callable[[], list[Any]]:
     return prepare(ARMS, EpsilonGreedy(0.3), BUDGET, seed=None, level="strict")  # type: ignore[arg-type]
 
 
-# One root in two runs -------------------------------------------------------------------------------------------------
+# One root in two runs -----------------------------------------------------------------------------
 
 
 def expanded(roles: list[Role], patch: pytest.MonkeyPatch) -> set[bytes]:
@@ -67,12 +72,17 @@ def expanded(roles: list[Role], patch: pytest.MonkeyPatch) -> set[bytes]:
 
 
 @pytest.mark.parametrize("level", ["strict", "paper"])
-def test_two_manifests_have_no_stream_in_common(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All parties have the roots of an earlier run, and the customer's run key alone makes it another manifest.
+def test_two_manifests_have_no_stream_in_common(
+    level: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All parties have the roots of an earlier run, and the customer's run key alone makes it
+    another manifest.
 
     A pad, a mask or a permutation that served both runs would hide two numbers.
     """
-    monkeypatch.setattr(shuffle, "ALL_PAIRS", 2)  # so that the controller takes places in an order of its own
+    monkeypatch.setattr(
+        shuffle, "ALL_PAIRS", 2
+    )  # so that the controller takes places in an order of its own
     key = None if level == "strict" else short_key()
     slot = 0.1 if level == "strict" else 0.0
     make = prepare(ARMS, EpsilonGreedy(0.3), BUDGET, seed=None, level=level, slot=slot, key=key)  # type: ignore[arg-type]
@@ -85,7 +95,7 @@ def test_two_manifests_have_no_stream_in_common(level: str, monkeypatch: pytest.
     assert not first & second
 
 
-# Who draws and who knows what -----------------------------------------------------------------------------------------
+# Who draws and who knows what ---------------------------------------------------------------------
 
 SECRETS: dict[str, tuple[str, set[str]]] = {
     "stream key": ("owner-2", {"owner-2", "comp"}),
@@ -117,12 +127,20 @@ def test_each_secret_of_level_strict_is_known_to_those_in_the_table_and_to_nobod
     roles = played(strict()()).roles
     held = {name: secrets_of(role) for name, role in roles.items()}
     for secret, key in keys_of(roles).items():
-        assert {name for name in held if any(key in one for one in held[name])} == SECRETS[secret][1], secret
+        assert {name for name in held if any(key in one for one in held[name])} == SECRETS[secret][
+            1
+        ], secret
 
 
-@pytest.mark.parametrize("drawn_by", ["customer", "controller", "comp", "dealer", "owner-1", "owner-2", "owner-3"])
-def test_each_secret_of_level_strict_depends_on_the_root_of_the_party_that_draws_it_alone(drawn_by: str) -> None:
-    """One party has another root, and the manifest is the same: what the dealer draws nobody else's secrets follow."""
+@pytest.mark.parametrize(
+    "drawn_by", ["customer", "controller", "comp", "dealer", "owner-1", "owner-2", "owner-3"]
+)
+def test_each_secret_of_level_strict_depends_on_the_root_of_the_party_that_draws_it_alone(
+    drawn_by: str,
+) -> None:
+    """One party has another root, and the manifest is the same: what the dealer draws nobody else's
+    secrets follow.
+    """
     make = strict()
     before = keys_of(played(make()).roles)
     roles = make()
@@ -132,11 +150,13 @@ def test_each_secret_of_level_strict_depends_on_the_root_of_the_party_that_draws
     assert changed == {secret for secret, (drawer, _) in SECRETS.items() if drawer == drawn_by}
 
 
-# The wire -------------------------------------------------------------------------------------------------------------
+# The wire -----------------------------------------------------------------------------------------
 
 
 def test_the_wire_of_level_strict_carries_what_the_controller_sees_and_sealed_parts() -> None:
-    """So nothing is left for whoever reads all links: views of the controller are in `test_strict_views.py`."""
+    """So nothing is left for whoever reads all links: views of the controller are in
+    `test_strict_views.py`.
+    """
     run = played(strict()())
     roles: Any = run.roles
     entries = [entry for entry in run.transcript or () if entry.sender != WORLD]
@@ -151,19 +171,28 @@ def test_the_wire_of_level_strict_carries_what_the_controller_sees_and_sealed_pa
     assert roles["dealer"]._shuffle.passes(0)[0] in said  # the controller's chunk is not sealed
 
 
-# What comp sees at level `paper` --------------------------------------------------------------------------------------
+# What comp sees at level `paper` ------------------------------------------------------------------
 
 
 def of_comp(**off: bool) -> tuple[Passes, NDArray[np.int64]]:
     """Play at level `paper`; return what comp opens, and who was pulled in each of its passes."""
-    given = {"policy": "ucb", "means": (0.3, 0.5, 0.7), "level": "paper", "horizon": 300, "seed": 4, **off}
+    given = {
+        "policy": "ucb",
+        "means": (0.3, 0.5, 0.7),
+        "level": "paper",
+        "horizon": 300,
+        "seed": 4,
+        **off,
+    }
     run = posse.start(posse.Samba(**given), transcript=10**6, key=short_key())
     run.finish()
     return read(run.view("comp")), run.truth()["arms"][3:]
 
 
 def test_a_mask_of_level_paper_serves_one_pass() -> None:
-    """Comp sees the scores of a pass multiplied by one number in (0, 1], another one in every pass."""
+    """Comp sees the scores of a pass multiplied by one number in (0, 1], another one in every
+    pass.
+    """
     (masked, arms), (clear, same) = of_comp(), of_comp(mask=False)
     np.testing.assert_array_equal(arms, same)
     factors = np.sort(masked.values, axis=1) / np.sort(clear.values, axis=1)
@@ -175,11 +204,21 @@ def test_a_mask_of_level_paper_serves_one_pass() -> None:
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_place_of_level_paper_names_no_owner_unless_the_permutation_is_off(kept: bool) -> None:
     """In a run as deployed every owner is in every place as often, whichever is pulled."""
-    make = prepare(ARMS, UCB(), 300, seed=None, level="paper", key=short_key(), switches=Switches(permutation=kept))  # type: ignore[arg-type]
+    make = prepare(
+        ARMS,
+        UCB(),
+        300,
+        seed=None,
+        level="paper",
+        key=short_key(),
+        switches=Switches(permutation=kept),
+    )  # type: ignore[arg-type]
     run, table, frames = played(make(), budget=300), np.zeros((3, 3)), dict[int, dict[bytes, int]]()
     for entry in run.transcript or ():
         if isinstance(entry.message, Score):
-            frames.setdefault(entry.message.index, {})[entry.message.frame] = int(entry.sender[-1]) - 1
+            frames.setdefault(entry.message.index, {})[entry.message.frame] = (
+                int(entry.sender[-1]) - 1
+            )
         elif isinstance(entry.message, Batch):
             size, sent = len(entry.message.frames) // 3, frames[entry.message.index]
             for place in range(3):

@@ -1,4 +1,6 @@
-"""Every sentence about protection names an attack that shows it or fails at it, or says why there is none."""
+"""Every sentence about protection names an attack that shows it or fails at it, or says why there
+is none.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,16 @@ NOISE = {"noise": 1.0, "clip": 0.05}
 SETTINGS: tuple[RunSettings, ...] = (
     posse.MpcContextual(rows=60),
     posse.MpcContextual(rows=60, epsilon="0", without_guarantee=True),
-    *(posse.DpCombinatorial(**MARKET, noise=noise) for noise in ("tight", "paper", "equal", "none")),
+    *(
+        posse.DpCombinatorial(**MARKET, noise=noise)
+        for noise in ("tight", "paper", "equal", "none")
+    ),
     *(posse.DpCombinatorial(**MARKET, policy=policy) for policy in ("fcb", "alone", "placebo")),
     posse.DpCombinatorial(**MARKET, rule="fuse"),
-    *(posse.FedContextual(**one) for one in ({}, {"levels": 65536}, NOISE, {**NOISE, "levels": 65536})),
+    *(
+        posse.FedContextual(**one)
+        for one in ({}, {"levels": 65536}, NOISE, {**NOISE, "levels": 65536})
+    ),
     *(posse.FedContextual(scenario="init", **one) for one in ({}, NOISE)),
     posse.FedContextual(scenario="init", **NOISE, pretraining_privacy="public"),
     posse.FedContextual(centralised=True),
@@ -33,12 +41,20 @@ def sentences(settings: RunSettings) -> tuple[str, ...]:
     return (*level.learns(settings), *level.not_protected(settings))
 
 
-@pytest.mark.parametrize("settings", SETTINGS, ids=lambda one: f"{one.system}-{system_of(one).level_of(one)}")
+@pytest.mark.parametrize(
+    "settings", SETTINGS, ids=lambda one: f"{one.system}-{system_of(one).level_of(one)}"
+)
 def test_every_sentence_names_its_attack_or_says_why_there_is_none(settings: RunSettings) -> None:
     of = system_of(settings)
     for sentence in sentences(settings):
-        by = [attack.name for attack in of.attacks if any(sentence.startswith(one) for one in attack.claims)]
-        why = [reason for beginning, reason in of.unattacked.items() if sentence.startswith(beginning)]
+        by = [
+            attack.name
+            for attack in of.attacks
+            if any(sentence.startswith(one) for one in attack.claims)
+        ]
+        why = [
+            reason for beginning, reason in of.unattacked.items() if sentence.startswith(beginning)
+        ]
         assert bool(by) != bool(why), f"{of.name}: '{sentence}' has attacks {by} and reasons {why}"
 
 
@@ -64,10 +80,14 @@ def test_every_attack_says_what_it_measures_and_has_both_controls(name: str) -> 
 
 @pytest.mark.parametrize("name", ["samba", "mpc-contextual", "dp-combinatorial", "fed-contextual"])
 def test_the_threat_model_names_every_attack_and_none_besides(name: str) -> None:
-    """Who, promise, attack that fails, attack that succeeds: in the table of every system's README."""
+    """Who, promise, attack that fails, attack that succeeds: in the table of every system's
+    README.
+    """
     of = system(name)
     folder = Path(inspect.getfile(type(of))).parent
-    text = (folder / "README.md").read_text().partition("\n## Threat model\n")[2].partition("\n## ")[0]
+    text = (
+        (folder / "README.md").read_text().partition("\n## Threat model\n")[2].partition("\n## ")[0]
+    )
     header = next(line for line in text.splitlines() if line.startswith("|"))
     for column in ("promise", "attack that fails", "attack that succeeds"):
         assert f"| {column} |" in header

@@ -1,5 +1,7 @@
-"""Views of level `strict` carry nothing: under a programmed dealer, permutations included, they are the same byte for
-byte while scores, arms and rewards of the others differ; and each row of the table of who together learns what."""
+"""Views of level `strict` carry nothing: under a programmed dealer, permutations included, they are
+the same byte for byte while scores, arms and rewards of the others differ; and each row of the
+table of who together learns what.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,11 @@ from posse.protocols.samba.strict.comp import Comp
 from tests.leakage.strict_game import Game, Played, Programme, World
 
 POLICIES: dict[str, Policy] = {
-    "ucb": UCB(), "thompson": Thompson(), "pursuit": Pursuit(0.05), "epsilon-greedy": EpsilonGreedy(0.4),
-}  # fmt: skip
+    "ucb": UCB(),
+    "thompson": Thompson(),
+    "pursuit": Pursuit(0.05),
+    "epsilon-greedy": EpsilonGreedy(0.4),
+}
 GREEDY = EpsilonGreedy(0.0)
 
 
@@ -36,11 +41,15 @@ def chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def bernoulli(seed: int) -> World:
     """All arms alike: what is chosen follows from rewards."""
-    return lambda owner, number: REWARD_ONE * int(uniform(np.uint64(seed), REWARD, owner, number, 0) < 0.5)
+    return lambda owner, number: (
+        REWARD_ONE * int(uniform(np.uint64(seed), REWARD, owner, number, 0) < 0.5)
+    )
 
 
 def graded(seed: int) -> World:
-    """Rewards spread over [0, 1], those of every second owner higher: no two worlds share a score."""
+    """Rewards spread over [0, 1], those of every second owner higher: no two worlds share a
+    score.
+    """
 
     def pay(owner: int, number: int) -> int:
         drawn = uniform(np.uint64(seed), REWARD, owner, number, 0)
@@ -50,16 +59,24 @@ def graded(seed: int) -> World:
 
 
 def two_pay(lead: int) -> World:
-    """The first two owners earn one half and more, `lead` most, the others nothing: a greedy policy takes no other."""
+    """The first two owners earn one half and more, `lead` most, the others nothing: a greedy policy
+    takes no other.
+    """
 
     def pay(owner: int, number: int) -> int:
         drawn = uniform(np.uint64(lead), REWARD, owner, number, 0)
-        return int((0.75 if owner == lead else 0.5) * REWARD_ONE + drawn * REWARD_ONE / 4) if owner < 2 else 0
+        return (
+            int((0.75 if owner == lead else 0.5) * REWARD_ONE + drawn * REWARD_ONE / 4)
+            if owner < 2
+            else 0
+        )
 
     return pay
 
 
-def pair(game: Game, worlds: tuple[World, World], server: str, honest: range) -> tuple[Played, Played]:
+def pair(
+    game: Game, worlds: tuple[World, World], server: str, honest: range
+) -> tuple[Played, Played]:
     """Run in one world, then in another with streams that make up for it.
 
     Checks that they differ in everything that is not to be seen, for the owners that are honest.
@@ -84,7 +101,9 @@ def pair(game: Game, worlds: tuple[World, World], server: str, honest: range) ->
 @pytest.mark.parametrize("server", ["controller", "comp"])
 @pytest.mark.parametrize(("owners", "budget"), [(2, 60), (5, 25), (10, 30), (40, 52)])
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_server_sees_the_same_bytes_whatever_the_scores(policy: str, owners: int, budget: int, server: str) -> None:
+def test_a_server_sees_the_same_bytes_whatever_the_scores(
+    policy: str, owners: int, budget: int, server: str
+) -> None:
     game = Game(POLICIES[policy], owners, budget)
     first, second = pair(game, (graded(1), graded(2)), server, range(owners))
     assert first.view(server) == second.view(server)
@@ -131,7 +150,9 @@ def test_nor_with_all_owners_but_two(server: str, owners: int) -> None:
 
 @pytest.mark.parametrize("server", ["controller", "comp"])
 def test_a_server_and_the_customer_see_the_sum_alone(server: str) -> None:
-    """Two worlds with the same total: controller and customer, or comp and customer, cannot tell them."""
+    """Two worlds with the same total: controller and customer, or comp and customer, cannot tell
+    them.
+    """
     game = Game(UCB(), 4, 24)
     totals: dict[float, int] = {}
     for seed in range(100):
@@ -166,7 +187,9 @@ def test_nor_where_that_number_depends_on_an_order(policy: str) -> None:
 def test_nor_the_dealer_with_all_owners_but_two(owners: int) -> None:
     game = Game(GREEDY, owners, owners + 15)
     first, other = game.play(two_pay(0)), game.play(two_pay(1))
-    second = game.play(two_pay(1), Programme(first, other.numbers()).for_dealer() if owners > 16 else None)
+    second = game.play(
+        two_pay(1), Programme(first, other.numbers()).for_dealer() if owners > 16 else None
+    )
     coalition = ("dealer", *first.names[2:])
     assert second.arms == other.arms != first.arms
     assert first.view(*coalition) == second.view(*coalition)
@@ -189,7 +212,9 @@ def test_an_owner_and_the_customer_see_what_is_left_of_the_total() -> None:
 
 @pytest.mark.parametrize("owner", [0, 3])
 def test_an_owner_sees_its_own_bits_and_nothing_else(owner: int) -> None:
-    """Its view is a function of when it was chosen: in two worlds in which that is the same, the bytes are the same."""
+    """Its view is a function of when it was chosen: in two worlds in which that is the same, the
+    bytes are the same.
+    """
     game = Game(GREEDY, 5, 25)
     first, second = game.play(two_pay(0)), game.play(two_pay(1))
     name = first.names[owner]
@@ -198,7 +223,7 @@ def test_an_owner_sees_its_own_bits_and_nothing_else(owner: int) -> None:
     assert first.arms != second.arms
 
 
-# Who together with whom learns everything -----------------------------------------------------------------------------
+# Who together with whom learns everything ---------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -213,7 +238,10 @@ def winners(numbers: NDArray[np.int64]) -> list[int]:
 def test_controller_and_comp_learn_everything(played: Played) -> None:
     """Frames and pads are the two shares of every score."""
     numbers = np.array(
-        [(one.frames + played.pads(played.start + n)[0]).view(np.int64) for n, one in enumerate(played.passes())]
+        [
+            (one.frames + played.pads(played.start + n)[0]).view(np.int64)
+            for n, one in enumerate(played.passes())
+        ]
     )
     assert winners(numbers) == played.arms[5:]
 
@@ -230,7 +258,12 @@ def test_controller_and_dealer_learn_everything(played: Played) -> None:
 
 def test_comp_and_dealer_learn_everything(played: Played) -> None:
     """The dealer knows the controller's permutation and words: p(x) - B - A' gives x."""
-    server, comp, width, found = played.dealer._shuffle._one, played.comp._second, shuffle._second_words(5), []
+    server, comp, width, found = (
+        played.dealer._shuffle._one,
+        played.comp._second,
+        shuffle._second_words(5),
+        [],
+    )
     for n, one in enumerate(played.passes()):
         mine = shuffle.words_at(server.tape, n * 15, 15)
         words = shuffle.words_at(comp.tape, n * width, width)
@@ -241,13 +274,15 @@ def test_comp_and_dealer_learn_everything(played: Played) -> None:
     assert winners(np.array(found)) == played.arms[5:]
 
 
-# Planted faults -------------------------------------------------------------------------------------------------------
+# Planted faults -----------------------------------------------------------------------------------
 
 
 def unpadded_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Comp says in the clear where the largest was before its shuffle."""
     returns = shuffle._returns
-    monkeypatch.setattr(shuffle, "_returns", lambda words, count: returns(words, count) & np.uint8(254))
+    monkeypatch.setattr(
+        shuffle, "_returns", lambda words, count: returns(words, count) & np.uint8(254)
+    )
 
 
 def unpadded_reply(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -342,11 +377,20 @@ def permutation_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("fault", "server"),
-    [(unpadded_bit, "controller"), (unpadded_reply, "controller"), (reused_pad, "controller"),
-     (skipped_mask, "comp"), (permutation_twice, "controller")],
-)  # fmt: skip
-def test_a_planted_fault_is_noticed(fault: Any, server: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Control: the run is right as before, and the two views differ, or the second run goes wrong."""
+    [
+        (unpadded_bit, "controller"),
+        (unpadded_reply, "controller"),
+        (reused_pad, "controller"),
+        (skipped_mask, "comp"),
+        (permutation_twice, "controller"),
+    ],
+)
+def test_a_planted_fault_is_noticed(
+    fault: Any, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Control: the run is right as before, and the two views differ, or the second run goes
+    wrong.
+    """
     fault(monkeypatch)
     game = Game(UCB(), 5, 25)
     first = game.play(bernoulli(1))

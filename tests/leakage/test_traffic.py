@@ -1,4 +1,6 @@
-"""What travels says nothing about who pulled: frames of a network run with a slow source, counted on the wire."""
+"""What travels says nothing about who pulled: frames of a network run with a slow source, counted
+on the wire.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,15 @@ from posse.runtime.network.party import Party
 def watched(level: str) -> tuple[list[list[int]], list[list[int]], list[int]]:
     """Run a federation whose rewards take a while.
 
-    Return how much every owner has acknowledged and how large its frame was, pass by pass, and who pulled before it.
+    Return how much every owner has acknowledged and how large its frame was, pass by pass, and who
+    pulled before it.
     """
     found = recorded(Samba(level=level, owners=OWNERS, budget=BUDGET), seed=0)
-    return [marks for marks, _, _ in found.seen], [sizes for _, sizes, _ in found.seen], list(found.truth["arms"])
+    return (
+        [marks for marks, _, _ in found.seen],
+        [sizes for _, sizes, _ in found.seen],
+        list(found.truth["arms"]),
+    )
 
 
 def telling(party: Party) -> None:

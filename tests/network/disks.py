@@ -19,7 +19,9 @@ class _File:
 
 
 class MemoryDisk:
-    """Files in memory. `lose_power` leaves of each file what was synced, and a random part of what was not."""
+    """Files in memory. `lose_power` leaves of each file what was synced, and a random part of what
+    was not.
+    """
 
     def __init__(self) -> None:
         self._files: dict[Path, _File] = {}
@@ -87,7 +89,9 @@ class MemoryDisk:
 class FailingDisk(Disk):
     """The operating system's files, until the `after`-th call of a kind fails."""
 
-    def __init__(self, kind: str, after: int, error: int = errno.ENOSPC, *, part: bool = False) -> None:
+    def __init__(
+        self, kind: str, after: int, error: int = errno.ENOSPC, *, part: bool = False
+    ) -> None:
         self._kind, self._left, self._error, self._part = kind, after, error, part
 
     def _count(self, kind: str) -> bool:

@@ -19,14 +19,18 @@ from posse.runtime.network.engine import journalled_nonce
 from posse.runtime.network.party import Party
 from posse.runtime.place import open_place, root_of, secrets_of
 
-QUICK = Timing(heartbeat=0.2, patience=2.0, first_wait=0.01, longest_wait=0.2, sync_every=0.005, linger=3.0)
+QUICK = Timing(
+    heartbeat=0.2, patience=2.0, first_wait=0.01, longest_wait=0.2, sync_every=0.005, linger=3.0
+)
 
 
 _RESERVED: list[socket.socket] = []
 
 
 def free_port() -> int:
-    """A port that nobody else gets while these tests run: it stays bound, and whoever listens may take it over."""
+    """A port that nobody else gets while these tests run: it stays bound, and whoever listens may
+    take it over.
+    """
     holder = socket.socket()
     holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     holder.bind(("127.0.0.1", 0))
@@ -37,16 +41,27 @@ def free_port() -> int:
 def laid_out(folder: Path, owners: int = 3, **values: Any) -> list[Path]:
     """Make identities and files; a simulated world unless the values say otherwise."""
     given = {
-        "run": "trial-1", "level": "standard", "listen": f"127.0.0.1:{free_port()}", "budget": 60, "policy": "ucb",
-        "paillier_bits": 2048, "sync": False, "owner": [{"name": f"clinic-{i + 1}"} for i in range(owners)],
-        "world": {"seed": 7, "owners": owners}, **values,
-    }  # fmt: skip
+        "run": "trial-1",
+        "level": "standard",
+        "listen": f"127.0.0.1:{free_port()}",
+        "budget": 60,
+        "policy": "ucb",
+        "paillier_bits": 2048,
+        "sync": False,
+        "owner": [{"name": f"clinic-{i + 1}"} for i in range(owners)],
+        "world": {"seed": 7, "owners": owners},
+        **values,
+    }
     return lay_out(FederationFile.make(given), folder)
 
 
-def opened(path: Path, notes: list[Note] | None = None, log: Callable[..., None] | None = None, **how: Any) -> Party:
+def opened(
+    path: Path, notes: list[Note] | None = None, log: Callable[..., None] | None = None, **how: Any
+) -> Party:
     watch = None if notes is None else notes.append
-    return make_party(open_place(path), build, log=log, watch=watch, timing=how.pop("timing", QUICK), **how)[0]
+    return make_party(
+        open_place(path), build, log=log, watch=watch, timing=how.pop("timing", QUICK), **how
+    )[0]
 
 
 def journalled_secrets(path: Path) -> Secrets:
@@ -67,16 +82,22 @@ async def until(condition: Callable[[], object], every: float = 0.005) -> None:
 
 
 async def settled(parties: Sequence[Party]) -> None:
-    """Wait until nothing is on its way between these parties, nor asked of the world: none of them moves by itself."""
+    """Wait until nothing is on its way between these parties, nor asked of the world: none of them
+    moves by itself.
+    """
     by_name = {party.engine.role.name: party for party in parties}
     links = [
         (link, by_name[peer].engine.links[name])
-        for name, party in by_name.items() for peer, link in party.engine.links.items() if peer in by_name
-    ]  # fmt: skip
+        for name, party in by_name.items()
+        for peer, link in party.engine.links.items()
+        if peer in by_name
+    ]
 
     def rests() -> bool:
         busy = any(party._flushing or party._asking or party.engine.touched for party in parties)
-        return not busy and all(here.sent == there.received + len(there.held) for here, there in links)
+        return not busy and all(
+            here.sent == there.received + len(there.held) for here, there in links
+        )
 
     await until(rests)
 

@@ -1,8 +1,9 @@
-"""Fuzz every decoder with atheris: python tests/network/fuzz_decoders.py [-runs=200000] [-max_total_time=60] [CORPUS].
+"""Fuzz every decoder with atheris: python tests/network/fuzz_decoders.py [-runs=200000]
+[-max_total_time=60] [CORPUS].
 
-Not a test of the default run: atheris (`pip install atheris`) takes the process over. Whatever comes in, a decoder
-gives a value or raises the one error it is documented to raise; anything else ends the program with the input.
-What a decoder takes, it must write again as it was.
+Not a test of the default run: atheris (`pip install atheris`) takes the process over. Whatever
+comes in, a decoder gives a value or raises the one error it is documented to raise; anything else
+ends the program with the input. What a decoder takes, it must write again as it was.
 """
 
 from __future__ import annotations
@@ -26,7 +27,17 @@ from posse.runtime import journal as journals
 from posse.runtime.certificates import tokens as enrolling
 from posse.runtime.certificates.names import Peer
 from posse.runtime.certificates.tokens import Token
-from posse.runtime.network.wire import LARGEST_FRAME, AnyFrame, Data, Hello, Kept, Reader, Refused, WireError, pack
+from posse.runtime.network.wire import (
+    LARGEST_FRAME,
+    AnyFrame,
+    Data,
+    Hello,
+    Kept,
+    Reader,
+    Refused,
+    WireError,
+    pack,
+)
 
 # Not by import: numba would be given what atheris has rewritten.
 split = atheris.instrument_func(journals.split)
@@ -35,7 +46,9 @@ for module, name in ((enrolling, name) for name in ("read_request", "_decode_ans
 Reader.feed = atheris.instrument_func(Reader.feed)  # type: ignore[method-assign]
 
 MESSAGES = VOCABULARY.decoder()
-TOKEN = Token.new(b"\x01" * 32, Peer("run-1", "owner", "clinic-1"), datetime.now(UTC) + timedelta(minutes=15))
+TOKEN = Token.new(
+    b"\x01" * 32, Peer("run-1", "owner", "clinic-1"), datetime.now(UTC) + timedelta(minutes=15)
+)
 REQUEST = enrolling.make_request(TOKEN, b"csr")
 
 
@@ -73,7 +86,9 @@ def messages(data: bytes) -> None:
 def journal(data: bytes) -> None:
     """Records are a prefix of the file, and all of it where it is whole."""
     records, whole = split(data)
-    written = b"".join(journals._HEAD.pack(len(record), zlib.crc32(record)) + record for record in records)
+    written = b"".join(
+        journals._HEAD.pack(len(record), zlib.crc32(record)) + record for record in records
+    )
     assert data.startswith(written)
     assert whole == (len(written) == len(data))
 
@@ -111,12 +126,23 @@ def one(data: bytes) -> None:
 def seeds() -> Iterator[bytes]:
     """Something whole for every decoder to begin with."""
     hello = Hello(1, "0.1.0", "samba", 1, "run-1", "clinic-1", 3, 3)
-    yield b"\x00" + b"".join(pack(frame) for frame in (hello, Data(1, b"body"), Kept(3), Refused("no")))
-    for message in (samba.Score(4, b"frame"), samba.Choice(4, b"replies"), samba.Go(b"signature"), Reward(3, 7)):
+    yield b"\x00" + b"".join(
+        pack(frame) for frame in (hello, Data(1, b"body"), Kept(3), Refused("no"))
+    )
+    for message in (
+        samba.Score(4, b"frame"),
+        samba.Choice(4, b"replies"),
+        samba.Go(b"signature"),
+        Reward(3, 7),
+    ):
         yield b"\x01" + msgspec.msgpack.encode(message)
-    yield b"\x02" + b"".join(journals._HEAD.pack(len(part), zlib.crc32(part)) + part for part in (b"one", b"", b"two"))
+    yield b"\x02" + b"".join(
+        journals._HEAD.pack(len(part), zlib.crc32(part)) + part for part in (b"one", b"", b"two")
+    )
     yield b"\x03" + REQUEST
-    yield b"\x03" + enrolling.sealed(enrolling.Answer(1, b"n" * 32, "1", b"c", b"a", b"r"), b"k" * 32)
+    yield b"\x03" + enrolling.sealed(
+        enrolling.Answer(1, b"n" * 32, "1", b"c", b"a", b"r"), b"k" * 32
+    )
     yield b"\x03" + enrolling.sealed(enrolling.Refusal(1, b"", "used"), None)
     yield b"\x04" + TOKEN.text().encode()
 
@@ -128,7 +154,9 @@ def main() -> None:
         for number, seed in enumerate(seeds()):
             (Path(folder) / f"{number}").write_bytes(seed)
             one(seed)
-        atheris.Setup([*arguments, "-max_len=4096", "-timeout=20", "-print_final_stats=1", folder], one)
+        atheris.Setup(
+            [*arguments, "-max_len=4096", "-timeout=20", "-print_final_stats=1", folder], one
+        )
         atheris.Fuzz()
 
 

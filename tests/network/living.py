@@ -1,4 +1,6 @@
-"""A living federation of real processes on loopback, whose services are killed with kill -9 and started again."""
+"""A living federation of real processes on loopback, whose services are killed with kill -9 and
+started again.
+"""
 
 from __future__ import annotations
 
@@ -28,16 +30,28 @@ CONSENT = {"systems": ["samba"], "budget": 5000, "budget_in_all": 50_000}
 
 
 class LivingFederation:
-    """Services of a founder (the customer) and members, each a process; all are stopped at the end."""
+    """Services of a founder (the customer) and members, each a process; all are stopped at the
+    end.
+    """
 
     def __init__(
-        self, folder: Path, members: dict[str, str], *, seed: int = 1, founder: tuple[str, str] = ("customer",) * 2,
+        self,
+        folder: Path,
+        members: dict[str, str],
+        *,
+        seed: int = 1,
+        founder: tuple[str, str] = ("customer",) * 2,
         **values: Any,
-    ) -> None:  # fmt: skip
-        """Let all enrol, with their roles by name; the founder is a name and a role, and has values in its file."""
+    ) -> None:
+        """Let all enrol, with their roles by name; the founder is a name and a role, and has values
+        in its file.
+        """
         self.folder, self.rng = folder, random.Random(seed)
         self.home = f"127.0.0.1:{free_port()}"
-        self.authority, self.founder = Authority.init(folder / AUTHORITY, founder[0], FEDERATION), founder[0]
+        self.authority, self.founder = (
+            Authority.init(folder / AUTHORITY, founder[0], FEDERATION),
+            founder[0],
+        )
         self.running: dict[str, subprocess.Popen[bytes]] = {}
         self.kills: Counter[str] = Counter()
         self._deadline = time.monotonic() + PATIENCE
@@ -55,7 +69,11 @@ class LivingFederation:
 
     def join(self, name: str, role: str, **values: Any) -> None:
         """Let a member enrol; a controller listens."""
-        reach = {"listen": f"127.0.0.1:{free_port()}"} if role not in ("owner", "comp", "dealer", "customer") else {}
+        reach = (
+            {"listen": f"127.0.0.1:{free_port()}"}
+            if role not in ("owner", "comp", "dealer", "customer")
+            else {}
+        )
         self.enrol(name, role, {"home": self.home, "consent": CONSENT, **reach, **values})
 
     def file(self, name: str) -> Path:
@@ -80,18 +98,28 @@ class LivingFederation:
                 process.wait()
 
     def start(self, name: str) -> None:
-        own = {"POSSE_HOME": str(self.folder / "home"), "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+        own = {
+            "POSSE_HOME": str(self.folder / "home"),
+            "OMP_NUM_THREADS": "1",
+            "NUMBA_NUM_THREADS": "1",
+        }
         environment = {**os.environ, **own}
         with self.file(name).with_suffix(".log").open("ab") as log:
             self.running[name] = subprocess.Popen(
-                [sys.executable, "-m", "posse", "serve", str(self.file(name))], stdin=subprocess.DEVNULL, stdout=log,
-                stderr=log, env=environment, start_new_session=True,
-            )  # fmt: skip
+                [sys.executable, "-m", "posse", "serve", str(self.file(name))],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
+            )
 
     def kill(self, name: str) -> None:
         """Kill a service and start it again."""
         process = self.running[name]
-        assert process.poll() is None, f"'{name}' ended with {process.returncode}: {self.tail(name)}"
+        assert process.poll() is None, (
+            f"'{name}' ended with {process.returncode}: {self.tail(name)}"
+        )
         self.stop(name)
         self.kills[name] += 1
         self.start(name)
@@ -128,9 +156,16 @@ class LivingFederation:
     def submit(self, run: str, owners: list[str], **values: Any) -> None:
         """Propose a run, in a simulated world unless that is None."""
         given = {
-            "protocol": "samba", "run": run, "level": "standard", "policy": "ucb", "budget": 60, "owners": owners,
-            "paillier_bits": 2048, "world": {"seed": 7, "owners": len(owners)}, **values,
-        }  # fmt: skip
+            "protocol": "samba",
+            "run": run,
+            "level": "standard",
+            "policy": "ucb",
+            "budget": 60,
+            "owners": owners,
+            "paillier_bits": 2048,
+            "world": {"seed": 7, "owners": len(owners)},
+            **values,
+        }
         given = {name: value for name, value in given.items() if value is not None}
         self.ask(self.founder, f"submit {json.dumps(given)}")
 
@@ -148,7 +183,9 @@ class LivingFederation:
             self.tick(f"run {run} to be {phase}, which is {shown}")
 
     def hold(self, name: str, run: str) -> None:
-        """Wait until a party has begun a run, and hold it there: whatever comes now comes in the run."""
+        """Wait until a party has begun a run, and hold it there: whatever comes now comes in the
+        run.
+        """
         journal = self.runs(name) / run / "journal"
         while True:
             try:
@@ -175,13 +212,19 @@ class LivingFederation:
 
     def total(self, run: str) -> float:
         """The total that the customer's part wrote."""
-        return float(json.loads((self.runs("customer") / run / "journal" / "result.json").read_text())["total"])
+        return float(
+            json.loads((self.runs("customer") / run / "journal" / "result.json").read_text())[
+                "total"
+            ]
+        )
 
     def tick(self, wanted: str) -> None:
         time.sleep(0.05)
         if time.monotonic() > self._deadline:
             tails = {name: self.tail(name) for name in self.running}
-            raise AssertionError(f"waited {PATIENCE:g} s for {wanted}; kills {dict(self.kills)}; logs {tails}")
+            raise AssertionError(
+                f"waited {PATIENCE:g} s for {wanted}; kills {dict(self.kills)}; logs {tails}"
+            )
 
     def extend(self) -> None:
         """Begin the patience anew: something has come to its end."""

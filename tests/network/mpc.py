@@ -1,4 +1,6 @@
-"""Federations of the contextual bandit for tests: a small world in files, roles made anew, and the run in memory."""
+"""Federations of the contextual bandit for tests: a small world in files, roles made anew, and the
+run in memory.
+"""
 
 from __future__ import annotations
 
@@ -62,10 +64,20 @@ def laid_out(folder: Path, parties: int = 2, steps: int | None = 30, **values: A
     """Make identities and files for a simulated world, unless the values say otherwise."""
     world = write_world(folder, parties)
     given = {
-        "run": "trial-1", "steps": steps, "epsilon": "1/5", "checkpoint_every": 10, "world": world,
-        "addresses": addresses(list(world["features"])), **values,
-    }  # fmt: skip
-    return lay_out(ContextualFederation.make({key: value for key, value in given.items() if value is not None}), folder)
+        "run": "trial-1",
+        "steps": steps,
+        "epsilon": "1/5",
+        "checkpoint_every": 10,
+        "world": world,
+        "addresses": addresses(list(world["features"])),
+        **values,
+    }
+    return lay_out(
+        ContextualFederation.make(
+            {key: value for key, value in given.items() if value is not None}
+        ),
+        folder,
+    )
 
 
 def opened(path: Path, **how: Any) -> Party:
@@ -90,7 +102,11 @@ class Outcome:
     def __init__(self, roles: dict[str, Role]) -> None:
         self.arms = roles[PULLER].arms.tolist()  # type: ignore[attr-defined]
         self.rewards = roles[PAYEE].rewards.tolist()  # type: ignore[attr-defined]
-        self.models = {name: role.model.tobytes() for name, role in roles.items() if isinstance(role, PartyRole)}
+        self.models = {
+            name: role.model.tobytes()
+            for name, role in roles.items()
+            if isinstance(role, PartyRole)
+        }
         assert all(role.finished for role in roles.values())
 
     def __eq__(self, other: object) -> bool:
@@ -101,7 +117,11 @@ class Outcome:
 
     @property
     def model(self) -> np.ndarray:
-        return np.sum([np.frombuffer(share, np.uint64) for share in self.models.values()], axis=0, dtype=np.uint64)
+        return np.sum(
+            [np.frombuffer(share, np.uint64) for share in self.models.values()],
+            axis=0,
+            dtype=np.uint64,
+        )
 
 
 def found(paths: list[Path]) -> Outcome:
@@ -136,8 +156,12 @@ class TestWorld:
 
 
 def twin(paths: list[Path], pays: Callable[[Ask], Message] | None = None) -> Outcome:
-    """The same run in memory: the same terms, features and secrets; in its own world, unless `pays` is another."""
-    opened_files = {Path(file.identity).name: file for file in (PartyFile.make(file=path) for path in paths)}
+    """The same run in memory: the same terms, features and secrets; in its own world, unless `pays`
+    is another.
+    """
+    opened_files = {
+        Path(file.identity).name: file for file in (PartyFile.make(file=path) for path in paths)
+    }
     options = {name: ContextualOptions.make(file.options) for name, file in opened_files.items()}
     first = options[next(iter(options))]
     terms = first.terms(opened_files[PULLER].run or "trial-1")
@@ -145,11 +169,15 @@ def twin(paths: list[Path], pays: Callable[[Ask], Message] | None = None) -> Out
     planned = plan(terms)
     roles: list[Role] = [
         PartyRole(
-            name, terms, planned, features_of(options[name], terms, name, paths[0].parent)[0], secrets[name],
+            name,
+            terms,
+            planned,
+            features_of(options[name], terms, name, paths[0].parent)[0],
+            secrets[name],
             start=start_of(options[name], terms, name, paths[0].parent),
         )
         for name in terms.parties
-    ]  # fmt: skip
+    ]
     roles += [Puller(terms), Payee(terms), DealerRole(terms, planned, secrets[DEALER])]
     if pays is None:
         assert first.world is not None
@@ -158,7 +186,9 @@ def twin(paths: list[Path], pays: Callable[[Ask], Message] | None = None) -> Out
     return Outcome({role.name: role for role in roles})
 
 
-def factories(folder: Path, parties: int = 2, steps: int = 8, **more: Any) -> tuple[dict[str, Any], Terms, World]:
+def factories(
+    folder: Path, parties: int = 2, steps: int = 8, **more: Any
+) -> tuple[dict[str, Any], Terms, World]:
     """One function a role that makes it anew with the secrets it has always had."""
     world = World(**write_world(folder, parties))
     contexts = world.contexts()
@@ -177,7 +207,9 @@ def factories(folder: Path, parties: int = 2, steps: int = 8, **more: Any) -> tu
 
 
 class Arriving(TestWorld):
-    """Gives each party its features of a step; after `last` steps of one of them it says that it is over."""
+    """Gives each party its features of a step; after `last` steps of one of them it says that it is
+    over.
+    """
 
     def __init__(self, world: Any, terms: Terms, last: int, ends: str = "clinic-1") -> None:
         super().__init__(world, terms)
@@ -197,12 +229,25 @@ class Arriving(TestWorld):
 def arriving_roles(
     folder: Path, last: int, parties: int = 2, **more: Any
 ) -> tuple[dict[str, Any], Terms, Any, dict[str, Any], Terms]:
-    """Roles of a run of `last` steps with files, and of one of 42 whose contexts arrive and end there."""
+    """Roles of a run of `last` steps with files, and of one of 42 whose contexts arrive and end
+    there.
+    """
     plain, terms, world = factories(folder, parties, steps=last, **more)
-    arriving = Terms("run-1", terms.parties, terms.features, terms.arms, 42, terms.explore, rows="arriving", **more)
+    arriving = Terms(
+        "run-1",
+        terms.parties,
+        terms.features,
+        terms.arms,
+        42,
+        terms.explore,
+        rows="arriving",
+        **more,
+    )
     planned, secrets = plan(arriving), {name: Secrets.fresh() for name in (*terms.parties, DEALER)}
     make: dict[str, Any] = {
-        name: lambda name=name: PartyRole(name, arriving, planned, None, secrets[name], checkpoint_every=3)
+        name: lambda name=name: PartyRole(
+            name, arriving, planned, None, secrets[name], checkpoint_every=3
+        )
         for name in terms.parties
     }
     make |= {PULLER: lambda: Puller(arriving), PAYEE: lambda: Payee(arriving)}
@@ -211,9 +256,13 @@ def arriving_roles(
 
 
 class MpcTorment(Torment):
-    """The same federation as processes that are killed; its progress is read from the arms of the world."""
+    """The same federation as processes that are killed; its progress is read from the arms of the
+    world.
+    """
 
-    def __init__(self, folder: Path, seed: int, *, parties: int = 2, steps: int | None = 120, **values: Any) -> None:
+    def __init__(
+        self, folder: Path, seed: int, *, parties: int = 2, steps: int | None = 120, **values: Any
+    ) -> None:
         self.folder, self.rng = folder, random.Random(seed)
         self.paths = {path.stem: path for path in laid_out(folder, parties, steps, **values)}
         self.expected_bytes = 2 * (steps or 0)

@@ -1,8 +1,10 @@
-"""Every order in which links can come up again after machines have died, over engines in one process.
+"""Every order in which links can come up again after machines have died, over engines in one
+process.
 
-A federation runs up to some message. Then machines lose their power, and with it all that was not on their disks. Their
-links come up one after the other, and everything that can move has moved before the next one does. Two orders that
-lead to the same state are one from there on, so that all orders of ten links are some thousand states.
+A federation runs up to some message. Then machines lose their power, and with it all that was not
+on their disks. Their links come up one after the other, and everything that can move has moved
+before the next one does. Two orders that lead to the same state are one from there on, so that all
+orders of ten links are some thousand states.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ class Everything:
 
 @dataclass
 class System:
-    """A federation: how its roles are made, who is linked, what the world answers, and what a run comes to."""
+    """A federation: how its roles are made, who is linked, what the world answers, and what a run
+    comes to.
+    """
 
     make: dict[str, Callable[[], Role]]
     links: list[tuple[str, str]]
@@ -54,16 +58,26 @@ class Federation(Network):
         self.greeted: dict[str, set[str]] = {}
         self.moved = 0
         super().__init__(
-            system.make, system.links, system.vocabulary, system.world, 0, snapshot_bytes=1 << 30,
+            system.make,
+            system.links,
+            system.vocabulary,
+            system.world,
+            0,
+            snapshot_bytes=1 << 30,
             sync_answers=system.sync,
-        )  # fmt: skip
+        )
 
     def start(self, name: str) -> None:
         peers = [b if a == name else a for a, b in self._pairs if name in (a, b)]
         engine = Engine(
-            self._make[name](), Journal(Path(f"/{name}"), self.disks[name]), peers, self._vocabulary, run="run-1",
-            snapshot_bytes=self._snapshot_bytes, sync_answers=self._sync_answers,
-        )  # fmt: skip
+            self._make[name](),
+            Journal(Path(f"/{name}"), self.disks[name]),
+            peers,
+            self._vocabulary,
+            run="run-1",
+            snapshot_bytes=self._snapshot_bytes,
+            sync_answers=self._sync_answers,
+        )
         self.engines[name], self.greeted[name] = engine, set(peers) if engine.bound else set()
         self._begin(name)
 
@@ -127,7 +141,9 @@ class Federation(Network):
     @property
     def finished(self) -> bool:
         engines = self.engines.values()
-        return all(engine.role.finished and not engine.asks for engine in engines) and not any(self.wires.values())
+        return all(engine.role.finished and not engine.asks for engine in engines) and not any(
+            self.wires.values()
+        )
 
     @property
     def outcome(self) -> Any:
@@ -140,23 +156,39 @@ class Federation(Network):
         for name in sorted(self.engines):
             engine = self.engines[name]
             links = [
-                [getattr(link, slot) for slot in sorted(link.__slots__) if not slot.startswith("bytes_")]
+                [
+                    getattr(link, slot)
+                    for slot in sorted(link.__slots__)
+                    if not slot.startswith("bytes_")
+                ]
                 for _, link in sorted(engine.links.items())
             ]
-            links = [[list(value) if isinstance(value, deque) else value for value in link] for link in links]
+            links = [
+                [list(value) if isinstance(value, deque) else value for value in link]
+                for link in links
+            ]
             asks = sorted((number, _encode(ask)) for number, ask in engine.asks.items())
-            parts.append((engine.role.save(), links, asks, engine.started, sorted(self.greeted[name])))
+            parts.append(
+                (engine.role.save(), links, asks, engine.started, sorted(self.greeted[name]))
+            )
         return _encode(parts)
 
     def fork(self) -> Federation:
         """Copy everything but what never changes; roles through what they save."""
-        memo: dict[int, Any] = {id(self.system): self.system, id(self._make): self._make, id(self._world): self._world}
+        memo: dict[int, Any] = {
+            id(self.system): self.system,
+            id(self._make): self._make,
+            id(self._world): self._world,
+        }
         memo[id(self._vocabulary)] = self._vocabulary
         for name, engine in self.engines.items():
             role = self._make[name]()
             role.load(msgspec.msgpack.decode(_encode(engine.role.save())))
             memo[id(engine.role)] = role
-            memo[id(engine._decoder)], memo[id(engine._ask_decoder)] = engine._decoder, engine._ask_decoder
+            memo[id(engine._decoder)], memo[id(engine._ask_decoder)] = (
+                engine._decoder,
+                engine._ask_decoder,
+            )
         return copy.deepcopy(self, memo)
 
 
@@ -167,7 +199,9 @@ class Run:
     system: System
     outcome: Any
     phases: dict[str, int]
-    """How many things had moved at one moment of each phase: before the world is asked, while it is, and after."""
+    """How many things had moved at one moment of each phase: before the world is asked, while it
+    is, and after.
+    """
 
 
 def undisturbed(system: System) -> Run:
@@ -189,8 +223,11 @@ def undisturbed(system: System) -> Run:
     assert network.finished
     first, last, end = asked[0], asked[-1], network.moved
     phases = {
-        "set-up": 3 * first // 4, "running": (first + 2 * last) // 3, "closing": (last + end + 1) // 2, "over": end,
-    }  # fmt: skip
+        "set-up": 3 * first // 4,
+        "running": (first + 2 * last) // 3,
+        "closing": (last + end + 1) // 2,
+        "over": end,
+    }
     return Run(system, network.outcome, phases)
 
 
@@ -229,7 +266,9 @@ Found = tuple[int, Federation]
 
 
 def orders(network: Federation, down: Collection[Pair]) -> tuple[list[Found], int]:
-    """Let links come up in every order; return the states that this leads to, and how many links came up in all."""
+    """Let links come up in every order; return the states that this leads to, and how many links
+    came up in all.
+    """
     level: dict[frozenset[Pair], dict[bytes, Found]] = {frozenset(): {b"": (1, network)}}
     joined = 0
     for _ in down:
@@ -259,14 +298,25 @@ class Tally:
     """Links on which a party forgot two messages or more that its peer has."""
 
 
-def check(run: Run, moment: int, synced: int, sets: Iterable[Collection[str]], tally: Tally) -> None:
-    """Cut the power of each set of parties at a moment; all orders must lead to the undisturbed run's outcome."""
+def check(
+    run: Run, moment: int, synced: int, sets: Iterable[Collection[str]], tally: Tally
+) -> None:
+    """Cut the power of each set of parties at a moment; all orders must lead to the undisturbed
+    run's outcome.
+    """
     before = at(run.system, moment, synced)
     for lost in sets:
         network = before.fork()
-        sent = {(name, peer): link.sent for name in lost for peer, link in network.engines[name].links.items()}
+        sent = {
+            (name, peer): link.sent
+            for name in lost
+            for peer, link in network.engines[name].links.items()
+        }
         down = cut_power(network, lost)
-        tally.lost += sum(count >= network.engines[name].links[peer].sent + 2 for (name, peer), count in sent.items())
+        tally.lost += sum(
+            count >= network.engines[name].links[peer].sent + 2
+            for (name, peer), count in sent.items()
+        )
         ends, joined = orders(network, down)
         for count, end in ends:
             assert end.finished, (moment, synced, lost)

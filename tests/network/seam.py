@@ -1,4 +1,6 @@
-"""A network of engines in one process whose connections, processes and power fail as a test wishes."""
+"""A network of engines in one process whose connections, processes and power fail as a test
+wishes.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from tests.network.disks import MemoryDisk
 
 
 class Network:
-    """Engines joined by connections; `step` does one random thing that may happen, faults included."""
+    """Engines joined by connections; `step` does one random thing that may happen, faults
+    included.
+    """
 
     def __init__(
         self,
@@ -45,9 +49,14 @@ class Network:
         peers = [b if a == name else a for a, b in self._pairs if name in (a, b)]
         journal = Journal(Path(f"/{name}"), self.disks[name])
         self.engines[name] = Engine(
-            self._make[name](), journal, peers, self._vocabulary, run="run-1", snapshot_bytes=self._snapshot_bytes,
+            self._make[name](),
+            journal,
+            peers,
+            self._vocabulary,
+            run="run-1",
+            snapshot_bytes=self._snapshot_bytes,
             sync_answers=self._sync_answers,
-        )  # fmt: skip
+        )
         self.engines[name].begin()
         self._commit(name)
 
@@ -110,11 +119,15 @@ class Network:
     def _send(self, name: str) -> None:
         for peer, link in self.engines[name].links.items():
             if frozenset((name, peer)) in self.up:
-                self.wires[name, peer].extend((n, link.durable, body) for n, body in link.outgoing())
+                self.wires[name, peer].extend(
+                    (n, link.durable, body) for n, body in link.outgoing()
+                )
 
     def step(self, faults: dict[str, float]) -> bool:
         """Do one thing; False when nothing is left to do."""
-        kind = self.rng.choices([*faults, "none"], [*faults.values(), max(0.0, 1 - sum(faults.values()))])[0]
+        kind = self.rng.choices(
+            [*faults, "none"], [*faults.values(), max(0.0, 1 - sum(faults.values()))]
+        )[0]
         getattr(self, f"_fault_{kind}")()
         for name in self.engines:
             if self.rng.random() < self._syncs:
@@ -123,12 +136,20 @@ class Network:
         moves: list[Callable[[], None]] = [
             lambda pair=pair: self.deliver(*pair) for pair, wire in self.wires.items() if wire
         ]
-        moves += [lambda name=name: self.answer(name) for name, engine in self.engines.items() if engine.asks]
-        moves += [lambda pair=pair: self.connect(*pair) for pair in self._pairs if frozenset(pair) not in self.up]
+        moves += [
+            lambda name=name: self.answer(name)
+            for name, engine in self.engines.items()
+            if engine.asks
+        ]
+        moves += [
+            lambda pair=pair: self.connect(*pair)
+            for pair in self._pairs
+            if frozenset(pair) not in self.up
+        ]
         moves += [lambda name=name: self._commit(name) for name in self.engines]
-        if all(engine.role.finished and not engine.asks for engine in self.engines.values()) and not any(
-            self.wires.values()
-        ):
+        if all(
+            engine.role.finished and not engine.asks for engine in self.engines.values()
+        ) and not any(self.wires.values()):
             return False
         self.rng.choice(moves)()
         return True
@@ -140,7 +161,8 @@ class Network:
                 return
         raise AssertionError(f"not finished after {most} steps")
 
-    # Faults: a connection cut, a message twice, two exchanged, one dropped, a process or its power lost.
+    # Faults: a connection cut, a message twice, two exchanged, one dropped, a process or its power
+    # lost.
 
     def _fault_none(self) -> None:
         return

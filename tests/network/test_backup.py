@@ -1,4 +1,6 @@
-"""A backup put back never uses randomness twice: peers vouch that the run went no further, or the party refuses."""
+"""A backup put back never uses randomness twice: peers vouch that the run went no further, or the
+party refuses.
+"""
 
 from __future__ import annotations
 
@@ -64,8 +66,12 @@ def came(party):
 
 
 def seen(party, parties):
-    """What its peers have of a party, and what they know to be on its disk: behind this no backup may go on."""
-    links = {peer: parties[peer].engine.links[party.engine.role.name] for peer in party.engine.links}
+    """What its peers have of a party, and what they know to be on its disk: behind this no backup
+    may go on.
+    """
+    links = {
+        peer: parties[peer].engine.links[party.engine.role.name] for peer in party.engine.links
+    }
     return {peer: (link.received, link.durable_there) for peer, link in links.items()}
 
 
@@ -79,15 +85,22 @@ def gone_on(party, parties, backup):
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    """What came to everyone in a run that nothing disturbs, by the name of the system; each is run once."""
+    """What came to everyone in a run that nothing disturbs, by the name of the system; each is run
+    once.
+    """
     return cache(
-        lambda name: {each.engine.role.name: came(each) for each in finish(SYSTEMS[name](tmp_path_factory.mktemp("u")))}
+        lambda name: {
+            each.engine.role.name: came(each)
+            for each in finish(SYSTEMS[name](tmp_path_factory.mktemp("u")))
+        }
     )
 
 
 @pytest.mark.parametrize(("name", "role"), EACH)
 def test_an_old_backup_is_refused_and_the_newest_goes_on(tmp_path, name, role, undisturbed):
-    """The old one was made while the party ran; its peers have gone on since, and it sends them nothing."""
+    """The old one was made while the party ran; its peers have gone on since, and it sends them
+    nothing.
+    """
     tried = tmp_path / "tried"
     tried.mkdir()
     paths = SYSTEMS[name](tried)
@@ -96,10 +109,15 @@ def test_an_old_backup_is_refused_and_the_newest_goes_on(tmp_path, name, role, u
 
     async def go():
         parties = {each.stem: opened(each) for each in paths}
-        party, others = parties[path.stem], [each for key, each in parties.items() if key != path.stem]
+        party, others = (
+            parties[path.stem],
+            [each for key, each in parties.items() if key != path.stem],
+        )
         running = [asyncio.create_task(each.run()) for each in others]
         mine = asyncio.create_task(party.run())
-        await until(lambda: party.engine.bound, 0)  # in every turn of the loop: a part may be over in milliseconds
+        await until(
+            lambda: party.engine.bound, 0
+        )  # in every turn of the loop: a part may be over in milliseconds
         party.engine._journal.write()
         made = backup.make(path, old)
         assert made.begun
@@ -124,7 +142,8 @@ def test_an_old_backup_is_refused_and_the_newest_goes_on(tmp_path, name, role, u
         close(again)
         for peer, (received, durable) in seen(party, parties).items():
             assert received == before[peer][0]
-            # the copy's own greeting says what lies on its disk, which its first life may not have said yet
+            # the copy's own greeting says what lies on its disk, which its first life may not have
+            # said yet
             assert durable in (before[peer][1], then[peer][1])
         assert (place.journal / RESTORED).exists()  # the next start asks again
 
@@ -157,7 +176,10 @@ def test_two_that_were_restored_do_not_vouch_for_each_other(tmp_path):
             shutil.rmtree(open_place(path).journal)
             backup.restore(path.with_suffix(".backup"), path)
         again = [opened(path) for path in paths.values()]
-        vouched = [vouch(party, open_place(path).journal) for party, path in zip(again, paths.values(), strict=True)]
+        vouched = [
+            vouch(party, open_place(path).journal)
+            for party, path in zip(again, paths.values(), strict=True)
+        ]
         tasks = [asyncio.create_task(each) for each in vouched]
         done, waiting = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION, timeout=240)
         for party in again:
@@ -224,8 +246,10 @@ def test_a_restore_that_is_killed_leaves_no_journal_without_its_mark(tmp_path, m
         if re.fullmatch(r"journal-\d+.log", target.name):
             raise KeyboardInterrupt
 
-    ways = {place.journal: lambda: backup.restore(tmp_path / "b", path),
-            tmp_path / "march" / "journal": lambda: care._restore_run(made, run, tmp_path / "march")}  # fmt: skip
+    ways = {
+        place.journal: lambda: backup.restore(tmp_path / "b", path),
+        tmp_path / "march" / "journal": lambda: care._restore_run(made, run, tmp_path / "march"),
+    }
     shutil.rmtree(place.journal)
     for folder, restore in ways.items():
         with monkeypatch.context() as patch:
@@ -235,7 +259,8 @@ def test_a_restore_that_is_killed_leaves_no_journal_without_its_mark(tmp_path, m
         assert journal.copy(folder).first is not None
         assert backup_time(folder) == made.made
 
-    # Of a service a journal that is the backup's own is marked, and one that has gone on since is not.
+    # Of a service a journal that is the backup's own is marked, and one that has gone on since is
+    # not.
     mark = folder / RESTORED
     mark.unlink()
     assert "asks its peers" in ways[folder]()[0]
@@ -253,7 +278,9 @@ def test_a_damaged_journal_is_replaced_and_a_damaged_backup_is_refused(tmp_path)
     finish(paths.values())
     path, place = paths["comp"], open_place(paths["comp"])
     backup.make(path, tmp_path / "b")
-    (name,) = [each for each in place.journal.iterdir() if re.fullmatch(r"journal-\d+.log", each.name)]
+    (name,) = [
+        each for each in place.journal.iterdir() if re.fullmatch(r"journal-\d+.log", each.name)
+    ]
     data = bytearray(name.read_bytes())
     data[20] ^= 1
     name.write_bytes(data)
@@ -272,7 +299,9 @@ def test_a_damaged_journal_is_replaced_and_a_damaged_backup_is_refused(tmp_path)
 
 
 def test_the_backup_of_a_service_is_not_put_back_as_a_party(tmp_path):
-    backup.write(tmp_path / "b", backup.Backup("clinic-1", "owner", "r", "", "", False, False, "service"), {})
+    backup.write(
+        tmp_path / "b", backup.Backup("clinic-1", "owner", "r", "", "", False, False, "service"), {}
+    )
     with pytest.raises(DataError, match="is the backup of a service"):
         backup.restore(tmp_path / "b", tmp_path / "clinic-1.toml")
 
@@ -296,7 +325,12 @@ def test_the_identity_alone_gives_a_journal_with_secrets_of_its_own(tmp_path):
     assert made.exit_code == 0, made.output
     assert (tmp_path / "b").stat().st_mode & 0o777 == 0o600
     shutil.rmtree(tmp_path / "clinic-1")
-    assert runner.invoke(app, ["restore", str(tmp_path / "b"), str(path), "--without-journal"]).exit_code == 0
+    assert (
+        runner.invoke(
+            app, ["restore", str(tmp_path / "b"), str(path), "--without-journal"]
+        ).exit_code
+        == 0
+    )
     assert not place.journal.exists()
     party = opened(path)
     assert not party.engine.bound
@@ -318,13 +352,17 @@ def test_a_journal_set_back_by_itself_is_refused_where_the_store_noted_more(tmp_
         return make_party(open_place(other), build, timing=QUICK)[0]
 
     def marks():
-        found = [json.loads(each.read_text()) for each in (tmp_path / "home" / "marks").glob("*.json")]
+        found = [
+            json.loads(each.read_text()) for each in (tmp_path / "home" / "marks").glob("*.json")
+        ]
         return max((sum(each["durable"].values()) for each in found), default=0)
 
     async def go():
         others = [kept(other) for name, other in paths.items() if name != "comp"]
         running = [asyncio.create_task(party.run()) for party in others]
-        mine = asyncio.create_task(run_and_record(open_place(path), lambda place, made: made, print))
+        mine = asyncio.create_task(
+            run_and_record(open_place(path), lambda place, made: made, print)
+        )
         await until(lambda: marks() > 5)
         held = journal.copy(place.journal)
         aside.mkdir()
@@ -344,7 +382,9 @@ def test_a_journal_set_back_by_itself_is_refused_where_the_store_noted_more(tmp_
         (place.journal / name).unlink()
     for each in aside.iterdir():
         shutil.copy(each, place.journal)
-    with pytest.raises(JournalError, match=r"is an older copy: it holds \d+ messages of 'controller'"):
+    with pytest.raises(
+        JournalError, match=r"is an older copy: it holds \d+ messages of 'controller'"
+    ):
         asyncio.run(run_and_record(open_place(path), lambda place, made: made, print))
     (place.journal / RESTORED).write_text(json.dumps({"made": "2026-01-01"}))
     said = {one.what: one.said for one in examine(path, lambda name: parties_of(name).build)}

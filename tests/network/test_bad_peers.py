@@ -1,4 +1,6 @@
-"""Who is not wanted is refused: the caller is told what it may know, the listener logs and counts why."""
+"""Who is not wanted is refused: the caller is told what it may know, the listener logs and counts
+why.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +23,28 @@ from posse.version import PROTOCOL_VERSION
 from tests.network.federations import laid_out, opened, until
 from tests.runtime.certificates.conftest import issue
 
-HELLO = {"wire": WIRE_VERSION, "posse": "0", "protocol": "samba", "protocol_version": PROTOCOL_VERSION,
-         "run": "trial-1", "name": "clinic-1", "received": 0, "durable": 0}  # fmt: skip
+HELLO = {
+    "wire": WIRE_VERSION,
+    "posse": "0",
+    "protocol": "samba",
+    "protocol_version": PROTOCOL_VERSION,
+    "run": "trial-1",
+    "name": "clinic-1",
+    "received": 0,
+    "durable": 0,
+}
 
 
 async def call(port, context, frames=()):
-    """Connect, send, and return what comes back until the other hangs up; an alert of TLS is what comes back too."""
+    """Connect, send, and return what comes back until the other hangs up; an alert of TLS is what
+    comes back too.
+    """
     try:
         reader, writer = await asyncio.wait_for(
-            asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="" if context else None), 240
+            asyncio.open_connection(
+                "127.0.0.1", port, ssl=context, server_hostname="" if context else None
+            ),
+            240,
         )
     except (ssl.SSLError, OSError) as error:
         return f"{error}"
@@ -47,7 +62,9 @@ async def call(port, context, frames=()):
 
 
 def refusal(paths, context, frames=()):
-    """Let one caller meet the controller; return what the caller saw, and what the controller logged and counted."""
+    """Let one caller meet the controller; return what the caller saw, and what the controller
+    logged and counted.
+    """
     log = []
 
     async def meet():
@@ -57,7 +74,9 @@ def refusal(paths, context, frames=()):
             await asyncio.sleep(0.01)
         try:
             seen = await call(controller.port, context, frames)
-            await until(lambda: any(name.startswith("refused") for name in controller.counts))  # it may learn it later
+            await until(
+                lambda: any(name.startswith("refused") for name in controller.counts)
+            )  # it may learn it later
             await asyncio.sleep(0.05)
         finally:
             controller.stop()
@@ -77,7 +96,9 @@ def told(seen):
 
 
 def silent(seen):
-    """Whether the caller got nothing but the end of the connection: TLS failed, and strangers are told nothing."""
+    """Whether the caller got nothing but the end of the connection: TLS failed, and strangers are
+    told nothing.
+    """
     return seen == [] or isinstance(seen, str)
 
 
@@ -114,10 +135,18 @@ def test_a_self_signed_certificate(paths, tmp_path):
     key, now = making.new_key(), datetime.now(UTC)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "clinic-1")])
     certificate = (
-        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key()).serial_number(5)
-        .not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1)).sign(key, hashes.SHA256())
-    )  # fmt: skip
-    (tmp_path / "self.pem").write_bytes(certificate.public_bytes(making.Encoding.PEM) + private_pem(key))
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(5)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .sign(key, hashes.SHA256())
+    )
+    (tmp_path / "self.pem").write_bytes(
+        certificate.public_bytes(making.Encoding.PEM) + private_pem(key)
+    )
     context = client(tmp_path / "clinic-1")
     context.load_cert_chain(tmp_path / "self.pem")
     seen, why, counts = refusal(paths, context)
@@ -152,10 +181,14 @@ def test_tls_1_2(paths, tmp_path):
 
 
 def test_an_expired_certificate(paths, tmp_path):
-    authority = Authority(tmp_path / "authority", now=lambda: datetime.now(UTC) - timedelta(days=400))
+    authority = Authority(
+        tmp_path / "authority", now=lambda: datetime.now(UTC) - timedelta(days=400)
+    )
     key = making.new_key()
     certificate = issue(authority, "owner", "clinic-9", key, days=30)
-    (tmp_path / "old.pem").write_bytes(certificate.public_bytes(making.Encoding.PEM) + private_pem(key))
+    (tmp_path / "old.pem").write_bytes(
+        certificate.public_bytes(making.Encoding.PEM) + private_pem(key)
+    )
     context = client(tmp_path / "clinic-1")
     context.load_cert_chain(tmp_path / "old.pem")
     seen, why, counts = refusal(paths, context)
@@ -176,7 +209,9 @@ def test_a_revoked_certificate(paths, tmp_path):
 
 
 def test_a_wrong_role(paths, tmp_path):
-    enrol_all(tmp_path, "trial-1", {"clinic-7": "owner"})  # of this run's authority, and not in the federation
+    enrol_all(
+        tmp_path, "trial-1", {"clinic-7": "owner"}
+    )  # of this run's authority, and not in the federation
     seen, why, counts = refusal(paths, client(tmp_path / "clinic-7"), [Hello(**HELLO)])
     assert "has no part in this run" in told(seen)
     assert "clinic-7" in why
@@ -184,14 +219,18 @@ def test_a_wrong_role(paths, tmp_path):
 
 
 def test_another_run(paths, tmp_path):
-    seen, _, counts = refusal(paths, client(tmp_path / "clinic-1"), [Hello(**{**HELLO, "run": "trial-2"})])
+    seen, _, counts = refusal(
+        paths, client(tmp_path / "clinic-1"), [Hello(**{**HELLO, "run": "trial-2"})]
+    )
     assert "speaks of run trial-2, this is run trial-1" in told(seen)
     assert counts["refused hello"] == 1
 
 
 @pytest.mark.parametrize("what", ["wire", "protocol_version"])
 def test_another_version_with_both_versions_named(paths, tmp_path, what):
-    seen, _, counts = refusal(paths, client(tmp_path / "clinic-1"), [Hello(**{**HELLO, what: 99, "posse": "7.7"})])
+    seen, _, counts = refusal(
+        paths, client(tmp_path / "clinic-1"), [Hello(**{**HELLO, what: 99, "posse": "7.7"})]
+    )
     assert "posse 7.7" in told(seen)
     assert "Upgrade " in told(seen)
     assert counts["refused hello"] == 1
@@ -199,10 +238,16 @@ def test_another_version_with_both_versions_named(paths, tmp_path, what):
 
 @pytest.mark.parametrize(
     "frames",
-    [[Data(1, b"x")], [b"\x01\x00\x00\x00\xc1"], [b"\xff\xff\xff\x7f"], [Hello(**HELLO), Hello(**HELLO)],
-     [Hello(**HELLO), b"\xff\xff\xff\x7f"], [Hello(**HELLO), b"\x02\x00\x00\x00\xc1\xc1"],
-     [Hello(**{**HELLO, "name": "clinic-2"})]],
-)  # fmt: skip
+    [
+        [Data(1, b"x")],
+        [b"\x01\x00\x00\x00\xc1"],
+        [b"\xff\xff\xff\x7f"],
+        [Hello(**HELLO), Hello(**HELLO)],
+        [Hello(**HELLO), b"\xff\xff\xff\x7f"],
+        [Hello(**HELLO), b"\x02\x00\x00\x00\xc1\xc1"],
+        [Hello(**{**HELLO, "name": "clinic-2"})],
+    ],
+)
 def test_what_an_admitted_peer_may_not_send(paths, tmp_path, frames):
     seen, why, counts = refusal(paths, client(tmp_path / "clinic-1"), frames)
     assert told(seen)

@@ -31,7 +31,9 @@ USER, PASSWORD = "ada", "p:ss wörd"
 
 
 class SmallProxy:
-    """A proxy of either kind, as little as its standard asks for; it remembers where it let whom go."""
+    """A proxy of either kind, as little as its standard asks for; it remembers where it let whom
+    go.
+    """
 
     def __init__(self, kind, *, asks=False, refuses=False):
         self.kind, self.asks, self.refuses = kind, asks, refuses
@@ -111,7 +113,9 @@ class SmallProxy:
             family, size = (socket.AF_INET, 4) if kind == 1 else (socket.AF_INET6, 16)
             host = socket.inet_ntop(family, await reader.readexactly(size))
         port = int.from_bytes(await reader.readexactly(2), "big")
-        writer.write(b"\x05" + bytes([2 if self.refuses else 0]) + b"\x00\x01\x00\x00\x00\x00\x00\x00")
+        writer.write(
+            b"\x05" + bytes([2 if self.refuses else 0]) + b"\x00\x01\x00\x00\x00\x00\x00\x00"
+        )
         return None if self.refuses else (host, port)
 
 
@@ -127,13 +131,17 @@ def test_owners_behind_a_proxy_take_part_and_the_proxy_reads_nothing(tmp_path, k
             for name in ("clinic-1", "clinic-3"):
                 given = proxy.address(USER, PASSWORD) if asks else proxy.address()
                 by_name = {"controller": f"localhost:{listens.rpartition(':')[2]}"}
-                write_party(paths[name], {**read_toml(paths[name]), "proxy": given, "connect": by_name})
+                write_party(
+                    paths[name], {**read_toml(paths[name]), "proxy": given, "connect": by_name}
+                )
                 paths[name].chmod(0o600)
             notes = []
             parties = [party_of(path, notes) for path in paths.values()]
             await run_all(parties)
             close(*parties)
-            owners = [party.engine.role.state() for party in parties if party.engine.role.kind == "owner"]
+            owners = [
+                party.engine.role.state() for party in parties if party.engine.role.kind == "owner"
+            ]
             (total,) = [note.value for note in notes if note.kind == "total"]
             return (total, [(state["pulls"], state["reward"]) for state in owners]), proxy
 
@@ -166,7 +174,9 @@ def test_a_call_that_is_given_up_as_it_succeeds_leaves_no_socket():
         warnings.simplefilter("always")
         port = asyncio.run(go())
         gc.collect()
-    assert [str(one.message) for one in noted if f"raddr=('127.0.0.1', {port})" in str(one.message)] == []
+    assert [
+        str(one.message) for one in noted if f"raddr=('127.0.0.1', {port})" in str(one.message)
+    ] == []
 
 
 @pytest.mark.parametrize("kind", ["http", "socks5"])
@@ -194,19 +204,28 @@ def test_something_else_that_answers_is_no_proxy():
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         try:
-            await asyncio.wait_for(opened("a.example", 7400, Proxy.parse(f"{kind}://127.0.0.1:{port}")), 120)
+            await asyncio.wait_for(
+                opened("a.example", 7400, Proxy.parse(f"{kind}://127.0.0.1:{port}")), 120
+            )
         finally:
             server.close()
 
     for said, kind in (
-        (b"", "http"), (b"HTTP/1.1 200", "http"), (b"SSH-2.0-x\r\n\r\n", "http"), (b"x" * 20_000, "http"),
-        (b"", "socks5"), (b"\x04\x00", "socks5"), (b"\x05\x00\x05\x01", "socks5"),
-    ):  # fmt: skip
+        (b"", "http"),
+        (b"HTTP/1.1 200", "http"),
+        (b"SSH-2.0-x\r\n\r\n", "http"),
+        (b"x" * 20_000, "http"),
+        (b"", "socks5"),
+        (b"\x04\x00", "socks5"),
+        (b"\x05\x00\x05\x01", "socks5"),
+    ):
         with pytest.raises(OSError):
             asyncio.run(go(said, kind))
 
 
-@pytest.mark.parametrize("text", ["proxy:80", "ftp://a:1", "http://a", "http://:1", "socks5://a:x", "http://a:1/path"])
+@pytest.mark.parametrize(
+    "text", ["proxy:80", "ftp://a:1", "http://a", "http://:1", "socks5://a:x", "http://a:1/path"]
+)
 def test_addresses_of_proxies_are_checked(text):
     with pytest.raises(ConfigError, match=r"proxy must be http://host:port"):
         Proxy.parse(text)
@@ -280,21 +299,31 @@ def test_a_listener_for_all_addresses_is_reached_by_both_families(host):
         return came
 
     came = asyncio.run(go())
-    assert came[0] == "127.0.0.1"  # and no address of version 6 that stands for it: limits count by address
+    assert (
+        came[0] == "127.0.0.1"
+    )  # and no address of version 6 that stands for it: limits count by address
     assert came[1:] == (["::1"] if has_six() else [])
 
 
 def test_a_listener_that_cannot_have_all_its_addresses_has_none(monkeypatch):
-    """The second address of the name is no address of this machine (of the block for documentation)."""
+    """The second address of the name is no address of this machine (of the block for
+    documentation).
+    """
 
     async def go():
-        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (at, 0)) for at in ("127.0.0.1", "192.0.2.1")]
+        found = [
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", (at, 0))
+            for at in ("127.0.0.1", "192.0.2.1")
+        ]
 
         async def resolved(*given, **named):
             return found
 
         monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolved, raising=False)
-        door, before = Door(lambda one, address: None, lambda address, why: None), len(os.listdir("/proc/self/fd"))
+        door, before = (
+            Door(lambda one, address: None, lambda address, why: None),
+            len(os.listdir("/proc/self/fd")),
+        )
         with pytest.raises(OSError, match="assign"):
             await door.open("two.example.org", 0)
         assert len(os.listdir("/proc/self/fd")) == before

@@ -1,8 +1,9 @@
 """The wall clock may be moved by a day while a federation runs: nothing changes.
 
-Clocks that a running party reads: the event loop's, which only runs forward, for heartbeats, deadlines and waits; and
-the wall clock in two places, for the validity of certificates (`deployment`) and the time of a log line (`operate`).
-OpenSSL looks at the wall clock in a handshake by itself, where no test can inject another.
+Clocks that a running party reads: the event loop's, which only runs forward, for heartbeats,
+deadlines and waits; and the wall clock in two places, for the validity of certificates
+(`deployment`) and the time of a log line (`operate`). OpenSSL looks at the wall clock in a
+handshake by itself, where no test can inject another.
 """
 
 from __future__ import annotations
@@ -26,30 +27,52 @@ from tests.network.federations import laid_out, opened, run_all, until
 BUDGET = 40
 DAY = timedelta(days=1)
 WALL = re.compile(r"\btime\.(time|localtime|gmtime|ctime)(_ns)?\(|\.(now|utcnow|today)\((UTC)?\)")
-ANY = re.compile(WALL.pattern + r"|\b(monotonic|perf_counter)(_ns)?\(|\.time\(\)|call_later|asyncio\.(sleep|wait_for)")
+ANY = re.compile(
+    WALL.pattern
+    + r"|\b(monotonic|perf_counter)(_ns)?\(|\.time\(\)|call_later|asyncio\.(sleep|wait_for)"
+)
 
 
 def readers(pattern, *places):
     root = Path(posse.__file__).parent
-    files = [path for place in places for path in ((root / place).rglob("*.py") if (root / place).is_dir() else
-             [root / place])]  # fmt: skip
+    files = [
+        path
+        for place in places
+        for path in ((root / place).rglob("*.py") if (root / place).is_dir() else [root / place])
+    ]
     return {str(path.relative_to(root)) for path in files if pattern.search(path.read_text())}
 
 
 def test_which_clocks_are_read_at_all():
-    # `doctor` looks at the validity of a certificate, `local` makes certificates; both are no part of a run.
-    assert readers(WALL, "runtime/network", "runtime/journal.py", "runtime/sources.py", "runtime/local.py") == {
-        "runtime/local.py", "runtime/network/deployment.py", "runtime/network/doctor.py", "runtime/network/operate.py",
-    }  # fmt: skip
-    # What decides (roles, engine, links, journal, frames) reads no clock of any kind; the clock of slots answers asks,
-    # as a source of rewards does. An attack on arrival times stages the network that it watches. Whether a function is
-    # interpreted or compiled depends on time, and no result on that (tests/core/interpreted.py).
+    # `doctor` looks at the validity of a certificate, `local` makes certificates; both are no part
+    # of a run.
+    assert readers(
+        WALL, "runtime/network", "runtime/journal.py", "runtime/sources.py", "runtime/local.py"
+    ) == {
+        "runtime/local.py",
+        "runtime/network/deployment.py",
+        "runtime/network/doctor.py",
+        "runtime/network/operate.py",
+    }
+    # What decides (roles, engine, links, journal, frames) reads no clock of any kind; the clock of
+    # slots answers asks, as a source of rewards does. An attack on arrival times stages the network
+    # that it watches. Whether a function is interpreted or compiled depends on time, and no result
+    # on that (tests/core/interpreted.py).
     decides = ("links", "engine", "wire")
     assert readers(
-        ANY, "protocols/samba", "core", "policies", "privacy/crypto", "runtime/journal.py",
+        ANY,
+        "protocols/samba",
+        "core",
+        "policies",
+        "privacy/crypto",
+        "runtime/journal.py",
         *(f"runtime/network/{name}.py" for name in decides),
-    ) == {"protocols/samba/strict/clock.py", "protocols/samba/attacks/network.py", "core/compiled.py",
-        "core/interrupts.py"}  # fmt: skip
+    ) == {
+        "protocols/samba/strict/clock.py",
+        "protocols/samba/attacks/network.py",
+        "core/compiled.py",
+        "core/interrupts.py",
+    }
 
 
 class Shifted:
@@ -63,14 +86,18 @@ class Shifted:
 
 
 def run_shifted(folder, clock, moves, monkeypatch):
-    """Run; at points of the run let `moves` change the clock and the controller's connections break."""
+    """Run; at points of the run let `moves` change the clock and the controller's connections
+    break.
+    """
     notes, lines, counts = [], [], Counter()
     paths = laid_out(folder, budget=BUDGET)
     real = time.time
     monkeypatch.setattr(time, "time", lambda: real() + clock.by.total_seconds())
     moving = type("Moving", (datetime,), {"now": classmethod(lambda cls, tz=None: clock())})
     monkeypatch.setattr("posse.runtime.network.operate.datetime", moving)
-    log = json_log("somebody", type("Lines", (), {"write": lambda _, text: lines.append(text), "flush": int})())
+    log = json_log(
+        "somebody", type("Lines", (), {"write": lambda _, text: lines.append(text), "flush": int})()
+    )
 
     async def all_of_them():
         parties = [opened(path, notes, log=log, now=clock) for path in paths]
@@ -95,7 +122,9 @@ def run_shifted(folder, clock, moves, monkeypatch):
         party.engine._journal.close()
         counts += party.counts
     (total,) = [note.value for note in notes if note.kind == "total"]
-    pulls = [party.engine.role.state()["pulls"] for party in parties if party.engine.role.kind == "owner"]
+    pulls = [
+        party.engine.role.state()["pulls"] for party in parties if party.engine.role.kind == "owner"
+    ]
     plain = run(Samba(policy="ucb", owners=3, budget=BUDGET, seed=7).plain())
     assert plain.total == (total,)
     assert plain.pulls.tolist() == [pulls]
@@ -132,7 +161,9 @@ def test_a_day_forth_and_back(tmp_path, monkeypatch):
 
 
 def test_certificates_of_today_wait_where_the_clock_goes_back(tmp_path, monkeypatch):
-    """A certificate that seems not to have begun is refused; the run waits and goes on when the clock is set."""
+    """A certificate that seems not to have begun is refused; the run waits and goes on when the
+    clock is set.
+    """
     clock, seen = Shifted(), []
 
     async def wait(parties):

@@ -1,4 +1,6 @@
-"""The end of a run: nobody leaves before the customer has an answer, whichever it is, and what is missing is said."""
+"""The end of a run: nobody leaves before the customer has an answer, whichever it is, and what is
+missing is said.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +39,13 @@ class Behind:
         port = int(open_place(controller).file.listen.rpartition(":")[2])
         self.proxy = Proxy(port, random.Random(1), power=20)
         await self.proxy.start()
-        self.at.write_text(self.at.read_text().replace(f"127.0.0.1:{port}", f"127.0.0.1:{self.proxy.port}"))
+        self.at.write_text(
+            self.at.read_text().replace(f"127.0.0.1:{port}", f"127.0.0.1:{self.proxy.port}")
+        )
         self.parties = {path.stem: opened(path, timing=BRIEF) for path in self.paths}
-        self.running = {name: asyncio.create_task(party.run()) for name, party in self.parties.items()}
+        self.running = {
+            name: asyncio.create_task(party.run()) for name, party in self.parties.items()
+        }
 
 
 @pytest.mark.parametrize("level", ["standard", "paper"])
@@ -76,8 +82,12 @@ def test_a_customer_whose_word_does_not_arrive_says_so_and_is_started_again(tmp_
         parties, running = federation.parties, federation.running
         customer = parties["customer"]
         send = customer._send
-        customer._send = lambda peer, connection: None if customer.engine.role.finished else send(peer, connection)
-        with pytest.raises(UnfinishedError, match="part of 'customer' is over, but controller has not confirmed"):
+        customer._send = lambda peer, connection: (
+            None if customer.engine.role.finished else send(peer, connection)
+        )
+        with pytest.raises(
+            UnfinishedError, match="part of 'customer' is over, but controller has not confirmed"
+        ):
             await running.pop("customer")
         assert customer.engine.role.total is not None
         assert not any(task.done() for task in running.values())
@@ -113,10 +123,19 @@ def test_an_owner_that_comes_back_after_the_end_hears_of_it(tmp_path):
     asyncio.run(go())
 
 
-@pytest.mark.parametrize(("level", "says"), [("standard", "another number of pulls"), ("strict", "a server altered")])
-def test_a_refused_total_ends_the_run_and_only_the_customer_knows(tmp_path, monkeypatch, level, says):
-    """All others end as they do after an accepted total; the customer's result says why there is none."""
-    paths = {path.stem: path for path in laid_out(tmp_path, budget=40, level=level, sync=level == "strict")}
+@pytest.mark.parametrize(
+    ("level", "says"), [("standard", "another number of pulls"), ("strict", "a server altered")]
+)
+def test_a_refused_total_ends_the_run_and_only_the_customer_knows(
+    tmp_path, monkeypatch, level, says
+):
+    """All others end as they do after an accepted total; the customer's result says why there is
+    none.
+    """
+    paths = {
+        path.stem: path
+        for path in laid_out(tmp_path, budget=40, level=level, sync=level == "strict")
+    }
     monkeypatch.setenv("POSSE_STORE", str(tmp_path / "store"))
 
     async def go():
@@ -134,7 +153,9 @@ def test_a_refused_total_ends_the_run_and_only_the_customer_knows(tmp_path, monk
             send(receiver, message)
 
         engine._send = forged
-        customer = run_and_record(open_place(paths["customer"]), lambda place, made: made, lambda text: None)
+        customer = run_and_record(
+            open_place(paths["customer"]), lambda place, made: made, lambda text: None
+        )
         others = asyncio.gather(*(party.run() for party in parties.values()))
         with pytest.raises(ProtocolError, match=f"over without a result: .*{says}"):
             await asyncio.wait_for(customer, 240)
@@ -155,7 +176,7 @@ def test_a_refused_total_ends_the_run_and_only_the_customer_knows(tmp_path, monk
     assert "total" not in result
 
 
-# What an owner agrees to ----------------------------------------------------------------------------------------------
+# What an owner agrees to --------------------------------------------------------------------------
 
 
 def test_owners_sign_a_budget_within_their_own_limit_only(tmp_path):
@@ -164,12 +185,16 @@ def test_owners_sign_a_budget_within_their_own_limit_only(tmp_path):
     assert "[consent]\nbudget = 60\n" in text
     paths["clinic-2"].write_text(text.replace("budget = 60", "budget = 59"))
     parties = [opened(path) for path in paths.values()]
-    with pytest.raises(DisagreementError, match=r"asks for 60 pulls, and \[consent\] of this party allows 59"):
+    with pytest.raises(
+        DisagreementError, match=r"asks for 60 pulls, and \[consent\] of this party allows 59"
+    ):
         asyncio.run(run_all(parties))
     for party in parties:
         party.engine.close()
     paths["clinic-2"].write_text(text)
-    asyncio.run(run_all([opened(path) for path in paths.values()]))  # the run goes on once it is corrected
+    asyncio.run(
+        run_all([opened(path) for path in paths.values()])
+    )  # the run goes on once it is corrected
 
 
 @pytest.mark.parametrize(

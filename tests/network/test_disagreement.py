@@ -1,4 +1,5 @@
-"""Parties whose files differ all stop with one line; corrected, they go on, and the run ends as the one in memory.
+"""Parties whose files differ all stop with one line; corrected, they go on, and the run ends as the
+one in memory.
 
 The same tests run for every system that deploys; what is a system's own is the table below.
 """
@@ -28,7 +29,8 @@ from tests.protocols.toy.system import LISTENER, TELLER, Toy
 
 SECONDS = 240
 BOUND = (
-    r"agreed to other terms in this run than its file has now: .* is .* when it agreed and .* in its file now.*Put its "
+    r"agreed to other terms in this run than its file has now: .* is .* when it agreed and .* in "
+    r"its file now.*Put its "
     r"file back; .* begin a new run"
 )
 REMEDY = "Correct the file that is wrong, and start all parties again."
@@ -58,7 +60,13 @@ class Federation:
 
 
 def toy(folder: Path) -> list[Path]:
-    values = {"protocol": "toy", "run": "trial-1", "listen": f"127.0.0.1:{free_port()}", "horizon": 30, "seed": 9}
+    values = {
+        "protocol": "toy",
+        "run": "trial-1",
+        "listen": f"127.0.0.1:{free_port()}",
+        "horizon": 30,
+        "seed": 9,
+    }
     return parties_of("toy").layout(values, folder).lay_out(folder)
 
 
@@ -69,11 +77,17 @@ def toy_ended(paths: list[Path], parties: dict[str, Party], notes: list[Note], l
 
 def samba_ended(paths: list[Path], parties: dict[str, Party], notes: list[Note], line: str) -> None:
     (total,) = {note.value for note in notes if note.kind == "total"}
-    assert posse.run(posse.Samba(policy=line.split('"')[1], owners=3, budget=40, seed=7)).total == (total,)
+    assert posse.run(posse.Samba(policy=line.split('"')[1], owners=3, budget=40, seed=7)).total == (
+        total,
+    )
 
 
-def market_ended(paths: list[Path], parties: dict[str, Party], notes: list[Note], line: str) -> None:
-    test_mesh.check(list(parties.values()), *test_mesh.expected(rounds=int(line.removeprefix("horizon = "))))
+def market_ended(
+    paths: list[Path], parties: dict[str, Party], notes: list[Note], line: str
+) -> None:
+    test_mesh.check(
+        list(parties.values()), *test_mesh.expected(rounds=int(line.removeprefix("horizon = ")))
+    )
 
 
 def mpc_ended(paths: list[Path], parties: dict[str, Party], notes: list[Note], line: str) -> None:
@@ -84,26 +98,51 @@ def mpc_ended(paths: list[Path], parties: dict[str, Party], notes: list[Note], l
 
 FEDERATIONS = {
     "samba": Federation(
-        lambda folder: laid_out(folder, budget=40), 'policy = "ucb"', 'policy = "thompson"',
-        'policy.name is {"thompson"|"ucb"}', ("clinic-2", "controller", "comp", "customer"), "controller",
+        lambda folder: laid_out(folder, budget=40),
+        'policy = "ucb"',
+        'policy = "thompson"',
+        'policy.name is {"thompson"|"ucb"}',
+        ("clinic-2", "controller", "comp", "customer"),
+        "controller",
         samba_ended,
     ),
     "samba, strict": Federation(
-        lambda folder: laid_out(folder, budget=40, level="strict", sync=True), 'policy = "ucb"', 'policy = "thompson"',
-        'policy.name is {"thompson"|"ucb"}', ("dealer", "clinic-2"), "controller", samba_ended,
+        lambda folder: laid_out(folder, budget=40, level="strict", sync=True),
+        'policy = "ucb"',
+        'policy = "thompson"',
+        'policy.name is {"thompson"|"ucb"}',
+        ("dealer", "clinic-2"),
+        "controller",
+        samba_ended,
     ),
     "mpc-contextual": Federation(
-        mpc.laid_out, "steps = 30", "steps = 20", "steps is {20|30}", ("clinic-2", "puller", "payee", "dealer"),
-        "puller", mpc_ended,
+        mpc.laid_out,
+        "steps = 30",
+        "steps = 20",
+        "steps is {20|30}",
+        ("clinic-2", "puller", "payee", "dealer"),
+        "puller",
+        mpc_ended,
     ),
     "dp-combinatorial": Federation(
-        test_mesh.federation, "horizon = 120", "horizon = 60", "horizon is {60|120}", ("agent-3",), "agent-1",
+        test_mesh.federation,
+        "horizon = 120",
+        "horizon = 60",
+        "horizon is {60|120}",
+        ("agent-3",),
+        "agent-1",
         market_ended,
     ),
     "toy": Federation(
-        toy, "horizon = 30", "horizon = 20", "horizon is {20|30}", (LISTENER, TELLER), TELLER, toy_ended
+        toy,
+        "horizon = 30",
+        "horizon = 20",
+        "horizon is {20|30}",
+        (LISTENER, TELLER),
+        TELLER,
+        toy_ended,
     ),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(params=FEDERATIONS)
@@ -112,7 +151,9 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 def test_every_system_that_deploys_is_here() -> None:
-    assert {name.partition(",")[0] for name in FEDERATIONS} == {system.name for system in deployed()}
+    assert {name.partition(",")[0] for name in FEDERATIONS} == {
+        system.name for system in deployed()
+    }
 
 
 def edit(path: Path, old: str, new: str) -> None:
@@ -130,7 +171,8 @@ def opened(path: Path, notes: list[Note] | None = None) -> Party:
 async def ends_of(parties: dict[str, Party]) -> dict[str, Any]:
     """Run everyone until everyone has stopped; return what stopped each."""
     ends = await asyncio.wait_for(
-        asyncio.gather(*(party.run() for party in parties.values()), return_exceptions=True), SECONDS
+        asyncio.gather(*(party.run() for party in parties.values()), return_exceptions=True),
+        SECONDS,
     )
     for party in parties.values():
         party.engine.close()
@@ -142,7 +184,9 @@ async def all_stop(paths: list[Path]) -> dict[str, Any]:
 
 
 def one_line(ends: dict[str, Any], odd: str) -> str:
-    """Check that all stopped over terms, each with a line that names the odd one; return one of them."""
+    """Check that all stopped over terms, each with a line that names the odd one; return one of
+    them.
+    """
     for name, end in ends.items():
         assert isinstance(end, DisagreementError), (name, end)
         assert "\n" not in str(end)
@@ -152,7 +196,9 @@ def one_line(ends: dict[str, Any], odd: str) -> str:
 
 
 def hold_once(held: Party, parties: dict[str, Party], wanted: Callable[[], bool]) -> None:
-    """Pause a party in the moment in which something is so, before anything more can come: once, and not by a clock."""
+    """Pause a party in the moment in which something is so, before anything more can come: once,
+    and not by a clock.
+    """
     waiting = [True]
 
     def watched(record: Callable[..., None]) -> Callable[..., None]:
@@ -169,7 +215,9 @@ def hold_once(held: Party, parties: dict[str, Party], wanted: Callable[[], bool]
 
 
 def says(federation: Federation, odd: str, text: str) -> bool:
-    """Whether a line has the field with the value of the odd one and that of the others, in either order."""
+    """Whether a line has the field with the value of the odd one and that of the others, in either
+    order.
+    """
     field, _, values = federation.line.partition("{")
     wrong, right = values.rstrip("}").split("|")
     at = text.partition(field)[2].split("; ")[0].split(". ")[0]
@@ -195,7 +243,9 @@ ROLES = [(name, odd) for name, each in FEDERATIONS.items() for odd in each.roles
 
 
 @pytest.mark.parametrize(("name", "odd"), ROLES)
-def test_all_stop_with_one_line_and_go_on_once_the_file_is_corrected(tmp_path: Path, name: str, odd: str) -> None:
+def test_all_stop_with_one_line_and_go_on_once_the_file_is_corrected(
+    tmp_path: Path, name: str, odd: str
+) -> None:
     federation = FEDERATIONS[name]
     paths = federation.lay_out(tmp_path)
     edit(tmp_path / f"{odd}.toml", federation.right, federation.wrong)
@@ -204,7 +254,9 @@ def test_all_stop_with_one_line_and_go_on_once_the_file_is_corrected(tmp_path: P
     goes_on(federation, paths, federation.right)
 
 
-def test_nothing_of_the_terms_is_kept_so_the_others_may_follow_the_odd_one(tmp_path: Path, name: str) -> None:
+def test_nothing_of_the_terms_is_kept_so_the_others_may_follow_the_odd_one(
+    tmp_path: Path, name: str
+) -> None:
     """All stop twice, and then everybody but the odd one is corrected."""
     federation = FEDERATIONS[name]
     paths, odd = federation.lay_out(tmp_path), federation.roles[0]
@@ -275,7 +327,11 @@ def test_who_lost_its_journal_and_has_another_file_stops_alone(tmp_path: Path, n
 
     async def go() -> None:
         parties = {path.stem: opened(path) for path in paths}
-        hold_once(parties[federation.holds], parties, lambda: all(party.engine.bound for party in parties.values()))
+        hold_once(
+            parties[federation.holds],
+            parties,
+            lambda: all(party.engine.bound for party in parties.values()),
+        )
         running = {party: asyncio.create_task(each.run()) for party, each in parties.items()}
         await until(lambda: all(party.engine.bound for party in parties.values()))
         others = [task for party, task in running.items() if party != odd]
@@ -293,7 +349,9 @@ def test_who_lost_its_journal_and_has_another_file_stops_alone(tmp_path: Path, n
         for party in parties.values():
             party.stop()
         for task in others:
-            with suppress(UnfinishedError):  # a dealer has dealt everything, and the odd one did not take it
+            with suppress(
+                UnfinishedError
+            ):  # a dealer has dealt everything, and the odd one did not take it
                 await task
 
     asyncio.run(go())
@@ -302,7 +360,12 @@ def test_who_lost_its_journal_and_has_another_file_stops_alone(tmp_path: Path, n
 @pytest.mark.parametrize(
     ("who", "old", "wrong", "says"),
     [
-        ("clinic-2", 'policy = "ucb"', 'policy = "ucb"\ncoefficient = 1.5', "policy.parameters.coefficient is 1.5 at"),
+        (
+            "clinic-2",
+            'policy = "ucb"',
+            'policy = "ucb"\ncoefficient = 1.5',
+            "policy.parameters.coefficient is 1.5 at",
+        ),
         ("controller", 'level = "standard"', 'level = "paper"', "level is "),
         ("customer", '"clinic-2", "clinic-3"', '"clinic-3", "clinic-2"', "owners is"),
         ("comp", "seed = 7", "seed = 8", "seed is 8 at 'comp' and 7 at 'controller'"),

@@ -1,4 +1,6 @@
-"""A party whose disk fails stops with one clear error, the others wait; with a disk that works the run goes on."""
+"""A party whose disk fails stops with one clear error, the others wait; with a disk that works the
+run goes on.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ NAMES = ("controller", "comp", "customer", "clinic-2")
 
 
 def failing(folder, name, fault, after, *, times=1):
-    """Run a federation in which one party's disk fails `times` times; return total, pulls and the errors."""
+    """Run a federation in which one party's disk fails `times` times; return total, pulls and the
+    errors.
+    """
     paths = {path.stem: path for path in laid_out(folder, budget=BUDGET, sync=True)}
     notes, errors = [], []
 
@@ -58,7 +62,9 @@ def failing(folder, name, fault, after, *, times=1):
     for party in parties:
         party.engine._journal.close()
     (total,) = {note.value for note in notes if note.kind == "total"}
-    pulls = [party.engine.role.state()["pulls"] for party in parties if party.engine.role.kind == "owner"]
+    pulls = [
+        party.engine.role.state()["pulls"] for party in parties if party.engine.role.kind == "owner"
+    ]
     return total, pulls, errors
 
 
@@ -78,12 +84,19 @@ def test_every_party_in_turn(tmp_path, name, fault):
     check(tmp_path, name, fault, 0 if fault == "no snapshot" else 2)
 
 
-WRITES = {"controller": (0, 1, 3, 17, 40), "comp": (0, 1, 3, 17, 25), "customer": (0, 1, 2), "clinic-2": (0, 3, 8)}
+WRITES = {
+    "controller": (0, 1, 3, 17, 40),
+    "comp": (0, 1, 3, 17, 25),
+    "customer": (0, 1, 2),
+    "clinic-2": (0, 3, 8),
+}
 SNAPSHOTS = {"controller": (0, 1), "comp": (0, 1), "customer": (0,), "clinic-2": (0,)}
 
 
 def points(name, fault):
-    """Calls that a short run is sure to make: how often it waits for the disk depends on the machine."""
+    """Calls that a short run is sure to make: how often it waits for the disk depends on the
+    machine.
+    """
     return {"no snapshot": SNAPSHOTS[name], "broken": (0, 1, 2)}.get(fault, WRITES[name])
 
 

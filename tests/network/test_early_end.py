@@ -1,4 +1,6 @@
-"""A run that is ended early: over the owners that are left, labelled so, for one set that all of them acknowledged."""
+"""A run that is ended early: over the owners that are left, labelled so, for one set that all of
+them acknowledged.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ def names(*numbers):
 def ended(folder, gone, ends, owners=4):
     """End a run in the middle after some owners were stopped, by each of `ends` in turn.
 
-    Return the customer's role, the states of those who are left, the step that was reached and the notes of the total.
+    Return the customer's role, the states of those who are left, the step that was reached and the
+    notes of the total.
     """
     paths = laid_out(folder, owners, budget=5_000)
     notes = []
@@ -68,7 +71,9 @@ def test_the_total_is_over_those_who_are_left_and_says_no_pulls(tmp_path):
 
 
 def test_one_who_was_left_out_and_is_there_after_all_is_told(tmp_path):
-    customer, states, *_ = ended(tmp_path, [], [names(1, 2, 3)])  # all processes end, clinic-4's too
+    customer, states, *_ = ended(
+        tmp_path, [], [names(1, 2, 3)]
+    )  # all processes end, clinic-4's too
     assert customer.ended_early == names(1, 2, 3)
     assert customer.total == sum(state["reward"] for state in states.values())
 
@@ -80,14 +85,18 @@ def test_nobody_need_be_gone_and_then_the_pulls_are_the_steps_done(tmp_path):
 
 
 def test_an_end_that_forgot_who_is_gone_is_corrected(tmp_path):
-    """Before, the end over everyone, the gone one included, could not be repeated: the run was lost."""
+    """Before, the end over everyone, the gone one included, could not be repeated: the run was
+    lost.
+    """
     customer, states, *_ = ended(tmp_path, ["clinic-4"], [names(1, 2, 3, 4), names(1, 2, 3)])
     assert customer.ended_early == names(1, 2, 3)
     assert customer.total == sum(state["reward"] for state in states.values())
 
 
 def test_one_who_was_left_out_by_mistake_is_asked_after_all(tmp_path):
-    customer, states, *_ = ended(tmp_path, ["clinic-5"], [names(1, 2, 3, 5), names(1, 2, 3, 4)], owners=5)
+    customer, states, *_ = ended(
+        tmp_path, ["clinic-5"], [names(1, 2, 3, 5), names(1, 2, 3, 4)], owners=5
+    )
     assert customer.ended_early == names(1, 2, 3, 4)
     assert customer.total == sum(state["reward"] for state in states.values())
 
@@ -99,11 +108,15 @@ def test_names_that_are_no_owners_are_refused(tmp_path):
     party.engine.close()
     assert end("") == End(names(1, 2, 3, 4))
     assert end("clinic-2, clinic-4") == End(names(1, 3))
-    with pytest.raises(ConfigError, match=r"'clinik-4' is no owner of this run\. Owners: clinic-1, clinic-2"):
+    with pytest.raises(
+        ConfigError, match=r"'clinik-4' is no owner of this run\. Owners: clinic-1, clinic-2"
+    ):
         end("clinic-2,clinik-4")
 
 
-@pytest.mark.parametrize("present", [(), ("owner-1",), ("owner-1", "owner-2"), ("owner-1", "owner-2", "mallory")])
+@pytest.mark.parametrize(
+    "present", [(), ("owner-1",), ("owner-1", "owner-2"), ("owner-1", "owner-2", "mallory")]
+)
 def test_fewer_than_three_or_strangers_are_refused(present, key):  # noqa: F811
     network = going(key)
     customer = network.engines["customer"].role
@@ -116,7 +129,10 @@ def test_fewer_than_three_or_strangers_are_refused(present, key):  # noqa: F811
 def going(key, steps=500):  # noqa: F811
     """A run of four owners under way, over a network that a test moves."""
     made = prepare(ARMS, UCB(), 40, seed=11, key=key)
-    make = {role.name: lambda name=role.name: next(each for each in made() if each.name == name) for role in made()}
+    make = {
+        role.name: lambda name=role.name: next(each for each in made() if each.name == name)
+        for role in made()
+    }
     links = [("controller", name) for name in make if name != "controller"]
     network = Network(make, links, VOCABULARY, SimulatedWorld(ARMS, 11, 40), 3)
     for _ in range(steps):
@@ -132,7 +148,9 @@ def owners(*numbers):
 def agreed(network, close, who=None):
     """The acknowledgements of a close, as its owners sign them."""
     roles = [network.engines[name].role for name in who or close.present]
-    return Agreed(close, tuple(agree(r._identity, r.name, close, r._index, r._digest) for r in roles))
+    return Agreed(
+        close, tuple(agree(r._identity, r.name, close, r._index, r._digest) for r in roles)
+    )
 
 
 @pytest.fixture
@@ -154,7 +172,13 @@ def test_an_owner_sends_its_sum_after_all_in_the_set_acknowledged_it(standing):
     before = owner.save()
     whole = agreed(standing, close)
     stranger = agreed(standing, close, owners(1, 2, 4))
-    elsewhere = agree(standing.engines["owner-3"].role._identity, "owner-3", close, owner._index + 1, owner._digest)
+    elsewhere = agree(
+        standing.engines["owner-3"].role._identity,
+        "owner-3",
+        close,
+        owner._index + 1,
+        owner._digest,
+    )
     for wrong in (
         Agreed(close, whole.agrees[:2]),
         stranger,
@@ -186,7 +210,9 @@ def test_an_end_is_the_customers_word_and_final_when_all_acknowledged(standing):
     customer, owner = standing.engines["customer"].role, standing.engines["owner-1"].role
     ((_, _, close),) = customer.receive(OPERATOR, End(owners(1, 2, 3)))
     for forged in (
-        Close(close.present, 0, close.signature),  # the word for an early end is not that for the end of the budget
+        Close(
+            close.present, 0, close.signature
+        ),  # the word for an early end is not that for the end of the budget
         Close(close.present, 2, close.signature),
         Close(owners(1, 2, 4), 1, close.signature),
         ask(owner._identity, close.present, 1, owner._digest),
@@ -214,7 +240,9 @@ def test_a_pull_count_is_sent_only_where_nobody_is_left_out(standing, key, left)
     whole = agreed(standing, close)
     customer.receive("controller", whole)
     sums = [role.receive("controller", whole)[0][2].ciphertext for role in roles]
-    total = sum(key.decrypt(Ciphertext.from_bytes(each, key.public_key)) for each in sums) % (1 << 128)
+    total = sum(key.decrypt(Ciphertext.from_bytes(each, key.public_key)) for each in sums) % (
+        1 << 128
+    )
     assert total % (1 << 64) == (pulls if len(left) == 4 else 0)
     altered = key.public_key.encrypt(total + 1).to_bytes()
     customer.receive("controller", Total(altered))

@@ -27,12 +27,22 @@ FAULTS = {
     "kills": {"kill": 0.05},
     "power": {"power": 0.05},
     "seam": {"duplicate": 0.05, "reorder": 0.05, "drop": 0.03, "cut": 0.05},
-    "everything": {"duplicate": 0.03, "reorder": 0.03, "drop": 0.02, "cut": 0.05, "kill": 0.04, "power": 0.04},
+    "everything": {
+        "duplicate": 0.03,
+        "reorder": 0.03,
+        "drop": 0.02,
+        "cut": 0.05,
+        "kill": 0.04,
+        "power": 0.04,
+    },
 }
 
 
 def network(seed, **how):
-    make = {"hub": lambda: Hub(LEAVES, STEPS), **{name: lambda name=name: Leaf(name) for name in LEAVES}}
+    make = {
+        "hub": lambda: Hub(LEAVES, STEPS),
+        **{name: lambda name=name: Leaf(name) for name in LEAVES},
+    }
     return Network(make, [("hub", name) for name in LEAVES], WORDS, reward, seed, **how)
 
 
@@ -49,7 +59,9 @@ def test_whatever_happens_the_run_is_the_same(faults, seed, snapshot_bytes):
 
 @pytest.mark.parametrize("who", ["hub", "a"])
 def test_what_was_held_is_taken_without_another_connection(who):
-    """A party forgets much of a run and nothing fails after it: what comes too early is taken as soon as it can be."""
+    """A party forgets much of a run and nothing fails after it: what comes too early is taken as
+    soon as it can be.
+    """
     most = 0
     for seed in range(10):
         world = network(seed, snapshot_bytes=10**9, sync_answers=False, syncs=0.0)
@@ -69,14 +81,18 @@ def test_what_was_held_goes_with_its_connection(tmp_path):
     engine = Engine(Leaf("a"), Journal(tmp_path), ["hub"], WORDS, run="r")
     engine.receive("hub", 1, msgspec.msgpack.encode(Work(0)))
     engine.links["hub"].connected(0, 0)
-    engine.receive("hub", 1, msgspec.msgpack.encode(Work(3)))  # of a hub that forgot what it had sent
+    engine.receive(
+        "hub", 1, msgspec.msgpack.encode(Work(3))
+    )  # of a hub that forgot what it had sent
     engine.begin()
     engine.answer(1, Reward(0, 5))
     assert msgspec.msgpack.decode(engine.links["hub"].last, type=Done) == Done(3, 5)
 
 
 def test_a_reward_that_was_journalled_is_never_asked_for_again():
-    """With answers on disk before anything follows, a machine that dies asks only for what it has not got."""
+    """With answers on disk before anything follows, a machine that dies asks only for what it has
+    not got.
+    """
     for seed in range(30):
         given = Counter()
         world = network(seed)
@@ -87,7 +103,9 @@ def test_a_reward_that_was_journalled_is_never_asked_for_again():
 
 
 def fickle(given, pull):
-    """A source that breaks the rule of answering the same: the first answer that was kept must stand."""
+    """A source that breaks the rule of answering the same: the first answer that was kept must
+    stand.
+    """
     given[pull.party, pull.number] += 1
     return Reward(pull.number, (reward(pull).units + given[pull.party, pull.number]) % 11)
 
@@ -145,8 +163,12 @@ def test_a_party_that_is_behind_takes_no_instruction_until_it_has_caught_up(tmp_
     """What it would send now would bear the number of a message that the peer has."""
     engine = Engine(Leaf("a"), Journal(tmp_path), ["hub"], WORDS, run="r")
     engine.begin()
-    engine.links["hub"].connected(1, 0)  # the hub has one of its messages: it was sent before the power failed
-    with pytest.raises(BehindError, match=r"lost what it last sent to hub\. Try again when it has caught up"):
+    engine.links["hub"].connected(
+        1, 0
+    )  # the hub has one of its messages: it was sent before the power failed
+    with pytest.raises(
+        BehindError, match=r"lost what it last sent to hub\. Try again when it has caught up"
+    ):
         engine.instruct(Work(0))
     assert not engine.asks
     engine.receive("hub", 1, msgspec.msgpack.encode(Work(0)))
@@ -158,7 +180,9 @@ def test_a_party_that_is_behind_takes_no_instruction_until_it_has_caught_up(tmp_
 
 def test_terms_bind_a_journal_from_the_first_input_on(tmp_path):
     def life(rounds, *inputs):
-        engine = Engine(Leaf("a"), Journal(tmp_path), ["hub"], WORDS, run="r", terms={"rounds": rounds})
+        engine = Engine(
+            Leaf("a"), Journal(tmp_path), ["hub"], WORDS, run="r", terms={"rounds": rounds}
+        )
         engine.begin()
         for number, message in enumerate(inputs, 1):
             engine.receive("hub", number, msgspec.msgpack.encode(message))
@@ -199,7 +223,9 @@ def test_a_journal_of_another_party_or_run_is_refused(tmp_path, snapshot):
 
 
 class Picky(Hub):
-    """A hub whose file says how much it takes at most: more is a disagreement, and the file can be corrected."""
+    """A hub whose file says how much it takes at most: more is a disagreement, and the file can be
+    corrected.
+    """
 
     def __init__(self, most):
         super().__init__(["a"], 3)
@@ -207,14 +233,18 @@ class Picky(Hub):
 
     def receive(self, sender, message):
         if message.total > self.most:
-            raise DisagreementError(f"{message.total} is more than {self.most}. Correct the file that is wrong.")
+            raise DisagreementError(
+                f"{message.total} is more than {self.most}. Correct the file that is wrong."
+            )
         return super().receive(sender, message)
 
 
 @pytest.mark.parametrize("snapshot", [False, True])
 @pytest.mark.parametrize("lives", [1, 3])
 def test_a_message_that_a_corrected_restart_accepts_is_not_used_up(tmp_path, snapshot, lives):
-    """Refused any number of times, by as many lives, it comes again under its number and is taken when it can be."""
+    """Refused any number of times, by as many lives, it comes again under its number and is taken
+    when it can be.
+    """
     encoded = [msgspec.msgpack.encode(Done(step, total)) for step, total in enumerate((5, 9, 2))]
     engine = Engine(Picky(7), Journal(tmp_path), ["a"], WORDS, run="r")
     engine.begin()

@@ -1,4 +1,6 @@
-"""A federation over mutual TLS gives the result of the plain bandit, although every secret is the system's own."""
+"""A federation over mutual TLS gives the result of the plain bandit, although every secret is the
+system's own.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ def test_level_paper_too(tmp_path):
 
 def test_a_real_deployment_has_no_seed(tmp_path):
     sources = [
-        {"name": f"clinic-{i}", "source": {"kind": "bernoulli", "mean": mean}} for i, mean in enumerate((0, 0.5, 1))
+        {"name": f"clinic-{i}", "source": {"kind": "bernoulli", "mean": mean}}
+        for i, mean in enumerate((0, 0.5, 1))
     ]
     total, owners = run(tmp_path, world=None, owner=sources, budget=80)
     assert sum(pulls for pulls, _ in owners) == 80

@@ -1,7 +1,8 @@
-"""What strangers and admitted peers may throw at the listeners: none is taken, nothing breaks, memory stays small.
+"""What strangers and admitted peers may throw at the listeners: none is taken, nothing breaks,
+memory stays small.
 
-Frames over TLS cost a handshake each, since a refusal ends the connection; the bulk is therefore given to the same
-`Connection` objects over a transport that is not there.
+Frames over TLS cost a handshake each, since a refusal ends the connection; the bulk is therefore
+given to the same `Connection` objects over a transport that is not there.
 """
 
 from __future__ import annotations
@@ -32,7 +33,17 @@ from posse.runtime.door import Limits
 from posse.runtime.journal import _MARK, split
 from posse.runtime.network.connection import Connection
 from posse.runtime.network.operate import SOCKET, Control, ask, party_commands, serve_metrics
-from posse.runtime.network.wire import LARGEST_FRAME, WIRE_VERSION, Data, Hello, Kept, Reader, Refused, WireError, pack
+from posse.runtime.network.wire import (
+    LARGEST_FRAME,
+    WIRE_VERSION,
+    Data,
+    Hello,
+    Kept,
+    Reader,
+    Refused,
+    WireError,
+    pack,
+)
 from posse.runtime.place import open_place
 from posse.version import PROTOCOL_VERSION
 from tests.network.federations import journalled_secrets, laid_out, opened, until
@@ -45,9 +56,15 @@ KINDS = ("mutated", "truncated", "oversize", "replayed", "cross-run", "gap", "ou
 
 def hello(durable=0, received=None, **other):
     given = {
-        "wire": WIRE_VERSION, "posse": "0", "protocol": "samba", "protocol_version": PROTOCOL_VERSION,
-        "run": "trial-1", "name": PEER, "received": durable if received is None else received, "durable": durable,
-    }  # fmt: skip
+        "wire": WIRE_VERSION,
+        "posse": "0",
+        "protocol": "samba",
+        "protocol_version": PROTOCOL_VERSION,
+        "run": "trial-1",
+        "name": PEER,
+        "received": durable if received is None else received,
+        "durable": durable,
+    }
     return Hello(**{**given, **other})
 
 
@@ -57,13 +74,17 @@ def log_of(folder):
 
 def bodies_of(folder, peer=PEER):
     """What a peer really sent, from the controller's journal."""
-    records = [record for record in split(log_of(folder).read_bytes())[0] if not record.startswith(_MARK)]
+    records = [
+        record for record in split(log_of(folder).read_bytes())[0] if not record.startswith(_MARK)
+    ]
     found = [msgspec.msgpack.decode(record, type=tuple[int, str, int, bytes]) for record in records]
     return [body for kind, name, _, body in found if kind == 1 and name == peer]
 
 
 class Fuzz:
-    """Makes bytes of every kind that must not be taken; `link` is the controller's end, `bodies` what was sent."""
+    """Makes bytes of every kind that must not be taken; `link` is the controller's end, `bodies`
+    what was sent.
+    """
 
     def __init__(self, seed, link, bodies):
         self.rng, self.link, self.bodies = random.Random(seed), link, bodies
@@ -79,7 +100,9 @@ class Fuzz:
     def _number(self):
         """A number that is not the next: old, far ahead, or no number of a message."""
         old = self.rng.randint(1, self.link.received) if self.link.received else 0
-        return self.rng.choice((old, old, self.link.received + self.rng.randint(2, 99), 0, 2**63, 2**64 - 1))
+        return self.rng.choice(
+            (old, old, self.link.received + self.rng.randint(2, 99), 0, 2**63, 2**64 - 1)
+        )
 
     def _honest(self):
         body = self.rng.choice(self.bodies)
@@ -118,25 +141,43 @@ class Fuzz:
         return whole[: self.rng.randrange(1, len(whole))]
 
     def _oversize(self):
-        return struct.pack("<I", self.rng.choice((LARGEST_FRAME + 1, 2**31, 2**32 - 1))) + self.rng.randbytes(64)
+        return struct.pack(
+            "<I", self.rng.choice((LARGEST_FRAME + 1, 2**31, 2**32 - 1))
+        ) + self.rng.randbytes(64)
 
     def _replayed(self):
         old = list(range(1, self.link.received + 1)) or [0]
-        frames = [pack(Data(self.rng.choice(old), self.rng.choice(self.bodies))) for _ in range(self.rng.randint(1, 3))]
+        frames = [
+            pack(Data(self.rng.choice(old), self.rng.choice(self.bodies)))
+            for _ in range(self.rng.randint(1, 3))
+        ]
         return b"".join(frames)
 
     def _cross_run(self):
-        return pack(hello(self.link.durable_there, **self.rng.choice((
-            {"run": "trial-2"}, {"name": "clinic-2"}, {"protocol": "dp-combinatorial"}, {"wire": 9}, {"run": ""},
-            {"protocol_version": PROTOCOL_VERSION + 1},
-        ))))  # fmt: skip
+        return pack(
+            hello(
+                self.link.durable_there,
+                **self.rng.choice(
+                    (
+                        {"run": "trial-2"},
+                        {"name": "clinic-2"},
+                        {"protocol": "dp-combinatorial"},
+                        {"wire": 9},
+                        {"run": ""},
+                        {"protocol_version": PROTOCOL_VERSION + 1},
+                    )
+                ),
+            )
+        )
 
     def _gap(self):
         number = self.link.received + self.rng.choice((2, 3, 1000, 2**62))
         return pack(Data(number, self.rng.choice(self.bodies)))
 
     def _out_of_turn(self):
-        """The next number with a message that was taken before, or with no message at all; hello in one breath."""
+        """The next number with a message that was taken before, or with no message at all; hello in
+        one breath.
+        """
         return pack(hello(self.link.durable_there)) + self._gap()
 
     def _lying(self):
@@ -170,7 +211,9 @@ class Nowhere(asyncio.Transport):
 
 
 def stopped_midway(folder):
-    """Run a federation for a while and stop it; return the files of its parties, the controller's first."""
+    """Run a federation for a while and stop it; return the files of its parties, the controller's
+    first.
+    """
     paths = laid_out(folder, budget=BUDGET)
 
     async def a_while():
@@ -202,15 +245,19 @@ def finish(paths):
         party.engine._journal.close()
     plain = run(Samba(policy="ucb", owners=3, budget=BUDGET, seed=7).plain())
     assert {(note.value,) for note in notes if note.kind == "total"} == {plain.total}
-    pulls = [party.engine.role.state()["pulls"] for party in parties if party.engine.role.kind == "owner"]
+    pulls = [
+        party.engine.role.state()["pulls"] for party in parties if party.engine.role.kind == "owner"
+    ]
     assert plain.pulls.tolist() == [pulls]
 
 
-# An admitted peer ---------------------------------------------------------------------------------------------------
+# An admitted peer ---------------------------------------------------------------------------------
 
 
 def fed(paths, frames, seed):
-    """Give bad bytes of every kind to connections of a stopped controller; return what became of them."""
+    """Give bad bytes of every kind to connections of a stopped controller; return what became of
+    them.
+    """
     sent, refused, silent, largest = Counter(), Counter(), Counter(), 0
 
     async def feed():
@@ -221,7 +268,11 @@ def fed(paths, frames, seed):
         engine.begin()
         link = engine.links[PEER]
         fuzz = Fuzz(seed, link, bodies_of(paths[0].parent))
-        role, received, log = engine.role.save(), link.received, log_of(paths[0].parent).read_bytes()
+        role, received, log = (
+            engine.role.save(),
+            link.received,
+            log_of(paths[0].parent).read_bytes(),
+        )
         tracemalloc.start()
         try:
             for number in range(frames):
@@ -235,7 +286,11 @@ def fed(paths, frames, seed):
                 sent[kind] += 1
                 (refused if transport.closed else silent)[kind] += 1
                 if transport.closed:
-                    (told,) = [frame for frame in Reader(1 << 20).feed(bytes(transport.told)) if type(frame) is Refused]
+                    (told,) = [
+                        frame
+                        for frame in Reader(1 << 20).feed(bytes(transport.told))
+                        if type(frame) is Refused
+                    ]
                     assert told.reason
                 assert link.received == received
                 connection.connection_lost(None)
@@ -259,7 +314,8 @@ def check_fed(found):
     sent, refused, silent, largest = found
     for kind in ("oversize", "cross-run", "gap", "out of turn", "lying"):
         assert refused[kind] == sent[kind], kind
-    # Half a frame is waited for; what was here before is dropped without a word, for a peer may send it twice.
+    # Half a frame is waited for; what was here before is dropped without a word, for a peer may
+    # send it twice.
     assert set(silent) <= {"mutated", "truncated", "replayed"}
     assert silent["truncated"] + refused["truncated"] == sent["truncated"]
     assert largest < 2 * LARGEST_FRAME
@@ -277,13 +333,17 @@ def test_a_hundred_thousand_frames_of_an_admitted_peer(tmp_path):
     began = time.monotonic()
     sent, refused, silent, largest = found = fed(paths, 100_000, 2)
     print(f"\nsent {dict(sent)}\nrefused {dict(refused)}\nwithout a word {dict(silent)}")
-    print(f"{100_000 / (time.monotonic() - began):,.0f} frames/s, at most {largest / 2**20:.1f} MiB")
+    print(
+        f"{100_000 / (time.monotonic() - began):,.0f} frames/s, at most {largest / 2**20:.1f} MiB"
+    )
     check_fed(found)
     finish(paths)
 
 
 def over_tls(paths, connections, seed):
-    """Throw the same over real TLS at a controller that runs, with the others waiting for this peer."""
+    """Throw the same over real TLS at a controller that runs, with the others waiting for this
+    peer.
+    """
     sent, counts, held = Counter(), {}, []
 
     async def throw():
@@ -300,13 +360,17 @@ def over_tls(paths, connections, seed):
         for number in range(connections):
             kind = KINDS[number % len(KINDS)]
             while True:
-                with contextlib.suppress(OSError):  # a busy door may close one that is still in its handshake
+                with contextlib.suppress(
+                    OSError
+                ):  # a busy door may close one that is still in its handshake
                     reader, writer = await asyncio.open_connection(
                         "127.0.0.1", controller.port, ssl=context, server_hostname=""
                     )
                     break
             with contextlib.suppress(OSError, TimeoutError, ssl.SSLError):
-                writer.write((b"" if kind == "cross-run" else fuzz.greeting()) + fuzz.bytes_of(kind))
+                writer.write(
+                    (b"" if kind == "cross-run" else fuzz.greeting()) + fuzz.bytes_of(kind)
+                )
                 await writer.drain()
                 if kind not in ("truncated", "replayed", "mutated"):
                     await asyncio.wait_for(reader.read(), 5)  # until it hangs up on us
@@ -339,19 +403,27 @@ def test_frames_over_tls_while_the_others_wait(tmp_path):
 
 @pytest.mark.long
 def test_many_frames_over_tls(tmp_path, monkeypatch):
-    for name in ("_ACCEPTS", "_CALM"):  # one comes after the other, and none waits until the door opens again
+    for name in (
+        "_ACCEPTS",
+        "_CALM",
+    ):  # one comes after the other, and none waits until the door opens again
         monkeypatch.setattr(f"posse.runtime.door.{name}", 1e6)
     paths = stopped_midway(tmp_path)
     began = time.monotonic()
     sent, counts, held = over_tls(paths, 100_000, 4)
     rate = 100_000 / (time.monotonic() - began)
-    print(f"\nover TLS: {dict(sent)}, {counts}, {rate:,.0f}/s, memory {held[0] >> 20} to {max(held) >> 20} MiB")
+    print(
+        f"\nover TLS: {dict(sent)}, {counts}, {rate:,.0f}/s, memory {held[0] >> 20} to "
+        f"{max(held) >> 20} MiB"
+    )
     assert not counts.get("refused message")
     assert max(held) - held[len(held) // 3] < 16 << 20  # flat, once the first of them were here
     finish(paths)
 
 
-@pytest.mark.parametrize("claim", [{"received": 2**62, "durable": 0}, {"received": 2**62, "durable": 2**62}])
+@pytest.mark.parametrize(
+    "claim", [{"received": 2**62, "durable": 0}, {"received": 2**62, "durable": 2**62}]
+)
 def test_a_hello_that_lies_does_no_harm_beyond_its_connection(tmp_path, claim):
     """Who claims to have what was never sent gets nothing; the next hello is believed again."""
     paths = laid_out(tmp_path, budget=BUDGET)
@@ -395,7 +467,9 @@ def test_a_peer_that_is_lost_is_not_paused_any_more(tmp_path):
 
 
 def test_what_is_held_for_a_peer_is_bounded(tmp_path):
-    """A peer that makes this party believe it is behind may not fill its memory with what cannot be taken yet."""
+    """A peer that makes this party believe it is behind may not fill its memory with what cannot be
+    taken yet.
+    """
     paths = laid_out(tmp_path, budget=BUDGET)
 
     async def fill():
@@ -416,7 +490,9 @@ def test_what_is_held_for_a_peer_is_bounded(tmp_path):
 
 
 def test_half_a_frame_is_let_go_with_its_connection(tmp_path):
-    """A peer that begins large frames on many connections, and hangs up on none, holds one of them."""
+    """A peer that begins large frames on many connections, and hangs up on none, holds one of
+    them.
+    """
     paths = laid_out(tmp_path, budget=BUDGET)
 
     async def begin():
@@ -442,7 +518,9 @@ def test_half_a_frame_is_let_go_with_its_connection(tmp_path):
 
 
 def test_nothing_is_taken_behind_a_refusal(tmp_path):
-    """A message before the hello is refused, and so is the hello that comes behind it in one breath."""
+    """A message before the hello is refused, and so is the hello that comes behind it in one
+    breath.
+    """
     paths = stopped_midway(tmp_path)
 
     async def breathe():
@@ -453,7 +531,9 @@ def test_nothing_is_taken_behind_a_refusal(tmp_path):
         link = party.engine.links[PEER]
         body = bodies_of(tmp_path)[0]
         received = link.received
-        connection.data_received(pack(Data(1, body)) + pack(hello(link.durable_there)) + pack(Data(received + 1, body)))
+        connection.data_received(
+            pack(Data(1, body)) + pack(hello(link.durable_there)) + pack(Data(received + 1, body))
+        )
         assert transport.closed
         assert not connection.ready
         assert not party.connections
@@ -465,7 +545,9 @@ def test_nothing_is_taken_behind_a_refusal(tmp_path):
 
 @pytest.mark.parametrize("times", [600, pytest.param(100_000, marks=pytest.mark.long)])
 def test_messages_that_decode_and_make_no_sense(tmp_path, times):
-    """Whatever an admitted peer says, the controller's role refuses it with a `ProtocolError` or has a use for it."""
+    """Whatever an admitted peer says, the controller's role refuses it with a `ProtocolError` or
+    has a use for it.
+    """
     paths = stopped_midway(tmp_path)
     rng, decoder = random.Random(5), VOCABULARY.decoder()
     place = replace(open_place(paths[0]), secrets=journalled_secrets(paths[0]))
@@ -498,16 +580,29 @@ def test_messages_that_decode_and_make_no_sense(tmp_path, times):
         print(f"\n{dict(outcome)}")
 
 
-# Strangers ------------------------------------------------------------------------------------------------------------
+# Strangers ----------------------------------------------------------------------------------------
 
 
 def noise(rng):
     """What somebody without a certificate may send before TLS."""
-    record = b"\x16\x03\x01" + struct.pack(">H", rng.randrange(1 << 16)) + rng.randbytes(rng.randrange(200))
-    return rng.choice((
-        b"", rng.randbytes(rng.randrange(1, 400)), record, b"GET / HTTP/1.1\r\n\r\n", b"\x16", pack(hello()),
-        b"\x16\x03\x03\x40\x00" + bytes(1 << 14), b"\x80\x2e\x01\x00\x02", b"SSH-2.0-x\r\n",
-    ))  # fmt: skip
+    record = (
+        b"\x16\x03\x01"
+        + struct.pack(">H", rng.randrange(1 << 16))
+        + rng.randbytes(rng.randrange(200))
+    )
+    return rng.choice(
+        (
+            b"",
+            rng.randbytes(rng.randrange(1, 400)),
+            record,
+            b"GET / HTTP/1.1\r\n\r\n",
+            b"\x16",
+            pack(hello()),
+            b"\x16\x03\x03\x40\x00" + bytes(1 << 14),
+            b"\x80\x2e\x01\x00\x02",
+            b"SSH-2.0-x\r\n",
+        )
+    )
 
 
 def rss():
@@ -539,7 +634,9 @@ def test_strangers(tmp_path, times, monkeypatch):
         while not parties[0].port:
             await asyncio.sleep(0.01)
         failures = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: failures.append(context)
+        )
         held, left = [rss()], iter(range(times))
 
         async def one_after_another():
@@ -550,7 +647,12 @@ def test_strangers(tmp_path, times, monkeypatch):
 
         await asyncio.gather(*(one_after_another() for _ in range(50)))
         # A connection that is gone before it is accepted is not seen.
-        await until(lambda: sum(parties[0].counts[f"refused {who}"] for who in ("tls", "stranger")) >= 0.9 * times)
+        await until(
+            lambda: (
+                sum(parties[0].counts[f"refused {who}"] for who in ("tls", "stranger"))
+                >= 0.9 * times
+            )
+        )
         assert not running.done()
         counts = dict(parties[0].counts)
         for party in parties:
@@ -571,8 +673,12 @@ def test_strangers(tmp_path, times, monkeypatch):
 
 
 def test_a_peer_that_is_gone_when_its_handshake_is_done(tmp_path, monkeypatch):
-    """It is no refusal: nobody was there to be refused, then or when the time for a hello is over."""
-    monkeypatch.setattr("posse.runtime.network.connection.GREETING", 2.0)  # nobody is too slow for a handshake
+    """It is no refusal: nobody was there to be refused, then or when the time for a hello is
+    over.
+    """
+    monkeypatch.setattr(
+        "posse.runtime.network.connection.GREETING", 2.0
+    )  # nobody is too slow for a handshake
     paths = laid_out(tmp_path, budget=BUDGET)
     context = ssl_contexts(PartyIdentity.load(tmp_path / PEER))[1]
 
@@ -582,7 +688,9 @@ def test_a_peer_that_is_gone_when_its_handshake_is_done(tmp_path, monkeypatch):
         while not party.port:
             await asyncio.sleep(0.01)
         for number in range(20):
-            _, writer = await asyncio.open_connection("127.0.0.1", party.port, ssl=context, server_hostname="")
+            _, writer = await asyncio.open_connection(
+                "127.0.0.1", party.port, ssl=context, server_hostname=""
+            )
             if number % 2:
                 await asyncio.sleep(0.002 * number)
             writer.transport.abort()
@@ -597,7 +705,7 @@ def test_a_peer_that_is_gone_when_its_handshake_is_done(tmp_path, monkeypatch):
     assert not counts["connections"]
 
 
-# The other listeners --------------------------------------------------------------------------------------------------
+# The other listeners ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("times", [150, pytest.param(100_000, marks=pytest.mark.long)])
@@ -624,13 +732,23 @@ def test_the_control_socket(tmp_path, times):
         folder = tmp_path / "controller" / "journal"
         await control.start()
         failures = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: failures.append(context)
+        )
         try:
             assert (folder / SOCKET).stat().st_mode & 0o077 == 0
             tracemalloc.start()
             for _ in range(times):
-                data = rng.choice((rng.randbytes(50).replace(b"\n", b"") + b"\n", b"x" * 70_000 + b"\n", b"\n",
-                                   b"stop it now\xff\n"[5:], b"\xff\xfe\n", b"stop\x00\n"))  # fmt: skip
+                data = rng.choice(
+                    (
+                        rng.randbytes(50).replace(b"\n", b"") + b"\n",
+                        b"x" * 70_000 + b"\n",
+                        b"\n",
+                        b"stop it now\xff\n"[5:],
+                        b"\xff\xfe\n",
+                        b"stop\x00\n",
+                    )
+                )
                 answer = await one(folder, data, rng.random() < 0.5)
                 assert answer == b"" or b"unknown command" in answer
             largest = tracemalloc.get_traced_memory()[1]
@@ -655,12 +773,17 @@ def test_the_control_socket(tmp_path, times):
 def test_where_no_party_runs_that_is_all_that_is_said(tmp_path):
     with pytest.raises(LinkError) as raised:
         asyncio.run(ask(tmp_path, "status"))
-    assert raised.value.text == f"no party runs with the journal {tmp_path}. Start it with 'posse party'."
+    assert (
+        raised.value.text
+        == f"no party runs with the journal {tmp_path}. Start it with 'posse party'."
+    )
 
 
 @pytest.mark.parametrize("times", [300, pytest.param(100_000, marks=pytest.mark.long)])
 def test_the_enrolment_desk(tmp_path, times):
-    """Mutated requests are refused, strangers at the port are let go, and the token is still good for its owner."""
+    """Mutated requests are refused, strangers at the port are let go, and the token is still good
+    for its owner.
+    """
     authority = Authority.init(tmp_path / "authority", "customer", "trial-1")
     token, now, rng = authority.token("owner", PEER), authority.now(), random.Random(8)
     request = prepare(token, tmp_path / PEER, now)
@@ -703,10 +826,17 @@ def test_the_pages_for_a_monitor(tmp_path, times, monkeypatch):
     paths, rng, pages = laid_out(tmp_path, budget=BUDGET), random.Random(11), []
 
     async def one(port):
-        line = rng.choice((
-            rng.randbytes(30).replace(b"\n", b"") + b"\n", b"GET /metric HTTP/1.1\r\n", b"GET\n", b"\n",
-            b"x" * 70_000 + b"\n", b"POST /../health HTTP/1.1\r\n", b"GET /health/ HTTP/1.1\r\n",
-        ))  # fmt: skip
+        line = rng.choice(
+            (
+                rng.randbytes(30).replace(b"\n", b"") + b"\n",
+                b"GET /metric HTTP/1.1\r\n",
+                b"GET\n",
+                b"\n",
+                b"x" * 70_000 + b"\n",
+                b"POST /../health HTTP/1.1\r\n",
+                b"GET /health/ HTTP/1.1\r\n",
+            )
+        )
         with contextlib.suppress(OSError, TimeoutError):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             try:

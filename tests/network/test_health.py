@@ -1,4 +1,6 @@
-"""What status, health and doctor say is so, in words and as JSON; and never names whose answer is pending."""
+"""What status, health and doctor say is so, in words and as JSON; and never names whose answer is
+pending.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def over(folder, check, heartbeat=0.1, **how):
 
     async def go():
         party = party_of(
-            folder, timing=Timing(heartbeat=heartbeat, patience=500 * heartbeat, linger=0.2, closing=50), **how
+            folder,
+            timing=Timing(heartbeat=heartbeat, patience=500 * heartbeat, linger=0.2, closing=50),
+            **how,
         )
         running = asyncio.create_task(party.run())
         await asyncio.sleep(0.01)
@@ -58,7 +62,7 @@ def over(folder, check, heartbeat=0.1, **how):
     asyncio.run(go())
 
 
-# Who is waited for ----------------------------------------------------------------------------------------------------
+# Who is waited for --------------------------------------------------------------------------------
 
 
 def test_a_silent_peer_is_named_and_one_that_answers_is_not(tmp_path):
@@ -74,7 +78,9 @@ def test_a_silent_peer_is_named_and_one_that_answers_is_not(tmp_path):
         connection.data_received(pack(Kept(0)))
         assert status(party)["waiting"] == {}
 
-    over(tmp_path, check, heartbeat=10)  # so that nobody is silent only because this machine is busy
+    over(
+        tmp_path, check, heartbeat=10
+    )  # so that nobody is silent only because this machine is busy
 
 
 def test_a_frozen_peer_is_lost_after_the_patience_and_a_second(tmp_path):
@@ -85,7 +91,9 @@ def test_a_frozen_peer_is_lost_after_the_patience_and_a_second(tmp_path):
         controller, comp = (opened(paths[name]) for name in ("controller", "comp"))
         running = [asyncio.create_task(party.run()) for party in (controller, comp)]
         await until(lambda: "comp" in controller.connections and "controller" in comp.connections)
-        comp.connections["controller"].pause(True)  # it reads nothing, sends nothing and does not hang up either
+        comp.connections["controller"].pause(
+            True
+        )  # it reads nothing, sends nothing and does not hang up either
         comp.timing = replace(comp.timing, patience=600)
         comp.tell_durable = lambda **how: None
         began = asyncio.get_running_loop().time()
@@ -110,7 +118,8 @@ def test_a_paused_party_says_so_to_its_peers_and_is_not_healthy(tmp_path):
         controller, comp = parties["controller"], parties["comp"]
         await until(lambda: controller.engine.role.state()["step"] > 2)
         comp.pause(True)
-        # Where this machine itself stood still for a while, others are called silent until their heartbeats are read.
+        # Where this machine itself stood still for a while, others are called silent until their
+        # heartbeats are read.
         await until(lambda: status(controller)["waiting"] == {"comp": "paused by its operator"})
         assert status(controller)["missing"] == {}
         assert not status(controller)["healthy"]
@@ -143,13 +152,16 @@ def test_nobody_is_named_while_a_reward_is_awaited(tmp_path):
         running = [asyncio.create_task(party.run()) for party in parties.values()]
         await until(lambda: asked)
         loop, late = asyncio.get_running_loop(), True
-        while late:  # whoever stood still itself would call others silent: then it is looked at once more
+        while (
+            late
+        ):  # whoever stood still itself would call others silent: then it is looked at once more
             wakes = loop.time() + 4 * QUICK.heartbeat
             await asyncio.sleep(4 * QUICK.heartbeat)
             late = loop.time() > wakes + QUICK.heartbeat / 2
         seen = {name: status(party) for name, party in parties.items()}
         figures = {
-            name: metrics(party, tmp_path / name / "journal", tmp_path / name) for name, party in parties.items()
+            name: metrics(party, tmp_path / name / "journal", tmp_path / name)
+            for name, party in parties.items()
         }
         for party in parties.values():
             party.stop()
@@ -161,19 +173,39 @@ def test_nobody_is_named_while_a_reward_is_awaited(tmp_path):
     for name, text in figures.items():
         assert "posse_certificate_expiry_timestamp_seconds" in text
         assert "posse_journal_bytes" in text
-        assert not any(f'"{other}"' in text for other in figures if other != name)  # no figure of one peer
-        assert "source" not in text.replace("posse_source_failures_total", "") or name.startswith("clinic")
+        assert not any(
+            f'"{other}"' in text for other in figures if other != name
+        )  # no figure of one peer
+        assert "source" not in text.replace("posse_source_failures_total", "") or name.startswith(
+            "clinic"
+        )
     for shown in seen.values():
         assert shown["waiting"] == shown["missing"] == {}
         assert shown["healthy"]
         assert not set(shown) - {
-            "party", "role", "run", "version", "pid", "healthy", "paused", "begun", "finished", "missing", "waiting",
-            "over", "step", "horizon", "unit", "digest",
-        }  # fmt: skip
+            "party",
+            "role",
+            "run",
+            "version",
+            "pid",
+            "healthy",
+            "paused",
+            "begun",
+            "finished",
+            "missing",
+            "waiting",
+            "over",
+            "step",
+            "horizon",
+            "unit",
+            "digest",
+        }
 
 
 def test_a_peer_whose_part_is_over_is_not_missing_and_is_not_waited_for(tmp_path):
-    """It left: whatever it has not confirmed it does not need; before, the other stayed for two minutes and failed."""
+    """It left: whatever it has not confirmed it does not need; before, the other stayed for two
+    minutes and failed.
+    """
 
     async def check(party, connection, running):
         connection.data_received(pack(Data(1, encoded(Done(0, 5)))))
@@ -188,7 +220,9 @@ def test_a_peer_whose_part_is_over_is_not_missing_and_is_not_waited_for(tmp_path
 
     over(tmp_path, check)
     again = party_after(tmp_path)
-    assert again.engine.links["a"].durable_there == again.engine.links["a"].sent  # and it is remembered
+    assert (
+        again.engine.links["a"].durable_there == again.engine.links["a"].sent
+    )  # and it is remembered
     again.engine.close()
 
 
@@ -203,7 +237,10 @@ def test_a_dealer_that_has_dealt_everything_is_over_also_for_who_starts_later(tm
     paths = {path.stem: path for path in mpc.laid_out(tmp_path, steps=4)}
 
     async def go():
-        parties = {name: make_party(open_place(path), build_mpc, timing=QUICK)[0] for name, path in paths.items()}
+        parties = {
+            name: make_party(open_place(path), build_mpc, timing=QUICK)[0]
+            for name, path in paths.items()
+        }
         payee = parties["payee"]
         answer = payee._source
         hold = asyncio.Event()
@@ -232,7 +269,7 @@ def test_a_dealer_that_has_dealt_everything_is_over_also_for_who_starts_later(tm
             assert shown["missing"] == {}, name
 
 
-# The needs of a finished party ----------------------------------------------------------------------------------------
+# The needs of a finished party --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
@@ -243,7 +280,7 @@ def test_who_has_finished_needs_only_those_that_it_sends_to(tmp_path, name):
         assert set(party.needed) <= sent, party.engine.role.name
 
 
-# The journal ----------------------------------------------------------------------------------------------------------
+# The journal --------------------------------------------------------------------------------------
 
 
 def synced(folder, records):
@@ -316,7 +353,10 @@ def test_a_process_that_is_stopped_and_one_that_does_not_answer(tmp_path):
     try:
         assert holder.stdout.readline() == b"held\n"
         assert (tmp_path / "lock").read_text() == f"{holder.pid}\n"
-        assert not_answering(tmp_path) == f"process {holder.pid} has the journal open and does not answer"
+        assert (
+            not_answering(tmp_path)
+            == f"process {holder.pid} has the journal open and does not answer"
+        )
         os.kill(holder.pid, signal.SIGSTOP)
         os.waitpid(holder.pid, os.WUNTRACED)
         assert f"kill -CONT {holder.pid}" in not_answering(tmp_path)
@@ -332,7 +372,7 @@ def test_a_process_that_is_stopped_and_one_that_does_not_answer(tmp_path):
     assert not_answering(tmp_path) == ""
 
 
-# A party that is over, and a customer after a revocation --------------------------------------------------------------
+# A party that is over, and a customer after a revocation ------------------------------------------
 
 
 def test_the_status_of_a_party_that_has_finished_is_no_error(tmp_path, monkeypatch):
@@ -345,13 +385,17 @@ def test_the_status_of_a_party_that_has_finished_is_no_error(tmp_path, monkeypat
 
     async def go():
         others = [opened(path) for name, path in paths.items() if name != "customer"]
-        own = run_and_record(open_place(paths["customer"]), lambda place, made: made, lambda text: None)
+        own = run_and_record(
+            open_place(paths["customer"]), lambda place, made: made, lambda text: None
+        )
         await asyncio.wait_for(asyncio.gather(own, run_all(others)), 240)
 
     asyncio.run(go())
     said = runner.invoke(app, ["status", file])
     assert said.exit_code == 0
-    assert "finished, and does not run any more: run trial-1: total reward" in said.output.replace("\n", " ")
+    assert "finished, and does not run any more: run trial-1: total reward" in said.output.replace(
+        "\n", " "
+    )
     shown = json.loads(runner.invoke(app, ["status", file, "--json"]).output)
     assert shown["finished"]
     assert not shown["running"]
@@ -383,7 +427,7 @@ def test_a_customer_starts_after_an_owner_was_revoked_or_enrolled_anew(tmp_path,
     close(customer)
 
 
-# For a monitor --------------------------------------------------------------------------------------------------------
+# For a monitor ------------------------------------------------------------------------------------
 
 
 def test_pages_for_a_monitor_have_their_types_and_health_is_true(tmp_path):

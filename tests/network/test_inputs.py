@@ -1,4 +1,6 @@
-"""What a party brings to a run is bound to its journal: no noise, mask or secret is used for two different numbers."""
+"""What a party brings to a run is bound to its journal: no noise, mask or secret is used for two
+different numbers.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +44,17 @@ def market_of_their_own(folder, **values):
         own = folder / f"{name}.csv"
         own.write_text("supplier,cost,capacity\nnorth,0.5,10\nsouth,0.5,10\n")
         source = {"function": "all_good:good"}
-        agents.append({"name": name, "listen": f"127.0.0.1:{free_port()}", "own": str(own), "source": source})
-    given = {"run": "m1", "sync": False, "suppliers": ["north", "south"], "rounds": 12, "start": 3, "alpha": 0.3}
+        agents.append(
+            {"name": name, "listen": f"127.0.0.1:{free_port()}", "own": str(own), "source": source}
+        )
+    given = {
+        "run": "m1",
+        "sync": False,
+        "suppliers": ["north", "south"],
+        "rounds": 12,
+        "start": 3,
+        "alpha": 0.3,
+    }
     given = {name: value for name, value in {**given, **values}.items() if value is not None}
     return lay_out_market(MarketFederation.make({**given, "agent": agents}), folder)
 
@@ -61,9 +72,15 @@ def close(*parties):
 def doctor(path):
     """What the doctor finds in the journal of a party; its folder stays as it is."""
     journal = open_place(path).journal
-    before = {each: (each.stat().st_mtime_ns, each.read_bytes()) for each in sorted(journal.rglob("*"))}
-    found = {one.what: one for one in examine(path, lambda system: parties_of(system).build)}["journal"]
-    assert {each: (each.stat().st_mtime_ns, each.read_bytes()) for each in sorted(journal.rglob("*"))} == before
+    before = {
+        each: (each.stat().st_mtime_ns, each.read_bytes()) for each in sorted(journal.rglob("*"))
+    }
+    found = {one.what: one for one in examine(path, lambda system: parties_of(system).build)}[
+        "journal"
+    ]
+    assert {
+        each: (each.stat().st_mtime_ns, each.read_bytes()) for each in sorted(journal.rglob("*"))
+    } == before
     return found
 
 
@@ -79,45 +96,92 @@ def finish(paths):
     return asyncio.run(go())
 
 
-# Every setting of every role of every system ------------------------------------------------------------------------
+# Every setting of every role of every system ------------------------------------------------------
 
 SAMBA = {
-    "policy": "thompson", "schedule": "sqrt", "owners": ["clinic-1", "clinic-3", "clinic-2"], "coefficient": 1.5,
-    "world": {"seed": 8, "owners": 3}, "epsilon": 0.2,
-}  # fmt: skip
+    "policy": "thompson",
+    "schedule": "sqrt",
+    "owners": ["clinic-1", "clinic-3", "clinic-2"],
+    "coefficient": 1.5,
+    "world": {"seed": 8, "owners": 3},
+    "epsilon": 0.2,
+}
 PLACES = {"customer", "authority"}
 """Where a certificate and the authority lie is an address; which customer it is, is bound."""
 SYSTEMS = {
     "samba": (
-        lambda folder: laid_out(folder, budget=12), SambaOptions, {**SAMBA, "level": "paper"}, PLACES,
+        lambda folder: laid_out(folder, budget=12),
+        SambaOptions,
+        {**SAMBA, "level": "paper"},
+        PLACES,
     ),
     "samba strict": (
-        lambda folder: laid_out(folder, budget=12, level="strict", sync=True), SambaOptions,
-        {**SAMBA, "level": "standard"}, PLACES,
+        lambda folder: laid_out(folder, budget=12, level="strict", sync=True),
+        SambaOptions,
+        {**SAMBA, "level": "standard"},
+        PLACES,
     ),
     "mpc-contextual": (
         lambda folder: mpc.laid_out(folder, steps=4),
         ContextualOptions,
         {
-            "policy": "linucb", "epsilon": "1/4", "limit": 1e6, "rows": "abc", "bits": 24, "newton": 3, "batch": 2,
-            "checkpoint_every": 11, "delta": 1e-4, "width": 0.5, "world": {}, "bounds": [0.6, 0.6], "steps": 5,
-            "parties": ["clinic-2", "clinic-1"], "columns": [2, 3], "arms": 4, "encoding": "latin-1", "decimal": ",",
-            "start": f"30:{'0' * 32}", "reward_range": [0.0, 2.0], "slot": 0.5, "jitter": 0.5,
+            "policy": "linucb",
+            "epsilon": "1/4",
+            "limit": 1e6,
+            "rows": "abc",
+            "bits": 24,
+            "newton": 3,
+            "batch": 2,
+            "checkpoint_every": 11,
+            "delta": 1e-4,
+            "width": 0.5,
+            "world": {},
+            "bounds": [0.6, 0.6],
+            "steps": 5,
+            "parties": ["clinic-2", "clinic-1"],
+            "columns": [2, 3],
+            "arms": 4,
+            "encoding": "latin-1",
+            "decimal": ",",
+            "start": f"30:{'0' * 32}",
+            "reward_range": [0.0, 2.0],
+            "slot": 0.5,
+            "jitter": 0.5,
         },
-        {"features", "start_from"},  # where they lie is an address; what they hold is bound (test_mpc_processes)
+        {
+            "features",
+            "start_from",
+        },  # where they lie is an address; what they hold is bound (test_mpc_processes)
     ),
     "dp-combinatorial": (
         lambda folder: market_of_their_own(folder),
         AgentOptions,
         {
-            "data": "normal", "currency": "EUR", "policy": "placebo", "noise": "paper", "delta": "0.02",
-            "unit": "round", "rule": "fuse", "oracle": "exact", "path": "compiled", "roster": ["ada", "eve", "bob"],
-            "suppliers": ["south", "north"], "alpha": 0.35, "horizon": 13, "start": 4, "stop": 9,
-            "drift": 0.1, "margin": 0.05, "overlap": 0.5, "reports": [2, 5], "encoding": "latin-1", "decimal": ",",
+            "data": "normal",
+            "currency": "EUR",
+            "policy": "placebo",
+            "noise": "paper",
+            "delta": "0.02",
+            "unit": "round",
+            "rule": "fuse",
+            "oracle": "exact",
+            "path": "compiled",
+            "roster": ["ada", "eve", "bob"],
+            "suppliers": ["south", "north"],
+            "alpha": 0.35,
+            "horizon": 13,
+            "start": 4,
+            "stop": 9,
+            "drift": 0.1,
+            "margin": 0.05,
+            "overlap": 0.5,
+            "reports": [2, 5],
+            "encoding": "latin-1",
+            "decimal": ",",
         },
         {"own"},  # may change, by an instruction: see below
     ),
-}  # fmt: skip
+}
 
 
 def another(value):
@@ -144,10 +208,15 @@ def test_another_input_behind_a_journal_is_refused_and_named(tmp_path, name):
     build = parties_of(name.partition(" ")[0]).build
     roles = {open_place(path).identity.role: path for path in paths}  # one party a role
     bound = set()
-    for (role, path), (field, info) in itertools.product(roles.items(), options.model_fields.items()):
+    for (role, path), (field, info) in itertools.product(
+        roles.items(), options.model_fields.items()
+    ):
         if field in free:
             continue
-        before, value = path.read_bytes(), others[field] if field in others else another(info.default)
+        before, value = (
+            path.read_bytes(),
+            others[field] if field in others else another(info.default),
+        )
         edited(path, field, value)
         try:
             build(open_place(path))
@@ -160,7 +229,11 @@ def test_another_input_behind_a_journal_is_refused_and_named(tmp_path, name):
         assert (seen.fine, seen.said) == (False, caught.value.text)
         assert "Put back what it began with" in text or "Put its file back" in text, (role, field)
         # Terms are named as all parties know them: the start of reports by their rounds, say.
-        assert field in text or options.aliases.get(field, field) in text or "agreed to other terms" in text
+        assert (
+            field in text
+            or options.aliases.get(field, field) in text
+            or "agreed to other terms" in text
+        )
         bound.add(field)
         path.write_bytes(before)
         close(opened(path))
@@ -171,7 +244,15 @@ def test_another_input_behind_a_journal_is_refused_and_named(tmp_path, name):
 
 
 HOPELESS = {
-    "samba": {"epsilon", "schedule", "scale", "tau", "beta", "slot", "slowest_pull"},  # of other policies and levels
+    "samba": {
+        "epsilon",
+        "schedule",
+        "scale",
+        "tau",
+        "beta",
+        "slot",
+        "slowest_pull",
+    },  # of other policies and levels
     "samba strict": {
         "epsilon",
         "schedule",
@@ -180,8 +261,12 @@ HOPELESS = {
         "beta",
         "slowest_pull",
     },  # of owners, and a world with slots
-    "mpc-contextual": {"without_guarantee", "frozen"},  # of epsilon 0, and of a run that starts from another
-    # Of markets that drift, or are normal; rounds of reports stand in place of the start that these files have.
+    "mpc-contextual": {
+        "without_guarantee",
+        "frozen",
+    },  # of epsilon 0, and of a run that starts from another
+    # Of markets that drift, or are normal; rounds of reports stand in place of the start that these
+    # files have.
     "dp-combinatorial": {"drift_every", "sd", "reports"},
 }
 
@@ -207,15 +292,23 @@ def test_addresses_sync_patience_and_metrics_may_change(tmp_path, name):
 
 
 def test_the_source_is_bound_and_where_it_is_reached_is_not(tmp_path):
-    sources = [{"kind": "http", "url": f"http://127.0.0.1:{free_port()}/", "timeout": 1.0} for _ in range(2)]
-    owner = laid_out(tmp_path, world=None, owner=[{"name": f"clinic-{i + 1}", "source": each}
-                                                  for i, each in enumerate(sources)])[-1]  # fmt: skip
+    sources = [
+        {"kind": "http", "url": f"http://127.0.0.1:{free_port()}/", "timeout": 1.0}
+        for _ in range(2)
+    ]
+    owner = laid_out(
+        tmp_path,
+        world=None,
+        owner=[{"name": f"clinic-{i + 1}", "source": each} for i, each in enumerate(sources)],
+    )[-1]
     party = opened(owner)
     party.engine.begin()
     party.engine.checkpoint()
     close(party)
     text = owner.read_text()
-    owner.write_text(text.replace("timeout = 1.0", "timeout = 9.0").replace("http://127", "https://127"))
+    owner.write_text(
+        text.replace("timeout = 1.0", "timeout = 9.0").replace("http://127", "https://127")
+    )
     close(opened(owner))
     owner.write_text(text.replace('kind = "http"', 'kind = "bernoulli"\nmean = 0.5'))
     with pytest.raises(JournalError, match=r"source\.kind, source\.mean changed"):
@@ -225,14 +318,27 @@ def test_the_source_is_bound_and_where_it_is_reached_is_not(tmp_path):
 
 def test_a_party_says_how_its_own_file_is_written(tmp_path):
     members = []
-    for header, row, encoding in (("age,dose", "0.5,0.25", "utf-8"), ("age;dose", "0,5;0,25", "latin-1")):
+    for header, row, encoding in (
+        ("age,dose", "0.5,0.25", "utf-8"),
+        ("age;dose", "0,5;0,25", "latin-1"),
+    ):
         mark = header[3]
         own = tmp_path / f"{len(members)}.csv"
-        own.write_text("\n".join([f"row{mark}{header}", *(f"é{i}{mark}{row}" for i in range(4))]), encoding=encoding)
+        own.write_text(
+            "\n".join([f"row{mark}{header}", *(f"é{i}{mark}{row}" for i in range(4))]),
+            encoding=encoding,
+        )
         members.append({"name": f"clinic-{len(members)}", "features": str(own)})
     members[1] |= {"encoding": "latin-1", "decimal": ","}
     source = {"source": {"kind": "http", "url": f"http://127.0.0.1:{free_port()}/"}}
-    given = {"run": "r1", "arms": 2, "steps": 4, "party": members, "puller": source, "payee": source}
+    given = {
+        "run": "r1",
+        "arms": 2,
+        "steps": 4,
+        "party": members,
+        "puller": source,
+        "payee": source,
+    }
     paths = lay_out_contextual(ContextualFederation.make(given), tmp_path)
     one, other = (parties_of("mpc-contextual").build(open_place(path)).role for path in paths[:2])
     assert one.inputs_digest == other.inputs_digest
@@ -257,7 +363,7 @@ def test_content_of_a_file_is_bound_and_its_place_is_not(tmp_path):
         opened(payee)
 
 
-# Noise --------------------------------------------------------------------------------------------------------------
+# Noise --------------------------------------------------------------------------------------------
 
 
 async def until(party, round_):
@@ -282,8 +388,10 @@ def halfway(paths):
 
 def slowed(folder):
     """Deliveries that take a moment, so that a run can be stopped in the middle."""
-    (folder / "all_good.py").write_text("import time\n\n\ndef good(run, round, units):\n    time.sleep(0.05)\n"
-                                        "    return dict(units)\n")  # fmt: skip
+    (folder / "all_good.py").write_text(
+        "import time\n\n\ndef good(run, round, units):\n    time.sleep(0.05)\n"
+        "    return dict(units)\n"
+    )
 
 
 def test_an_edited_price_list_is_refused_and_the_remedy_takes_it_from_the_next_round_on(tmp_path):
@@ -314,7 +422,9 @@ def test_an_edited_price_list_is_refused_and_the_remedy_takes_it_from_the_next_r
     # The round that was under way was bought at the old price; the rounds after it at the new one.
     old = step * 10
     assert ada.knowledge.units[0] == old + (30 - step) * 20
-    assert ada.revenue == pytest.approx(ada.knowledge.good.sum() - old * 0.5 - (30 - step) * 20 * 0.25 - 30 * 10 * 0.5)
+    assert ada.revenue == pytest.approx(
+        ada.knowledge.good.sum() - old * 0.5 - (30 - step) * 20 * 0.25 - 30 * 10 * 0.5
+    )
     (tmp_path / "ada.csv").write_text("supplier,cost,capacity\nnorth,0.25,30\nsouth,0.5,10\n")
     with pytest.raises(JournalError, match="posse change"):
         opened(paths[0])
@@ -324,7 +434,9 @@ def test_the_command_takes_a_list_at_a_running_agent_and_at_a_stopped_one(tmp_pa
     paths = market_of_their_own(tmp_path, rounds=30)
     slowed(tmp_path)
     halfway(paths)
-    party, made = make_party(open_place(paths[0]), parties_of("dp-combinatorial").build, timing=QUICK)
+    party, made = make_party(
+        open_place(paths[0]), parties_of("dp-combinatorial").build, timing=QUICK
+    )
     (tmp_path / "ada.csv").write_text("supplier,cost,capacity\nnorth,0.25,20\nsouth,0.5,10\n")
     control = Control(open_place(paths[0]).journal, party_commands(party, made.commands))
 
@@ -389,7 +501,7 @@ def test_a_journal_begun_anew_beside_its_old_root_draws_other_noise(tmp_path):
         assert one.engine.role._noise.pair(0, 0, 1e6) != two.engine.role._noise.pair(0, 0, 1e6)
 
 
-# The root of secrets ------------------------------------------------------------------------------------------------
+# The root of secrets ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
@@ -400,7 +512,9 @@ def test_a_root_that_is_missing_beside_a_journal_is_not_drawn_again(tmp_path, na
         root = tmp_path / path.stem / "journal" / "root.key"
         kept = root.read_bytes()
         root.unlink()
-        with pytest.raises(JournalError, match=r"root\.key is missing beside the journal.*Restore it"):
+        with pytest.raises(
+            JournalError, match=r"root\.key is missing beside the journal.*Restore it"
+        ):
             opened(path)
         found = {one.what: one for one in examine(path, lambda system: parties_of(system).build)}
         assert not found["journal"].fine
@@ -436,7 +550,7 @@ def test_a_role_without_anything_to_change_says_so(tmp_path):
         change_stopped(paths[0])
 
 
-# Files of another role, tables without effect, paths ----------------------------------------------------------------
+# Files of another role, tables without effect, paths ----------------------------------------------
 
 
 def rewritten(path, **changes):
@@ -454,7 +568,9 @@ def test_a_source_where_none_belongs_is_refused(tmp_path, name):
         rewritten(path, source={"kind": "bernoulli", "mean": 0.5})
         with pytest.raises(ConfigError, match=r"\[source\] has no effect"):
             opened(path)
-        found = [one for one in examine(path, lambda system: parties_of(system).build) if not one.fine]
+        found = [
+            one for one in examine(path, lambda system: parties_of(system).build) if not one.fine
+        ]
         assert any("[source] has no effect" in one.said for one in found)
 
 
@@ -470,15 +586,27 @@ def test_a_file_with_the_identity_of_another_role_is_refused(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    ("role", "other", "field"), [("customer", "owner", "authority"), ("controller", "comp", "owners")]
+    ("role", "other", "field"),
+    [("customer", "owner", "authority"), ("controller", "comp", "owners")],
 )
 def test_a_file_that_names_no_role_is_known_by_its_options(tmp_path, role, other, field):
-    owners = [{"name": f"clinic-{i}", "source": {"kind": "bernoulli", "mean": 0.5}} for i in (1, 2, 3)]
-    paths = {open_place(path).identity.role: path for path in laid_out(tmp_path, world=None, owner=owners)}
-    values = {**read_toml(paths[role]), "identity": read_toml(paths[other])["identity"], "consent": {"budget": 99}}
+    owners = [
+        {"name": f"clinic-{i}", "source": {"kind": "bernoulli", "mean": 0.5}} for i in (1, 2, 3)
+    ]
+    paths = {
+        open_place(path).identity.role: path
+        for path in laid_out(tmp_path, world=None, owner=owners)
+    }
+    values = {
+        **read_toml(paths[role]),
+        "identity": read_toml(paths[other])["identity"],
+        "consent": {"budget": 99},
+    }
     values.pop("role")
     write_party(paths[role], values)
-    with pytest.raises(ConfigError, match=rf"{field} belongs to the file of {role}.*says '{other}'"):
+    with pytest.raises(
+        ConfigError, match=rf"{field} belongs to the file of {role}.*says '{other}'"
+    ):
         opened(paths[role])
 
 
@@ -496,7 +624,9 @@ def test_delta_is_the_number_it_is_however_it_is_written(tmp_path):
 
 
 def test_paths_of_data_are_relative_to_the_partys_file(tmp_path, monkeypatch):
-    """A simulated world's table of means lies beside the party's file, wherever the party is started."""
+    """A simulated world's table of means lies beside the party's file, wherever the party is
+    started.
+    """
     (tmp_path / "rates.csv").write_text("name,mean\na,0.5\nb,0.25\nc,0.75\n")
     paths = laid_out(tmp_path, budget=12)
     owner = paths[-1]
@@ -506,8 +636,9 @@ def test_paths_of_data_are_relative_to_the_partys_file(tmp_path, monkeypatch):
     close(party)
     here = str(tmp_path / "rates.csv")
     assert data_beside({"data": "rates.csv", "data_dir": "x"}, tmp_path) == {
-        "data": here, "data_dir": str(tmp_path / "x"),
-    }  # fmt: skip
+        "data": here,
+        "data_dir": str(tmp_path / "x"),
+    }
     assert data_beside({"data": "embedded:movielens"}, tmp_path) == {"data": "embedded:movielens"}
     (tmp_path / "rates.csv").unlink()
     with pytest.raises(PosseError):

@@ -1,4 +1,6 @@
-"""The journal: what was written is there again, torn ends are cut, a failing disk stops and loses nothing."""
+"""The journal: what was written is there again, torn ends are cut, a failing disk stops and loses
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,12 @@ def test_what_was_added_and_not_written_is_lost_as_in_a_crash(tmp_path):
 
 
 @settings(deadline=None, max_examples=100)
-@given(st.lists(st.binary(max_size=60).filter(lambda record: not record.startswith(_MARK)), max_size=8), st.data())
+@given(
+    st.lists(
+        st.binary(max_size=60).filter(lambda record: not record.startswith(_MARK)), max_size=8
+    ),
+    st.data(),
+)
 def test_a_torn_end_is_cut_at_the_last_whole_record(tmp_path_factory, records, data):
     folder = tmp_path_factory.mktemp("journal")
     filled(folder, records)
@@ -162,9 +169,15 @@ def test_files_are_for_their_owner_only(tmp_path):
 
 @pytest.mark.parametrize("part", [False, True])
 @pytest.mark.parametrize("after", range(6))
-@pytest.mark.parametrize(("kind", "error"), [("write", errno.ENOSPC), ("sync", errno.EIO), ("rename", errno.EIO)])
-def test_a_failing_disk_stops_and_loses_nothing_that_was_answered(tmp_path, kind, error, after, part):
-    """Whatever fails and whenever: opened again, the journal holds all that `write` returned for, in order."""
+@pytest.mark.parametrize(
+    ("kind", "error"), [("write", errno.ENOSPC), ("sync", errno.EIO), ("rename", errno.EIO)]
+)
+def test_a_failing_disk_stops_and_loses_nothing_that_was_answered(
+    tmp_path, kind, error, after, part
+):
+    """Whatever fails and whenever: opened again, the journal holds all that `write` returned for,
+    in order.
+    """
     journal = Journal(tmp_path, FailingDisk(kind, after, error, part=part))
     safe, number = [], 0
     try:
@@ -192,7 +205,9 @@ def old_journal(folder, format_, *, snapshot):
     links = {"a": [1, 0, 0, [b"x"]]} if format_ == 1 else {"a": [1, 0, 0, [b"x"], 1, 0]}
     if snapshot:
         head = [1, "r", "hub"] if format_ == 1 else [whose]
-        journal.checkpoint(encode([*head, links, {}, 0, {"history": []}, [], *([0.0] * (format_ - 1))]))
+        journal.checkpoint(
+            encode([*head, links, {}, 0, {"history": []}, [], *([0.0] * (format_ - 1))])
+        )
     else:
         journal.append(encode((0, "hub", 0, b"r" if format_ == 1 else encode(whose))))
         journal.write()
@@ -203,7 +218,10 @@ def old_journal(folder, format_, *, snapshot):
 @pytest.mark.parametrize("snapshot", [False, True])
 def test_a_journal_of_the_version_before_is_refused_in_one_line(tmp_path, format_, snapshot):
     old_journal(tmp_path, format_, snapshot=snapshot)
-    with pytest.raises(JournalError, match=r"was begun by another version of Posse.*Finish the run with the version"):
+    with pytest.raises(
+        JournalError,
+        match=r"was begun by another version of Posse.*Finish the run with the version",
+    ):
         Engine(Hub(["a"], 1), Journal(tmp_path), ["a"], WORDS, run="r")
 
 
@@ -218,5 +236,7 @@ def test_a_journal_of_another_protocol_version_is_refused(tmp_path, monkeypatch,
         if snapshot:
             begun.checkpoint()
         begun._journal.close()
-    with pytest.raises(JournalError, match=rf"protocol version {PROTOCOL_VERSION}\. Finish the run"):
+    with pytest.raises(
+        JournalError, match=rf"protocol version {PROTOCOL_VERSION}\. Finish the run"
+    ):
         Engine(Hub(["a"], 1), Journal(tmp_path), ["a"], WORDS, run="r")

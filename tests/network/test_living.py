@@ -1,4 +1,6 @@
-"""A living federation of real processes over TLS: runs queue, services are killed, members come and go."""
+"""A living federation of real processes over TLS: runs queue, services are killed, members come and
+go.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ OWNERS = dict.fromkeys(CLINICS, "owner")
 
 
 def undisturbed(owners: int, budget: int, policy: str = "ucb") -> float:
-    (total,) = registry.run(Samba(policy=policy, owners=owners, budget=budget, seed=7).plain()).total
+    (total,) = registry.run(
+        Samba(policy=policy, owners=owners, budget=budget, seed=7).plain()
+    ).total
     return float(total)
 
 
@@ -42,7 +46,10 @@ def renewed_in_a_run(federation: LivingFederation, name: str, run: str) -> None:
     federation.ask(name, "renew")
     while federation.ask(name, "status")["serial"] == before:
         federation.tick(f"'{name}' to be renewed")
-    lost = [json.loads(line) for line in federation.file(name).with_suffix(".log").read_text().splitlines()]
+    lost = [
+        json.loads(line)
+        for line in federation.file(name).with_suffix(".log").read_text().splitlines()
+    ]
     assert not [line for line in lost if line["event"] == "lost"]
     assert federation.ask(name, "status")["parts"][run]["state"] == "started"
 
@@ -92,23 +99,37 @@ def test_a_member_is_expelled_in_a_run_and_another_refuses(tmp_path: Path) -> No
             federation.tick("a run to be refused")
         assert shown["text"] == "clinic-5 refused: decisions would be 60; budget is 10."
         federation.hold("controller", "march")
-        assert federation.ask("clinic-2", "status")["spent"]["decisions"] == 400  # what never started is given back
+        assert (
+            federation.ask("clinic-2", "status")["spent"]["decisions"] == 400
+        )  # what never started is given back
         federation.ask("customer", "expel clinic-4")
         federation.resume("controller", "march")
         assert federation.until("march", "over")["without"] == ["clinic-4"]
-        result = json.loads((federation.runs("customer") / "march" / "journal" / "result.json").read_text())
+        result = json.loads(
+            (federation.runs("customer") / "march" / "journal" / "result.json").read_text()
+        )
     assert result["ended_early_with"] == CLINICS
 
 
 def short_certificate(federation: LivingFederation, name: str) -> str:
-    """Give a member a certificate for an hour, of which fifty minutes are over; returns its serial."""
+    """Give a member a certificate for an hour, of which fifty minutes are over; returns its
+    serial.
+    """
     authority, identity = federation.authority, PartyIdentity.load(federation.folder / name)
     issued = authority.now() - timedelta(minutes=50)
     made = making.party_certificate(
-        authority.certificate, authority.key, identity.key.public_key(), identity.peer, (), issued, 1 / 24
+        authority.certificate,
+        authority.key,
+        identity.key.public_key(),
+        identity.peer,
+        (),
+        issued,
+        1 / 24,
     )
     with authority.register.writing() as writing:
-        writing.add_certificate(made, making.fingerprint(identity.key.public_key()), identity.peer, issued)
+        writing.add_certificate(
+            made, making.fingerprint(identity.key.public_key()), identity.peer, issued
+        )
     files.write_whole(identity.folder / "party.crt", made.public_bytes(Encoding.PEM))
     return f"{made.serial_number:x}"
 
@@ -116,26 +137,46 @@ def short_certificate(federation: LivingFederation, name: str) -> str:
 def test_a_contextual_run_that_a_member_proposes_and_a_certificate_renewed_by_date(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Features lie with the members; the payee proposes; services die in a run, the proposer's and founder's too."""
+    """Features lie with the members; the payee proposes; services die in a run, the proposer's and
+    founder's too.
+    """
     write_world(tmp_path, rows=40)
     monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "march_outcomes.py").write_text("def reward(run, number):\n    return (number * 7 % 11) / 10\n")
+    (tmp_path / "march_outcomes.py").write_text(
+        "def reward(run, number):\n    return (number * 7 % 11) / 10\n"
+    )
     consent = {"systems": ["mpc-contextual"], "customers": [PAYEE], "budget": 40}
     federation = LivingFederation(
-        tmp_path, {}, founder=("clinic-1", "party"), consent=consent, options={"features": "clinic-1.csv"}
+        tmp_path,
+        {},
+        founder=("clinic-1", "party"),
+        consent=consent,
+        options={"features": "clinic-1.csv"},
     )
     federation.join("clinic-2", "party", consent=consent, options={"features": "clinic-2.csv"})
     federation.join(PULLER, PULLER, consent=consent, source={"kind": "csv", "file": "arms.csv"})
-    federation.join(PAYEE, PAYEE, consent=consent, source={"kind": "python", "function": "march_outcomes:reward"})
+    federation.join(
+        PAYEE,
+        PAYEE,
+        consent=consent,
+        source={"kind": "python", "function": "march_outcomes:reward"},
+    )
     federation.join(DEALER, DEALER, consent=consent)
     rows = read_block(tmp_path / "clinic-1.csv", 1.0).ids_digest
-    terms = {"parties": ["clinic-1", "clinic-2"], "columns": [2, 2], "arms": 3, "epsilon": "1/5", "rows": rows}
+    terms = {
+        "parties": ["clinic-1", "clinic-2"],
+        "columns": [2, 2],
+        "arms": 3,
+        "epsilon": "1/5",
+        "rows": rows,
+    }
     march = {"protocol": "mpc-contextual", "run": "march", "steps": 40, **terms}
     with federation:
         while PULLER not in federation.connected() or PAYEE not in federation.connected():
             federation.tick("puller and payee to call")
         assert federation.refusal(PULLER, march) == (
-            "'puller' may not propose runs: its certificate says no customer, and the founder's [consent] does not "
+            "'puller' may not propose runs: its certificate says no customer, and the founder's "
+            "[consent] does not "
             "name it under customers."
         )
         assert federation.ask(PAYEE, f"submit {json.dumps(march)}")["phase"] == "asked"
@@ -146,7 +187,12 @@ def test_a_contextual_run_that_a_member_proposes_and_a_certificate_renewed_by_da
         while (shown := federation.ask("clinic-2", "status"))["serial"] == before:
             federation.tick("a certificate to be renewed by its date")
         assert shown["parts"]["march"]["state"] == "started"
-        for victim in (DEALER, PAYEE, "clinic-1", PULLER):  # and the puller goes on, for nobody holds it any more
+        for victim in (
+            DEALER,
+            PAYEE,
+            "clinic-1",
+            PULLER,
+        ):  # and the puller goes on, for nobody holds it any more
             federation.kill(victim)
         while (mine := federation.ask(PAYEE, "follow march"))["phase"] != "over":
             assert mine["phase"] != "refused", mine
@@ -154,10 +200,15 @@ def test_a_contextual_run_that_a_member_proposes_and_a_certificate_renewed_by_da
         spent = federation.ask("clinic-2", "status")["spent"]
     assert spent["decisions"] == 40
     assert 0 < spent["epsilon"] < math.inf
-    paths = [federation.runs(name) / "march" / "party.toml" for name in ("clinic-1", "clinic-2", *OUTSIDE)]
+    paths = [
+        federation.runs(name) / "march" / "party.toml"
+        for name in ("clinic-1", "clinic-2", *OUTSIDE)
+    ]
     assert found(paths) == twin(paths, _outcomes)
     result = json.loads((federation.runs(PAYEE) / "march" / "journal" / "result.json").read_text())
-    assert result["total"] == pytest.approx(sum(number * 7 % 11 for number in range(40)) / 10, abs=1e-6)
+    assert result["total"] == pytest.approx(
+        sum(number * 7 % 11 for number in range(40)) / 10, abs=1e-6
+    )
 
 
 def _outcomes(ask: Ask) -> Message:
@@ -173,7 +224,8 @@ ROUNDS, AT_ONCE = 25, 3
 
 @pytest.mark.long
 def test_three_hundred_kills_over_a_living_federation(tmp_path: Path) -> None:
-    """Three runs queue; services die in turn at points of each run, the founder's and the dealer's too.
+    """Three runs queue; services die in turn at points of each run, the founder's and the dealer's
+    too.
 
     When the first is over two members join, and take part in a fourth.
     """

@@ -1,4 +1,6 @@
-"""What an operator keeps of a service and sees of it: a backup put back in a run, its ledger, doctor and figures."""
+"""What an operator keeps of a service and sees of it: a backup put back in a run, its ledger,
+doctor and figures.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,16 @@ MEMBERS = {"controller": "controller", "comp": "comp", **dict.fromkeys(OWNERS, "
 
 
 def samba(run: str, **values: Any) -> str:
-    given = {"protocol": "samba", "run": run, "level": "standard", "policy": "ucb", "budget": 60, "owners": OWNERS,
-             "paillier_bits": 2048, "world": {"seed": 7, "owners": 3}}  # fmt: skip
+    given = {
+        "protocol": "samba",
+        "run": run,
+        "level": "standard",
+        "policy": "ucb",
+        "budget": 60,
+        "owners": OWNERS,
+        "paillier_bits": 2048,
+        "world": {"seed": 7, "owners": 3},
+    }
     return f"submit {json.dumps({**given, **values})}"
 
 
@@ -92,7 +102,11 @@ def test_a_service_that_lost_its_disk_goes_on_from_its_backup(tmp_path: Path) ->
         await together.held("march")
         status, text = await together.page(metrics, "/metrics")
         assert status == 200
-        names = [line.split("{")[0].split(" ")[0] for line in text.splitlines() if not line.startswith("#")]
+        names = [
+            line.split("{")[0].split(" ")[0]
+            for line in text.splitlines()
+            if not line.startswith("#")
+        ]
         assert {"posse_founder_connected", "posse_spent_decisions", "posse_step"} <= set(names)
         assert text.count("# TYPE posse_step ") == 1
         assert 'posse_spent_decisions{party="clinic-2",role="owner",run=""} 600' in text
@@ -101,16 +115,19 @@ def test_a_service_that_lost_its_disk_goes_on_from_its_backup(tmp_path: Path) ->
         assert findings["part in march"].fine
         assert findings["way to customer"].said == "connected"
 
-        # The controller stands still, so that nobody goes on after the backup: the restored party is vouched for.
+        # The controller stands still, so that nobody goes on after the backup: the restored party
+        # is vouched for.
         made = await asyncio.to_thread(care.backup, file, out)
         assert (made.kind, made.party, made.begun) == ("service", "clinic-2", True)
         with pytest.raises(DataError, match="is the backup of a service"):
             backup.restore(out, tmp_path / "other.toml")
         await together.stop("clinic-2")
-        # Of the run's own file: the service takes the party up, and nothing that it is bound to has changed.
+        # Of the run's own file: the service takes the party up, and nothing that it is bound to has
+        # changed.
         run = together.laid.runs("clinic-2") / "march" / "party.toml"
         findings = {
-            each.what: each for each in await asyncio.to_thread(examine, run, lambda name: parties_of(name).build)
+            each.what: each
+            for each in await asyncio.to_thread(examine, run, lambda name: parties_of(name).build)
         }
         assert findings["process"].said == "none; start it with 'posse serve'"
         assert findings["journal"].fine
@@ -118,7 +135,10 @@ def test_a_service_that_lost_its_disk_goes_on_from_its_backup(tmp_path: Path) ->
             await ask(run.parent / "journal", "status")
         together.lose("clinic-2")
         _, notes = await asyncio.to_thread(care.restore, out, file)
-        assert notes == ["run 'march': it asks its peers whether they have gone on since, and goes on only if not"]
+        assert notes == [
+            "run 'march': it asks its peers whether they have gone on since, and goes on only if "
+            "not"
+        ]
         findings = {each.what: each for each in await asyncio.to_thread(care.examine, file)}
         assert "no proposal is answered until the founder has said" in findings["ledger"].said
         assert "it goes on when all peers say that the run has not" in findings["run march"].said
@@ -128,7 +148,8 @@ def test_a_service_that_lost_its_disk_goes_on_from_its_backup(tmp_path: Path) ->
         await together.over("march")
         assert (await together.page(metrics, "/health"))[0] == 200
 
-        # From the same backup a second time: the run is over since, and what it asked is not forgotten.
+        # From the same backup a second time: the run is over since, and what it asked is not
+        # forgotten.
         await together.ask("customer", samba("april", budget=20))
         await together.over("april")
         await together.stop("clinic-2")
@@ -146,7 +167,9 @@ def test_a_service_that_lost_its_disk_goes_on_from_its_backup(tmp_path: Path) ->
         return not together.services["clinic-2"].status()["restored"]
 
     together.play(story)
-    result = json.loads((together.laid.runs("customer") / "march" / "journal" / "result.json").read_text())
+    result = json.loads(
+        (together.laid.runs("customer") / "march" / "journal" / "result.json").read_text()
+    )
     (total,) = registry.run(Samba(policy="ucb", owners=3, budget=600, seed=7).plain()).total
     assert result["total"] == total
 
@@ -182,7 +205,9 @@ def test_a_service_that_waits_for_one_that_is_gone_says_so_until_it_is_back(tmp_
         findings = {each.what: each for each in await asyncio.to_thread(care.examine, file)}
         assert not findings["part in march"].fine
         assert "clinic-2" in findings["part in march"].said
-        assert together.services["comp"].member.parties["march"].stalled_after == 0  # its part waits for ever
+        assert (
+            together.services["comp"].member.parties["march"].stalled_after == 0
+        )  # its part waits for ever
         together.start("clinic-2")
         await together.until(silent)
         assert await health() == (200, {})
@@ -199,18 +224,27 @@ def test_a_backup_of_a_run_that_went_on_is_refused_by_its_peers(tmp_path: Path) 
         await together.ask("customer", samba("march", budget=4000))
         await together.held("march")
         await asyncio.to_thread(care.backup, file, out)
-        before = (await ask(together.laid.runs("controller") / "march" / "journal", "status"))["step"]
+        before = (await ask(together.laid.runs("controller") / "march" / "journal", "status"))[
+            "step"
+        ]
         await together.resume("march")
-        await together.held("march", before + 5)  # comp may have been a step ahead of the controller
+        await together.held(
+            "march", before + 5
+        )  # comp may have been a step ahead of the controller
         await together.stop("comp")
         with pytest.raises(JournalError, match="as new as the backup"):
-            backup.check_older(_of_run(out, "march"), together.laid.runs("comp") / "march" / "journal")
+            backup.check_older(
+                _of_run(out, "march"), together.laid.runs("comp") / "march" / "journal"
+            )
         shutil.rmtree(together.laid.runs("comp"))
         care.restore(out, file)
         together.start("comp")
 
         async def refused() -> bool:
-            return "gone on since the backup" in together.services["comp"].status()["parts"]["march"]["text"]
+            return (
+                "gone on since the backup"
+                in together.services["comp"].status()["parts"]["march"]["text"]
+            )
 
         await together.until(refused)
 
@@ -262,4 +296,8 @@ def test_a_founder_is_put_back_with_its_authority_and_its_queue(tmp_path: Path) 
 
 def _of_run(archive: Path, run: str) -> dict[str, bytes]:
     held = backup.read(archive)[1]
-    return {name.split("/", 2)[2]: data for name, data in held.items() if name.startswith(f"runs/{run}/")}
+    return {
+        name.split("/", 2)[2]: data
+        for name, data in held.items()
+        if name.startswith(f"runs/{run}/")
+    }

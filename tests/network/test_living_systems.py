@@ -1,4 +1,6 @@
-"""Members of a living federation in one process: other systems, new keys, members that leave, what operators read."""
+"""Members of a living federation in one process: other systems, new keys, members that leave, what
+operators read.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +39,13 @@ class Together:
     """Services of one federation in one loop."""
 
     def __init__(
-        self, folder: Path, members: dict[str, str], founder: tuple[str, str] = ("customer", "customer"),
-        consent: dict[str, Any] | None = None, **values: Any,
-    ) -> None:  # fmt: skip
+        self,
+        folder: Path,
+        members: dict[str, str],
+        founder: tuple[str, str] = ("customer", "customer"),
+        consent: dict[str, Any] | None = None,
+        **values: Any,
+    ) -> None:
         self.laid = LivingFederation(folder, {}, founder=founder, **values)
         for name, role in members.items():
             self.laid.join(name, role, **({} if consent is None else {"consent": consent}))
@@ -76,7 +82,9 @@ class Together:
         asyncio.run(all_of_them())
 
     def start(self, name: str) -> None:
-        self.services[name] = Living(self.laid.file(name), serving(lambda text: None), lambda *_, **__: None)
+        self.services[name] = Living(
+            self.laid.file(name), serving(lambda text: None), lambda *_, **__: None
+        )
         self.tasks[name] = asyncio.create_task(self.services[name].run())
 
     async def stop(self, name: str) -> None:
@@ -97,11 +105,14 @@ def test_agents_of_a_market_buy_together_and_the_ledger_adds_up(tmp_path: Path) 
     async def story() -> None:
         for run in ("one", "two"):
             await together.ask(
-                agents[0], f"submit {json.dumps({'protocol': 'dp-combinatorial', 'run': run, **MARKET})}"
+                agents[0],
+                f"submit {json.dumps({'protocol': 'dp-combinatorial', 'run': run, **MARKET})}",
             )
         await together.until(lambda: is_in("one", "over"))
         for name in agents:
-            result = json.loads((together.laid.runs(name) / "one" / "journal" / "result.json").read_text())
+            result = json.loads(
+                (together.laid.runs(name) / "one" / "journal" / "result.json").read_text()
+            )
             earned[name] = result["total"]
         await together.until(lambda: is_in("two", "dropped"))
         assert "epsilons would be 2; epsilon_in_all is 1.5" in (await together.phase("two"))["text"]
@@ -128,7 +139,9 @@ def test_a_new_key_between_runs_and_a_member_that_leaves(tmp_path: Path) -> None
         await together.ask("clinic-1", "renew new")
         await together.until(lambda: renewed(service, before.certificate.serial_number))
         after = service.member.identity
-        assert making.fingerprint(after.key.public_key()) != making.fingerprint(before.key.public_key())
+        assert making.fingerprint(after.key.public_key()) != making.fingerprint(
+            before.key.public_key()
+        )
         assert after.peer == before.peer
         # When it shows the new key, the old one counts no more, and all members know.
         service.control.connections[founder].hang_up("to call again")
@@ -143,7 +156,9 @@ def test_a_new_key_between_runs_and_a_member_that_leaves(tmp_path: Path) -> None
 
     async def revoked(serial: int) -> bool:
         lists = [together.services[name].member.identity.crl for name in ("controller", "comp")]
-        return all(each.get_revoked_certificate_by_serial_number(serial) is not None for each in lists)
+        return all(
+            each.get_revoked_certificate_by_serial_number(serial) is not None for each in lists
+        )
 
     async def gone() -> bool:
         return "clinic-1" not in (await together.ask(founder, "status"))["members"]
@@ -152,16 +167,32 @@ def test_a_new_key_between_runs_and_a_member_that_leaves(tmp_path: Path) -> None
 
 
 def test_a_customer_that_did_not_found_the_federation_and_what_it_may_not(tmp_path: Path) -> None:
-    """It proposes and has its total; nobody passes the limits: not by others' names, again, at once, or expelled."""
+    """It proposes and has its total; nobody passes the limits: not by others' names, again, at
+    once, or expelled.
+    """
     owners = ["clinic-1", "clinic-2", "clinic-3"]
-    members = {"customer": "customer", "controller": "controller", "comp": "comp", **dict.fromkeys(owners, "owner")}
+    members = {
+        "customer": "customer",
+        "controller": "controller",
+        "comp": "comp",
+        **dict.fromkeys(owners, "owner"),
+    }
     consent = {"systems": ["samba"], "customers": ["customer"], "budget_in_all": 150}
     together = Together(tmp_path, members, ("registry", "operator"), consent, at_once=2)
-    given = {"protocol": "samba", "level": "standard", "policy": "ucb", "budget": 60, "owners": owners,
-             "paillier_bits": 2048, "world": {"seed": 7, "owners": 3}}  # fmt: skip
+    given = {
+        "protocol": "samba",
+        "level": "standard",
+        "policy": "ucb",
+        "budget": 60,
+        "owners": owners,
+        "paillier_bits": 2048,
+        "world": {"seed": 7, "owners": 3},
+    }
 
     async def propose(name: str, run: str, **values: Any) -> dict[str, Any]:
-        shown: dict[str, Any] = await together.ask(name, f"submit {json.dumps({**given, 'run': run, **values})}")
+        shown: dict[str, Any] = await together.ask(
+            name, f"submit {json.dumps({**given, 'run': run, **values})}"
+        )
         while shown["phase"] in ("asked", "queued", "proposed", "started"):
             await asyncio.sleep(0.02)
             shown = await together.ask(name, f"follow {run}")
@@ -175,7 +206,8 @@ def test_a_customer_that_did_not_found_the_federation_and_what_it_may_not(tmp_pa
         (total,) = registry.run(Samba(policy="ucb", owners=3, budget=60, seed=7).plain()).total
         assert json.loads((Path(shown["journal"]) / "result.json").read_text())["total"] == total
 
-        # An owner may not propose, nor send on what the customer signed; nobody asks for, or drops, another's run.
+        # An owner may not propose, nor send on what the customer signed; nobody asks for, or drops,
+        # another's run.
         assert "may not propose runs" in (await propose("clinic-1", "april"))["text"]
         signed = founder.items[0].signed
         with pytest.raises(ProtocolError, match="signed by 'customer', and 'clinic-1' sent it"):
@@ -191,21 +223,32 @@ def test_a_customer_that_did_not_found_the_federation_and_what_it_may_not(tmp_pa
         # Two at once: each fits, both do not.
         ends = await asyncio.gather(propose("customer", "may"), propose("customer", "june"))
         assert sorted(end["phase"] for end in ends) == ["dropped", "over"]
-        assert "decisions would be 180; budget_in_all is 150" in next(end["text"] for end in ends if end["text"])
-        assert {(await together.ask(name, "status"))["spent"]["decisions"] for name in owners} == {120}
+        assert "decisions would be 180; budget_in_all is 150" in next(
+            end["text"] for end in ends if end["text"]
+        )
+        assert {(await together.ask(name, "status"))["spent"]["decisions"] for name in owners} == {
+            120
+        }
         # Expelled: what it had queued is dropped, and its old certificate opens nothing any more.
         founder.member.file = founder.member.file.model_copy(update={"at_once": 0})
         customer = together.services["customer"]
-        queued = await together.ask("customer", f"submit {json.dumps({**given, 'run': 'july', 'budget': 10})}")
+        queued = await together.ask(
+            "customer", f"submit {json.dumps({**given, 'run': 'july', 'budget': 10})}"
+        )
         assert queued["phase"] == "asked"
         await together.until(lambda: is_in("customer", "july", "queued"))
         await together.ask("registry", "expel customer")
         await together.until(lambda: is_in("registry", "july", "dropped"))
-        assert "customer, who proposed it, is no member any more" in (await together.phase("july"))["text"]
+        assert (
+            "customer, who proposed it, is no member any more"
+            in (await together.phase("july"))["text"]
+        )
         await together.until(refused)
         with pytest.raises(LinkError, match="founder is not connected"):
             await together.ask("customer", f"submit {json.dumps({**given, 'run': 'august'})}")
-        late = Signed.sign(Proposal.make("hospitals", {**given, "run": "late"}), customer.member.identity)
+        late = Signed.sign(
+            Proposal.make("hospitals", {**given, "run": "late"}), customer.member.identity
+        )
         with pytest.raises(CertificateError, match="revoked"):
             founder.propose("customer", late)
 
@@ -222,13 +265,25 @@ def test_a_customer_that_did_not_found_the_federation_and_what_it_may_not(tmp_pa
     ("values", "words"),
     [
         ({"protocol": "samba", "run": "x", "policy": "mine.py:Best"}, "policy names code"),
-        ({"protocol": "samba", "run": "x", "world": {"data": "/etc/passwd"}}, "world.data names a file"),
-        ({"protocol": "samba", "run": "x", "source": {"kind": "python"}}, "source belongs to the file of a member"),
-        ({"protocol": "samba", "run": "x", "level": "standard", "budget": 50, "owners": ["a"]}, "at least 2 owners"),
+        (
+            {"protocol": "samba", "run": "x", "world": {"data": "/etc/passwd"}},
+            "world.data names a file",
+        ),
+        (
+            {"protocol": "samba", "run": "x", "source": {"kind": "python"}},
+            "source belongs to the file of a member",
+        ),
+        (
+            {"protocol": "samba", "run": "x", "level": "standard", "budget": 50, "owners": ["a"]},
+            "at least 2 owners",
+        ),
         ({"protocol": "nothing", "run": "x"}, "nothing"),
         ({"run": "x"}, "Give protocol and run"),
         ({"protocol": "mpc-contextual", "run": "x", "world": {"seed": 1}}, "Use 'posse up'"),
-        ({"protocol": "dp-combinatorial", "run": "x", "own": "prices.csv"}, "own belongs to the file of a member"),
+        (
+            {"protocol": "dp-combinatorial", "run": "x", "own": "prices.csv"},
+            "own belongs to the file of a member",
+        ),
     ],
 )
 def test_a_run_that_is_not_proposed(values: dict[str, Any], words: str) -> None:
@@ -240,7 +295,14 @@ def test_a_run_that_is_not_proposed(values: dict[str, Any], words: str) -> None:
         propose()
 
 
-ROWS = {"parties": ["bank", "shop"], "columns": [2, 3], "arms": 3, "steps": 50, "rows": "ab" * 32, "delta": 0.001}
+ROWS = {
+    "parties": ["bank", "shop"],
+    "columns": [2, 3],
+    "arms": 3,
+    "steps": 50,
+    "rows": "ab" * 32,
+    "delta": 0.001,
+}
 
 
 @pytest.mark.parametrize(
@@ -252,7 +314,13 @@ ROWS = {"parties": ["bank", "shop"], "columns": [2, 3], "arms": 3, "steps": 50, 
         ("dp-combinatorial", {**MARKET, "policy": "placebo"}, 0, 0, 0),
         ("mpc-contextual", {**ROWS, "epsilon": "1/3"}, math.log(7), 50 * math.log(7), 0.001),
         ("mpc-contextual", {**ROWS, "epsilon": "1"}, 0, 0, 0.001),
-        ("mpc-contextual", {**ROWS, "epsilon": "0", "without_guarantee": True}, math.inf, math.inf, 0),
+        (
+            "mpc-contextual",
+            {**ROWS, "epsilon": "0", "without_guarantee": True},
+            math.inf,
+            math.inf,
+            0,
+        ),
     ],
 )
 def test_a_member_counts_what_the_settings_of_a_proposal_prove(
@@ -266,10 +334,21 @@ def test_a_member_counts_what_the_settings_of_a_proposal_prove(
 
 def test_what_a_contextual_run_asks_of_everyone() -> None:
     values = {
-        "parties": ["bank", "shop"], "columns": [2, 3], "arms": 3, "steps": 50, "epsilon": "1/3", "rows": "ab" * 32,
-    }  # fmt: skip
+        "parties": ["bank", "shop"],
+        "columns": [2, 3],
+        "arms": 3,
+        "steps": 50,
+        "epsilon": "1/3",
+        "rows": "ab" * 32,
+    }
     made = invite("mpc-contextual", values)
-    assert made.members == {"bank": "party", "shop": "party", "puller": "puller", "payee": "payee", "dealer": "dealer"}
+    assert made.members == {
+        "bank": "party",
+        "shop": "party",
+        "puller": "puller",
+        "payee": "payee",
+        "dealer": "dealer",
+    }
     assert made.files["puller"]["connect"] == ("bank", "shop")
     assert [name for name, part in made.files.items() if not part["listens"]] == ["dealer"]
     demand = made.demand()

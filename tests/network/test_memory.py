@@ -23,11 +23,15 @@ from tests.network.torment import Torment
 
 def journal_bytes(folder, name):
     """Everything a party keeps, its keys included."""
-    return sum(path.stat().st_size for path in (folder / name / "journal").iterdir() if path.is_file())
+    return sum(
+        path.stat().st_size for path in (folder / name / "journal").iterdir() if path.is_file()
+    )
 
 
 def test_heap_links_and_journals_do_not_grow(tmp_path):
-    """At level `strict`, which has all roles; a snapshot of its controller holds what was dealt and is not used."""
+    """At level `strict`, which has all roles; a snapshot of its controller holds what was dealt and
+    is not used.
+    """
     budget, snapshot_bytes = 450, 100_000
     paths = laid_out(tmp_path, budget=budget, level="strict", sync=True)
     samples = []
@@ -46,8 +50,9 @@ def test_heap_links_and_journals_do_not_grow(tmp_path):
                 gc.collect()
                 kept = {
                     f"{name} to {peer}": len(link._kept) + len(link.held)
-                    for name, party in parties.items() for peer, link in party.engine.links.items()
-                }  # fmt: skip
+                    for name, party in parties.items()
+                    for peer, link in party.engine.links.items()
+                }
                 sizes = {name: journal_bytes(tmp_path, name) for name in parties}
                 samples.append((tracemalloc.get_traced_memory()[0], kept, sizes))
             await running
@@ -62,7 +67,8 @@ def test_heap_links_and_journals_do_not_grow(tmp_path):
     # 300 steps are 3,000 messages: what is kept of each would show.
     assert heap[-1] - heap[0] < 150_000, heap
     for _, kept, sizes in samples:
-        # A message is forgotten a sync and a word later; heartbeats bring the word where nothing else does.
+        # A message is forgotten a sync and a word later; heartbeats bring the word where nothing
+        # else does.
         assert max(kept.values()) < 400, kept
         assert max(sizes.values()) < 4 * snapshot_bytes, sizes
 
@@ -80,7 +86,9 @@ def resident(pid):
 def test_a_hundred_thousand_steps(tmp_path, monkeypatch, level):
     monkeypatch.setattr(torment, "PATIENCE", 1_800.0)
     budget, samples, largest = 100_000, {}, {}
-    with Torment(tmp_path, 1, owners=3, budget=budget, level=level, sync=level == "strict") as federation:
+    with Torment(
+        tmp_path, 1, owners=3, budget=budget, level=level, sync=level == "strict"
+    ) as federation:
         began = time.monotonic()
         while all(process.handle.poll() is None for process in federation.running.values()):
             time.sleep(1)
@@ -101,9 +109,13 @@ def test_a_hundred_thousand_steps(tmp_path, monkeypatch, level):
     assert (federation.result(),) == plain.total
     print(f"\n{budget:,} steps in {seconds:.0f} s")
     for name, rows in samples.items():
-        # Not from the start: code is still being loaded, and the first journal has not been replaced yet.
+        # Not from the start: code is still being loaded, and the first journal has not been
+        # replaced yet.
         early = median(size for step, size in rows if 0.2 * budget <= step < 0.4 * budget)
         late = median(size for step, size in rows if 0.8 * budget <= step)
-        print(f"{name}: {early:.1f} MiB, then {late:.1f} MiB; journal at most {largest[name] / 2**20:.1f} MiB")
+        print(
+            f"{name}: {early:.1f} MiB, then {late:.1f} MiB; journal at most "
+            f"{largest[name] / 2**20:.1f} MiB"
+        )
         assert late < early + 4
         assert largest[name] < 2 * SNAPSHOT_BYTES + (1 << 20)

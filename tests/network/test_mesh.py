@@ -1,4 +1,6 @@
-"""A mesh of agents over mutual TLS gives the run of the compiled market, also when agents die on the way."""
+"""A mesh of agents over mutual TLS gives the run of the compiled market, also when agents die on
+the way.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ MARKET = {"agents": 4, "producers": 8, "rounds": 120, "start": 20, "seed": 5}
 
 def federation(folder, **values):
     agents = [{"name": f"agent-{i + 1}", "listen": f"127.0.0.1:{free_port()}"} for i in range(4)]
-    return lay_out(MarketFederation.make({"run": "m1", "sync": False, "agent": agents, **MARKET, **values}), folder)
+    return lay_out(
+        MarketFederation.make({"run": "m1", "sync": False, "agent": agents, **MARKET, **values}),
+        folder,
+    )
 
 
 def opened(path):
@@ -47,9 +52,10 @@ NAIVE = {"policy": "naive", "start": 200, "rounds": 60}
 
 
 @pytest.mark.parametrize(
-    "values", [{}, {"rule": "fuse", "explore": 30}, {"noise": "none"}, NAIVE],
+    "values",
+    [{}, {"rule": "fuse", "explore": 30}, {"noise": "none"}, NAIVE],
     ids=["accept", "fuse after exploring", "no noise", "naive"],
-)  # fmt: skip
+)
 def test_a_mesh_is_the_compiled_market(tmp_path, values):
     paths = federation(tmp_path, **values)
 
@@ -62,7 +68,9 @@ def test_a_mesh_is_the_compiled_market(tmp_path, values):
 
 
 def test_a_mesh_in_which_agents_die(tmp_path):
-    """Agents are stopped where they are and made anew from their journals; nothing else of them survives."""
+    """Agents are stopped where they are and made anew from their journals; nothing else of them
+    survives.
+    """
     paths, rng = federation(tmp_path), random.Random(3)
 
     async def go():
@@ -86,7 +94,8 @@ def test_a_mesh_in_which_agents_die(tmp_path):
 
 
 DELIVERIES = (
-    "def good(run, round, units):\n    return {name: count - (count + round) % 2 for name, count in units.items()}\n"
+    "def good(run, round, units):\n    return {name: count - (count + round) % 2 for name, count "
+    "in units.items()}\n"
 )
 
 
@@ -97,11 +106,22 @@ def test_agents_with_offers_and_deliveries_of_their_own(tmp_path):
         own = tmp_path / f"own-{i}.csv"
         own.write_text(f"supplier,cost,capacity\nnorth,0.{i + 1},10\nsouth,0.2,{5 + i}\n")
         agents.append(
-            {"name": f"buyer-{i}", "listen": f"127.0.0.1:{free_port()}", "own": str(own),
-             "source": {"function": "my_deliveries:good"}}
-        )  # fmt: skip
-    given = {"run": "m2", "agent": agents, "suppliers": ["north", "south", "west"], "rounds": 60, "start": 10,
-             "alpha": 0.3, "sync": False}  # fmt: skip
+            {
+                "name": f"buyer-{i}",
+                "listen": f"127.0.0.1:{free_port()}",
+                "own": str(own),
+                "source": {"function": "my_deliveries:good"},
+            }
+        )
+    given = {
+        "run": "m2",
+        "agent": agents,
+        "suppliers": ["north", "south", "west"],
+        "rounds": 60,
+        "start": 10,
+        "alpha": 0.3,
+        "sync": False,
+    }
     paths = lay_out(MarketFederation.make(given), tmp_path)
 
     async def go():

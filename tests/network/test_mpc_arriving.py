@@ -1,4 +1,6 @@
-"""Contexts that arrive, and runs without a last step: killed in the middle, ended by a source or an operator."""
+"""Contexts that arrive, and runs without a last step: killed in the middle, ended by a source or an
+operator.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,10 @@ def known(outcome: Outcome, world: Any, steps: int) -> None:
     contexts = world.contexts()
     rows = contexts.order(world.seed, 42)[:steps]
     assert len(outcome.arms) == len(outcome.rewards) == steps
-    paid = [contexts.reward(world.seed, int(row), arm) for row, arm in zip(rows, outcome.arms, strict=True)]
+    paid = [
+        contexts.reward(world.seed, int(row), arm)
+        for row, arm in zip(rows, outcome.arms, strict=True)
+    ]
     assert outcome.rewards == paid
     ties = np.tile(np.arange(len(ARMS)), (steps, 1))
     replayed = floats.replay(
@@ -46,17 +51,23 @@ def known(outcome: Outcome, world: Any, steps: int) -> None:
 
 
 @pytest.mark.parametrize("how", [{}, {"overlap": True}, {"batch": 3}])
-def test_contexts_that_arrive_and_end_are_learnt_from_to_the_last(tmp_path: Path, how: dict[str, Any]) -> None:
+def test_contexts_that_arrive_and_end_are_learnt_from_to_the_last(
+    tmp_path: Path, how: dict[str, Any]
+) -> None:
     *_, world, make, terms = arriving_roles(tmp_path, 12, **how)
     for ends in NAMES:
         roles = {name: each() for name, each in make.items()}
-        MemoryRun(list(roles.values()), Arriving(world, terms, 12 if "batch" not in how else 13, ends)).finish()
+        MemoryRun(
+            list(roles.values()), Arriving(world, terms, 12 if "batch" not in how else 13, ends)
+        ).finish()
         known(Outcome(roles), world, 12)
 
 
 @pytest.mark.parametrize("how", [{}, {"overlap": True}])
 @pytest.mark.parametrize("faults", ["everything", "kills"])
-def test_whatever_happens_an_ended_run_is_the_one_in_memory(tmp_path: Path, how: dict[str, Any], faults: str) -> None:
+def test_whatever_happens_an_ended_run_is_the_one_in_memory(
+    tmp_path: Path, how: dict[str, Any], faults: str
+) -> None:
     *_, world, make, terms = arriving_roles(tmp_path, 6, **how)
     roles = {name: each() for name, each in make.items()}
     MemoryRun(list(roles.values()), Arriving(world, terms, 6)).finish()
@@ -69,7 +80,8 @@ def test_whatever_happens_an_ended_run_is_the_one_in_memory(tmp_path: Path, how:
 
 
 class OneAhead(Seam):
-    """The last party's contexts stop coming before a step; when another has begun its pass, that one's operator ends.
+    """The last party's contexts stop coming before a step; when another has begun its pass, that
+    one's operator ends.
 
     A question that was open when the run ended is answered after it.
     """
@@ -82,7 +94,12 @@ class OneAhead(Seam):
     def answer(self, name: str) -> None:
         engine = self.engines[name]
         (ask,) = engine.asks.values()
-        if isinstance(ask, Look) and name == self._late and ask.step >= self._last and not engine.role.finished:
+        if (
+            isinstance(ask, Look)
+            and name == self._late
+            and ask.step >= self._last
+            and not engine.role.finished
+        ):
             return
         super().answer(name)
 
@@ -95,14 +112,24 @@ class OneAhead(Seam):
         return super().step(faults)
 
 
-@pytest.mark.parametrize("how", [{}, {"overlap": True}, {"batch": 3}, {"parties": 3}, {"parties": 3, "overlap": True}])
-def test_an_operator_ends_a_run_in_which_its_party_is_a_row_ahead(tmp_path: Path, how: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "how", [{}, {"overlap": True}, {"batch": 3}, {"parties": 3}, {"parties": 3, "overlap": True}]
+)
+def test_an_operator_ends_a_run_in_which_its_party_is_a_row_ahead(
+    tmp_path: Path, how: dict[str, Any]
+) -> None:
     *_, world, make, terms = arriving_roles(tmp_path, 6, **how)
     roles = {name: each() for name, each in make.items()}
     MemoryRun(list(roles.values()), Arriving(world, terms, 6)).finish()
     expected = Outcome(roles)
     known(expected, world, 6)
-    for faults, seed in (("none", 0), ("kills", 1), ("power", 2), ("everything", 22), ("everything", 27)):
+    for faults, seed in (
+        ("none", 0),
+        ("kills", 1),
+        ("power", 2),
+        ("everything", 22),
+        ("everything", 27),
+    ):
         network = OneAhead(make, terms, world, seed, 6 + how.get("batch", 1) - 1)
         network.run(FAULTS.get(faults, {}), 30_000)
         assert network.asked
@@ -114,7 +141,11 @@ def test_an_operator_ends_a_run_whose_pass_all_have_begun_after_it(tmp_path: Pat
     network = Seam(make, terms, world, 2)
     network.world = network._world = Arriving(world, terms, 42)
     first, second = (network.engines[name] for name in NAMES)
-    while not (first.role._session is not None and second.role._session is not None and first.role.step == 5):
+    while not (
+        first.role._session is not None
+        and second.role._session is not None
+        and first.role.step == 5
+    ):
         network.step({})
     first.instruct(End())
     network.run({})
@@ -122,7 +153,9 @@ def test_an_operator_ends_a_run_whose_pass_all_have_begun_after_it(tmp_path: Pat
 
 
 def test_a_context_is_on_the_disk_before_anything_that_hides_it_leaves(tmp_path: Path) -> None:
-    """Without `sync` too: after a loss of power its mask may hide nothing else, whatever is said meanwhile."""
+    """Without `sync` too: after a loss of power its mask may hide nothing else, whatever is said
+    meanwhile.
+    """
     *_, world, make, terms = arriving_roles(tmp_path, 6, overlap=True)
     for seed in range(12):
         network = Seam(make, terms, world, seed, sync_answers=False, snapshot_bytes=1 << 30)
@@ -142,10 +175,17 @@ def test_rows_that_differ_and_ends_that_cannot_be_are_refused(tmp_path: Path) ->
     class Apart(Arriving):
         def __call__(self, ask: Ask) -> Message:
             seen = super().__call__(ask)
-            other = isinstance(seen, Seen) and isinstance(ask, Look) and ask.party == NAMES[1] and ask.step == 4
+            other = (
+                isinstance(seen, Seen)
+                and isinstance(ask, Look)
+                and ask.party == NAMES[1]
+                and ask.step == 4
+            )
             return Seen(4, "somebody else", seen.data) if other and isinstance(seen, Seen) else seen
 
-    with pytest.raises(DisagreementError, match=r"has another row in step 5 than 'clinic-\d'. Contexts must arrive"):
+    with pytest.raises(
+        DisagreementError, match=r"has another row in step 5 than 'clinic-\d'. Contexts must arrive"
+    ):
         MemoryRun([each() for each in make.values()], Apart(world, terms, 6)).finish()
     puller = make[PULLER]()
     with pytest.raises(ProtocolError, match="ends the run before pass 44, which cannot be"):
@@ -158,25 +198,35 @@ def test_rows_that_differ_and_ends_that_cannot_be_are_refused(tmp_path: Path) ->
     assert make[PAYEE]().horizon == 42
 
 
-# Over TLS -------------------------------------------------------------------------------------------------------------
+# Over TLS -----------------------------------------------------------------------------------------
 
 
 def arriving(folder: Path, **more: Any) -> dict[str, Any]:
-    """What the file of a federation says whose contexts arrive: files of features that are still empty."""
+    """What the file of a federation says whose contexts arrive: files of features that are still
+    empty.
+    """
     world = write_world(folder, rows=200)
     for name in NAMES:
         (folder / f"{name}.csv").rename(folder / f"{name}.all")
     lines = (folder / "pays.csv").read_text().splitlines()[1:]
-    (folder / "paid.csv").write_text("\n".join(["reward", *(line.split(",")[2] for line in lines), ""]))
+    (folder / "paid.csv").write_text(
+        "\n".join(["reward", *(line.split(",")[2] for line in lines), ""])
+    )
     members = [
-        {"name": name, "columns": 2, "source": {"kind": "csv", "file": str(folder / f"{name}.csv")}} for name in NAMES
+        {"name": name, "columns": 2, "source": {"kind": "csv", "file": str(folder / f"{name}.csv")}}
+        for name in NAMES
     ]
     assert set(world["features"]) == set(NAMES)
     return {
-        "world": None, "party": members, "arms": len(ARMS), "arriving": True, "steps": None,
+        "world": None,
+        "party": members,
+        "arms": len(ARMS),
+        "arriving": True,
+        "steps": None,
         "puller": {"source": {"kind": "csv", "file": str(folder / "arms.csv")}},
-        "payee": {"source": {"kind": "csv", "file": str(folder / "paid.csv")}}, **more,
-    }  # fmt: skip
+        "payee": {"source": {"kind": "csv", "file": str(folder / "paid.csv")}},
+        **more,
+    }
 
 
 def grow(folder: Path, rows: int, *, name: str = "", end: bool = False) -> None:
@@ -206,7 +256,9 @@ class Federation(mpc.MpcTorment):
 
 
 @pytest.mark.parametrize("overlap", [False, True])
-def test_processes_learn_from_files_that_grow_are_killed_and_end_with_them(tmp_path: Path, overlap: bool) -> None:
+def test_processes_learn_from_files_that_grow_are_killed_and_end_with_them(
+    tmp_path: Path, overlap: bool
+) -> None:
     with Federation(tmp_path, 4, **arriving(tmp_path, overlap=overlap)) as federation:
         grow(tmp_path, 12)
         federation.wait_for(12)
@@ -259,7 +311,7 @@ def opened_options(path: Path) -> dict[str, Any]:
     return PartyFile.make(file=path).options
 
 
-# Sources --------------------------------------------------------------------------------------------------------------
+# Sources ------------------------------------------------------------------------------------------
 
 
 def test_a_file_that_grows(tmp_path: Path) -> None:
@@ -274,7 +326,9 @@ def test_a_file_that_grows(tmp_path: Path) -> None:
         path.write_text("row,age,dose\nann,0.1,0.2\nbob,0.3,x\n")
         assert await asked == ("ann", (0.1, 0.2))
         assert await source(0) == ("ann", (0.1, 0.2))
-        with pytest.raises(DataError, match=r"context 2: expected row, age, dose, got 'bob,0.3,x'. Correct it"):
+        with pytest.raises(
+            DataError, match=r"context 2: expected row, age, dose, got 'bob,0.3,x'. Correct it"
+        ):
             await source(1)
         path.write_text("row,age,dose\nann,0.1,0.2\nbob,0.3,0.4\nend\n")
         assert await source(1) == ("bob", (0.3, 0.4))
@@ -296,11 +350,16 @@ def test_a_function_and_what_it_may_give(tmp_path: Path) -> None:
     (tmp_path / "arriving_rows.py").write_text(
         "def rows(run, step):\n"
         "    return [(0.1, 0.2), ('ann', [0.3, 0.4]), 'words', None, '12', {'1': 2}][step]\n"
-    )  # fmt: skip
-    source = FeatureSettings(kind="python", function="arriving_rows:rows").features("trial", tmp_path)
+    )
+    source = FeatureSettings(kind="python", function="arriving_rows:rows").features(
+        "trial", tmp_path
+    )
     assert asyncio.run(source(0)) == ("", (0.1, 0.2))
     assert asyncio.run(source(1)) == ("ann", (0.3, 0.4))
-    with pytest.raises(DataError, match="arriving_rows:rows must give the features of a context as numbers, got words"):
+    with pytest.raises(
+        DataError,
+        match="arriving_rows:rows must give the features of a context as numbers, got words",
+    ):
         asyncio.run(source(2))
     assert asyncio.run(source(3)) is None
     for step in (4, 5):
@@ -318,7 +377,9 @@ def test_a_function_and_what_it_may_give(tmp_path: Path) -> None:
         ({"source": {"kind": "csv"}}, ""),
     ],
 )
-def test_a_file_of_a_federation_that_is_wrong(tmp_path: Path, more: dict[str, Any], says: str) -> None:
+def test_a_file_of_a_federation_that_is_wrong(
+    tmp_path: Path, more: dict[str, Any], says: str
+) -> None:
     given = arriving(tmp_path)
     given["party"][0] = {**given["party"][0], **more}
     if says:
@@ -331,7 +392,9 @@ def test_a_file_of_a_federation_that_is_wrong(tmp_path: Path, more: dict[str, An
 
 
 def test_the_limit_of_an_open_ended_run_is_its_last_step() -> None:
-    options = ContextualOptions(parties=NAMES, columns=(2, 2), arms=3, arriving=True, epsilon="1/2", limit=50)
+    options = ContextualOptions(
+        parties=NAMES, columns=(2, 2), arms=3, arriving=True, epsilon="1/2", limit=50
+    )
     terms = options.terms("trial")
     assert 1 < terms.steps < 1000
     options.ledger(terms)

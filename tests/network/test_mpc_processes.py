@@ -1,4 +1,6 @@
-"""The contextual bandit as processes: whoever is killed with kill -9, arms, rewards and model are those in memory."""
+"""The contextual bandit as processes: whoever is killed with kill -9, arms, rewards and model are
+those in memory.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def test_features_stay_as_they_were_when_the_run_began(tmp_path):
     text = own.read_text()
     opened(paths[0]).engine._journal.close()  # nothing has begun: they may still change
     lines = text.splitlines()
-    own.write_text("\n".join([lines[0], *(f"{line.split(',')[0]},0.1,0.2" for line in lines[1:]), ""]))
+    own.write_text(
+        "\n".join([lines[0], *(f"{line.split(',')[0]},0.1,0.2" for line in lines[1:]), ""])
+    )
     run(paths)
     own.write_text(text)
     with pytest.raises(JournalError, match="features, world changed"):
@@ -67,7 +71,10 @@ def check_shares(folder, outcome, steps):
     """The last two shares of every party are there, private, and make the model."""
     for name in ("clinic-1", "clinic-2"):
         shares = sorted((folder / name / "journal").glob("model-*.share"))
-        assert [path.name for path in shares] == [f"model-{steps - 10}.share", f"model-{steps}.share"]
+        assert [path.name for path in shares] == [
+            f"model-{steps - 10}.share",
+            f"model-{steps}.share",
+        ]
         assert all(path.stat().st_mode & 0o777 == 0o600 for path in shares)
     model = read_shares(folder)
     assert model.step == steps
@@ -125,8 +132,12 @@ def test_who_is_missing_is_named_and_the_run_goes_on_where_it_was(tmp_path):
         assert give_up - 0.5 <= time.monotonic() - began <= give_up + 15
         assert federation.pulled() < 2 * 4_000
         for name in others:
-            (line,) = [line for line in federation.log(name).splitlines() if line.startswith("error:")]
-            assert re.search(r"'clinic-2' has been missing for 20 s \(.+\)\. Start it again, and then", line)
+            (line,) = [
+                line for line in federation.log(name).splitlines() if line.startswith("error:")
+            ]
+            assert re.search(
+                r"'clinic-2' has been missing for 20 s \(.+\)\. Start it again, and then", line
+            )
         for name in federation.paths:
             federation.start(name)
         federation.wait()
@@ -138,7 +149,9 @@ GIVE_UP = 8.0
 
 
 def test_a_party_that_stays_away_is_named_by_all_and_waited_for_by_none(tmp_path):
-    """In one process, where nobody starts late: everyone stops at the same time, and for the same reason."""
+    """In one process, where nobody starts late: everyone stops at the same time, and for the same
+    reason.
+    """
     paths = laid_out(tmp_path, steps=200, give_up=GIVE_UP)
 
     async def go():
@@ -150,7 +163,9 @@ def test_a_party_that_stays_away_is_named_by_all_and_waited_for_by_none(tmp_path
         parties["clinic-1"].stop()
         await running.pop("clinic-1")
         began = time.monotonic()
-        ended = await asyncio.wait_for(asyncio.gather(*running.values(), return_exceptions=True), PATIENCE)
+        ended = await asyncio.wait_for(
+            asyncio.gather(*running.values(), return_exceptions=True), PATIENCE
+        )
         taken = time.monotonic() - began
         for party in parties.values():
             party.engine._journal.close()
@@ -166,7 +181,9 @@ def test_a_party_that_stays_away_is_named_by_all_and_waited_for_by_none(tmp_path
 
 
 def test_who_has_done_its_part_is_not_missed(tmp_path):
-    """The dealer leaves long before the end and the puller in the last step, however long the last reward takes."""
+    """The dealer leaves long before the end and the puller in the last step, however long the last
+    reward takes.
+    """
     paths = laid_out(tmp_path, steps=60, give_up=GIVE_UP)
 
     async def go():
@@ -216,7 +233,9 @@ def reward(run, number):
 
 
 class Outside(MpcTorment):
-    """A puller and a payee with systems of their own that count; the payee's never answers twice the same."""
+    """A puller and a payee with systems of their own that count; the payee's never answers twice
+    the same.
+    """
 
     def __init__(self, folder, seed, **values):
         (folder / "counting.py").write_text(COUNTING)
@@ -224,7 +243,10 @@ class Outside(MpcTorment):
         super().__init__(folder, seed, **values)
         for name, function in ((PULLER, "pull"), (PAYEE, "reward")):
             path = self.paths[name]
-            path.write_text(path.read_text() + f'\n[source]\nkind = "python"\nfunction = "counting:{function}"\n')
+            path.write_text(
+                path.read_text()
+                + f'\n[source]\nkind = "python"\nfunction = "counting:{function}"\n'
+            )
 
     def pulled(self):
         return 2 * len({step for step, _ in self.notes("pulled")})
@@ -235,7 +257,9 @@ class Outside(MpcTorment):
         return [(int(step), float(value)) for step, value in map(str.split, lines)]
 
     def check_asked(self, steps):
-        """A step comes once, or once more for a death in between, and always with its arm; the first reward stands."""
+        """A step comes once, or once more for a death in between, and always with its arm; the
+        first reward stands.
+        """
         self.check_logs()
         outcome = self.outcome()
         for name, role, values in (("pulled", PULLER, outcome.arms), ("earned", PAYEE, None)):

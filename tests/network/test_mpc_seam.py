@@ -1,4 +1,6 @@
-"""The roles of the contextual bandit as durable parties under every fault of the seam: the run is the one in memory."""
+"""The roles of the contextual bandit as durable parties under every fault of the seam: the run is
+the one in memory.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,14 @@ FAULTS = {
     "kills": {"kill": 0.04},
     "power": {"power": 0.04},
     "connections": {"cut": 0.04, "duplicate": 0.04, "reorder": 0.04, "drop": 0.02},
-    "everything": {"cut": 0.03, "duplicate": 0.02, "reorder": 0.02, "drop": 0.02, "kill": 0.02, "power": 0.02},
+    "everything": {
+        "cut": 0.03,
+        "duplicate": 0.02,
+        "reorder": 0.02,
+        "drop": 0.02,
+        "kill": 0.02,
+        "power": 0.02,
+    },
 }
 
 
@@ -26,7 +35,9 @@ class Seam(Network):
         self.deaths = dict.fromkeys(make, 0)
         self.world = TestWorld(world, terms)
         how = {"snapshot_bytes": 6_000, **how}
-        super().__init__(make, list(itertools.combinations(make, 2)), VOCABULARY, self.world, seed, **how)
+        super().__init__(
+            make, list(itertools.combinations(make, 2)), VOCABULARY, self.world, seed, **how
+        )
 
     def kill(self, name, *, power=False):
         self.deaths[name] += 1
@@ -43,7 +54,9 @@ def in_memory(make, terms, world):
     return Outcome(roles)
 
 
-@pytest.mark.parametrize(("faults", "parties"), [*((faults, 2) for faults in FAULTS), ("everything", 3)])
+@pytest.mark.parametrize(
+    ("faults", "parties"), [*((faults, 2) for faults in FAULTS), ("everything", 3)]
+)
 def test_whatever_happens_the_run_is_the_one_in_memory(tmp_path, faults, parties):
     made = factories(tmp_path, parties)
     expected = in_memory(*made)
@@ -54,7 +67,9 @@ def test_whatever_happens_the_run_is_the_one_in_memory(tmp_path, faults, parties
 
 
 @pytest.mark.parametrize(
-    "more", [{"batch": 4}, {"bonus": "ucb"}, {"bonus": "thompson"}], ids=["batch", "ucb", "thompson"]
+    "more",
+    [{"batch": 4}, {"bonus": "ucb"}, {"bonus": "thompson"}],
+    ids=["batch", "ucb", "thompson"],
 )
 def test_batches_and_bonuses_too(tmp_path, more):
     made = factories(tmp_path, **more)
@@ -78,7 +93,9 @@ def test_a_death_at_every_commit_point(tmp_path):
             assert network.outcome == expected
 
 
-@pytest.mark.parametrize("snapshot_bytes", [1, 1 << 30], ids=["a snapshot at every commit", "no snapshot"])
+@pytest.mark.parametrize(
+    "snapshot_bytes", [1, 1 << 30], ids=["a snapshot at every commit", "no snapshot"]
+)
 def test_snapshots_make_no_difference(tmp_path, snapshot_bytes):
     made = factories(tmp_path, steps=4)
     network = Seam(*made, 1, snapshot_bytes=snapshot_bytes)
@@ -87,7 +104,9 @@ def test_snapshots_make_no_difference(tmp_path, snapshot_bytes):
 
 
 def test_what_was_journalled_is_not_asked_again(tmp_path):
-    """With the answers on disk before anything follows, deaths between two commits ask nothing twice."""
+    """With the answers on disk before anything follows, deaths between two commits ask nothing
+    twice.
+    """
     made = factories(tmp_path)
     network = Seam(*made, 4)
     network.run(FAULTS["power"])

@@ -1,4 +1,6 @@
-"""Deployments that start from shares of an earlier one: each party from its own file, all from the same run."""
+"""Deployments that start from shares of an earlier one: each party from its own file, all from the
+same run.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +29,14 @@ def again(folder: Path, earlier: Path, **values: Any) -> list[Path]:
     return laid_out(folder, start_from=str(earlier), **values)
 
 
-def test_a_run_starts_from_the_shares_of_another_and_a_frozen_one_from_its_own(tmp_path: Path, earlier: Path) -> None:
+def test_a_run_starts_from_the_shares_of_another_and_a_frozen_one_from_its_own(
+    tmp_path: Path, earlier: Path
+) -> None:
     (tmp_path / "learns").mkdir()
     paths = again(tmp_path / "learns", earlier, steps=20)
-    assert all("start_from" not in path.read_text() for path in paths if path.stem in (PULLER, DEALER))
+    assert all(
+        "start_from" not in path.read_text() for path in paths if path.stem in (PULLER, DEALER)
+    )
     run(paths)
     outcome = found(paths)
     assert outcome == twin(paths)
@@ -50,7 +56,9 @@ def test_a_run_starts_from_the_shares_of_another_and_a_frozen_one_from_its_own(t
 
 
 def changed(path: Path, folder: Path, data: bytes) -> None:
-    """Open a party whose share to start from is another than when its run began, under the same tag."""
+    """Open a party whose share to start from is another than when its run began, under the same
+    tag.
+    """
     line = re.search(r'start_from = "(.+)"', path.read_text())
     assert line is not None
     share = Path(line[1])
@@ -59,7 +67,9 @@ def changed(path: Path, folder: Path, data: bytes) -> None:
     words[0] ^= 1
     import hashlib
 
-    other = body.replace(data, bytes(words)).replace(hashlib.sha256(data).digest(), hashlib.sha256(words).digest())
+    other = body.replace(data, bytes(words)).replace(
+        hashlib.sha256(data).digest(), hashlib.sha256(words).digest()
+    )
     share.write_bytes(other)
     try:
         opened(path)
@@ -86,9 +96,15 @@ def test_wrong_and_mixed_shares_are_refused_in_one_line(tmp_path: Path, earlier:
         first.write_text(text)
 
     theirs = own[1].replace("clinic-1", "clinic-2")
-    refused(DataError, "is the share of 'clinic-2', this is 'clinic-1'", text.replace(own[1], theirs))
+    refused(
+        DataError, "is the share of 'clinic-2', this is 'clinic-1'", text.replace(own[1], theirs)
+    )
     elsewhere = str(tmp_path / "other" / "clinic-1" / "journal" / "model-30.share")
-    refused(DisagreementError, "another run or step. Give the shares of one step", text.replace(own[1], elsewhere))
+    refused(
+        DisagreementError,
+        "another run or step. Give the shares of one step",
+        text.replace(own[1], elsewhere),
+    )
     before = own[1].replace("model-30", "model-20")
     refused(DisagreementError, "another run or step", text.replace(own[1], before))
     without = text.replace(start[0] + "\n", "")
@@ -106,7 +122,9 @@ def test_wrong_and_mixed_shares_are_refused_in_one_line(tmp_path: Path, earlier:
         again(tmp_path / "now", mixed, steps=5)
 
 
-def test_no_role_begins_without_waiting_for_its_disk_and_each_resumes_with_a_warning(tmp_path: Path) -> None:
+def test_no_role_begins_without_waiting_for_its_disk_and_each_resumes_with_a_warning(
+    tmp_path: Path,
+) -> None:
     paths = laid_out(tmp_path, steps=3)
     waiting = {path: path.read_text() for path in paths}
     unsynced = {path: text.replace("sync = true", "sync = false") for path, text in waiting.items()}

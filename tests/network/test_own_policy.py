@@ -89,7 +89,8 @@ def test_nobody_imports_what_another_names(tmp_path, modules):
     paths = laid_out(tmp_path, budget=40)
     trace = tmp_path / "imported"
     (tmp_path / "sly.py").write_text(
-        f"import os\nwith open({str(trace)!r}, 'a') as file:\n    file.write('x')\n" + textwrap.dedent(SOURCE)
+        f"import os\nwith open({str(trace)!r}, 'a') as file:\n    file.write('x')\n"
+        + textwrap.dedent(SOURCE)
     )
     edit(tmp_path / "customer.toml", 'policy = "ucb"', 'policy = "sly.py:Hopeful"')
 
@@ -98,7 +99,8 @@ def test_nobody_imports_what_another_names(tmp_path, modules):
         imported = trace.stat().st_size
         others = [opened(path) for path in paths if path.stem != "customer"]
         ends = await asyncio.wait_for(
-            asyncio.gather(*(party.run() for party in (customer, *others)), return_exceptions=True), 240
+            asyncio.gather(*(party.run() for party in (customer, *others)), return_exceptions=True),
+            240,
         )
         assert {type(end) for end in ends} == {DisagreementError}
         assert all("hopeful" in str(end) for end in ends)
@@ -125,9 +127,13 @@ def posse_up():
         )
         environment = {**os.environ, "POSSE_HOME": str(folder / "home")}
         done = subprocess.run(
-            [sys.executable, "-m", "posse", "up", str(folder / "fed.toml"), "--json"], capture_output=True, text=True,
-            check=False, env=environment, timeout=240,
-        )  # fmt: skip
+            [sys.executable, "-m", "posse", "up", str(folder / "fed.toml"), "--json"],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment,
+            timeout=240,
+        )
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
@@ -141,7 +147,13 @@ def test_a_policy_that_is_not_there_is_one_line(tmp_path, modules):
         opened(tmp_path / "comp.toml")
 
 
-@pytest.mark.parametrize("sent", ["", "[]", "5", '["ucb", []]', '[{"name": "ucb"}, []]', '[{"name": 1}]', "[[]]"])
+@pytest.mark.parametrize(
+    "sent", ["", "[]", "5", '["ucb", []]', '[{"name": "ucb"}, []]', '[{"name": 1}]', "[[]]"]
+)
 def test_a_manifest_whose_policy_does_not_decode_is_refused(sent):
-    with pytest.raises(DisagreementError, match="the manifest is for other terms than this party was started for: "):
-        Expected(UCB(), "standard", Switches()).check(Terms("r", 40, sent, 1, "standard", (), b""), 3)
+    with pytest.raises(
+        DisagreementError, match="the manifest is for other terms than this party was started for: "
+    ):
+        Expected(UCB(), "standard", Switches()).check(
+            Terms("r", 40, sent, 1, "standard", (), b""), 3
+        )

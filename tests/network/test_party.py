@@ -55,7 +55,9 @@ def test_after_a_crash_only_the_last_note_of_a_kind_is_told(tmp_path):
 
 
 def test_what_is_held_is_taken_when_the_world_answers(tmp_path):
-    """A machine that died asks the world again, and the next message of its peer is there before the answer is."""
+    """A machine that died asks the world again, and the next message of its peer is there before
+    the answer is.
+    """
     engine = Engine(Leaf("a"), Journal(tmp_path), ["hub"], WORDS, run="r", sync_answers=False)
     engine.begin()
     link = engine.links["hub"]
@@ -90,7 +92,9 @@ def party_of(folder, **how):
 def greeted(party):
     connection, transport = Connection(party), Nowhere()
     connection.connection_made(transport)
-    connection.data_received(pack(Hello(WIRE_VERSION, "0", "toy", PROTOCOL_VERSION, "r", "a", 0, 0)))
+    connection.data_received(
+        pack(Hello(WIRE_VERSION, "0", "toy", PROTOCOL_VERSION, "r", "a", 0, 0))
+    )
     return connection, transport
 
 
@@ -113,7 +117,9 @@ def test_a_result_that_cannot_be_written_stops_the_party_and_comes_again(tmp_pat
     with pytest.raises(DataError, match="No space"):
         asyncio.run(run(full))
     seen = []
-    with pytest.raises(UnfinishedError, match="part of 'hub' is over, but a has not confirmed") as stopped:
+    with pytest.raises(
+        UnfinishedError, match="part of 'hub' is over, but a has not confirmed"
+    ) as stopped:
         asyncio.run(run(seen.append))
     assert stopped.value.exit_code == 3
     assert [note.value for note in seen] == [5]
@@ -195,7 +201,9 @@ def test_a_paused_party_asks_the_world_nothing(tmp_path):
 
     async def run():
         engine = Engine(Leaf("a"), Journal(tmp_path), ["hub"], WORDS, run="r")
-        party = Party(engine, Wiring("toy", {"hub": "hub"}), lambda certificate: ("hub", "hub"), source=world)
+        party = Party(
+            engine, Wiring("toy", {"hub": "hub"}), lambda certificate: ("hub", "hub"), source=world
+        )
         engine.begin()
         engine.receive("hub", 1, encoded(Work(0)))
         party.pause(True)
@@ -250,7 +258,9 @@ def test_a_refusal_of_the_other_ends_the_connection_and_nothing_behind_it_is_tak
 
 
 class Old(Nowhere):
-    """A TLS transport as Python 3.11.2 has it: a second close forgets the connection, and then abort raises."""
+    """A TLS transport as Python 3.11.2 has it: a second close forgets the connection, and then
+    abort raises.
+    """
 
     def __init__(self):
         super().__init__()
@@ -267,8 +277,12 @@ class Old(Nowhere):
 
 
 @pytest.mark.parametrize("closed_underneath", [0, 1, 2])
-def test_a_party_hangs_up_at_once_on_a_transport_that_is_already_closed(tmp_path, closed_underneath):
-    """A connection that a newer one replaced is closed again, and then aborted, when the party stops."""
+def test_a_party_hangs_up_at_once_on_a_transport_that_is_already_closed(
+    tmp_path, closed_underneath
+):
+    """A connection that a newer one replaced is closed again, and then aborted, when the party
+    stops.
+    """
 
     async def run():
         party = party_of(tmp_path)
@@ -277,7 +291,9 @@ def test_a_party_hangs_up_at_once_on_a_transport_that_is_already_closed(tmp_path
         for _ in range(2):
             connection, transport = Connection(party), Old()
             connection.connection_made(transport)
-            connection.data_received(pack(Hello(WIRE_VERSION, "0", "toy", PROTOCOL_VERSION, "r", "a", 0, 0)))
+            connection.data_received(
+                pack(Hello(WIRE_VERSION, "0", "toy", PROTOCOL_VERSION, "r", "a", 0, 0))
+            )
             connections.append((connection, transport))
         assert connections[0][1].closed  # the newer one took its place
         for _ in range(closed_underneath):

@@ -1,4 +1,6 @@
-"""A federation as processes: whoever is killed with kill -9, the run is the plain one and no reward is lost."""
+"""A federation as processes: whoever is killed with kill -9, the run is the plain one and no reward
+is lost.
+"""
 
 from __future__ import annotations
 
@@ -50,16 +52,32 @@ def asked(federation, name):
 
 
 def test_six_kills(tmp_path):
-    """At level `strict`, where the dealer may be among them; 'posse up' runs `standard` that nobody disturbs."""
+    """At level `strict`, where the dealer may be among them; 'posse up' runs `standard` that nobody
+    disturbs.
+    """
     with Torment(tmp_path, 2, owners=2, budget=300, level="strict", sync=True) as federation:
         shown = asked(federation, "controller")
         federation.go(3, at_once=2, again=0)
     assert shown["role"] == "controller"
     # Neither who was pulled nor whose reward is awaited is shown to anybody.
     public = {
-        "party", "role", "run", "version", "pid", "healthy", "paused", "begun", "finished", "missing", "waiting",
-        "over", "step", "horizon", "unit", "digest",
-    }  # fmt: skip
+        "party",
+        "role",
+        "run",
+        "version",
+        "pid",
+        "healthy",
+        "paused",
+        "begun",
+        "finished",
+        "missing",
+        "waiting",
+        "over",
+        "step",
+        "horizon",
+        "unit",
+        "digest",
+    }
     assert set(shown) <= public
     assert sum(federation.kills.values()) >= 5
     check_plain(federation, 2, 300)
@@ -72,13 +90,18 @@ def killed_in_all_roles(folder, kills, **values):
     while sum(found.values()) < kills and run < 40:
         (place := folder / f"{run}").mkdir()
         policy = ("ucb", "thompson", "pursuit", "epsilon-greedy")[run % 4]
-        with Torment(place, 100 + run, owners=3, budget=budget, policy=policy, **values) as federation:
+        with Torment(
+            place, 100 + run, owners=3, budget=budget, policy=policy, **values
+        ) as federation:
             federation.go(min(14, kills), at_once=1 + run % 3)
         check_plain(federation, 3, budget, policy)
         found += federation.kills
         early, run = early + federation.early_kills, run + 1
         again += federation.restarts_for_others + federation.unconfirmed
-    print(f"\nkills in {run} runs: {dict(found)}, of them {early} while starting; started for others {again} times")
+    print(
+        f"\nkills in {run} runs: {dict(found)}, of them {early} while starting; started for others "
+        f"{again} times"
+    )
     assert set(found) == set(federation.paths)
     assert sum(found.values()) >= kills
     return found, early
@@ -89,7 +112,9 @@ WITH_SLOTS = {"level": "strict", "sync": True, "slot": 0.02, "slowest_pull": 0.0
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "values", [{}, {"level": "strict", "sync": True}, WITH_SLOTS], ids=["standard", "strict", "slots"]
+    "values",
+    [{}, {"level": "strict", "sync": True}, WITH_SLOTS],
+    ids=["standard", "strict", "slots"],
 )
 def test_two_hundred_kills_over_all_roles(tmp_path, values):
     kills, early = killed_in_all_roles(tmp_path, 200, **values)
@@ -104,7 +129,10 @@ class Fickle(Torment):
         (folder / "fickle.py").write_text(FICKLE)
         names = [f"clinic-{i + 1}" for i in range(values["owners"])]
         entries = [
-            {"name": name, "source": {"kind": "python", "function": f"fickle:{name.replace('-', '_')}"}}
+            {
+                "name": name,
+                "source": {"kind": "python", "function": f"fickle:{name.replace('-', '_')}"},
+            }
             for name in names
         ]
         super().__init__(folder, seed, world=None, owner=entries, sync=True, **values)
@@ -113,7 +141,9 @@ class Fickle(Torment):
 
     def killed(self, name):
         if name in self.names:
-            self.journalled.append((name, {reward.number for reward in self.rewards(name)}, len(self.questions(name))))
+            self.journalled.append(
+                (name, {reward.number for reward in self.rewards(name)}, len(self.questions(name)))
+            )
 
     def questions(self, name):
         path = self.folder / f"{name}.asked"
@@ -121,14 +151,18 @@ class Fickle(Torment):
         return [(int(number), float(value)) for number, value in map(str.split, lines)]
 
     def check_rewards(self, budget):
-        """Every pull counts once, with a reward that the source gave; the one that was journalled first stands."""
+        """Every pull counts once, with a reward that the source gave; the one that was journalled
+        first stands.
+        """
         self.check_journals()
         states, units = self.states(), 0
         for name in self.names:
             rewards, questions = self.rewards(name), self.questions(name)
             assert [reward.number for reward in rewards] == list(range(len(rewards)))
             for reward in rewards:
-                assert reward.units / REWARD_ONE in {value for number, value in questions if number == reward.number}
+                assert reward.units / REWARD_ONE in {
+                    value for number, value in questions if number == reward.number
+                }
             # A death between an answer and its journal asks once more, and nothing else does.
             assert 0 <= len(questions) - len(rewards) <= self.kills[name]
             assert states[name]["pulls"] == len(rewards)

@@ -1,4 +1,6 @@
-"""Delays, cuts and partitions by a proxy between the parties and the controller: the run is the plain one."""
+"""Delays, cuts and partitions by a proxy between the parties and the controller: the run is the
+plain one.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,15 @@ from posse.protocols.samba.settings import Samba
 from posse.runtime.network.connection import Timing
 from tests.network.federations import laid_out, opened, run_all
 
-TIMING = Timing(heartbeat=0.2, patience=1.2, first_wait=0.01, longest_wait=0.2, sync_every=0.005, linger=10.0)
+TIMING = Timing(
+    heartbeat=0.2, patience=1.2, first_wait=0.01, longest_wait=0.2, sync_every=0.005, linger=10.0
+)
 
 
 class Proxy:
-    """Carries one party's connections; each chunk waits a while, and all of them can be cut or blocked."""
+    """Carries one party's connections; each chunk waits a while, and all of them can be cut or
+    blocked.
+    """
 
     def __init__(self, port: int, rng: random.Random, power: int) -> None:
         """Chunks wait 0 to 200 ms; a higher power makes long waits rarer."""
@@ -45,7 +51,9 @@ class Proxy:
             writer.transport.abort()
 
     async def partition(self, seconds: float, *, cut: bool) -> None:
-        """Let nothing through for a while; what was on the way arrives then, or is lost with its connection."""
+        """Let nothing through for a while; what was on the way arrives then, or is lost with its
+        connection.
+        """
         self._open.clear()
         await asyncio.sleep(seconds)
         if cut:
@@ -66,7 +74,9 @@ class Proxy:
                 one.transport.abort()
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Read at once and write after a while: nothing that a side sent before it hung up is lost with its reset."""
+        """Read at once and write after a while: nothing that a side sent before it hung up is lost
+        with its reset.
+        """
         chunks: asyncio.Queue[bytes] = asyncio.Queue()
 
         async def read() -> None:
@@ -97,7 +107,9 @@ def disturbed(folder, seed, events, *, budget, power, longest):
         proxies = {name: Proxy(port, rng, power) for name in paths if name != "controller"}
         for name, proxy in proxies.items():
             await proxy.start()
-            paths[name].write_text(paths[name].read_text().replace(f"127.0.0.1:{port}", f"127.0.0.1:{proxy.port}"))
+            paths[name].write_text(
+                paths[name].read_text().replace(f"127.0.0.1:{port}", f"127.0.0.1:{proxy.port}")
+            )
         parties = {name: opened(path, notes, timing=TIMING) for name, path in paths.items()}
         running = asyncio.create_task(run_all(list(parties.values()), 900))
         try:
@@ -126,7 +138,11 @@ def disturbed(folder, seed, events, *, budget, power, longest):
         party.engine._journal.close()
         assert not party.counts["refused message"]
     (total,) = [note.value for note in notes if note.kind == "total"]
-    owners = [party.engine.role.state()["pulls"] for party in parties.values() if party.engine.role.kind == "owner"]
+    owners = [
+        party.engine.role.state()["pulls"]
+        for party in parties.values()
+        if party.engine.role.kind == "owner"
+    ]
     return total, owners, done
 
 

@@ -1,4 +1,6 @@
-"""Machines lose their power, and their links come up again in every order: the run is always the undisturbed one."""
+"""Machines lose their power, and their links come up again in every order: the run is always the
+undisturbed one.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,11 @@ def small_chunks():
 def mpc(folder: Path, **more: Any) -> System:
     make, terms, world = factories(folder, **{"steps": 3, **more})
     return System(
-        make, list(itertools.combinations(make, 2)), mpc_deploy.VOCABULARY, TestWorld(world, terms), mpc_outcome
+        make,
+        list(itertools.combinations(make, 2)),
+        mpc_deploy.VOCABULARY,
+        TestWorld(world, terms),
+        mpc_outcome,
     )
 
 
@@ -56,7 +62,9 @@ def mpc_outcome(roles: dict[str, Any]) -> Any:
     return roles[PULLER].arms.tolist(), roles[PAYEE].rewards.tolist(), models
 
 
-def samba(level: str, *, owners: int = 2, sync: bool = True, policy: Any = None, slot: float = 0.0) -> System:
+def samba(
+    level: str, *, owners: int = 2, sync: bool = True, policy: Any = None, slot: float = 0.0
+) -> System:
     arms, seed, names = BernoulliArms([0.2, 0.7, 0.5][:owners]), 11, owner_names(owners)
     key = None if level == "strict" else generate_key(2048)
     roles = prepare(arms, policy or UCB(), owners + 2, seed=seed, level=level, key=key, slot=slot)
@@ -85,23 +93,34 @@ def samba(level: str, *, owners: int = 2, sync: bool = True, policy: Any = None,
 
 def market(agents: int = 3, *, sync: bool = True) -> System:
     market, seed = market_instance(3, agents=agents, producers=4, alpha=0.2), 5
-    terms = MarketTerms(market.agents, market.producers, 8, reports=(2, 4, 6), multipliers=(1.0,) * 3)
+    terms = MarketTerms(
+        market.agents, market.producers, 8, reports=(2, 4, 6), multipliers=(1.0,) * 3
+    )
     make: dict[str, Any] = {
-        name: lambda j=j: federation(market, terms, seed=seed)[j] for j, name in enumerate(market.agents)
+        name: lambda j=j: federation(market, terms, seed=seed)[j]
+        for j, name in enumerate(market.agents)
     }
 
     def outcome(roles: dict[str, Any]) -> object:
-        return [([array.tobytes() for array in role.knowledge], role.taken) for role in roles.values()]
+        return [
+            ([array.tobytes() for array in role.knowledge], role.taken) for role in roles.values()
+        ]
 
     world = SimulatedMarket(market, seed, terms.rounds)
-    return System(make, list(itertools.combinations(make, 2)), market_deploy.VOCABULARY, world, outcome, sync)
+    return System(
+        make, list(itertools.combinations(make, 2)), market_deploy.VOCABULARY, world, outcome, sync
+    )
 
 
 def arriving(folder: Path) -> System:
     """As `mpc`, with contexts that come one by one until a party has no more."""
     *_, world, make, terms = arriving_roles(folder, 3)
     return System(
-        make, list(itertools.combinations(make, 2)), mpc_deploy.VOCABULARY, Arriving(world, terms, 3), mpc_outcome
+        make,
+        list(itertools.combinations(make, 2)),
+        mpc_deploy.VOCABULARY,
+        Arriving(world, terms, 3),
+        mpc_outcome,
     )
 
 
@@ -138,7 +157,9 @@ def test_each_party_in_every_order(tmp_path, name):
 
 
 def test_an_operators_word_waits_until_it_is_known_what_was_lost(tmp_path):
-    """Asked again before every link comes up, the end of a run is taken once, and all parties end where they can."""
+    """Asked again before every link comes up, the end of a run is taken once, and all parties end
+    where they can.
+    """
     run = undisturbed(arriving(tmp_path))
     arms, rewards, _ = run.outcome
     before, party = at(run.system, run.phases["running"], 0), "clinic-1"
@@ -166,16 +187,27 @@ def test_an_operators_word_waits_until_it_is_known_what_was_lost(tmp_path):
 def test_every_set_of_parties_in_every_order(tmp_path, name):
     run, tally, started = undisturbed(SYSTEMS[name](tmp_path)), Tally(), time.process_time()
     for phase in PHASES:
-        check(run, run.phases[phase], 0, sets(run.system, range(1, len(run.system.make) + 1)), tally)
-        print(f"\n{name}, sets of parties, up to {phase}: {tally}, {time.process_time() - started:.0f} s", flush=True)
+        check(
+            run, run.phases[phase], 0, sets(run.system, range(1, len(run.system.make) + 1)), tally
+        )
+        print(
+            f"\n{name}, sets of parties, up to {phase}: {tally}, "
+            f"{time.process_time() - started:.0f} s",
+            flush=True,
+        )
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", VARIANTS)
 def test_each_party_at_every_moment(tmp_path, name):
-    """Machines forget all that was not on their disks since the set-up, or since the clocks struck on the way."""
+    """Machines forget all that was not on their disks since the set-up, or since the clocks struck
+    on the way.
+    """
     run, tally, started = undisturbed(VARIANTS[name](tmp_path)), Tally(), time.process_time()
     for synced in (0, run.phases["running"] // 2):
         for moment in range(synced + 1, run.phases["over"] + 1):
             check(run, moment, synced, sets(run.system, [1]), tally)
-    print(f"\n{name}, each party at every moment: {tally}, {time.process_time() - started:.0f} s", flush=True)
+    print(
+        f"\n{name}, each party at every moment: {tally}, {time.process_time() - started:.0f} s",
+        flush=True,
+    )

@@ -1,4 +1,6 @@
-"""What a party leaves in the store of its machine: one record over all its lives, whatever ends them."""
+"""What a party leaves in the store of its machine: one record over all its lives, whatever ends
+them.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,16 @@ def home(tmp_path, monkeypatch):
 
 
 def run_all(paths):
-    """Run every party as `posse party` does, in one process; return results or what stopped each, and remarks."""
+    """Run every party as `posse party` does, in one process; return results or what stopped each,
+    and remarks.
+    """
     remarks = []
 
     async def go():
-        runs = (run_and_record(open_place(path), lambda place, made: made, remarks.append) for path in paths)
+        runs = (
+            run_and_record(open_place(path), lambda place, made: made, remarks.append)
+            for path in paths
+        )
         ends = await asyncio.wait_for(asyncio.gather(*runs, return_exceptions=True), 240)
         assert not [task for task in asyncio.all_tasks() if "Keeper._follow" in repr(task)]
         return ends
@@ -66,7 +73,9 @@ def test_records_of_one_run_belong_together_and_those_of_another_of_its_name_do_
 def test_a_damaged_note_of_the_record_is_made_anew(tmp_path):
     (tmp_path / RECORD).write_text("{")
     made = parties._identity(tmp_path / RECORD)
-    assert parties._identity(tmp_path / RECORD) == made == json.loads((tmp_path / RECORD).read_text())
+    assert (
+        parties._identity(tmp_path / RECORD) == made == json.loads((tmp_path / RECORD).read_text())
+    )
 
 
 def test_a_store_that_fails_is_remarked_once_and_stops_nothing(tmp_path, home):
@@ -82,7 +91,9 @@ def test_rows_say_how_far_a_party_is(tmp_path, monkeypatch):
     monkeypatch.setattr("posse.results.store.EVERY", 0.0)
     seen = []
     beat = Store._beat
-    monkeypatch.setattr(Store, "_beat", lambda store, *what: seen.append(what) or beat(store, *what))
+    monkeypatch.setattr(
+        Store, "_beat", lambda store, *what: seen.append(what) or beat(store, *what)
+    )
     run_all(laid_out(tmp_path, budget=200))
     assert {whole for _, done, whole in seen if done} == {200}
     assert all(done <= 200 for _, done, _ in seen)

@@ -29,8 +29,12 @@ MESHES = {
 
 
 def came(parties):
-    return {party.engine.role.name: {peer: (link.sent, link.received) for peer, link in party.engine.links.items()}
-            for party in parties}  # fmt: skip
+    return {
+        party.engine.role.name: {
+            peer: (link.sent, link.received) for peer, link in party.engine.links.items()
+        }
+        for party in parties
+    }
 
 
 def only_one_listens(paths, hub):
@@ -38,7 +42,11 @@ def only_one_listens(paths, hub):
     files = {path.stem: read_toml(path) for path in paths}
     listen, names = files[hub]["listen"], sorted(files)
     for path in paths:
-        values = {key: value for key, value in files[path.stem].items() if key not in ("listen", "connect")}
+        values = {
+            key: value
+            for key, value in files[path.stem].items()
+            if key not in ("listen", "connect")
+        }
         if path.stem == hub:
             write_party(path, {**values, "listen": listen, "relays": True})
         else:
@@ -99,7 +107,9 @@ def test_a_relay_stays_while_others_talk_through_it(tmp_path, monkeypatch):
         parties, slow = {party.engine.role.name: party for party in map(opened, paths)}, set()
 
         def late(do):
-            """What two others say is slow, once they have met: the relay's own part is over before theirs."""
+            """What two others say is slow, once they have met: the relay's own part is over before
+            theirs.
+            """
 
             def later(self, given):
                 if PAYEE in parties[PULLER].connections and PULLER in parties[PAYEE].connections:
@@ -115,7 +125,9 @@ def test_a_relay_stays_while_others_talk_through_it(tmp_path, monkeypatch):
         monkeypatch.setattr(Leg, "connection_lost", late(lose))
         await run_all(parties.values())
         close(*parties.values())
-        return {name: leaving.unconfirmed(party) & set(party.needed) for name, party in parties.items()}
+        return {
+            name: leaving.unconfirmed(party) & set(party.needed) for name, party in parties.items()
+        }
 
     assert not any(asyncio.run(asyncio.wait_for(go(), 120)).values())
 
@@ -132,7 +144,10 @@ def test_as_processes(tmp_path, name):
     finally:
         local.stop(started)
     for path in paths:
-        assert json.loads((tmp_path / path.stem / "journal" / "result.json").read_text())["party"] == path.stem
+        assert (
+            json.loads((tmp_path / path.stem / "journal" / "result.json").read_text())["party"]
+            == path.stem
+        )
 
 
 def test_a_relay_joins_members_of_its_run_that_ask_and_nobody_else(tmp_path, monkeypatch):
@@ -141,7 +156,9 @@ def test_a_relay_joins_members_of_its_run_that_ask_and_nobody_else(tmp_path, mon
     only_one_listens(list(paths.values()), "ada")
 
     async def ask(port, context, wanted):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="")
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", port, ssl=context, server_hostname=""
+        )
         writer.write(wanted)
         return reader, writer
 
@@ -154,7 +171,9 @@ def test_a_relay_joins_members_of_its_run_that_ask_and_nobody_else(tmp_path, mon
             reader, writer = await ask(hub.port, bob, wrong)
             assert await asyncio.wait_for(reader.read(), 120) == b""
             writer.transport.abort()
-        reader, writer = await ask(hub.port, bob, b"")  # who does not say whom it wants is not waited for
+        reader, writer = await ask(
+            hub.port, bob, b""
+        )  # who does not say whom it wants is not waited for
         assert await asyncio.wait_for(reader.read(), 120) == b""
         writer.transport.abort()
         reader, writer = await ask(hub.port, bob, b"\x03eve")
@@ -179,7 +198,10 @@ def test_a_relay_joins_members_of_its_run_that_ask_and_nobody_else(tmp_path, mon
 
 def test_a_relay_that_closes_hangs_up_on_who_waits():
     async def go():
-        relay, transport = Relay({"a": "agent", "b": "agent"}, lambda certificate: ("agent", "a")), Nowhere()
+        relay, transport = (
+            Relay({"a": "agent", "b": "agent"}, lambda certificate: ("agent", "a")),
+            Nowhere(),
+        )
         relay.meet(Leg(relay, "a", transport), "b")
         before = transport.closed
         relay.close()
@@ -212,7 +234,9 @@ def test_a_party_that_does_not_relay_says_so(tmp_path):
         running = asyncio.create_task(party.run())
         await until(lambda: party.port)
         context = relay_context(PartyIdentity.load(tmp_path / "bob"))
-        reader, writer = await asyncio.open_connection("127.0.0.1", party.port, ssl=context, server_hostname="")
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", party.port, ssl=context, server_hostname=""
+        )
         assert isinstance(writer.get_extra_info("ssl_object"), ssl.SSLObject)
         said = await asyncio.wait_for(reader.read(), 120)
         writer.transport.abort()
@@ -226,6 +250,8 @@ def test_a_party_that_does_not_relay_says_so(tmp_path):
 
 def test_a_hub_must_have_an_address():
     for connect in ({"b": "relay:hub"}, {"b": "relay:c", "c": "relay:b"}):
-        file = PartyFile.make({"protocol": "toy", "identity": "i", "journal": "j", "connect": connect})
+        file = PartyFile.make(
+            {"protocol": "toy", "identity": "i", "journal": "j", "connect": connect}
+        )
         with pytest.raises(ConfigError, match="has no address"):
             relayed_by(file)

@@ -1,4 +1,6 @@
-"""Samba's roles as durable parties under every fault of the seam: total and pulls are the undisturbed run's."""
+"""Samba's roles as durable parties under every fault of the seam: total and pulls are the
+undisturbed run's.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,25 @@ from tests.network.seam import Network
 ARMS = BernoulliArms([0.2, 0.5, 0.8])
 BUDGET, SEED = 24, 11
 OWNERS = owner_names(3)
-CASES = [(UCB(), "strict"), (Pursuit(), "strict"), (UCB(), "standard"), (Pursuit(), "standard"), (UCB(), "paper")]
+CASES = [
+    (UCB(), "strict"),
+    (Pursuit(), "strict"),
+    (UCB(), "standard"),
+    (Pursuit(), "standard"),
+    (UCB(), "paper"),
+]
 FAULTS = {
     "kills": {"kill": 0.08},
     "power": {"power": 0.08},
     "connections": {"cut": 0.05, "duplicate": 0.05, "reorder": 0.05, "drop": 0.03},
-    "everything": {"cut": 0.04, "duplicate": 0.03, "reorder": 0.03, "drop": 0.02, "kill": 0.04, "power": 0.04},
+    "everything": {
+        "cut": 0.04,
+        "duplicate": 0.03,
+        "reorder": 0.03,
+        "drop": 0.02,
+        "kill": 0.04,
+        "power": 0.04,
+    },
 }
 
 
@@ -44,10 +59,13 @@ def key():
 
 
 def factories(policy, level, key, slot=0.0, budget=BUDGET):
-    """One function a party that makes its role anew with the identity and the secrets it has always had."""
+    """One function a party that makes its role anew with the identity and the secrets it has always
+    had.
+    """
     make = prepare(ARMS, policy, budget, seed=SEED, level=level, key=key, slot=slot)
     return {
-        name: lambda name=name: next(role for role in make() if role.name == name) for name in (*sole(level), *OWNERS)
+        name: lambda name=name: next(role for role in make() if role.name == name)
+        for name in (*sole(level), *OWNERS)
     }
 
 
@@ -69,7 +87,11 @@ def disturbed(policy, level, key, faults, seed, budget=BUDGET):
     network = Counting(make, links, VOCABULARY, world, seed, snapshot_bytes=4_000)
     network.run(faults)
     owners = [network.engines[name].role.state() for name in OWNERS]
-    return network.engines[CUSTOMER].role.total, [state["pulls"] for state in owners], dict(network.deaths)
+    return (
+        network.engines[CUSTOMER].role.total,
+        [state["pulls"] for state in owners],
+        dict(network.deaths),
+    )
 
 
 @pytest.mark.parametrize("faults", FAULTS)
@@ -96,14 +118,20 @@ def test_calls_of_primitives_are_counted_once_however_often_a_party_dies(key):
 
 @pytest.mark.parametrize("faults", FAULTS)
 def test_slots_end_whenever_they_do(faults):
-    """Ticks and rewards come in any order: slots are overrun, parties die, and the run is the plain one."""
+    """Ticks and rewards come in any order: slots are overrun, parties die, and the run is the plain
+    one.
+    """
     plain = simulate(ARMS, Pursuit(), BUDGET, [SEED], level="strict")
     world = SimulatedWorld(ARMS, SEED, BUDGET)
     links = [(CONTROLLER, name) for name in (*sole("strict"), *OWNERS) if name != CONTROLLER]
     network = Network(
-        factories(Pursuit(), "strict", None, slot=0.1), links, VOCABULARY,
-        lambda ask: Tock(ask.number) if isinstance(ask, Tick) else world(ask), 1, snapshot_bytes=4_000,
-    )  # fmt: skip
+        factories(Pursuit(), "strict", None, slot=0.1),
+        links,
+        VOCABULARY,
+        lambda ask: Tock(ask.number) if isinstance(ask, Tick) else world(ask),
+        1,
+        snapshot_bytes=4_000,
+    )
     network.run(FAULTS[faults])
     roles = {name: engine.role for name, engine in network.engines.items()}
     assert (roles[CUSTOMER].total,) == plain.total
@@ -124,4 +152,6 @@ def test_two_hundred_deaths_over_all_roles(key, level):
         for name, count in died.items():
             deaths[name] = deaths.get(name, 0) + count
     assert sum(deaths.values()) >= 200
-    assert min(deaths.get(name, 0) for name in (*sole(level), *OWNERS)) >= (20 if level == "standard" else 5)
+    assert min(deaths.get(name, 0) for name in (*sole(level), *OWNERS)) >= (
+        20 if level == "standard" else 5
+    )

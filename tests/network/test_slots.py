@@ -1,6 +1,8 @@
-"""Slots over mutual TLS on loopback, with slow sources: when owners' answers arrive does not say who pulls.
+"""Slots over mutual TLS on loopback, with slow sources: when owners' answers arrive does not say
+who pulls.
 
-What is measured by a clock is in the long form: a machine that is busy with other things delays everyone.
+What is measured by a clock is in the long form: a machine that is busy with other things delays
+everyone.
 """
 
 from __future__ import annotations
@@ -42,7 +44,11 @@ class Arrivals:
 
     def frame(self, connection: Any, frame: Any) -> None:
         message = self._decode(frame.body) if isinstance(frame, Data) else None
-        if connection.peer in self.owners and isinstance(message, Score) and message.index > self._last:
+        if (
+            connection.peer in self.owners
+            and isinstance(message, Score)
+            and message.index > self._last
+        ):
             self._now[connection.peer] = asyncio.get_running_loop().time()
             if len(self._now) == len(self.owners):
                 self.passes.append([self._now[name] for name in self.owners])
@@ -66,9 +72,12 @@ def slowed(party: Party, pulled: list[int], number: int, seconds: float) -> None
         party._source = later  # type: ignore[assignment]
 
 
-def watched(folder: Any, slot: float, **values: Any) -> tuple[np.ndarray, list[int], dict[str, Any]]:
-    """Run a federation with slow sources; return the arrivals after each pull but the first of all, who pulled, and
-    what each party knows at the end."""
+def watched(
+    folder: Any, slot: float, **values: Any
+) -> tuple[np.ndarray, list[int], dict[str, Any]]:
+    """Run a federation with slow sources; return the arrivals after each pull but the first of all,
+    who pulled, and what each party knows at the end.
+    """
     given = {"budget": BUDGET, "slowest_pull": PULL if slot else None, **values}
     world = {"seed": 7, "means": [0.5] * OWNERS}
     paths = laid_out(folder, OWNERS, level="strict", sync=True, world=world, slot=slot, **given)
@@ -88,8 +97,9 @@ def watched(folder: Any, slot: float, **values: Any) -> tuple[np.ndarray, list[i
 
 
 def named(times: np.ndarray, pulled: Sequence[int]) -> tuple[int, float]:
-    """Guess in every pass the owner that is latest, for it; return the hits, and how likely pulls and others are that
-    far apart by chance (Mann-Whitney)."""
+    """Guess in every pass the owner that is latest, for it; return the hits, and how likely pulls
+    and others are that far apart by chance (Mann-Whitney).
+    """
     late = times - times.min(axis=1, keepdims=True)
     late -= np.median(late, axis=0)
     chosen = np.zeros(late.shape, bool)
@@ -113,7 +123,10 @@ def test_with_slots_arrivals_are_independent_of_who_pulls(tmp_path):
     times, pulled, known = watched(tmp_path, SLOT)
     hits, by_chance = named(times, pulled)
     overruns = known["controller"].facts["overruns"]
-    print(f"\nslots: the arm was named in {hits} of {len(times)} steps, p {by_chance:.3f}, {overruns} overruns")
+    print(
+        f"\nslots: the arm was named in {hits} of {len(times)} steps, p {by_chance:.3f}, "
+        f"{overruns} overruns"
+    )
     commonest = np.bincount(pulled).max() / len(pulled)
     assert stats.binom.sf(hits - 1, len(times), commonest) > 1e-3
     assert by_chance > 1e-3
@@ -129,7 +142,10 @@ def test_overruns_are_counted_and_listed(tmp_path):
     overruns = known["controller"].facts["overruns"]
     assert overruns == known["comp"].facts["overruns"] >= 12 - OWNERS
     assert f"{overruns} slots of this run were overrun" in known["controller"].leaks[-1]
-    assert sum(known[f"clinic-{number}"].facts["overruns"] for number in range(1, OWNERS + 1)) >= overruns
+    assert (
+        sum(known[f"clinic-{number}"].facts["overruns"] for number in range(1, OWNERS + 1))
+        >= overruns
+    )
     assert "slot of 0.01 s" in known["customer"].leaks[-1]
     plain = registry.run(Samba(policy="ucb", means=(0.5,) * OWNERS, budget=12, seed=7).plain())
     assert (known["customer"].total,) == plain.total
@@ -165,18 +181,30 @@ def test_a_reward_is_never_handed_over_while_a_slot_ends_or_between_two(monkeypa
     asyncio.run(go())
 
 
-# Settings -------------------------------------------------------------------------------------------------------------
+# Settings -----------------------------------------------------------------------------------------
 
 SOURCE = {"kind": "bernoulli", "mean": 0.5}
 
 
 def federation(**values: Any) -> dict[str, Any]:
-    owners = [{"name": "a", "source": SOURCE}, {"name": "b", "source": SOURCE, **values.pop("b", {})}]
-    return {"run": "trial-1", "level": "strict", "budget": 60, "policy": "ucb", "owner": owners, **values}
+    owners = [
+        {"name": "a", "source": SOURCE},
+        {"name": "b", "source": SOURCE, **values.pop("b", {})},
+    ]
+    return {
+        "run": "trial-1",
+        "level": "strict",
+        "budget": 60,
+        "policy": "ucb",
+        "owner": owners,
+        **values,
+    }
 
 
 def test_a_slot_lasts_a_tenth_of_a_second_and_none_in_a_simulated_world(tmp_path):
-    for number, (values, slot) in enumerate([({}, 0.1), ({"slot": 0.25}, 0.25), ({"slot": 0}, 0.0)]):
+    for number, (values, slot) in enumerate(
+        [({}, 0.1), ({"slot": 0.25}, 0.25), ({"slot": 0}, 0.0)]
+    ):
         paths = layout(federation(**values), tmp_path).lay_out(tmp_path / str(number))
         for path in paths:
             assert build(open_place(path)).terms["slot"] == slot
@@ -187,13 +215,15 @@ def test_a_slot_lasts_a_tenth_of_a_second_and_none_in_a_simulated_world(tmp_path
 @pytest.mark.parametrize(
     ("values", "line"),
     [
-        ({"b": {"slowest_pull": 0.4}}, "slot = 0.4"), ({"slowest_pull": 2.0}, "slot = 2"),
+        ({"b": {"slowest_pull": 0.4}}, "slot = 0.4"),
+        ({"slowest_pull": 2.0}, "slot = 2"),
         ({"slot": 0.05}, "slot = 0.1"),
-        ({"slot": 0, "b": {"slowest_pull": 0.2}}, "slot = 0.2"), ({"slot": -1}, "slot must be at least 0"),
+        ({"slot": 0, "b": {"slowest_pull": 0.2}}, "slot = 0.2"),
+        ({"slot": -1}, "slot must be at least 0"),
         ({"level": "standard", "slot": 0.1}, "level 'strict'"),
         ({"level": "standard", "b": {"slowest_pull": 0.1}}, "level 'strict'"),
     ],
-)  # fmt: skip
+)
 def test_a_slot_that_is_too_short_is_refused(tmp_path, values, line):
     with pytest.raises(ConfigError, match=line):
         layout(federation(**values), tmp_path)

@@ -1,4 +1,6 @@
-"""A party that is missing or refused: everybody sees who it is and why, and after a while all stop with code 3."""
+"""A party that is missing or refused: everybody sees who it is and why, and after a while all stop
+with code 3.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ class Federation:
     def start(self, *names: str) -> None:
         for name in names or self.paths:
             place = open_place(self.paths[name])
-            self.parties[name] = make_party(place, parties_of(place.file.protocol).build, timing=QUICK)[0]
+            self.parties[name] = make_party(
+                place, parties_of(place.file.protocol).build, timing=QUICK
+            )[0]
             self.tasks[name] = asyncio.create_task(self.parties[name].run())
 
     async def stop(self, *names: str) -> None:
@@ -76,7 +80,9 @@ class Federation:
         return int(self.parties[name].engine.role.state()["step"])  # type: ignore[call-overload]
 
     def why(self, missing: str) -> dict[str, str]:
-        """Return what each of the others gives as the reason why a party is missing; those that do not name it lack."""
+        """Return what each of the others gives as the reason why a party is missing; those that do
+        not name it lack.
+        """
         shown = {name: status(party) for name, party in self.parties.items() if name != missing}
         return {
             name: each["waiting"][missing]
@@ -85,10 +91,14 @@ class Federation:
         }
 
     async def named(self, missing: str, text: str = "") -> None:
-        """Wait until every other party whose part is not over names a party, with a reason that has this text."""
+        """Wait until every other party whose part is not over names a party, with a reason that has
+        this text.
+        """
 
         def by_all() -> bool:
-            waits = {name for name, party in self.parties.items() if not party.engine.role.finished} - {missing}
+            waits = {
+                name for name, party in self.parties.items() if not party.engine.role.finished
+            } - {missing}
             return {name for name, why in self.why(missing).items() if text in why} >= waits
 
         await until(by_all)
@@ -111,16 +121,25 @@ def samba(folder: Path, level: str = "strict", **values: Any) -> list[Path]:
 def market(folder: Path) -> list[Path]:
     agents = [{"name": f"agent-{i + 1}", "listen": f"127.0.0.1:{free_port()}"} for i in range(4)]
     values = {"agents": 4, "producers": 8, "rounds": 300, "start": 20, "seed": 5}
-    return lay_out_market(MarketFederation.make({"run": "m1", "sync": False, "agent": agents, **values}), folder)
+    return lay_out_market(
+        MarketFederation.make({"run": "m1", "sync": False, "agent": agents, **values}), folder
+    )
 
 
 SYSTEMS = {
     "samba strict": (samba, "controller", "clinic-2", "comp"),
     "samba paper": (lambda folder: samba(folder, "paper"), "controller", "clinic-2", "clinic-1"),
-    "mpc-contextual": (lambda folder: mpc.laid_out(folder, steps=60), "puller", "clinic-2", "payee"),
+    "mpc-contextual": (
+        lambda folder: mpc.laid_out(folder, steps=60),
+        "puller",
+        "clinic-2",
+        "payee",
+    ),
     "dp-combinatorial": (market, "agent-1", "agent-3", "agent-2"),
 }
-"""How to lay it out, who shows how far it is, who is lost, and at whom a monitor and an operator look."""
+"""How to lay it out, who shows how far it is, who is lost, and at whom a monitor and an operator
+look.
+"""
 
 
 def with_values(paths: list[Path], **values: Any) -> list[Path]:
@@ -142,11 +161,13 @@ def health(port: int) -> tuple[int, dict[str, Any]]:
 
 
 def plain_total(level: str) -> float:
-    (total,) = registry.run(Samba(policy="ucb", owners=3, budget=BUDGET, seed=7, level=level).plain()).total
+    (total,) = registry.run(
+        Samba(policy="ucb", owners=3, budget=BUDGET, seed=7, level=level).plain()
+    ).total
     return total
 
 
-# Who is missing, at everybody -----------------------------------------------------------------------------------------
+# Who is missing, at everybody ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
@@ -178,13 +199,17 @@ def test_everybody_names_a_party_that_is_lost_until_it_is_back(tmp_path, name):
 
 
 def test_a_peer_that_is_paused_is_no_stall_and_goes_on(tmp_path):
-    """Over real connections: at its peer it is named as paused, at nobody else as missing, and no time counts."""
+    """Over real connections: at its peer it is named as paused, at nobody else as missing, and no
+    time counts.
+    """
     federation = Federation(with_values(samba(tmp_path), stalled_after=1.0))
 
     async def story():
         federation.start()
         await until(lambda: federation.step("controller") >= 3)
-        comp, controller, owner = (federation.parties[name] for name in ("comp", "controller", "clinic-1"))
+        comp, controller, owner = (
+            federation.parties[name] for name in ("comp", "controller", "clinic-1")
+        )
         comp.pause(True)
         await until(lambda: status(controller)["waiting"] == {"comp": "paused by its operator"})
         await federation.stop("clinic-2")
@@ -200,12 +225,14 @@ def test_a_peer_that_is_paused_is_no_stall_and_goes_on(tmp_path):
     played(federation, story)
 
 
-# Why it is refused ----------------------------------------------------------------------------------------------------
+# Why it is refused --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["others go on", "all are started again"])
 def test_a_lost_journal_is_named_by_all(tmp_path, restarted):
-    """Peers that were started again remember nothing of what was on its disk; its new journal gives it away."""
+    """Peers that were started again remember nothing of what was on its disk; its new journal gives
+    it away.
+    """
     federation = Federation(samba(tmp_path))
 
     async def story():
@@ -215,7 +242,11 @@ def test_a_lost_journal_is_named_by_all(tmp_path, restarted):
         shutil.rmtree(tmp_path / "clinic-2" / "journal")
         federation.start(*(federation.paths if restarted else ["clinic-2"]))
         await federation.named("clinic-2", "[P810]")
-        await until(lambda: "[P810]" in status(federation.parties["clinic-2"])["waiting"].get("controller", ""))
+        await until(
+            lambda: (
+                "[P810]" in status(federation.parties["clinic-2"])["waiting"].get("controller", "")
+            )
+        )
 
     played(federation, story)
 
@@ -255,17 +286,22 @@ def test_a_refused_certificate_is_named_by_all(tmp_path, kind):
             path = federation.paths["clinic-2"]
             values = read_toml(path)
             values["options"] |= {"customer": str(other / "customer" / "party.crt")}
-            write_party(path, {**values, "identity": str(other / "clinic-2"), "journal": str(other / "journal")})
+            write_party(
+                path,
+                {**values, "identity": str(other / "clinic-2"), "journal": str(other / "journal")},
+            )
         federation.start("clinic-2")
         await federation.named("clinic-2", "revoked" if kind == "revoked" else "authority")
 
     played(federation, story)
 
 
-# The time -------------------------------------------------------------------------------------------------------------
+# The time -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("when", "level"), [("set-up", "paper"), ("middle", "strict"), ("end", "strict")])
+@pytest.mark.parametrize(
+    ("when", "level"), [("set-up", "paper"), ("middle", "strict"), ("end", "strict")]
+)
 def test_a_run_that_stalls_ends_with_3_and_goes_on_where_it_was(tmp_path, when, level):
     lost = "customer" if when == "end" else "clinic-2"
     federation = Federation(with_values(samba(tmp_path, level), stalled_after=2.0))
@@ -281,7 +317,11 @@ def test_a_run_that_stalls_ends_with_3_and_goes_on_where_it_was(tmp_path, when, 
         assert all(f"waited for '{lost}'" in str(error) for error in errors.values()), errors
         assert StalledError.exit_code == 3
         if when != "set-up":
-            assert federation.step("controller") == BUDGET if when == "end" else federation.step("controller") < BUDGET
+            assert (
+                federation.step("controller") == BUDGET
+                if when == "end"
+                else federation.step("controller") < BUDGET
+            )
         await federation.stop(*others)
         with_values(list(federation.paths.values()), stalled_after=0.0)
         federation.start()
@@ -328,15 +368,20 @@ class Counted:
         engine = Engine(Hub(leaves, 1), Journal(folder), leaves, WORDS, run="r")
         self._caller = ""
         self.party = Party(
-            engine, Wiring("toy", dict.fromkeys(leaves, "leaf")), lambda _: ("leaf", self._caller),
-            timing=Timing(heartbeat=1.0), stalled_after=stalled_after,
-        )  # fmt: skip
+            engine,
+            Wiring("toy", dict.fromkeys(leaves, "leaf")),
+            lambda _: ("leaf", self._caller),
+            timing=Timing(heartbeat=1.0),
+            stalled_after=stalled_after,
+        )
         self.waiting = Waiting(self.party)
 
     def connect(self, name: str) -> Connection:
         self._caller, connection = name, Connection(self.party)
         connection.connection_made(Wire())  # type: ignore[arg-type]
-        connection.data_received(pack(Hello(WIRE_VERSION, "0", "toy", PROTOCOL_VERSION, "r", name, 0, 0)))
+        connection.data_received(
+            pack(Hello(WIRE_VERSION, "0", "toy", PROTOCOL_VERSION, "r", name, 0, 0))
+        )
         return connection
 
     def beats(self, count: int) -> bool:
@@ -391,7 +436,9 @@ def test_a_party_that_is_refused_again_and_again_is_missing_and_one_that_stays_i
         first = hub.connect("a")
         hub.connect("b")
         assert not hub.beats(3)
-        connection = hub.connect("c")  # it is there at the moment of a heartbeat, and refuses this party
+        connection = hub.connect(
+            "c"
+        )  # it is there at the moment of a heartbeat, and refuses this party
         assert not hub.beats(1)
         assert first._transport.missing()[-1].peers.keys() == {"c"}
         if not stays:
@@ -440,11 +487,13 @@ def test_addresses_and_contents_stay_and_older_versions_are_told_nothing(tmp_pat
     counted(tmp_path, check)
 
 
-# What a source does stays at its owner --------------------------------------------------------------------------------
+# What a source does stays at its owner ------------------------------------------------------------
 
 
 def shown_while(folder: Path, slow: str, kind: str) -> dict[str, Any]:
-    """Return what all parties show and were told while the source of one owner does not answer and another is lost."""
+    """Return what all parties show and were told while the source of one owner does not answer and
+    another is lost.
+    """
     federation = Federation(samba(folder, listen=f"127.0.0.1:{free_port()}"))
     seen: dict[str, Any] = {}
 
@@ -478,7 +527,9 @@ def shown_while(folder: Path, slow: str, kind: str) -> dict[str, Any]:
         for each in federation.parties.values():
             each.stalled_after = 1.0
         errors = await federation.errors(*federation.tasks)
-        seen["errors"] = {name: (type(error), "'clinic-3'" in str(error)) for name, error in errors.items()}
+        seen["errors"] = {
+            name: (type(error), "'clinic-3'" in str(error)) for name, error in errors.items()
+        }
 
     played(federation, story)
     return seen

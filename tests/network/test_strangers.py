@@ -1,4 +1,6 @@
-"""Strangers, and enrolled peers that behave like them, keep nobody from a run and take little of its machine."""
+"""Strangers, and enrolled peers that behave like them, keep nobody from a run and take little of
+its machine.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,19 @@ def connected(port, at="127.0.0.1"):
 
 
 class Besieged:
-    """A federation of which everybody runs but one owner, who comes back while the controller is attacked."""
+    """A federation of which everybody runs but one owner, who comes back while the controller is
+    attacked.
+    """
 
     def __init__(self, folder, limits=SMALL):
         self.paths = {path.stem: path for path in laid_out(folder, budget=20)}
-        self.late, self.folder, self.limits, self.lines, self.held = "clinic-1", folder, limits, [], []
+        self.late, self.folder, self.limits, self.lines, self.held = (
+            "clinic-1",
+            folder,
+            limits,
+            [],
+            [],
+        )
 
     async def __aenter__(self):
         self.parties = [self.open(name) for name in self.paths if name != self.late]
@@ -41,7 +51,11 @@ class Besieged:
         return self
 
     def open(self, name):
-        log = (lambda event, **fields: self.lines.append((event, fields))) if name == "controller" else None
+        log = (
+            (lambda event, **fields: self.lines.append((event, fields)))
+            if name == "controller"
+            else None
+        )
         return opened(self.paths[name], log=log)
 
     async def __aexit__(self, kind, error, trace):
@@ -63,7 +77,9 @@ def test_silent_connections_of_one_address(tmp_path):
         async with Besieged(tmp_path) as run:
             before = len(os.listdir("/proc/self/fd"))
             run.held = [connected(run.controller.port) for _ in range(100)]
-            await until(lambda: run.controller.counts["refused stranger"] >= 100 - SMALL.waiting_each)
+            await until(
+                lambda: run.controller.counts["refused stranger"] >= 100 - SMALL.waiting_each
+            )
             here = len(os.listdir("/proc/self/fd")) - before - len(run.held)
             assert here <= SMALL.waiting_each
             # Five lines a minute, and one that counts the others, however many come.
@@ -87,7 +103,9 @@ def test_handshakes_that_are_not_gone_on_with(tmp_path):
     async def go():
         async with Besieged(tmp_path) as run:
             for i in range(50):
-                run.held.append(connected(run.controller.port, "127.0.0.2" if i % 2 else "127.0.0.1"))
+                run.held.append(
+                    connected(run.controller.port, "127.0.0.2" if i % 2 else "127.0.0.1")
+                )
                 run.held[-1].sendall(b"\x16\x03\x01\x02\x00")  # the head of a record, and no record
                 await asyncio.sleep(0)
             await until(lambda: run.controller.counts["refused stranger"] >= 50 - SMALL.served)
@@ -96,7 +114,9 @@ def test_handshakes_that_are_not_gone_on_with(tmp_path):
 
 
 def test_an_address_that_calls_without_end_is_served_now_and_then(tmp_path):
-    """Its handshakes are work: beyond its rate it is turned away before them, and others are not."""
+    """Its handshakes are work: beyond its rate it is turned away before them, and others are
+    not.
+    """
 
     async def go():
         async with Besieged(tmp_path, Limits(rate=1, burst=8)) as run:
@@ -105,7 +125,9 @@ def test_an_address_that_calls_without_end_is_served_now_and_then(tmp_path):
                 with connected(run.controller.port, "127.0.0.2") as one:
                     one.sendall(b"GET / HTTP/1.1\r\n\r\n")
                     await asyncio.sleep(0.002)
-            refused = 45 - (asyncio.get_running_loop().time() - began)  # on a busy machine seconds pass meanwhile
+            refused = 45 - (
+                asyncio.get_running_loop().time() - began
+            )  # on a busy machine seconds pass meanwhile
             await until(lambda: run.controller.counts["refused stranger"] >= refused)
 
     asyncio.run(go())
@@ -118,7 +140,10 @@ def test_an_enrolled_owner_has_one_connection_and_one_greeting(tmp_path):
         async with Besieged(tmp_path, Limits(rate=100, burst=100)) as run:
             context = ssl_contexts(PartyIdentity.load(tmp_path / "clinic-2"))[1]
             at = ("127.0.0.1", run.controller.port)
-            writers = [(await asyncio.open_connection(*at, ssl=context, server_hostname=""))[1] for _ in range(30)]
+            writers = [
+                (await asyncio.open_connection(*at, ssl=context, server_hostname=""))[1]
+                for _ in range(30)
+            ]
             await until(lambda: run.at_the_door() <= 1)
             for writer in writers:
                 writer.transport.abort()
@@ -133,12 +158,17 @@ def test_who_is_refused_is_gone_soon_and_not_when_it_likes(tmp_path, monkeypatch
     async def go():
         async with Besieged(tmp_path) as run:
             context = ssl_contexts(PartyIdentity.load(tmp_path / "clinic-3"))[1]
-            admit, run.controller._admit = run.controller._admit, lambda certificate: ("owner", "nobody")
+            admit, run.controller._admit = (
+                run.controller._admit,
+                lambda certificate: ("owner", "nobody"),
+            )
             for _ in range(5):
                 run.held.append(connected(run.controller.port))
                 with contextlib.suppress(OSError):
                     run.held.append(await asyncio.to_thread(context.wrap_socket, run.held.pop()))
-            await until(lambda: run.controller.counts["refused certificate"] == 5 and not run.at_the_door())
+            await until(
+                lambda: run.controller.counts["refused certificate"] == 5 and not run.at_the_door()
+            )
             run.controller._admit = admit
 
     asyncio.run(go())
@@ -156,7 +186,9 @@ def test_the_last_descriptors_are_for_the_partys_own_files(tmp_path, monkeypatch
         async def serve(one, address):
             raise AssertionError("nobody says anything")
 
-        door = Door(serve, lambda address, why: refusals.append(why), Limits(waiting=500, waiting_each=500))
+        door = Door(
+            serve, lambda address, why: refusals.append(why), Limits(waiting=500, waiting_each=500)
+        )
         _, port = await door.open("127.0.0.1", 0)
         held.extend(connected(port) for _ in range(60))  # on this side they count too
         await until(lambda: len(door._waiting) + len(refusals) == 60)
@@ -173,7 +205,9 @@ def test_the_last_descriptors_are_for_the_partys_own_files(tmp_path, monkeypatch
 def test_descriptors_are_raised_for_the_peers_there_are(monkeypatch):
     given = []
     monkeypatch.setattr(door_module.resource, "getrlimit", lambda what: (256, 4096))
-    monkeypatch.setattr(door_module.resource, "setrlimit", lambda what, limits: given.append(limits))
+    monkeypatch.setattr(
+        door_module.resource, "setrlimit", lambda what, limits: given.append(limits)
+    )
     assert door_module._descriptors(100) == 256
     assert door_module._descriptors(1000) == 1000 + 2 * RESERVE
     assert door_module._descriptors(9000) == 4096
@@ -209,7 +243,9 @@ def test_silence_ends(silence):
     async def go():
         why = []
         door = Door(
-            lambda one, address: asyncio.sleep(0), lambda address, text: why.append(text), Limits(silence=silence)
+            lambda one, address: asyncio.sleep(0),
+            lambda address, text: why.append(text),
+            Limits(silence=silence),
         )
         _, port = await door.open("127.0.0.1", 0)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -223,11 +259,17 @@ def test_silence_ends(silence):
 
 
 def test_a_greeting_given_up_keeps_its_descriptor_while_a_transport_has_it():
-    """Closed under its transport, its number would go to the next connection, and be read by two."""
+    """Closed under its transport, its number would go to the next connection, and be read by
+    two.
+    """
 
     def context(side):
         made = ssl.SSLContext(side)
-        made.maximum_version, made.check_hostname, made.verify_mode = ssl.TLSVersion.TLSv1_2, False, ssl.CERT_NONE
+        made.maximum_version, made.check_hostname, made.verify_mode = (
+            ssl.TLSVersion.TLSv1_2,
+            False,
+            ssl.CERT_NONE,
+        )
         made.set_ciphers("aNULL:@SECLEVEL=0")  # no certificates: this is about descriptors
         return made
 
@@ -246,7 +288,9 @@ def test_a_greeting_given_up_keeps_its_descriptor_while_a_transport_has_it():
         door = Door(serve, lambda address, why: None)
         _, port = await door.open("127.0.0.1", 0)
         with contextlib.suppress(OSError):
-            _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context(ssl.PROTOCOL_TLS_CLIENT))
+            _, writer = await asyncio.open_connection(
+                "127.0.0.1", port, ssl=context(ssl.PROTOCOL_TLS_CLIENT)
+            )
         await until(lambda: given_up and not door.busy)
         one, number = given_up[0]
         transport = loop._transports.get(number)

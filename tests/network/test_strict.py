@@ -1,4 +1,6 @@
-"""Level `strict` over mutual TLS on loopback: the plain run's result, and a dealer that is late, dead, back again."""
+"""Level `strict` over mutual TLS on loopback: the plain run's result, and a dealer that is late,
+dead, back again.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def test_a_budget_of_one_pull_each_ends(tmp_path):
 
 
 def test_a_dealer_that_is_late_dies_and_comes_back(tmp_path):
-    """The others wait for it, whatever it was doing; randomness is dealt once, and the result is the plain one."""
+    """The others wait for it, whatever it was doing; randomness is dealt once, and the result is
+    the plain one.
+    """
     paths = {path.stem: path for path in laid_out(tmp_path, **VALUES)}
     plain = registry.run(Samba(policy="ucb", owners=3, budget=60, seed=7).plain())
     notes = []
@@ -80,8 +84,9 @@ def test_a_dealer_that_is_late_dies_and_comes_back(tmp_path):
 
 @pytest.mark.parametrize("name", ["clinic-2", "comp", "dealer", "controller"])
 def test_a_rolled_back_journal_is_refused(tmp_path, name):
-    """A party that is taken back in time would use randomness twice: the controller refuses it, and all the
-    controller."""
+    """A party that is taken back in time would use randomness twice: the controller refuses it, and
+    all the controller.
+    """
     paths = {path.stem: path for path in laid_out(tmp_path, **{**VALUES, "budget": 20_000})}
     journal, old = tmp_path / name / "journal", tmp_path / "old"
 
@@ -96,7 +101,9 @@ def test_a_rolled_back_journal_is_refused(tmp_path, name):
             task = asyncio.create_task(party.run())
             await until(lambda: controller.engine.role.state()["step"] >= step)
             taken = party.engine.links[witness].received
-            await until(lambda: controller.engine.links[name].durable_there >= taken)  # the witness knows its disk
+            await until(
+                lambda: controller.engine.links[name].durable_there >= taken
+            )  # the witness knows its disk
             party.stop()
             await task
             party.engine.close()
@@ -106,11 +113,15 @@ def test_a_rolled_back_journal_is_refused(tmp_path, name):
         await live(60)
         shutil.rmtree(journal)
         shutil.copytree(old, journal)
-        await settled(others)  # what the others had on its way, and what the dealer had dealt ahead, is used up
+        await settled(
+            others
+        )  # what the others had on its way, and what the dealer had dealt ahead, is used up
         reached = controller.engine.role.state()["step"]
         party = opened(paths[name])
         task = asyncio.create_task(party.run())
-        await until(lambda: "older copy" in f"{controller.troubles.get(name)} {party.troubles.get(witness)}")
+        await until(
+            lambda: "older copy" in f"{controller.troubles.get(name)} {party.troubles.get(witness)}"
+        )
         said = f"{controller.troubles.get(name)} {party.troubles.get(witness)}"
         await settled(others)
         moved = controller.engine.role.state()["step"] - reached
@@ -127,21 +138,36 @@ def test_a_rolled_back_journal_is_refused(tmp_path, name):
 
 
 def test_files_without_a_level_are_refused_with_the_lines_to_add(tmp_path):
-    values = {"run": "trial-1", "budget": 60, "policy": "ucb", "owner": [{"name": "a"}, {"name": "b"}],
-              "world": {"seed": 7, "owners": 2}}  # fmt: skip
+    values = {
+        "run": "trial-1",
+        "budget": 60,
+        "policy": "ucb",
+        "owner": [{"name": "a"}, {"name": "b"}],
+        "world": {"seed": 7, "owners": 2},
+    }
     with pytest.raises(ConfigError, match='level = "strict"') as raised:
         layout(dict(values), tmp_path)
     assert 'level = "standard"' in raised.value.text
     assert "dealer" in raised.value.text
     (owner,) = [path for path in laid_out(tmp_path, **VALUES) if path.stem == "clinic-1"]
-    owner.write_text("\n".join(line for line in owner.read_text().splitlines() if not line.startswith("level")))
+    owner.write_text(
+        "\n".join(line for line in owner.read_text().splitlines() if not line.startswith("level"))
+    )
     with pytest.raises(ConfigError, match='level = "strict"'):
         build(open_place(owner))
 
 
 def test_the_dealer_has_no_part_at_other_levels_and_no_other_name(tmp_path):
     paths = {path.stem: path for path in laid_out(tmp_path / "one", **VALUES)}
-    assert set(paths) == {"controller", "comp", "customer", "dealer", "clinic-1", "clinic-2", "clinic-3"}
+    assert set(paths) == {
+        "controller",
+        "comp",
+        "customer",
+        "dealer",
+        "clinic-1",
+        "clinic-2",
+        "clinic-3",
+    }
     text = paths["dealer"].read_text()
     paths["dealer"].write_text(text.replace('level = "strict"', 'level = "standard"'))
     with pytest.raises(ConfigError, match="no role 'dealer' at level 'standard'"):
@@ -151,7 +177,13 @@ def test_the_dealer_has_no_part_at_other_levels_and_no_other_name(tmp_path):
 
 
 def _file():
-    return {"run": "trial-1", "level": "strict", "budget": 60, "policy": "ucb", "world": {"seed": 7, "owners": 2}}
+    return {
+        "run": "trial-1",
+        "level": "strict",
+        "budget": 60,
+        "policy": "ucb",
+        "world": {"seed": 7, "owners": 2},
+    }
 
 
 def test_an_owner_waits_for_the_disk(tmp_path):
@@ -163,6 +195,10 @@ def test_an_owner_waits_for_the_disk(tmp_path):
 
 
 def test_a_policy_with_its_own_choice_is_refused(tmp_path):
-    values = {**_file(), "owner": [{"name": "a"}, {"name": "b"}], "policy": "tests.policies.users:SecondBest"}
+    values = {
+        **_file(),
+        "owner": [{"name": "a"}, {"name": "b"}],
+        "policy": "tests.policies.users:SecondBest",
+    }
     with pytest.raises(ConfigError, match="standard"):
         layout(values, tmp_path)

@@ -1,4 +1,6 @@
-"""TLS of the parties: what is written arrives once and in order, and every end of a connection is one."""
+"""TLS of the parties: what is written arrives once and in order, and every end of a connection is
+one.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,11 @@ from tests.network.test_strangers import until
 def context(side):
     """Without certificates: this is about bytes."""
     made = ssl.SSLContext(side)
-    made.maximum_version, made.check_hostname, made.verify_mode = ssl.TLSVersion.TLSv1_2, False, ssl.CERT_NONE
+    made.maximum_version, made.check_hostname, made.verify_mode = (
+        ssl.TLSVersion.TLSv1_2,
+        False,
+        ssl.CERT_NONE,
+    )
     made.set_ciphers("aNULL:@SECLEVEL=0")
     return made
 
@@ -50,9 +56,13 @@ async def both(within=5.0):
     listening = socket.create_server(("127.0.0.1", 0))
     listening.setblocking(False)
     loop, (host, port) = asyncio.get_running_loop(), listening.getsockname()
-    calling = loop.create_task(tls.call(End, context(ssl.PROTOCOL_TLS_CLIENT), shutting=1.0, host=host, port=port))
+    calling = loop.create_task(
+        tls.call(End, context(ssl.PROTOCOL_TLS_CLIENT), shutting=1.0, host=host, port=port)
+    )
     one, _ = await loop.sock_accept(listening)
-    server = await tls.accept(End, one, context(ssl.PROTOCOL_TLS_SERVER), within=within, shutting=1.0)
+    server = await tls.accept(
+        End, one, context(ssl.PROTOCOL_TLS_SERVER), within=within, shutting=1.0
+    )
     listening.close()
     return await calling, server
 
@@ -60,7 +70,10 @@ async def both(within=5.0):
 def test_bytes_arrive_once_and_in_order():
     async def go():
         client, server = await both()
-        sent = [bytes([number]) * size for number, size in enumerate((1, 20, 16_384, 16_385, 200_000, 3))]
+        sent = [
+            bytes([number]) * size
+            for number, size in enumerate((1, 20, 16_384, 16_385, 200_000, 3))
+        ]
         for data in sent:
             client.transport.write(data)
             server.transport.write(data)
@@ -108,13 +121,19 @@ def test_a_paused_end_takes_nothing_until_it_goes_on():
 
 
 def test_small_messages_do_not_wait_at_either_end_of_a_link():
-    """Nagle's algorithm is off where a party calls, and on the connections that its listener accepts."""
+    """Nagle's algorithm is off where a party calls, and on the connections that its listener
+    accepts.
+    """
 
     async def go():
         served = asyncio.get_running_loop().create_future()
 
         async def serve(opened, address):
-            served.set_result(await tls.accept(End, opened, context(ssl.PROTOCOL_TLS_SERVER), within=5.0, shutting=1.0))
+            served.set_result(
+                await tls.accept(
+                    End, opened, context(ssl.PROTOCOL_TLS_SERVER), within=5.0, shutting=1.0
+                )
+            )
 
         door = Door(serve, lambda address, why: None)
         host, port = await door.open("127.0.0.1", 0)
@@ -177,7 +196,9 @@ def test_a_handshake_that_fails(says, why):
         make = lambda: made.append(End()) or made[0]  # noqa: E731
         within = 0.1 if "too long" in why else 60.0
         with pytest.raises((OSError, TimeoutError)) as found:
-            await tls.accept(make, here, context(ssl.PROTOCOL_TLS_SERVER), within=within, shutting=1.0)
+            await tls.accept(
+                make, here, context(ssl.PROTOCOL_TLS_SERVER), within=within, shutting=1.0
+            )
         await until(lambda: here.fileno() == -1)
         there.close()
         return made, why_no_tls(found.value)
@@ -191,7 +212,9 @@ def test_a_greeting_that_is_given_up_closes_its_socket():
     async def go():
         here, there = socket.socketpair()
         here.setblocking(False)
-        task = asyncio.create_task(tls.accept(End, here, context(ssl.PROTOCOL_TLS_SERVER), within=60, shutting=1.0))
+        task = asyncio.create_task(
+            tls.accept(End, here, context(ssl.PROTOCOL_TLS_SERVER), within=60, shutting=1.0)
+        )
         for _ in range(5):
             await asyncio.sleep(0)
         task.cancel()

@@ -1,4 +1,6 @@
-"""Members upgrade one by one: a party speaks its wire version and the one before, and reads what that one wrote."""
+"""Members upgrade one by one: a party speaks its wire version and the one before, and reads what
+that one wrote.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,31 @@ from posse.core.errors import ProtocolError
 from posse.runtime.journal import Journal
 from posse.runtime.network.connection import Connection
 from posse.runtime.network.engine import Engine
-from posse.runtime.network.wire import OLDEST_WIRE, WIRE_VERSION, Hello, Reader, WireError, check_versions, pack
+from posse.runtime.network.wire import (
+    OLDEST_WIRE,
+    WIRE_VERSION,
+    Hello,
+    Reader,
+    WireError,
+    check_versions,
+    pack,
+)
 from posse.version import PROTOCOL_VERSION
 from tests.network.federations import laid_out, opened, run, run_all
 from tests.network.test_inputs import close
 from tests.network.toy_roles import WORDS, Done, Hub
 
-HELLO = {"wire": WIRE_VERSION, "posse": "0.9", "protocol": "toy", "protocol_version": PROTOCOL_VERSION, "run": "r",
-         "name": "a", "received": 0, "durable": 0, "terms": {"steps": "4"}}  # fmt: skip
+HELLO = {
+    "wire": WIRE_VERSION,
+    "posse": "0.9",
+    "protocol": "toy",
+    "protocol_version": PROTOCOL_VERSION,
+    "run": "r",
+    "name": "a",
+    "received": 0,
+    "durable": 0,
+    "terms": {"steps": "4"},
+}
 
 
 class Hello2(msgspec.Struct, frozen=True, array_like=True, tag="Hello", forbid_unknown_fields=True):
@@ -77,9 +96,13 @@ def test_a_hello_of_a_version_to_come_says_who_must_upgrade():
         list(Reader().feed(len(known).to_bytes(4, "little") + known))
 
 
-@pytest.mark.parametrize("older", [("controller",), ("clinic-1", "comp"), ("controller", "clinic-2")])
+@pytest.mark.parametrize(
+    "older", [("controller",), ("clinic-1", "comp"), ("controller", "clinic-2")]
+)
 def test_a_run_with_parties_of_the_version_before(tmp_path, older, monkeypatch):
-    """Whoever listens and whoever calls: they agree on the older version, and the result is the same."""
+    """Whoever listens and whoever calls: they agree on the older version, and the result is the
+    same.
+    """
     hellos = []
     take = Connection._take
 
@@ -103,7 +126,11 @@ def test_a_run_with_parties_of_the_version_before(tmp_path, older, monkeypatch):
                 context.set_alpn_protocols(["posse/1"])  # what version 2 offers
         await run_all(list(parties.values()))
         close(*parties.values())
-        owners = [party.engine.role.state() for party in parties.values() if party.engine.role.kind == "owner"]
+        owners = [
+            party.engine.role.state()
+            for party in parties.values()
+            if party.engine.role.kind == "owner"
+        ]
         (total,) = [note.value for note in notes if note.kind == "total"]
         return total, [(state["pulls"], state["reward"]) for state in owners]
 
@@ -126,14 +153,24 @@ WRITTEN = {
         "Hw8?+~",
     },
 }
-"""A journal of format 4, in the middle of a run of a hub; a version that writes another format must still read it."""
+"""A journal of format 4, in the middle of a run of a hub; a version that writes another format must
+still read it.
+"""
 
 
 @pytest.mark.parametrize("kind", WRITTEN)
 def test_a_journal_that_version_0_1_wrote_is_taken_up(tmp_path, kind):
     for name, text in WRITTEN[kind].items():
         (tmp_path / name).write_bytes(base64.b85decode(text))
-    engine = Engine(Hub(["a"], 4), Journal(tmp_path), ["a"], WORDS, run="r", terms={"steps": "4"}, nonce=b"n" * 32)
+    engine = Engine(
+        Hub(["a"], 4),
+        Journal(tmp_path),
+        ["a"],
+        WORDS,
+        run="r",
+        terms={"steps": "4"},
+        nonce=b"n" * 32,
+    )
     assert engine.role.history == [5, 7, 1]
     assert engine.links["a"].received == 3
     assert engine.receive("a", 4, msgspec.msgpack.encode(Done(3, 2)))

@@ -1,4 +1,6 @@
-"""A party that records its own view over TLS: every message once whatever happens, and estimates from it alone."""
+"""A party that records its own view over TLS: every message once whatever happens, and estimates
+from it alone.
+"""
 
 from __future__ import annotations
 
@@ -59,13 +61,18 @@ def check_each_once(kept: Recorded) -> None:
 def posse(*arguments: object) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "COLUMNS": "200"}
     return subprocess.run(
-        [sys.executable, "-m", "posse", *map(str, arguments)], capture_output=True, text=True, env=environment
+        [sys.executable, "-m", "posse", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env=environment,
     )
 
 
 @pytest.mark.parametrize("level", ["standard", "strict"])
 def test_comp_and_controller_record_what_they_see_and_audit_it(tmp_path, level):
-    """Both are killed on the way: no message is lost, none is there twice, and comp finds what its level says."""
+    """Both are killed on the way: no message is lost, none is there twice, and comp finds what its
+    level says.
+    """
     values: dict[str, Any] = {"policy": "epsilon-greedy", "sync": True, "level": level}
     federation = Torment(tmp_path, 3, owners=4, budget=240, **values)
     record(federation.paths, "comp", "controller")
@@ -85,13 +92,17 @@ def test_comp_and_controller_record_what_they_see_and_audit_it(tmp_path, level):
     total = read_result(tmp_path / "customer" / "journal")["total"]
     if level == "standard":
         said = made["tracker"].says
-        assert abs(float(said.partition("total ")[2].partition(";")[0].replace(",", "")) - total) <= 1
+        assert (
+            abs(float(said.partition("total ")[2].partition(";")[0].replace(",", "")) - total) <= 1
+        )
     else:
         assert made["tracker"].says.endswith("not the total")
     # From the command line: by the file, and by the record that points to it.
     shown = posse("audit", file_of(tmp_path, "comp"))
     assert shown.returncode == 0, shown.stderr
-    assert "Estimates only: a deployment has no truth to score them against" in " ".join(shown.stdout.split())
+    assert "Estimates only: a deployment has no truth to score them against" in " ".join(
+        shown.stdout.split()
+    )
     assert "finds it out" not in shown.stdout
     (row,) = (row for row in Store().list() if row.party == "comp")
     assert str(file_of(tmp_path, "comp")) in posse("runs", "show", row.id).stdout.replace("\n", "")
@@ -127,7 +138,7 @@ def test_the_puller_of_the_contextual_bandit_audits_what_it_recorded(tmp_path):
     assert "Estimates only" in shown.stdout
 
 
-# One process ----------------------------------------------------------------------------------------------------------
+# One process --------------------------------------------------------------------------------------
 
 
 def opened(path: Path, log: list[dict[str, Any]] | None = None) -> Any:
@@ -162,7 +173,9 @@ def made(tmp_path):
 
 @pytest.mark.parametrize("policy", ["ucb", "epsilon-greedy"])
 def test_an_owner_estimates_from_its_own_record(tmp_path, policy):
-    """One owner pulls in each step: together the owners read that many pulls off their views at every point."""
+    """One owner pulls in each step: together the owners read that many pulls off their views at
+    every point.
+    """
     paths = laid_out(tmp_path, owners=3, budget=60, policy=policy)
     owners = ("clinic-1", "clinic-2", "clinic-3")
     record({path.stem: path for path in paths}, *owners)
@@ -203,7 +216,9 @@ def test_what_is_no_view_or_not_whole_gets_one_line(made, tmp_path):
         assert len(refused.stderr.strip().splitlines()) == 1
     middle = [record for number, record in enumerate(records) if number not in (3, 4, 5)]
     cut.write_bytes(b"".join(map(framed, middle)))
-    with pytest.raises(DataError, match="lacks 3 messages: recording began, or went on, in the middle"):
+    with pytest.raises(
+        DataError, match="lacks 3 messages: recording began, or went on, in the middle"
+    ):
         read_view(cut)
     cut.write_bytes(framed(records[0]))
     with pytest.raises(DataError, match="holds no state of 'comp' yet"):
@@ -219,7 +234,8 @@ def test_a_torn_end_is_cut_off_and_what_the_journal_has_lost_is_taken_out(made):
     opened(comp).engine.close()
     again = read(path)
     assert (again.torn, again.seen) == (0, whole.seen)
-    # The journal's last records are gone: comp is to take them in again, in whatever order they come.
+    # The journal's last records are gone: comp is to take them in again, in whatever order they
+    # come.
     log = folder / "comp" / "journal" / "journal-00000000.log"
     records, _ = split(log.read_bytes())
     log.write_bytes(b"".join(map(framed, records[:-40])))
@@ -266,13 +282,17 @@ def test_a_view_that_cannot_be_written_stops_no_run(tmp_path):
     log: list[dict[str, Any]] = []
     finish(paths, log)
     assert [
-        "cannot be written, and the run goes on without it" in str(one["why"]) for one in log if one["event"] == "view"
+        "cannot be written, and the run goes on without it" in str(one["why"])
+        for one in log
+        if one["event"] == "view"
     ]
     assert opened(next(path for path in paths if path.stem == "customer")).engine.role.finished
 
 
 def test_recording_that_begins_in_the_middle_is_refused_by_audits(tmp_path):
-    """The state is written when there are enough messages, so a view of a party that was killed can be audited."""
+    """The state is written when there are enough messages, so a view of a party that was killed can
+    be audited.
+    """
     paths = laid_out(tmp_path, owners=3, budget=40, policy="epsilon-greedy")
     finish(paths)
     comp = next(path for path in paths if path.stem == "comp")

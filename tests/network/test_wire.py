@@ -9,16 +9,37 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posse.runtime.network.wire import LARGEST_FRAME, Data, Hello, Kept, Missing, Reader, Refused, WireError, pack
+from posse.runtime.network.wire import (
+    LARGEST_FRAME,
+    Data,
+    Hello,
+    Kept,
+    Missing,
+    Reader,
+    Refused,
+    WireError,
+    pack,
+)
 
 NUMBERS, WORDS = st.integers(0, 2**63 - 1), st.text(max_size=9)
 FRAMES = st.one_of(
-    st.builds(Hello, NUMBERS, WORDS, WORDS, NUMBERS, WORDS, WORDS, NUMBERS, NUMBERS, st.dictionaries(WORDS, WORDS)),
+    st.builds(
+        Hello,
+        NUMBERS,
+        WORDS,
+        WORDS,
+        NUMBERS,
+        WORDS,
+        WORDS,
+        NUMBERS,
+        NUMBERS,
+        st.dictionaries(WORDS, WORDS),
+    ),
     st.builds(Data, NUMBERS, st.binary(max_size=200)),
     st.builds(Kept, NUMBERS),
     st.builds(Refused, st.text(max_size=50)),
     st.builds(Missing, st.dictionaries(WORDS, WORDS), st.booleans()),
-)  # fmt: skip
+)
 
 
 @settings(deadline=None, max_examples=200)
@@ -75,7 +96,10 @@ def test_what_is_not_a_frame_is_refused_or_is_another_frame(frame, data):
 
 
 def test_frames_of_messages_of_one_size_have_one_size():
-    sizes = {len(pack(Data(number, b"score"))) for number in (0, 1, 127, 128, 255, 256, 65_535, 1 << 40, (1 << 64) - 1)}
+    sizes = {
+        len(pack(Data(number, b"score")))
+        for number in (0, 1, 127, 128, 255, 256, 65_535, 1 << 40, (1 << 64) - 1)
+    }
     assert sizes == {4 + 9 + 5}
     assert len({len(pack(Kept(number))) for number in (0, 127, 128, 1 << 40)}) == 1
 

@@ -18,17 +18,25 @@ from tests.network.federations import laid_out, opened
 PATIENCE = 240.0
 """Seconds without an end after which a test gives up."""
 LINGER = 15.0
-"""Seconds after which a party that has ended is started again for those that have not: what an operator would do."""
+"""Seconds after which a party that has ended is started again for those that have not: what an
+operator would do.
+"""
 
 
 class Torment:
-    """Starts the parties of a federation, kills them at points of its progress, and looks at what they leave."""
+    """Starts the parties of a federation, kills them at points of its progress, and looks at what
+    they leave.
+    """
 
-    def __init__(self, folder: Path, seed: int, *, owners: int, budget: int, **values: object) -> None:
+    def __init__(
+        self, folder: Path, seed: int, *, owners: int, budget: int, **values: object
+    ) -> None:
         self.folder, self.rng = folder, random.Random(seed)
-        self.paths = {path.stem: path for path in laid_out(folder, owners=owners, budget=budget, **values)}
-        # A step is one frame an owner and comp's answers in the controller's journal; at level `strict` comp answers
-        # all pairs, and with slots once more.
+        self.paths = {
+            path.stem: path for path in laid_out(folder, owners=owners, budget=budget, **values)
+        }
+        # A step is one frame an owner and comp's answers in the controller's journal; at level
+        # `strict` comp answers all pairs, and with slots once more.
         answers = 260 * owners * (owners - 1) if values.get("level") == "strict" else 0
         self.expected_bytes = budget * (80 * owners + 60 + answers)
         self.running: dict[str, local.Process] = {}
@@ -73,11 +81,18 @@ class Torment:
 
     def until(self, size: float) -> None:
         """Wait until the controller's journal has so many bytes, or its part is over."""
-        while len(self.log_of("controller")) < size and self.running["controller"].handle.poll() is None:
+        while (
+            len(self.log_of("controller")) < size
+            and self.running["controller"].handle.poll() is None
+        ):
             self._tick()
 
-    def go(self, events: int, names: tuple[str, ...] = (), *, at_once: int = 1, again: float = 0.25) -> None:
-        """Kill parties in turn at `events` points of the run, some twice in their first second, and see it end."""
+    def go(
+        self, events: int, names: tuple[str, ...] = (), *, at_once: int = 1, again: float = 0.25
+    ) -> None:
+        """Kill parties in turn at `events` points of the run, some twice in their first second, and
+        see it end.
+        """
         names = names or tuple(self.paths)
         turn: list[str] = []
         for size in sorted(self.rng.uniform(0, self.expected_bytes) for _ in range(events)):
@@ -109,7 +124,11 @@ class Torment:
                     self.start(name)
                 else:
                     ended.setdefault(name, time.monotonic())
-            if ended and len(ended) < len(self.paths) and time.monotonic() - max(ended.values()) > LINGER:
+            if (
+                ended
+                and len(ended) < len(self.paths)
+                and time.monotonic() - max(ended.values()) > LINGER
+            ):
                 for name in ended:
                     self.restarts_for_others += 1
                     self.start(name)
@@ -119,22 +138,30 @@ class Torment:
         time.sleep(0.01)
         if time.monotonic() > self._end:
             tails = {name: self.tail(name) for name in self.paths}
-            raise AssertionError(f"not finished after {PATIENCE:g} s; kills {dict(self.kills)}; logs {tails}")
+            raise AssertionError(
+                f"not finished after {PATIENCE:g} s; kills {dict(self.kills)}; logs {tails}"
+            )
 
     def tail(self, name: str) -> str:
         path = self.paths[name].with_suffix(".log")
         return path.read_text(errors="replace")[-600:] if path.exists() else ""
 
     def _check(self, name: str) -> int:
-        """Return how a party ended: well, or well and without the word of a peer that has its last messages."""
+        """Return how a party ended: well, or well and without the word of a peer that has its last
+        messages.
+        """
         code = int(self.running[name].handle.returncode)
-        assert code in (0, UnfinishedError.exit_code), f"'{name}' ended with {code}: {self.tail(name)}"
+        assert code in (0, UnfinishedError.exit_code), (
+            f"'{name}' ended with {code}: {self.tail(name)}"
+        )
         return code
 
-    # What is left -----------------------------------------------------------------------------------------------------
+    # What is left ---------------------------------------------------------------------------------
 
     def check_journals(self) -> None:
-        """What a killed party had journalled begins its journal to the end: nothing was lost or replaced."""
+        """What a killed party had journalled begins its journal to the end: nothing was lost or
+        replaced.
+        """
         for name, seen in self.seen:
             whole, _ = split(seen)
             log = self.log_of(name)
@@ -142,7 +169,9 @@ class Torment:
             assert size == len(log)
             assert final[: len(whole)] == whole, name
         for name in self.paths:
-            assert "Traceback" not in self.paths[name].with_suffix(".log").read_text(), self.tail(name)
+            assert "Traceback" not in self.paths[name].with_suffix(".log").read_text(), self.tail(
+                name
+            )
 
     def states(self) -> dict[str, dict[str, object]]:
         """The state of every role, from its journal."""
@@ -156,7 +185,11 @@ class Torment:
 
     def result(self) -> float:
         """The total that the customer's process wrote."""
-        return float(msgspec.json.decode((self.folder / "customer" / "journal" / "result.json").read_bytes())["total"])
+        return float(
+            msgspec.json.decode(
+                (self.folder / "customer" / "journal" / "result.json").read_bytes()
+            )["total"]
+        )
 
     def rewards(self, name: str) -> list[Reward]:
         """The rewards in an owner's journal, in order."""
@@ -166,4 +199,6 @@ class Torment:
             for record in records
             if not record.startswith(_MARK)
         ]
-        return [msgspec.msgpack.decode(body, type=Reward) for kind, _, _, body in found if kind == 2]
+        return [
+            msgspec.msgpack.decode(body, type=Reward) for kind, _, _, body in found if kind == 2
+        ]

@@ -23,7 +23,9 @@ WORDS = Vocabulary((Work, Done, Reward), (Pull,))
 
 
 class Hub:
-    """Asks every leaf in turn for work, `steps` times in all, then one leaf at a time by what it answered."""
+    """Asks every leaf in turn for work, `steps` times in all, then one leaf at a time by what it
+    answered.
+    """
 
     kind = "hub"
 
@@ -60,7 +62,9 @@ class Hub:
 
 
 class Leaf:
-    """Pulls in the world when asked, and answers with the sum so far; it never knows that the hub has finished."""
+    """Pulls in the world when asked, and answers with the sum so far; it never knows that the hub
+    has finished.
+    """
 
     kind = "leaf"
     finished = True
@@ -77,7 +81,12 @@ class Leaf:
         if isinstance(message, Work) and sender == "hub" and self._step is None:
             self._step = message.step
             return (Pull(self.name, self.pulls),)
-        if isinstance(message, Reward) and sender == WORLD and message.number == self.pulls and self._step is not None:
+        if (
+            isinstance(message, Reward)
+            and sender == WORLD
+            and message.number == self.pulls
+            and self._step is not None
+        ):
             self.pulls += 1
             self.total += message.units
             step, self._step = self._step, None

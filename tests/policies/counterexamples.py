@@ -1,4 +1,6 @@
-"""The paper's two counter-examples as users would write them: policies that no federation can run."""
+"""The paper's two counter-examples as users would write them: policies that no federation can
+run.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ import numpy as np
 from posse.policies.arms.base import Selection
 from tests.policies.users import Numbers, Runner
 
-# Reinforcement Comparison: the preference of an arm needs the reference reward over all arms --------------------------
+# Reinforcement Comparison: the preference of an arm needs the reference reward over all arms ------
 
 
 class ComparisonAsked(Runner):
@@ -21,7 +23,14 @@ class ComparisonAsked(Runner):
 
     @staticmethod
     def score(
-        t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: Numbers, reference: float
+        t: int,
+        turn: int,
+        total: float,
+        pulls: int,
+        memory: float,
+        key: int,
+        parameters: Numbers,
+        reference: float,
     ) -> float:
         return memory + parameters[0] * (total / pulls - reference)
 
@@ -35,7 +44,9 @@ class ComparisonGlobal(Runner):
     name: ClassVar[str] = "comparison-global"
 
     @staticmethod
-    def score(t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: Numbers) -> float:
+    def score(
+        t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: Numbers
+    ) -> float:
         global reference
         reference = 0.9 * reference + 0.1 * total / pulls
         return total / pulls - reference
@@ -50,7 +61,9 @@ class ComparisonList(Runner):
     name: ClassVar[str] = "comparison-list"
 
     @staticmethod
-    def score(t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: Numbers) -> float:
+    def score(
+        t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: Numbers
+    ) -> float:
         REFERENCES[0] = 0.9 * REFERENCES[0] + 0.1 * total / pulls
         return total / pulls - REFERENCES[0]
 
@@ -69,7 +82,9 @@ class ComparisonHelper(Runner):
     name: ClassVar[str] = "comparison-helper"
 
     @staticmethod
-    def score(t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: Numbers) -> float:
+    def score(
+        t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: Numbers
+    ) -> float:
         return compare(total / pulls)
 
 
@@ -80,7 +95,9 @@ class Compiled(Runner):
 
     @staticmethod
     @numba.njit  # type: ignore[untyped-decorator]
-    def score(t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: Numbers) -> float:
+    def score(
+        t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: Numbers
+    ) -> float:
         return total / pulls - ARRAY[0]  # type: ignore[no-any-return]
 
 
@@ -102,7 +119,9 @@ class ComparisonHidden(Runner):
     name: ClassVar[str] = "comparison-hidden"
 
     @staticmethod
-    def score(t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: Numbers) -> float:
+    def score(
+        t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: Numbers
+    ) -> float:
         return hidden(total / pulls)
 
 
@@ -111,12 +130,16 @@ def closed(kind: str) -> Callable[..., float]:
     value = 0.5
     cell = {"value": 0.5}
 
-    def rebinding(t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: Numbers) -> float:
+    def rebinding(
+        t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: Numbers
+    ) -> float:
         nonlocal value
         value = 0.9 * value + 0.1 * total / pulls
         return total / pulls - value
 
-    def filling(t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: Numbers) -> float:
+    def filling(
+        t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: Numbers
+    ) -> float:
         cell["value"] = 0.9 * cell["value"] + 0.1 * total / pulls
         return total / pulls - cell["value"]
 
@@ -140,9 +163,15 @@ class ComparisonDefault(Runner):
 
     @staticmethod
     def score(
-        t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: Numbers,
+        t: int,
+        turn: int,
+        total: float,
+        pulls: int,
+        memory: float,
+        key: int,
+        parameters: Numbers,
         seen: list[float] = [0.5],  # noqa: B006
-    ) -> float:  # fmt: skip
+    ) -> float:
         seen[0] = 0.9 * seen[0] + 0.1 * total / pulls
         return total / pulls - seen[0]
 
@@ -153,11 +182,13 @@ class NosyLearner(Runner):
     name: ClassVar[str] = "nosy-learner"
 
     @staticmethod
-    def learn(turn: int, chosen: bool, memory: float, parameters: Numbers, all_totals: Numbers) -> float:
+    def learn(
+        turn: int, chosen: bool, memory: float, parameters: Numbers, all_totals: Numbers
+    ) -> float:
         return memory
 
 
-# The filter by index and by value: no selection that comp can make ----------------------------------------------------
+# The filter by index and by value: no selection that comp can make --------------------------------
 
 
 def odd_positions(scores: Any, u: float) -> int:

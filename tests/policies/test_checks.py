@@ -1,4 +1,6 @@
-"""The check-suite: every policy that ships passes, and every counter-example is refused by the property it violates."""
+"""The check-suite: every policy that ships passes, and every counter-example is refused by the
+property it violates.
+"""
 
 from __future__ import annotations
 
@@ -75,12 +77,18 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("policy", "violated", "why"), REFUSED, ids=[policy.name for policy, *_ in REFUSED])
-def test_a_counter_example_is_refused_by_the_property_it_violates(policy: Policy, violated: str, why: str) -> None:
+@pytest.mark.parametrize(
+    ("policy", "violated", "why"), REFUSED, ids=[policy.name for policy, *_ in REFUSED]
+)
+def test_a_counter_example_is_refused_by_the_property_it_violates(
+    policy: Policy, violated: str, why: str
+) -> None:
     with pytest.raises(PolicyError, match=why) as caught:
         refuse(policy)
     message = str(caught.value)
-    assert message.startswith(f"[P110] policy '{policy.name}' cannot run in a federation. It violates {violated}: ")
+    assert message.startswith(
+        f"[P110] policy '{policy.name}' cannot run in a federation. It violates {violated}: "
+    )
     assert message.endswith(".")
     assert "\n" not in message
 
@@ -89,14 +97,18 @@ def test_a_policy_defined_inside_a_function_does_not_pickle() -> None:
     class Local(users.Runner):
         name = "local"
 
-    with pytest.raises(PolicyError, match=r"violates picklable: .* define its class at the top of a module\."):
+    with pytest.raises(
+        PolicyError, match=r"violates picklable: .* define its class at the top of a module\."
+    ):
         refuse(Local())
 
 
 def test_what_the_policy_itself_raises_is_a_finding() -> None:
     report = check(users.Raising())
     assert not report.passed
-    assert "the policy raises RuntimeError: no start." in {result.reason for result in report.results}
+    assert "the policy raises RuntimeError: no start." in {
+        result.reason for result in report.results
+    }
 
 
 def test_after_a_wrong_signature_the_other_checks_are_left_out() -> None:
@@ -106,7 +118,9 @@ def test_after_a_wrong_signature_the_other_checks_are_left_out() -> None:
 
 
 def test_state_is_found_in_the_source_for_numba_freezes_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A compiled function sees a global array as it was when it was compiled: calling it would show nothing."""
+    """A compiled function sees a global array as it was when it was compiled: calling it would show
+    nothing.
+    """
     policy = counterexamples.Compiled()
     state = (20, 0, 1.0, 2, 0.0, 7, (0.0,))
     before = policy.score(*state)

@@ -1,6 +1,8 @@
-"""How often each arm is chosen: matching has its distribution, exploring is uniform, at both levels.
+"""How often each arm is chosen: matching has its distribution, exploring is uniform, at both
+levels.
 
-The twin of `posse.protocols.samba` makes the choices. Tests have a false-alarm rate of .001 each; seeds are fixed.
+The twin of `posse.protocols.samba` makes the choices. Tests have a false-alarm rate of .001 each;
+seeds are fixed.
 """
 
 from __future__ import annotations
@@ -21,14 +23,19 @@ SEEDS = range(12_000)
 
 
 def test_gumbel_max_has_the_softmax_distribution() -> None:
-    """n = 40 000 over 4 arms. Power above .99 against 2 % of probability moved between two arms (noncentrality 214)."""
+    """n = 40 000 over 4 arms. Power above .99 against 2 % of probability moved between two arms
+    (noncentrality 214).
+    """
     means, tau = np.array([0.5, 0.45, 0.3, 0.62]), 0.1
     wanted = np.exp(means / tau) / np.exp(means / tau).sum()
     n = 40_000
     counts = np.zeros(4)
     keys = [np.uint64(derive(5, arm)) for arm in range(4)]
     for t in range(n):
-        noisy = [mean + tau * gumbel(uniform(key, GUMBEL, 0, t, 0)) for mean, key in zip(means, keys, strict=True)]
+        noisy = [
+            mean + tau * gumbel(uniform(key, GUMBEL, 0, t, 0))
+            for mean, key in zip(means, keys, strict=True)
+        ]
         counts[int(np.argmax(noisy))] += 1
     assert chi_square(counts, n * wanted) < chi_square_limit(3)
     moved = wanted + np.array([0.02, -0.02, 0.0, 0.0])
@@ -44,7 +51,9 @@ def first_choices(policy: Policy, means: list[float], level: str) -> np.ndarray:
 
 @pytest.mark.parametrize("level", ["standard", "paper"])
 def test_the_first_softmax_choice_has_the_published_distribution(level: str) -> None:
-    """Arms that pay 1, 0, 0 for sure; tau = 1. Power above .99 against 4 % moved between two arms (n = 12 000)."""
+    """Arms that pay 1, 0, 0 for sure; tau = 1. Power above .99 against 4 % moved between two arms
+    (n = 12 000).
+    """
     counts = first_choices(Softmax(tau=1.0), [1.0, 0.0, 0.0], level)
     wanted = np.array([math.e, 1.0, 1.0]) / (math.e + 2)
     assert chi_square(counts, len(SEEDS) * wanted) < chi_square_limit(2)
@@ -54,7 +63,9 @@ def test_the_first_softmax_choice_has_the_published_distribution(level: str) -> 
 
 @pytest.mark.parametrize("level", ["standard", "paper"])
 def test_the_first_pursuit_choice_has_the_published_distribution(level: str) -> None:
-    """The paper's example: after s = 1, 0, 0 the probabilities are .4, .3, .3. Power above .99 against 4 % moved."""
+    """The paper's example: after s = 1, 0, 0 the probabilities are .4, .3, .3. Power above .99
+    against 4 % moved.
+    """
     counts = first_choices(Pursuit(beta=0.1), [1.0, 0.0, 0.0], level)
     wanted = np.array([0.4, 0.3, 0.3])
     assert chi_square(counts, len(SEEDS) * wanted) < chi_square_limit(2)
@@ -63,7 +74,9 @@ def test_the_first_pursuit_choice_has_the_published_distribution(level: str) -> 
 
 @pytest.mark.parametrize("level", ["standard", "paper"])
 def test_exploring_is_uniform_over_arms_whatever_they_earned(level: str) -> None:
-    """Ten arms, the first of which pays. Power above .99 against 3 % of probability moved to it (noncentrality 120)."""
+    """Ten arms, the first of which pays. Power above .99 against 3 % of probability moved to it
+    (noncentrality 120).
+    """
     counts = first_choices(EpsilonGreedy(epsilon=1.0), [1.0] + [0.0] * 9, level)
     assert chi_square(counts) < chi_square_limit(9)
     wanted = np.array([0.13] + [0.87 / 9] * 9)
@@ -73,7 +86,9 @@ def test_exploring_is_uniform_over_arms_whatever_they_earned(level: str) -> None
 
 @pytest.mark.parametrize("level", ["standard", "paper"])
 def test_without_exploring_the_best_mean_is_taken_and_ties_are_shared(level: str) -> None:
-    """Of four arms two pay; each of the two is taken half of the time. Power above .99 against .47 to .53."""
+    """Of four arms two pay; each of the two is taken half of the time. Power above .99 against .47
+    to .53.
+    """
     counts = first_choices(EpsilonGreedy(epsilon=0.0), [0.0, 1.0, 0.0, 1.0], level)
     assert counts[[0, 2]].sum() == 0
     assert chi_square(counts[[1, 3]]) < chi_square_limit(1)

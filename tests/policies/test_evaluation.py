@@ -1,4 +1,6 @@
-"""Off-policy evaluation: values by hand, bias and coverage by simulation, logs without support refused."""
+"""Off-policy evaluation: values by hand, bias and coverage by simulation, logs without support
+refused.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,14 @@ from numpy.typing import NDArray
 from posse.core.errors import ConfigError, DataError
 from posse.policies.contextual.explorations import draw, epsilon_greedy, greedy, softmax
 from posse.policies.evaluation.federated import ClientSums, client_sums
-from posse.policies.evaluation.offline import ESTIMATORS, Log, check_support, effective_size, evaluate, support_of
+from posse.policies.evaluation.offline import (
+    ESTIMATORS,
+    Log,
+    check_support,
+    effective_size,
+    evaluate,
+    support_of,
+)
 from tests.core.chance import SIGMAS
 
 Floats = NDArray[np.float64]
@@ -21,7 +30,9 @@ Floats = NDArray[np.float64]
 
 def hand() -> tuple[Log, Floats, Floats]:
     """Four rows: weights 2, 0.5, 1, 0."""
-    log = Log(np.array([0, 1, 1, 0]), np.array([1.0, 0.0, 1.0, 1.0]), np.array([0.5, 0.8, 0.25, 0.5]))
+    log = Log(
+        np.array([0, 1, 1, 0]), np.array([1.0, 0.0, 1.0, 1.0]), np.array([0.5, 0.8, 0.25, 0.5])
+    )
     target = np.array([[1.0, 0.0], [0.6, 0.4], [0.75, 0.25], [0.0, 1.0]])
     return log, target, np.array([[0.9, 0.1], [0.5, 0.25], [0.4, 0.8], [0.5, 0.5]])
 
@@ -36,7 +47,11 @@ def test_by_hand() -> None:
     assert found.value == pytest.approx((sum(expected) + sum(rest)) / 4)
     assert found.effective == pytest.approx(3.5**2 / (4 + 0.25 + 1))
     ips = evaluate(log, target, "ips", level=0.9)
-    assert (ips.error, ips.rows, ips.clients) == (pytest.approx(np.std([2, 0, 1, 0], ddof=1) / 2), 4, 4)
+    assert (ips.error, ips.rows, ips.clients) == (
+        pytest.approx(np.std([2, 0, 1, 0], ddof=1) / 2),
+        4,
+        4,
+    )
     longer = Log(np.tile(log.arms, 5), np.tile(log.rewards, 5), np.tile(log.probabilities, 5))
     many = evaluate(longer, np.tile(target, (5, 1)), "ips", level=0.9)
     error = np.std([2, 0, 1, 0] * 5, ddof=1) / 20**0.5
@@ -44,7 +59,9 @@ def test_by_hand() -> None:
 
 
 def test_below_ten_effective_rows_there_is_no_interval() -> None:
-    """A normal quantile at an effective sample size of 2 would promise a width that nothing bears out."""
+    """A normal quantile at an effective sample size of 2 would promise a width that nothing bears
+    out.
+    """
     rows = 200
     weights = np.r_[np.full(2, 100.0), np.full(rows - 2, 1e-3)]
     chances = np.full(rows, 1e-2)
@@ -69,20 +86,27 @@ def test_clients_are_clusters() -> None:
 
 
 def world(seed: int, rows: int, arms: int = 4) -> tuple[Log, Floats, Floats, float]:
-    """Logs of epsilon-greedy, a softmax target, a model that is off, and the target's true value on these contexts."""
+    """Logs of epsilon-greedy, a softmax target, a model that is off, and the target's true value on
+    these contexts.
+    """
     made = np.random.default_rng(seed)
     means = made.random((rows, arms))
     logging = epsilon_greedy(made.random((rows, arms)), 0.4)
     arm, chance = draw(logging, made.random(rows))
     rewards = (made.random(rows) < means[np.arange(rows), arm]).astype(float)
     target = softmax(means + 0.3 * made.normal(size=means.shape), 0.5)
-    return Log(arm, rewards, chance, logging), target, 0.7 * means + 0.1, float((target * means).sum(axis=1).mean())
+    return (
+        Log(arm, rewards, chance, logging),
+        target,
+        0.7 * means + 0.1,
+        float((target * means).sum(axis=1).mean()),
+    )
 
 
 def test_bias_and_coverage() -> None:
-    # 600 worlds of 400 rows. Bias: one of 0.012 (2 % of the value) would be seen 9 times in 10 for ips, 99 times in 100
-    # for the others; a true estimator fails once in 1,000. Coverage of 95 % intervals: within 0.029, and one of 90 %
-    # would be seen 95 times in 100.
+    # 600 worlds of 400 rows. Bias: one of 0.012 (2 % of the value) would be seen 9 times in 10 for
+    # ips, 99 times in 100 for the others; a true estimator fails once in 1,000. Coverage of 95 %
+    # intervals: within 0.029, and one of 90 % would be seen 95 times in 100.
     errors: dict[str, list[float]] = {method: [] for method in ESTIMATORS}
     covered = dict.fromkeys(ESTIMATORS, 0)
     worlds = 600
@@ -95,7 +119,9 @@ def test_bias_and_coverage() -> None:
     for method in ESTIMATORS:
         values = np.array(errors[method])
         assert abs(values.mean()) < SIGMAS * values.std() / math.sqrt(worlds), method
-        assert abs(covered[method] / worlds - 0.95) < SIGMAS * math.sqrt(0.05 * 0.95 / worlds), method
+        assert abs(covered[method] / worlds - 0.95) < SIGMAS * math.sqrt(0.05 * 0.95 / worlds), (
+            method
+        )
     spread = {method: float(np.std(values)) for method, values in errors.items()}
     assert spread["dr"] < spread["snips"] < spread["ips"]
 
@@ -108,7 +134,7 @@ def test_a_policy_evaluated_on_its_own_logs_is_their_mean() -> None:
     assert found.effective == pytest.approx(300)
 
 
-# --- support ------------------------------------------------------------------------------------------------------
+# --- support --------------------------------------------------------------------------------------
 
 
 def test_greedy_logs_are_refused() -> None:
@@ -118,7 +144,9 @@ def test_greedy_logs_are_refused() -> None:
     target = epsilon_greedy(scores, 0.3)
     for kept in (None, logging):
         log = Log(arm, np.ones(50), chance, kept)
-        with pytest.raises(DataError, match=r"policy's choices, got none for 20 % of them \(in 50 of 50"):
+        with pytest.raises(
+            DataError, match=r"policy's choices, got none for 20 % of them \(in 50 of 50"
+        ):
             evaluate(log, target)
         assert evaluate(log, target, "ips", tolerance=0.2).value == pytest.approx(0.8)
         assert evaluate(log, logging, "ips").value == 1  # its own choices it does support
@@ -153,7 +181,10 @@ def test_arms_never_drawn_show_in_the_mean_weight() -> None:
 @pytest.mark.parametrize(
     ("log", "message"),
     [
-        ({"probabilities": np.array([0.5, 0.0])}, r"logged probabilities must be in \(0, 1\], got 0.0 in row 2"),
+        (
+            {"probabilities": np.array([0.5, 0.0])},
+            r"logged probabilities must be in \(0, 1\], got 0.0 in row 2",
+        ),
         ({"probabilities": np.array([np.nan, 0.5])}, "logged probabilities must be in"),
         ({"probabilities": np.array([0.5])}, "probabilities must be one a row, got 1 for 2 rows"),
         ({"rewards": np.array([np.inf, 0.0])}, "rewards must be finite numbers"),
@@ -182,7 +213,7 @@ def test_bad_targets() -> None:
         evaluate(log, target, "isp")
 
 
-# --- federated ----------------------------------------------------------------------------------------------------
+# --- federated ------------------------------------------------------------------------------------
 
 
 def fleet(clients: int = 40) -> tuple[list[tuple[Log, Floats, Floats]], tuple[Log, Floats, Floats]]:
@@ -201,7 +232,9 @@ def fleet(clients: int = 40) -> tuple[list[tuple[Log, Floats, Floats]], tuple[Lo
 @pytest.mark.parametrize("method", ESTIMATORS)
 def test_sums_give_what_logs_in_one_place_give(method: str) -> None:
     parts, (joined, target, model) = fleet()
-    total = reduce(add, (client_sums(log, goal, 1e9, method, predictions=f) for log, goal, f in parts))
+    total = reduce(
+        add, (client_sums(log, goal, 1e9, method, predictions=f) for log, goal, f in parts)
+    )
     found, wanted = total.estimate(method), evaluate(joined, target, method, predictions=model)
     assert (found.value, found.error) == pytest.approx((wanted.value, wanted.error))
     assert (found.clients, found.rows) == (wanted.clients, wanted.rows)
@@ -215,7 +248,10 @@ def test_sensitivity_holds() -> None:
     moved_most = 0.0
     for left_out in range(len(sums)):
         rest = reduce(add, (one for at, one in enumerate(sums) if at != left_out))
-        three = [getattr(whole, name) - getattr(rest, name) for name in ("numerator", "denominator", "rows")]
+        three = [
+            getattr(whole, name) - getattr(rest, name)
+            for name in ("numerator", "denominator", "rows")
+        ]
         squares = [a - b for a, b in zip(whole.squares, rest.squares, strict=True)]
         assert math.hypot(*three) <= whole.sensitivity_of_sums + 1e-9
         assert math.hypot(*three, *squares) <= whole.sensitivity + 1e-9

@@ -21,11 +21,18 @@ from posse.policies.contextual.explorations import (
     greedy,
     softmax,
 )
-from posse.policies.contextual.registry import EXPLORATIONS, ExplorationSettings, described, exploration
+from posse.policies.contextual.registry import (
+    EXPLORATIONS,
+    ExplorationSettings,
+    described,
+    exploration,
+)
 from tests.core.chance import chi_square, chi_square_limit
 
 KINDS = [*(kind() for kind in EXPLORATIONS.values()), Falcon(mu=1.0), Falcon(mu=100.0)]
-SCORES = arrays(np.float64, st.tuples(st.integers(1, 4), st.integers(2, 9)), elements=st.floats(-50, 50))
+SCORES = arrays(
+    np.float64, st.tuples(st.integers(1, 4), st.integers(2, 9)), elements=st.floats(-50, 50)
+)
 
 
 def test_by_hand() -> None:
@@ -36,7 +43,8 @@ def test_by_hand() -> None:
     np.testing.assert_allclose(softmax(scores, 0.5), wanted)
     # mu 4, gamma 10: others 1 / (4 + 10 gap)
     np.testing.assert_allclose(
-        falcon(scores, 4.0, 10.0), [[1 / 9, 1 - 1 / 9 - 1 / 4, 1 / 4], [1 - 1 / 4 - 1 / 8, 1 / 4, 1 / 8]]
+        falcon(scores, 4.0, 10.0),
+        [[1 / 9, 1 - 1 / 9 - 1 / 4, 1 / 4], [1 - 1 / 4 - 1 / 8, 1 / 4, 1 / 8]],
     )
 
 
@@ -44,7 +52,9 @@ def test_falcon_is_divided_by_a_sum_above_one() -> None:
     # mu 0.5: others of 1 / 0.5 each add up to 4, and the greedy arm is left nothing.
     np.testing.assert_allclose(falcon(np.zeros((1, 3)), 0.5, 10.0), [[0, 0.5, 0.5]])
     # Others of 1 / (0.5 + 10 x 0.1) = 2/3 and 1 / (0.5 + 10 x 0.2) = 2/5 add up to 16/15.
-    np.testing.assert_allclose(falcon(np.array([0.2, 0.1, 0.0]), 0.5, 10.0), [0, 10 / 16, 6 / 16], atol=1e-12)
+    np.testing.assert_allclose(
+        falcon(np.array([0.2, 0.1, 0.0]), 0.5, 10.0), [0, 10 / 16, 6 / 16], atol=1e-12
+    )
 
 
 def test_limits() -> None:
@@ -93,7 +103,9 @@ def test_numpy_and_jax_agree(rule: Exploration) -> None:
 
 @settings(deadline=None, max_examples=150)
 @given(SCORES, st.sampled_from(KINDS), st.floats(0, 1, exclude_max=True), st.booleans())
-def test_the_arm_drawn_has_the_chance_returned(scores: np.ndarray, rule: Exploration, u: float, single: bool) -> None:  # type: ignore[type-arg]
+def test_the_arm_drawn_has_the_chance_returned(
+    scores: np.ndarray, rule: Exploration, u: float, single: bool
+) -> None:  # type: ignore[type-arg]
     kind = np.float32 if single else np.float64
     chances = rule.probabilities(scores.astype(kind))
     arm, chance = draw(chances, np.full(len(scores), u, kind))
@@ -107,18 +119,21 @@ def test_draws_at_the_edges() -> None:
     arm, _ = draw(chances, np.array([0.0, np.nextafter(0.5, 0), 0.5, np.nextafter(1.0, 0)]))
     assert arm.tolist() == [1, 1, 3, 3]
     ones = np.full((1, 7), 1 / 7, np.float32)
-    assert draw(ones, np.array([1.0], np.float32))[0].tolist() == [6]  # even a u that was rounded up
+    assert draw(ones, np.array([1.0], np.float32))[0].tolist() == [
+        6
+    ]  # even a u that was rounded up
 
 
 def test_draws_have_their_chances() -> None:
-    # 200,000 draws over 5 arms: a false alarm in 1,000; an arm of 0.05 off by 0.003 would be seen 99 times in 100.
+    # 200,000 draws over 5 arms: a false alarm in 1,000; an arm of 0.05 off by 0.003 would be seen
+    # 99 times in 100.
     chances = softmax(np.array([0.1, 0.2, 0.05, 0.25, 0.0]), 0.1)
     u = np.random.default_rng(7).random(200_000)
     arm, _ = draw(np.broadcast_to(chances, (len(u), 5)), u)
     assert chi_square(np.bincount(arm, minlength=5), len(u) * chances) < chi_square_limit(4)
 
 
-# Values ---------------------------------------------------------------------------------------------------------------
+# Values -------------------------------------------------------------------------------------------
 
 
 def tilted(scores: Any, width: float = 0.5, xp: Any = np) -> Any:
@@ -160,7 +175,11 @@ HERE = "tests.policies.test_explorations"
 
 def test_every_way_to_give_an_exploration() -> None:
     wanted = ExplorationSettings(policy="falcon", gamma=10.0)
-    for given_ in (Falcon(gamma=10.0), {"name": "falcon", "gamma": 10}, '{name = "falcon", gamma = 10.0}'):
+    for given_ in (
+        Falcon(gamma=10.0),
+        {"name": "falcon", "gamma": 10},
+        '{name = "falcon", gamma = 10.0}',
+    ):
         assert ExplorationSettings(policy=given_) == wanted
     assert wanted.exploration().values(50) == (10.0, 10.0)
     assert set(ExplorationSettings.model_fields) == {"policy", "epsilon", "beta", "mu", "gamma"}
@@ -169,7 +188,9 @@ def test_every_way_to_give_an_exploration() -> None:
     assert said.startswith("Exploration rate")
 
 
-@pytest.mark.parametrize("value", [tilted, f"{HERE}:tilted", {"name": f"{HERE}:tilted", "width": 0.5}])
+@pytest.mark.parametrize(
+    "value", [tilted, f"{HERE}:tilted", {"name": f"{HERE}:tilted", "width": 0.5}]
+)
 def test_an_own_function_explores(value: Any) -> None:
     jax, jnp = pytest.importorskip("jax"), pytest.importorskip("jax.numpy")
     made = ExplorationSettings(policy=value).exploration()
@@ -198,17 +219,29 @@ def test_own_functions_have_digests_of_their_own() -> None:
         ({"policy": "softmax", "beta": 0.0}, "beta must be a finite number above 0, got 0.0"),
         ({"policy": "falcon", "gamma": -1.0}, "gamma must be at least 0, got -1.0"),
         ({"policy": "falcon", "mu": 0.0}, "mu must be a finite number above 0"),
-        ({"policy": "greedy", "beta": 0.1}, "policy 'greedy' has no parameter 'beta'; it takes none"),
+        (
+            {"policy": "greedy", "beta": 0.1},
+            "policy 'greedy' has no parameter 'beta'; it takes none",
+        ),
         ({"policy": f"{HERE}:tlited"}, "has no 'tlited'. Did you mean 'tilted'"),
         ({"policy": f"{HERE}:HERE"}, "must be a function of the scores that gives chances"),
         ({"policy": 3}, "a policy is a name, module:function, a table"),
-        ({"policy": {"name": tilted, "depth": 1}}, "policy 'tilted' has no parameter 'depth'; it takes width"),
-        ({"policy": {"name": tilted, "width": "wide"}}, "width of policy 'tilted' must be a valid number"),
+        (
+            {"policy": {"name": tilted, "depth": 1}},
+            "policy 'tilted' has no parameter 'depth'; it takes width",
+        ),
+        (
+            {"policy": {"name": tilted, "width": "wide"}},
+            "width of policy 'tilted' must be a valid number",
+        ),
         ({"policy": negative}, "negative must give chances of at least 0"),
         ({"policy": heavy}, "heavy must give chances that add up to 1, got 2"),
         ({"policy": short}, r"short must give a chance for every arm, \(2,\), got shape \(1,\)"),
         ({"policy": careless}, "careless changes the scores"),
-        ({"policy": broken}, r"broken fails on scores of shape \(2,\): RuntimeError: no chances today"),
+        (
+            {"policy": broken},
+            r"broken fails on scores of shape \(2,\): RuntimeError: no chances today",
+        ),
         ({"policy": nothing}, "nothing must take the scores of all arms"),
     ],
 )

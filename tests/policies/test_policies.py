@@ -51,14 +51,23 @@ def test_ucb_at_step_68_as_the_paper_works_it_out() -> None:
 
 
 def test_epsilon_greedy_as_the_paper_works_it_out() -> None:
-    """Section 4.1.2: with epsilon = .1 the coin .7 exploits (the largest mean wins), .04 explores."""
+    """Section 4.1.2: with epsilon = .1 the coin .7 exploits (the largest mean wins), .04
+    explores.
+    """
     policy = EpsilonGreedy(epsilon=0.1)
     exploring = kernels(policy).exploring
-    assert [bool(exploring(coin, 68, 3, policy.parameters())) for coin in (0.7, 0.04)] == [False, True]
+    assert [bool(exploring(coin, 68, 3, policy.parameters())) for coin in (0.7, 0.04)] == [
+        False,
+        True,
+    ]
     means = scores(policy, 68, [24, 10, 2], [33, 24, 10])
     assert means == [24 / 33, 10 / 24, 2 / 10]
     assert [select_argmax(np.array(means), u) for u in (0.0, 0.5, 0.99)] == [0, 0, 0]
-    assert [select_argmax(np.zeros(3), u) for u in (0.0, 0.5, 0.99)] == [0, 1, 2]  # any of K equal numbers
+    assert [select_argmax(np.zeros(3), u) for u in (0.0, 0.5, 0.99)] == [
+        0,
+        1,
+        2,
+    ]  # any of K equal numbers
 
 
 def test_ucb_is_mean_plus_width() -> None:
@@ -67,9 +76,11 @@ def test_ucb_is_mean_plus_width() -> None:
 
 
 def test_softmax_at_step_98_as_the_paper_works_it_out() -> None:
-    """Section 4.1.2: rounded means .72, .38, .20 and tau = .1 give 1339.43, 44.7, 7.39; probabilities .96, .03, .01.
+    """Section 4.1.2: rounded means .72, .38, .20 and tau = .1 give 1339.43, 44.7, 7.39;
+    probabilities .96, .03, .01.
 
-    An owner sends exp((mean - 1) / tau) instead of exp(mean / tau): the same proportions, and at most 1.
+    An owner sends exp((mean - 1) / tau) instead of exp(mean / tau): the same proportions, and at
+    most 1.
     """
     policy = Softmax(tau=0.1)
     (selection,) = policy.passes()
@@ -91,11 +102,16 @@ def test_pursuit_at_step_4_as_the_paper_works_it_out() -> None:
     means = scores(policy, 4, [1, 0, 0], [1, 1, 1])
     assert means == [1.0, 0.0, 0.0]
     start = policy.start(3)
-    learnt = [policy.learn(0, chosen, start, policy.parameters()) for chosen in (True, False, False)]
+    learnt = [
+        policy.learn(0, chosen, start, policy.parameters()) for chosen in (True, False, False)
+    ]
     assert learnt == pytest.approx([0.4, 0.3, 0.3], abs=1e-15)
     logs = [policy.score(4, 1, 1.0, 1, p, KEY, policy.parameters()) for p in learnt]
     assert [exp(value) for value in logs] == pytest.approx([0.4, 0.3, 0.3], abs=1e-15)
-    assert [policy.learn(1, chosen, 0.4, policy.parameters()) for chosen in (True, False)] == [0.4, 0.4]
+    assert [policy.learn(1, chosen, 0.4, policy.parameters()) for chosen in (True, False)] == [
+        0.4,
+        0.4,
+    ]
 
 
 @settings(deadline=None, max_examples=50)
@@ -104,14 +120,19 @@ def test_pursuit_keeps_a_distribution(owners: int, rate: float, winners: list[in
     policy = Pursuit(beta=rate)
     chances = [policy.start(owners)] * owners
     for winner in winners:
-        chances = [policy.learn(0, i == winner % owners, p, policy.parameters()) for i, p in enumerate(chances)]
+        chances = [
+            policy.learn(0, i == winner % owners, p, policy.parameters())
+            for i, p in enumerate(chances)
+        ]
         assert sum(chances) == pytest.approx(1.0)
         assert all(0.0 <= p <= 1.0 for p in chances)
 
 
 def test_pursuit_has_a_floor_far_below_any_draw() -> None:
     policy = Pursuit()
-    assert policy.score(4, 1, 1.0, 1, 0.0, KEY, policy.parameters()) == pytest.approx(math.log(FLOOR))
+    assert policy.score(4, 1, 1.0, 1, 0.0, KEY, policy.parameters()) == pytest.approx(
+        math.log(FLOOR)
+    )
 
 
 def test_thompson_samples_the_posterior_from_the_owners_own_stream() -> None:
@@ -138,7 +159,9 @@ def test_epsilon_greedy_scores_by_the_mean_and_explores_at_a_fixed_rate() -> Non
         ("inverse-log", 1.0, {2: 1.0, 16: 0.25, 1024: 0.1}),
     ],
 )
-def test_epsilon_falls_by_its_schedule(schedule: str, scale: float, expected: dict[int, float]) -> None:
+def test_epsilon_falls_by_its_schedule(
+    schedule: str, scale: float, expected: dict[int, float]
+) -> None:
     policy = EpsilonDecreasing(schedule, scale)
     for t, probability in expected.items():
         assert policy.explore(t, 10, policy.parameters()) == pytest.approx(probability, rel=1e-15)
@@ -176,7 +199,9 @@ def test_epsilon_policies_explore_and_others_that_we_know_do_not() -> None:
         ("qqqq", {}, "unknown policy 'qqqq'. Known: epsilon-decreasing, "),
     ],
 )
-def test_a_wrong_parameter_is_refused_in_one_line(name: str, parameters: dict[str, float], message: str) -> None:
+def test_a_wrong_parameter_is_refused_in_one_line(
+    name: str, parameters: dict[str, float], message: str
+) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         policy(name, parameters)
     assert "\n" not in str(caught.value)

@@ -1,4 +1,6 @@
-"""The oracles: always feasible, close to the best whole purchase, deterministic where there are ties."""
+"""The oracles: always feasible, close to the best whole purchase, deterministic where there are
+ties.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def random_instance(rng, number):
 
 
 def compare(count, seed):
-    """Compare both oracles on `count` random instances; return how many had a binding threshold, and the worst gap."""
+    """Compare both oracles on `count` random instances; return how many had a binding threshold,
+    and the worst gap.
+    """
     rng = np.random.default_rng(seed)
     bound, worst = 0, 0.0
     for number in range(count):
@@ -58,7 +62,9 @@ def compare(count, seed):
     return bound, worst
 
 
-@pytest.mark.parametrize(("instances", "rounded"), [(1_500, 0.3), pytest.param(10_000, 0.5, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("instances", "rounded"), [(1_500, 0.3), pytest.param(10_000, 0.5, marks=pytest.mark.long)]
+)
 def test_close_to_the_best_on_many_instances(instances, rounded):
     bound, worst = compare(instances, seed=1)
     assert bound > instances / 5  # else the threshold was not tried

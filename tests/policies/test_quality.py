@@ -15,13 +15,25 @@ counts = st.floats(0, 1e6)
 
 
 @settings(deadline=None)
-@given(st.integers(1, 10**6), st.floats(0, 3), counts, st.floats(0, 1), st.floats(-100, 1e6), st.floats(-0.5, 1.5))
+@given(
+    st.integers(1, 10**6),
+    st.floats(0, 3),
+    counts,
+    st.floats(0, 1),
+    st.floats(-100, 1e6),
+    st.floats(-0.5, 1.5),
+)
 def test_is_the_formula(t, coefficient, units, share, told, told_share):
     good, told_good = units * share, told * told_share
     assume(not 0 < units + told < 1e-6)  # units are counted, not measured
     out = np.empty(1)
     quality_bounds(
-        rate(t, coefficient), np.array([good]), np.array([units]), np.array([told_good]), np.array([told]), out
+        rate(t, coefficient),
+        np.array([good]),
+        np.array([units]),
+        np.array([told_good]),
+        np.array([told]),
+        out,
     )
     seen = units + told
     if seen <= 0:

@@ -47,7 +47,9 @@ def digest(kind: Any) -> str:
 
 
 @pytest.mark.parametrize(("module", "kinds"), [(shipped, POLICIES), (explorations, EXPLORATIONS)])
-def test_another_layout_changes_no_digest_and_another_revision_does(module: Any, kinds: Any) -> None:
+def test_another_layout_changes_no_digest_and_another_revision_does(
+    module: Any, kinds: Any
+) -> None:
     name, digests = laid_out_anew(module), {digest(kind) for kind in kinds.values()}
     assert len(digests) == len(kinds)
     for kind in kinds.values():

@@ -1,4 +1,6 @@
-"""A policy is a value: a name, an object, module:Class or a table, in Python, settings and TOML; known by a digest."""
+"""A policy is a value: a name, an object, module:Class or a table, in Python, settings and TOML;
+known by a digest.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,17 @@ from typing import Any, ClassVar
 import pytest
 
 from posse.core.errors import ConfigError, PolicyError, PosseError
-from posse.policies import POLICIES, UCB, EpsilonGreedy, Policy, Pursuit, Softmax, described, parameters_of, policy
+from posse.policies import (
+    POLICIES,
+    UCB,
+    EpsilonGreedy,
+    Policy,
+    Pursuit,
+    Softmax,
+    described,
+    parameters_of,
+    policy,
+)
 from posse.policies.arms.checks import check
 from posse.policies.arms.registry import PARAMETERS, PolicySettings
 from posse.protocols.samba.settings import Samba
@@ -70,9 +82,12 @@ def half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def test_every_way_to_give_a_registered_policy_is_the_same_settings() -> None:
     wanted = PolicySettings(policy="softmax", tau=0.05)
     for given in (
-        Softmax(0.05), {"name": "softmax", "tau": 0.05}, {"name": "softmax", "parameters": {"tau": 0.05}},
-        '{name = "softmax", tau = 0.05}', described(Softmax(0.05)),
-    ):  # fmt: skip
+        Softmax(0.05),
+        {"name": "softmax", "tau": 0.05},
+        {"name": "softmax", "parameters": {"tau": 0.05}},
+        '{name = "softmax", tau = 0.05}',
+        described(Softmax(0.05)),
+    ):
         settings = PolicySettings(policy=given)
         assert settings == wanted
         assert (settings.policy, settings.resolved()["tau"]) == ("softmax", 0.05)
@@ -82,14 +97,23 @@ def test_every_way_to_give_a_registered_policy_is_the_same_settings() -> None:
 
 
 def test_an_own_policy_is_an_object_a_place_or_a_table() -> None:
-    for given in (Tuned(0.7), {"name": TUNED, "width": 0.7}, {"class": TUNED, "width": "0.7"}, described(Tuned(0.7))):
+    for given in (
+        Tuned(0.7),
+        {"name": TUNED, "width": 0.7},
+        {"class": TUNED, "width": "0.7"},
+        described(Tuned(0.7)),
+    ):
         settings = PolicySettings(policy=given)
         assert settings.make_policy() == Tuned(0.7)
         stored = json.loads(json.dumps(settings.resolved()))["policy"]
         assert stored == {**Tuned(0.7).describe(), "class": TUNED}
         assert PolicySettings(policy=stored).make_policy() == Tuned(0.7)
         assert pickle.loads(pickle.dumps(settings)).make_policy() == Tuned(0.7)
-    assert PolicySettings(policy=TUNED).make_policy() == PolicySettings(policy=Tuned).make_policy() == Tuned()
+    assert (
+        PolicySettings(policy=TUNED).make_policy()
+        == PolicySettings(policy=Tuned).make_policy()
+        == Tuned()
+    )
     assert parameters_of(TUNED) == ("width",)
 
 
@@ -116,25 +140,46 @@ def test_an_own_policy_in_a_file(half: str, tmp_path: Path) -> None:
         ({"policy": "gone.py:Mine"}, "there is no file gone.py"),
         ({"policy": ":Mine"}, "expected module:Class or file.py:Class"),
         ({"policy": "half_of_mine.py:Hafl"}, "half_of_mine.py has no 'Hafl'. Did you mean 'Half'"),
-        ({"policy": "half_of_mine.py:NUMBER"}, "must be a subclass of posse.policies.Policy, got int"),
+        (
+            {"policy": "half_of_mine.py:NUMBER"},
+            "must be a subclass of posse.policies.Policy, got int",
+        ),
         ({"policy": "json:JSONDecoder"}, "must be a subclass of posse.policies.Policy, got type"),
         ({"policy": "json:Gone"}, "json has no 'Gone'. It has no policy."),
         ({"policy": "json.py:Mine"}, "there is no file json.py"),
-        ({"policy": 3}, "a policy is a name, module:Class, a table or a subclass of .*Policy, got int"),
+        (
+            {"policy": 3},
+            "a policy is a name, module:Class, a table or a subclass of .*Policy, got int",
+        ),
         ({"policy": dict}, "a policy is a name"),
         ({"policy": {"tau": 0.1}}, "needs its name"),
-        ({"policy": {"name": "softmax", "beta": 0.1}}, "policy 'softmax' has no parameter 'beta'; it takes tau"),
-        ({"policy": {"name": "softmax", "tau": "warm"}}, "tau of policy 'softmax' must be a valid number"),
+        (
+            {"policy": {"name": "softmax", "beta": 0.1}},
+            "policy 'softmax' has no parameter 'beta'; it takes tau",
+        ),
+        (
+            {"policy": {"name": "softmax", "tau": "warm"}},
+            "tau of policy 'softmax' must be a valid number",
+        ),
         ({"policy": {"name": "softmax", "tau": 21}}, r"tau must be in \(0, 20\], got 21"),
-        ({"policy": {"name": "softmax", "tau": 0.1}, "tau": 0.2}, "tau is given beside the policy and in it"),
+        (
+            {"policy": {"name": "softmax", "tau": 0.1}, "tau": 0.2},
+            "tau is given beside the policy and in it",
+        ),
         ({"policy": Softmax(0.3), "tau": 0.2}, "tau is given beside the policy and in it"),
         (
             {"policy": {"name": "half_of_mine.py:Half", "tau": 1}},
             "policy 'half' has no parameter 'tau'; it takes width",
         ),
-        ({"policy": {"name": "half_of_mine.py:Half", "width": -1}}, r"Half\(\) failed: ValueError: width is negative"),
+        (
+            {"policy": {"name": "half_of_mine.py:Half", "width": -1}},
+            r"Half\(\) failed: ValueError: width is negative",
+        ),
         ({"policy": "half_of_mine.py:Half", "tau": 0.1}, "policy 'half' has no parameter 'tau'"),
-        ({"policy": Tuned(), "coefficient": 2}, "policy 'tuned' has no parameter 'coefficient'; it takes width"),
+        (
+            {"policy": Tuned(), "coefficient": 2},
+            "policy 'tuned' has no parameter 'coefficient'; it takes width",
+        ),
         ({"policy": {"name": "softmax", "digest": "0" * 64}}, "is not the one that was recorded"),
         ({"policy": "{name = softmax}"}, "a policy in braces is a table like"),
         ({"policy": "softmax", "tau": "warm"}, "tau must be a valid number"),
@@ -151,7 +196,9 @@ def test_a_wrong_value_is_refused_in_one_line_when_settings_are_made(
 
 def test_a_file_is_not_taken_for_a_module_in_use(half: str, tmp_path: Path) -> None:
     (tmp_path / "json.py").write_text(FILE)
-    with pytest.raises(PolicyError, match=r"called like the module 'json', which is in use. Rename the file."):
+    with pytest.raises(
+        PolicyError, match=r"called like the module 'json', which is in use. Rename the file."
+    ):
         policy("json.py:Half")
     assert sys.modules["json"] is json
 
@@ -177,7 +224,7 @@ def test_flags_are_the_fields_of_registered_policies(monkeypatch: pytest.MonkeyP
     assert "no privacy epsilon" in said
 
 
-# Digests --------------------------------------------------------------------------------------------------------------
+# Digests ------------------------------------------------------------------------------------------
 
 
 def digest(made: Policy) -> str:
@@ -203,7 +250,9 @@ def test_digests_tell_policies_apart_and_not_parameters() -> None:
         ("return (self.width,)", "return (2 * self.width,)"),  # a method
     ],
 )
-def test_a_change_of_the_source_changes_the_digest(half: str, tmp_path: Path, old: str, new: str) -> None:
+def test_a_change_of_the_source_changes_the_digest(
+    half: str, tmp_path: Path, old: str, new: str
+) -> None:
     before = digest(policy(f"{half}:Half"))
     (tmp_path / "half_of_mine_too.py").write_text("# elsewhere, and further down\n\n" + FILE)
     assert digest(policy("half_of_mine_too.py:Half")) == before
@@ -232,14 +281,25 @@ def test_a_policy_made_in_a_function_is_described_without_a_place() -> None:
 
 
 def test_the_check_suite_takes_the_same_values(half: str) -> None:
-    for value in ("ucb", {"name": "pursuit", "beta": 0.5}, EpsilonGreedy(0.3), Pursuit, f"{half}:Half", Tuned(0.7)):
+    for value in (
+        "ucb",
+        {"name": "pursuit", "beta": 0.5},
+        EpsilonGreedy(0.3),
+        Pursuit,
+        f"{half}:Half",
+        Tuned(0.7),
+    ):
         assert check(value).passed
     with pytest.raises(ConfigError, match="unknown policy"):
         check("ubc")
 
 
 def test_a_run_refuses_an_own_policy_that_fails_the_check_suite() -> None:
-    with pytest.raises(PolicyError, match=r"cannot run in a federation. It violates arm score locality"):
+    with pytest.raises(
+        PolicyError, match=r"cannot run in a federation. It violates arm score locality"
+    ):
         Samba(policy=ComparisonList(), owners=3, horizon=50).load()
     assert Samba(policy=Tuned(0.7), owners=3, horizon=50).load().policy == Tuned(0.7)
-    assert Samba(policy=Careless(3.0), owners=3, horizon=50).load()  # it does not pickle, which this run does not need
+    assert Samba(
+        policy=Careless(3.0), owners=3, horizon=50
+    ).load()  # it does not pickle, which this run does not need

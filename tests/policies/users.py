@@ -1,4 +1,6 @@
-"""Policies as users write them: some that can run in a federation, and some that fail in simple ways."""
+"""Policies as users write them: some that can run in a federation, and some that fail in simple
+ways.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from posse.policies.arms.shipped import EpsilonGreedy, Softmax
 Numbers = tuple[float, ...]
 
 
-# Policies that can run ------------------------------------------------------------------------------------------------
+# Policies that can run ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,9 @@ class Tuned(Policy):
     width: float = 0.5
 
     @staticmethod
-    def score(t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: Numbers) -> float:
+    def score(
+        t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: Numbers
+    ) -> float:
         return total / pulls + parameters[0] * math.sqrt(log(float(t)) / pulls)
 
     def parameters(self) -> Numbers:
@@ -78,7 +82,9 @@ class Runner(Policy):
     name: ClassVar[str] = "runner"
 
     @staticmethod
-    def score(t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: Numbers) -> float:
+    def score(
+        t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: Numbers
+    ) -> float:
         return total / pulls
 
 
@@ -99,11 +105,13 @@ class Looked(Runner):
     name: ClassVar[str] = "looked"
 
     @staticmethod
-    def score(t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: Numbers) -> float:
+    def score(
+        t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: Numbers
+    ) -> float:
         return total / pulls + TABLE[t % 3]
 
 
-# Other ways to fail ---------------------------------------------------------------------------------------------------
+# Other ways to fail -------------------------------------------------------------------------------
 
 
 class Scoreless(Policy):
@@ -123,7 +131,9 @@ class Huge(Runner):
     name: ClassVar[str] = "huge"
 
     @staticmethod
-    def score(t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: Numbers) -> float:
+    def score(
+        t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: Numbers
+    ) -> float:
         return 1e9 + 1e9 * total / pulls
 
 
@@ -133,7 +143,9 @@ class Tiny(Runner):
     name: ClassVar[str] = "tiny"
 
     @staticmethod
-    def score(t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: Numbers) -> float:
+    def score(
+        t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: Numbers
+    ) -> float:
         return 1e-14 * total / pulls
 
 
@@ -143,7 +155,9 @@ class Dicing(Runner):
     name: ClassVar[str] = "dicing"
 
     @staticmethod
-    def score(t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: Numbers) -> float:
+    def score(
+        t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: Numbers
+    ) -> float:
         return total / pulls + random.random()
 
 
@@ -153,7 +167,9 @@ class Rounding(Runner):
     name: ClassVar[str] = "rounding"
 
     @staticmethod
-    def score(t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: Numbers) -> float:
+    def score(
+        t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: Numbers
+    ) -> float:
         return total / pulls if t * t * t > 0 else 0.0
 
 
@@ -163,7 +179,9 @@ class Worded(Runner):
     name: ClassVar[str] = "worded"
 
     @staticmethod
-    def score(t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: Numbers) -> float:
+    def score(
+        t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: Numbers
+    ) -> float:
         return float(f"{total / pulls:.3f}")
 
 
@@ -173,7 +191,9 @@ class Dividing(Runner):
     name: ClassVar[str] = "dividing"
 
     @staticmethod
-    def score(t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: Numbers) -> float:
+    def score(
+        t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: Numbers
+    ) -> float:
         return pulls / total
 
 
@@ -183,7 +203,9 @@ class Endless(Runner):
     name: ClassVar[str] = "endless"
 
     @staticmethod
-    def score(t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: Numbers) -> float:
+    def score(
+        t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: Numbers
+    ) -> float:
         return math.inf if total == pulls else total / pulls
 
 

@@ -14,21 +14,31 @@ CLASSES = 25
 
 
 def pmf(count: int, q: float) -> tuple[int, NDArray[np.float64]]:
-    """First value and probabilities of Binomial(count, q) within nine standard deviations (and nine units)."""
+    """First value and probabilities of Binomial(count, q) within nine standard deviations (and nine
+    units).
+    """
     reach = 9 * math.sqrt(count * q * (1 - q)) + 9
     low, high = max(0, math.floor(count * q - reach)), min(count, math.ceil(count * q + reach))
     whole = math.lgamma(count + 1)
     logs = [
-        whole - math.lgamma(x + 1) - math.lgamma(count - x + 1) + x * math.log(q) + (count - x) * math.log1p(-q)
+        whole
+        - math.lgamma(x + 1)
+        - math.lgamma(count - x + 1)
+        + x * math.log(q)
+        + (count - x) * math.log1p(-q)
         for x in range(low, high + 1)
     ]
     return low, np.exp(logs)
 
 
-def distance(drawn: Sequence[float] | NDArray[np.float64], count: int, q: float) -> tuple[float, float]:
-    """Pearson's statistic of draws against Binomial(count, q) in at most 25 classes, and its .001 point.
+def distance(
+    drawn: Sequence[float] | NDArray[np.float64], count: int, q: float
+) -> tuple[float, float]:
+    """Pearson's statistic of draws against Binomial(count, q) in at most 25 classes, and its .001
+    point.
 
-    Power above .99 at 20 000 draws against a mean that is off by .08 standard deviations (noncentrality 128).
+    Power above .99 at 20 000 draws against a mean that is off by .08 standard deviations
+    (noncentrality 128).
     """
     low, p = pmf(count, q)
     # A class ends where its share is reached; what is left joins the last one.
@@ -48,6 +58,8 @@ def distance(drawn: Sequence[float] | NDArray[np.float64], count: int, q: float)
 
 
 def moved(count: int, q: float) -> float:
-    """Quality at which the mean is .08 standard deviations higher, or lower where there is no room."""
+    """Quality at which the mean is .08 standard deviations higher, or lower where there is no
+    room.
+    """
     step = 0.08 * math.sqrt(q * (1 - q) / count)
     return q + step if q + step < 1 else q - step

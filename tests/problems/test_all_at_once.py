@@ -1,4 +1,6 @@
-"""Bad values of every kind are reported together with unreadable ones, each remedy once, and `skip_bad` drops them."""
+"""Bad values of every kind are reported together with unreadable ones, each remedy once, and
+`skip_bad` drops them.
+"""
 
 from __future__ import annotations
 
@@ -39,25 +41,68 @@ def words(path: Path) -> Any:
 
 
 READERS: dict[str, tuple[Callable[[Path], Any], str, list[str], str]] = {
-    "means": (read_means, "name,mean\na,0.5\nb,0.4\n", ["c,1.5", "d,-1", "e,x", "f,N/A"], "got 1.5"),
+    "means": (
+        read_means,
+        "name,mean\na,0.5\nb,0.4\n",
+        ["c,1.5", "d,-1", "e,x", "f,N/A"],
+        "got 1.5",
+    ),
     "list of means": (read_means, "0.5\n0.4\n", ["1.5", "-1", "x", "nan"], "got 1.5"),
-    "ratings": (lambda path: read_ratings(path, scale=(1, 5)), "item,rating\na,1\nb,5\n",
-                ["a,0", "b,6", "a,x", "b,"], "got 0"),
-    "rewards": (read_rewards, "row,a,b\n1,0,1\n2,1,0\n", ["3,1.5,0", "4,0,-1", "5,x,0", "6,0,N/A"], "got 1.5"),
-    "norms": (lambda path: read_block(path, 1.0), "row,x,y\n1,0,1\n2,1,0\n", ["3,1,1", "4,2,0"], "got 1.41421"),
-    "offers": (offers, "agent,supplier,cost,capacity\na,oak,1,2\n",
-               ["b,oak,-1,2", "c,oak,-2,2", "d,oak,1,-1", "e,oak,1,-5", "f,oak,1,2.5", "g,oak,1,x"], "got -1"),
-    "qualities": (qualities, "supplier,quality\noak,0.5\nelm,1\n", ["ash,1.5", "fir,-1", "yew,x"], "got 1.5"),
-    "an agent's offers": (lambda path: _read_own(path, ("oak", "elm")), "supplier,cost,capacity\noak,1,2\n",
-                          ["elm,-1,2", "fir,-2,2", "ash,1,2.5", "yew,1,x"], "got -1"),
-    "logs": (read_logs, "arm,reward,probability,x\na,1,0.5,1\nb,0,0.5,2\n",
-             ["a,1,0,1", "b,1,1.5,1", "a,,0.5,1", "b,N/A,0.5,1"], "got 0"),
-    "words of a model": (words, "town,age\nBern,1\n", ["Genf,1", "Chur,1", "Bern,x"], "the model never learnt 'Genf'"),
-}  # fmt: skip
+    "ratings": (
+        lambda path: read_ratings(path, scale=(1, 5)),
+        "item,rating\na,1\nb,5\n",
+        ["a,0", "b,6", "a,x", "b,"],
+        "got 0",
+    ),
+    "rewards": (
+        read_rewards,
+        "row,a,b\n1,0,1\n2,1,0\n",
+        ["3,1.5,0", "4,0,-1", "5,x,0", "6,0,N/A"],
+        "got 1.5",
+    ),
+    "norms": (
+        lambda path: read_block(path, 1.0),
+        "row,x,y\n1,0,1\n2,1,0\n",
+        ["3,1,1", "4,2,0"],
+        "got 1.41421",
+    ),
+    "offers": (
+        offers,
+        "agent,supplier,cost,capacity\na,oak,1,2\n",
+        ["b,oak,-1,2", "c,oak,-2,2", "d,oak,1,-1", "e,oak,1,-5", "f,oak,1,2.5", "g,oak,1,x"],
+        "got -1",
+    ),
+    "qualities": (
+        qualities,
+        "supplier,quality\noak,0.5\nelm,1\n",
+        ["ash,1.5", "fir,-1", "yew,x"],
+        "got 1.5",
+    ),
+    "an agent's offers": (
+        lambda path: _read_own(path, ("oak", "elm")),
+        "supplier,cost,capacity\noak,1,2\n",
+        ["elm,-1,2", "fir,-2,2", "ash,1,2.5", "yew,1,x"],
+        "got -1",
+    ),
+    "logs": (
+        read_logs,
+        "arm,reward,probability,x\na,1,0.5,1\nb,0,0.5,2\n",
+        ["a,1,0,1", "b,1,1.5,1", "a,,0.5,1", "b,N/A,0.5,1"],
+        "got 0",
+    ),
+    "words of a model": (
+        words,
+        "town,age\nBern,1\n",
+        ["Genf,1", "Chur,1", "Bern,x"],
+        "the model never learnt 'Genf'",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_bad_values_of_every_kind_are_reported_at_once_and_dropped_on_request(tmp_path: Path, name: str) -> None:
+def test_bad_values_of_every_kind_are_reported_at_once_and_dropped_on_request(
+    tmp_path: Path, name: str
+) -> None:
     read, good, bad, first = READERS[name]
     file = tmp_path / "table.csv"
     file.write_text(good + "\n".join(bad) + "\n")
@@ -100,14 +145,19 @@ def test_a_row_dropped_from_one_party_s_file_leaves_the_others_too(tmp_path: Pat
     (tmp_path / "b.csv").write_text("row,y\n1,0.1\n2,old\n3,0.3\n")
     (tmp_path / "pays.csv").write_text("row,p,q\n1,0,1\n2,0,1\n3,0,7\n")
     with reading(skip_bad=True) as made:
-        found = read_features({"a": tmp_path / "a.csv", "b": tmp_path / "b.csv"}, tmp_path / "pays.csv")
+        found = read_features(
+            {"a": tmp_path / "a.csv", "b": tmp_path / "b.csv"}, tmp_path / "pays.csv"
+        )
     assert found.features.tolist() == [[0.1, 0.1]]
     assert f"{tmp_path / 'a.csv'}: 2 rows left out that another file does not have." in made.dropped
 
 
 def test_a_lazy_frame_of_polars_is_collected(recwarn: pytest.WarningsRecorder) -> None:
     rows = {"name": ["a", "b"], "mean": [0.5, 0.25]}
-    assert posse.Samba(data=pl.LazyFrame(rows), horizon=20).load().arms.means.tolist() == [0.5, 0.25]
+    assert posse.Samba(data=pl.LazyFrame(rows), horizon=20).load().arms.means.tolist() == [
+        0.5,
+        0.25,
+    ]
     assert not [one for one in recwarn if "Performance" in type(one.message).__name__]
 
 
@@ -127,6 +177,8 @@ def test_the_line_of_excel_that_names_the_separator_is_read(tmp_path: Path) -> N
 def test_utf_16_without_a_mark_is_named(tmp_path: Path, encoding: str) -> None:
     file = tmp_path / "means.csv"
     file.write_text("name,mean\na,0.5\nb,0.25\n", encoding=encoding)
-    with pytest.raises(DataError, match=f"looks like text in UTF-16 without a mark. Give --encoding {encoding}"):
+    with pytest.raises(
+        DataError, match=f"looks like text in UTF-16 without a mark. Give --encoding {encoding}"
+    ):
         posse.Samba(data=file, horizon=20).load()
     assert len(posse.Samba(data=file, horizon=20, encoding=encoding).load().arms) == 2

@@ -33,13 +33,21 @@ def pulled(arms: Arms, seed: int, arm: int, pulls: int = PULLS) -> np.ndarray:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_reward_is_a_function_of_seed_arm_and_pull(kind: str) -> None:
     arms = KINDS[kind]
-    addresses = [(seed, arm, pull) for seed in (0, 1, 2**62) for arm in range(3) for pull in range(50)]
+    addresses = [
+        (seed, arm, pull) for seed in (0, 1, 2**62) for arm in range(3) for pull in range(50)
+    ]
     first = {address: arms.reward(*address) for address in addresses}
     random.Random(1).shuffle(addresses)
     assert all(arms.reward(*address) == first[address] for address in addresses)
     for part in range(3):  # each part of the address counts
-        moved = [tuple(value + (i == part) for i, value in enumerate(address)) for address in addresses]
-        assert any(arms.reward(*at) != first[was] for at, was in zip(moved, addresses, strict=True) if at[1] < 3)
+        moved = [
+            tuple(value + (i == part) for i, value in enumerate(address)) for address in addresses
+        ]
+        assert any(
+            arms.reward(*at) != first[was]
+            for at, was in zip(moved, addresses, strict=True)
+            if at[1] < 3
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -54,8 +62,15 @@ def test_the_world_of_an_arm_does_not_depend_on_the_other_arms(kind: str) -> Non
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.sampled_from(sorted(KINDS)), st.integers(0, 2**63 - 1), st.integers(0, 2), st.integers(0, 2**32 - 1))
-def test_rewards_are_whole_units_in_range_and_the_source_agrees(kind: str, seed: int, arm: int, pull: int) -> None:
+@given(
+    st.sampled_from(sorted(KINDS)),
+    st.integers(0, 2**63 - 1),
+    st.integers(0, 2),
+    st.integers(0, 2**32 - 1),
+)
+def test_rewards_are_whole_units_in_range_and_the_source_agrees(
+    kind: str, seed: int, arm: int, pull: int
+) -> None:
     arms = KINDS[kind]
     units = arms.reward(seed, arm, pull)
     assert isinstance(units, int)
@@ -66,7 +81,9 @@ def test_rewards_are_whole_units_in_range_and_the_source_agrees(kind: str, seed:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("arm", range(3))
 def test_the_mean_converges_to_the_stated_one(kind: str, arm: int) -> None:
-    """Power above .99 against a mean off by 6 of its standard errors: at most .021 for n = 20 000 and sd .5."""
+    """Power above .99 against a mean off by 6 of its standard errors: at most .021 for n = 20 000
+    and sd .5.
+    """
     arms = KINDS[kind]
     paid = pulled(arms, 7, arm)
     error = max(paid.std(), 1e-7) / math.sqrt(PULLS)
@@ -83,13 +100,18 @@ def test_bernoulli_arms_pay_nothing_or_one() -> None:
 
 
 def test_beta_arms_have_their_spread() -> None:
-    """Beta(2, 2) by its distribution 3x^2 - 2x^3; power above .99 against a distribution .03 away (n = 20 000)."""
+    """Beta(2, 2) by its distribution 3x^2 - 2x^3; power above .99 against a distribution .03 away
+    (n = 20 000).
+    """
     paid = pulled(KINDS["beta"], 7, 1)
     assert ks(paid.tolist(), lambda x: x * x * (3 - 2 * x)) < KS_LIMIT
     assert ks((0.97 * paid).tolist(), lambda x: x * x * (3 - 2 * x)) > KS_LIMIT
     narrow, wide = (BetaArms([0.3, 0.6], c).means.tolist() for c in (100.0, 1.0))
     assert narrow == wide == [0.3, 0.6]
-    assert pulled(BetaArms([0.3, 0.6], 100.0), 1, 0, 500).std() < pulled(BetaArms([0.3, 0.6], 1.0), 1, 0, 500).std()
+    assert (
+        pulled(BetaArms([0.3, 0.6], 100.0), 1, 0, 500).std()
+        < pulled(BetaArms([0.3, 0.6], 1.0), 1, 0, 500).std()
+    )
 
 
 def test_empirical_arms_pay_their_own_observations_equally_often() -> None:
@@ -113,7 +135,12 @@ def test_arms_of_one_seed_and_seeds_of_one_arm_are_independent() -> None:
 
 def test_arms_describe_themselves() -> None:
     arms = BernoulliArms([0.25, 0.5], names=["a", "b"], source="a test")
-    assert arms.describe() == {"kind": "bernoulli", "names": ["a", "b"], "means": [0.25, 0.5], "source": "a test"}
+    assert arms.describe() == {
+        "kind": "bernoulli",
+        "names": ["a", "b"],
+        "means": [0.25, 0.5],
+        "source": "a test",
+    }
     assert (len(arms), arms.best) == (2, 0.5)
     assert BernoulliArms([0.1, 0.2]).names == ("arm-1", "arm-2")
     assert "array" not in repr(arms).replace("means=array", "")
@@ -132,13 +159,19 @@ def test_arms_describe_themselves() -> None:
         (lambda: BernoulliArms([0.5, 0.6], names=["a", "a"]), "got 'a' twice"),
         (lambda: BetaArms([0.0, 0.5]), "strictly between 0 and 1"),
         (lambda: BetaArms([0.5, 1.0]), "strictly between 0 and 1"),
-        (lambda: BetaArms([0.5, 0.6], concentration=0.0), "concentration must be at least 0.05, got 0.0"),
+        (
+            lambda: BetaArms([0.5, 0.6], concentration=0.0),
+            "concentration must be at least 0.05, got 0.0",
+        ),
         (lambda: BetaArms([0.5, 0.6], concentration=math.inf), "concentration must be"),
         (lambda: BetaArms([0.5, 0.6], concentration=math.nan), "concentration must be"),
         (lambda: EmpiricalArms([]), "at least 2 arms, got 0"),
         (lambda: EmpiricalArms([[0.5]]), "at least 2 arms, got 1"),
         (lambda: EmpiricalArms([[0.5], []]), "arm 2 has no observed reward"),
-        (lambda: EmpiricalArms([[0.5], [0.2, 2.0]]), "rewards of arm 2 must be in .* got 2.0 at position 2"),
+        (
+            lambda: EmpiricalArms([[0.5], [0.2, 2.0]]),
+            "rewards of arm 2 must be in .* got 2.0 at position 2",
+        ),
     ],
 )
 def test_wrong_arms_are_refused_in_one_line(make: object, message: str) -> None:

@@ -29,7 +29,10 @@ def test_the_order_of_the_images_does_not_matter() -> None:
     """Sums of whole numbers are exact, so that the components are the same to the last bit."""
     draw = np.random.default_rng(4)
     images = draw.integers(0, 256, (9000, 10)).astype(np.uint8)
-    assert principal(images, 5).axes.tobytes() == principal(images[draw.permutation(9000)], 5).axes.tobytes()
+    assert (
+        principal(images, 5).axes.tobytes()
+        == principal(images[draw.permutation(9000)], 5).axes.tobytes()
+    )
 
 
 def test_rows_have_norm_one() -> None:
@@ -72,7 +75,9 @@ def test_joint_rows_stay_as_they_are_and_declared_ones_are_scaled() -> None:
     assert not declared.joint_norm_checked
     assert [block.bound**2 for block in declared.blocks] == pytest.approx([0.75, 0.25])
     for party, bound in (("a", 0.75**0.5), ("b", 0.5)):
-        before, after = (np.linalg.norm(problem.held(party), axis=1) for problem in (joint, declared))
+        before, after = (
+            np.linalg.norm(problem.held(party), axis=1) for problem in (joint, declared)
+        )
         assert after == pytest.approx(np.minimum(before, bound))
 
 

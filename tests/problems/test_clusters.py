@@ -1,4 +1,6 @@
-"""Arms that are clusters: centres that are a function of the seed, and chances that are those of the paper."""
+"""Arms that are clusters: centres that are a function of the seed, and chances that are those of
+the paper.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def test_centres_of_clear_clusters_are_found() -> None:
 
 
 def test_centres_are_means_of_their_rows() -> None:
-    """What Lloyd's algorithm ends with: every centre is the mean of the rows that are nearest to it."""
+    """What Lloyd's algorithm ends with: every centre is the mean of the rows that are nearest to
+    it.
+    """
     rows = digits().rows
     centres = kmeans(rows, 20, seed=1)
     label = ((rows[:, None, :] - centres[None, :, :]) ** 2).sum(axis=2).argmin(axis=1)
@@ -66,17 +70,21 @@ def test_as_many_centres_as_asked_for(seed: int, count: int, clusters: int) -> N
 def test_equal_rows_make_no_clusters() -> None:
     rows = np.array([[1.0, 0.0], [0.0, 1.0]])[np.arange(30) % 2]
     assert len(kmeans(rows, 2, seed=1)) == 2
-    with pytest.raises(ConfigError, match="arms must be at most 2, the number of different rows, got 3"):
+    with pytest.raises(
+        ConfigError, match="arms must be at most 2, the number of different rows, got 3"
+    ):
         kmeans(rows, 3, seed=1)
 
 
-@pytest.mark.parametrize(("clusters", "seed", "most"), [(1, 1, 9), (5, -1, 9), (5, 2**63, 9), (5, 1, 0)])
+@pytest.mark.parametrize(
+    ("clusters", "seed", "most"), [(1, 1, 9), (5, -1, 9), (5, 2**63, 9), (5, 1, 0)]
+)
 def test_wrong_clusterings_are_refused(clusters: int, seed: int, most: int) -> None:
     with pytest.raises(ConfigError):
         kmeans(digits().rows[:50], clusters, seed, most)
 
 
-# --- chances ----------------------------------------------------------------------------------------------------
+# --- chances --------------------------------------------------------------------------------------
 
 
 def test_chances_are_the_kernel_of_the_paper() -> None:
@@ -91,7 +99,10 @@ def test_chances_are_the_kernel_of_the_paper() -> None:
 def test_normalised_chances_are_proportional() -> None:
     rows, centres = digits().rows, kmeans(digits().rows, 10, seed=1)
     plain = kernel_means(rows, centres)
-    largest, total = kernel_means(rows, centres, normalise="max"), kernel_means(rows, centres, normalise="sum")
+    largest, total = (
+        kernel_means(rows, centres, normalise="max"),
+        kernel_means(rows, centres, normalise="sum"),
+    )
     assert (largest.max(axis=1) == 1).all()
     assert total.sum(axis=1) == pytest.approx(1.0)
     for other in (largest, total):

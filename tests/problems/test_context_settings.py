@@ -28,7 +28,9 @@ def files(tmp_path: Path) -> dict[str, Path]:
 
 def own(files: dict[str, Path], **changes: Any) -> ContextSettings:
     features = {name: files[name] for name in ("clinic", "lab")}
-    return ContextSettings(**{"problem": "own", "features": features, "rewards": files["pays"], **changes})
+    return ContextSettings(
+        **{"problem": "own", "features": features, "rewards": files["pays"], **changes}
+    )
 
 
 def test_parties_without_number_are_refused_at_once() -> None:
@@ -46,7 +48,9 @@ def test_the_default_needs_no_file() -> None:
 
 
 def test_every_setting_of_digits_is_heard() -> None:
-    contexts = ContextSettings(components=7, rows=100, columns=(1, 2, 4), norms="declared").contexts()
+    contexts = ContextSettings(
+        components=7, rows=100, columns=(1, 2, 4), norms="declared"
+    ).contexts()
     assert contexts.features.shape == (100, 7)
     assert [block.columns for block in contexts.blocks] == [(0,), (1, 2), (3, 4, 5, 6)]
     assert not contexts.joint_norm_checked
@@ -55,13 +59,24 @@ def test_every_setting_of_digits_is_heard() -> None:
 
 def test_every_setting_of_clusters_is_heard() -> None:
     settings = ContextSettings(
-        problem="clusters", arms=12, sigma=0.3, normalise="max", cluster_seed=4, rows=400, components=9, parties=3
+        problem="clusters",
+        arms=12,
+        sigma=0.3,
+        normalise="max",
+        cluster_seed=4,
+        rows=400,
+        components=9,
+        parties=3,
     )
     contexts, images = settings.contexts(), digits(9).first(400)
     wanted = kernel_means(images.rows, kmeans(images.rows, 12, 4), 0.3, "max")
     assert contexts.means.tobytes() == wanted.tobytes()
     assert contexts.features.tobytes() == images.rows.tobytes()
-    assert (contexts.name, contexts.arms[0], len(contexts.arms)) == ("clusters of digits", "cluster-1", 12)
+    assert (contexts.name, contexts.arms[0], len(contexts.arms)) == (
+        "clusters of digits",
+        "cluster-1",
+        12,
+    )
     assert len(contexts.parties) == 3
 
 
@@ -70,7 +85,9 @@ def test_mnist_and_its_clusters(data_dir: Path) -> None:
         pytest.skip(f"no mnist in {data_dir}; see the README of the data folder")
     contexts = ContextSettings(problem="mnist", data_dir=data_dir, rows=2000).contexts()
     assert contexts.features.tobytes() == mnist(data_dir).rows[:2000].tobytes()
-    clusters = ContextSettings(problem="clusters", base="mnist", data_dir=data_dir, rows=2000, arms=30).contexts()
+    clusters = ContextSettings(
+        problem="clusters", base="mnist", data_dir=data_dir, rows=2000, arms=30
+    ).contexts()
     assert clusters.name == "clusters of mnist"
     assert clusters.features.tobytes() == contexts.features.tobytes()
     # The kernel as the chance of a reward: the best arm of a row pays more often than not.
@@ -114,7 +131,12 @@ def test_a_file_of_settings(files: dict[str, Path], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "values",
-    [{}, {"columns": (15, 5)}, {"problem": "clusters", "arms": 5, "rows": 200}, {"parties": 3, "norms": "declared"}],
+    [
+        {},
+        {"columns": (15, 5)},
+        {"problem": "clusters", "arms": 5, "rows": 200},
+        {"parties": 3, "norms": "declared"},
+    ],
 )
 def test_a_record_can_be_given_again(values: dict[str, Any]) -> None:
     settings = ContextSettings(**values)
@@ -140,23 +162,56 @@ def test_a_record_of_own_files_can_be_given_again(files: dict[str, Path]) -> Non
         ({"base": "mnist"}, "base applies to clusters"),
         ({"normalise": "sum"}, "normalise applies to clusters"),
         ({"cluster_seed": 2}, "cluster_seed applies to clusters"),
-        ({"features": {"a": "a.csv"}}, "own files are features and rewards, got no rewards. Give rewards"),
-        ({"rewards": "a.csv"}, "own files are features and rewards, got no features. Give features"),
+        (
+            {"features": {"a": "a.csv"}},
+            "own files are features and rewards, got no rewards. Give rewards",
+        ),
+        (
+            {"rewards": "a.csv"},
+            "own files are features and rewards, got no features. Give features",
+        ),
         ({"data": {"rewards": "a.csv"}}, "got no features. Give features"),
-        ({"data": {"feature": {}, "rewards": "a.csv"}}, "data has no part 'feature'. Did you mean 'features'"),
-        ({"data": {"features": 3}}, "data.features must be a table of files or frames by name, got int"),
+        (
+            {"data": {"feature": {}, "rewards": "a.csv"}},
+            "data has no part 'feature'. Did you mean 'features'",
+        ),
+        (
+            {"data": {"features": 3}},
+            "data.features must be a table of files or frames by name, got int",
+        ),
         ({"data": {"features": {"a": 3}}}, "data.features.a must be a file or a frame, got int"),
-        ({"data": 3}, "data must be a name, a file or a frame, or a table of features, rewards, got int"),
-        ({"data": [{"row": "ann", "age": 0.5}]}, "a frame alone is not enough. Your own are a table of features"),
-        ({"data": {"features": {"a": "a.csv", "b": "b.csv"}, "rewards": "c.csv"}}, "no file a.csv. Check the path"),
-        ({"data": "clusters", "features": "a=a.csv"}, "features is a part of data, got both. Give one"),
-        ({"problem": "clusters", "features": "a=a.csv"}, "features is a part of data, got problem too. Give one"),
-        ({"problem": "clusters", "data": "clusters"}, "problem is another word for data, got both. Give one"),
+        (
+            {"data": 3},
+            "data must be a name, a file or a frame, or a table of features, rewards, got int",
+        ),
+        (
+            {"data": [{"row": "ann", "age": 0.5}]},
+            "a frame alone is not enough. Your own are a table of features",
+        ),
+        (
+            {"data": {"features": {"a": "a.csv", "b": "b.csv"}, "rewards": "c.csv"}},
+            "no file a.csv. Check the path",
+        ),
+        (
+            {"data": "clusters", "features": "a=a.csv"},
+            "features is a part of data, got both. Give one",
+        ),
+        (
+            {"problem": "clusters", "features": "a=a.csv"},
+            "features is a part of data, got problem too. Give one",
+        ),
+        (
+            {"problem": "clusters", "data": "clusters"},
+            "problem is another word for data, got both. Give one",
+        ),
         ({"bounds": {"a": 0.5}}, "bounds applies to your own files"),
         ({"scale": True}, "scale applies to your own files"),
         ({"parties": 1}, "a party count of 1"),
         ({"columns": (20,)}, "a party count of 1"),
-        ({"parties": 3, "columns": (15, 5)}, "columns must be one count a party, got 2 for 3 parties"),
+        (
+            {"parties": 3, "columns": (15, 5)},
+            "columns must be one count a party, got 2 for 3 parties",
+        ),
         ({"columns": (15, 6)}, "add up to 20 features, got 15,6"),
         ({"parties": 21}, "add up to 20 features, got 1,.* for 21 parties"),
         ({"components": 65}, r"components must be in \[1, 64\]"),
@@ -165,13 +220,25 @@ def test_a_record_of_own_files_can_be_given_again(files: dict[str, Path]) -> Non
         ({"problem": "clusters", "arms": 1}, r"arms must be in \[2, 1797\], .* got 1"),
         ({"problem": "clusters", "rows": 50}, r"arms must be in \[2, 50\], .* got 100"),
         ({"problem": "clusters", "sigma": 0.0, "arms": 3}, "sigma must be a finite number above 0"),
-        ({"problem": "clusters", "cluster_seed": -1}, r"seed of a clustering must be in \[0, 2\^63\), got -1"),
+        (
+            {"problem": "clusters", "cluster_seed": -1},
+            r"seed of a clustering must be in \[0, 2\^63\), got -1",
+        ),
         ({"problem": "own"}, "got no features. Give features"),
-        ({"problem": "own", "features": {"a": "a.csv", "b": "b.csv"}}, "got no rewards. Give rewards"),
-        ({"problem": "own", "components": 5}, "components applies to the problems that Posse makes"),
+        (
+            {"problem": "own", "features": {"a": "a.csv", "b": "b.csv"}},
+            "got no rewards. Give rewards",
+        ),
+        (
+            {"problem": "own", "components": 5},
+            "components applies to the problems that Posse makes",
+        ),
         ({"problem": "own", "columns": (1, 2)}, "columns applies to the problems that Posse makes"),
         ({"problem": "own", "norms": "declared"}, "norms applies to the problems that Posse makes"),
-        ({"features": "a.csv"}, "features must be pairs like clinic=clinic.csv,lab=lab.csv, got 'a.csv'"),
+        (
+            {"features": "a.csv"},
+            "features must be pairs like clinic=clinic.csv,lab=lab.csv, got 'a.csv'",
+        ),
         ({"features": "a=a.csv,a=b.csv"}, "features must be pairs of different names"),
         ({"bounds": "a=much"}, "bounds.a must be a valid number"),
         ({"problem": "digit"}, "unknown data 'digit'. Did you mean 'digits'"),
@@ -185,7 +252,9 @@ def test_wrong_settings_are_refused_in_one_line(values: dict[str, Any], says: st
 
 
 def test_a_number_of_parties_beside_files_must_be_theirs(files: dict[str, Path]) -> None:
-    with pytest.raises(ConfigError, match="parties must be those of the features, got 3 for 2 files"):
+    with pytest.raises(
+        ConfigError, match="parties must be those of the features, got 3 for 2 files"
+    ):
         own(files, parties=3).contexts()
 
 

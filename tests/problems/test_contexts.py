@@ -48,7 +48,7 @@ def many(rows: int, arms: int = 3) -> Contexts:
     return contexts(features=draw.random((rows, 3)) / 2, means=means, arms=tuple("abcdef"[:arms]))
 
 
-# --- rewards and order ------------------------------------------------------------------------------------------
+# --- rewards and order ----------------------------------------------------------------------------
 
 
 def test_a_reward_is_a_draw_at_its_own_address() -> None:
@@ -56,7 +56,9 @@ def test_a_reward_is_a_draw_at_its_own_address() -> None:
     for row in range(0, 200, 7):
         for arm in range(3):
             drawn = uniform(np.uint64(42), REWARD, arm, row, 0)
-            assert problem.reward(42, row, arm) == (REWARD_ONE if drawn < problem.means[row, arm] else 0)
+            assert problem.reward(42, row, arm) == (
+                REWARD_ONE if drawn < problem.means[row, arm] else 0
+            )
 
 
 def test_many_rewards_are_the_single_ones() -> None:
@@ -64,8 +66,12 @@ def test_many_rewards_are_the_single_ones() -> None:
     rows, arms = draw.integers(0, 50, 300), draw.integers(0, 3, 300)
     found = problem.rewards(9, rows, arms)
     assert found.dtype == np.int64
-    assert found.tolist() == [problem.reward(9, int(row), int(arm)) for row, arm in zip(rows, arms, strict=True)]
-    assert problem.rewards(9, np.arange(50), 2).tolist() == [problem.reward(9, row, 2) for row in range(50)]
+    assert found.tolist() == [
+        problem.reward(9, int(row), int(arm)) for row, arm in zip(rows, arms, strict=True)
+    ]
+    assert problem.rewards(9, np.arange(50), 2).tolist() == [
+        problem.reward(9, row, 2) for row in range(50)
+    ]
 
 
 @pytest.mark.parametrize(("row", "arm"), [(50, 0), (-1, 0), (0, 3), (0, -1)])
@@ -76,7 +82,11 @@ def test_many_rewards_stay_inside_the_table(row: int, arm: int) -> None:
 
 def test_rewards_have_the_means() -> None:
     """60,000 draws: a deviation of 5 standard errors has a chance below 1e-6."""
-    problem = contexts(features=np.zeros((20_000, 3)), means=np.tile([0.25, 0.7, 0.02], (20_000, 1)), arms=tuple("abc"))
+    problem = contexts(
+        features=np.zeros((20_000, 3)),
+        means=np.tile([0.25, 0.7, 0.02], (20_000, 1)),
+        arms=tuple("abc"),
+    )
     for arm, mean in enumerate((0.25, 0.7, 0.02)):
         found = problem.rewards(3, np.arange(20_000), arm).mean() / REWARD_ONE
         assert abs(found - mean) < 5 * math.sqrt(mean * (1 - mean) / 20_000)
@@ -112,9 +122,10 @@ def test_orders_differ_by_sweep_and_by_seed() -> None:
 
 
 def test_the_order_does_not_depend_on_what_the_rows_hold() -> None:
-    assert many(30).order(8, 90).tolist() == contexts(
-        features=np.zeros((30, 3)), means=np.zeros((30, 2))
-    ).order(8, 90).tolist()  # fmt: skip
+    assert (
+        many(30).order(8, 90).tolist()
+        == contexts(features=np.zeros((30, 3)), means=np.zeros((30, 2))).order(8, 90).tolist()
+    )
 
 
 def test_first_places_are_uniform() -> None:
@@ -129,7 +140,7 @@ def test_an_order_needs_a_step() -> None:
         contexts().order(1, 0)
 
 
-# --- what a problem keeps ---------------------------------------------------------------------------------------
+# --- what a problem keeps -------------------------------------------------------------------------
 
 
 def test_what_a_record_keeps() -> None:
@@ -139,7 +150,10 @@ def test_what_a_record_keeps() -> None:
         "features": 3,
         "arms": ["wait", "treat"],
         "best": (0.9 + 1 + 1 + 0.5) / 4,
-        "parties": [{"name": "clinic", "features": 2, "bound": 1.0}, {"name": "lab", "features": 1, "bound": 1.0}],
+        "parties": [
+            {"name": "clinic", "features": 2, "bound": 1.0},
+            {"name": "lab", "features": 1, "bound": 1.0},
+        ],
         "joint_norm_checked": True,
     }
 
@@ -173,7 +187,7 @@ def test_arrays_cannot_be_changed_and_the_caller_s_own_can() -> None:
             array[0, 0] = 0.0
 
 
-# --- what is refused --------------------------------------------------------------------------------------------
+# --- what is refused ------------------------------------------------------------------------------
 
 
 def changed(table: np.ndarray, row: int, column: int, value: float) -> np.ndarray:
@@ -188,25 +202,77 @@ DECLARED = (Block("clinic", (0, 1), 0.8), Block("lab", (2,), 0.6))
 @pytest.mark.parametrize(
     ("changes", "kind", "says"),
     [
-        ({"features": changed(ROWS, 2, 1, np.nan)}, DataError, "features must be finite .* nan in row 3, column 2"),
-        ({"features": changed(ROWS, 3, 0, np.inf)}, DataError, "features must be finite .* inf in row 4, column 1"),
-        ({"means": changed(MEANS, 1, 1, np.nan)}, DataError, "means must be finite .* nan in row 2, column 2"),
-        ({"means": changed(MEANS, 1, 1, 1.5)}, DataError, r"means must be in \[0, 1\], got 1.5 .* 2 for arm 'treat'"),
-        ({"means": changed(MEANS, 0, 0, -0.1)}, DataError, r"means must be in \[0, 1\], got -0.1 in row 1"),
-        ({"means": MEANS[:3]}, DataError, r"means must be rows x arms, got \(3, 2\) for 4 rows and 2 arms"),
+        (
+            {"features": changed(ROWS, 2, 1, np.nan)},
+            DataError,
+            "features must be finite .* nan in row 3, column 2",
+        ),
+        (
+            {"features": changed(ROWS, 3, 0, np.inf)},
+            DataError,
+            "features must be finite .* inf in row 4, column 1",
+        ),
+        (
+            {"means": changed(MEANS, 1, 1, np.nan)},
+            DataError,
+            "means must be finite .* nan in row 2, column 2",
+        ),
+        (
+            {"means": changed(MEANS, 1, 1, 1.5)},
+            DataError,
+            r"means must be in \[0, 1\], got 1.5 .* 2 for arm 'treat'",
+        ),
+        (
+            {"means": changed(MEANS, 0, 0, -0.1)},
+            DataError,
+            r"means must be in \[0, 1\], got -0.1 in row 1",
+        ),
+        (
+            {"means": MEANS[:3]},
+            DataError,
+            r"means must be rows x arms, got \(3, 2\) for 4 rows and 2 arms",
+        ),
         ({"features": ROWS[0]}, DataError, r"features must be a table .* shape \(3,\)"),
         ({"features": ROWS[:0]}, DataError, r"features must be a table .* shape \(0, 3\)"),
-        ({"features": changed(ROWS, 2, 2, 0.8)}, DataError, "norm of at most 1, got 1.06771 in row 3"),
-        ({"features": changed(ROWS, 0, 2, 0.8001)}, DataError, "norm of at most 1, got 1.00008 in row 1"),
+        (
+            {"features": changed(ROWS, 2, 2, 0.8)},
+            DataError,
+            "norm of at most 1, got 1.06771 in row 3",
+        ),
+        (
+            {"features": changed(ROWS, 0, 2, 0.8001)},
+            DataError,
+            "norm of at most 1, got 1.00008 in row 1",
+        ),
         ({"arms": ("one",), "means": MEANS[:, :1]}, DataError, "at least 2 arms, got 1"),
         ({"arms": ("one", "one")}, DataError, "arm names must differ, got 'one' twice"),
         ({"blocks": (Block("clinic", (0, 1, 2), 1.0),)}, ConfigError, "a party count of 1"),
         ({"blocks": ()}, ConfigError, "a party count of 0"),
-        ({"blocks": (Block("a", (0, 1), 1.0), Block("a", (2,), 1.0))}, ConfigError, "different names, got 'a' twice"),
-        ({"blocks": (Block("a", (0, 1), 1.0), Block("b", (1, 2), 1.0))}, DataError, "column 1 for a and for b"),
-        ({"blocks": (Block("a", (0, 0), 1.0), Block("b", (1, 2), 1.0))}, DataError, "column 0 for a and for a"),
-        ({"blocks": (Block("a", (0,), 1.0), Block("b", (2,), 1.0))}, DataError, "none for column 1"),
-        ({"blocks": (Block("a", (0, 1), 1.0), Block("b", (3,), 1.0))}, DataError, r"in \[0, 3\), got 3 for b"),
+        (
+            {"blocks": (Block("a", (0, 1), 1.0), Block("a", (2,), 1.0))},
+            ConfigError,
+            "different names, got 'a' twice",
+        ),
+        (
+            {"blocks": (Block("a", (0, 1), 1.0), Block("b", (1, 2), 1.0))},
+            DataError,
+            "column 1 for a and for b",
+        ),
+        (
+            {"blocks": (Block("a", (0, 0), 1.0), Block("b", (1, 2), 1.0))},
+            DataError,
+            "column 0 for a and for a",
+        ),
+        (
+            {"blocks": (Block("a", (0,), 1.0), Block("b", (2,), 1.0))},
+            DataError,
+            "none for column 1",
+        ),
+        (
+            {"blocks": (Block("a", (0, 1), 1.0), Block("b", (3,), 1.0))},
+            DataError,
+            r"in \[0, 3\), got 3 for b",
+        ),
         ({"joint_norm_checked": False}, ConfigError, r"at most 1, got 2 \(clinic 1, lab 1\)"),
         (
             {"blocks": DECLARED, "joint_norm_checked": False},
@@ -214,8 +280,10 @@ DECLARED = (Block("clinic", (0, 1), 0.8), Block("lab", (2,), 0.6))
             "features of clinic must be within its bound 0.8, got a norm of 1 in row 2",
         ),
     ],
-)  # fmt: skip
-def test_wrong_contexts_are_refused_in_one_line(changes: dict[str, Any], kind: type[PosseError], says: str) -> None:
+)
+def test_wrong_contexts_are_refused_in_one_line(
+    changes: dict[str, Any], kind: type[PosseError], says: str
+) -> None:
     with pytest.raises(kind, match=says) as caught:
         contexts(**changes)
     assert "\n" not in str(caught.value)
@@ -231,7 +299,9 @@ def test_wrong_contexts_are_refused_in_one_line(changes: dict[str, Any], kind: t
         ("a", (0,), math.nan, r"bound of a must be in \(0, 1\], got nan"),
     ],
 )
-def test_wrong_blocks_are_refused(party: str, columns: tuple[int, ...], bound: float, says: str) -> None:
+def test_wrong_blocks_are_refused(
+    party: str, columns: tuple[int, ...], bound: float, says: str
+) -> None:
     with pytest.raises(ConfigError, match=says):
         Block(party, columns, bound)
 
@@ -242,7 +312,7 @@ def test_rounding_is_no_offence() -> None:
     check_bounds({name: math.sqrt(1 / 7) for name in "abcdefg"})
 
 
-# --- the split --------------------------------------------------------------------------------------------------
+# --- the split ------------------------------------------------------------------------------------
 
 
 @given(
@@ -272,7 +342,9 @@ def test_a_split_gives_every_column_once(sizes: list[int], even: bool, bounds: A
     power=st.integers(-1000, 1000),
 )
 @settings(deadline=None)
-def test_scaled_blocks_make_valid_contexts(data: st.DataObject, sizes: list[int], power: int) -> None:
+def test_scaled_blocks_make_valid_contexts(
+    data: st.DataObject, sizes: list[int], power: int
+) -> None:
     """Whatever the numbers, declared bounds and local scaling give a joint norm of at most 1."""
     width = sum(sizes)
     numbers = st.lists(st.floats(-1, 1), min_size=width, max_size=width)

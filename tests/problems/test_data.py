@@ -19,18 +19,32 @@ from posse.problems.datasets.frames import as_frame
 from posse.problems.markets.settings import MarketSettings
 from posse.problems.populations.settings import PopulationSettings
 
-RATINGS = {"item": ["heat", "alien", "heat", "alien"], "rating": [5, 4.5, 2, 1], "user": ["a", "a", "b", "b"]}
+RATINGS = {
+    "item": ["heat", "alien", "heat", "alien"],
+    "rating": [5, 4.5, 2, 1],
+    "user": ["a", "a", "b", "b"],
+}
 CLINIC = {"row": ["ann", "bob"], "age": [0.5, 0.1]}
 LAB = {"row": ["ann", "bob"], "iron": [0.2, 0.7]}
 PAYS = {"row": ["ann", "bob"], "wait": [0.0, 0.9], "treat": [1.0, 0.3]}
-OFFERS = {"agent": ["north", "south", "south"], "supplier": ["oak", "oak", "elm"], "cost": [2.5, 2, 1],
-          "capacity": [10, 4, 8]}  # fmt: skip
+OFFERS = {
+    "agent": ["north", "south", "south"],
+    "supplier": ["oak", "oak", "elm"],
+    "cost": [2.5, 2, 1],
+    "capacity": [10, 4, 8],
+}
 QUALITIES = {"supplier": ["elm", "oak"], "quality": [0.5, 0.9]}
-VISITS = {"client": ["ann", "bob", "ann"], "age": [0.3, 0.7, 0.1], "label": ["wait", "treat", "treat"]}
+VISITS = {
+    "client": ["ann", "bob", "ann"],
+    "age": [0.3, 0.7, 0.1],
+    "label": ["wait", "treat", "treat"],
+}
 
 
 def rows(columns: dict[str, list[Any]]) -> list[dict[str, Any]]:
-    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    return [
+        dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)
+    ]
 
 
 class Bare:
@@ -46,13 +60,22 @@ class Bare:
 def forms(columns: dict[str, list[Any]]) -> list[Any]:
     """A table in every form."""
     pandas, polars, arrow = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow"))
-    return [columns, rows(columns), Bare(columns), pandas.DataFrame(columns), polars.DataFrame(columns, strict=False),
-            arrow.table(columns)]  # fmt: skip
+    return [
+        columns,
+        rows(columns),
+        Bare(columns),
+        pandas.DataFrame(columns),
+        polars.DataFrame(columns, strict=False),
+        arrow.table(columns),
+    ]
 
 
 def csv(folder: Path, name: str, columns: dict[str, list[Any]]) -> Path:
     path = folder / f"{name}.csv"
-    text = [",".join(columns), *(",".join(str(cell) for cell in row.values()) for row in rows(columns))]
+    text = [
+        ",".join(columns),
+        *(",".join(str(cell) for cell in row.values()) for row in rows(columns)),
+    ]
     path.write_text("\n".join(text) + "\n")
     return path
 
@@ -61,13 +84,18 @@ def csv(folder: Path, name: str, columns: dict[str, list[Any]]) -> Path:
 def test_a_frame_of_ratings_gives_the_arms_of_its_file(tmp_path: Path, number: int) -> None:
     frame = forms(RATINGS)[number]
     settings = ProblemSettings(data=frame, threshold=3)
-    arms, wanted = settings.arms(), ProblemSettings(data=csv(tmp_path, "r", RATINGS), threshold=3).arms()
+    arms, wanted = (
+        settings.arms(),
+        ProblemSettings(data=csv(tmp_path, "r", RATINGS), threshold=3).arms(),
+    )
     assert arms.names == wanted.names
     assert arms.means.tolist() == wanted.means.tolist()
     stored = json.loads(json.dumps(settings.resolved()))["data"]
     assert stored["frame"] == [4, 3]
     assert len(bytes.fromhex(stored["digest"])) == 32
-    assert settings == ProblemSettings(data=frame, threshold=3) == pickle.loads(pickle.dumps(settings))
+    assert (
+        settings == ProblemSettings(data=frame, threshold=3) == pickle.loads(pickle.dumps(settings))
+    )
     other = ProblemSettings(data={**RATINGS, "rating": [5, 4.5, 2, 2]}, threshold=3)
     assert settings != other
     assert other.resolved()["data"]["digest"] != stored["digest"]
@@ -82,26 +110,41 @@ def test_a_frame_of_means() -> None:
 
 @pytest.mark.parametrize("number", range(6))
 def test_frames_of_features_and_rewards(tmp_path: Path, number: int) -> None:
-    parts = {"features": {"clinic": forms(CLINIC)[number], "lab": forms(LAB)[number]}, "rewards": forms(PAYS)[number]}
+    parts = {
+        "features": {"clinic": forms(CLINIC)[number], "lab": forms(LAB)[number]},
+        "rewards": forms(PAYS)[number],
+    }
     settings = ContextSettings(data=parts)
-    files = {name: csv(tmp_path, name, table) for name, table in (("clinic", CLINIC), ("lab", LAB), ("pays", PAYS))}
+    files = {
+        name: csv(tmp_path, name, table)
+        for name, table in (("clinic", CLINIC), ("lab", LAB), ("pays", PAYS))
+    }
     features = {"clinic": files["clinic"], "lab": files["lab"]}
     for same in (
         ContextSettings(data={"features": features, "rewards": files["pays"]}),
         ContextSettings(problem="own", features=features, rewards=files["pays"]),
-        ContextSettings(features=f"clinic={files['clinic']},lab={files['lab']}", rewards=str(files["pays"])),
+        ContextSettings(
+            features=f"clinic={files['clinic']},lab={files['lab']}", rewards=str(files["pays"])
+        ),
         ContextSettings(data={"features": features, "rewards": parts["rewards"]}),
     ):
         assert same.contexts().describe() == settings.contexts().describe()
         assert same.contexts().features.tolist() == settings.contexts().features.tolist()
     assert settings.resolved()["data"]["features"]["lab"]["frame"] == [2, 2]
-    assert ContextSettings(data={"features": features, "rewards": files["pays"]}).data_files() == tuple(files.values())
+    assert ContextSettings(
+        data={"features": features, "rewards": files["pays"]}
+    ).data_files() == tuple(files.values())
 
 
 @pytest.mark.parametrize("number", range(6))
 def test_frames_of_a_market(tmp_path: Path, number: int) -> None:
-    settings = MarketSettings(data={"offers": forms(OFFERS)[number], "qualities": forms(QUALITIES)[number]}, rho=4)
-    files = {"offers": csv(tmp_path, "offers", OFFERS), "qualities": csv(tmp_path, "qualities", QUALITIES)}
+    settings = MarketSettings(
+        data={"offers": forms(OFFERS)[number], "qualities": forms(QUALITIES)[number]}, rho=4
+    )
+    files = {
+        "offers": csv(tmp_path, "offers", OFFERS),
+        "qualities": csv(tmp_path, "qualities", QUALITIES),
+    }
     for same in (MarketSettings(data=files, rho=4), MarketSettings(**files, rho=4)):
         assert same.market(100).capacity.tolist() == settings.market(100).capacity.tolist()
         assert same.market(100).agents == settings.market(100).agents
@@ -121,10 +164,17 @@ def test_a_frame_of_clients(tmp_path: Path, number: int) -> None:
 def test_old_words_are_the_same_settings(tmp_path: Path) -> None:
     assert ContextSettings(problem="clusters", arms=5) == ContextSettings(data="clusters", arms=5)
     assert MarketSettings(instance="normal") == MarketSettings(data="normal")
-    files = {"offers": csv(tmp_path, "offers", OFFERS), "qualities": csv(tmp_path, "qualities", QUALITIES)}
+    files = {
+        "offers": csv(tmp_path, "offers", OFFERS),
+        "qualities": csv(tmp_path, "qualities", QUALITIES),
+    }
     assert MarketSettings(**files) == MarketSettings(data=files)
-    (tmp_path / "old.toml").write_text(f'offers = "{files["offers"]}"\nqualities = "{files["qualities"]}"\n')
-    (tmp_path / "new.toml").write_text(f'[data]\noffers = "{files["offers"]}"\nqualities = "{files["qualities"]}"\n')
+    (tmp_path / "old.toml").write_text(
+        f'offers = "{files["offers"]}"\nqualities = "{files["qualities"]}"\n'
+    )
+    (tmp_path / "new.toml").write_text(
+        f'[data]\noffers = "{files["offers"]}"\nqualities = "{files["qualities"]}"\n'
+    )
     old, new = (MarketSettings.make(file=tmp_path / name) for name in ("old.toml", "new.toml"))
     assert old == new == MarketSettings(data=files)
     other = csv(tmp_path, "other", QUALITIES)
@@ -134,7 +184,9 @@ def test_old_words_are_the_same_settings(tmp_path: Path) -> None:
 
 
 def test_problems_are_made_once(tmp_path: Path) -> None:
-    settings = ProblemSettings(data=csv(tmp_path, "means", {"name": ["a", "b"], "mean": [0.1, 0.9]}))
+    settings = ProblemSettings(
+        data=csv(tmp_path, "means", {"name": ["a", "b"], "mean": [0.1, 0.9]})
+    )
     assert settings.arms() is settings.arms()
     assert ContextSettings(rows=50).contexts() is not ContextSettings(rows=50).contexts()
     market = MarketSettings(agents=2, producers=30)
@@ -147,12 +199,27 @@ def test_problems_are_made_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("frame", "says"),
     [
-        ({"item": ["a", "b"], "rating": [1, "good"]}, r"data, row 2, column 'rating': 'good' is not a number"),
+        (
+            {"item": ["a", "b"], "rating": [1, "good"]},
+            r"data, row 2, column 'rating': 'good' is not a number",
+        ),
         ({"item": ["a", None], "rating": [1, 2]}, r"data, row 2, column 'item' is empty"),
-        ({"item": ["a", "b"], "rating": [1, float("nan")]}, r"data, row 2, column 'rating': is empty"),
-        ({"item": ["a", "b"], "rating": [1, float("inf")]}, r"data, row 2, column 'rating': 'inf' is not a finite"),
-        ({"item": ["a", "b"], "rating": [1]}, "data: columns must be of one length, got item 2, rating 1"),
-        ({"itm": ["a", "b"], "rating": [1, 2]}, "data: no column 'item' in the header. Did you mean 'itm'"),
+        (
+            {"item": ["a", "b"], "rating": [1, float("nan")]},
+            r"data, row 2, column 'rating': is empty",
+        ),
+        (
+            {"item": ["a", "b"], "rating": [1, float("inf")]},
+            r"data, row 2, column 'rating': 'inf' is not a finite",
+        ),
+        (
+            {"item": ["a", "b"], "rating": [1]},
+            "data: columns must be of one length, got item 2, rating 1",
+        ),
+        (
+            {"itm": ["a", "b"], "rating": [1, 2]},
+            "data: no column 'item' in the header. Did you mean 'itm'",
+        ),
         ({"Item": ["a", "b"], "item": ["a", "b"], "rating": [1, 1]}, "every rating is 1"),
         ({"size": ["a", "b"]}, "data: expected columns item,rating"),
         ({"item": [], "rating": []}, "data has a header and no rows"),
@@ -186,7 +253,9 @@ def test_a_frame_is_a_copy() -> None:
 
 
 def test_cells_of_many_kinds_are_text() -> None:
-    frame = as_frame([{"a": True, "b": np.float32(0.5), "c": "two\nlines"}, {"b": np.int64(3)}], "data")
+    frame = as_frame(
+        [{"a": True, "b": np.float32(0.5), "c": "two\nlines"}, {"b": np.int64(3)}], "data"
+    )
     assert frame is not None
     assert frame.text == b"a,b,c\n1,0.5,two lines\n,3,\n"
 
@@ -195,8 +264,14 @@ def test_cells_of_many_kinds_are_text() -> None:
     ("make", "says"),
     [
         (lambda: ProblemSettings(owners=1), "owners must be at least 2"),
-        (lambda: ProblemSettings(means=(0.1, 0.2), data="embedded:jester"), "means and data both say"),
-        (lambda: ProblemSettings(threshold=3.5), "threshold applies to ratings, and embedded means have none"),
+        (
+            lambda: ProblemSettings(means=(0.1, 0.2), data="embedded:jester"),
+            "means and data both say",
+        ),
+        (
+            lambda: ProblemSettings(threshold=3.5),
+            "threshold applies to ratings, and embedded means have none",
+        ),
         (lambda: ProblemSettings(means=(0.1, 0.2), owners=3), "owners must be the number of means"),
         (lambda: ContextSettings(arms=20), "arms applies to clusters"),
         (lambda: MarketSettings(alpha=1.5), r"alpha must be in \[0, 1\]"),
@@ -204,8 +279,14 @@ def test_cells_of_many_kinds_are_text() -> None:
         (lambda: PopulationSettings(part="test"), "part applies to mnist-writers"),
         (lambda: PopulationSettings(late=2.0), "late must be in"),
         (lambda: PopulationSettings(drift="labels", drift_share=0.0), "drift_share must be in"),
-        (lambda: PopulationSettings(data="emmnist"), "unknown data 'emmnist'. Did you mean 'emnist'"),
-        (lambda: PopulationSettings(data={"client": ["a"]}, file="x.csv"), "data and file both say"),
+        (
+            lambda: PopulationSettings(data="emmnist"),
+            "unknown data 'emmnist'. Did you mean 'emnist'",
+        ),
+        (
+            lambda: PopulationSettings(data={"client": ["a"]}, file="x.csv"),
+            "data and file both say",
+        ),
     ],
 )
 def test_wrong_values_are_refused_when_settings_are_made(make: Any, says: str) -> None:

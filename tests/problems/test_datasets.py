@@ -51,7 +51,7 @@ def jester(data_dir: Path) -> Ratings:
     return load("jester", data_dir)
 
 
-# --- the real files ---------------------------------------------------------------------------------------------
+# --- the real files -------------------------------------------------------------------------------
 
 
 def test_movielens_facts(data_dir: Path) -> None:
@@ -81,7 +81,9 @@ def test_jester_facts(jester: Ratings) -> None:
 
 
 def test_authors_jester_means_divide_by_all_users(jester: Ratings) -> None:
-    """Their list is (ratings above 4.5) / (all 24,983 users), to the last bit; their paper says ratings received."""
+    """Their list is (ratings above 4.5) / (all 24,983 users), to the last bit; their paper says
+    ratings received.
+    """
     above = np.bincount(jester.item[jester.value > 4.5], minlength=100)
     assert (above / 24_983 == embedded_means("jester")).all()
     assert (jester.means(4.5) >= embedded_means("jester")).all()
@@ -91,7 +93,11 @@ def test_steam_facts(data_dir: Path) -> None:
     path = present(data_dir, "steam/steam.zip")
     plays, purchases = load("steam-hours", data_dir), read_steam(path, "purchases")
     assert (len(plays), len(np.unique(plays.user)), len(plays.items)) == (70_489, 11_350, 3_600)
-    assert (len(purchases), len(np.unique(purchases.user)), len(purchases.items)) == (129_511, 12_393, 5_155)
+    assert (len(purchases), len(np.unique(purchases.user)), len(purchases.items)) == (
+        129_511,
+        12_393,
+        5_155,
+    )
     assert set(purchases.value.tolist()) == {1.0}
     assert plays.scale == (0.0, 11_754.0)
     assert plays.arms(5.0, items=["Fallout 4", "Spore"]).names == ("Fallout 4", "Spore")
@@ -103,7 +109,9 @@ def test_extracted_steam_folder_gives_the_same(data_dir: Path, tmp_path: Path) -
         archive.extractall(tmp_path)
     extracted = load("steam-hours", tmp_path)
     assert (extracted.value == read_steam(zipped).value).all()
-    assert (read_steam(tmp_path / "steam", "purchases").item == read_steam(zipped, "purchases").item).all()
+    assert (
+        read_steam(tmp_path / "steam", "purchases").item == read_steam(zipped, "purchases").item
+    ).all()
 
 
 def test_pins_of_extracted_files_are_those_of_the_zip(data_dir: Path) -> None:
@@ -111,12 +119,21 @@ def test_pins_of_extracted_files_are_those_of_the_zip(data_dir: Path) -> None:
         with zipfile.ZipFile(present(data_dir, name)) as archive:
             tables = {Path(inner).name: archive.read(inner) for inner in archive.namelist()}
         for file in tables.keys() & known_files().keys():
-            assert known_files()[file] == Pin(len(tables[file]), hashlib.sha256(tables[file]).hexdigest())
+            assert known_files()[file] == Pin(
+                len(tables[file]), hashlib.sha256(tables[file]).hexdigest()
+            )
 
 
 def test_pins_are_those_of_the_checksum_file(data_dir: Path) -> None:
-    sums = dict(reversed(line.split()) for line in present(data_dir, "SHA256SUMS").read_text().splitlines())
-    rated = ("ml-latest-small/ratings.csv", "ml-latest-small/movies.csv", "jester-data-1.zip", "steam.zip")
+    sums = dict(
+        reversed(line.split()) for line in present(data_dir, "SHA256SUMS").read_text().splitlines()
+    )
+    rated = (
+        "ml-latest-small/ratings.csv",
+        "ml-latest-small/movies.csv",
+        "jester-data-1.zip",
+        "steam.zip",
+    )
     listed = {name: next(file for file in sums if file.endswith("/" + name)) for name in rated}
     for name, file in listed.items():
         assert known_files()[name].sha256 == sums[file]
@@ -124,20 +141,25 @@ def test_pins_are_those_of_the_checksum_file(data_dir: Path) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(name for name, one in DATASETS.items() if not one.long))
-def test_defaults_of_every_data_set_make_ten_arms(name: str, data_dir: Path, jester: Ratings) -> None:
+def test_defaults_of_every_data_set_make_ten_arms(
+    name: str, data_dir: Path, jester: Ratings
+) -> None:
     ratings = jester if name == "jester" else load(name, data_dir)
     arms = ratings.arms(DATASETS[name].threshold, DATASETS[name].minimum, top=10)
     assert 0 < arms.means[-1] <= arms.means[0] < 1
 
 
-# --- what ships -------------------------------------------------------------------------------------------------
+# --- what ships -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("name", "first"), [("movielens", 321 / 943), ("jester", 4578 / 24_983)])
 def test_embedded_means(name: str, first: float, data_dir: Path) -> None:
     numbers = present(data_dir, f"samba-arms/{name}-100.txt").read_text().split()[1:]
     assert embedded_means(name).tolist() == [float(number) for number in numbers]
-    assert embedded_arms(name, arms=10).means.tolist() == sorted(map(float, numbers), reverse=True)[:10]
+    assert (
+        embedded_arms(name, arms=10).means.tolist()
+        == sorted(map(float, numbers), reverse=True)[:10]
+    )
     assert embedded_means(name)[0] == pytest.approx(first, abs=1e-15)
     assert len(embedded_arms(name, arms=10)) == 10
 
@@ -178,7 +200,7 @@ def test_published_results_are_the_published_file(data_dir: Path) -> None:
     ]
 
 
-# --- where files are --------------------------------------------------------------------------------------------
+# --- where files are ------------------------------------------------------------------------------
 
 
 def test_missing_file_says_where_to_get_it(tmp_path: Path) -> None:
@@ -191,7 +213,9 @@ def test_missing_file_says_where_to_get_it(tmp_path: Path) -> None:
             load(name, tmp_path)
 
 
-def test_folder_from_the_environment(tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_from_the_environment(
+    tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write("7,Spore,play,14.9,0\n8,Spore,play,0.3,0\n8,Fallout,play,2,0\n", "steam/steam-200k.csv")
     monkeypatch.setenv("POSSE_DATA", str(tmp_path))
     assert load("steam-hours").items == ("Spore", "Fallout")
@@ -212,8 +236,14 @@ def test_unknown_data_set_suggests() -> None:
 
 def test_altered_file_is_refused_unless_told(write: Write, tmp_path: Path) -> None:
     write("userId,movieId,rating,timestamp\n1,5,4.0,0\n2,7,1.0,0\n", "ml-latest-small/ratings.csv")
-    write('movieId,title,genres\n5,"Heat, again",Crime\n7,Alien,Horror\n', "ml-latest-small/movies.csv")
-    with pytest.raises(DataError, match=r"ratings.csv is not the known file: expected 2483723 bytes .*found 52 bytes"):
+    write(
+        'movieId,title,genres\n5,"Heat, again",Crime\n7,Alien,Horror\n',
+        "ml-latest-small/movies.csv",
+    )
+    with pytest.raises(
+        DataError,
+        match=r"ratings.csv is not the known file: expected 2483723 bytes .*found 52 bytes",
+    ):
         load("movielens", tmp_path)
     assert load("movielens", tmp_path, verify=False).names == ("Heat, again", "Alien")
 
@@ -225,10 +255,17 @@ def test_same_size_other_content_is_refused(write: Write) -> None:
 
 
 def test_the_movielens_edition_of_943_users(write: Write, tmp_path: Path) -> None:
-    """A mean is ratings above the threshold over ratings received, as the Samba paper's text says."""
+    """A mean is ratings above the threshold over ratings received, as the Samba paper's text
+    says.
+    """
     rest = "|".join(["01-Jan-1995", "", "http://x"] + ["0"] * 19)
-    write("1\t2\t5\t881250949\n2\t2\t3\t881250950\n3\t2\t4\t881250951\n3\t1\t1\t881250952\n", "ml-100k/u.data")
-    folder = write(f"1|Toy Story (1995)|{rest}\n2|Citt\xe9 (1995)|{rest}\n".encode("latin-1"), "ml-100k/u.item").parent
+    write(
+        "1\t2\t5\t881250949\n2\t2\t3\t881250950\n3\t2\t4\t881250951\n3\t1\t1\t881250952\n",
+        "ml-100k/u.data",
+    )
+    folder = write(
+        f"1|Toy Story (1995)|{rest}\n2|Citt\xe9 (1995)|{rest}\n".encode("latin-1"), "ml-100k/u.item"
+    ).parent
     films = read_movielens(folder)
     assert films.names == ("Toy Story (1995)", "Citté (1995)")
     assert films.source == "MovieLens ml-100k"
@@ -241,14 +278,16 @@ def test_the_movielens_edition_of_943_users(write: Write, tmp_path: Path) -> Non
 
 def test_other_movielens_editions_share_the_layout(write: Write) -> None:
     write("userId,movieId,rating,timestamp\r\n1,10,4.0,0\r\n2,9,1.0,0\r\n", "ml-25m/ratings.csv")
-    folder = write("movieId,title,genres\r\n9,Nine,Drama\r\n11,Eleven,Drama\r\n", "ml-25m/movies.csv").parent
+    folder = write(
+        "movieId,title,genres\r\n9,Nine,Drama\r\n11,Eleven,Drama\r\n", "ml-25m/movies.csv"
+    ).parent
     films = read_movielens(folder)
     assert films.items == ("9", "10")
     assert films.names == ("Nine", "movie 10")
     assert films.source == "MovieLens ml-25m"
 
 
-# --- ratings of a user's own ------------------------------------------------------------------------------------
+# --- ratings of a user's own ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -262,7 +301,15 @@ def test_other_movielens_editions_share_the_layout(write: Write) -> None:
         "# from the archive\n\nItem,Rating\nheat,4\nalien,2.5\n",
         "item,rating\rheat,4\ralien,2.5\r",
     ],
-    ids=["plain", "bom-crlf-blank", "semicolon-order", "tab-blank", "pipe-quoted", "comment-case", "cr"],
+    ids=[
+        "plain",
+        "bom-crlf-blank",
+        "semicolon-order",
+        "tab-blank",
+        "pipe-quoted",
+        "comment-case",
+        "cr",
+    ],
 )
 def test_ratings_in_many_dialects(content: str, write: Write) -> None:
     ratings = read_ratings(write(content))
@@ -295,7 +342,10 @@ RATINGS = "item,rating\n"
         ("heat,4\nalien,5\n", "row 1: no column 'item'.*looks like data: add a header"),
         ("item:rating\nheat:4\n", "row 1: no column 'item' in the header. .*item:rating"),
         ("item,rating,rating\nheat,4,5\n", "column 'rating' stands there more than once"),
-        (RATINGS + "heat,4\nalien,four\n", "file.csv, row 3, column 'rating': 'four' is not a number"),
+        (
+            RATINGS + "heat,4\nalien,four\n",
+            "file.csv, row 3, column 'rating': 'four' is not a number",
+        ),
         (RATINGS + "heat,4\n\n\nalien,4;5\n", "row 5, column 'rating': '4;5' is not a number"),
         (RATINGS + "heat,nan\n", "row 2, column 'rating': 'nan' is not a finite number"),
         (RATINGS + "heat,4\nheat,-inf\n", "row 3, column 'rating': '-inf' is not a finite number"),
@@ -303,7 +353,10 @@ RATINGS = "item,rating\n"
         (RATINGS + "heat,1_000\n", "row 2, column 'rating': '1_000' is not a number"),
         (RATINGS + "heat,\n", "row 2, column 'rating': is empty"),
         (RATINGS + "heat,4\n,5\n", "row 3, column 'item' is empty"),
-        (RATINGS + "heat,4\nalien\n", "row 3, column 2: expected 2 columns as in the header, got 1"),
+        (
+            RATINGS + "heat,4\nalien\n",
+            "row 3, column 2: expected 2 columns as in the header, got 1",
+        ),
         (RATINGS + "heat, again,4\n", "row 2, column 3: expected 2 columns .*got 3. Quote a field"),
         (RATINGS + 'alien,4\n"heat,4\nbrazil,3\n', "row 3: cannot split into columns"),
         (RATINGS + '"a\nb",4\nheat,x\n', "row 4, column 'rating': 'x'"),
@@ -323,7 +376,8 @@ def test_malformed_ratings(content: str | bytes, message: str, write: Write) -> 
 def test_wrong_delimiter_names_the_right_one(write: Write) -> None:
     path = write("item;rating\nheat;4\nheat;5\n")
     with pytest.raises(
-        DataError, match=r"when split at ',': the header is the single word 'item;rating'. Set delimiter=';'"
+        DataError,
+        match=r"when split at ',': the header is the single word 'item;rating'. Set delimiter=';'",
     ):
         read_ratings(path, delimiter=",")
     assert len(read_ratings(path, delimiter=";")) == 2
@@ -358,7 +412,8 @@ def test_errors_far_down_a_large_file_name_their_row(write: Write) -> None:
         read_ratings(write("item,rating\n" + "\n".join(rows)))
 
 
-# A bare carriage return is left out: the csv writer does not quote it, so no reader could tell it from a line end.
+# A bare carriage return is left out: the csv writer does not quote it, so no reader could tell it
+# from a line end.
 words = (
     st.text(st.characters(exclude_characters="\0\r", exclude_categories=["Cs"]), max_size=12)
     .map(str.strip)
@@ -380,7 +435,9 @@ def written(header: list[str], rows: list[tuple[object, ...]], delimiter: str, e
     delimiter=st.sampled_from(",;\t|"),
     end=st.sampled_from(["\n", "\r\n"]),
 )
-def test_ratings_round_trip(rows: list[tuple[str, float, str]], delimiter: str, end: str, write: Write) -> None:
+def test_ratings_round_trip(
+    rows: list[tuple[str, float, str]], delimiter: str, end: str, write: Write
+) -> None:
     path = write(written(["item", "rating", "user"], list(rows), delimiter, end))
     ratings = read_ratings(path, scale=(-1e9, 1e9))
     assert [ratings.items[i] for i in ratings.item] == [item for item, _, _ in rows]
@@ -388,11 +445,14 @@ def test_ratings_round_trip(rows: list[tuple[str, float, str]], delimiter: str, 
     assert len(np.unique(ratings.user)) == len({user for _, _, user in rows})
 
 
-# --- means ------------------------------------------------------------------------------------------------------
+# --- means ----------------------------------------------------------------------------------------
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(means=st.dictionaries(words, st.floats(0, 1), min_size=2, max_size=30), delimiter=st.sampled_from(",;\t|"))
+@given(
+    means=st.dictionaries(words, st.floats(0, 1), min_size=2, max_size=30),
+    delimiter=st.sampled_from(",;\t|"),
+)
 def test_means_round_trip(means: dict[str, float], delimiter: str, write: Write) -> None:
     arms = read_means(write(written(["name", "mean"], list(means.items()), delimiter, "\n")))
     assert dict(zip(arms.names, arms.means.tolist(), strict=True)) == means
@@ -437,7 +497,7 @@ def test_malformed_means(content: str, message: str, write: Write) -> None:
         read_means(write(content))
 
 
-# --- the layouts of the known data sets, malformed --------------------------------------------------------------
+# --- the layouts of the known data sets, malformed ------------------------------------------------
 
 JOKES = "1,7.5" + ",99" * 99 + "\n"
 
@@ -446,8 +506,14 @@ JOKES = "1,7.5" + ",99" * 99 + "\n"
     ("content", "message"),
     [
         (JOKES + "1,99,x" + ",99" * 98 + "\n", "row 2, column 'joke 2': 'x' is not a number"),
-        (JOKES + "1,99,10.5" + ",99" * 98 + "\n", r"row 2, column 'joke 2': must be in \[-10, 10\], or 99 .*got 10.5"),
-        (JOKES + "2,99,3" + ",99" * 98 + "\n", "row 2, column 'count': says 2 ratings, the row has 1"),
+        (
+            JOKES + "1,99,10.5" + ",99" * 98 + "\n",
+            r"row 2, column 'joke 2': must be in \[-10, 10\], or 99 .*got 10.5",
+        ),
+        (
+            JOKES + "2,99,3" + ",99" * 98 + "\n",
+            "row 2, column 'count': says 2 ratings, the row has 1",
+        ),
         (JOKES + "1,7.5\n", "row 2, column 3: expected 101 columns"),
     ],
 )
@@ -478,16 +544,30 @@ def test_damaged_member_and_missing_member(write: Write, tmp_path: Path) -> None
         read_steam(path)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("jester-data-1.xls", b"\xd0\xcf\x11\xe0")
-    with pytest.raises(DataError, match=r"holds 0 csv files .none., expected 1. Save the spreadsheet"):
+    with pytest.raises(
+        DataError, match=r"holds 0 csv files .none., expected 1. Save the spreadsheet"
+    ):
         read_jester(path)
 
 
 @pytest.mark.parametrize(
     ("ratings", "movies", "message"),
     [
-        ("1,5,5.5", "5,Heat", r"ratings.csv, row 2, column 'rating': must be in \[0.5, 5\], got 5.5"),
-        ("1,five,5", "5,Heat", "ratings.csv, row 2, column 'movieId': 'five' is not a whole number"),
-        ("1,5,5", "5,Heat\n5,Alien", "movies.csv, row 3, column 'movieId': '5' stands on row 2 too"),
+        (
+            "1,5,5.5",
+            "5,Heat",
+            r"ratings.csv, row 2, column 'rating': must be in \[0.5, 5\], got 5.5",
+        ),
+        (
+            "1,five,5",
+            "5,Heat",
+            "ratings.csv, row 2, column 'movieId': 'five' is not a whole number",
+        ),
+        (
+            "1,5,5",
+            "5,Heat\n5,Alien",
+            "movies.csv, row 3, column 'movieId': '5' stands on row 2 too",
+        ),
         ("1,5,5", "5,Heat, again", "movies.csv, row 2, column 3: expected 2 columns"),
     ],
 )
@@ -499,7 +579,9 @@ def test_malformed_movielens(ratings: str, movies: str, message: str, write: Wri
 
 
 def test_steam_in_one_file_keeps_plays_and_purchases_apart(write: Write) -> None:
-    path = write('1,Dota,purchase,1,0\n1,"Spore, 2",play,3,0\n2,Dota,play,9,0\n2,"Spore, 2",play,1,0\n')
+    path = write(
+        '1,Dota,purchase,1,0\n1,"Spore, 2",play,3,0\n2,Dota,play,9,0\n2,"Spore, 2",play,1,0\n'
+    )
     plays, purchases = read_steam(path), read_steam(path, "purchases")
     assert (plays.items, plays.item.tolist(), plays.value.tolist()) == (
         ("Dota", "Spore, 2"),
@@ -510,7 +592,9 @@ def test_steam_in_one_file_keeps_plays_and_purchases_apart(write: Write) -> None
 
 
 def test_malformed_steam(write: Write) -> None:
-    with pytest.raises(DataError, match="row 2, column 'behaviour': must be 'play' or 'purchase', got 'rent'"):
+    with pytest.raises(
+        DataError, match="row 2, column 'behaviour': must be 'play' or 'purchase', got 'rent'"
+    ):
         read_steam(write("1,Spore,play,2,0\n1,Spore,rent,2,0\n"))
     with pytest.raises(DataError, match=r"row 1, column 'value': must be in .*got -2"):
         read_steam(write("1,Spore,play,-2,0\n"))

@@ -1,4 +1,6 @@
-"""Tables as people have them: bad rows, decimal commas, encodings, dates, categories, Parquet and Arrow."""
+"""Tables as people have them: bad rows, decimal commas, encodings, dates, categories, Parquet and
+Arrow.
+"""
 
 from __future__ import annotations
 
@@ -36,15 +38,21 @@ def means(data: object, **more: object) -> list[float]:
 def test_all_bad_rows_are_reported_at_once_with_counts_and_places(tmp_path: Path) -> None:
     file = tmp_path / "r.csv"
     file.write_text("item,rating\n" + "heat,4\n" * 3 + "heat,four\n" * 7 + "heat\n")
-    with pytest.raises(DataError, match=r"r\.csv: 8 of 11 rows are bad\. Row 5, column 'rating': 'four'") as caught:
+    with pytest.raises(
+        DataError, match=r"r\.csv: 8 of 11 rows are bad\. Row 5, column 'rating': 'four'"
+    ) as caught:
         means(file)
     text = str(caught.value)
     assert text.count("ow ") == 6  # five places of one reason, one of another
-    assert "row 9, column 'rating': 'four' is not a number; and 2 more. Write it like 4.5. Row 12, column 2" in text
+    assert (
+        "row 9, column 'rating': 'four' is not a number; and 2 more. Write it like 4.5. Row 12, "
+        "column 2" in text
+    )
     assert "Correct them. Or drop them with --skip-bad" in text
     file.write_text("item,rating\nheat,4\nheat,four\n")
     with pytest.raises(
-        DataError, match=r"r\.csv, row 3, column 'rating': 'four' is not a number\. Write it like 4\.5\.$"
+        DataError,
+        match=r"r\.csv, row 3, column 'rating': 'four' is not a number\. Write it like 4\.5\.$",
     ):
         means(file)
 
@@ -52,7 +60,9 @@ def test_all_bad_rows_are_reported_at_once_with_counts_and_places(tmp_path: Path
 def test_a_file_of_movielens_names_the_setting_that_reads_it(tmp_path: Path) -> None:
     file = tmp_path / "u.data"
     file.write_text("196\t242\t3\t881250949\n")
-    with pytest.raises(DataError, match=f"MovieLens is read with --data movielens --data-dir '{tmp_path}'"):
+    with pytest.raises(
+        DataError, match=f"MovieLens is read with --data movielens --data-dir '{tmp_path}'"
+    ):
         means(file)
 
 
@@ -88,9 +98,13 @@ def test_encodings_are_read_by_their_mark_or_by_name(tmp_path: Path) -> None:
         file.write_text(text, encoding=encoding)
         assert means(file) == [1.0, 0.0], encoding
     file.write_text(text, encoding="latin-1")
-    with pytest.raises(DataError, match=r"row 2 holds byte 0xe9, which is not UTF-8.*--encoding latin-1"):
+    with pytest.raises(
+        DataError, match=r"row 2 holds byte 0xe9, which is not UTF-8.*--encoding latin-1"
+    ):
         means(file)
-    assert posse.Samba(data=file, threshold=3, horizon=20, encoding="latin-1").load().arms.names == ("café", "thé")
+    assert posse.Samba(
+        data=file, threshold=3, horizon=20, encoding="latin-1"
+    ).load().arms.names == ("café", "thé")
     with pytest.raises(ConfigError, match="unknown encoding 'utf-88'"):
         posse.Samba(data=file, threshold=3, encoding="utf-88")
     file.write_bytes(b"\xff\xfeitem")
@@ -102,8 +116,16 @@ def test_columnar_files_and_frames_are_taken_where_a_csv_is(tmp_path: Path) -> N
     frame = pd.DataFrame({"item": ["a", "b", "a"], "rating": [1.0, 5.0, 4.5]})
     frame.to_parquet(tmp_path / "r.parquet")
     pyarrow.feather.write_feather(pa.Table.from_pandas(frame), tmp_path / "r.arrow")
-    sources = (tmp_path / "r.parquet", tmp_path / "r.arrow", frame, pl.from_pandas(frame), pa.Table.from_pandas(frame))
-    assert [means(source) for source in sources] == [[1.0, 0.5]] * 5 or [means(s) for s in sources] == [[0.5, 1.0]] * 5
+    sources = (
+        tmp_path / "r.parquet",
+        tmp_path / "r.arrow",
+        frame,
+        pl.from_pandas(frame),
+        pa.Table.from_pandas(frame),
+    )
+    assert [means(source) for source in sources] == [[1.0, 0.5]] * 5 or [
+        means(s) for s in sources
+    ] == [[0.5, 1.0]] * 5
     (tmp_path / "bad.parquet").write_text("item,rating\na,1\n")
     with pytest.raises(DataError, match="is no Parquet or Arrow file"):
         means(tmp_path / "bad.parquet")
@@ -141,14 +163,21 @@ def rows_of(*cells: str, mark: str = ";", head: str = "row;x") -> str:
 
 
 def test_points_are_thousands_groups_or_refused_where_decimals_have_commas() -> None:
-    assert features(rows_of("0,5", "-1.000,5", "12.000"), decimal=",") == (("x",), [[0.5], [-1000.5], [12000.0]])
+    assert features(rows_of("0,5", "-1.000,5", "12.000"), decimal=",") == (
+        ("x",),
+        [[0.5], [-1000.5], [12000.0]],
+    )
     for cell in ("0.7", "1.00", "1.0000", "1000.000"):
-        with pytest.raises(DataError, match=f"row 3, column 'x': '{cell}' has a point that separates no thousands"):
+        with pytest.raises(
+            DataError, match=f"row 3, column 'x': '{cell}' has a point that separates no thousands"
+        ):
             features(rows_of("0,5", cell), decimal=",")
     with pytest.raises(DataError, match="4 of 4 rows are bad"):
         features(rows_of("0.5", "0.7", "0.5", "0.7"), decimal=",")
     with reading(decimal=",") as read:
-        dated = Document("v.csv", rows_of("0,5;12.05.2024", "1,5;13.05.2024", head="row;x;seen").encode())
+        dated = Document(
+            "v.csv", rows_of("0,5;12.05.2024", "1,5;13.05.2024", head="row;x;seen").encode()
+        )
         assert read_encoded(dated, ["row"])[1] == ("x",)
         assert read.dropped == ["v.csv: dates were left out (seen)."]
 
@@ -161,7 +190,10 @@ def test_numbers_of_a_frame_keep_their_points_beside_decimal_commas(tmp_path: Pa
         assert dict(zip(arms.names, arms.means, strict=True)) == {"a": 0.5, "b": 1.0}
     words = as_frame({"item": ["a", "b"], "rating": ["2,5", "1e-05"]}, "data")
     with reading(decimal=","):
-        assert read_columns(words.document(), ["item"], ["rating"]).numbers["rating"].tolist() == [2.5, 1e-5]  # type: ignore[union-attr]
+        assert read_columns(words.document(), ["item"], ["rating"]).numbers["rating"].tolist() == [
+            2.5,
+            1e-5,
+        ]  # type: ignore[union-attr]
 
 
 def test_decimal_commas_that_nobody_announced_are_no_categories() -> None:
@@ -177,7 +209,10 @@ def test_what_most_cells_hold_decides_a_column() -> None:
     dated = [f"{i};2024-05-0{i}" for i in range(1, 5)]
     assert features(rows_of(*dated, "5;unknown", head="row;x;seen"))[0] == ("x",)
     for skip_bad in (False, True):
-        with pytest.raises(DataError, match=r"'ann' is not a number, and 3 different words in 3 rows are no category"):
+        with pytest.raises(
+            DataError,
+            match=r"'ann' is not a number, and 3 different words in 3 rows are no category",
+        ):
             features(rows_of("ann", "bob", "cy", "4"), skip_bad=skip_bad)
     with pytest.raises(DataError, match=r"3 of 4 rows are bad\..*'nan' is not a finite number"):
         features(rows_of("1", "nan", "nan", "nan"))
@@ -185,13 +220,17 @@ def test_what_most_cells_hold_decides_a_column() -> None:
 
 def test_a_missing_word_is_a_bad_row_in_a_category_too() -> None:
     text = rows_of("A", "B", "n/a", "A", "B")
-    with pytest.raises(DataError, match=r"row 4, column 'x': 'n/a' is missing\. Give a word, or delete the row"):
+    with pytest.raises(
+        DataError, match=r"row 4, column 'x': 'n/a' is missing\. Give a word, or delete the row"
+    ):
         features(text)
     assert features(text, skip_bad=True) == (("x=A", "x=B"), [[1, 0], [0, 1], [1, 0], [0, 1]])
 
 
 def test_words_of_a_category_are_counted_in_the_whole_file() -> None:
-    with pytest.raises(DataError, match="column 'x': a category has at most 50 different words, got 101"):
+    with pytest.raises(
+        DataError, match="column 'x': a category has at most 50 different words, got 101"
+    ):
         features(rows_of(*["A"] * 3000, *(f"w{i}" for i in range(100))))
 
 
@@ -205,7 +244,9 @@ def test_the_screen_says_what_was_dropped(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_parquet_table_of_clients_is_a_table(tmp_path: Path) -> None:
-    frame = pd.DataFrame({"client": ["ann", "bob"] * 3, "x": [0.5, 1.0, 2.0] * 2, "label": ["wait", "treat"] * 3})
+    frame = pd.DataFrame(
+        {"client": ["ann", "bob"] * 3, "x": [0.5, 1.0, 2.0] * 2, "label": ["wait", "treat"] * 3}
+    )
     frame.to_parquet(tmp_path / "visits.parquet")
     settings = posse.FedContextual(data=str(tmp_path / "visits.parquet"))
     assert settings.population_kind == "own"
@@ -239,7 +280,9 @@ def test_ten_million_ratings_are_read_in_less_than_1500_mb(tmp_path: Path) -> No
         out.write(b"item,rating\n")
         for _ in range(100):
             out.write(lines)
-    done = subprocess.run([sys.executable, "-c", LOAD, str(file)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", LOAD, str(file)], capture_output=True, text=True, check=True
+    )
     arms, kilobytes = map(int, done.stdout.split())
     print(f"{kilobytes / 1e3:,.0f} MB")
     assert arms == 997

@@ -115,9 +115,12 @@ def test_homogeneous_agents_have_the_terms_of_the_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("overlap", "producers", "deals"), [(1.0, 30, 30), (0.5, 30, 15), (0.01, 30, 1), (0.34, 3, 1), (0.9, 1, 1)]
+    ("overlap", "producers", "deals"),
+    [(1.0, 30, 30), (0.5, 30, 15), (0.01, 30, 1), (0.34, 3, 1), (0.9, 1, 1)],
 )
-def test_each_agent_deals_with_its_share_of_producers(overlap: float, producers: int, deals: int) -> None:
+def test_each_agent_deals_with_its_share_of_producers(
+    overlap: float, producers: int, deals: int
+) -> None:
     market = market_instance(5, agents=20, producers=producers, overlap=overlap, alpha=0.0)
     assert set((market.capacity > 0).sum(axis=1)) == {deals}
 
@@ -135,7 +138,8 @@ def test_a_larger_overlap_only_adds_producers() -> None:
 
 
 def test_who_deals_with_whom_is_uniform() -> None:
-    """Three of ten producers each, 4000 agents. False alarms are rarer than .001: an agent's three differ.
+    """Three of ten producers each, 4000 agents. False alarms are rarer than .001: an agent's three
+    differ.
 
     Power above .99 against shares from .27 to .33 (noncentrality above 40).
     """
@@ -145,7 +149,9 @@ def test_who_deals_with_whom_is_uniform() -> None:
 
 
 def test_drift_takes_normal_steps() -> None:
-    """Far from the walls; power above .99 against steps 6 % too long (distance .014, n above 40 000: 2.9)."""
+    """Far from the walls; power above .99 against steps 6 % too long (distance .014, n above 40
+    000: 2.9).
+    """
     market = market_instance(5, producers=500, drift=0.001, every=10, horizon=1000)
     assert market.quality.shape == (100, 500)
     assert market.every == 10
@@ -161,7 +167,9 @@ def test_drift_takes_normal_steps() -> None:
 
 
 def test_drift_is_reflected_and_stays_uniform() -> None:
-    """Reflected steps keep the uniform distribution: after 50 of them, 5000 qualities are still uniform."""
+    """Reflected steps keep the uniform distribution: after 50 of them, 5000 qualities are still
+    uniform.
+    """
     market = market_instance(5, agents=1, producers=5000, drift=0.3, every=1, horizon=51)
     assert market.quality.min() >= 0.0
     assert market.quality.max() <= 1.0
@@ -196,9 +204,14 @@ def test_without_drift_there_is_one_epoch() -> None:
 def bound_by_hand(market: Market) -> bool:
     for quality in market.quality:
         for cost, capacity in zip(market.cost, market.capacity, strict=True):
-            wanted = [i for i, q in enumerate(quality) if market.rho * q > cost[i] and capacity[i] > 0]
+            wanted = [
+                i for i, q in enumerate(quality) if market.rho * q > cost[i] and capacity[i] > 0
+            ]
             units = sum(int(capacity[i]) for i in wanted)
-            if units and sum(int(capacity[i]) * quality[i] for i in wanted) < market.alpha * units - 1e-9:
+            if (
+                units
+                and sum(int(capacity[i]) * quality[i] for i in wanted) < market.alpha * units - 1e-9
+            ):
                 return True
     return False
 
@@ -209,7 +222,10 @@ def test_binds_is_the_unconstrained_purchase_below_alpha(
     seed: int, agents: int, producers: int, alpha: float, drifts: bool
 ) -> None:
     drift: dict[str, Any] = {"drift": 0.2, "every": 10, "horizon": 50} if drifts else {}
-    within_reach = market_instance(seed, agents=agents, producers=producers, alpha=0.0, **drift).quality.max() >= alpha
+    within_reach = (
+        market_instance(seed, agents=agents, producers=producers, alpha=0.0, **drift).quality.max()
+        >= alpha
+    )
     assume(within_reach)
     market = market_instance(seed, agents=agents, producers=producers, alpha=alpha, **drift)
     assert binds(market) == bound_by_hand(market)
@@ -219,9 +235,13 @@ def test_binds_looks_at_every_epoch_and_at_capacities() -> None:
     late = make_market([[0.9, 0.9], [0.9, 0.2]], [[0.1, 0.1]], [[1, 9]], alpha=0.5, every=10)
     assert binds(late)
     assert not binds(make_market([0.9, 0.2], [[0.1, 0.1]], [[1, 0]], alpha=0.5))
-    assert not binds(make_market([0.9, 0.2], [[0.1, 0.3]], [[1, 9]], alpha=0.5))  # too dear to be wanted
+    assert not binds(
+        make_market([0.9, 0.2], [[0.1, 0.3]], [[1, 9]], alpha=0.5)
+    )  # too dear to be wanted
     assert binds(make_market([0.9, 0.2], [[0.1, 0.3]], [[1, 9]], alpha=0.5, rho=2.0))
-    assert not binds(make_market([0.9, 0.2], [[1.0, 1.0]], [[1, 9]], alpha=0.5))  # the empty purchase is allowed
+    assert not binds(
+        make_market([0.9, 0.2], [[1.0, 1.0]], [[1, 9]], alpha=0.5)
+    )  # the empty purchase is allowed
 
 
 def test_instances_are_those_of_every_other_machine() -> None:
@@ -238,7 +258,7 @@ def test_the_source_tells_what_was_drawn() -> None:
     assert market_instance(5).source == "uniform instance 5"
     told = market_instance(
         5, distribution="normal", homogeneous=True, overlap=0.5, drift=0.01, every=50, horizon=100
-    ).source  # fmt: skip
+    ).source
     assert told == "normal instance 5, homogeneous agents, overlap 0.5, drift 0.01 every 50 rounds"
     assert set(INSTANCES) == {"uniform", "normal"}
 

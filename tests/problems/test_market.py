@@ -32,9 +32,14 @@ def test_a_market_holds_what_it_was_made_of() -> None:
     assert (market.every, market.rho, market.alpha) == (FOREVER, 2.0, 0.4)
     assert market.capacity.dtype == np.int64
     assert market.describe() == {
-        "names": ["a", "b", "c"], "means": [0.9, 0.5, 0.2], "agents": ["x", "y"], "alpha": 0.4, "rho": 2.0,
-        "epochs": 1, "source": "a test",
-    }  # fmt: skip
+        "names": ["a", "b", "c"],
+        "means": [0.9, 0.5, 0.2],
+        "agents": ["x", "y"],
+        "alpha": 0.4,
+        "rho": 2.0,
+        "epochs": 1,
+        "source": "a test",
+    }
     assert "Supply" not in repr(market)
 
 
@@ -57,7 +62,11 @@ def test_what_a_market_was_made_of_may_change_afterwards_and_the_market_not() ->
 
 def test_epochs_are_rows_of_quality() -> None:
     market = made(quality=[[0.9, 0.5, 0.2], [0.1, 0.5, 0.2]], every=100)
-    assert (market.every, market.describe()["epochs"], market.describe()["means"]) == (100, 2, [0.9, 0.5, 0.2])
+    assert (market.every, market.describe()["epochs"], market.describe()["means"]) == (
+        100,
+        2,
+        [0.9, 0.5, 0.2],
+    )
 
 
 def test_records_make_the_quality() -> None:
@@ -73,9 +82,18 @@ def test_a_purchase_of_nothing_delivers_nothing() -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"alpha": 0.95}, r"alpha = 0.95 is out of reach: the best quality on offer is 0.9 \(producer-1\)"),
-        ({"alpha": 0.95, "quality": [[0.9, 0.1, 0.1], [0.1, 0.93, 0.1]]}, r"in any epoch is 0.93 \(producer-2\)"),
-        ({"quality": [0.3, 0.3, 0.99], "capacity": [[1, 1, 0]] * 2}, r"on offer is 0.3 \(producer-1\)"),
+        (
+            {"alpha": 0.95},
+            r"alpha = 0.95 is out of reach: the best quality on offer is 0.9 \(producer-1\)",
+        ),
+        (
+            {"alpha": 0.95, "quality": [[0.9, 0.1, 0.1], [0.1, 0.93, 0.1]]},
+            r"in any epoch is 0.93 \(producer-2\)",
+        ),
+        (
+            {"quality": [0.3, 0.3, 0.99], "capacity": [[1, 1, 0]] * 2},
+            r"on offer is 0.3 \(producer-1\)",
+        ),
         ({"capacity": np.zeros((2, 3))}, "every capacity is 0. Give at least one"),
         ({"alpha": 1.1}, r"alpha must be in \[0, 1\], got 1.1"),
         ({"alpha": math.nan}, "alpha must be a number, got NaN"),
@@ -85,21 +103,42 @@ def test_a_purchase_of_nothing_delivers_nothing() -> None:
         ({"quality": [0.9, 0.5]}, "got 2 for 3 columns of costs"),
         ({"quality": [0.9, 0.5, 1.5]}, r"quality must be in \[0, 1\], got 1.5"),
         ({"quality": [0.9, 0.5, math.nan]}, r"quality must be in \[0, 1\], got nan"),
-        ({"quality": np.full((1, 1, 3), 0.5)}, r"qualities must be epochs x producers, got .* \(1, 1, 3\)"),
+        (
+            {"quality": np.full((1, 1, 3), 0.5)},
+            r"qualities must be epochs x producers, got .* \(1, 1, 3\)",
+        ),
         ({"quality": []}, r"qualities must be epochs x producers"),
         ({"quality": None}, "one of the two. Give one"),
         ({"records": [[1]] * 3}, "one of the two. Give one"),
         ({"quality": None, "records": [[1], [], [1]]}, "producer 2 has no quality record"),
         ({"quality": None, "records": []}, "producer 1 has no quality record"),
-        ({"quality": None, "records": [[1], [2], [1]]}, r"a record of producer 2 must be in \[0, 1\], got 2"),
+        (
+            {"quality": None, "records": [[1], [2], [1]]},
+            r"a record of producer 2 must be in \[0, 1\], got 2",
+        ),
         ({"quality": None, "records": [[1], [1]]}, "got 2 for 3 columns"),
         ({"cost": [[0.1, 0.1]]}, r"got \(1, 2\) and \(2, 3\)"),
-        ({"cost": [[0.1, -2, 0.1]] * 2}, "cost must be .* at or above 0, got -2 for agent 1 and producer 2"),
+        (
+            {"cost": [[0.1, -2, 0.1]] * 2},
+            "cost must be .* at or above 0, got -2 for agent 1 and producer 2",
+        ),
         ({"cost": [[0.1, math.inf, 0.1]] * 2}, "cost must be a finite number .* got inf"),
-        ({"capacity": [[1, 1, 1], [1, 1, -1]]}, "capacity must be .* got -1 for agent 2 and producer 3"),
-        ({"capacity": [[1, 1, 1], [1, 2.5, 1]]}, "capacity must be a whole number, got 2.5 for agent 2 and producer 2"),
-        ({"capacity": [[1, 1, 2 * 10**9]] * 2}, r"at most 10\^9 units a round, got 2000000000 for agent 1"),
-        ({"cost": [[0.1, 0.1, 0.1], [0.1]]}, r"cost must be numbers in rows of equal length, got \[\[0.1, 0.1"),
+        (
+            {"capacity": [[1, 1, 1], [1, 1, -1]]},
+            "capacity must be .* got -1 for agent 2 and producer 3",
+        ),
+        (
+            {"capacity": [[1, 1, 1], [1, 2.5, 1]]},
+            "capacity must be a whole number, got 2.5 for agent 2 and producer 2",
+        ),
+        (
+            {"capacity": [[1, 1, 2 * 10**9]] * 2},
+            r"at most 10\^9 units a round, got 2000000000 for agent 1",
+        ),
+        (
+            {"cost": [[0.1, 0.1, 0.1], [0.1]]},
+            r"cost must be numbers in rows of equal length, got \[\[0.1, 0.1",
+        ),
         ({"quality": ["good", "bad", 1]}, "quality must be numbers in rows of equal length"),
         ({"producers": ["a", "b"]}, "expected 3 producer names, got 2"),
         ({"agents": ["a", "a"]}, "agent names must differ, got 'a' twice"),

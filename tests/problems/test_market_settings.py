@@ -29,21 +29,52 @@ def test_the_defaults_are_those_of_the_paper() -> None:
     market, instance = MarketSettings().market(100_000), market_instance(1)
     assert market.source == instance.source
     assert market.cost.tobytes() == instance.cost.tobytes()
-    assert (len(market.agents), len(market.producers), market.alpha, market.rho) == (10, 30, 0.4, 1.0)
+    assert (len(market.agents), len(market.producers), market.alpha, market.rho) == (
+        10,
+        30,
+        0.4,
+        1.0,
+    )
     defaults = {name: field.default for name, field in MarketSettings.model_fields.items()}
-    assert (defaults["sd"], defaults["largest_capacity"], defaults["drift_every"]) == (0.1, 50, 1000)
+    assert (defaults["sd"], defaults["largest_capacity"], defaults["drift_every"]) == (
+        0.1,
+        50,
+        1000,
+    )
 
 
 def test_every_setting_is_heard() -> None:
     settings = MarketSettings(
-        instance="normal", agents=4, producers=6, alpha=0.3, rho=2.0, homogeneous=True, overlap=0.5, sd=0.2,
-        largest_capacity=9, drift=0.1, drift_every=50, instance_seed=8, currency="EUR",
-    )  # fmt: skip
+        instance="normal",
+        agents=4,
+        producers=6,
+        alpha=0.3,
+        rho=2.0,
+        homogeneous=True,
+        overlap=0.5,
+        sd=0.2,
+        largest_capacity=9,
+        drift=0.1,
+        drift_every=50,
+        instance_seed=8,
+        currency="EUR",
+    )
     made = settings.market(200)
     wanted = market_instance(
-        8, agents=4, producers=6, distribution="normal", homogeneous=True, overlap=0.5, alpha=0.3, rho=2.0, sd=0.2,
-        largest_capacity=9, drift=0.1, every=50, horizon=200,
-    )  # fmt: skip
+        8,
+        agents=4,
+        producers=6,
+        distribution="normal",
+        homogeneous=True,
+        overlap=0.5,
+        alpha=0.3,
+        rho=2.0,
+        sd=0.2,
+        largest_capacity=9,
+        drift=0.1,
+        every=50,
+        horizon=200,
+    )
     assert made.describe() == wanted.describe()
     for part in ("quality", "cost", "capacity"):
         assert getattr(made, part).tobytes() == getattr(wanted, part).tobytes()
@@ -84,7 +115,9 @@ def test_files_make_a_market(files: dict[str, Path], name: str) -> None:
         ({"qualities": None}, "neither qualities nor records"),
     ],
 )
-def test_settings_beside_offers_are_refused(files: dict[str, Path], changes: dict[str, Any], says: str) -> None:
+def test_settings_beside_offers_are_refused(
+    files: dict[str, Path], changes: dict[str, Any], says: str
+) -> None:
     values = {"offers": files["offers"], "qualities": files["qualities"], **changes}
     with pytest.raises(ConfigError, match=says) as caught:
         MarketSettings(**values).market(100)
@@ -101,7 +134,10 @@ def test_qualities_and_records_exclude_each_other(files: dict[str, Path]) -> Non
     [
         ({"qualities": "q.csv"}, "qualities needs offers, got 'q.csv' alone. Give both files"),
         ({"records": "r.csv"}, "records needs offers, got 'r.csv' alone. Give both files"),
-        ({"sd": 0.2}, "sd applies to a normal instance, and this one is uniform, got 0.2. Leave sd out"),
+        (
+            {"sd": 0.2},
+            "sd applies to a normal instance, and this one is uniform, got 0.2. Leave sd out",
+        ),
         ({"drift_every": 10}, "drift_every applies to a drift, and there is none, got 10"),
         ({"drift": 0.1, "drift_every": 0}, "drift_every must be at least 1 round, got 0"),
         ({"instance_seed": -1}, r"instance_seed must be in \[0, 2\^63\), got -1"),
@@ -118,7 +154,10 @@ def test_qualities_and_records_exclude_each_other(files: dict[str, Path]) -> Non
         ({"data": {}}, "a market of your own needs offers"),
         ({"data": {"offer": "o.csv"}}, "data has no part 'offer'. Did you mean 'offers'"),
         ({"data": {"offers": "o.csv"}}, "neither qualities nor records"),
-        ({"data": {"offers": "o.csv"}, "offers": "o.csv"}, "offers is a part of data, got both. Give one"),
+        (
+            {"data": {"offers": "o.csv"}, "offers": "o.csv"},
+            "offers is a part of data, got both. Give one",
+        ),
         ({"agent": 4}, "unknown setting 'agent'. Did you mean 'agents'"),
     ],
 )

@@ -44,7 +44,7 @@ def idx(*shape: int, values: bytes | None = None) -> bytes:
     return bytes((0, 0, 8, len(shape))) + sizes + content
 
 
-# --- the real files ---------------------------------------------------------------------------------------------
+# --- the real files -------------------------------------------------------------------------------
 
 
 def test_facts(real: Path) -> None:
@@ -57,36 +57,55 @@ def test_facts(real: Path) -> None:
     assert np.bincount(train.labels).min() == 5421
 
 
-def test_rows_of_both_parts_share_their_components(real: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_both_parts_share_their_components(
+    real: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     train, test = mnist(real), mnist(real, "test")
     assert (train.rows.shape, test.rows.shape) == ((60_000, 20), (10_000, 20))
     assert np.linalg.norm(train.rows, axis=1) == pytest.approx(1.0, abs=1e-12)
     assert (train.name, test.name) == ("mnist", "mnist (test)")
-    # Classes lie alike in both parts: with components of its own, a part could have an axis turned round.
-    one, other = (np.stack([part.rows[part.labels == c].mean(axis=0) for c in range(10)]) for part in (train, test))
+    # Classes lie alike in both parts: with components of its own, a part could have an axis turned
+    # round.
+    one, other = (
+        np.stack([part.rows[part.labels == c].mean(axis=0) for c in range(10)])
+        for part in (train, test)
+    )
     assert np.abs(one - other).max() < 0.1
-    assert ((one[:, None] - other[None]) ** 2).sum(axis=2).argmin(axis=1).tolist() == list(range(10))
+    assert ((one[:, None] - other[None]) ** 2).sum(axis=2).argmin(axis=1).tolist() == list(
+        range(10)
+    )
     monkeypatch.setenv("POSSE_DATA", str(real))
     assert mnist() is train
 
 
-# --- files of any kind ------------------------------------------------------------------------------------------
+# --- files of any kind ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("place", ["mnist/", "", "MNIST/raw/"])
 @pytest.mark.parametrize("packed", [True, False])
-def test_files_are_found_and_unpacked(write: Write, tmp_path: Path, place: str, packed: bool) -> None:
-    for name, content in (("t10k-images-idx3-ubyte", idx(3, 2, 2)), ("t10k-labels-idx1-ubyte", idx(3))):
-        write(f"{place}{name}{'.gz' if packed else ''}", gzip.compress(content) if packed else content)
+def test_files_are_found_and_unpacked(
+    write: Write, tmp_path: Path, place: str, packed: bool
+) -> None:
+    for name, content in (
+        ("t10k-images-idx3-ubyte", idx(3, 2, 2)),
+        ("t10k-labels-idx1-ubyte", idx(3)),
+    ):
+        write(
+            f"{place}{name}{'.gz' if packed else ''}", gzip.compress(content) if packed else content
+        )
     images = load_mnist(tmp_path, "test", verify=False)
     assert images.pixels.tolist() == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 0, 1]]
     assert images.labels.tolist() == [0, 1, 2]
-    with pytest.raises(DataError, match=r"t10k-images.* is not the known file: expected 7840016 bytes"):
+    with pytest.raises(
+        DataError, match=r"t10k-images.* is not the known file: expected 7840016 bytes"
+    ):
         load_mnist(tmp_path, "test")
 
 
 def test_a_missing_file_says_where_to_get_it(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"no mnist/train-images-idx3-ubyte.gz in .* Get it from") as caught:
+    with pytest.raises(
+        DataError, match=r"no mnist/train-images-idx3-ubyte.gz in .* Get it from"
+    ) as caught:
         load_mnist(tmp_path)
     assert HOME in str(caught.value)
 

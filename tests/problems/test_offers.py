@@ -42,7 +42,9 @@ def test_offers_and_qualities(write: Write) -> None:
 
 
 def test_records_are_kept_in_the_order_of_their_rows(write: Write) -> None:
-    market = read_market(write(OFFERS, "offers.csv"), records=write(RECORDS, "records.csv"), alpha=0.5)
+    market = read_market(
+        write(OFFERS, "offers.csv"), records=write(RECORDS, "records.csv"), alpha=0.5
+    )
     assert market.quality.tolist() == [[1.75 / 3, 0.5]]
     values = [1.0, 0.25, 0.5]
     begin = int(uniform(np.uint64(3), PARTIAL, 1, 0, 0) * 3)
@@ -55,7 +57,10 @@ def test_records_are_kept_in_the_order_of_their_rows(write: Write) -> None:
     [
         (OFFERS.replace(",", ";"), QUALITIES.replace(",", "\t")),
         ("\ufeff# our offers\n" + OFFERS.replace("\n", "\r\n"), "# by hand\n\n" + QUALITIES),
-        ("Cost,Supplier,note,Capacity,Agent\n2.5,oak,x,10,north\n1,elm,,8.0,south\n2,oak,,4e0,south\n", QUALITIES),
+        (
+            "Cost,Supplier,note,Capacity,Agent\n2.5,oak,x,10,north\n1,elm,,8.0,south\n2,oak,,4e0,south\n",
+            QUALITIES,
+        ),
     ],
 )
 def test_the_same_market_written_otherwise(write: Write, offers: str, qualities: str) -> None:
@@ -65,24 +70,45 @@ def test_the_same_market_written_otherwise(write: Write, offers: str, qualities:
 
 
 def test_a_delimiter_can_be_told(write: Write) -> None:
-    files = write(OFFERS.replace(",", "^"), "offers.csv"), write(QUALITIES.replace(",", "^"), "qualities.csv")
+    files = (
+        write(OFFERS.replace(",", "^"), "offers.csv"),
+        write(QUALITIES.replace(",", "^"), "qualities.csv"),
+    )
     assert read_market(*files, alpha=0.6, delimiter="^").producers == ("oak", "elm")
 
 
 @pytest.mark.parametrize(
     ("row", "says"),
     [
-        ("west,oak,-1,5", r"offers.csv, row 5, column 'cost': must not be negative, got -1. Give the price"),
-        ("west,oak,1,-5", r"offers.csv, row 5, column 'capacity': must not be negative, got -5. Give the most"),
-        ("west,oak,1,2.5", r"offers.csv, row 5, column 'capacity': must be a whole number of units, got 2.5. Round it"),
-        ("west,oak,1,2e9", r"offers.csv, row 5, column 'capacity': must be at most 10\^9 .* got 2000000000. Count"),
+        (
+            "west,oak,-1,5",
+            r"offers.csv, row 5, column 'cost': must not be negative, got -1. Give the price",
+        ),
+        (
+            "west,oak,1,-5",
+            r"offers.csv, row 5, column 'capacity': must not be negative, got -5. Give the most",
+        ),
+        (
+            "west,oak,1,2.5",
+            r"offers.csv, row 5, column 'capacity': must be a whole number of units, got 2.5. "
+            r"Round it",
+        ),
+        (
+            "west,oak,1,2e9",
+            r"offers.csv, row 5, column 'capacity': must be at most 10\^9 .* got 2000000000. Count",
+        ),
         ("west,oak,1,few", r"offers.csv, row 5, column 'capacity': 'few' is not a number"),
         ("west,oak,,3", r"offers.csv, row 5, column 'cost': is empty"),
         (",oak,1,3", r"offers.csv, row 5, column 'agent' is empty"),
-        ("south,oak,1,3", r"row 5, column 'supplier': agent 'south' and supplier 'oak' stand on row 4 too. Keep one"),
+        (
+            "south,oak,1,3",
+            r"row 5, column 'supplier': agent 'south' and supplier 'oak' stand on row 4 too. Keep "
+            r"one",
+        ),
         (
             "west,ash,1,3",
-            r"files do not match: .*offers.csv, row 5, column 'supplier': 'ash' is not in .*qualities.csv",
+            r"files do not match: .*offers.csv, row 5, column 'supplier': 'ash' is not in "
+            r".*qualities.csv",
         ),
     ],
 )
@@ -102,11 +128,14 @@ def test_wrong_offers_are_refused_in_one_line(write: Write, row: str, says: str)
         ("oak,good", r"row 4, column 'quality': 'good' is not a number"),
         (
             "ash,0.5",
-            r"files do not match: .*row 4, column 'supplier': no agent deals with 'ash' in .*offers.csv. Add an",
+            r"files do not match: .*row 4, column 'supplier': no agent deals with 'ash' in "
+            r".*offers.csv. Add an",
         ),
     ],
 )
-def test_wrong_qualities_are_refused_in_one_line(write: Write, name: str, row: str, says: str) -> None:
+def test_wrong_qualities_are_refused_in_one_line(
+    write: Write, name: str, row: str, says: str
+) -> None:
     offers, other = write(OFFERS, "offers.csv"), write(f"{QUALITIES}{row}\n", f"{name}.csv")
     with pytest.raises(DataError, match=says) as caught:
         read_market(offers, alpha=0.1, **{name: other})
@@ -118,7 +147,9 @@ def test_a_supplier_has_one_quality_and_many_records(write: Write) -> None:
     offers, other = write(OFFERS, "offers.csv"), write(f"{QUALITIES}oak,0.1\n", "qualities.csv")
     with pytest.raises(DataError, match=r"row 4, column 'supplier': 'oak' stands on row 3 too"):
         read_market(offers, other, alpha=0.1)
-    assert read_market(offers, records=other, alpha=0.1).quality[0, 0] == pytest.approx(0.5, abs=1e-7)
+    assert read_market(offers, records=other, alpha=0.1).quality[0, 0] == pytest.approx(
+        0.5, abs=1e-7
+    )
 
 
 def test_a_missing_column_or_file_is_named(write: Write, tmp_path: Path) -> None:
@@ -140,5 +171,7 @@ def test_one_of_qualities_and_records(write: Write) -> None:
 
 
 def test_a_threshold_out_of_reach_names_the_best_supplier(write: Write) -> None:
-    with pytest.raises(PosseError, match=r"alpha = 0.95 is out of reach: the best quality on offer is 0.9 \(oak\)"):
+    with pytest.raises(
+        PosseError, match=r"alpha = 0.95 is out of reach: the best quality on offer is 0.9 \(oak\)"
+    ):
         read_market(write(OFFERS, "offers.csv"), write(QUALITIES, "qualities.csv"), alpha=0.95)

@@ -33,14 +33,18 @@ def write(tmp_path: Path) -> Write:
 
 @pytest.fixture
 def files(write: Write) -> dict[str, Path]:
-    return {"clinic": write(CLINIC, "clinic"), "lab": write(LAB, "lab"), "pays": write(PAYS, "pays")}
+    return {
+        "clinic": write(CLINIC, "clinic"),
+        "lab": write(LAB, "lab"),
+        "pays": write(PAYS, "pays"),
+    }
 
 
 def parties(files: dict[str, Path]) -> dict[str, Path]:
     return {name: files[name] for name in ("clinic", "lab")}
 
 
-# --- one party alone --------------------------------------------------------------------------------------------
+# --- one party alone ------------------------------------------------------------------------------
 
 
 def test_a_block(files: dict[str, Path]) -> None:
@@ -49,7 +53,11 @@ def test_a_block(files: dict[str, Path]) -> None:
     assert block.names == ("age", "dose")
     assert block.values.tolist() == [[0.3, 0.4], [-0.1, 0.2], [0.0, 0.0]]
     assert block.bound == 0.5
-    assert block.ids_digest == read_block(files["lab"], bound=0.5).ids_digest == ids_digest(["ann", "bob", "cy"])
+    assert (
+        block.ids_digest
+        == read_block(files["lab"], bound=0.5).ids_digest
+        == ids_digest(["ann", "bob", "cy"])
+    )
 
 
 @pytest.mark.parametrize(
@@ -62,13 +70,19 @@ def test_a_block(files: dict[str, Path]) -> None:
     ],
 )
 def test_files_as_programs_write_them(write: Write, files: dict[str, Path], content: str) -> None:
-    found, wanted = read_block(write(content, "other"), bound=0.5), read_block(files["clinic"], bound=0.5)
+    found, wanted = (
+        read_block(write(content, "other"), bound=0.5),
+        read_block(files["clinic"], bound=0.5),
+    )
     assert (found.ids, found.names) == (wanted.ids, wanted.names)
     assert found.values.tolist() == wanted.values.tolist()
 
 
 def test_a_row_outside_the_bound_is_refused_or_scaled(write: Write, files: dict[str, Path]) -> None:
-    says = r"clinic.csv, row 2 \('ann'\): features must have a norm of at most the bound 0.25, got 0.5. Scale"
+    says = (
+        r"clinic.csv, row 2 \('ann'\): features must have a norm of at most the bound 0.25, got "
+        r"0.5. Scale"
+    )
     with pytest.raises(DataError, match=says):
         read_block(files["clinic"], bound=0.25)
     scaled = read_block(files["clinic"], bound=0.25, scale=True).values
@@ -92,7 +106,10 @@ def test_a_row_outside_the_bound_is_refused_or_scaled(write: Write, files: dict[
         ("row,age,\nann,0.1,0.2\n", "row 1: a column has no name"),
         ("row,age,age\nann,0.1,0.2\n", "column 'age' stands there more than once"),
         ("row,age\nann,old\n", "column 'age': 'old' is not a number"),
-        ("row,age,dose\nann,0,0\nbob,0.1,nan\n", "row 3, column 'dose': 'nan' is not a finite number"),
+        (
+            "row,age,dose\nann,0,0\nbob,0.1,nan\n",
+            "row 3, column 'dose': 'nan' is not a finite number",
+        ),
         ("row,age\nann,inf\n", "row 2, column 'age': 'inf' is not a finite number"),
         ("row,age\nann,\n", "row 2, column 'age': is empty"),
         ("row,age\n ,0.1\n", "row 2, column 'row' is empty"),
@@ -108,7 +125,9 @@ def test_broken_files_are_refused_in_one_line(write: Write, content: str, says: 
     assert "\n" not in str(caught.value)
 
 
-@given(one=st.lists(st.text(max_size=4), max_size=5), other=st.lists(st.text(max_size=4), max_size=5))
+@given(
+    one=st.lists(st.text(max_size=4), max_size=5), other=st.lists(st.text(max_size=4), max_size=5)
+)
 def test_digests_tell_lists_apart(one: list[str], other: list[str]) -> None:
     assert (ids_digest(one) == ids_digest(other)) == (one == other)
 
@@ -118,14 +137,17 @@ def test_the_digest_is_over_lengths_and_bytes() -> None:
     assert ids_digest(["ann", "é"]) == hashlib.sha256(content).hexdigest()
 
 
-# --- all in one place -------------------------------------------------------------------------------------------
+# --- all in one place -----------------------------------------------------------------------------
 
 
 def test_contexts_of_all_files(files: dict[str, Path]) -> None:
     contexts = read_features(parties(files), files["pays"], bounds={"lab": 0.6, "clinic": 0.8})
     assert contexts.parties == ("clinic", "lab")
     assert contexts.features.tolist() == [[0.3, 0.4, 0.5], [-0.1, 0.2, 0.25], [0.0, 0.0, -0.5]]
-    assert [(block.columns, block.bound) for block in contexts.blocks] == [((0, 1), 0.8), ((2,), 0.6)]
+    assert [(block.columns, block.bound) for block in contexts.blocks] == [
+        ((0, 1), 0.8),
+        ((2,), 0.6),
+    ]
     assert contexts.arms == ("wait", "treat")
     assert contexts.means.tolist() == [[0.0, 1.0], [0.9, 0.3], [0.5, 0.5]]
     assert not contexts.joint_norm_checked
@@ -138,7 +160,10 @@ def test_bounds_go_by_the_number_of_features(files: dict[str, Path]) -> None:
 
 def test_long_rows_are_scaled_where_asked(files: dict[str, Path]) -> None:
     bounds = {"clinic": 0.8, "lab": 0.3}
-    with pytest.raises(DataError, match=r"lab.csv: 2 of 3 rows .* Row 2 \('ann'\): .* at most the bound 0.3, got 0.5"):
+    with pytest.raises(
+        DataError,
+        match=r"lab.csv: 2 of 3 rows .* Row 2 \('ann'\): .* at most the bound 0.3, got 0.5",
+    ):
         read_features(parties(files), files["pays"], bounds=bounds)
     contexts = read_features(parties(files), files["pays"], bounds=bounds, scale=True)
     assert contexts.held("lab").ravel() == pytest.approx([0.3, 0.25, -0.3])
@@ -147,12 +172,32 @@ def test_long_rows_are_scaled_where_asked(files: dict[str, Path]) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("lab", LAB.replace("bob", "rob"), "clinic.csv, row 3 is 'bob' and .*lab.csv, row 3 is 'rob'"),
-        ("lab", "row,iron\nbob,0.25\nann,0.5\ncy,-0.5\n", "clinic.csv, row 2 is 'ann' and .*lab.csv, row 2 is 'bob'"),
-        ("lab", LAB.removesuffix("cy,-0.5\n"), "lab.csv ends after 2 rows, and .*clinic.csv, row 4 is 'cy'"),
+        (
+            "lab",
+            LAB.replace("bob", "rob"),
+            "clinic.csv, row 3 is 'bob' and .*lab.csv, row 3 is 'rob'",
+        ),
+        (
+            "lab",
+            "row,iron\nbob,0.25\nann,0.5\ncy,-0.5\n",
+            "clinic.csv, row 2 is 'ann' and .*lab.csv, row 2 is 'bob'",
+        ),
+        (
+            "lab",
+            LAB.removesuffix("cy,-0.5\n"),
+            "lab.csv ends after 2 rows, and .*clinic.csv, row 4 is 'cy'",
+        ),
         ("lab", LAB + "di,0\n", "clinic.csv ends after 3 rows, and .*lab.csv, row 5 is 'di'"),
-        ("lab", "# of us\n" + LAB.replace("cy", "Cy"), "clinic.csv, row 4 is 'cy' and .*lab.csv, row 5 is 'Cy'"),
-        ("pays", PAYS.replace("ann", "anna"), "clinic.csv, row 2 is 'ann' and .*pays.csv, row 2 is 'anna'"),
+        (
+            "lab",
+            "# of us\n" + LAB.replace("cy", "Cy"),
+            "clinic.csv, row 4 is 'cy' and .*lab.csv, row 5 is 'Cy'",
+        ),
+        (
+            "pays",
+            PAYS.replace("ann", "anna"),
+            "clinic.csv, row 2 is 'ann' and .*pays.csv, row 2 is 'anna'",
+        ),
         ("pays", PAYS + "di,0,1\n", "clinic.csv ends after 3 rows, and .*pays.csv, row 5 is 'di'"),
     ],
 )
@@ -176,7 +221,9 @@ def test_files_that_do_not_match_are_named(
         ({"clinic": -0.5, "lab": 0.6}, r"bound must be in \(0, 1\], got -0.5"),
     ],
 )
-def test_wrong_bounds_are_refused(files: dict[str, Path], bounds: dict[str, float], says: str) -> None:
+def test_wrong_bounds_are_refused(
+    files: dict[str, Path], bounds: dict[str, float], says: str
+) -> None:
     with pytest.raises(ConfigError, match=says):
         read_features(parties(files), files["pays"], bounds=bounds)
 
@@ -185,12 +232,22 @@ def test_wrong_bounds_are_refused(files: dict[str, Path], bounds: dict[str, floa
     ("content", "kind", "says"),
     [
         ("row,wait\nann,0\n", DataError, "at least 2 arms, got the columns row,wait"),
-        (PAYS.replace("0.9", "1.2"), DataError, r"pays.csv, row 3, column 'wait': must be in \[0, 1\], got 1.2"),
-        (PAYS.replace("0.3", "-1"), DataError, r"pays.csv, row 3, column 'treat': must be in \[0, 1\], got -1"),
+        (
+            PAYS.replace("0.9", "1.2"),
+            DataError,
+            r"pays.csv, row 3, column 'wait': must be in \[0, 1\], got 1.2",
+        ),
+        (
+            PAYS.replace("0.3", "-1"),
+            DataError,
+            r"pays.csv, row 3, column 'treat': must be in \[0, 1\], got -1",
+        ),
         (PAYS.replace("0.3", "much"), DataError, "row 3, column 'treat': 'much' is not a number"),
     ],
 )
-def test_wrong_rewards_are_refused(write: Write, content: str, kind: type[PosseError], says: str) -> None:
+def test_wrong_rewards_are_refused(
+    write: Write, content: str, kind: type[PosseError], says: str
+) -> None:
     with pytest.raises(kind, match=says):
         read_rewards(write(content, "pays"))
 

@@ -1,4 +1,6 @@
-"""A user's own images from folders, idx, .npz and Parquet files become clients, without a line of Python."""
+"""A user's own images from folders, idx, .npz and Parquet files become clients, without a line of
+Python.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,13 @@ def folder(place: Path, *, owned: bool) -> Path:
 
 def idx(place: Path) -> Path:
     numbers = np.array([["cat", "dog", "owl"].index(one) for one in LABELS], np.uint8)
-    for name, array in (("train-images-idx3-ubyte.gz", IMAGES), ("train-labels-idx1-ubyte.gz", numbers)):
-        head = bytes((0, 0, 8, array.ndim)) + b"".join(size.to_bytes(4, "big") for size in array.shape)
+    for name, array in (
+        ("train-images-idx3-ubyte.gz", IMAGES),
+        ("train-labels-idx1-ubyte.gz", numbers),
+    ):
+        head = bytes((0, 0, 8, array.ndim)) + b"".join(
+            size.to_bytes(4, "big") for size in array.shape
+        )
         (place / name).write_bytes(gzip.compress(head + array.tobytes()))
     return place / "train-images-idx3-ubyte.gz"
 
@@ -51,7 +58,11 @@ def arrays(place: Path, **more: Any) -> Path:
 def parquet(place: Path, owned: bool) -> Path:
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     cells = [{"bytes": encoded(image), "path": None} for image in IMAGES]
-    columns = {"image": cells, "label": LABELS.tolist(), **({"client": OWNERS.tolist()} if owned else {})}
+    columns = {
+        "image": cells,
+        "label": LABELS.tolist(),
+        **({"client": OWNERS.tolist()} if owned else {}),
+    }
     pq.write_table(pa.table(columns), place / "mine.parquet")
     return place / "mine.parquet"
 
@@ -64,7 +75,9 @@ def test_every_source_gives_the_same_images(kind: str, owned: bool, tmp_path: Pa
         "npz": lambda: arrays(tmp_path, **({"clients": OWNERS} if owned else {})),
         "parquet": lambda: parquet(tmp_path, owned),
     }[kind]
-    made = PopulationSettings(data=str(make()), **({} if owned else {"clients": 3, "alpha": 0.5})).population()
+    made = PopulationSettings(
+        data=str(make()), **({} if owned else {"clients": 3, "alpha": 0.5})
+    ).population()
     assert made.arms == ("cat", "dog", "owl")
     assert made.clients == (4 if owned else 3)
     expected = {(image.tobytes(), label) for image, label in zip(IMAGES, LABELS, strict=True)}
@@ -76,7 +89,11 @@ def test_every_source_gives_the_same_images(kind: str, owned: bool, tmp_path: Pa
 
 def test_idx_files_beside_their_labels(tmp_path: Path) -> None:
     made = PopulationSettings(data=str(idx(tmp_path)), clients=4).population()
-    assert (made.arms, made.clients, np.asarray(made.inputs).shape) == (("0", "1", "2"), 4, (24, 8, 8))
+    assert (made.arms, made.clients, np.asarray(made.inputs).shape) == (
+        ("0", "1", "2"),
+        4,
+        (24, 8, 8),
+    )
     (tmp_path / "train-labels-idx1-ubyte.gz").unlink()
     with pytest.raises(DataError, match=r"must lie beside it as train-labels-idx1-ubyte\.gz"):
         PopulationSettings(data=str(tmp_path / "train-images-idx3-ubyte.gz")).population()
@@ -84,7 +101,11 @@ def test_idx_files_beside_their_labels(tmp_path: Path) -> None:
 
 def test_images_are_scaled_where_asked_or_where_they_differ(tmp_path: Path) -> None:
     place = folder(tmp_path / "pictures", owned=False)
-    assert np.asarray(PopulationSettings(data=str(place), side=16).population().inputs).shape == (24, 16, 16)
+    assert np.asarray(PopulationSettings(data=str(place), side=16).population().inputs).shape == (
+        24,
+        16,
+        16,
+    )
     (place / "cat" / "wide.png").write_bytes(encoded(np.zeros((5, 9), np.uint8)))
     assert np.asarray(PopulationSettings(data=str(place)).population().inputs).shape == (25, 28, 28)
     with pytest.raises(ConfigError, match="side must be an even number"):

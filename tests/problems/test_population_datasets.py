@@ -1,4 +1,6 @@
-"""Loaders of populations: the facts of the real files, and small files in the formats of those that are not here."""
+"""Loaders of populations: the facts of the real files, and small files in the formats of those that
+are not here.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ def present(data_dir: Path, name: str) -> Path:
     return data_dir
 
 
-# --- the real files -----------------------------------------------------------------------------------------------
+# --- the real files -------------------------------------------------------------------------------
 
 
 def test_last_mosaic_of_emnist(data_dir: Path, tmp_path: Path) -> None:
@@ -37,11 +39,15 @@ def test_last_mosaic_of_emnist(data_dir: Path, tmp_path: Path) -> None:
     told = json.loads((folder / "test.json").read_bytes())
     last = told["files"][-1]
     (tmp_path / last).symlink_to(folder / last)
-    (tmp_path / "test.json").write_text(json.dumps(told | {"files": [last], "id": told["id"][112_903:]}))
+    (tmp_path / "test.json").write_text(
+        json.dumps(told | {"files": [last], "id": told["id"][112_903:]})
+    )
     read = emnist.read_mosaics(tmp_path / "test.json", verify=False)
     assert (read.images.shape, len(read.classes)) == ((3420, 28, 28), 62)
     assert "".join(read.classes) == "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-    assert read.images[:, 0].mean() < 2 < 60 < read.images[:, 10:18, 10:18].mean()  # strokes in the middle, on black
+    assert (
+        read.images[:, 0].mean() < 2 < 60 < read.images[:, 10:18, 10:18].mean()
+    )  # strokes in the middle, on black
     # A one is thin and a zero is not: tiles and labels line up.
     ink = [read.images[read.labels == digit].mean() for digit in (0, 1)]
     assert ink[0] > 1.5 * ink[1]
@@ -66,7 +72,12 @@ def test_mnist_by_writer(data_dir: Path) -> None:
 
 def test_stackexchange(data_dir: Path) -> None:
     whole = questions.stackexchange_population(present(data_dir, "stackexchange"))
-    assert (whole.samples, whole.clients, len(whole.arms), len(whole.vocabulary)) == (1672, 696, 50, 10_000)
+    assert (whole.samples, whole.clients, len(whole.arms), len(whole.vocabulary)) == (
+        1672,
+        696,
+        50,
+        10_000,
+    )
     assert isinstance(whole.labels, Ragged)
     counts = np.bincount(whole.labels.values)
     assert (np.diff(counts) <= 0).all()  # the most frequent first
@@ -82,7 +93,7 @@ def test_digits() -> None:
     assert (pixels.dtype, pixels.min(), pixels.max()) == (np.uint8, 0, 255)
 
 
-# --- mosaics ------------------------------------------------------------------------------------------------------
+# --- mosaics --------------------------------------------------------------------------------------
 
 
 def mosaic(folder: Path, tiles: int = 5, across: int = 3, **changes: object) -> Path:
@@ -92,7 +103,13 @@ def mosaic(folder: Path, tiles: int = 5, across: int = 3, **changes: object) -> 
         row, column = divmod(tile, across)
         pixels[row * side : (row + 1) * side, column * side : (column + 1) * side] = 10 * tile + 1
     Image.fromarray(pixels).convert("RGB").save(folder / "X.webp", lossless=True)
-    told = {"width": side, "height": side, "files": ["X.webp"], "mapping": [48, 65, 97], "id": [0, 1, 2, 1, 0][:tiles]}
+    told = {
+        "width": side,
+        "height": side,
+        "files": ["X.webp"],
+        "mapping": [48, 65, 97],
+        "id": [0, 1, 2, 1, 0][:tiles],
+    }
     (folder / "test.json").write_text(json.dumps(told | changes))
     return folder / "test.json"
 
@@ -115,7 +132,9 @@ def test_bad_mosaics(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="is not the known file: expected sha256 b2d4f5349865"):
         emnist.read_mosaics(index)
     index.write_text("{}")
-    with pytest.raises(DataError, match="must name width, height, files, mapping and id, got no width"):
+    with pytest.raises(
+        DataError, match="must name width, height, files, mapping and id, got no width"
+    ):
         emnist.read_mosaics(index, verify=False)
     index.write_text("no")
     with pytest.raises(DataError, match="is not JSON"):
@@ -132,7 +151,7 @@ def test_bad_writers(tmp_path: Path) -> None:
         mnist.read_labels(file)
 
 
-# --- posts --------------------------------------------------------------------------------------------------------
+# --- posts ----------------------------------------------------------------------------------------
 
 POSTS = """<?xml version="1.0"?><posts>
 <row Id="1" PostTypeId="1" OwnerUserId="7" Title="Hops &amp;amp; malt"
@@ -147,8 +166,16 @@ def test_posts(tmp_path: Path) -> None:
     file = tmp_path / "brew-2020-Posts.xml"
     file.write_text(POSTS)
     first, second = questions.read_posts(file)
-    assert (first.user, first.words, first.tags) == ("brew/7", ("hops", "malt", "hops"), ("hops", "malt"))
-    assert (second.user, second.words, second.tags) == ("brew/question-3", ("yeast", "it's", "alive"), ("hops",))
+    assert (first.user, first.words, first.tags) == (
+        "brew/7",
+        ("hops", "malt", "hops"),
+        ("hops", "malt"),
+    )
+    assert (second.user, second.words, second.tags) == (
+        "brew/question-3",
+        ("yeast", "it's", "alive"),
+        ("hops",),
+    )
     whole = questions.questions_population([first, second], words=2, tags=2)
     assert (whole.vocabulary, whole.arms) == (("hops", "alive"), ("hops", "malt"))
     assert whole.gather([0, 1], pad=1).y.tolist() == [[[1, 1]], [[1, 0]]]
@@ -160,7 +187,7 @@ def test_posts(tmp_path: Path) -> None:
         questions.read_posts(file)
 
 
-# --- databases of TensorFlow Federated ----------------------------------------------------------------------------
+# --- databases of TensorFlow Federated ------------------------------------------------------------
 
 
 def varint(value: int) -> bytes:
@@ -181,7 +208,9 @@ def example(features: Mapping[str, Feature]) -> bytes:
     entries = b""
     for name, values in features.items():
         if isinstance(values[0], bytes):
-            kind = field(1, b"".join(field(1, value) for value in values if isinstance(value, bytes)))
+            kind = field(
+                1, b"".join(field(1, value) for value in values if isinstance(value, bytes))
+            )
         elif isinstance(values[0], int):
             kind = field(3, field(1, b"".join(varint(int(value)) for value in values)))
         else:
@@ -192,7 +221,9 @@ def example(features: Mapping[str, Feature]) -> bytes:
 
 def database(path: Path, rows: Sequence[tuple[str, str, bytes]]) -> Path:
     made = sqlite3.connect(path)
-    made.execute("CREATE TABLE examples (split_name TEXT, client_id TEXT, serialized_example_proto BLOB)")
+    made.execute(
+        "CREATE TABLE examples (split_name TEXT, client_id TEXT, serialized_example_proto BLOB)"
+    )
     made.execute("CREATE INDEX idx_examples_client_id_split ON examples (split_name, client_id)")
     made.executemany("INSERT INTO examples VALUES (?, ?, ?)", rows)
     made.commit()
@@ -202,7 +233,11 @@ def database(path: Path, rows: Sequence[tuple[str, str, bytes]]) -> Path:
 
 def test_examples() -> None:
     read = tff.read_example(example({"a": [3, -2, 300], "b": [b"x", b""], "c": [0.5, -1.0]}))
-    assert (read["a"], read["b"], np.asarray(read["c"]).tolist()) == ([3, -2, 300], [b"x", b""], [0.5, -1.0])
+    assert (read["a"], read["b"], np.asarray(read["c"]).tolist()) == (
+        [3, -2, 300],
+        [b"x", b""],
+        [0.5, -1.0],
+    )
     with pytest.raises(DataError, match=r"not a whole tf.train.Example"):
         tff.read_example(example({"a": [3]})[:-2])
 
@@ -212,8 +247,12 @@ def written(label: int, ink: float) -> bytes:
 
 
 def test_femnist_of_tff(tmp_path: Path) -> None:
-    rows = [("all_train", "w2", written(61, 1.0)), ("all_test", "w1", written(5, 0.5)),
-            ("all_train", "w1", written(0, 0.0)), ("all_train", "w2", written(10, 0.2))]  # fmt: skip
+    rows = [
+        ("all_train", "w2", written(61, 1.0)),
+        ("all_test", "w1", written(5, 0.5)),
+        ("all_train", "w1", written(0, 0.0)),
+        ("all_train", "w2", written(10, 0.2)),
+    ]
     path = database(tmp_path / "emnist_all.sqlite", rows)
     whole = emnist.read_femnist(path)
     assert (whole.clients, whole.sizes().tolist(), len(whole.arms)) == (2, [1, 2], 62)
@@ -251,7 +290,9 @@ def test_bad_databases(tmp_path: Path) -> None:
     made.execute("CREATE TABLE things (x)")
     made.commit()
     made.close()
-    with pytest.raises(DataError, match=r"is not a database of TensorFlow Federated \(no such table: examples\)"):
+    with pytest.raises(
+        DataError, match=r"is not a database of TensorFlow Federated \(no such table: examples\)"
+    ):
         emnist.read_femnist(tmp_path / "other.sqlite")
     with pytest.raises(DataError, match="cannot read"):
         emnist.read_femnist(tmp_path / "none.sqlite")
@@ -287,15 +328,24 @@ def test_femnist_of_flower(tmp_path: Path) -> None:
 
 
 def sentence(tokens: str, title: str, tags: str) -> bytes:
-    return example({"tokens": [tokens.encode()], "title": [title.encode()], "tags": [tags.encode()], "score": [1]})
+    return example(
+        {
+            "tokens": [tokens.encode()],
+            "title": [title.encode()],
+            "tags": [tags.encode()],
+            "score": [1],
+        }
+    )
 
 
 def overflow(folder: Path) -> Path:
     folder.mkdir(exist_ok=True)
-    rows = [("train", "u2", sentence("the sql the join", "a join", "sql|join")),
-            ("train", "u1", sentence("css here", "css", "css|html")),
-            ("train", "u2", sentence("never seen", "words", "other")),
-            ("test", "u1", sentence("the", "the", "sql"))]  # fmt: skip
+    rows = [
+        ("train", "u2", sentence("the sql the join", "a join", "sql|join")),
+        ("train", "u1", sentence("css here", "css", "css|html")),
+        ("train", "u2", sentence("never seen", "words", "other")),
+        ("test", "u1", sentence("the", "the", "sql")),
+    ]
     database(folder / "stackoverflow.sqlite", rows)
     (folder / "stackoverflow.word_count").write_text("the 9\njoin 5\ncss 4\nrare 1\n")
     (folder / "stackoverflow.tag_count").write_text(json.dumps({"css": 3, "sql": 7, "join": 1}))
@@ -303,7 +353,9 @@ def overflow(folder: Path) -> Path:
 
 
 def test_stackoverflow(tmp_path: Path) -> None:
-    made = questions.prepare_stackoverflow(overflow(tmp_path / "so"), tmp_path / "prepared", words=3, tags=2)
+    made = questions.prepare_stackoverflow(
+        overflow(tmp_path / "so"), tmp_path / "prepared", words=3, tags=2
+    )
     assert (made.arms, made.vocabulary, made.clients) == (("sql", "css"), ("the", "join", "css"), 2)
     x, y, mask = made.gather([1, 0], pad=2)
     assert x.words[0, 0].tolist() == [0, 1]  # type: ignore[union-attr]
@@ -311,7 +363,9 @@ def test_stackoverflow(tmp_path: Path) -> None:
     assert y.tolist() == [[[1, 0], [0, 0]], [[0, 1], [0, 0]]]
     assert mask.tolist() == [[True, True], [True, False]]
     assert load(tmp_path / "prepared").client_name(1) == "u2"
-    capped = questions.prepare_stackoverflow(tmp_path / "so", tmp_path / "capped", words=3, tags=2, cap=1)
+    capped = questions.prepare_stackoverflow(
+        tmp_path / "so", tmp_path / "capped", words=3, tags=2, cap=1
+    )
     assert capped.sizes().tolist() == [1, 1]
 
 

@@ -32,15 +32,21 @@ def test_own_prepared_and_databases(tmp_path: Path) -> None:
     own = PopulationSettings(data="own", file=file).population()
     assert own.sizes().tolist() == [1, 2]
     assert PopulationSettings(data="own", file=file, clients=1).population().clients == 1
-    drawn = PopulationSettings(data="own", file=file, client_column=None, label_column="label", clients=3)
+    drawn = PopulationSettings(
+        data="own", file=file, client_column=None, label_column="label", clients=3
+    )
     with pytest.raises(DataError, match="'ann' is not a number"):
         drawn.population()
     folder = save(own, tmp_path / "folder")
-    assert PopulationSettings(data="prepared", file=folder).population().describe() == own.describe()
+    assert (
+        PopulationSettings(data="prepared", file=folder).population().describe() == own.describe()
+    )
     writers = database(tmp_path / "e.sqlite", [("all_train", "w", written(3, 0.1))])
     assert PopulationSettings(data="femnist", file=writers).population().clients == 1
     source = overflow(tmp_path / "so")
-    asked = PopulationSettings(data="stackoverflow", data_dir=source, file=tmp_path / "sf", words=3, tags=2)
+    asked = PopulationSettings(
+        data="stackoverflow", data_dir=source, file=tmp_path / "sf", words=3, tags=2
+    )
     assert asked.population().clients == asked.population().clients == 2
 
 

@@ -1,4 +1,6 @@
-"""Populations: cohorts as a client-by-client loop would gather them, and one clear line for each bad input."""
+"""Populations: cohorts as a client-by-client loop would gather them, and one clear line for each
+bad input.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +36,23 @@ def images(sizes: list[int], seed: int = 0, **changes: Any) -> Population:
 
 
 def texts() -> Population:
-    bags = Ragged(np.array([0, 2, 2, 5]), np.array([3, 1, 0, 2, 4], np.int32), np.array([1, 2, 1, 2, 2], np.uint16))
+    bags = Ragged(
+        np.array([0, 2, 2, 5]),
+        np.array([3, 1, 0, 2, 4], np.int32),
+        np.array([1, 2, 1, 2, 2], np.uint16),
+    )
     return Population(
-        "texts", ARMS, np.array([0, 2, 3]), bags, Ragged.of([[0, 2], [], [1]]), names_of(["é", "bob"]), tuple("vwxyz")
+        "texts",
+        ARMS,
+        np.array([0, 2, 3]),
+        bags,
+        Ragged.of([[0, 2], [], [1]]),
+        names_of(["é", "bob"]),
+        tuple("vwxyz"),
     )
 
 
-# --- cohorts ------------------------------------------------------------------------------------------------------
+# --- cohorts --------------------------------------------------------------------------------------
 
 
 @settings(deadline=None, max_examples=60)
@@ -51,7 +63,11 @@ def test_a_cohort_is_what_its_clients_hold(sizes: list[int], data: st.DataObject
     pad = data.draw(st.integers(max(sizes), 8))
     x, y, mask = whole.gather(chosen, pad)
     assert isinstance(x, np.ndarray)
-    assert (x.shape, y.shape, mask.shape) == ((len(chosen), pad, 3, 2), (len(chosen), pad), (len(chosen), pad))
+    assert (x.shape, y.shape, mask.shape) == (
+        (len(chosen), pad, 3, 2),
+        (len(chosen), pad),
+        (len(chosen), pad),
+    )
     for row, client in enumerate(chosen):
         low, high = whole.offsets[client : client + 2]
         count = high - low
@@ -67,18 +83,25 @@ def test_bags_have_norm_one_and_no_weight_in_the_padding() -> None:
     assert isinstance(x, Bag)
     assert x.words.tolist() == [[[0, 2, 4], [0, 0, 0]], [[3, 1, 0], [0, 0, 0]]]
     norms = np.sqrt((x.weights**2).sum(axis=-1))
-    np.testing.assert_allclose(norms, [[1, 0], [1, 0]], atol=1e-6)  # the third question has no known word
+    np.testing.assert_allclose(
+        norms, [[1, 0], [1, 0]], atol=1e-6
+    )  # the third question has no known word
     np.testing.assert_allclose(x.weights[1, 0], np.array([1, 2, 0]) / np.sqrt(5), rtol=1e-6)
     assert y.tolist() == [[[0, 1, 0], [0, 0, 0]], [[1, 0, 1], [0, 0, 0]]]
     assert mask.tolist() == [[True, False], [True, True]]
     assert texts().gather([0], pad=2, width=5).x.words.shape == (1, 2, 5)  # type: ignore[union-attr]
-    with pytest.raises(DataError, match=r"a row must fit its width 1, got 2 values in row 0\. Widen it to 3"):
+    with pytest.raises(
+        DataError, match=r"a row must fit its width 1, got 2 values in row 0\. Widen it to 3"
+    ):
         texts().gather([0], pad=2, width=1)
 
 
 def test_a_client_too_large_is_an_error_and_never_cut_unasked() -> None:
     whole = images([2, 5, 3])
-    with pytest.raises(DataError, match=r"fit its padding of 4 samples, got 5 of client-2\. Pad to 5, or give a cap"):
+    with pytest.raises(
+        DataError,
+        match=r"fit its padding of 4 samples, got 5 of client-2\. Pad to 5, or give a cap",
+    ):
         whole.gather([0, 1], pad=4)
     first = whole.gather([0, 1], pad=4, cap=4)
     np.testing.assert_array_equal(first.x[1], whole.inputs[2:6])  # type: ignore[index]
@@ -102,9 +125,9 @@ def test_a_seeded_cap_depends_on_client_and_seed_alone() -> None:
 
 
 def test_seeded_caps_are_fair() -> None:
-    # 2,000 seeds keep 3 of 12 samples each. Counts of a draw without replacement vary 9 / 11 as much as independent
-    # ones; chi-square with 11 degrees of freedom, a false alarm in 1,000. A sample that was favoured by a fifth (600
-    # instead of 500) would be seen 7 times in 10.
+    # 2,000 seeds keep 3 of 12 samples each. Counts of a draw without replacement vary 9 / 11 as
+    # much as independent ones; chi-square with 11 degrees of freedom, a false alarm in 1,000. A
+    # sample that was favoured by a fifth (600 instead of 500) would be seen 7 times in 10.
     whole = images([12], inputs=np.arange(12, dtype=np.float32)[:, None])
     counts = np.zeros(12)
     for seed in range(2000):
@@ -120,7 +143,7 @@ def test_names() -> None:
     assert images([2, 1]).describe()["inputs"] == [3, 2]
 
 
-# --- bad input ----------------------------------------------------------------------------------------------------
+# --- bad input ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -130,16 +153,28 @@ def test_names() -> None:
             {"labels": np.array([0, 3, 1], np.int32)},
             r"labels must be in \[0, 3\), the number of the arms, got 3 at",
         ),
-        ({"labels": np.array([0, -1, 1], np.int32)}, r"labels must be in \[0, 3\), the number of the arms, got -1"),
+        (
+            {"labels": np.array([0, -1, 1], np.int32)},
+            r"labels must be in \[0, 3\), the number of the arms, got -1",
+        ),
         ({"labels": np.array([0.0, 1.0, 1.0])}, "labels must be whole numbers, got float64"),
-        ({"offsets": np.array([0, 3, 3])}, "every client must have a sample, got none for client-2. Leave it out."),
+        (
+            {"offsets": np.array([0, 3, 3])},
+            "every client must have a sample, got none for client-2. Leave it out.",
+        ),
         ({"offsets": np.array([0, 2, 1, 3])}, "offsets must not fall, got 2 before 1 at row 1"),
         (
             {"offsets": np.array([0, 2])},
             "every sample must have an input, a label and a client, got 3 inputs",
         ),
-        ({"inputs": np.array([[1], [np.nan], [2]], np.float32)}, "inputs must be finite numbers, got nan in sample 2"),
-        ({"inputs": np.ones((3, 2), np.float64)}, r"inputs must be bytes \(uint8\) or float32, got float64"),
+        (
+            {"inputs": np.array([[1], [np.nan], [2]], np.float32)},
+            "inputs must be finite numbers, got nan in sample 2",
+        ),
+        (
+            {"inputs": np.ones((3, 2), np.float64)},
+            r"inputs must be bytes \(uint8\) or float32, got float64",
+        ),
         ({"arms": ("a",)}, "a bandit needs at least 2 arms, got 1"),
         ({"arms": ("a", "b", "a")}, "arm names must differ, got 'a' twice"),
         ({"names": names_of(["x"])}, "names must be one a client, got 1 for 2"),
@@ -168,11 +203,16 @@ def test_a_checked_population_is_not_read_again() -> None:
         trusted.check()
 
 
-# --- draws --------------------------------------------------------------------------------------------------------
+# --- draws ----------------------------------------------------------------------------------------
 
 
 @settings(deadline=None, max_examples=40)
-@given(st.integers(0, 2**64 - 1), st.integers(0, 2**24 - 1), st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1))
+@given(
+    st.integers(0, 2**64 - 1),
+    st.integers(0, 2**24 - 1),
+    st.integers(0, 2**32 - 1),
+    st.integers(0, 2**32 - 1),
+)
 def test_array_draws_are_the_scalar_ones(key: int, party: int, index: int, attempt: int) -> None:
     first, second = draws.words(key, draws.LATE, [party], index, attempt)
     wanted = scalar_words(np.uint64(key), draws.LATE, party, index, attempt)

@@ -1,4 +1,6 @@
-"""Prepared populations: what was written is what is read, damage is told, and memory does not grow with the clients."""
+"""Prepared populations: what was written is what is read, damage is told, and memory does not grow
+with the clients.
+"""
 
 from __future__ import annotations
 
@@ -40,13 +42,17 @@ def test_a_folder_is_mapped(tmp_path: Path) -> None:
 
 
 def test_damage_is_told(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=f"no {HEADER} in .*: not a prepared population, or never finished"):
+    with pytest.raises(
+        DataError, match=f"no {HEADER} in .*: not a prepared population, or never finished"
+    ):
         load(tmp_path)
     with pytest.raises(DataError, match="no file"):
         load(tmp_path / "none.npz")
     folder = save(images([2, 3]), tmp_path / "folder")
     np.save(folder / "labels.npy", np.zeros(4, np.int32))
-    with pytest.raises(DataError, match=r"array labels must be .*\(5,\).* by the header, got .*\(4,\)"):
+    with pytest.raises(
+        DataError, match=r"array labels must be .*\(5,\).* by the header, got .*\(4,\)"
+    ):
         load(folder)
     (folder / "labels.npy").write_bytes(b"no array")
     with pytest.raises(DataError, match="is not whole"):
@@ -55,7 +61,10 @@ def test_damage_is_told(tmp_path: Path) -> None:
     (folder / HEADER).write_text(json.dumps(header | {"version": 9}))
     (folder / "labels.npy").unlink()
     np.save(folder / "labels.npy", np.zeros(5, np.int32))
-    with pytest.raises(DataError, match="must be a prepared population of version 1, got 'posse population' version 9"):
+    with pytest.raises(
+        DataError,
+        match="must be a prepared population of version 1, got 'posse population' version 9",
+    ):
         load(folder)
     (folder / HEADER).write_text("{")
     with pytest.raises(DataError, match="cannot be read"):
@@ -69,7 +78,11 @@ def wrong(folder: Path, *chunks: tuple[list[int], int, int]) -> None:
     """Write chunks of (sizes, columns, label)."""
     with Writer(folder, folder.name, ("a", "b")) as out:
         for sizes, columns, label in chunks:
-            out.add(sizes, np.zeros((sum(sizes), columns), np.uint8), np.full(sum(sizes), label, np.int32))
+            out.add(
+                sizes,
+                np.zeros((sum(sizes), columns), np.uint8),
+                np.full(sum(sizes), label, np.int32),
+            )
 
 
 def test_a_writer_checks_before_it_writes(tmp_path: Path) -> None:
@@ -112,7 +125,9 @@ print(population.clients, before, resident())
 """
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc to read the resident memory from")
+@pytest.mark.skipif(
+    not Path("/proc/self/status").exists(), reason="no /proc to read the resident memory from"
+)
 def test_memory_does_not_grow_with_the_population(tmp_path: Path) -> None:
     resident = {}
     for clients in (2_000, 342_477):
@@ -124,7 +139,10 @@ def test_memory_does_not_grow_with_the_population(tmp_path: Path) -> None:
                 total = int(sizes.sum())
                 out.add(sizes, np.full((total, 8, 8), 7, np.uint8), np.zeros(total, np.int32))
         told = subprocess.run(
-            [sys.executable, "-c", STUBS + GATHER, folder], capture_output=True, text=True, check=True
+            [sys.executable, "-c", STUBS + GATHER, folder],
+            capture_output=True,
+            text=True,
+            check=True,
         )
         found, before, after = (int(word) for word in told.stdout.split())
         assert found == clients - 1
@@ -153,11 +171,16 @@ NUMPY_ALONE = (
         f"posse.problems.populations.{name}"
         for name in ("population", "prepared", "splits", "worlds", "draws", "ragged")
     ),
-    *(f"posse.policies.{name}" for name in ("contextual.explorations", "evaluation.offline", "evaluation.federated")),
+    *(
+        f"posse.policies.{name}"
+        for name in ("contextual.explorations", "evaluation.offline", "evaluation.federated")
+    ),
 )
 
 
 def test_modules_need_numpy_alone() -> None:
     code = BARE + STUBS + IMPORT
-    told = subprocess.run([sys.executable, "-c", code, *NUMPY_ALONE], capture_output=True, text=True, check=False)
+    told = subprocess.run(
+        [sys.executable, "-c", code, *NUMPY_ALONE], capture_output=True, text=True, check=False
+    )
     assert (told.returncode, told.stdout.strip()) == (0, "well"), told.stderr

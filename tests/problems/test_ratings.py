@@ -13,7 +13,8 @@ from posse.core.errors import ConfigError, DataError
 from posse.problems.arms.ratings import Ratings
 from posse.problems.arms.tables import read_ratings
 
-# heat: 4 ratings, 2 above 3; alien: 2 of 2; brazil: 1 of 2; casino: 0 of 1; '9' and '10': 1 of 2 as brazil.
+# heat: 4 ratings, 2 above 3; alien: 2 of 2; brazil: 1 of 2; casino: 0 of 1; '9' and '10': 1 of 2 as
+# brazil.
 ROWS = {
     "heat": [5.0, 3.0, 3.5, 1.0],
     "alien": [4.0, 5.0],
@@ -43,7 +44,10 @@ def test_mean_from_a_hand_made_file(tmp_path: Path) -> None:
     ratings = read_ratings(file)
     # Three users; alien was rated by two of them, and the third does not count.
     assert len(np.unique(ratings.user)) == 3
-    assert dict(zip(ratings.items, ratings.means(3).tolist(), strict=True)) == {"heat": 2 / 3, "alien": 1 / 2}
+    assert dict(zip(ratings.items, ratings.means(3).tolist(), strict=True)) == {
+        "heat": 2 / 3,
+        "alien": 1 / 2,
+    }
 
 
 def test_counts_add_up(films: Ratings) -> None:
@@ -72,19 +76,36 @@ def test_named_items_in_the_order_given(films: Ratings) -> None:
 
 
 def test_items_by_name_or_id_and_ids_win() -> None:
-    ratings = Ratings(("1", "2", "3"), [0, 1, 2], [1.0, 2.0, 3.0], (1.0, 3.0), "three", names=("one", "1", "three"))
+    ratings = Ratings(
+        ("1", "2", "3"),
+        [0, 1, 2],
+        [1.0, 2.0, 3.0],
+        (1.0, 3.0),
+        "three",
+        names=("one", "1", "three"),
+    )
     assert ratings.arms(1.5, items=["1", "three"]).names == ("one", "three")
 
 
 def test_items_of_one_name_are_told_apart_by_id() -> None:
-    ratings = Ratings(("1", "2", "3"), [0, 1, 2], [1.0, 2.0, 3.0], (1.0, 3.0), "three", names=("Emma", "Emma", "Heat"))
+    ratings = Ratings(
+        ("1", "2", "3"),
+        [0, 1, 2],
+        [1.0, 2.0, 3.0],
+        (1.0, 3.0),
+        "three",
+        names=("Emma", "Emma", "Heat"),
+    )
     assert ratings.arms(1.5).names == ("Emma [1]", "Emma [2]", "Heat")
 
 
 def test_rating_rewards_are_scaled_and_keep_the_choice(films: Ratings) -> None:
     arms = films.arms(3.0, top=2, reward="rating")
     assert arms.names == films.arms(3.0, top=2).names
-    assert arms.means.tolist() == [pytest.approx((0.75 + 1.0) / 2), pytest.approx((1.0 + 0.5 + 0.625 + 0.0) / 4)]
+    assert arms.means.tolist() == [
+        pytest.approx((0.75 + 1.0) / 2),
+        pytest.approx((1.0 + 0.5 + 0.625 + 0.0) / 4),
+    ]
 
 
 def test_source_says_how_the_arms_were_made(films: Ratings) -> None:
@@ -100,7 +121,9 @@ def test_source_says_how_the_arms_were_made(films: Ratings) -> None:
 )
 def test_means_match_a_count_by_hand(data: list[tuple[int, int]], threshold: int) -> None:
     item, value = zip(*data, strict=True)
-    ratings = Ratings(tuple("abcde"), np.array(item), np.array(value, float), (0.0, 10.0), "made up")
+    ratings = Ratings(
+        tuple("abcde"), np.array(item), np.array(value, float), (0.0, 10.0), "made up"
+    )
     for i, mean in enumerate(ratings.means(threshold)):
         received = [v for j, v in data if j == i]
         if received:
@@ -110,19 +133,27 @@ def test_means_match_a_count_by_hand(data: list[tuple[int, int]], threshold: int
 
 
 def test_too_many_arms_says_how_many_and_which_minimum(films: Ratings) -> None:
-    with pytest.raises(DataError, match=r"5 arms wanted, but six films has 1 items .* 3 .*minimum=2 or lower"):
+    with pytest.raises(
+        DataError, match=r"5 arms wanted, but six films has 1 items .* 3 .*minimum=2 or lower"
+    ):
         films.arms(3.0, minimum=3, top=5)
     assert len(films.arms(3.0, minimum=2, top=5)) == 5
     with pytest.raises(DataError, match=r"minimum=1 or lower"):
         films.arms(3.0, minimum=2, arms=6)
-    with pytest.raises(DataError, match=r"has 6 rated items in all: ask for at most 5, or 6 with minimum=1"):
+    with pytest.raises(
+        DataError, match=r"has 6 rated items in all: ask for at most 5, or 6 with minimum=1"
+    ):
         films.arms(3.0, minimum=2, top=7)
 
 
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"items": ["heat", "allien"]}, DataError, "no item 'allien' in six films. Did you mean 'alien'"),
+        (
+            {"items": ["heat", "allien"]},
+            DataError,
+            "no item 'allien' in six films. Did you mean 'alien'",
+        ),
         (
             {"items": ["heat", "casino"], "minimum": 2},
             DataError,
@@ -141,7 +172,9 @@ def test_too_many_arms_says_how_many_and_which_minimum(films: Ratings) -> None:
         ({"threshold": float("nan")}, ConfigError, "got nan"),
     ],
 )
-def test_refused(films: Ratings, arguments: dict[str, object], error: type[Exception], message: str) -> None:
+def test_refused(
+    films: Ratings, arguments: dict[str, object], error: type[Exception], message: str
+) -> None:
     with pytest.raises(error, match=message):
         films.arms(**{"threshold": 3.0, **arguments})  # type: ignore[arg-type]
 
@@ -160,7 +193,12 @@ def test_refused(films: Ratings, arguments: dict[str, object], error: type[Excep
     ],
 )
 def test_inconsistent_ratings(change: dict[str, object], message: str) -> None:
-    good: dict[str, object] = {"items": ("a", "b"), "item": [0, 1], "value": [1.0, 5.0], "scale": (1.0, 5.0)}
+    good: dict[str, object] = {
+        "items": ("a", "b"),
+        "item": [0, 1],
+        "value": [1.0, 5.0],
+        "scale": (1.0, 5.0),
+    }
     Ratings(**good, source="good")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=message):
         Ratings(**{**good, **change}, source="bad")  # type: ignore[arg-type]
@@ -175,7 +213,13 @@ def test_values_stay_what_they_were_and_the_callers_array_is_free(films: Ratings
 
 
 def test_long_lists_suggest_without_listing(films: Ratings) -> None:
-    many = Ratings(tuple(f"film {n:03}" for n in range(300)), range(300), [1.0] * 299 + [2.0], (1.0, 2.0), "many")
+    many = Ratings(
+        tuple(f"film {n:03}" for n in range(300)),
+        range(300),
+        [1.0] * 299 + [2.0],
+        (1.0, 2.0),
+        "many",
+    )
     with pytest.raises(DataError) as caught:
         many.arms(1.0, items=["flim 017", "film 001"])
     assert "Did you mean 'film 017'?" in str(caught.value)

@@ -24,32 +24,108 @@ from posse.protocols.samba.settings import Samba
 from posse.protocols.samba.system import SYSTEM
 
 STEAM = [
-    {"username": "Ann", "hours": 0.1, "products": 41, "product_id": "725280", "page_order": 0, "date": "2017-12-17",
-     "text": "it's {not} \"good\"\\ \n [at all], é", "early_access": False, "page": 1},
-    {"username": "Bob", "hours": 51.1, "products": 27, "product_id": "328100", "text": "fine", "early_access": True,
-     "page": 1, "compensation": "Product received for free", "user_id": "7656"},
-    {"username": "Cem", "products": 3, "product_id": "328100", "text": "no hours", "page": 2, "early_access": False},
-    {"username": "Ann", "hours": 7.0, "product_id": "328100", "text": "", "page": 2, "early_access": False},
-]  # fmt: skip
+    {
+        "username": "Ann",
+        "hours": 0.1,
+        "products": 41,
+        "product_id": "725280",
+        "page_order": 0,
+        "date": "2017-12-17",
+        "text": 'it\'s {not} "good"\\ \n [at all], é',
+        "early_access": False,
+        "page": 1,
+    },
+    {
+        "username": "Bob",
+        "hours": 51.1,
+        "products": 27,
+        "product_id": "328100",
+        "text": "fine",
+        "early_access": True,
+        "page": 1,
+        "compensation": "Product received for free",
+        "user_id": "7656",
+    },
+    {
+        "username": "Cem",
+        "products": 3,
+        "product_id": "328100",
+        "text": "no hours",
+        "page": 2,
+        "early_access": False,
+    },
+    {
+        "username": "Ann",
+        "hours": 7.0,
+        "product_id": "328100",
+        "text": "",
+        "page": 2,
+        "early_access": False,
+    },
+]
 GOOGLE_2018 = [
-    {"rating": 3.0, "reviewerName": "an lam", "reviewText": "Ch\u1ea5t l\u01b0\u1ee3ng", "categories": ["Caf\xe9"],
-     "gPlusPlaceId": "108103314380004200232", "unixReviewTime": 1372686659, "gPlusUserId": "100000010817154263736"},
-    {"rating": 5.0, "reviewerName": "HALIL", "reviewText": None, "categories": None,
-     "gPlusPlaceId": "102194128241608748649", "unixReviewTime": None, "gPlusUserId": "100000013500285534661"},
-]  # fmt: skip
+    {
+        "rating": 3.0,
+        "reviewerName": "an lam",
+        "reviewText": "Ch\u1ea5t l\u01b0\u1ee3ng",
+        "categories": ["Caf\xe9"],
+        "gPlusPlaceId": "108103314380004200232",
+        "unixReviewTime": 1372686659,
+        "gPlusUserId": "100000010817154263736",
+    },
+    {
+        "rating": 5.0,
+        "reviewerName": "HALIL",
+        "reviewText": None,
+        "categories": None,
+        "gPlusPlaceId": "102194128241608748649",
+        "unixReviewTime": None,
+        "gPlusUserId": "100000013500285534661",
+    },
+]
 GOOGLE_2021 = [
-    {"user_id": "101463350189962023774", "name": "J. A.", "time": 1627750414677, "rating": 5, "text": "Cool place",
-     "pics": [{"url": ["https://example.org/a"]}], "resp": None, "gmap_id": "0x80c2c778e3b73d33:0xbdc5"},
-    {"user_id": "2", "name": "K", "time": 1, "rating": 2, "text": None, "pics": None, "resp": {"time": 1, "text": "x"},
-     "gmap_id": "0x80c2c778e3b73d33:0xbdc5"},
-    {"user_id": "2", "name": "K", "time": 1, "rating": None, "text": "", "pics": None, "gmap_id": "0x1:0x2"},
-]  # fmt: skip
+    {
+        "user_id": "101463350189962023774",
+        "name": "J. A.",
+        "time": 1627750414677,
+        "rating": 5,
+        "text": "Cool place",
+        "pics": [{"url": ["https://example.org/a"]}],
+        "resp": None,
+        "gmap_id": "0x80c2c778e3b73d33:0xbdc5",
+    },
+    {
+        "user_id": "2",
+        "name": "K",
+        "time": 1,
+        "rating": 2,
+        "text": None,
+        "pics": None,
+        "resp": {"time": 1, "text": "x"},
+        "gmap_id": "0x80c2c778e3b73d33:0xbdc5",
+    },
+    {
+        "user_id": "2",
+        "name": "K",
+        "time": 1,
+        "rating": None,
+        "text": "",
+        "pics": None,
+        "gmap_id": "0x1:0x2",
+    },
+]
 
 
 def python2(record: dict[str, Any]) -> str:
     """Write a record as Python 2 printed it: text with a u in front."""
-    return "{" + ", ".join(f"u'{key}': {'u' if isinstance(value, str) else ''}{value!a}"
-                           for key, value in record.items()) + "}"  # fmt: skip
+    return (
+        "{"
+        + ", ".join(
+            f"u'{key}': {'u' if isinstance(value, str) else ''}{value!a}"
+            for key, value in record.items()
+        )
+        + "}"
+    )
 
 
 def write(path: Path, lines: list[str], packed: bool = True) -> Path:
@@ -77,7 +153,10 @@ def test_steam_reviews(tmp_path: Path, packed: bool) -> None:
 
 
 def test_google_local_of_2018(tmp_path: Path) -> None:
-    write(tmp_path / "google-local" / "reviews.clean.json.gz", [python2(record) for record in GOOGLE_2018])
+    write(
+        tmp_path / "google-local" / "reviews.clean.json.gz",
+        [python2(record) for record in GOOGLE_2018],
+    )
     place = {
         "name": "Caf\xe9 X",
         "price": None,
@@ -112,10 +191,15 @@ def test_several_states_must_be_named(tmp_path: Path) -> None:
 
 
 def test_a_file_of_reviews_is_data(tmp_path: Path) -> None:
-    """By its path, whatever it is called; arms, means, ratings and a histogram follow the threshold."""
+    """By its path, whatever it is called; arms, means, ratings and a histogram follow the
+    threshold.
+    """
     draw = random.Random(1)
-    made = [{"rating": draw.randint(1, 5), "gmap_id": f"0x{place}:0x0", "user_id": str(n)}
-            for n in range(200) for place in range(3)]  # fmt: skip
+    made = [
+        {"rating": draw.randint(1, 5), "gmap_id": f"0x{place}:0x0", "user_id": str(n)}
+        for n in range(200)
+        for place in range(3)
+    ]
     path = write(tmp_path / "upload", [json.dumps(record) for record in made])
     for threshold in (2.0, 4.0):
         given_ = Samba(data=str(path), threshold=threshold, policy="ucb", horizon=50)
@@ -123,9 +207,15 @@ def test_a_file_of_reviews_is_data(tmp_path: Path) -> None:
         assert preview is not None
         assert sum(bar["count"] for bar in preview["histogram"]) == 600
         assert [bar["value"] for bar in preview["histogram"]] == [1, 2, 3, 4, 5]
-        assert [bar["pays"] for bar in preview["histogram"]] == [value > threshold for value in (1, 2, 3, 4, 5)]
-        above = {f"0x{place}:0x0": np.mean([one["rating"] > threshold for one in made if one["gmap_id"] ==
-                 f"0x{place}:0x0"]) for place in range(3)}  # fmt: skip
+        assert [bar["pays"] for bar in preview["histogram"]] == [
+            value > threshold for value in (1, 2, 3, 4, 5)
+        ]
+        above = {
+            f"0x{place}:0x0": np.mean(
+                [one["rating"] > threshold for one in made if one["gmap_id"] == f"0x{place}:0x0"]
+            )
+            for place in range(3)
+        }
         assert {arm["name"]: arm["mean"] for arm in preview["arms"]} == pytest.approx(above)
         assert all(arm["ratings"] == 200 for arm in preview["arms"])
         assert preview["threshold"] == threshold
@@ -133,7 +223,9 @@ def test_a_file_of_reviews_is_data(tmp_path: Path) -> None:
         Samba(data=str(path), horizon=50).load()
 
 
-def test_it_is_read_once_while_a_threshold_moves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_read_once_while_a_threshold_moves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = write(tmp_path / "steam_reviews.json.gz", [python2(record) for record in STEAM])
     first = read_reviews(path)
     monkeypatch.setattr(reviews, "records", lambda *_: pytest.fail("read again"))
@@ -141,7 +233,9 @@ def test_it_is_read_once_while_a_threshold_moves(tmp_path: Path, monkeypatch: py
 
 
 def test_it_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Records come one by one: the first is there although the file ends in the middle of a gzip stream."""
+    """Records come one by one: the first is there although the file ends in the middle of a gzip
+    stream.
+    """
     body = gzip.compress("\n".join(python2(STEAM[0]) for _ in range(5000)).encode())
     path = tmp_path / "cut.json.gz"
     path.write_bytes(body[: len(body) // 2])
@@ -154,13 +248,18 @@ def test_it_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         next(records(path, ("hours",)))
 
 
-# Literals -------------------------------------------------------------------------------------------------------------
+# Literals -----------------------------------------------------------------------------------------
 
-SCALARS = st.none() | st.booleans() | st.integers(-(10**12), 10**12) | st.text() | st.floats(
-    allow_nan=False, allow_infinity=False
-)  # fmt: skip
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**12), 10**12)
+    | st.text()
+    | st.floats(allow_nan=False, allow_infinity=False)
+)
 VALUES = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3)
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
 )
 
 
@@ -179,13 +278,31 @@ def test_a_record_is_read_as_python_would_read_it(record: dict[str, Any]) -> Non
 @pytest.mark.parametrize(
     "line",
     [
-        "{'hours': __import__('os').system('true')}", "{'hours': 1 + 1}", "{'hours': open}", "[1, 2]", "'text'", "12",
-        "{'hours': 1", "{'hours': 1}}", "{'hours': 1} 2", "{'a' 'b': 1}", "{'a': 1 2}", "{1: 2}", "{[1]: 2}", "", "{",
-        "{'hours': (1]}", "{'hours': f'{1}'}", "{'hours': lambda: 1}", "{'hours': 'open}",
+        "{'hours': __import__('os').system('true')}",
+        "{'hours': 1 + 1}",
+        "{'hours': open}",
+        "[1, 2]",
+        "'text'",
+        "12",
+        "{'hours': 1",
+        "{'hours': 1}}",
+        "{'hours': 1} 2",
+        "{'a' 'b': 1}",
+        "{'a': 1 2}",
+        "{1: 2}",
+        "{[1]: 2}",
+        "",
+        "{",
+        "{'hours': (1]}",
+        "{'hours': f'{1}'}",
+        "{'hours': lambda: 1}",
+        "{'hours': 'open}",
     ],
-)  # fmt: skip
+)
 def test_what_is_no_record_is_refused_with_its_line(tmp_path: Path, line: str) -> None:
-    path = write(tmp_path / "steam_reviews.json", [python2(STEAM[0]), line, python2(STEAM[1])], packed=False)
+    path = write(
+        tmp_path / "steam_reviews.json", [python2(STEAM[0]), line, python2(STEAM[1])], packed=False
+    )
     if not line:
         assert len(list(records(path, ("hours",)))) == 2
         return
@@ -194,14 +311,17 @@ def test_what_is_no_record_is_refused_with_its_line(tmp_path: Path, line: str) -
 
 
 def test_deep_nesting_costs_no_stack() -> None:
-    assert fields("{'deep': " + "[" * 100_000 + "]" * 100_000 + ", 'hours': 2}", ("hours",)) == {"hours": 2.0}
+    assert fields("{'deep': " + "[" * 100_000 + "]" * 100_000 + ", 'hours': 2}", ("hours",)) == {
+        "hours": 2.0
+    }
 
 
 def test_noise_is_refused_and_never_crashes(tmp_path: Path) -> None:
     draw = random.Random(7)
     for _ in range(2000):
         line = "".join(
-            draw.choice("{}[]():,'\"\\u0 eE.-+NoneTruabc" + string.digits) for _ in range(draw.randint(1, 40))
+            draw.choice("{}[]():,'\"\\u0 eE.-+NoneTruabc" + string.digits)
+            for _ in range(draw.randint(1, 40))
         )
         try:
             assert isinstance(fields(line, ("a", "hours")), dict)
@@ -211,15 +331,19 @@ def test_noise_is_refused_and_never_crashes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("record", "message"),
-    [({"text": "x"}, "neither Steam nor Google Local reviews"), ({"gmap_id": "a", "rating": 9}, "which no review can"),
-     ({"product_id": "1", "hours": -2.0}, "which no review can have"), ({"product_id": "1"}, "no review with a value")],
-)  # fmt: skip
+    [
+        ({"text": "x"}, "neither Steam nor Google Local reviews"),
+        ({"gmap_id": "a", "rating": 9}, "which no review can"),
+        ({"product_id": "1", "hours": -2.0}, "which no review can have"),
+        ({"product_id": "1"}, "no review with a value"),
+    ],
+)
 def test_other_records_are_refused(tmp_path: Path, record: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         read_reviews(write(tmp_path / "some.json", [json.dumps(record)], packed=False))
 
 
-# Names, and people ----------------------------------------------------------------------------------------------------
+# Names, and people --------------------------------------------------------------------------------
 
 
 def test_the_old_name_of_hours_played_names_the_new_one() -> None:
@@ -253,9 +377,18 @@ def test_a_filter_on_people_keeps_their_ratings(tmp_path: Path) -> None:
     assert means("neighbourhood!=Harbour") == {"shop": 0.0, "cafe": 1.0}
     people = ProblemSettings(data=str(path), threshold=3).people()
     assert people is not None
-    assert (people.rows, people.users, people.alone, people.columns) == (5, 4, 2, ("age", "neighbourhood"))
-    for where, message in (("age~3", "tests like"), ("age<old", "only numbers"), ("age>99", "no row where age>99"),
-                           ("size=3", "no column 'size'")):  # fmt: skip
+    assert (people.rows, people.users, people.alone, people.columns) == (
+        5,
+        4,
+        2,
+        ("age", "neighbourhood"),
+    )
+    for where, message in (
+        ("age~3", "tests like"),
+        ("age<old", "only numbers"),
+        ("age>99", "no row where age>99"),
+        ("size=3", "no column 'size'"),
+    ):
         with pytest.raises((ConfigError, DataError), match=message):
             means(where)
     with pytest.raises(ConfigError, match="where filters the rows"):

@@ -10,12 +10,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posse.core.errors import ConfigError, DataError
-from posse.problems.populations.splits import Split, dirichlet, natural, population, read_population, some_clients
+from posse.problems.populations.splits import (
+    Split,
+    dirichlet,
+    natural,
+    population,
+    read_population,
+    some_clients,
+)
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.lists(st.integers(0, 4), min_size=1, max_size=60), st.floats(1e-6, 1e6), st.integers(0, 9), st.data())
-def test_every_sample_has_one_client(labels: list[int], alpha: float, seed: int, data: st.DataObject) -> None:
+@given(
+    st.lists(st.integers(0, 4), min_size=1, max_size=60),
+    st.floats(1e-6, 1e6),
+    st.integers(0, 9),
+    st.data(),
+)
+def test_every_sample_has_one_client(
+    labels: list[int], alpha: float, seed: int, data: st.DataObject
+) -> None:
     clients = data.draw(st.integers(1, len(labels)))
     made = dirichlet(labels, clients, alpha, seed)
     assert sorted(made.order.tolist()) == list(range(len(labels)))
@@ -31,17 +45,25 @@ def test_alpha_says_how_alike_clients_are() -> None:
     share = {}
     for alpha in (0.01, 1.0, 1e5):
         made = dirichlet(labels, 60, alpha, 3)
-        mixes = np.stack([np.bincount(labels[part], minlength=10) for part in np.split(made.order, made.offsets[1:-1])])
+        mixes = np.stack(
+            [
+                np.bincount(labels[part], minlength=10)
+                for part in np.split(made.order, made.offsets[1:-1])
+            ]
+        )
         share[alpha] = float((mixes.max(axis=1) / 100).mean())
-    # Dirichlet(1) over 10 labels has an expected largest part of H_10 / 10 = 0.293; 60 clients, standard error 0.012,
-    # and a little more from the draw of 100 samples and from labels that are used up.
+    # Dirichlet(1) over 10 labels has an expected largest part of H_10 / 10 = 0.293; 60 clients,
+    # standard error 0.012, and a little more from the draw of 100 samples and from labels that are
+    # used up.
     assert share[0.01] > 0.85
     assert share[1.0] == pytest.approx(0.293, abs=0.06)
     assert share[1e5] == pytest.approx(0.15, abs=0.03)
 
 
 def test_bad_splits() -> None:
-    with pytest.raises(ConfigError, match=r"clients must be in \[1, 3\], the number of samples, got 4"):
+    with pytest.raises(
+        ConfigError, match=r"clients must be in \[1, 3\], the number of samples, got 4"
+    ):
         dirichlet([0, 1, 1], 4, 1.0)
     with pytest.raises(ConfigError, match="alpha must be a finite number above 0, got 0"):
         dirichlet([0, 1, 1], 2, 0)
@@ -59,7 +81,9 @@ def test_bad_splits() -> None:
 
 
 def test_some_clients_are_the_first() -> None:
-    whole = population("x", np.arange(5, dtype=np.uint8)[:, None], [0, 1, 0, 1, 1], "ab", natural(list("babac")))
+    whole = population(
+        "x", np.arange(5, dtype=np.uint8)[:, None], [0, 1, 0, 1, 1], "ab", natural(list("babac"))
+    )
     part = some_clients(whole, 2)
     assert (part.clients, part.samples, part.largest, part.client_name(1)) == (2, 4, 2, "b")
     np.testing.assert_array_equal(part.gather([1], pad=2).x, whole.gather([1], pad=2).x)
@@ -72,7 +96,7 @@ def test_dirichlet_clients_have_no_names() -> None:
     assert isinstance(natural([2, 1]), Split)
 
 
-# --- a user's own table -------------------------------------------------------------------------------------------
+# --- a user's own table ---------------------------------------------------------------------------
 
 
 def table(tmp_path: Path, text: str) -> Path:
@@ -84,7 +108,10 @@ def table(tmp_path: Path, text: str) -> Path:
 def test_own_table(tmp_path: Path) -> None:
     path = table(tmp_path, "patient;x;y;arm\nbob;1;2;treat\nann;3;4;wait\nbob;5;6;treat\n")
     made = read_population(path, "patient", "arm")
-    assert (made.arms, [made.client_name(i) for i in range(2)]) == (("treat", "wait"), ["ann", "bob"])
+    assert (made.arms, [made.client_name(i) for i in range(2)]) == (
+        ("treat", "wait"),
+        ["ann", "bob"],
+    )
     x, y, mask = made.gather([0, 1], pad=2)
     assert isinstance(x, np.ndarray)
     assert x.tolist() == [[[3, 4], [0, 0]], [[1, 2], [5, 6]]]
@@ -98,7 +125,10 @@ def test_own_table(tmp_path: Path) -> None:
     [
         ("customer,x,label\nann,1,a\n", "row 1: no column 'client' in the header."),
         ("client,x,label\nann,nan,a\nbob,1,b\n", "row 2, column 'x': 'nan' is not a finite number"),
-        ("client,x,label\nann,one,a\n", "column 'x': 'one' is not a number, and one word is no category"),
+        (
+            "client,x,label\nann,one,a\n",
+            "column 'x': 'one' is not a number, and one word is no category",
+        ),
         ("client,x,label\n,1,a\n", "row 2, column 'client' is empty"),
         ("client,label\nann,a\n", "no column beside 'client' and 'label' in the header"),
         ("client,x,label\nann,1,a\nbob,1,a\n", "a bandit needs at least 2 arms, got 1"),

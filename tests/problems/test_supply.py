@@ -1,4 +1,5 @@
-"""Deliveries: tables are the binomial law, draws are functions of their address, records are replayed in order.
+"""Deliveries: tables are the binomial law, draws are functions of their address, records are
+replayed in order.
 
 Statistical tests have a false-alarm rate of .001 each; their seeds are fixed.
 """
@@ -19,7 +20,15 @@ from hypothesis import strategies as st
 from posse.core.random import DELIVERY, PARTIAL, philox, uniform
 from posse.problems.markets import supply as module
 from posse.problems.markets.market import make_market
-from posse.problems.markets.supply import LARGEST_TABLE, Supply, epoch_at, from_word, good_units, recorded, untabled
+from posse.problems.markets.supply import (
+    LARGEST_TABLE,
+    Supply,
+    epoch_at,
+    from_word,
+    good_units,
+    recorded,
+    untabled,
+)
 from tests.core.chance import SIGMAS
 from tests.problems.binomials import distance, moved
 
@@ -36,29 +45,40 @@ def one(q: float, capacity: int) -> Supply:
 
 
 def exact_pmf(units: int, q: float) -> list[Fraction]:
-    """Binomial probabilities to 2^-64: whole numbers throughout, for the denominator of a float is a power of 2."""
+    """Binomial probabilities to 2^-64: whole numbers throughout, for the denominator of a float is
+    a power of 2.
+    """
     good = Fraction(q)
     bits, bad = (good.denominator - 1).bit_length(), good.denominator - good.numerator
     powers = [[1], [1]]
     for _ in range(units):
         powers[0].append(powers[0][-1] * good.numerator)
         powers[1].append(powers[1][-1] * bad)
-    numerators = [math.comb(units, x) * powers[0][x] * powers[1][units - x] for x in range(units + 1)]
+    numerators = [
+        math.comb(units, x) * powers[0][x] * powers[1][units - x] for x in range(units + 1)
+    ]
     return [Fraction((numerator << 64) >> (bits * units), 1 << 64) for numerator in numerators]
 
 
 def cells(supply: Supply, units: int) -> list[tuple[int, int, int, int]]:
-    """First word, first word that gives the other value, first word after, and other value of each cell."""
+    """First word, first word that gives the other value, first word after, and other value of each
+    cell.
+    """
     n, slot = units + 1, int(supply.slots[0, 0, units])
     keep, other = (array[slot : slot + n].tolist() for array in (supply.keep, supply.other))
     # Word w is in cell w n // 2^32 and holds w n mod 2^32 against the threshold.
-    return [(-(-c * WORDS // n), -(-(c * WORDS + keep[c]) // n), -(-(c + 1) * WORDS // n), other[c]) for c in range(n)]
+    return [
+        (-(-c * WORDS // n), -(-(c * WORDS + keep[c]) // n), -(-(c + 1) * WORDS // n), other[c])
+        for c in range(n)
+    ]
 
 
 @pytest.mark.parametrize("units", UNITS)
 @pytest.mark.parametrize("q", QUALITIES)
 def test_the_table_is_the_binomial(q: float, units: int) -> None:
-    """Thresholds to 2^-31; the law of the words themselves, counted over all 2^32, to (units + 2) 2^-32."""
+    """Thresholds to 2^-31; the law of the words themselves, counted over all 2^32, to (units + 2)
+    2^-32.
+    """
     supply, n = one(q, units), units + 1
     stated, counted = [Fraction(0)] * n, [0] * n
     slot = int(supply.slots[0, 0, units])
@@ -71,7 +91,9 @@ def test_the_table_is_the_binomial(q: float, units: int) -> None:
     wanted = exact_pmf(units, q)
     assert sum(counted) == WORDS
     assert max(abs(a - b) for a, b in zip(stated, wanted, strict=True)) <= Fraction(1, WORDS // 2)
-    assert max(abs(Fraction(a, WORDS) - b) for a, b in zip(counted, wanted, strict=True)) <= Fraction(units + 2, WORDS)
+    assert max(
+        abs(Fraction(a, WORDS) - b) for a, b in zip(counted, wanted, strict=True)
+    ) <= Fraction(units + 2, WORDS)
 
 
 @pytest.mark.parametrize(("q", "units"), [(0.4, 1), (0.4, 50), (0.9, 7), (0.03, LARGEST_TABLE)])
@@ -83,10 +105,13 @@ def test_from_word_reads_the_table_as_counted(q: float, units: int) -> None:
                 expected = c if word < middle else other
                 assert from_word(supply, 0, 0, units, np.uint64(word)) == expected
                 assert from_word.py_func(supply, 0, 0, units, np.uint64(word)) == expected
-    grid = [from_word(supply, 0, 0, units, np.uint64(word)) for word in range(0, WORDS, WORDS // 5000)]
+    grid = [
+        from_word(supply, 0, 0, units, np.uint64(word)) for word in range(0, WORDS, WORDS // 5000)
+    ]
     assert min(grid) >= 0
     assert max(grid) <= units
-    # A grid of 5000 words meets every cell about equally often: the mean is off by less than a cell's share of it.
+    # A grid of 5000 words meets every cell about equally often: the mean is off by less than a
+    # cell's share of it.
     assert np.mean(grid) == pytest.approx(units * q, abs=(units + 1) ** 2 / 5000)
 
 
@@ -113,14 +138,18 @@ def test_compiled_tables_are_those_of_the_source() -> None:
 
 
 def drawn(supply: Supply, units: int, producer: int = 0, draws: int = DRAWS) -> np.ndarray:
-    return np.array([good_units(supply, SEED, 0, producer, t, 0, units) for t in range(1, draws + 1)])
+    return np.array(
+        [good_units(supply, SEED, 0, producer, t, 0, units) for t in range(1, draws + 1)]
+    )
 
 
 @pytest.mark.parametrize("q", [0.05, 0.37, 0.9])
 def test_tabled_and_untabled_deliveries_have_the_same_law(q: float) -> None:
     """Power above .99 against a mean off by .08 sd, shown by a quality moved so far."""
     tabled, partial = one(q, 30), one(q, 31)
-    assert from_word(tabled, 0, 0, 30, np.uint64(0)) >= 0 > from_word(partial, 0, 0, 30, np.uint64(0))
+    assert (
+        from_word(tabled, 0, 0, 30, np.uint64(0)) >= 0 > from_word(partial, 0, 0, 30, np.uint64(0))
+    )
     for supply in (tabled, partial):
         found = drawn(supply, 30)
         statistic, limit = distance(found, 30, q)
@@ -148,7 +177,10 @@ def test_all_units_of_a_sure_producer_are_alike(q: float, good: float, capacity:
 
 def test_too_many_cells_and_there_are_no_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     assert one(0.4, 50).keep.size == 51
-    for most in (50, 51):  # the tables; and with them their index, which has a place for 0 units too
+    for most in (
+        50,
+        51,
+    ):  # the tables; and with them their index, which has a place for 0 units too
         monkeypatch.setattr(module, "MOST_CELLS", most)
         assert (one(0.4, 50).keep.size == 51) == (most == 51)
     monkeypatch.setattr(module, "MOST_CELLS", 50)
@@ -166,9 +198,25 @@ def test_a_large_index_counts_as_cells(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_qualities_change_with_the_epochs() -> None:
     quality = [[0.0, 1.0], [1.0, 0.5], [0.0, 1.0]]
     market = make_market(quality, [[0.1, 0.1]], [[20, 20]], alpha=0.4, every=10)
-    assert [epoch_at(market.supply, t) for t in (1, 10, 11, 20, 21, 30, 31, 10**6)] == [0, 0, 1, 1, 2, 2, 2, 2]
+    assert [epoch_at(market.supply, t) for t in (1, 10, 11, 20, 21, 30, 31, 10**6)] == [
+        0,
+        0,
+        1,
+        1,
+        2,
+        2,
+        2,
+        2,
+    ]
     for units in (20, 13):  # with a table and without
-        assert [market.good(3, 0, 0, t, 0, units) for t in (1, 10, 11, 20, 21, 99)] == [0, 0, units, units, 0, 0]
+        assert [market.good(3, 0, 0, t, 0, units) for t in (1, 10, 11, 20, 21, 99)] == [
+            0,
+            0,
+            units,
+            units,
+            0,
+            0,
+        ]
     middle = [market.good(seed, 0, 1, 15, 0, 20) for seed in range(200)]
     # Mean 10, sd of the mean .158.
     assert np.mean(middle) == pytest.approx(10, abs=SIGMAS * 0.159)
@@ -177,32 +225,54 @@ def test_qualities_change_with_the_epochs() -> None:
 
 
 MARKETS = {
-    "drawn": make_market([0.3, 0.5, 0.6, 0.8, 0.7], [[0.1] * 5] * 3, [[30, 40, 50, 2000, 20]] * 3, alpha=0.1),
+    "drawn": make_market(
+        [0.3, 0.5, 0.6, 0.8, 0.7], [[0.1] * 5] * 3, [[30, 40, 50, 2000, 20]] * 3, alpha=0.1
+    ),
     "replayed": make_market(
-        None, [[0.1] * 5] * 3, [[30] * 5] * 3, alpha=0.1,
+        None,
+        [[0.1] * 5] * 3,
+        [[30] * 5] * 3,
+        alpha=0.1,
         records=[[0, 1, 0.25], [1], [0.1, 0.9], [0.5] * 7 + [0] * 10, [1, 0] * 20],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", MARKETS)
 def test_a_delivery_is_a_function_of_its_address(kind: str) -> None:
     market = MARKETS[kind]
-    addresses = [(seed, j, i, t, 3 * t, 30) for seed in (0, 1, 2**62) for j in (0, 1) for i in range(4) for t in (1, 9)]
+    addresses = [
+        (seed, j, i, t, 3 * t, 30)
+        for seed in (0, 1, 2**62)
+        for j in (0, 1)
+        for i in range(4)
+        for t in (1, 9)
+    ]
     first = {address: market.good(*address) for address in addresses}
     random.Random(1).shuffle(addresses)
     assert all(market.good(*address) == first[address] for address in addresses)
     for part in range(3):
-        moved_to = [tuple(value + (i == part) for i, value in enumerate(address)) for address in addresses]
-        assert any(market.good(*at) != first[was] for at, was in zip(moved_to, addresses, strict=True))
+        moved_to = [
+            tuple(value + (i == part) for i, value in enumerate(address)) for address in addresses
+        ]
+        assert any(
+            market.good(*at) != first[was] for at, was in zip(moved_to, addresses, strict=True)
+        )
 
 
 @settings(deadline=None, max_examples=150)
 @given(
-    st.sampled_from(sorted(MARKETS)), st.integers(0, 2**63 - 1), st.integers(0, 2), st.integers(0, 4),
-    st.integers(1, 2**32 - 1), st.integers(0, 10**6), st.integers(0, 2000),
-)  # fmt: skip
-def test_the_source_delivers_the_same(kind: str, seed: int, j: int, i: int, t: int, before: int, units: int) -> None:
+    st.sampled_from(sorted(MARKETS)),
+    st.integers(0, 2**63 - 1),
+    st.integers(0, 2),
+    st.integers(0, 4),
+    st.integers(1, 2**32 - 1),
+    st.integers(0, 10**6),
+    st.integers(0, 2000),
+)
+def test_the_source_delivers_the_same(
+    kind: str, seed: int, j: int, i: int, t: int, before: int, units: int
+) -> None:
     supply = MARKETS[kind].supply
     address = (supply, np.uint64(seed), j, i, t, before, units)
     good = good_units(*address)
@@ -213,15 +283,21 @@ def test_the_source_delivers_the_same(kind: str, seed: int, j: int, i: int, t: i
 
 
 def test_a_tabled_delivery_is_the_word_of_its_address() -> None:
-    """Five producers need two counters: the first, third and fifth producer share one, the others the other."""
+    """Five producers need two counters: the first, third and fifth producer share one, the others
+    the other.
+    """
     market = make_market([0.5] * 5, [[0.1] * 5], [[30] * 5], alpha=0.1)
     for t, i in itertools.product((1, 2, 77), range(5)):
         word = philox(t, i % 2, 0, DELIVERY, int(SEED), 0)[i // 2]
-        assert market.good(int(SEED), 0, i, t, 0, 30) == from_word(market.supply, 0, i, 30, np.uint64(word))
+        assert market.good(int(SEED), 0, i, t, 0, 30) == from_word(
+            market.supply, 0, i, 30, np.uint64(word)
+        )
 
 
 def test_neighbours_are_independent() -> None:
-    """Rounds, producers of one counter and of two, agents. Power above .99 against a correlation of .05."""
+    """Rounds, producers of one counter and of two, agents. Power above .99 against a correlation of
+    .05.
+    """
     market = make_market([0.5] * 5, [[0.1] * 5] * 2, [[30] * 4 + [2000]] * 2, alpha=0.1)
 
     def row(j: int, i: int, units: int) -> np.ndarray:
@@ -235,51 +311,83 @@ def test_neighbours_are_independent() -> None:
         assert abs(np.corrcoef(same[:-1], same[1:])[0, 1]) * math.sqrt(DRAWS) < SIGMAS
 
 
-def replayed_by_hand(values: list[float], seed: int, j: int, i: int, before: int, units: int) -> float:
+def replayed_by_hand(
+    values: list[float], seed: int, j: int, i: int, before: int, units: int
+) -> float:
     begin = int(uniform(np.uint64(seed), PARTIAL, j, 0, i) * len(values)) + before
     return sum(values[(begin + unit) % len(values)] for unit in range(units))
 
 
 records = st.lists(
-    st.lists(st.integers(0, 2**24).map(lambda n: n / 2**24), min_size=1, max_size=8), min_size=1, max_size=4
+    st.lists(st.integers(0, 2**24).map(lambda n: n / 2**24), min_size=1, max_size=8),
+    min_size=1,
+    max_size=4,
 )
 
 
 @settings(deadline=None, max_examples=150)
-@given(records, st.integers(0, 2**63 - 1), st.integers(0, 20), st.integers(0, 100), st.integers(1, 60), st.data())
+@given(
+    records,
+    st.integers(0, 2**63 - 1),
+    st.integers(0, 20),
+    st.integers(0, 100),
+    st.integers(1, 60),
+    st.data(),
+)
 def test_records_are_replayed_in_order_and_begin_anew(
     values: list[list[float]], seed: int, agent: int, before: int, units: int, data: st.DataObject
 ) -> None:
-    """Exactly: sums of multiples of 2^-24. Sixty units go round a table of eight more than seven times."""
+    """Exactly: sums of multiples of 2^-24. Sixty units go round a table of eight more than seven
+    times.
+    """
     i = data.draw(st.integers(0, len(values) - 1))
-    market = make_market(None, [[0.0] * len(values)], [[99] * len(values)], alpha=0.0, records=values)
+    market = make_market(
+        None, [[0.0] * len(values)], [[99] * len(values)], alpha=0.0, records=values
+    )
     found = market.good(seed, agent, i, 5, before, units)
     assert found == replayed_by_hand(values[i], seed, agent, i, before, units)
     # One purchase, or two that follow each other.
     part = data.draw(st.integers(0, units))
-    split = market.good(seed, agent, i, 1, before, part) + market.good(seed, agent, i, 2, before + part, units - part)
+    split = market.good(seed, agent, i, 1, before, part) + market.good(
+        seed, agent, i, 2, before + part, units - part
+    )
     assert split == found
 
 
 def test_agents_begin_at_places_of_their_own() -> None:
-    """A table of 100, one good unit at its end: where it is found is uniform over 400 agents' places (mean 49.5)."""
+    """A table of 100, one good unit at its end: where it is found is uniform over 400 agents'
+    places (mean 49.5).
+    """
     market = make_market(None, [[0.0]], [[9]], alpha=0.0, records=[[0.0] * 99 + [1.0]])
-    places = [next(n for n in range(100) if market.good(4, agent, 0, 1, n, 1)) for agent in range(400)]
+    places = [
+        next(n for n in range(100) if market.good(4, agent, 0, 1, n, 1)) for agent in range(400)
+    ]
     assert len(set(places)) > 80
     assert np.mean(places) == pytest.approx(49.5, abs=SIGMAS * 28.9 / 20)
 
 
 def test_records_are_rounded_to_units_and_their_mean_is_the_quality() -> None:
     supply = recorded([np.array([2 / 3, 1.0, 0.0]), np.array([2.0**-26])])
-    assert supply.reached.tolist() == [0.0, 11184811 / 2**24, 1 + 11184811 / 2**24, 1 + 11184811 / 2**24, 0.0, 0.0]
+    assert supply.reached.tolist() == [
+        0.0,
+        11184811 / 2**24,
+        1 + 11184811 / 2**24,
+        1 + 11184811 / 2**24,
+        0.0,
+        0.0,
+    ]
     assert supply.quality.tolist() == [[(1 + 11184811 / 2**24) / 3, 0.0]]
 
 
 def test_deliveries_are_those_of_every_other_machine() -> None:
-    """A digest over tables and deliveries: a change of one bit would part old records from new ones."""
+    """A digest over tables and deliveries: a change of one bit would part old records from new
+    ones.
+    """
     digest = hashlib.sha256()
     for market in MARKETS.values():
-        digest.update(market.supply.keep.astype("<u4").tobytes() + market.supply.other.astype("<i4").tobytes())
+        digest.update(
+            market.supply.keep.astype("<u4").tobytes() + market.supply.other.astype("<i4").tobytes()
+        )
         found = [
             market.good(seed, j, i, t, 7 * t, units)
             for seed, j, i, t in itertools.product((1, 2**62 + 3), range(3), range(5), range(1, 9))

@@ -22,7 +22,7 @@ from posse.problems.populations.worlds import (
 from tests.core.chance import SIGMAS
 from tests.problems.test_populations import images, texts
 
-# --- availability -------------------------------------------------------------------------------------------------
+# --- availability ---------------------------------------------------------------------------------
 
 
 def test_status_depends_on_client_and_round_alone() -> None:
@@ -35,7 +35,8 @@ def test_status_depends_on_client_and_round_alone() -> None:
 
 
 def test_rates() -> None:
-    # 400,000 draws: a rate off by 0.004 would be seen 95 times in 100; a true one fails once in 1,000.
+    # 400,000 draws: a rate off by 0.004 would be seen 95 times in 100; a true one fails once in
+    # 1,000.
     answers = Availability(missing=0.2, late=0.25, delay=2, seed=1)
     found = np.concatenate([answers.status(np.arange(100_000), round_) for round_ in range(4)])
     limit = SIGMAS * 0.5 / np.sqrt(len(found))
@@ -60,7 +61,7 @@ def test_bad_availability() -> None:
         Availability(delay=0)
 
 
-# --- drift --------------------------------------------------------------------------------------------------------
+# --- drift ----------------------------------------------------------------------------------------
 
 
 def test_labels_drift_by_permutations() -> None:
@@ -96,7 +97,7 @@ def test_rewards_under_drift() -> None:
     assert plain.at(None, 10) is plain
 
 
-# --- scenarios ----------------------------------------------------------------------------------------------------
+# --- scenarios ------------------------------------------------------------------------------------
 
 
 def letters() -> Population:
@@ -112,7 +113,9 @@ def test_scratch_and_init() -> None:
     chosen = scenario("init", letters()).initial(5000, seed=3)
     assert len(set(chosen.tolist())) == 100
     assert (np.diff(chosen) > 0).all()
-    with pytest.raises(ConfigError, match="scenario init pre-trains on 100 clients, and there are 50"):
+    with pytest.raises(
+        ConfigError, match="scenario init pre-trains on 100 clients, and there are 50"
+    ):
         scenario("init", letters()).initial(50, seed=1)
 
 
@@ -121,7 +124,10 @@ def test_shift_of_letters() -> None:
     assert shifted.before is not None
     assert shifted.before.table.tolist() == [[1, 0, 0], [0, 1, 0.5], [0, 0, 1]]
     assert shifted.rewards.table.tolist() == np.eye(3).tolist()
-    with pytest.raises(ConfigError, match="init-shift needs arms that are letters of both cases, or tags, got a, b, c"):
+    with pytest.raises(
+        ConfigError,
+        match="init-shift needs arms that are letters of both cases, or tags, got a, b, c",
+    ):
         scenario("init-shift", images([1, 1]))
     with pytest.raises(ConfigError, match="unknown scenario 'shift'"):
         scenario("shift", letters())
@@ -132,7 +138,12 @@ def test_shift_of_tags() -> None:
     rows = [[tag for tag in range(12) if sample % (tag + 1) == 0] for sample in range(24)]
     whole = texts()
     tagged = Population(
-        "t", arms, np.array([0, 10, 24]), Ragged.of([[0]] * 24), Ragged.of(rows), vocabulary=whole.vocabulary
+        "t",
+        arms,
+        np.array([0, 10, 24]),
+        Ragged.of([[0]] * 24),
+        Ragged.of(rows),
+        vocabulary=whole.vocabulary,
     )
     counts = tag_counts(tagged)
     assert counts[:3].tolist() == [24, 12, 8]

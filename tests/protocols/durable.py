@@ -1,4 +1,6 @@
-"""Federations moved input by input, whose roles can be made again at any point; and what an output means."""
+"""Federations moved input by input, whose roles can be made again at any point; and what an output
+means.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ from posse.protocols.samba.messages import (
     Score,
     Sum,
     Total,
-)  # fmt: skip
+)
 from posse.protocols.samba.roles.comp import Comp
 from posse.protocols.samba.roles.controller import Controller
 from posse.protocols.samba.roles.customer import Customer
@@ -45,7 +47,7 @@ from posse.protocols.samba.strict.messages import (
     Shares,
     Stream,
     Streams,
-)  # fmt: skip
+)
 from posse.protocols.samba.strict.owner import StrictOwner
 
 
@@ -58,9 +60,13 @@ class Input(NamedTuple):
 
 
 class Moved:
-    """Roles, what they have asked for, and how each is made anew; a slow world answers when nothing else is left."""
+    """Roles, what they have asked for, and how each is made anew; a slow world answers when nothing
+    else is left.
+    """
 
-    def __init__(self, roles: Iterable[Role], world: Any, anew: Callable[[Role], Any], *, slow: bool = False) -> None:
+    def __init__(
+        self, roles: Iterable[Role], world: Any, anew: Callable[[Role], Any], *, slow: bool = False
+    ) -> None:
         self.roles: dict[str, Any] = {role.name: role for role in roles}
         self.world, self.anew, self.slow = world, anew, slow
         self.notes: list[Note] = []
@@ -72,7 +78,11 @@ class Moved:
         """Yield every message and every answer of the world just before it arrives."""
         while self.queue:
             action = self.queue.popleft()
-            if self.slow and isinstance(action, Ask) and not all(isinstance(other, Ask) for other in self.queue):
+            if (
+                self.slow
+                and isinstance(action, Ask)
+                and not all(isinstance(other, Ask) for other in self.queue)
+            ):
                 self.queue.append(action)
             elif isinstance(action, Many):
                 self.queue.extendleft(reversed(action.sends))
@@ -103,7 +113,9 @@ class Moved:
 
 
 class Life(NamedTuple):
-    """One role's run: what it saved before each input (and at the end), the inputs, and what the outputs meant."""
+    """One role's run: what it saved before each input (and at the end), the inputs, and what the
+    outputs meant.
+    """
 
     role: Any
     saved: list[dict[str, Any]]
@@ -143,7 +155,10 @@ def packed(saved: dict[str, Any]) -> dict[str, Any]:
 
 def samba_anew(role: Any) -> Any:
     """Make a role of Samba with the arguments another one was made with."""
-    secrets, common = Secrets(role._secrets.export()), (role._identity, role._customer, role._expected)
+    secrets, common = (
+        Secrets(role._secrets.export()),
+        (role._identity, role._customer, role._expected),
+    )
     if isinstance(role, StrictOwner):
         return StrictOwner(role.name, *common, role._world_seed, secrets=secrets)
     if isinstance(role, StrictController):
@@ -151,7 +166,9 @@ def samba_anew(role: Any) -> Any:
     if isinstance(role, StrictComp | Dealer):
         return type(role)(*common, secrets=secrets)
     if isinstance(role, StrictCustomer):
-        return StrictCustomer(role._identity, role._expected, role._terms, role._admitted, secrets=secrets)
+        return StrictCustomer(
+            role._identity, role._expected, role._terms, role._admitted, secrets=secrets
+        )
     if isinstance(role, Owner):
         return Owner(role.name, *common, role._world_seed, secrets=secrets)
     if isinstance(role, Controller):
@@ -159,11 +176,15 @@ def samba_anew(role: Any) -> Any:
     if isinstance(role, Comp):
         return Comp(*common, role._world_seed, secrets=secrets)
     assert isinstance(role, Customer)
-    return Customer(role._identity, role._expected, role._terms, role._admitted, role._key, secrets=secrets)
+    return Customer(
+        role._identity, role._expected, role._terms, role._admitted, role._key, secrets=secrets
+    )
 
 
 def samba_meaning(key: PrivateKey) -> Callable[[Any, Any], object]:
-    """What the actions of a role mean: without nonces, encapsulations, signatures and the randomness of Paillier."""
+    """What the actions of a role mean: without nonces, encapsulations, signatures and the
+    randomness of Paillier.
+    """
 
     def opened(role: Any, message: Message) -> object:
         if isinstance(message, (Join, Consent, Go, Close, Closed, Agree, Offer)):
@@ -194,13 +215,19 @@ def samba_meaning(key: PrivateKey) -> Callable[[Any, Any], object]:
         if isinstance(message, Score):
             return message.index, role._lane._frames.open(message.index, message.frame)
         if isinstance(message, Choice) and role._paper:
-            return message.index, role._replies.open_all(message.index, message.replies, role._owners)
+            return message.index, role._replies.open_all(
+                message.index, message.replies, role._owners
+            )
         if isinstance(message, (Sum, Total)):
             return key.decrypt(Ciphertext.from_bytes(message.ciphertext, key.public_key))
         return message
 
     def meaning(role: Any, actions: Any) -> object:
-        flat = [part for action in actions for part in (action.sends if isinstance(action, Many) else [action])]
+        flat = [
+            part
+            for action in actions
+            for part in (action.sends if isinstance(action, Many) else [action])
+        ]
         return [(a[0], a[1], opened(role, a[2])) if isinstance(a, tuple) else a for a in flat]
 
     return meaning

@@ -1,4 +1,6 @@
-"""A federation moved by hand: every message can be looked at, withheld or altered before it arrives."""
+"""A federation moved by hand: every message can be looked at, withheld or altered before it
+arrives.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from posse.protocols.samba.strict.messages import Tick, Tock
 class Federation:
     """Roles, and the actions they have asked for."""
 
-    def __init__(self, policy: Policy, key: PrivateKey, *, owners: int = 4, budget: int = 20, **options: Any) -> None:
+    def __init__(
+        self, policy: Policy, key: PrivateKey, *, owners: int = 4, budget: int = 20, **options: Any
+    ) -> None:
         arms = BernoulliArms(np.linspace(0.2, 0.8, owners))
         made = federation(arms, policy, budget, seed=options.pop("seed", 3), key=key, **options)
         self.roles: dict[str, Role] = {role.name: role for role in made}
@@ -32,7 +36,9 @@ class Federation:
             self.queue.extend(role.start())
 
     def deliveries(self) -> Iterator[tuple[str, str, Message]]:
-        """Yield every message just before it arrives; it arrives when the caller asks for the next."""
+        """Yield every message just before it arrives; it arrives when the caller asks for the
+        next.
+        """
         ticks: list[Tick] = []
         while self.queue or ticks:
             if not self.queue:  # all wait: the slot ends
@@ -90,7 +96,9 @@ def snapshot(value: object) -> object:
 
 
 def secrets_of(value: object, found: set[bytes] | None = None, depth: int = 0) -> set[bytes]:
-    """Byte strings of some entropy that a role holds in private attributes: keys, masks, tokens, plaintexts."""
+    """Byte strings of some entropy that a role holds in private attributes: keys, masks, tokens,
+    plaintexts.
+    """
     found = set() if found is None else found
     if isinstance(value, np.ndarray):
         value = value.tobytes()

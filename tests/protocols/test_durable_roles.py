@@ -1,5 +1,6 @@
-"""A role that is made anew and loads what it saved goes on as if nothing had happened; given again what came, it does
-and says the same."""
+"""A role that is made anew and loads what it saved goes on as if nothing had happened; given again
+what came, it does and says the same.
+"""
 
 from __future__ import annotations
 
@@ -39,11 +40,21 @@ from tests.protocols.durable import Moved, Recorded, samba_anew, samba_meaning
 KEY: PrivateKey = generate_key(2048)
 ARMS, BUDGET = BernoulliArms(np.linspace(0.2, 0.8, 4)), 26
 PARTIES = ["customer", "controller", "comp", "dealer", "owner-1", "owner-2", "owner-3", "owner-4"]
-POLICIES: dict[str, Policy] = {"ucb": UCB(), "epsilon-greedy": EpsilonGreedy(0.4), "pursuit": Pursuit(0.05)}
+POLICIES: dict[str, Policy] = {
+    "ucb": UCB(),
+    "epsilon-greedy": EpsilonGreedy(0.4),
+    "pursuit": Pursuit(0.05),
+}
 LEVELS = ("strict", "standard", "paper")
 CASES = [(level, policy, seed) for level in LEVELS for policy in POLICIES for seed in (3, None)]
 
-METHODS = [("p-fcb", "accept"), ("p-fcb", "fuse"), ("placebo", "accept"), ("fcb", "accept"), ("alone", "accept")]
+METHODS = [
+    ("p-fcb", "accept"),
+    ("p-fcb", "fuse"),
+    ("placebo", "accept"),
+    ("fcb", "accept"),
+    ("alone", "accept"),
+]
 MARKET = market_instance(1, agents=3, producers=5, alpha=0.2)
 ROUNDS, REPORTS = 24, (4, 8, 16)
 PLAN = plan(Budget(1, 0.01), rounds=REPORTS, producers=5)
@@ -51,7 +62,9 @@ PLAN = plan(Budget(1, 0.01), rounds=REPORTS, producers=5)
 
 @pytest.fixture(autouse=True, scope="module")
 def small_chunks() -> Iterator[None]:
-    """At level strict the dealer deals two passes and sixteen comparisons at a time, so that runs cross chunks."""
+    """At level strict the dealer deals two passes and sixteen comparisons at a time, so that runs
+    cross chunks.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shuffle, "_CHUNK", 64)
         for module in (shuffle, strict_controller):
@@ -59,12 +72,14 @@ def small_chunks() -> Iterator[None]:
         yield
 
 
-# Samba: every role, both levels, one pass and two, with a world seed and without --------------------------------------
+# Samba: every role, both levels, one pass and two, with a world seed and without ------------------
 
 
 @lru_cache
 def samba_roles(level: str, policy: str, seed: int | None) -> list[Any]:
-    """The roles of one run, from which others with the same arguments are made; without a seed all is from secrets."""
+    """The roles of one run, from which others with the same arguments are made; without a seed all
+    is from secrets.
+    """
     return list(federation(ARMS, POLICIES[policy], BUDGET, seed=seed, level=level, key=KEY))  # type: ignore[arg-type]
 
 
@@ -76,12 +91,18 @@ def samba(*case: Any) -> Moved:
 @lru_cache
 def samba_recorded(*case: Any) -> Recorded:
     world = SimulatedWorld(ARMS, 3, BUDGET, keep_arms=True)
-    return Recorded(map(samba_anew, samba_roles(*case)), world, samba_anew, meaning=samba_meaning(KEY)).finish()
+    return Recorded(
+        map(samba_anew, samba_roles(*case)), world, samba_anew, meaning=samba_meaning(KEY)
+    ).finish()
 
 
 def outcome(run: Moved) -> object:
-    """Everything a run is for: arms in order, pulls, sums, the customer's total and every step that was noted."""
-    assert [note.value for note in run.notes if note.kind == "total"] == [run.world.units.sum() / 2**24]
+    """Everything a run is for: arms in order, pulls, sums, the customer's total and every step that
+    was noted.
+    """
+    assert [note.value for note in run.notes if note.kind == "total"] == [
+        run.world.units.sum() / 2**24
+    ]
     assert len(run.world.arms) == BUDGET
     return run.world.arms, run.world.pulls.tolist(), run.world.units.tolist(), run.notes
 
@@ -93,13 +114,18 @@ def test_samba_goes_on_after_restarts(case: Any, every: int) -> None:
     run = samba(*case)
     for number, next_input in enumerate(run.inputs()):
         everybody = list(run.roles)
-        for name in everybody if number % 29 == 28 else [next_input.receiver] if number % every == 0 else []:
+        for name in (
+            everybody if number % 29 == 28 else [next_input.receiver] if number % every == 0 else []
+        ):
             run.restart(name)
     assert outcome(run) == outcome(samba_recorded(*case))
 
 
 @settings(max_examples=25, deadline=None)
-@given(case=st.sampled_from(CASES), crashes=st.sets(st.tuples(st.integers(0, 500), st.sampled_from(PARTIES))))
+@given(
+    case=st.sampled_from(CASES),
+    crashes=st.sets(st.tuples(st.integers(0, 500), st.sampled_from(PARTIES))),
+)
 def test_samba_goes_on_wherever_it_stops(case: Any, crashes: set[tuple[int, str]]) -> None:
     run = samba(*case)
     for number, _ in enumerate(run.inputs()):
@@ -110,12 +136,16 @@ def test_samba_goes_on_wherever_it_stops(case: Any, crashes: set[tuple[int, str]
 
 
 def test_passes_of_several_questions_go_on_after_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At level strict, above 16 owners: the servers ask and answer the same, between two questions too."""
+    """At level strict, above 16 owners: the servers ask and answer the same, between two questions
+    too.
+    """
     monkeypatch.setattr(shuffle, "_CHUNK", 320)  # two passes
     arms, budget, asked = BernoulliArms(np.linspace(0.2, 0.8, 20)), 32, []
     roles = list(federation(arms, UCB(), budget, seed=None, level="strict"))
     for restarts in (False, True):
-        run = Moved(map(samba_anew, roles), SimulatedWorld(arms, 3, budget, keep_arms=True), samba_anew)
+        run = Moved(
+            map(samba_anew, roles), SimulatedWorld(arms, 3, budget, keep_arms=True), samba_anew
+        )
         questions: list[object] = []
         for number, next_input in enumerate(run.inputs()):
             if isinstance(next_input.message, Shuffled | Compare):
@@ -133,7 +163,9 @@ def test_samba_keeps_replies_that_came_before_a_slow_reward() -> None:
 
     def slow() -> Moved:
         world = SimulatedWorld(ARMS, 3, BUDGET, keep_arms=True)
-        return Moved(map(samba_anew, samba_roles("paper", "epsilon-greedy", 3)), world, samba_anew, slow=True)
+        return Moved(
+            map(samba_anew, samba_roles("paper", "epsilon-greedy", 3)), world, samba_anew, slow=True
+        )
 
     undisturbed, run, kept = slow().finish(), slow(), 0
     for next_input in run.inputs():
@@ -170,7 +202,9 @@ def test_samba_keeps_what_is_done_once_after_a_restart() -> None:
 
 
 def replayed(recorded: Recorded, name: str, first: int, last: int) -> None:
-    """Load what a role saved before input `first`, give it the inputs up to `last`: it says and becomes the same."""
+    """Load what a role saved before input `first`, give it the inputs up to `last`: it says and
+    becomes the same.
+    """
     life = recorded.lives[name]
     fresh = recorded.anew(life.role)
     if first == 0:
@@ -199,9 +233,13 @@ def test_samba_replays_from_the_beginning(case: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "case", [("strict", "pursuit", None), ("standard", "pursuit", None), ("paper", "epsilon-greedy", None)], ids=str
+    "case",
+    [("strict", "pursuit", None), ("standard", "pursuit", None), ("paper", "epsilon-greedy", None)],
+    ids=str,
 )
-def test_samba_saves_no_root_and_nothing_that_derives_from_it(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_samba_saves_no_root_and_nothing_that_derives_from_it(
+    case: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     derived: dict[bytes, set[bytes]] = {}
     key = Secrets.key
 
@@ -212,7 +250,9 @@ def test_samba_saves_no_root_and_nothing_that_derives_from_it(case: Any, monkeyp
 
     monkeypatch.setattr(Secrets, "key", noted)
     world = SimulatedWorld(ARMS, 3, BUDGET, keep_arms=True)
-    recorded = Recorded(map(samba_anew, samba_roles(*case)), world, samba_anew, meaning=samba_meaning(KEY)).finish()
+    recorded = Recorded(
+        map(samba_anew, samba_roles(*case)), world, samba_anew, meaning=samba_meaning(KEY)
+    ).finish()
     primes = {int(prime).to_bytes(128, "big") for prime in (KEY._p, KEY._q)}
     least = {"customer": 1, "controller": 1, "comp": 2, "dealer": 3, "owner-1": 4}
     if case[0] != "strict":
@@ -227,7 +267,9 @@ def test_samba_saves_no_root_and_nothing_that_derives_from_it(case: Any, monkeyp
 
 
 def test_samba_keeps_the_keys_it_was_given() -> None:
-    """What cannot be derived again must be there: the test above would pass on a role that saves nothing."""
+    """What cannot be derived again must be there: the test above would pass on a role that saves
+    nothing.
+    """
     lives = samba_recorded("standard", "ucb", None).lives
     k_frame, s_own = lives["owner-1"].role._keys
     assert lives["owner-3"].saved[-1]["keys"] == k_frame + s_own
@@ -237,8 +279,12 @@ def test_samba_keeps_the_keys_it_was_given() -> None:
 
 def test_one_root_in_two_runs_gives_them_nothing_in_common_but_the_run_key() -> None:
     roles = samba_roles("standard", "ucb", None)
-    first = Moved(map(samba_anew, roles), SimulatedWorld(ARMS, 3, BUDGET, keep_arms=True), samba_anew)
-    second = Moved(map(samba_anew, roles), SimulatedWorld(ARMS, 3, BUDGET, keep_arms=True), samba_anew)
+    first = Moved(
+        map(samba_anew, roles), SimulatedWorld(ARMS, 3, BUDGET, keep_arms=True), samba_anew
+    )
+    second = Moved(
+        map(samba_anew, roles), SimulatedWorld(ARMS, 3, BUDGET, keep_arms=True), samba_anew
+    )
     second.roles["customer"]._terms = msgspec.structs.replace(roles[0]._terms, run="another")
     one, two = first.finish().roles, second.finish().roles
     assert one["owner-1"]._run_key.public == two["owner-1"]._run_key.public
@@ -275,7 +321,13 @@ def test_samba_refuses_what_another_saved(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "level"), [(name, level) for name in PARTIES for level in LEVELS if name != "dealer" or level == "strict"]
+    ("name", "level"),
+    [
+        (name, level)
+        for name in PARTIES
+        for level in LEVELS
+        if name != "dealer" or level == "strict"
+    ],
 )
 def test_samba_refuses_damage(name: str, level: str) -> None:
     life = samba_recorded(level, "pursuit", 3).lives[name]
@@ -291,12 +343,16 @@ def test_samba_refuses_damage(name: str, level: str) -> None:
         for index in (0, 10**6) if name != "dealer" else ():
             refuses(samba_anew(life.role), {**saved, "index": index}, "outside the run")
     comp = {"streams": [b"short"]} if level == "strict" else {"k_frame": bytes(32)}
-    wrong: Any = {"comp": comp, "controller": {"frames": {"mallory": b""}}, "owner-2": {"keys": b"short"}}
+    wrong: Any = {
+        "comp": comp,
+        "controller": {"frames": {"mallory": b""}},
+        "owner-2": {"keys": b"short"},
+    }
     if name in wrong:
         refuses(samba_anew(life.role), {**saved, **wrong[name]}, "damaged")
 
 
-# Agents ---------------------------------------------------------------------------------------------------------------
+# Agents -------------------------------------------------------------------------------------------
 
 
 ROOTS = {name: Secrets.fresh().export() for name in MARKET.agents}
@@ -305,7 +361,14 @@ ROOTS = {name: Secrets.fresh().export() for name in MARKET.agents}
 def agents(method: str, rule: str, seed: int | None) -> tuple[list[Any], SimulatedMarket, Any]:
     reports = REPORTS if method in ("p-fcb", "placebo") else ()
     terms = Terms(
-        MARKET.agents, MARKET.producers, ROUNDS, method, reports, PLAN.multipliers if reports else (), rule, 0.5
+        MARKET.agents,
+        MARKET.producers,
+        ROUNDS,
+        method,
+        reports,
+        PLAN.multipliers if reports else (),
+        rule,
+        0.5,
     )
     buyers = {role.name: role._buyer for role in agents_of_market(MARKET, terms, seed=0)}  # type: ignore[attr-defined]
 
@@ -313,7 +376,9 @@ def agents(method: str, rule: str, seed: int | None) -> tuple[list[Any], Simulat
         name = role if isinstance(role, str) else role.name
         noise = None if seed is None else SeededNoise(seed + MARKET.agents.index(name))
         ledger = Ledger(PLAN, name) if reports else None
-        return Agent(name, terms, buyers[name], noise, ledger, secrets=Secrets(ROOTS[name]), run="r")
+        return Agent(
+            name, terms, buyers[name], noise, ledger, secrets=Secrets(ROOTS[name]), run="r"
+        )
 
     return [anew(name) for name in MARKET.agents], SimulatedMarket(MARKET, 5, ROUNDS), anew
 
@@ -333,7 +398,11 @@ AGENT_CASES = [(*method, seed) for method in METHODS for seed in (5, None)]
 def knowledge(run: Moved) -> object:
     """What every agent knows, bit for bit, what it took, paid and earned."""
     rows = [
-        ([array.tobytes() for array in role.knowledge], role.taken, role.ledger.entries() if role.ledger else None)
+        (
+            [array.tobytes() for array in role.knowledge],
+            role.taken,
+            role.ledger.entries() if role.ledger else None,
+        )
         for role in run.roles.values()
     ]
     return rows, run.world.curves.earned.tobytes(), run.notes
@@ -344,7 +413,13 @@ def knowledge(run: Moved) -> object:
 def test_agents_go_on_after_restarts(case: Any, every: int) -> None:
     run = Moved(*agents(*case))
     for number, next_input in enumerate(run.inputs()):
-        for name in MARKET.agents if number % 13 == 12 else [next_input.receiver] if number % every == 0 else []:
+        for name in (
+            MARKET.agents
+            if number % 13 == 12
+            else [next_input.receiver]
+            if number % every == 0
+            else []
+        ):
             run.restart(name)
     assert knowledge(run) == knowledge(agents_recorded(*case))
     assert all(role.finished for role in run.roles.values())
@@ -364,10 +439,18 @@ def test_agents_replay(case: Any, name: str, data: st.DataObject) -> None:
 def test_a_replayed_payment_is_paid_once_and_its_report_has_the_same_noise() -> None:
     recorded = agents_recorded("p-fcb", "accept", None)
     life = recorded.lives[MARKET.agents[1]]
-    at = next(i for i, one in enumerate(life.inputs) if isinstance(one.message, Delivered) and one.message.round == 8)
+    at = next(
+        i
+        for i, one in enumerate(life.inputs)
+        if isinstance(one.message, Delivered) and one.message.round == 8
+    )
     before, after = life.saved[at], life.saved[at + 1]
     assert (before["ledger"]["released"], after["ledger"]["released"]) == ([0], [0, 1])
-    assert any(isinstance(action.sends[0][2], Report) for action in life.meant[at] if hasattr(action, "sends"))  # type: ignore[attr-defined]
+    assert any(
+        isinstance(action.sends[0][2], Report)
+        for action in life.meant[at]
+        if hasattr(action, "sends")
+    )  # type: ignore[attr-defined]
     for start in (at, 0):
         replayed(recorded, MARKET.agents[1], start, at + 1)
 
@@ -383,13 +466,20 @@ def test_an_agent_s_snapshot_holds_no_secret_and_is_bound_to_its_run() -> None:
     others = [
         anew(MARKET.agents[1]),
         Agent(first.name, terms, buyer, None, Ledger(PLAN, first.name), run="r"),
-        Agent(first.name, terms, buyer, None, Ledger(PLAN, first.name), secrets=Secrets(root), run="s"),
+        Agent(
+            first.name, terms, buyer, None, Ledger(PLAN, first.name), secrets=Secrets(root), run="s"
+        ),
         Agent(first.name, terms, buyer, SeededNoise(1), Ledger(PLAN, first.name), run="r"),
         Agent(
-            first.name, msgspec.structs.replace(terms, weight=3.0), buyer, None, Ledger(PLAN, first.name),
-            secrets=Secrets(root), run="r",
+            first.name,
+            msgspec.structs.replace(terms, weight=3.0),
+            buyer,
+            None,
+            Ledger(PLAN, first.name),
+            secrets=Secrets(root),
+            run="r",
         ),
-    ]  # fmt: skip
+    ]
     for other in others:
         refuses(other, saved)
     assert others[2]._noise.pair(0, 0, 1e9) != first._noise.pair(0, 0, 1e9)
@@ -400,13 +490,23 @@ def test_agents_refuse_damage(case: Any) -> None:
     recorded = agents_recorded(*case)
     life = recorded.lives[MARKET.agents[0]]
     anew = lambda: recorded.anew(life.role)  # noqa: E731
-    for saved in (life.saved[0], max(life.saved, key=lambda one: len(one["inbox"])), life.saved[-1]):
+    for saved in (
+        life.saved[0],
+        max(life.saved, key=lambda one: len(one["inbox"])),
+        life.saved[-1],
+    ):
         for field in saved:
             if field != "first":  # which snapshots of earlier versions lack
                 refuses(anew(), {key: value for key, value in saved.items() if key != field})
             refuses(anew(), {**saved, field: {"no": [1.5]}})
     for field, value in {
-        "purchase": bytes(39), "knowledge": [bytes(40)] * 5, "round": ROUNDS + 1, "sent": -1, "learnt": 99,
-        "greeted": ["mallory"], "ledger": {"party": "mallory"}, "inbox": [["mallory", ["Report", 0, [], []]]],
-    }.items():  # fmt: skip
+        "purchase": bytes(39),
+        "knowledge": [bytes(40)] * 5,
+        "round": ROUNDS + 1,
+        "sent": -1,
+        "learnt": 99,
+        "greeted": ["mallory"],
+        "ledger": {"party": "mallory"},
+        "inbox": [["mallory", ["Report", 0, [], []]]],
+    }.items():
         refuses(anew(), {**saved, field: value}, "damaged")

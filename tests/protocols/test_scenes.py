@@ -70,7 +70,9 @@ def test_a_picture_of_the_plain_twin(system: System) -> None:
 
 
 def deliveries(run: Run) -> Iterator[Delivery]:
-    """Every message of a run with its explanation; without roles, those that views hold after each step."""
+    """Every message of a run with its explanation; without roles, those that views hold after each
+    step.
+    """
     if isinstance(run, RolesRun):
         while (delivery := run.deliver()) is not None:
             yield delivery
@@ -88,7 +90,9 @@ def test_every_message_is_explained_to_the_byte(system: System) -> None:
     for delivery in deliveries(run):
         found = delivery.explanation
         assert found is not None
-        assert sum(part["length"] for part in found["parts"]) == len(msgspec.msgpack.encode(delivery.message))
+        assert sum(part["length"] for part in found["parts"]) == len(
+            msgspec.msgpack.encode(delivery.message)
+        )
         for part in found["parts"]:
             assert part["protection"] in PROTECTIONS
             assert set(part["opens"]) <= {role.kind for role in system.roles}
@@ -119,8 +123,10 @@ def test_code_and_sources_are_of_its_roles(system: System) -> None:
 def test_every_role_is_told_apart_by_what_it_knows(system: System) -> None:
     settings = system.Settings(**SMALL[system.name])
     said = {
-        role.kind: json.dumps(dict(system.knowledge(settings, role.kind))) for role in system.roles if role.party
-    }  # fmt: skip
+        role.kind: json.dumps(dict(system.knowledge(settings, role.kind)))
+        for role in system.roles
+        if role.party
+    }
     assert len(set(said.values())) == len(said)
     for role in system.roles:
         if role.party:

@@ -21,8 +21,22 @@ from posse.results.store import Store
 SMALL: dict[str, dict[str, Any]] = {
     "samba": {"policy": "thompson", "owners": 3, "horizon": 40, "paillier_bits": 2048},
     "mpc-contextual": {"data": "digits", "parties": 2, "rows": 40, "horizon": 12},
-    "dp-combinatorial": {"agents": 3, "producers": 6, "horizon": 40, "start": 10, "epsilon": 1, "delta": "0.01"},
-    "fed-contextual": {"data": "digits", "clients": 12, "horizon": 4, "cohort": 4, "noise": 1.0, "delta": 1e-3},
+    "dp-combinatorial": {
+        "agents": 3,
+        "producers": 6,
+        "horizon": 40,
+        "start": 10,
+        "epsilon": 1,
+        "delta": "0.01",
+    },
+    "fed-contextual": {
+        "data": "digits",
+        "clients": 12,
+        "horizon": 4,
+        "cohort": 4,
+        "noise": 1.0,
+        "delta": 1e-3,
+    },
 }
 """Settings of a small run; a new system needs none if it has a preset "demo"."""
 NAMES = registry.names()
@@ -40,7 +54,11 @@ def system(request: pytest.FixtureRequest) -> System:
 
 def same(a: Record, b: Record) -> bool:
     """Whether two records hold the same results; times and bytes of random length may differ."""
-    arrays = all(np.array_equal(getattr(a, name), getattr(b, name)) for name in ARRAYS if getattr(a, name) is not None)
+    arrays = all(
+        np.array_equal(getattr(a, name), getattr(b, name))
+        for name in ARRAYS
+        if getattr(a, name) is not None
+    )
     return arrays and a.total == b.total and a.status == b.status and a.privacy == b.privacy
 
 
@@ -70,7 +88,11 @@ def test_a_number_that_no_run_could_have_is_refused_when_settings_are_made(syste
         (posse.Samba, {"horizon": -1}, "at least the number of owners, got -1 for 10 owners"),
         (posse.Samba, {"means": [0.5]}, "at least 2"),
         (posse.Samba, {"means": (1.5, 0.2), "horizon": 8}, "means must be in"),
-        (posse.Samba, {"means": (0.5, 0.6), "price": (1, 2, 3), "horizon": 8}, "got 3 for 2 owners"),
+        (
+            posse.Samba,
+            {"means": (0.5, 0.6), "price": (1, 2, 3), "horizon": 8},
+            "got 3 for 2 owners",
+        ),
         (posse.Samba, {"paillier_bits": 512}, "must have 2048 to 16384 bits"),
         (posse.Samba, {"paillier_bits": 2049}, "bits must be even"),
         (posse.MpcContextual, {"limit": -1.0}, "limit must be a finite number above 0"),
@@ -78,7 +100,9 @@ def test_a_number_that_no_run_could_have_is_refused_when_settings_are_made(syste
         (posse.DpCombinatorial, {"delta": "abc"}, "delta must be a number, 1/n or 1/T"),
     ],
 )
-def test_what_needs_no_data_is_checked_when_settings_are_made(settings: Any, values: Any, told: str) -> None:
+def test_what_needs_no_data_is_checked_when_settings_are_made(
+    settings: Any, values: Any, told: str
+) -> None:
     with pytest.raises(ConfigError, match=told):
         settings(**values)
 
@@ -113,11 +137,15 @@ def test_it_declares_itself(system: System) -> None:
 def test_its_settings_have_one_vocabulary(system: System) -> None:
     fields = system.Settings.model_fields
     assert {"policy", "data", "horizon", "seed", "runs", "points"} <= set(fields)
-    assert all(field.description for field in fields.values()), [n for n, f in fields.items() if not f.description]
+    assert all(field.description for field in fields.values()), [
+        n for n, f in fields.items() if not f.description
+    ]
     words = [word for word, field in system.Settings.aliases.items() if field == "horizon"]
     assert words
     settings = small(system.name)
-    assert system.Settings(**{**SMALL.get(system.name, {}), "horizon": settings.horizon}) == settings  # type: ignore[attr-defined]
+    assert (
+        system.Settings(**{**SMALL.get(system.name, {}), "horizon": settings.horizon}) == settings
+    )  # type: ignore[attr-defined]
     for word in words:
         renamed = {**SMALL[system.name]}
         renamed[word] = renamed.pop("horizon")
@@ -130,7 +158,9 @@ def test_its_settings_have_one_vocabulary(system: System) -> None:
     json.dumps(settings.resolved())
 
 
-@pytest.mark.parametrize("wrong", [{"runs": 0}, {"points": 1}, {"seed": -1}, {"horizon": -3}, {"no_such": 1}])
+@pytest.mark.parametrize(
+    "wrong", [{"runs": 0}, {"points": 1}, {"seed": -1}, {"horizon": -3}, {"no_such": 1}]
+)
 def test_wrong_values_are_refused_when_they_are_made(system: System, wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError) as refused:
         small(system.name, **wrong)
@@ -152,7 +182,9 @@ def test_its_twin_is_run_like_any_other(system: System) -> None:
     assert isinstance(policy, dict)
     assert set(policy) <= {"name", "parameters", "digest", "class"}
     assert isinstance(policy["parameters"], dict)
-    assert small(system.name, policy=policy).load() is not None  # it can be given again as it was kept
+    assert (
+        small(system.name, policy=policy).load() is not None
+    )  # it can be given again as it was kept
     if system.exact:
         assert twin.total == record.total
         assert np.array_equal(twin.pulls, record.pulls)

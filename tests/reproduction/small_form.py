@@ -25,7 +25,9 @@ def run(system: str, name: str, out: Path) -> tuple[Analysis, list[dict[str, str
     heard: list[float] = []
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
-        analysis = EXPERIMENTS[f"{system}/{name}"].run(True, out, lambda what, fraction: heard.append(fraction))
+        analysis = EXPERIMENTS[f"{system}/{name}"].run(
+            True, out, lambda what, fraction: heard.append(fraction)
+        )
     assert said.getvalue() == ""
     assert heard == sorted(heard)
     assert (heard[0], heard[-1]) == (0.0, 1.0)
@@ -38,11 +40,14 @@ def run(system: str, name: str, out: Path) -> tuple[Analysis, list[dict[str, str
     assert all(words in page for words in (analysis.headline, *analysis.notes))
     made = claims.read(out / "claims.json")
     assert made.small
-    assert {finding.claim for finding in made.findings} == {one.name for one in claims.claims_of(f"{system}/{name}")}
+    assert {finding.claim for finding in made.findings} == {
+        one.name for one in claims.claims_of(f"{system}/{name}")
+    }
     for table in analysis.tables:
         assert table.title in page
         assert table.columns
-        # The small form runs no secure budget of Samba's figures in full, so that table is empty there.
+        # The small form runs no secure budget of Samba's figures in full, so that table is empty
+        # there.
         assert table.rows or table.title.startswith("Full-size runs")
     with (out / f"{name}.csv").open() as stream:
         return analysis, list(csv.DictReader(stream))

@@ -1,4 +1,6 @@
-"""The small forms of dp-combinatorial: files, words that follow numbers, and instances that nobody chose."""
+"""The small forms of dp-combinatorial: files, words that follow numbers, and instances that nobody
+chose.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,30 @@ import pytest
 
 from posse.experiments.claims import FAILS, HOLDS, UNKNOWN
 from posse.experiments.dp_combinatorial import exp2, exp3, fig2, markets, order, ranking, setting
-from posse.experiments.dp_combinatorial.exp1 import PUBLISHED, Comparison, agreement, judged, published_table, verdict
-from posse.experiments.dp_combinatorial.markets import FULL, SMALL, Job, Place, Size, known_market, run_markets
-from posse.experiments.dp_combinatorial.ranking import FIRST, Ranking, breaks_of, fresh_instances, in_order
+from posse.experiments.dp_combinatorial.exp1 import (
+    PUBLISHED,
+    Comparison,
+    agreement,
+    judged,
+    published_table,
+    verdict,
+)
+from posse.experiments.dp_combinatorial.markets import (
+    FULL,
+    SMALL,
+    Job,
+    Place,
+    Size,
+    known_market,
+    run_markets,
+)
+from posse.experiments.dp_combinatorial.ranking import (
+    FIRST,
+    Ranking,
+    breaks_of,
+    fresh_instances,
+    in_order,
+)
 from posse.experiments.kit import Floats
 from posse.problems.markets.instances import Distribution, binds
 from posse.protocols.dp_combinatorial import twin
@@ -22,7 +45,19 @@ from posse.protocols.dp_combinatorial.learning import nothing_known
 from posse.results.statistics import Interval
 from tests.reproduction.small_form import Ran, column, ids, once
 
-NAMES = ("setting", "theorem1", "fig2", "naive", "exp1", "exp2", "exp3", "order", "weights", "when", "overlap")
+NAMES = (
+    "setting",
+    "theorem1",
+    "fig2",
+    "naive",
+    "exp1",
+    "exp2",
+    "exp3",
+    "order",
+    "weights",
+    "when",
+    "overlap",
+)
 TINY = Size(agents=3, producers=8, rounds=400, start=50, stop=200, instances=2, runs=2)
 
 
@@ -65,15 +100,22 @@ def test_figure_1_is_judged_by_what_agents_send(run: Ran) -> None:
     one = setting.follow(TINY.places("uniform")[0], markets.TIGHT, TINY, 1)
     assert one.as_drawn
     for fault in (
-        {"others": 1}, {"reports": one.reports - 1}, {"alike": False}, {"bought": False}, {"same": False},
-        {"noise": 0 * one.noise}, {"noise": 2 * one.noise},
-    ):  # fmt: skip
+        {"others": 1},
+        {"reports": one.reports - 1},
+        {"alike": False},
+        {"bought": False},
+        {"same": False},
+        {"noise": 0 * one.noise},
+        {"noise": 2 * one.noise},
+    ):
         assert not replace(one, **fault).as_drawn  # type: ignore[arg-type]
 
 
 def test_exp1_has_all_methods_and_says_what_is_outside(run: Ran) -> None:
     analysis, rows = run("exp1")
-    table = next(table for table in analysis.tables if table.title == "All methods at the last round")
+    table = next(
+        table for table in analysis.tables if table.title == "All methods at the last round"
+    )
     named = column(table, "method")
     assert len(named) == 20
     assert len(set(named)) == 10
@@ -82,12 +124,16 @@ def test_exp1_has_all_methods_and_says_what_is_outside(run: Ran) -> None:
     assert privacy[markets.MATCHED] == "proved (0.1603, 0.01), unit entry"
     assert privacy["FCB"] == "none: in the clear"
     # The ratio of the table, from the raw rows.
-    mean = {m: np.mean([float(r["regret_per_agent"]) for r in rows if _cell(r, m)]) for m in ("alone", "FCB")}
+    mean = {
+        m: np.mean([float(r["regret_per_agent"]) for r in rows if _cell(r, m)])
+        for m in ("alone", "FCB")
+    }
     published = next(table for table in analysis.tables if table.title.startswith("Regret over"))
     ours = published.rows[1]
     assert ours[:2] == ("uniform", "alone")
     assert float(ours[3].split()[0]) == pytest.approx(mean["alone"] / mean["FCB"], rel=0.05)
-    # Three published numbers of a market three times as large are not met here, and the words say so.
+    # Three published numbers of a market three times as large are not met here, and the words say
+    # so.
     outside = [word for word in column(published, "published lies") if word.startswith("outside")]
     assert f"{4 - len(outside)} of 4 published ratios" in analysis.headline
     assert ("we disagree on" in analysis.headline) == bool(outside)
@@ -99,7 +145,12 @@ def _cell(row: dict[str, str], method: str) -> bool:
 
 @pytest.mark.parametrize(
     ("published", "words"),
-    [(2.0, "inside"), (2.5, "inside"), (2.51, "outside: published is larger"), (1.9, "outside: published is smaller")],
+    [
+        (2.0, "inside"),
+        (2.5, "inside"),
+        (2.51, "outside: published is larger"),
+        (1.9, "outside: published is smaller"),
+    ],
 )
 def test_verdict(published: float, words: str) -> None:
     assert verdict(published, interval(2.2, 2.0, 2.5)) == words
@@ -126,26 +177,44 @@ def test_agreement_names_what_disagrees() -> None:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "word"), [(2.5, 3.5, HOLDS), (2.0, 3.5, UNKNOWN), (3.4, 4.0, FAILS), (math.nan, math.nan, UNKNOWN)]
+    ("low", "high", "word"),
+    [(2.5, 3.5, HOLDS), (2.0, 3.5, UNKNOWN), (3.4, 4.0, FAILS), (math.nan, math.nan, UNKNOWN)],
 )
-def test_an_interval_that_holds_both_published_numbers_tells_nothing(low: float, high: float, word: str) -> None:
-    found = judged(Comparison("uniform", "alone", 3.33, interval(3.3, low, high), interval(9.0, 8.0, 9.5)), 5)
+def test_an_interval_that_holds_both_published_numbers_tells_nothing(
+    low: float, high: float, word: str
+) -> None:
+    found = judged(
+        Comparison("uniform", "alone", 3.33, interval(3.3, low, high), interval(9.0, 8.0, 9.5)), 5
+    )
     assert found.verdict == word
-    assert ("the published 2.36 of P-FCB, paper noise as well; about 4 instances" in found.because) == (low == 2.0)
+    assert (
+        "the published 2.36 of P-FCB, paper noise as well; about 4 instances" in found.because
+    ) == (low == 2.0)
 
 
 @pytest.mark.parametrize(
     ("frr", "word"),
-    [((0.9, 0.6, 0.5), HOLDS), ((0.9, 0.8, 0.1), FAILS), ((0.9, 0.8, 0.7), UNKNOWN), ((0.9, 0.8), UNKNOWN)],
+    [
+        ((0.9, 0.6, 0.5), HOLDS),
+        ((0.9, 0.8, 0.1), FAILS),
+        ((0.9, 0.8, 0.7), UNKNOWN),
+        ((0.9, 0.8), UNKNOWN),
+    ],
 )
-def test_a_fall_is_sub_linear_where_its_slopes_are_told_apart(frr: tuple[float, ...], word: str) -> None:
+def test_a_fall_is_sub_linear_where_its_slopes_are_told_apart(
+    frr: tuple[float, ...], word: str
+) -> None:
     epsilons = (1.0, 2.0, 3.0)[: len(frr)]
     regret = {1.0 + k: value for k, value in enumerate(frr)}
     spread = np.array([[0.01], [-0.01], [0.02], [-0.02], [0.0]])
 
     class Runs(markets.Runs):
         def at_end(self, places: Sequence[Place], method: markets.Method) -> Floats:
-            return 100 * (regret[method.epsilon] + (-1) ** method.epsilon * spread if method.noise else np.ones((5, 1)))
+            return 100 * (
+                regret[method.epsilon] + (-1) ** method.epsilon * spread
+                if method.noise
+                else np.ones((5, 1))
+            )
 
     found = exp2.bends_down("uniform", epsilons, Runs(FULL, {}, markets.Cost(1, 1, 1.0, 1.0)))
     assert found.verdict == word
@@ -158,14 +227,20 @@ def test_the_order_is_judged_by_medians_and_by_its_share() -> None:
     found = order.ordered([most])
     assert found.verdict == UNKNOWN
     assert found.measured.endswith("instances in order: 58 of 60, 97 % [89, 99]")
-    assert found.because.endswith("instances in order: the interval holds 90 %; about 78 instances would tell")
+    assert found.because.endswith(
+        "instances in order: the interval holds 90 %; about 78 instances would tell"
+    )
     assert order.ordered([ranked([11.0] * 60, [4.0] * 60)]).verdict == FAILS
 
 
 def test_published_numbers_are_the_papers_percentages() -> None:
     more = {("uniform", "P-FCB, paper noise"): 136, ("uniform", "alone"): 233}
     more |= {("normal", "P-FCB, paper noise"): 235, ("normal", "alone"): 394}
-    found = {(d, m): round(100 * (ratio - 1)) for d, cells in PUBLISHED.items() for m, ratio in cells.items()}
+    found = {
+        (d, m): round(100 * (ratio - 1))
+        for d, cells in PUBLISHED.items()
+        for m, ratio in cells.items()
+    }
     assert found == more
 
 
@@ -237,7 +312,10 @@ def test_an_instance_out_of_order_is_looked_at() -> None:
     assert row[:2] == ("uniform", str(broken.seed))
     assert "P-FCB not below alone" in row
     notes = order.notes([fresh], [broken], runs)
-    assert any(note.startswith("1 instance out of order, in 1 because P-FCB has not less") for note in notes)
+    assert any(
+        note.startswith("1 instance out of order, in 1 because P-FCB has not less")
+        for note in notes
+    )
 
 
 def test_fives_spread_as_their_instances_do() -> None:
@@ -257,7 +335,10 @@ def test_nearness_follows_the_numbers() -> None:
     words = ranking.near_words([much, little], [ranked([5.0, 11.0], [4.0, 4.0])])
     assert "2 of 20 lose by taking part" in words
     assert "2 of 4 are out of order" in words
-    assert "1 instance with FRR above 0.9 an agent alone buys below the threshold in 80.0 to 80.0 rounds" in words
+    assert (
+        "1 instance with FRR above 0.9 an agent alone buys below the threshold in 80.0 to 80.0 "
+        "rounds" in words
+    )
     assert "FRR is 0.60 at most" in ranking.near_words([much], [ranked([5.0], [4.0])])
     assert [row[1] for row in ranking.near_table([much, little]).rows] == ["2", "1"]
 
@@ -294,7 +375,10 @@ def test_a_job_is_what_simulate_gives() -> None:
     runs = run_markets(TINY, [job.place, job.place], [job.method], nobody)
     market, truth = known_market(job.place)
     terms = job.method.terms(market, TINY)
-    again = [twin.in_order(twin.run_once(market, terms, seed, truth=truth)[1].regret) for seed in TINY.seeds]
+    again = [
+        twin.in_order(twin.run_once(market, terms, seed, truth=truth)[1].regret)
+        for seed in TINY.seeds
+    ]
     assert np.array_equal(runs.outcomes[job].regret, again)
     assert (runs.cost.runs, runs.cost.agent_rounds) == (2, 3 * 400 * 2)
 
@@ -325,7 +409,8 @@ def test_same_proved_figure_is_taken_from_the_plan() -> None:
     assert same.epsilon == markets.PAPER.proved(FULL)
     assert markets.PAPER.plan(FULL).guarantee().epsilon <= same.epsilon <= 0.146
     assert same.plan(FULL).guarantee().epsilon <= same.epsilon
-    # At the same proved figure the least noise is the same for every report; the published one starts there and rises.
+    # At the same proved figure the least noise is the same for every report; the published one
+    # starts there and rises.
     assert max(same.plan(FULL).multipliers) <= markets.PAPER.plan(FULL).multipliers[0] * 1.001
 
 
@@ -354,6 +439,12 @@ def test_words_of_the_other_figures_follow_numbers() -> None:
 
 
 def test_sizes() -> None:
-    assert (FULL.agents, FULL.producers, FULL.rounds, FULL.instances, FULL.runs) == (10, 30, 100_000, 5, 20)
+    assert (FULL.agents, FULL.producers, FULL.rounds, FULL.instances, FULL.runs) == (
+        10,
+        30,
+        100_000,
+        5,
+        20,
+    )
     assert markets.reports_of(FULL) == (200, 400, 800, 1600, 3200, 6400, 12800, 25600)
     assert markets.POINTS == 200

@@ -1,4 +1,6 @@
-"""The small forms of fed-contextual: files, tables, seeds kept apart, and words that follow synthetic curves."""
+"""The small forms of fed-contextual: files, tables, seeds kept apart, and words that follow
+synthetic curves.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,15 @@ pytest.importorskip("jax")
 
 from posse.core.errors import ConfigError
 from posse.experiments import EXPERIMENTS
-from posse.experiments.fed_contextual import algorithms, fig1_2, fig4, findings, prepare, runs, sec5_2
+from posse.experiments.fed_contextual import (
+    algorithms,
+    fig1_2,
+    fig4,
+    findings,
+    prepare,
+    runs,
+    sec5_2,
+)
 from posse.experiments.fed_contextual.findings import (
     FAILS,
     HOLDS,
@@ -91,19 +101,27 @@ def test_rewards_of_a_setting(name: str, ran: Ran) -> None:
     last = max(int(row["round"]) for row in rows)
     assert last == (40 if scratch else 30)
     for label, told in zip(labels, column(table, "average reward, all rounds"), strict=True):
-        own = [float(r["average_reward"]) for r in rows if r["label"] == label and r["round"] == str(last)]
+        own = [
+            float(r["average_reward"])
+            for r in rows
+            if r["label"] == label and r["round"] == str(last)
+        ]
         assert len(own) == len(SMALL.report)
         assert float(told.split()[0]) == pytest.approx(np.mean(own), abs=6e-5)
     rates = table_of(analysis, "Hyper-parameters")
     assert column(rates, "line") == labels[:4]
-    assert column(rates, "paper: client") == [f"{printed()[name][policy].client:g}" for policy in EXPLORATIONS]
+    assert column(rates, "paper: client") == [
+        f"{printed()[name][policy].client:g}" for policy in EXPLORATIONS
+    ]
     told = table_of(analysis, "What the paper says")
     assert len(told.rows) == (5 if SETTINGS[name].scenario == "init-shift" else 4)
     assert set(column(told, "so")) <= VERDICTS
 
 
 def test_learning_is_seen(ran: Ran) -> None:
-    """From scratch Softmax leaves guessing behind, and before the first deployment all arms are alike to it."""
+    """From scratch Softmax leaves guessing behind, and before the first deployment all arms are
+    alike to it.
+    """
     _, rows = ran("fig1a")
     own = [row for row in rows if row["label"] == "Softmax"]
     early = [float(row["probability"]) for row in own if int(row["round"]) <= 10]
@@ -121,15 +139,30 @@ def test_spread_over_seeds(ran: Ran) -> None:
 
 def test_clipping_and_noise(ran: Ran) -> None:
     analysis, rows = ran("fig4")
-    assert {row["line"] for row in rows} == {line.name for kind in KINDS for line in private_lines(SMALL, kind)}
+    assert {row["line"] for row in rows} == {
+        line.name for kind in KINDS for line in private_lines(SMALL, kind)
+    }
     assert len(table_of(analysis, "What the paper says").rows) == 9
-    assert {one.claim for one in analysis.findings} == {"clipping", "noise", "annealing", "stage", "rates"}
+    assert {one.claim for one in analysis.findings} == {
+        "clipping",
+        "noise",
+        "annealing",
+        "stage",
+        "rates",
+    }
     for kind in KINDS:
         rates = table_of(analysis, f"{kind}: Hyper-parameters")
-        assert column(rates, "paper: client") == ["-", *(f"{one.client:g}" for one in printed()[kind].values())]
+        assert column(rates, "paper: client") == [
+            "-",
+            *(f"{one.client:g}" for one in printed()[kind].values()),
+        ]
         assert set(column(rates, "exploration")) == {"beta 0.05"}
         assert len(table_of(analysis, f"{kind}: probability").rows) == 4
-    ends = {row["line"]: float(row["average_reward"]) for row in rows if row["round"] == "40" and row["seed"] == "1"}
+    ends = {
+        row["line"]: float(row["average_reward"])
+        for row in rows
+        if row["round"] == "40" and row["seed"] == "1"
+    }
     assert ends["fig4-images-noise-1"] < ends["fig4-images-noise-0"] - 0.1
 
 
@@ -139,7 +172,12 @@ def test_noise_and_clients_together(ran: Ran) -> None:
     assert (both.fixed["cohort"], both.fixed["noise"]) == (50, 3.5)
     assert {row["line"] for row in rows} >= {small.name, loud.name, both.name}
     assert column(table_of(analysis, "Average reward by beta"), "beta") == ["0.05", "0.1"]
-    assert table_of(analysis, "Probability of the chosen arm").columns == ("beta", "noise 0", "noise 0.3", "noise 0.7")
+    assert table_of(analysis, "Probability of the chosen arm").columns == (
+        "beta",
+        "noise 0",
+        "noise 0.3",
+        "noise 0.7",
+    )
 
 
 def test_figures_of_privacy_are_as_printed(ran: Ran) -> None:
@@ -149,18 +187,25 @@ def test_figures_of_privacy_are_as_printed(ran: Ran) -> None:
     assert column(analysis.tables[0], "paper") == ["15.8", "1.5", "4.13"]
 
 
-def test_algorithms_are_judged_by_what_a_run_does(ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_algorithms_are_judged_by_what_a_run_does(
+    ran: Ran, monkeypatch: pytest.MonkeyPatch
+) -> None:
     analysis, rows = ran("algorithms")
     assert [(one.claim, one.verdict) for one in analysis.findings] == [
         (n, HOLDS) for n in ("one", "two", "three", "four")
     ]
-    assert {(row["policy"], row["loss"]) for row in rows} == {("softmax", "regression"), ("falcon", "importance")}
+    assert {(row["policy"], row["loss"]) for row in rows} == {
+        ("softmax", "regression"),
+        ("falcon", "importance"),
+    }
     learnt = algorithms.train
     monkeypatch.setattr(algorithms, "train", lambda model, *rest: 1.001 * learnt(model, *rest))
     (wrong,) = algorithms.follow("softmax", "regression", 1, 1).rounds
     assert wrong.same
     assert wrong.moved > algorithms.CLOSE
-    monkeypatch.setattr(algorithms, "chances", lambda policy, scores: [1.0, *[0.0] * (len(scores) - 1)])
+    monkeypatch.setattr(
+        algorithms, "chances", lambda policy, scores: [1.0, *[0.0] * (len(scores) - 1)]
+    )
     run = algorithms.follow("softmax", "regression", 1, 1)
     assert not run.rounds[0].same
     assert not run.whole
@@ -177,7 +222,11 @@ def test_choices(ran: Ran) -> None:
 def test_figures_share_their_lines(ran: Ran) -> None:
     """A line is the same wherever it is shown."""
     shown = [
-        {(row["seed"], row["round"]): row["average_reward"] for row in ran(name)[1] if row["line"] == "fig1c-softmax"}
+        {
+            (row["seed"], row["round"]): row["average_reward"]
+            for row in ran(name)[1]
+            if row["line"] == "fig1c-softmax"
+        }
         for name in ("fig1c", "fig3", "sec5_2")
     ]
     assert shown[0]
@@ -210,7 +259,7 @@ def test_every_policy_has_the_same_grid(form: Form) -> None:
             (job.client_rate, job.server_rate)
             for line in figure_lines(figure)
             for job in line.to_choose(form)
-        }  # fmt: skip
+        }
         assert len(grids) == 1
         tried = [len(line_of(figure, policy).to_choose(form)) for policy in EXPLORATIONS]
         assert tried == [1, len(form.epsilons), len(form.betas), len(form.falcons)]
@@ -234,21 +283,33 @@ def test_the_papers_form_is_the_papers() -> None:
             assert theirs.server in size.server_rates
         job = line_of(figure, "softmax").to_choose(PAPER)[0]
         assert job.deploy_every == (40 if figure.endswith("d") else 200)
-        assert (job.rounds, job.cohort) == ({"scratch": size.rounds}.get(job.scenario, size.rounds - 100), 64)
+        assert (job.rounds, job.cohort) == (
+            {"scratch": size.rounds}.get(job.scenario, size.rounds - 100),
+            64,
+        )
 
 
 def test_hyper_parameters_as_printed() -> None:
     """Lines of figures 1, 2 and 4 are run as the paper's tables say, on its rounds and clients."""
-    for line in (*(line for figure in FIGURES for line in figure_lines(figure)), *private_lines(PRINTED, "tags")):
+    for line in (
+        *(line for figure in FIGURES for line in figure_lines(figure)),
+        *private_lines(PRINTED, "tags"),
+    ):
         assert line.to_choose(PRINTED) == []
         taken = line.chosen(PRINTED, [], [])
         job = line.to_report(PRINTED, taken)
         assert (job.cohort, job.seeds) == (64, PRINTED.report)
         assert job.rounds == PAPER.size(line.kind).phase(job.scenario)
         assert (taken is None) is not line.learns
-    softmax, falcon = (line_of("fig2c", policy).to_report(PRINTED, line_of("fig2c", policy).printed(PRINTED))
-                       for policy in ("softmax", "falcon"))  # fmt: skip
-    assert (softmax.client_rate, softmax.server_rate, softmax.parameters) == (2, 0.02, {"beta": 0.1})
+    softmax, falcon = (
+        line_of("fig2c", policy).to_report(PRINTED, line_of("fig2c", policy).printed(PRINTED))
+        for policy in ("softmax", "falcon")
+    )
+    assert (softmax.client_rate, softmax.server_rate, softmax.parameters) == (
+        2,
+        0.02,
+        {"beta": 0.1},
+    )
     assert falcon.parameters == {"mu": 100, "gamma": 1000}
     noisy = private_lines(PRINTED, "images")[2]
     assert (noisy.fixed["noise"], noisy.printed(PRINTED).client) == (0.01, 0.1)
@@ -263,7 +324,9 @@ def test_the_papers_own_data_are_taken_where_they_are_found(tmp_path: Path) -> N
     save(runs.bags(), tmp_path / runs.PREPARED)
     found = runs.with_whole_data(PRINTED, tmp_path)
     assert (found.images.data, found.tags.data) == ("femnist", "stackoverflow")
-    assert found.name == "printed-femnist-stackoverflow"  # which names results: others are not taken for these
+    assert (
+        found.name == "printed-femnist-stackoverflow"
+    )  # which names results: others are not taken for these
     assert runs.population_of("stackoverflow", tmp_path).samples == runs.bags().samples
     assert "the paper's sentences" in protocol_note(found, "tags")
     assert "the paper's images" in protocol_note(found, "images")
@@ -275,7 +338,8 @@ def test_what_is_said_of_hyper_parameters_that_were_not_chosen() -> None:
     taken = line.printed(PRINTED)
     one = Found(line, taken, result(line.to_report(PRINTED, taken), [0.5]))
     assert (
-        "none were chosen here" in findings.chosen("rates", [one], {line.name: printed()["fig2c"]["softmax"]}).because
+        "none were chosen here"
+        in findings.chosen("rates", [one], {line.name: printed()["fig2c"]["softmax"]}).because
     )
     note = protocol_note(PRINTED, "tags")
     assert "those that the paper prints" in note
@@ -297,7 +361,11 @@ def test_jobs_of_lines() -> None:
     assert (clipped.quantile, clipped.clip, clipped.noise) == (0.0, 0.1, 0.0)
     assert much.noise == 0.1
     sgd, weighted = (line.to_choose(BRIEF)[0] for line in choice_lines("tags"))
-    assert (sgd.optimiser, sgd.server_rate, sgd.scenario) == ("sgd", BRIEF.tags.sgd_rates, "init-shift")
+    assert (sgd.optimiser, sgd.server_rate, sgd.scenario) == (
+        "sgd",
+        BRIEF.tags.sgd_rates,
+        "init-shift",
+    )
     assert (weighted.loss, weighted.policy) == ("importance", "epsilon-greedy")
     first = figure_lines("fig1b")[-1]
     assert first.to_choose(BRIEF) == []
@@ -340,8 +408,14 @@ def test_softmax_is_held_against_the_best() -> None:
     assert told.verdict == FAILS
     assert "best other: FALCON" in told.claim
     assert told.difference.mean == pytest.approx(-0.1)
-    assert close_to_best({**ends, "Softmax": around(0.7)}, "Softmax", ["FALCON", "Greedy"]).verdict == HOLDS
-    assert [one.verdict for one in exploring(ends, "Greedy", ["Softmax", "FALCON"])] == [HOLDS, HOLDS]
+    assert (
+        close_to_best({**ends, "Softmax": around(0.7)}, "Softmax", ["FALCON", "Greedy"]).verdict
+        == HOLDS
+    )
+    assert [one.verdict for one in exploring(ends, "Greedy", ["Softmax", "FALCON"])] == [
+        HOLDS,
+        HOLDS,
+    ]
     assert exploring({**ends, "Greedy": around(0.65)}, "Greedy", ["Softmax"])[0].verdict == FAILS
 
 
@@ -356,7 +430,9 @@ def test_spread_is_bounded_before_it_is_called_negligible() -> None:
 
 
 def result(job: Job, levels: Sequence[float], probability: float = 0.5) -> Result:
-    """A run of a job whose pairs of rates earn these levels in every round; seeds differ a little."""
+    """A run of a job whose pairs of rates earn these levels in every round; seeds differ a
+    little.
+    """
     shape = (len(job.pairs), len(job.seeds), job.rounds)
     jitter = np.resize(SEEDS, len(job.seeds))[None, :, None]
     reward = np.broadcast_to((np.asarray(levels)[:, None, None] + jitter) * 100, shape)
@@ -427,15 +503,24 @@ def test_reported_seeds_choose_nothing() -> None:
 
 
 def test_a_study_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jobs are written, results come back, jobs to report are written with the choice, and nothing is run here."""
+    """Jobs are written, results come back, jobs to report are written with the choice, and nothing
+    is run here.
+    """
     (stage,) = prepare.write_jobs(tmp_path, SMALL, kinds=("tags",))
     assert load(tmp_path / "tags.npz").clients == 90
     jobs = read_jobs(stage.path)
-    assert (stage.jobs, stage.runs, stage.rounds) == (len(jobs), 2 * len(jobs), sum(2 * job.rounds for job in jobs))
+    assert (stage.jobs, stage.runs, stage.rounds) == (
+        len(jobs),
+        2 * len(jobs),
+        sum(2 * job.rounds for job in jobs),
+    )
     results = tmp_path / "results"
     results.mkdir()
     for job in jobs:
-        write(results / f"{job.name}.npz", result(job, [0.2, 0.6] if job.name.endswith("1") else [0.3, 0.3]))
+        write(
+            results / f"{job.name}.npz",
+            result(job, [0.2, 0.6] if job.name.endswith("1") else [0.3, 0.3]),
+        )
     _, report = prepare.write_jobs(tmp_path, SMALL, kinds=("tags",))
     reported = read_jobs(report.path)
     assert {job.seeds for job in reported} == {SMALL.report}
@@ -449,10 +534,13 @@ def test_a_study_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         raise AssertionError("a job was run that has a result")
 
     monkeypatch.setattr(runs, "bench_of", nothing)
-    some, _ = prepare.write_jobs(tmp_path, SMALL, kinds=("tags",), only=("fig2a-*", "sec5_2-tags-sgd"))
+    some, _ = prepare.write_jobs(
+        tmp_path, SMALL, kinds=("tags",), only=("fig2a-*", "sec5_2-tags-sgd")
+    )
     assert {job.name.split("-choose")[0] for job in read_jobs(some.path)} == {
-        "small-sec5_2-tags-sgd", *(f"small-fig2a-{policy}" for policy in EXPLORATIONS)
-    }  # fmt: skip
+        "small-sec5_2-tags-sgd",
+        *(f"small-fig2a-{policy}" for policy in EXPLORATIONS),
+    }
     with pytest.raises(ConfigError, match="no line of tags"):
         prepare.write_jobs(tmp_path, SMALL, kinds=("tags",), only=("fig1a-*",))
     ran = Runs(SMALL, results, lambda what, fraction: None).of(figure_lines("fig2a"))
@@ -508,7 +596,11 @@ def test_curves_are_running_averages() -> None:
     job = Job("one", rounds=3, seeds=(1,))
     shape = (1, 1, 3)
     ones = np.ones(shape)
-    seen = Measured(np.array([1.0, 0.0, 5.0]).reshape(shape), np.array([2.0, 2.0, 4.0]).reshape(shape), *[ones] * 5)
+    seen = Measured(
+        np.array([1.0, 0.0, 5.0]).reshape(shape),
+        np.array([2.0, 2.0, 4.0]).reshape(shape),
+        *[ones] * 5,
+    )
     one = Found(line_of("fig1a", "softmax"), None, Result(json.loads(job.to_json()), seen, {}))
     assert one.curves[0].tolist() == [0.5, 0.25, 0.75]
     assert np.array_equal(one.curves, one.result.averages[0])

@@ -1,4 +1,6 @@
-"""The small forms of mpc-contextual: files, words that follow numbers, private runs equal to their twins."""
+"""The small forms of mpc-contextual: files, words that follow numbers, private runs equal to their
+twins.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,19 @@ from posse.protocols.mpc_contextual.terms import PAYEE
 from posse.protocols.mpc_contextual.twins import floats
 from tests.reproduction.small_form import Ran, column, ids, once, table_of
 
-NAMES = ("setting", "fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "fig8", "fig9", "table1", "algorithm3")
+NAMES = (
+    "setting",
+    "fig2",
+    "fig3",
+    "fig4",
+    "fig5",
+    "fig6",
+    "fig7",
+    "fig8",
+    "fig9",
+    "table1",
+    "algorithm3",
+)
 CHECKED = {"fig2": 1, "fig3": 1, "fig6": 1, "fig8": 2, "fig9": 2}
 """Private runs of each experiment."""
 
@@ -51,7 +65,10 @@ def test_private_runs_pull_what_the_fixed_twin_pulls(name: str, ran: Ran) -> Non
     analysis, _ = ran(name)
     table = table_of(analysis, "Private check")
     assert column(table, "all arms as the fixed twin") == ["yes"] * CHECKED[name]
-    assert any(f"in {CHECKED[name]} of {CHECKED[name]} runs of real roles" in note for note in analysis.notes)
+    assert any(
+        f"in {CHECKED[name]} of {CHECKED[name]} runs of real roles" in note
+        for note in analysis.notes
+    )
 
 
 def test_failures_of_share_wise_division(ran: Ran) -> None:
@@ -60,10 +77,16 @@ def test_failures_of_share_wise_division(ran: Ran) -> None:
         ("two", "parties", "counted"), "holds"
     )
     for row in rows:
-        alone, counted, trials = (int(row[name]) for name in ("failures_alone", "failures_counted", "trials"))
+        alone, counted, trials = (
+            int(row[name]) for name in ("failures_alone", "failures_counted", "trials")
+        )
         expected = trials * 2.0 ** (int(row["log2_x"]) - 64)
         assert abs(counted - expected) < 6 * math.sqrt(expected) + 6
-        assert alone > trials / 5 if int(row["parties"]) > 2 else abs(alone - expected) < 6 * math.sqrt(expected) + 6
+        assert (
+            alone > trials / 5
+            if int(row["parties"]) > 2
+            else abs(alone - expected) < 6 * math.sqrt(expected) + 6
+        )
 
 
 def test_a_private_run_that_differs_is_told() -> None:
@@ -74,7 +97,9 @@ def test_a_private_run_that_differs_is_told() -> None:
 
 
 def test_a_check_sees_coarse_arithmetic() -> None:
-    """At 12 bits and without Newton steps the float twin has other best arms along the way; the fixed twin has not."""
+    """At 12 bits and without Newton steps the float twin has other best arms along the way; the
+    fixed twin has not.
+    """
     made = check(Place("digits", 500).settings(epsilon="0.1", bits=12, newton=0), "12 bits", 500)
     assert made.equal
     assert made.differs > 0
@@ -91,10 +116,16 @@ def test_rewards_during_training(ran: Ran) -> None:
     table = analysis.tables[0]
     ends = column(table, f"step {SMALL.steps:,}")
     for epsilon, told in zip(EPSILONS, ends, strict=True):
-        own = [float(r["average_reward"]) for r in rows if r["epsilon"] == str(epsilon) and r["step"] == "1500"]
+        own = [
+            float(r["average_reward"])
+            for r in rows
+            if r["epsilon"] == str(epsilon) and r["step"] == "1500"
+        ]
         assert float(told.split()[0]) == pytest.approx(np.mean(own), abs=6e-5)
     etas = [float(one) for one in column(table, "eta a step")]
-    assert etas == pytest.approx([ArmChoice(10, epsilon).epsilon for epsilon in EPSILONS], abs=0.006)
+    assert etas == pytest.approx(
+        [ArmChoice(10, epsilon).epsilon for epsilon in EPSILONS], abs=0.006
+    )
 
 
 def test_rewards_against_eta(ran: Ran) -> None:
@@ -105,9 +136,13 @@ def test_rewards_against_eta(ran: Ran) -> None:
     assert {row["epsilon"] for row in rows if row["eta"] == "inf"} == {"0.0"}
     table = table_of(analysis, "Does exploring")
     for t, told, word in zip(
-        sorted(lengths), *(column(table, c) for c in ("reward at eta = infinity", "so")), strict=True
+        sorted(lengths),
+        *(column(table, c) for c in ("reward at eta = infinity", "so")),
+        strict=True,
     ):
-        own = [float(r["average_reward"]) for r in rows if r["eta"] == "inf" and r["steps"] == str(t)]
+        own = [
+            float(r["average_reward"]) for r in rows if r["eta"] == "inf" and r["steps"] == str(t)
+        ]
         assert float(told.split()[0]) == pytest.approx(np.mean(own), abs=6e-5)
         assert word in (fig3_6.HELPS, fig3_6.HARMS, "no difference seen")
         assert word in analysis.notes[0]
@@ -121,7 +156,13 @@ def test_figure_1_is_judged_by_what_roles_send(ran: Ran) -> None:
     assert one.as_drawn
     more = one.ways + Counter({("party", PAYEE, "Opening"): 1})
     less = Counter({way: count for way, count in one.ways.items() if way[2] != "Payoff"})
-    for fault in ({"ways": more}, {"ways": less}, {"shown": 1}, {"same": False}, {"asked": Counter({("a", "Act"): 3})}):
+    for fault in (
+        {"ways": more},
+        {"ways": less},
+        {"shown": 1},
+        {"same": False},
+        {"asked": Counter({("a", "Act"): 3})},
+    ):
         assert not replace(one, **fault).as_drawn  # type: ignore[arg-type]
 
 
@@ -129,7 +170,9 @@ def test_arms_against_eta(ran: Ran) -> None:
     _, rows = ran("fig6")
     assert {int(row["arms"]) for row in rows} == {5, 20}
     for row in rows:
-        assert float(row["epsilon"]) == pytest.approx(int(row["arms"]) * math.exp(-float(row["eta"])))
+        assert float(row["epsilon"]) == pytest.approx(
+            int(row["arms"]) * math.exp(-float(row["eta"]))
+        )
         assert float(row["epsilon"]) <= 0.5
 
 
@@ -160,7 +203,11 @@ def test_how_the_best_eta_moves() -> None:
     assert held.verdict == HOLDS
     assert "eta 4.93 for T = 10, 5.42 for |A| = 20; that rises by 0.697" in held.measured
     # As steep as a fixed epsilon, falling, and not at all.
-    assert [fig3_6.slightly([low, later(eta)]).verdict for eta in (6.0, 4.5, 5.0)] == [FAILS, FAILS, UNKNOWN]
+    assert [fig3_6.slightly([low, later(eta)]).verdict for eta in (6.0, 4.5, 5.0)] == [
+        FAILS,
+        FAILS,
+        UNKNOWN,
+    ]
 
 
 def test_what_is_chosen_is_tested_on_other_runs() -> None:
@@ -184,7 +231,9 @@ def test_all_lengths_come_from_one_run() -> None:
     world = world_of(place, 3)
     for i, one in enumerate(etas):
         short = world.first(150)
-        found = floats.run(short.features, short.rewards, short.coins(fig3_6.rate(one, 10))).rewards.mean()
+        found = floats.run(
+            short.features, short.rewards, short.coins(fig3_6.rate(one, 10))
+        ).rewards.mean()
         assert both[i, 0] == pytest.approx(found)
 
 
@@ -227,7 +276,10 @@ def test_growth_follows_the_numbers(tmp_path: Path) -> None:
     assert "as |A|^1.00 from there on" in told.headline
     parties = [timed(count, 10, 1.0) for count in (2, 3, 4, 5)]
     assert "We find less" in fig4_5.analyse_parties(parties, tmp_path).notes[0]
-    assert "So it is here" in fig4_5.analyse_parties([timed(p, 10, p) for p in (2, 3, 4, 5)], tmp_path).notes[0]
+    assert (
+        "So it is here"
+        in fig4_5.analyse_parties([timed(p, 10, p) for p in (2, 3, 4, 5)], tmp_path).notes[0]
+    )
 
 
 def test_operations(ran: Ran) -> None:
@@ -296,13 +348,16 @@ def test_a_model_is_attacked_as_it_was_at_the_checkpoint() -> None:
     weights = floats.run(first.features, first.rewards, first.coins(0.1)).weights
     rows = Rows(world.features, world.rewards)
     later = rows.part(200, 200 + len(held))
-    assert np.array_equal(found[0, 0], at_checkpoint(weights, rows.part(0, 200), later, held, 0.1, 2))
+    assert np.array_equal(
+        found[0, 0], at_checkpoint(weights, rows.part(0, 200), later, held, 0.1, 2)
+    )
 
 
 def test_precision(ran: Ran) -> None:
     analysis, rows = ran("fig8")
     reward: dict[tuple[str, str, str, str], float] = {
-        (row["form"], row["truncation"], row["bits"], row["seed"]): float(row["average_reward"]) for row in rows
+        (row["form"], row["truncation"], row["bits"], row["seed"]): float(row["average_reward"])
+        for row in rows
     }
     for form in ("published", "recursive"):
         for seed in ("1", "2"):
@@ -316,7 +371,9 @@ def test_precision(ran: Ran) -> None:
 
 
 def test_the_protocols_twin_is_what_posse_runs() -> None:
-    """On its own coins the twin in the figure pulls what a fixed run of the package pulls, to within its coins."""
+    """On its own coins the twin in the figure pulls what a fixed run of the package pulls, to
+    within its coins.
+    """
     jobs = [Job(Place("digits", 300), kind, 26, 2, 1) for kind in (OURS, RECURSIVE)]
     ours, simulated = (run(job) for job in jobs)
     assert ours.reward == pytest.approx(simulated.reward, abs=0.01)
@@ -331,7 +388,11 @@ def test_whole_bits_follow_the_rewards() -> None:
     assert found.whole(PAPER) == [20]
     assert found.whole(OURS) == []
     out = fig8_9.Found(
-        "bits", SMALL, [result(OURS, 20, 0.83), replace(result(OURS, 20, math.nan), refused=True)], 0.834, []
+        "bits",
+        SMALL,
+        [result(OURS, 20, 0.83), replace(result(OURS, 20, math.nan), refused=True)],
+        0.834,
+        [],
     )
     assert out.whole(OURS) == []
     assert out.rewards(OURS, 20) == [0.83]
@@ -350,7 +411,9 @@ def test_newton_steps(ran: Ran) -> None:
 
 def test_enough_newton_steps() -> None:
     rewards = (0.1, 0.8, 0.2, 0.83, 0.835, 0.834)
-    results = [Result(Job(SMALL, PAPER, 20, n, 1), reward, reward, 0) for n, reward in enumerate(rewards)]
+    results = [
+        Result(Job(SMALL, PAPER, 20, n, 1), reward, reward, 0) for n, reward in enumerate(rewards)
+    ]
     assert fig8_9.Found("newton", SMALL, results, 0.834, []).enough(PAPER) == 3
 
 

@@ -1,4 +1,6 @@
-"""The paper's fixed point: truncation against Python's integers, and what it does to the learner."""
+"""The paper's fixed point: truncation against Python's integers, and what it does to the
+learner.
+"""
 
 from __future__ import annotations
 
@@ -76,15 +78,21 @@ def test_division_of_a_share_is_that_of_c(x: int, bits: int) -> None:
 
 @settings(deadline=None, max_examples=500)
 @given(signed, signed, signed, signed, cuts)
-def test_published_truncation_is_appendix_c(x: int, share: int, r1: int, r2: int, bits: int) -> None:
+def test_published_truncation_is_appendix_c(
+    x: int, share: int, r1: int, r2: int, bits: int
+) -> None:
     shares = [share, read(x - share)]
-    wanted = sum(divided(one, bits) for one in shares) - algorithm_three(shares, [r1, r2]) * (Q >> bits)
+    wanted = sum(divided(one, bits) for one in shares) - algorithm_three(shares, [r1, r2]) * (
+        Q >> bits
+    )
     assert read(share_wise(word(x), word(share), word(r1 + r2), word(bits))) == read(wanted)
 
 
 @settings(deadline=None, max_examples=500)
 @given(signed, signed, signed, cuts)
-def test_published_truncation_is_off_by_a_wrap_where_the_pad_overflows(x: int, share: int, r: int, bits: int) -> None:
+def test_published_truncation_is_off_by_a_wrap_where_the_pad_overflows(
+    x: int, share: int, r: int, bits: int
+) -> None:
     found = read(share_wise(word(x), word(share), word(r), word(bits)))
     away = read(found + wraps([x, r]) * (Q >> bits)) * (1 << bits) - x
     assert abs(away) < 2 << bits
@@ -99,7 +107,9 @@ def test_published_truncation_is_off_by_a_wrap_where_the_pad_overflows(x: int, s
 @example((1 << 62) - 1, (1 << 63) - 1, 1)
 @example(-(1 << 62), -(1 << 63), 40)
 def test_exact_truncation_rounds_down_or_up(x: int, r: int, bits: int) -> None:
-    assert read(dealt(word(x), word(r), word(bits))) - (x >> bits) in ((0, 1) if x % (1 << bits) else (0,))
+    assert read(dealt(word(x), word(r), word(bits))) - (x >> bits) in (
+        (0, 1) if x % (1 << bits) else (0,)
+    )
 
 
 def many(x: int, bits: int, count: int, *, exact: bool) -> tuple[np.ndarray, int]:
@@ -112,7 +122,9 @@ def many(x: int, bits: int, count: int, *, exact: bool) -> tuple[np.ndarray, int
 
 @pytest.mark.parametrize("x", [1 << 60, -(1 << 61) - 12345, 3 << 58])
 def test_published_truncation_wraps_with_probability_x_over_two_to_the_64(x: int) -> None:
-    """20,000 draws, false alarms .001: power .99 against a chance that is off by a tenth at 1/16, by .08 at 1/8."""
+    """20,000 draws, false alarms .001: power .99 against a chance that is off by a tenth at 1/16,
+    by .08 at 1/8.
+    """
     found, told = many(x, 20, 20_000, exact=False)
     off = np.abs(found - (x >> 20)) > 2
     p = abs(x) / Q
@@ -139,7 +151,9 @@ def test_exact_truncation_counts_what_it_cannot_hold() -> None:
     assert many((1 << 62) - 1, 20, 100, exact=True)[1] == 0
 
 
-@pytest.mark.parametrize(("recursive", "newton", "high", "error"), [(False, 7, 4.0, 2e-6), (True, 2, 2.0, 2e-6)])
+@pytest.mark.parametrize(
+    ("recursive", "newton", "high", "error"), [(False, 7, 4.0, 2e-6), (True, 2, 2.0, 2e-6)]
+)
 def test_reciprocal(recursive: bool, newton: int, high: float, error: float) -> None:
     setup = Setup(np.uint64(1), word(24), True, recursive, newton)
     state = np.zeros(3, np.int64)
@@ -149,19 +163,28 @@ def test_reciprocal(recursive: bool, newton: int, high: float, error: float) -> 
 
 
 def test_the_published_start_is_weak_for_large_numbers() -> None:
-    """Seven steps raise 1 - d y_0 to the power 128: at 7.5, where it is .959, half a percent is left."""
+    """Seven steps raise 1 - d y_0 to the power 128: at 7.5, where it is .959, half a percent is
+    left.
+    """
     setup, state = Setup(np.uint64(1), word(24), True, False, 7), np.zeros(3, np.int64)
     left = 1 - 7.5 * read(reciprocal(encode(np.array([7.5]), 24)[0], setup, state)) / 2**24
     assert left == pytest.approx((1 - 7.5 * (3 * (1 - 7 / 256) ** 256 + 0.003)) ** 128, rel=0.05)
 
 
 def test_newton_steps_square_the_error_of_the_start() -> None:
-    """The start for [1, 2] is within 1.02 %; one step leaves 1.1e-4, two 1.2e-8, and rounding some 2^-30."""
+    """The start for [1, 2] is within 1.02 %; one step leaves 1.1e-4, two 1.2e-8, and rounding some
+    2^-30.
+    """
     worst = []
     for newton in range(3):
         setup, state = Setup(np.uint64(1), word(30), True, True, newton), np.zeros(3, np.int64)
         ds = np.linspace(1.0, 2.0, 300)
-        worst.append(max(abs(d * read(reciprocal(encode(np.array([d]), 30)[0], setup, state)) / 2**30 - 1) for d in ds))
+        worst.append(
+            max(
+                abs(d * read(reciprocal(encode(np.array([d]), 30)[0], setup, state)) / 2**30 - 1)
+                for d in ds
+            )
+        )
     assert 0.009 < worst[0] < 0.0103
     assert worst[1] < 1.1e-4
     assert worst[2] < 3e-8
@@ -176,7 +199,10 @@ def world():
 @pytest.mark.parametrize("truncation", TRUNCATIONS)
 def test_twenty_bits_earn_what_the_float_twin_earns(world, form: str, truncation: str) -> None:
     x, rewards, flips = world
-    found, twin = simulate(x, rewards, flips, form=form, truncation=truncation), run(x, rewards, flips)
+    found, twin = (
+        simulate(x, rewards, flips, form=form, truncation=truncation),
+        run(x, rewards, flips),
+    )
     assert found.wraps == 0
     assert abs(found.rewards.mean() - twin.rewards.mean()) < 0.01
     assert (found.arms[flips.explore] == flips.arms[flips.explore]).all()
@@ -190,7 +216,9 @@ def test_twenty_bits_earn_what_the_float_twin_earns(world, form: str, truncation
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_from_26_bits_on_published_truncation_breaks_down_and_exact_does_not(world, form: str) -> None:
+def test_from_26_bits_on_published_truncation_breaks_down_and_exact_does_not(
+    world, form: str
+) -> None:
     x, rewards, flips = world
     twin = run(x, rewards, flips).rewards.mean()
     broken = simulate(x, rewards, flips, bits=28, form=form)
@@ -207,13 +235,21 @@ def test_the_recursive_form_is_the_more_accurate_one(world) -> None:
     errors = []
     for form in FORMS:
         found = simulate(x, rewards, flips, bits=16, form=form, truncation="exact")
-        errors.append(np.abs(found.weights - replay(x, found.arms, found.rewards, flips.ties).weights).max())
+        errors.append(
+            np.abs(found.weights - replay(x, found.arms, found.rewards, flips.ties).weights).max()
+        )
     assert errors[1] < errors[0] / 20
 
 
 def test_shares_come_from_the_seed(world) -> None:
-    x, rewards, flips = world[0][:300], world[1][:300], Coins(*(part[:300] for part in world[2][:3]))
-    first, again, other = (simulate(x, rewards, flips, bits=16, seed=seed).weights for seed in (1, 1, 2))
+    x, rewards, flips = (
+        world[0][:300],
+        world[1][:300],
+        Coins(*(part[:300] for part in world[2][:3])),
+    )
+    first, again, other = (
+        simulate(x, rewards, flips, bits=16, seed=seed).weights for seed in (1, 1, 2)
+    )
     assert (first == again).all()
     assert not (first == other).all()
 

@@ -40,8 +40,13 @@ def test_arms_are_the_largest(dataset: str) -> None:
     means = embedded_arms(dataset, 10).means
     assert (means[:-1] >= means[1:]).all()
     assert means[0] == embedded_means(dataset).max()
-    # No policy can earn more than the best arm pays, but for luck: with the first ten means of the list, all would.
-    earned = max(cell.plain_reward.mean for name in POLICY_NAMES for cell in cells(dataset, name, 10, BUDGETS[-1:]))
+    # No policy can earn more than the best arm pays, but for luck: with the first ten means of the
+    # list, all would.
+    earned = max(
+        cell.plain_reward.mean
+        for name in POLICY_NAMES
+        for cell in cells(dataset, name, 10, BUDGETS[-1:])
+    )
     assert means[0] * BUDGETS[-1] == pytest.approx(earned, rel=0.02)
 
 

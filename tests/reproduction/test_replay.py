@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 
 from posse.core.random import SELECT, uniform
-from posse.experiments.samba.agreement import OWN, SHARED, THEIRS, draw_correlation, estimate, our_rewards, z_score
+from posse.experiments.samba.agreement import (
+    OWN,
+    SHARED,
+    THEIRS,
+    draw_correlation,
+    estimate,
+    our_rewards,
+    z_score,
+)
 from posse.experiments.samba.replay import SEEDS, replay, their_beta, their_stream, their_thompson
 from posse.policies import UCB, EpsilonDecreasing, Pursuit, Softmax, Thompson
 from posse.problems import BernoulliArms
@@ -29,7 +37,9 @@ def test_equal_arms_earn_what_the_world_pays_whichever_is_pulled() -> None:
 
 
 def plain_ucb(means: list[float], budget: int, run: int) -> int:
-    """UCB in the authors' world, in plain Python; equals are settled by the coin that `replay` uses."""
+    """UCB in the authors' world, in plain Python; equals are settled by the coin that `replay`
+    uses.
+    """
     arms = range(len(means))
     total, pulls = [0] * len(means), [0] * len(means)
     for t in range(1, budget + 1):
@@ -50,12 +60,16 @@ def test_ucb_against_plain_python() -> None:
 
 
 @pytest.mark.parametrize(
-    "policy", [Softmax(0.06), Pursuit(0.1), EpsilonDecreasing("inverse-log"), Thompson()], ids=lambda p: p.name
+    "policy",
+    [Softmax(0.06), Pursuit(0.1), EpsilonDecreasing("inverse-log"), Thompson()],
+    ids=lambda p: p.name,
 )
 def test_in_independent_worlds_it_earns_what_the_twin_earns(policy: object) -> None:
-    """Two implementations of each policy: their means over 400 runs differ by less than 4 standard errors.
+    """Two implementations of each policy: their means over 400 runs differ by less than 4 standard
+    errors.
 
-    By chance one test in 16,000 fails; a policy that earns half a standard deviation less fails almost surely.
+    By chance one test in 16,000 fails; a policy that earns half a standard deviation less fails
+    almost surely.
     """
     means = np.array([0.5, 0.4, 0.3, 0.2])
     mine = estimate(replay(means, policy, (400,), runs=400, their_world=False)[:, 0])  # type: ignore[arg-type]
@@ -76,7 +90,9 @@ def test_one_stream_correlates_the_arms_and_own_streams_do_not() -> None:
 def test_streams_matter_to_thompson_and_to_no_policy_without_draws() -> None:
     means = np.array([0.5, 0.45, 0.4, 0.2])
     for policy, same in ((Thompson(), False), (UCB(), True)):
-        own, shared = (replay(means, policy, (500,), runs=5, shared_draws=one) for one in (False, True))
+        own, shared = (
+            replay(means, policy, (500,), runs=5, shared_draws=one) for one in (False, True)
+        )
         assert np.array_equal(own, shared) is same
 
 
@@ -91,7 +107,9 @@ def test_their_sampler_is_that_of_the_library() -> None:
     stream = their_stream(300)
     for seed in range(300):
         for a, b in ((1.0, 1.0), (1.0, 7.0), (6.0, 1.0), (31.0, 52.0), (900.0, 801.0)):
-            assert their_beta(a, b, stream[seed]) == pytest.approx(random.Random(seed).betavariate(a, b), rel=1e-12)
+            assert their_beta(a, b, stream[seed]) == pytest.approx(
+                random.Random(seed).betavariate(a, b), rel=1e-12
+            )
 
 
 def test_their_thompson_against_plain_python() -> None:
@@ -102,7 +120,10 @@ def test_their_thompson_against_plain_python() -> None:
         seed = chooser.randint(*SEEDS)
         total, pulls = [0, 0, 0], [0, 0, 0]
         for t in range(1, budget + 1):
-            draws = [random.Random(seed + t).betavariate(s + 1, n - s + 1) for s, n in zip(total, pulls, strict=True)]
+            draws = [
+                random.Random(seed + t).betavariate(s + 1, n - s + 1)
+                for s, n in zip(total, pulls, strict=True)
+            ]
             chosen = t - 1 if t <= 3 else draws.index(max(draws))
             total[chosen] += authors(run + t) < means[chosen]
             pulls[chosen] += 1

@@ -38,14 +38,18 @@ def test_times(name: str, tmp_path: Path) -> None:
     assert {(int(row["K"]), int(row["N"])) for row in rows} == cells
     assert {row["policy"] for row in rows} == POLICIES
     for row in rows:
-        # The small form runs no protected budget of the figure in full, so none may be called measured.
+        # The small form runs no protected budget of the figure in full, so none may be called
+        # measured.
         assert row["how"] == ("measured" if row["form"] == "plain" else "extrapolated")
         assert (row["standard_error"] == "") == (row["how"] == "measured")
         assert float(row["cpu_seconds"]) > 0
         assert float(row["published_seconds"]) > 1
     table = table_of(analysis, "Times")
     assert column(table, "how") == [row["how"] for row in rows]
-    assert f"0 of {sum(row['form'] != 'plain' for row in rows)} secure points are measured" in analysis.notes[0]
+    assert (
+        f"0 of {sum(row['form'] != 'plain' for row in rows)} secure points are measured"
+        in analysis.notes[0]
+    )
     lines = table_of(analysis, "Lines")
     spent = zip(column(lines, "form"), column(lines, "sum at the end (Paillier) s"), strict=True)
     assert all(float(paillier) > 0 for form, paillier in spent if form == "paper")
@@ -56,7 +60,10 @@ def test_rewards(tmp_path: Path) -> None:
     assert len(rows) == 2 * 2 * len(POLICIES)
     for row in rows:
         ours, theirs, again = (
-            (float(row[f"{who}_mean"]), float(row[f"{who}_sd"]) / math.sqrt(int(row[f"{who}_runs"])))
+            (
+                float(row[f"{who}_mean"]),
+                float(row[f"{who}_sd"]) / math.sqrt(int(row[f"{who}_runs"])),
+            )
             for who in ("ours", "published", "replayed")
         )
         for key, mine in (("z", ours), ("z_replay", again)):
@@ -74,7 +81,9 @@ def test_rewards(tmp_path: Path) -> None:
     assert "0.2 (" in column(implied, "candidates that do not")[0]
     controls = table_of(analysis, "Thompson")
     assert len(controls.rows) == 2 * 5
-    for difference, z, word in zip(*(column(controls, n) for n in ("difference", "z", "verdict")), strict=True):
+    for difference, z, word in zip(
+        *(column(controls, n) for n in ("difference", "z", "verdict")), strict=True
+    ):
         assert math.copysign(1, float(difference)) == math.copysign(1, float(z))
         assert word == ("agrees" if abs(float(z)) < 3 else "differs")
 
@@ -84,7 +93,9 @@ def test_shares(tmp_path: Path) -> None:
     assert len(rows) == 2 * len(POLICIES)
     assert [row["source"] for row in rows] == ["paper", "published"] * len(POLICIES)
     for row in rows:
-        parts = [float(row[f"{kind}_percent"]) for kind in ("owner", "controller", "comp", "customer")]
+        parts = [
+            float(row[f"{kind}_percent"]) for kind in ("owner", "controller", "comp", "customer")
+        ]
         assert sum(parts) == pytest.approx(100)
         assert all(part > 0 for part in parts)
         assert float(row["each_owner_percent"]) == pytest.approx(parts[0] / 10)
@@ -100,7 +111,9 @@ def test_theorems(tmp_path: Path) -> None:
         said = int(row["AES-GCM encryptions, theorem"].replace(",", ""))
         seen = int(row["AES-GCM encryptions, measured"].replace(",", ""))
         assert said == 2 * core * passes
-        assert seen == said  # epsilon-greedy too, whose exploring steps are those that the paper describes
+        assert (
+            seen == said
+        )  # epsilon-greedy too, whose exploring steps are those that the paper describes
         assert row["Paillier encryptions, measured"] == "5"
         assert row["Paillier decryptions, measured"] == "1"
     verdicts = {one.claim: one.verdict for one in analysis.findings}
@@ -112,16 +125,22 @@ def test_setting(tmp_path: Path) -> None:
     analysis, rows = run("samba", "setting", tmp_path)
     found = {one.claim: one for one in analysis.findings}
     assert {one.verdict for name, one in found.items() if name != "shortcut"} == {"holds"}
-    assert "same arms and total in 2 of 2 runs" in found["shortcut"].measured  # its verdict is by time
+    assert (
+        "same arms and total in 2 of 2 runs" in found["shortcut"].measured
+    )  # its verdict is by time
     for row in rows:
         assert row["same"] == "1"
         if row["what"].startswith("epsilon"):
-            assert int(row["other_aes_calls"]) == 4 * 10 * 50  # every step as described sends all its scores
+            assert (
+                int(row["other_aes_calls"]) == 4 * 10 * 50
+            )  # every step as described sends all its scores
             assert int(row["aes_calls"]) < int(row["other_aes_calls"])
 
 
 def test_a_run_out_of_order_is_found() -> None:
-    """Figure 5 holds of a run, and not of one whose comp answers before it was asked, or of one without a total."""
+    """Figure 5 holds of a run, and not of one whose comp answers before it was asked, or of one
+    without a total.
+    """
     right = setting.follow("ucb", 3, 6)
     assert right.as_drawn
     assert right.in_order
@@ -152,5 +171,9 @@ def test_a_mean_over_all_users_is_found(tmp_path: Path, monkeypatch: pytest.Monk
     """The authors' own lists divide by all users: the count tells them from what the text says."""
     settings = means.oldest(tmp_path)
     assert means.counted(settings) == (10, 10)
-    monkeypatch.setattr(Ratings, "means", lambda self, threshold: np.bincount(self.item, self.value > threshold) / 943)
+    monkeypatch.setattr(
+        Ratings,
+        "means",
+        lambda self, threshold: np.bincount(self.item, self.value > threshold) / 943,
+    )
     assert means.counted(means.oldest(tmp_path))[0] < 10

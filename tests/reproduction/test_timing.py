@@ -37,8 +37,12 @@ def test_a_line_needs_two_runs_of_one_size(runs: list[Measured]) -> None:
         fit(runs)
 
 
-def slow_at_full_size(arms: object, policy: object, budget: int, seed: int = 1, form: str = "paper") -> Measured:
-    """A machine that is twice as slow in long runs: a line through short ones is wrong by half there."""
+def slow_at_full_size(
+    arms: object, policy: object, budget: int, seed: int = 1, form: str = "paper"
+) -> Measured:
+    """A machine that is twice as slow in long runs: a line through short ones is wrong by half
+    there.
+    """
     return run(budget, 0.02 if budget > 10_000 else 0.01)
 
 
@@ -46,7 +50,12 @@ def test_only_runs_of_that_very_size_are_called_measured(monkeypatch: pytest.Mon
     monkeypatch.setattr(times, "measure_secure", slow_at_full_size)
     monkeypatch.setattr(times, "measure_plain", lambda *_: 0.25)
     one = times.series(
-        "jester", "ucb", 10, budgets=(50_000, 60_000, 100_000), ladder=(1_000, 2_000, 3_000), real=(100_000,)
+        "jester",
+        "ucb",
+        10,
+        budgets=(50_000, 60_000, 100_000),
+        ladder=(1_000, 2_000, 3_000),
+        real=(100_000,),
     )
     secure = {point.budget: point for point in one.points if point.form == "paper"}
     assert {budget: point.how for budget, point in secure.items()} == {
@@ -73,14 +82,23 @@ def test_only_runs_of_that_very_size_are_called_measured(monkeypatch: pytest.Mon
 
 
 def test_verdicts_on_growth_and_on_the_best_follow_their_rules() -> None:
-    """Linear: the mean exponent's interval lies inside .9 to 1.1. Best: never clearly beaten, and first everywhere."""
+    """Linear: the mean exponent's interval lies inside .9 to 1.1. Best: never clearly beaten, and
+    first everywhere.
+    """
     assert times.linear([0.99, 1.0, 1.02], "N").verdict == "holds"
     assert times.linear([1.3, 1.31, 1.29], "N").verdict == "does not hold"
-    assert times.linear([0.7, 1.3], "N").verdict == times.linear([0.89, 0.9, 0.91], "N").verdict == "cannot be told"
+    assert (
+        times.linear([0.7, 1.3], "N").verdict
+        == times.linear([0.89, 0.9, 0.91], "N").verdict
+        == "cannot be told"
+    )
     assert best_of("a", "", 1, True).verdict == "does not hold"
     assert best_of("a", "", 0, True).verdict == "holds"
     told = best_of("a", "", 0, False, 40)
-    assert (told.verdict, told.because[-23:]) == ("cannot be told", "about 40 runs would tell"[-23:])
+    assert (told.verdict, told.because[-23:]) == (
+        "cannot be told",
+        "about 40 runs would tell"[-23:],
+    )
 
 
 class Played:
@@ -102,7 +120,9 @@ def test_what_owners_do_in_the_last_step_is_no_step(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(times, "federation", lambda *_, **options: [])
     monkeypatch.setattr(times, "_warm", lambda *_: None)
     monkeypatch.setattr(times.time, "process_time", lambda: played.seconds["owner"])
-    made = times.measure_secure(embedded_arms("movielens", 10), EpsilonGreedy(0.1), 30, form="strict")
+    made = times.measure_secure(
+        embedded_arms("movielens", 10), EpsilonGreedy(0.1), 30, form="strict"
+    )
     assert (made.setup, made.steps, made.sum) == (0.0, 20.0, 100.0)
     assert made.roles_at(1030) == {"owner": 1120.0}
 
@@ -110,7 +130,9 @@ def test_what_owners_do_in_the_last_step_is_no_step(monkeypatch: pytest.MonkeyPa
 def test_few_replayed_runs_that_differ_cannot_tell() -> None:
     def cell(mean: float, runs: int) -> Comparison:
         ours = Estimate(mean, 1.0, runs)
-        return Comparison("rewards", "jester", "thompson", 100, 50_000, ours, ours, Estimate(100.0, 1.0, 50))
+        return Comparison(
+            "rewards", "jester", "thompson", 100, 50_000, ours, ours, Estimate(100.0, 1.0, 50)
+        )
 
     same = [cell(100.0, 10)] * 20
     assert loop_of(same).verdict == "holds"

@@ -23,9 +23,15 @@ _LEARNS = ["The controller sees sealed frames of one size.", "The customer learn
 
 
 def example_record(
-    *, runs: int = 4, horizon: int = 200, policy: str = "ucb", level: str = "standard", **changes: object
+    *,
+    runs: int = 4,
+    horizon: int = 200,
+    policy: str = "ucb",
+    level: str = "standard",
+    **changes: object,
 ) -> Record:
-    """Make a record of a world that is the same for every level; any field can be replaced by keyword.
+    """Make a record of a world that is the same for every level; any field can be replaced by
+    keyword.
 
     >>> example_record(level="plain").total == example_record(level="standard").total
     True
@@ -33,7 +39,8 @@ def example_record(
     'other'
     """
     steps = np.unique(np.linspace(1, horizon, 50).astype(np.int64))
-    # Half of the early pulls go to a worse arm, fewer and fewer later: enough to look like learning.
+    # Half of the early pulls go to a worse arm, fewer and fewer later: enough to look like
+    # learning.
     rng = np.random.default_rng(sum(policy.encode()))
     worse = rng.random((runs, horizon)) < 0.7 / np.sqrt(1 + 0.1 * np.arange(horizon))
     arm = np.where(worse, rng.integers(0, 2, (runs, horizon)), 2)
@@ -45,7 +52,10 @@ def example_record(
         "level": level,
         "config": {"policy": {"name": policy}, "horizon": horizon, "owners": 3},
         "problem": {
-            "name": "three clinics", "names": _NAMES, "means": _MEANS, "source": "made up",
+            "name": "three clinics",
+            "names": _NAMES,
+            "means": _MEANS,
+            "source": "made up",
             "words": {"party": "owner"},
         },
         "seeds": tuple(range(runs)),
@@ -55,11 +65,13 @@ def example_record(
         "total": tuple(reward[:, -1]),
         "pulls": np.stack([(arm == k).sum(axis=1) for k in range(3)], axis=1),
         "leaks": _LEAKS if protected else ("Nothing is protected: the server sees every reward.",),
-        "role_seconds": {"owner": 1.9, "controller": 0.6, "comp": 1.2, "customer": 0.05} if protected else {},
+        "role_seconds": {"owner": 1.9, "controller": 0.6, "comp": 1.2, "customer": 0.05}
+        if protected
+        else {},
         "traffic": _traffic(horizon) if protected else (),
         "seconds": 4.1 if protected else 0.02,
         "show": {"title": "Clinics", "roles": _ROLES, "learns": _LEARNS if protected else []},
-    }  # fmt: skip
+    }
     return Record(**{**values, **changes})  # type: ignore[arg-type]
 
 
@@ -78,16 +90,26 @@ _SHARED_LEAKS = {
     "shared": ("Puller and payee together hold every arm with its reward.",),
     "plain": ("Nothing is protected: one place sees everything.",),
 }
-_COUNTED = {"rounds_a_step": 11, "bytes_a_step_sent_by_a_party": 41_303, "bytes_a_step_dealt_to_a_party": 41_208}
+_COUNTED = {
+    "rounds_a_step": 11,
+    "bytes_a_step_sent_by_a_party": 41_303,
+    "bytes_a_step_dealt_to_a_party": 41_208,
+}
 _NEVER = ["rewards, which carry no noise"]
 
 
 def example_contextual_record(
-    *, runs: int = 2, horizon: int = 300, path: str = "parties", latency: float | None = None, **changes: object
+    *,
+    runs: int = 2,
+    horizon: int = 300,
+    path: str = "parties",
+    latency: float | None = None,
+    **changes: object,
 ) -> Record:
     """Make a record of two parties and three arms, in a world that is the same for every path.
 
-    `path` is "parties" (on shares) or one of the twins, "fixed" and "float". Any field can be replaced by keyword.
+    `path` is "parties" (on shares) or one of the twins, "fixed" and "float". Any field can be
+    replaced by keyword.
 
     >>> shared, floats = example_contextual_record(), example_contextual_record(path="float")
     >>> shared.label, floats.label, shared.total == floats.total
@@ -108,9 +130,17 @@ def example_contextual_record(
     values: dict[str, object] = {
         "kind": "houses",
         "level": "shared" if protected else "plain",
-        "config": {"policy": {"name": "epsilon-greedy"}, "horizon": horizon, "runs": runs, "bandwidth": 100.0},
+        "config": {
+            "policy": {"name": "epsilon-greedy"},
+            "horizon": horizon,
+            "runs": runs,
+            "bandwidth": 100.0,
+        },
         "problem": {
-            "name": "two houses", "names": _ARMS, "features": 5, "words": {"party": "party"},
+            "name": "two houses",
+            "names": _ARMS,
+            "features": 5,
+            "words": {"party": "party"},
             "parties": [{"name": name, "features": 2 + i} for i, name in enumerate(_HOUSES)],
         },
         "seeds": tuple(range(runs)),
@@ -121,41 +151,60 @@ def example_contextual_record(
         "pulls": np.stack([(arm == k).sum(axis=1) for k in range(len(_ARMS))], axis=1),
         "leaks": _SHARED_LEAKS["shared" if protected else "plain"],
         "privacy": _scores(horizon) if protected else (),
-        "role_seconds": {"party": 2.4, "puller": 0.05, "payee": 0.03, "dealer": 0.5} if protected else {},
-        "traffic": (Traffic("party -> party", 22 * runs * horizon, 82_000 * runs * horizon),) if protected else (),
+        "role_seconds": {"party": 2.4, "puller": 0.05, "payee": 0.03, "dealer": 0.5}
+        if protected
+        else {},
+        "traffic": (Traffic("party -> party", 22 * runs * horizon, 82_000 * runs * horizon),)
+        if protected
+        else (),
         "seconds": {"parties": 3.1, "fixed": 0.05}.get(path, 0.006),
         "summary": counted,
         "show": {
             "title": "Two houses",
-            "protection": {"fixed": "plain, fixed-point twin of shared", "float": "plain, float twin of shared"}.get(
-                path, ""
-            ),
+            "protection": {
+                "fixed": "plain, fixed-point twin of shared",
+                "float": "plain, float twin of shared",
+            }.get(path, ""),
             "sections": _step_costs(latency) if protected else [],
         },
-    }  # fmt: skip
+    }
     return Record(**{**values, **changes})  # type: ignore[arg-type]
 
 
 def _step_costs(latency: float | None) -> list[JSON]:
     rows: list[JSON] = [["rounds", "11"], ["bytes that a party sends", "41.3 kB"]]
     rows += [] if latency is None else [[f"estimated time at {latency:g} ms one way", "230 ms"]]
-    return [{"title": "What a step costs", "columns": ["cost", "a step"], "rows": rows, "numeric": [1]}]
+    return [
+        {"title": "What a step costs", "columns": ["cost", "a step"], "rows": rows, "numeric": [1]}
+    ]
 
 
 def _scores(horizon: int) -> tuple[dict[str, JSON], ...]:
     both: dict[str, JSON] = {"party": "puller", "releases": horizon, "sampling": "none"}
     return (
         {
-            **both, "epsilon": 3.332, "delta": 0.0, "unit": "score", "adjacency": "replace: other scores in one round",
-            "composition": "parallel over rounds", "accountant": "closed form", "covers": "the scores of one round",
+            **both,
+            "epsilon": 3.332,
+            "delta": 0.0,
+            "unit": "score",
+            "adjacency": "replace: other scores in one round",
+            "composition": "parallel over rounds",
+            "accountant": "closed form",
+            "covers": "the scores of one round",
             "not_covered": ["later rounds", *_NEVER],
         },
         {
-            **both, "epsilon": 912.4, "delta": 1e-5, "unit": "context", "adjacency": "replace: another row",
-            "composition": "sequential", "accountant": "PLD", "covers": "one row and all that follows from it",
+            **both,
+            "epsilon": 912.4,
+            "delta": 1e-5,
+            "unit": "context",
+            "adjacency": "replace: another row",
+            "composition": "sequential",
+            "accountant": "PLD",
+            "covers": "one row and all that follows from it",
             "not_covered": list(_NEVER),
         },
-    )  # fmt: skip
+    )
 
 
 BASELINE = ["coefficient", "margin", "drift", "instance_seed", "offers"]
@@ -163,14 +212,21 @@ _TOWNS = ("north", "south", "harbour", "isles")
 _PRODUCERS = ("mill", "forge", "quarry", "dairy", "orchard", "kiln")
 _QUALITY = (0.91, 0.62, 0.74, 0.83, 0.55, 0.88)
 _WORDS = {
-    "step": "round", "arm": "producer", "pull": "unit", "reward": "revenue", "party": "agent", "money": "EUR",
-}  # fmt: skip
+    "step": "round",
+    "arm": "producer",
+    "pull": "unit",
+    "reward": "revenue",
+    "party": "agent",
+    "money": "EUR",
+}
 _POLICIES = {"plain": "fcb", "alone": "alone", "placebo": "placebo"}
 _REGRET = {"alone": 1.0, "placebo": 0.95, "paper": 0.72, "equal": 0.66, "tight": 0.55, "plain": 0.4}
 _RELEASES = 6
 _TOWN_LEAKS = {
     "alone": (),
-    "plain": ("Every agent sees the purchases and the realised qualities of every other, as they are.",),
+    "plain": (
+        "Every agent sees the purchases and the realised qualities of every other, as they are.",
+    ),
     "placebo": ("An agent learns which others take part, and when they send.",),
 }
 _NOISY = (
@@ -180,12 +236,17 @@ _NOISY = (
 
 
 def example_market_record(
-    *, runs: int = 6, horizon: int = 1000, level: str = "tight", policy: str | None = None, **changes: object
+    *,
+    runs: int = 6,
+    horizon: int = 1000,
+    level: str = "tight",
+    policy: str | None = None,
+    **changes: object,
 ) -> Record:
     """Make a record of four agents and six producers, in a world that is the same for every level.
 
-    At the levels that federate all agents regret less but the last, which loses by joining. Any field can be replaced
-    by keyword.
+    At the levels that federate all agents regret less but the last, which loses by joining. Any
+    field can be replaced by keyword.
 
     >>> record = example_market_record(runs=2)
     >>> record.label, record.parties, record.words.money, record.party_total.shape
@@ -204,39 +265,64 @@ def example_market_record(
     values: dict[str, object] = {
         "kind": "towns",
         "level": level,
-        "config": {"policy": {"name": policy or _POLICIES.get(level, "p-fcb")}, "horizon": horizon, "runs": runs},
+        "config": {
+            "policy": {"name": policy or _POLICIES.get(level, "p-fcb")},
+            "horizon": horizon,
+            "runs": runs,
+        },
         "problem": {
-            "name": "four towns", "names": _PRODUCERS, "means": _QUALITY, "source": "made up", "words": _WORDS,
+            "name": "four towns",
+            "names": _PRODUCERS,
+            "means": _QUALITY,
+            "source": "made up",
+            "words": _WORDS,
         },
         "seeds": tuple(range(runs)),
         "steps": steps,
         "reward": revenue.sum(axis=1),
         "regret": regret.sum(axis=1),
         "total": tuple(revenue[:, :, -1].sum(axis=1)),
-        "pulls": rng.multinomial(40 * horizon, np.array(_QUALITY) ** 4 / np.sum(np.array(_QUALITY) ** 4), size=runs),
+        "pulls": rng.multinomial(
+            40 * horizon, np.array(_QUALITY) ** 4 / np.sum(np.array(_QUALITY) ** 4), size=runs
+        ),
         "parties": _TOWNS,
         "party_total": revenue[:, :, -1],
         "party_regret": regret[:, :, -1],
         "leaks": _TOWN_LEAKS.get(level, _NOISY),
         "privacy": _noise() if noisy else (),
         "role_seconds": {"agent": 0.8 + noisy},
-        "traffic": (Traffic("agent -> agent", 72 * runs, 72 * runs * 660),) if level != "alone" else (),
+        "traffic": (Traffic("agent -> agent", 72 * runs, 72 * runs * 660),)
+        if level != "alone"
+        else (),
         "seconds": 0.8 + noisy,
         "summary": {"steps_done": runs * horizon},
         "show": {"title": "Towns", "baseline": BASELINE},
-    }  # fmt: skip
+    }
     return Record(**{**values, **changes})  # type: ignore[arg-type]
 
 
 def _noise() -> tuple[dict[str, JSON], ...]:
     composed: dict[str, JSON] = {
-        "epsilon": 1.0, "delta": 1e-5, "unit": "entry", "adjacency": "replace: another quantity, other qualities",
-        "releases": _RELEASES, "composition": "parallel over disjoint windows", "accountant": "PLD",
+        "epsilon": 1.0,
+        "delta": 1e-5,
+        "unit": "entry",
+        "adjacency": "replace: another quantity, other qualities",
+        "releases": _RELEASES,
+        "composition": "parallel over disjoint windows",
+        "accountant": "PLD",
         "covers": "one purchase of an agent from a producer in a round",
-        "not_covered": ["a whole purchase of one round", "an agent's own later choices"], "sampling": "none",
-    }  # fmt: skip
-    sent: dict[str, JSON] = {"noise_multiplier": 2.66, "unit": "entry", "epsilon": 1.0, "delta": 1e-5}
+        "not_covered": ["a whole purchase of one round", "an agent's own later choices"],
+        "sampling": "none",
+    }
+    sent: dict[str, JSON] = {
+        "noise_multiplier": 2.66,
+        "unit": "entry",
+        "epsilon": 1.0,
+        "delta": 1e-5,
+    }
     each = [
-        {"party": party, "release": z + 1, "round": 20 * 2**z, **sent} for party in _TOWNS for z in range(_RELEASES)
+        {"party": party, "release": z + 1, "round": 20 * 2**z, **sent}
+        for party in _TOWNS
+        for z in range(_RELEASES)
     ]
     return (*({"party": party, **composed} for party in _TOWNS), *each)

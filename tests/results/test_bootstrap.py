@@ -14,7 +14,9 @@ values = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=25)
 
 
 @given(values, st.sampled_from([np.median, np.mean]))
-def test_an_interval_lies_within_the_data_and_is_the_same_again(x: list[float], statistic: object) -> None:
+def test_an_interval_lies_within_the_data_and_is_the_same_again(
+    x: list[float], statistic: object
+) -> None:
     found = bootstrap(x, statistic, resamples=200)  # type: ignore[arg-type]
     near = 1e-9 * max(1.0, max(map(abs, x)))
     assert min(x) - near <= found.low <= found.high <= max(x) + near
@@ -23,7 +25,9 @@ def test_an_interval_lies_within_the_data_and_is_the_same_again(x: list[float], 
 
 
 @given(values, st.floats(0.5, 4), st.floats(-100, 100))
-def test_an_interval_moves_and_scales_with_the_data(x: list[float], scale: float, shift: float) -> None:
+def test_an_interval_moves_and_scales_with_the_data(
+    x: list[float], scale: float, shift: float
+) -> None:
     before = bootstrap(np.array(x), resamples=100)
     after = bootstrap(np.array(x) * scale + shift, resamples=100)
     close = {"rel": 1e-6, "abs": 1e-6}
@@ -58,8 +62,8 @@ def test_runs_of_an_instance_are_averaged_and_are_no_instances() -> None:
     assert not bootstrap(x[:1]).known
 
 
-# Each simulated coverage below strays from the true one by 4 standard errors once in 15,000 times; seeds are fixed, so
-# that a test fails only when an interval is wrong.
+# Each simulated coverage below strays from the true one by 4 standard errors once in 15,000 times;
+# seeds are fixed, so that a test fails only when an interval is wrong.
 
 
 def coverage(found: list[Interval], truth: float) -> float:
@@ -95,39 +99,59 @@ def test_the_median_lies_between_the_ranks_of_the_binomial(n: int) -> None:
 
 def test_an_interval_says_what_it_covers() -> None:
     assert bootstrap(range(5)).what == "93.75 % interval, smallest to largest of 5 instances"
-    assert bootstrap(range(30)).what == "95.72 % interval, 10th smallest to 10th largest of 30 instances"
+    assert (
+        bootstrap(range(30)).what
+        == "95.72 % interval, 10th smallest to 10th largest of 30 instances"
+    )
     assert str(bootstrap(range(5))) == "2.0 [0.0, 4.0]"
     assert str(bootstrap(range(2))) == "0.5 [0.0, 1.0] (50 %)"
-    assert bootstrap(range(5), np.mean).what.startswith("93.75 % at best: bootstrap interval over 5 instances")
-    assert bootstrap(range(8), np.mean).what == "95 % bootstrap interval over instances, 4,000 resamples"
+    assert bootstrap(range(5), np.mean).what.startswith(
+        "93.75 % at best: bootstrap interval over 5 instances"
+    )
+    assert (
+        bootstrap(range(8), np.mean).what
+        == "95 % bootstrap interval over instances, 4,000 resamples"
+    )
 
 
 @pytest.mark.parametrize(("n", "least"), [(8, 0.91), (15, 0.91), (30, 0.92)])
-def test_a_bootstrap_of_a_mean_covers_within_four_points_of_what_it_says(n: int, least: float) -> None:
+def test_a_bootstrap_of_a_mean_covers_within_four_points_of_what_it_says(
+    n: int, least: float
+) -> None:
     # Plain percentiles cover 85 to 88 % of the time with 8 instances.
     sets = 1000
     rng = np.random.default_rng(n)
-    for data, truth in ((rng.normal(size=(sets, n)), 0.0), (rng.lognormal(sigma=0.5, size=(sets, n)), math.exp(0.125))):
+    for data, truth in (
+        (rng.normal(size=(sets, n)), 0.0),
+        (rng.lognormal(sigma=0.5, size=(sets, n)), math.exp(0.125)),
+    ):
         found = [bootstrap(x, np.mean, resamples=600, seed=i) for i, x in enumerate(data)]
         assert coverage(found, truth) > least - strays(least, sets)
 
 
 @pytest.mark.parametrize("n", [3, 5, 10, 20])
-@pytest.mark.parametrize(("shared", "joined", "alone", "least"), [(0.3, 0.1, 0.1, 0.94), (0.0, 0.2, 0.6, 0.93)])
+@pytest.mark.parametrize(
+    ("shared", "joined", "alone", "least"), [(0.3, 0.1, 0.1, 0.94), (0.0, 0.2, 0.6, 0.93)]
+)
 def test_the_interval_over_runs_covers_the_ratio_of_means(
     n: int, shared: float, joined: float, alone: float, least: float
 ) -> None:
-    # A bootstrap over runs covers 77, 84, 89 and 92 % of the time; so does the mean of log ratios, down to 81 %, where
-    # the two regrets differ in spread: the ratio of means is not what it estimates.
+    # A bootstrap over runs covers 77, 84, 89 and 92 % of the time; so does the mean of log ratios,
+    # down to 81 %, where the two regrets differ in spread: the ratio of means is not what it
+    # estimates.
     sets = 3000
     rng = np.random.default_rng(n)
     luck, up, down = (rng.normal(-(s**2) / 2, s, (sets, 1, n)) for s in (shared, joined, alone))
-    found = [regret_ratio(a, b) for a, b in zip(0.7 * np.exp(luck + up), np.exp(luck + down), strict=True)]
+    found = [
+        regret_ratio(a, b)
+        for a, b in zip(0.7 * np.exp(luck + up), np.exp(luck + down), strict=True)
+    ]
     assert least - strays(least, sets) < coverage(found, 0.7) < 0.96 + strays(0.96, sets)
 
 
 def test_runs_are_paired() -> None:
-    # Luck that both share cancels in pairs: taken apart, the interval would be some twenty times as wide.
+    # Luck that both share cancels in pairs: taken apart, the interval would be some twenty times as
+    # wide.
     luck = np.random.default_rng(5).lognormal(sigma=1.0, size=(1, 60))
     noise = np.random.default_rng(6).normal(1.0, 0.02, size=(1, 60))
     found = regret_ratio(0.7 * luck * noise, luck)

@@ -38,7 +38,9 @@ def test_other_types_are_not_stored() -> None:
         pack(np.array([object()]))
 
 
-@pytest.mark.parametrize("header", [b"posse-array-1 |O8 2", b"posse-array-2 <f8 2", b"posse-array-1 <f8 x", b""])
+@pytest.mark.parametrize(
+    "header", [b"posse-array-1 |O8 2", b"posse-array-2 <f8 2", b"posse-array-1 <f8 x", b""]
+)
 def test_unknown_headers_are_refused(header: bytes) -> None:
     with pytest.raises(ValueError):
         unpack(header + b"\n" + zlib.compress(bytes(16)))
@@ -55,11 +57,15 @@ words = st.text(min_size=1, max_size=12)
 
 @given(
     runs=st.integers(0, 4),
-    config=st.dictionaries(words, st.one_of(st.none(), st.booleans(), st.floats(), words, st.lists(finite))),
+    config=st.dictionaries(
+        words, st.one_of(st.none(), st.booleans(), st.floats(), words, st.lists(finite))
+    ),
     leaks=st.lists(words),
     data=st.data(),
 )
-def test_records_come_back_equal(runs: int, config: dict[str, object], leaks: list[str], data: st.DataObject) -> None:
+def test_records_come_back_equal(
+    runs: int, config: dict[str, object], leaks: list[str], data: st.DataObject
+) -> None:
     points, arms = data.draw(st.integers(0, 5)), data.draw(st.integers(1, 4))
     floats = hnp.arrays(np.float64, (runs, points), elements=finite)
     record = example_record(

@@ -47,7 +47,10 @@ def test_other_seeds_are_not_paired() -> None:
 
 
 def test_differences_in_what_was_asked_are_noted_or_refused() -> None:
-    a, b = example_record(), example_record(horizon=100, problem={"name": "other"}, version="9.9", status="interrupted")
+    a, b = (
+        example_record(),
+        example_record(horizon=100, problem={"name": "other"}, version="9.9", status="interrupted"),
+    )
     notes = " ".join(compare([a, b]).notes)
     for part in ("200, 100 steps", "three clinics, other", "9.9", "interrupted"):
         assert part in notes
@@ -55,14 +58,23 @@ def test_differences_in_what_was_asked_are_noted_or_refused() -> None:
         compare([a, b], strict=True)
     with pytest.raises(DataError, match="problems differ"):
         compare([a, example_record(problem={**a.problem, "means": [0.1, 0.2, 0.3]})], strict=True)
-    assert compare([a, example_record(policy="thompson")], strict=True).rows[1].label == "thompson (standard)"
+    assert (
+        compare([a, example_record(policy="thompson")], strict=True).rows[1].label
+        == "thompson (standard)"
+    )
 
 
 def test_one_run_has_no_error_and_none_has_no_mean() -> None:
-    empty = example_record(status="failed", seeds=(), steps=[], reward=[], regret=None, total=(), pulls=[])
+    empty = example_record(
+        status="failed", seeds=(), steps=[], reward=[], regret=None, total=(), pulls=[]
+    )
     table = compare([example_record(runs=1), empty])
     assert table.rows[0].error is None
-    assert (table.rows[1].mean, table.rows[1].difference, table.rows[1].identical) == (None, None, False)
+    assert (table.rows[1].mean, table.rows[1].difference, table.rows[1].identical) == (
+        None,
+        None,
+        False,
+    )
     ids = ", ".join(row.id for row in table.rows)
     assert f"Fewer than two runs have no standard error: {ids}." in table.notes
 
@@ -73,10 +85,18 @@ def test_one_record_is_not_a_comparison() -> None:
 
 
 def test_twins_of_different_levels_are_told_apart() -> None:
-    twins = [example_record(level="plain", summary={"twin_of": level}) for level in ("standard", "paper")]
+    twins = [
+        example_record(level="plain", summary={"twin_of": level}) for level in ("standard", "paper")
+    ]
     table = compare(twins)
-    assert [row.label for row in table.rows] == ["ucb (plain, twin of standard)", "ucb (plain, twin of paper)"]
-    assert "Plain twins of different levels (standard, paper): each draws as its own level does." in table.notes
+    assert [row.label for row in table.rows] == [
+        "ucb (plain, twin of standard)",
+        "ucb (plain, twin of paper)",
+    ]
+    assert (
+        "Plain twins of different levels (standard, paper): each draws as its own level does."
+        in table.notes
+    )
     assert not any("Plain twins" in note for note in compare([twins[1], twins[1]]).notes)
 
 

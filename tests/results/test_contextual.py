@@ -1,4 +1,6 @@
-"""Records of a contextual bandit on shares: their names, their two privacy figures, and what a step costs."""
+"""Records of a contextual bandit on shares: their names, their two privacy figures, and what a step
+costs.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,14 @@ FLOATS = example_contextual_record(path="float")
 
 def test_twins_of_one_level_have_names_of_their_own() -> None:
     assert [record.protection for record in (SHARED, FIXED, FLOATS)] == [
-        "shared", "plain, fixed-point twin of shared", "plain, float twin of shared",
-    ]  # fmt: skip
-    assert example_record(level="plain", summary={"twin_of": "paper"}).protection == "plain, twin of paper"
+        "shared",
+        "plain, fixed-point twin of shared",
+        "plain, float twin of shared",
+    ]
+    assert (
+        example_record(level="plain", summary={"twin_of": "paper"}).protection
+        == "plain, twin of paper"
+    )
     assert not FLOATS.protected
 
 
@@ -54,7 +61,14 @@ def test_without_exploration_it_says_that_there_is_no_promise() -> None:
 
 @pytest.mark.parametrize(
     ("value", "written"),
-    [(0.0, "0"), (7550.28, "7551"), (9999.5, "10,000"), (245132.7, "245,200"), (1e-5, "1e-05"), (1e20, "1e+20")],
+    [
+        (0.0, "0"),
+        (7550.28, "7551"),
+        (9999.5, "10,000"),
+        (245132.7, "245,200"),
+        (1e-5, "1e-05"),
+        (1e20, "1e+20"),
+    ],
 )
 def test_a_large_epsilon_is_written_out_and_never_rounded_down(value: float, written: str) -> None:
     assert up(value) == written
@@ -65,11 +79,21 @@ def test_the_report_has_all_of_it() -> None:
     text = render_report([SHARED, FIXED, FLOATS])
     page = Page(text)
     for wanted in (
-        "Privacy spent", "ε = 3.332 at δ = 0", "ε = 912.4 at δ = 1e-05", "promises nothing by itself", "Not covered",
-        "later rounds", "estimated time at 20 ms one way", "puller", "payee", "dealer", "the best arm of every context",
-        "plain, float twin of shared: no protection", "bit for bit: epsilon-greedy (plain, fixed-point twin of shared)",
+        "Privacy spent",
+        "ε = 3.332 at δ = 0",
+        "ε = 912.4 at δ = 1e-05",
+        "promises nothing by itself",
+        "Not covered",
+        "later rounds",
+        "estimated time at 20 ms one way",
+        "puller",
+        "payee",
+        "dealer",
+        "the best arm of every context",
+        "plain, float twin of shared: no protection",
+        "bit for bit: epsilon-greedy (plain, fixed-point twin of shared)",
         *SHARED.leaks,
-    ):  # fmt: skip
+    ):
         assert wanted in page.text, wanted
     assert page.tags.count("svg") == 3  # equal runs are drawn as one
     assert page.open == []

@@ -1,4 +1,6 @@
-"""The examples of what records say: their names, rows, tables, parties and sentences, and a store of them."""
+"""The examples of what records say: their names, rows, tables, parties and sentences, and a store
+of them.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,11 @@ TAUS = [example_record(config={"policy": {"name": "softmax", "tau": tau}}) for t
 
 def test_settings_are_flat_and_name_the_horizon_once() -> None:
     config = {"policy": {"name": "softmax", "tau": 0.1}, "budget": 200, "steps": 200}
-    assert example_record(config=config).settings() == {"policy": "softmax", "policy.tau": 0.1, "horizon": 200}
+    assert example_record(config=config).settings() == {
+        "policy": "softmax",
+        "policy.tau": 0.1,
+        "horizon": 200,
+    }
 
 
 def test_records_differ_in_a_parameter() -> None:
@@ -39,11 +45,18 @@ def test_rows_of_curves_and_of_parties() -> None:
     wanted = {"record": "0a", "run": 0, "seed": 0, "step": 1, "policy": "ucb", "horizon": 200}
     assert wanted.items() <= first.items()
     party = next(party_rows(example_market_record(id="0a")))
-    assert {"record": "0a", "label": "p-fcb (tight)", "run": 0, "party": "north"}.items() <= party.items()
+    assert {
+        "record": "0a",
+        "label": "p-fcb (tight)",
+        "run": 0,
+        "party": "north",
+    }.items() <= party.items()
 
 
 def test_a_party_that_loses_by_joining_is_named() -> None:
-    (joined,) = joining([example_market_record(level="alone"), example_market_record(level="tight")])
+    (joined,) = joining(
+        [example_market_record(level="alone"), example_market_record(level="tight")]
+    )
     assert joined.losers == ("isles",)
     assert [share.party for share in joined.shares] == ["north", "south", "harbour", "isles"]
     assert joined.whole.difference is not None
@@ -53,8 +66,12 @@ def test_a_party_that_loses_by_joining_is_named() -> None:
 def test_a_sentence_says_what_was_earned_or_that_it_is_not_known() -> None:
     known = sentence(example_record(runs=1, total=(120.0,)), "ucb")
     assert known == "ucb earned 120 over 200 steps (1 run) in 4.1 s."
-    party = example_record(party="comp", total=(), pulls=(), steps=(), reward=(), regret=None, seeds=())
-    assert sentence(party, "comp") == "comp took part in 200 steps; it does not know what was earned."
+    party = example_record(
+        party="comp", total=(), pulls=(), steps=(), reward=(), regret=None, seeds=()
+    )
+    assert (
+        sentence(party, "comp") == "comp took part in 200 steps; it does not know what was earned."
+    )
 
 
 def test_tables_of_several_records_stand_side_by_side() -> None:

@@ -19,9 +19,14 @@ from tests.results.example import example_record
 
 @pytest.fixture
 def records() -> list[Record]:
-    """Two records: a simulation with the largest seeds there are, and a deployment without seeds or known means."""
+    """Two records: a simulation with the largest seeds there are, and a deployment without seeds or
+    known means.
+    """
     simulated = example_record(id="sim", runs=3, seeds=(0, 2**63 + 1, 2**64 - 1))
-    return [simulated, example_record(id="real", policy='say "hi", ünï', runs=2, seeds=(), regret=None)]
+    return [
+        simulated,
+        example_record(id="real", policy='say "hi", ünï', runs=2, seeds=(), regret=None),
+    ]
 
 
 def test_rows_are_the_arrays_in_long_form(records: list[Record]) -> None:
@@ -33,7 +38,9 @@ def test_rows_are_the_arrays_in_long_form(records: list[Record]) -> None:
     assert {row["regret"] for row in long if row["record"] == "real"} == {None}
     alone = list(rows(records[0]))
     assert {row["label"] for row in alone} == {"ucb (standard)"}
-    assert [{**row, "label": ""} for row in alone] == [{**row, "label": ""} for row in long if row["record"] == "sim"]
+    assert [{**row, "label": ""} for row in alone] == [
+        {**row, "label": ""} for row in long if row["record"] == "sim"
+    ]
 
 
 def test_every_format_holds_the_same_values(records: list[Record], tmp_path: Path) -> None:
@@ -55,7 +62,9 @@ def test_csv_gives_back_every_bit(records: list[Record], tmp_path: Path) -> None
         assert float(line["reward"]) == row["reward"]
         assert (float(line["regret"]) if line["regret"] else None) == row["regret"]
         assert (int(line["seed"]) if line["seed"] else None) == row["seed"]
-    assert pl.read_csv(tmp_path / "a.csv")["step"].to_list() == [row["step"] for row in rows(records)]
+    assert pl.read_csv(tmp_path / "a.csv")["step"].to_list() == [
+        row["step"] for row in rows(records)
+    ]
 
 
 def test_json_holds_everything(records: list[Record], tmp_path: Path) -> None:
@@ -67,7 +76,11 @@ def test_json_holds_everything(records: list[Record], tmp_path: Path) -> None:
 
 
 def test_html_is_the_report(records: list[Record], tmp_path: Path) -> None:
-    assert export(records[0], tmp_path / "a.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert (
+        export(records[0], tmp_path / "a.html")
+        .read_text(encoding="utf-8")
+        .startswith("<!doctype html>")
+    )
 
 
 def test_summary_has_one_row_a_record(records: list[Record]) -> None:
@@ -89,7 +102,9 @@ def test_nothing_is_not_exported(tmp_path: Path) -> None:
         export([], tmp_path / "a.csv")
 
 
-def test_a_full_disk_leaves_the_old_file_and_no_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_the_old_file_and_no_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "a.csv"
     path.write_text("old")
 
@@ -97,7 +112,9 @@ def test_a_full_disk_leaves_the_old_file_and_no_rest(tmp_path: Path, monkeypatch
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(DataError, match=r"cannot write .*a\.csv: no space left on the disk") as error:
+    with pytest.raises(
+        DataError, match=r"cannot write .*a\.csv: no space left on the disk"
+    ) as error:
         export(example_record(), path)
     assert "\n" not in str(error.value)
     assert path.read_text() == "old"
@@ -150,7 +167,9 @@ def test_a_link_is_followed_not_replaced(tmp_path: Path) -> None:
         ("polars", to_polars, "pip install polars"),
     ],
 )
-def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch, missing: str, call: object, says: str) -> None:
+def test_a_missing_library_is_named(
+    monkeypatch: pytest.MonkeyPatch, missing: str, call: object, says: str
+) -> None:
     real = importlib.import_module
 
     def absent(name: str, package: str | None = None) -> object:
@@ -166,7 +185,9 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch, missing: st
 def test_one_row_a_record_has_one_column_a_parameter_and_a_figure() -> None:
     records = [
         example_record(
-            id=f"0r-{i}", config={"policy": {"name": "ucb", "parameters": {"tau": i}}, "horizon": 200}, summary=more
+            id=f"0r-{i}",
+            config={"policy": {"name": "ucb", "parameters": {"tau": i}}, "horizon": 200},
+            summary=more,
         )
         for i, more in enumerate(({"missed": 3}, {"missed": "none", "chance_reward": 0.5}))
     ]

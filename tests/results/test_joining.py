@@ -80,21 +80,28 @@ def table(gain: np.ndarray, relief: np.ndarray) -> Joining:
         errors = [float(x.std(ddof=1) / np.sqrt(x.size)) for x in (up, saved)]
         regret = -float(saved.mean())
         mean = float(up.mean())
-        shares.append(Share(str(len(shares)), mean, 0.0, mean, errors[0], regret, 0.0, errors[1], runs=up.size))
+        shares.append(
+            Share(
+                str(len(shares)), mean, 0.0, mean, errors[0], regret, 0.0, errors[1], runs=up.size
+            )
+        )
     return Joining(GIVEN, GIVEN, tuple(shares), shares[0], None)
 
 
 @pytest.mark.parametrize("runs", [2, 3, 5, 20])
 @pytest.mark.parametrize("tied", [0.0, 0.8])
 def test_chance_names_nobody_in_95_of_100_tables(runs: int, tied: float) -> None:
-    # Joining does nothing to ten parties; `tied` is the correlation of reward gained and regret saved. Bounds are 5 %
-    # and 4 standard errors of so many tables; with 1.96 standard errors as the limit 41 to 96 % of the tables
-    # named somebody, and 10 to 51 % of the verdicts were clear.
+    # Joining does nothing to ten parties; `tied` is the correlation of reward gained and regret
+    # saved. Bounds are 5 % and 4 standard errors of so many tables; with 1.96 standard errors as
+    # the limit 41 to 96 % of the tables named somebody, and 10 to 51 % of the verdicts were clear.
     rng = np.random.default_rng(100 * runs + int(10 * tied))
     named = clear = 0
     for _ in range(TABLES):
         luck, gain, relief = rng.normal(size=(3, runs, PARTIES))
-        found = table(tied**0.5 * luck + gain * (1 - tied) ** 0.5, tied**0.5 * luck + relief * (1 - tied) ** 0.5)
+        found = table(
+            tied**0.5 * luck + gain * (1 - tied) ** 0.5,
+            tied**0.5 * luck + relief * (1 - tied) ** 0.5,
+        )
         named += bool(found.losers)
         clear += sum(not share.verdict.startswith("perhaps") for share in found.shares)
         assert set(found.losers) <= {share.party for share in found.shares if share.loses}
@@ -108,7 +115,10 @@ def test_a_party_that_loses_is_named_among_ten(runs: int, power: float) -> None:
     rng = np.random.default_rng(runs)
     effect = np.zeros(PARTIES)
     effect[3] = -8.0 if runs == 5 else -2.0
-    found = [table(rng.normal(size=(runs, PARTIES)), rng.normal(size=(runs, PARTIES)) + effect) for _ in range(200)]
+    found = [
+        table(rng.normal(size=(runs, PARTIES)), rng.normal(size=(runs, PARTIES)) + effect)
+        for _ in range(200)
+    ]
     assert np.mean(["3" in one.losers for one in found]) >= power
 
 
@@ -125,7 +135,10 @@ def test_who_loses_only_when_looked_at_alone_is_doubtful() -> None:
 def test_one_run_names_nobody() -> None:
     base, joined = (example_market_record(level=level, runs=1) for level in ("alone", "tight"))
     (found,) = joining([base, joined])
-    assert [share.verdict for share in found.shares] == [*["more in this one run"] * 3, "less in this one run"]
+    assert [share.verdict for share in found.shares] == [
+        *["more in this one run"] * 3,
+        "less in this one run",
+    ]
     assert found.whole.verdict == "more in this one run"
     assert (found.losers, found.rule) == ((), "")
     assert found.doubt == "Earned less in this one run, which may be chance: isles."
@@ -156,12 +169,22 @@ def test_chance_is_not_called_a_loss() -> None:
 def test_what_is_not_alike_is_not_compared(other: dict[str, object]) -> None:
     found = joining([alone(**other), example_market_record()])
     assert [joined.baseline for joined in found] == [None, None]
-    assert all(share.difference is None and share.verdict == "" for joined in found for share in joined.shares)
+    assert all(
+        share.difference is None and share.verdict == ""
+        for joined in found
+        for share in joined.shares
+    )
     assert found[1].shares[0].total is not None
 
 
 def test_what_only_federation_hears_may_differ() -> None:
-    config = {"policy": "alone", "budget": 1000, "path": "compiled", "epsilon": 3, "coefficient": 0.5}
+    config = {
+        "policy": "alone",
+        "budget": 1000,
+        "path": "compiled",
+        "epsilon": 3,
+        "coefficient": 0.5,
+    }
     joined = example_market_record(config={"policy": "p-fcb", "budget": 1000, "coefficient": 0.5})
     (found,) = joining([alone(config=config), joined])
     assert found.baseline is not None
@@ -177,7 +200,10 @@ def test_without_a_record_alone_the_parties_are_still_shown() -> None:
 
 def test_of_two_records_alone_the_first_is_the_baseline() -> None:
     records = [alone(id="0a"), example_market_record(id="0b"), alone(id="0c")]
-    found = [(joined.record.id, joined.baseline.id if joined.baseline else "") for joined in joining(records)]
+    found = [
+        (joined.record.id, joined.baseline.id if joined.baseline else "")
+        for joined in joining(records)
+    ]
     assert found == [("0b", "0a"), ("0c", "0a")]
     assert [joined.record.id for joined in joining(records[:1])] == ["0a"]
 

@@ -1,4 +1,6 @@
-"""What a notebook shows of answers: the answer first, notes folded, a picture where there are curves."""
+"""What a notebook shows of answers: the answer first, notes folded, a picture where there are
+curves.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def test_a_comparison_has_a_headline_and_a_picture() -> None:
     assert "earned most" in page
     assert page.index("earned most") < page.index("<table")
     assert page.count("<svg") == 1
-    unknown = example_record(total=(), pulls=(), steps=(), reward=(), regret=None, seeds=(), party="comp")
+    unknown = example_record(
+        total=(), pulls=(), steps=(), reward=(), regret=None, seeds=(), party="comp"
+    )
     assert "<svg" not in compare([unknown, unknown])._repr_html_()
 
 
@@ -85,7 +89,14 @@ def test_rewards_of_two_problems_have_no_difference() -> None:
 
 
 def test_one_arm_is_no_picture() -> None:
-    alone = {"steps": (), "reward": (), "regret": None, "total": (), "seeds": (), "party": "clinic-a"}
+    alone = {
+        "steps": (),
+        "reward": (),
+        "regret": None,
+        "total": (),
+        "seeds": (),
+        "party": "clinic-a",
+    }
     record = example_record(pulls=[[109]], problem={"name": "run", "names": ["clinic-a"]}, **alone)
     page = render_report(record)
     assert "109 pulls of clinic-a" in page

@@ -30,13 +30,19 @@ def test_parties_that_do_not_fit_are_refused(change: dict[str, object], says: st
 
 def test_parties_come_back_bit_for_bit(tmp_path: Path) -> None:
     store = Store(tmp_path / "runs.sqlite")
-    for record in (example_market_record(), example_market_record(party_regret=None), example_record()):
+    for record in (
+        example_market_record(),
+        example_market_record(party_regret=None),
+        example_record(),
+    ):
         store.save(record)
         back = store.get(record.id)
         assert back == record
         assert back.parties == record.parties
     assert store.get(record.id).party_total is None
-    assert example_market_record(id="0a") != example_market_record(id="0a", party_total=np.ones((6, 4)))
+    assert example_market_record(id="0a") != example_market_record(
+        id="0a", party_total=np.ones((6, 4))
+    )
 
 
 def test_a_record_written_before_there_were_parties_still_loads() -> None:
@@ -56,7 +62,11 @@ def test_a_failed_run_may_hold_no_party() -> None:
 
 def test_rows_are_the_arrays_in_long_form() -> None:
     market = example_market_record(id="0a", runs=2, seeds=(0, 2**64 - 1))
-    rows = list(party_rows([market, example_record(), example_market_record(id="0b", runs=1, party_regret=None)]))
+    rows = list(
+        party_rows(
+            [market, example_record(), example_market_record(id="0b", runs=1, party_regret=None)]
+        )
+    )
     assert len(rows) == 2 * 4 + 4
     assert [row["total"] for row in rows[:8]] == market.party_total.ravel().tolist()  # type: ignore[union-attr]
     assert [row["regret"] for row in rows[:8]] == market.party_regret.ravel().tolist()  # type: ignore[union-attr]
@@ -65,11 +75,16 @@ def test_rows_are_the_arrays_in_long_form() -> None:
 
 
 def test_they_are_exported_when_asked_for(tmp_path: Path) -> None:
-    records = [example_market_record(seeds=tuple(range(2**63, 2**63 + 6))), example_market_record(level="alone")]
+    records = [
+        example_market_record(seeds=tuple(range(2**63, 2**63 + 6))),
+        example_market_record(level="alone"),
+    ]
     expected = [dict(row) for row in party_rows(records)]
     table = pq.read_table(export(records, tmp_path / "a.parquet", parties=True))
     assert table.to_pylist() == expected
-    with export(records, tmp_path / "a.csv", parties=True).open(newline="", encoding="utf-8") as file:
+    with export(records, tmp_path / "a.csv", parties=True).open(
+        newline="", encoding="utf-8"
+    ) as file:
         lines = list(csv.DictReader(file))
     assert [float(line["total"]) for line in lines] == [row["total"] for row in expected]
     body = json.loads(export(records, tmp_path / "a.json").read_text(encoding="utf-8"))

@@ -20,7 +20,11 @@ from posse.results import (
 from posse.results.plots import DARK_PAGE, INK, LIGHT_PAGE, SERIES
 from tests.results.example import example_record
 
-SECURE, PLAIN, OTHER = example_record(), example_record(level="plain"), example_record(policy="thompson")
+SECURE, PLAIN, OTHER = (
+    example_record(),
+    example_record(level="plain"),
+    example_record(policy="thompson"),
+)
 FIGURES: dict[str, Callable[[], Figure]] = {
     "reward": lambda: reward_curves([SECURE, PLAIN, OTHER]),
     "regret": lambda: regret_curves([SECURE, OTHER], quantiles=(0.1, 0.9)),
@@ -48,8 +52,10 @@ def test_figures_are_labelled_drawable_and_leave_the_world_alone(name: str) -> N
 
 def test_neither_import_nor_drawing_loads_pyplot() -> None:
     code = (
-        "import sys, posse.results as r; assert 'matplotlib' not in sys.modules and 'pyarrow' not in sys.modules;"
-        "from tests.results.example import example_record as e; r.render_report([e(), e(level='plain')]);"
+        "import sys, posse.results as r; assert 'matplotlib' not in sys.modules and 'pyarrow' not "
+        "in sys.modules;"
+        "from tests.results.example import example_record as e; r.render_report([e(), "
+        "e(level='plain')]);"
         "assert 'matplotlib' in sys.modules; assert 'matplotlib.pyplot' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -80,7 +86,9 @@ def test_roles_are_drawn_as_their_system_says() -> None:
     assert names == ["customer", "controller", "comp", "data owner"]
     kinds = [*names[:-1], "owner"]
     colours = [SECURE.role_colour(kind) for kind in kinds]
-    assert [mpl.colors.to_hex(bar.get_facecolor()) for bar in ax.patches] == [pair[0] for pair in colours if pair]
+    assert [mpl.colors.to_hex(bar.get_facecolor()) for bar in ax.patches] == [
+        pair[0] for pair in colours if pair
+    ]
 
 
 def test_time_is_logarithmic_only_where_it_must_be() -> None:
@@ -95,13 +103,21 @@ def test_the_best_arm_is_marked() -> None:
 
 
 def test_odd_names_are_drawn_as_they_are() -> None:
-    record = example_record(policy="_$\\frac{$ \x07", problem={"names": ["$a$", "b\nb", "$"], "means": [1, 2, 3]})
-    for figure in (reward_curves(record), pulls_per_arm(record), secure_against_plain(record, PLAIN)):
+    record = example_record(
+        policy="_$\\frac{$ \x07", problem={"names": ["$a$", "b\nb", "$"], "means": [1, 2, 3]}
+    )
+    for figure in (
+        reward_curves(record),
+        pulls_per_arm(record),
+        secure_against_plain(record, PLAIN),
+    ):
         draw(figure)
 
 
 def test_what_cannot_be_drawn_is_told() -> None:
-    empty = example_record(id="0e", seeds=(), steps=[], reward=[], regret=None, total=(), pulls=[], status="failed")
+    empty = example_record(
+        id="0e", seeds=(), steps=[], reward=[], regret=None, total=(), pulls=[], status="failed"
+    )
     with pytest.raises(DataError, match="run 0e holds no finished run"):
         reward_curves([SECURE, empty])
     with pytest.raises(DataError, match="true means"):
@@ -116,7 +132,10 @@ def test_what_cannot_be_drawn_is_told() -> None:
 
 def contrast(a: str, b: str) -> float:
     def luminance(colour: str) -> float:
-        r, g, b = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in mpl.colors.to_rgb(colour))
+        r, g, b = (
+            c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
+            for c in mpl.colors.to_rgb(colour)
+        )
         return 0.2126 * r + 0.7152 * g + 0.0722 * b
 
     low, high = sorted((luminance(a), luminance(b)))
@@ -133,4 +152,6 @@ def test_colours_read_on_light_and_dark(colour: str) -> None:
 def test_roles_have_colours_of_their_own(name: str) -> None:
     pairs = [role.colour for role in system(name).roles]
     assert len(set(pairs)) == len(pairs)
-    assert all(contrast(light, LIGHT_PAGE) >= 3 and contrast(dark, DARK_PAGE) >= 3 for light, dark in pairs)
+    assert all(
+        contrast(light, LIGHT_PAGE) >= 3 and contrast(dark, DARK_PAGE) >= 3 for light, dark in pairs
+    )

@@ -70,7 +70,9 @@ def test_a_wrong_status_and_nan_in_a_curve_are_refused() -> None:
 
 
 def test_a_failed_run_may_hold_nothing() -> None:
-    record = example_record(status="failed", seeds=(), steps=[], reward=[], regret=None, total=(), pulls=[])
+    record = example_record(
+        status="failed", seeds=(), steps=[], reward=[], regret=None, total=(), pulls=[]
+    )
     assert (record.runs, record.arms, record.total_mean) == (0, 0, None)
     assert record.horizon == 200
     with pytest.raises(DataError, match="at least one run"):

@@ -45,7 +45,11 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def records() -> list[Record]:
     ledger = {"epsilon": 1.0, "delta": 1e-5, "unit": "one reward", "not covered": "timing"}
-    return [example_record(), example_record(level="plain"), example_record(policy="thompson", privacy=(ledger,))]
+    return [
+        example_record(),
+        example_record(level="plain"),
+        example_record(policy="thompson", privacy=(ledger,)),
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +74,9 @@ def test_the_page_is_well_formed_and_fetches_nothing(page: Page, records: list[R
 def test_ids_are_unique_and_references_resolve(page: Page) -> None:
     ids = [value for _, name, value in page.attributes if name == "id"]
     assert len(ids) == len(set(ids)) > 20
-    values = " ".join(value for _, name, value in page.attributes if name in ("href", "clip-path", "style"))
+    values = " ".join(
+        value for _, name, value in page.attributes if name in ("href", "clip-path", "style")
+    )
     wanted = set(re.findall(r"url\(#([^)]+)\)", values)) | {
         value[1:] for _, name, value in page.attributes if name == "href"
     }
@@ -78,7 +84,9 @@ def test_ids_are_unique_and_references_resolve(page: Page) -> None:
     assert wanted <= set(ids)
 
 
-def test_it_says_what_was_earned_what_it_cost_and_what_leaks(page: Page, records: list[Record]) -> None:
+def test_it_says_what_was_earned_what_it_cost_and_what_leaks(
+    page: Page, records: list[Record]
+) -> None:
     for part in (
         "earned most: ",
         "4.1 s",
@@ -99,7 +107,11 @@ def test_it_says_what_was_earned_what_it_cost_and_what_leaks(page: Page, records
 
 
 def test_one_record_has_no_comparison_and_shows_its_configuration() -> None:
-    one = Page(render_report(example_record(config={"policy": "ucb", "budget": 200, "keys": {"bits": 3072}})))
+    one = Page(
+        render_report(
+            example_record(config={"policy": "ucb", "budget": 200, "keys": {"bits": 3072}})
+        )
+    )
     assert "Comparison" not in one.text
     assert "keys.bits" in one.text
     assert "3072" in one.text
@@ -127,7 +139,15 @@ def test_a_deployment_and_a_failed_run_have_a_page_too() -> None:
     assert "not from a simulation" in real.text
     assert "Do not take that for nothing" in real.text
     failed = example_record(
-        seeds=(), steps=[], reward=[], regret=None, total=(), pulls=[], status="failed", role_seconds={}, traffic=()
+        seeds=(),
+        steps=[],
+        reward=[],
+        regret=None,
+        total=(),
+        pulls=[],
+        status="failed",
+        role_seconds={},
+        traffic=(),
     )
     page = Page(render_report(failed))
     assert "finished no run. It was not finished: failed." in page.text
@@ -136,7 +156,9 @@ def test_a_deployment_and_a_failed_run_have_a_page_too() -> None:
 
 
 def test_names_in_any_script_are_kept() -> None:
-    record = example_record(policy="上置信界", problem={"name": "三家诊所", "names": ["北京", "上海", "δοκιμή"]})
+    record = example_record(
+        policy="上置信界", problem={"name": "三家诊所", "names": ["北京", "上海", "δοκιμή"]}
+    )
     page = Page(render_report(record))
     assert page.text.count("北京") >= 2  # in a figure and in a table
     assert "三家诊所" in page.text
@@ -195,19 +217,28 @@ def test_who_loses_by_joining_is_said_before_the_table(market: list[Record]) -> 
     text = render_report(market)
     page = Page(text)
     assert page.text.count("Worse off joined, in revenue or regret: isles (1 of 4 agents).") == 2
-    assert text.index("What joining is worth") < text.index("Worse off joined") < text.index("revenue alone")
+    assert (
+        text.index("What joining is worth")
+        < text.index("Worse off joined")
+        < text.index("revenue alone")
+    )
     assert text.count('<span class="tag alarm">loses</span>') == 2
     assert "95 % t interval over runs of this one problem" in page.text
     without = Page(render_report(market[1:])).text
     assert "What each agent earned" in without
     assert "What joining is worth" not in without
-    happy = {"party_total": market[0].party_total + 1.0, "party_regret": market[0].party_regret * 0.5}  # type: ignore[operator]
+    happy = {
+        "party_total": market[0].party_total + 1.0,
+        "party_regret": market[0].party_regret * 0.5,
+    }  # type: ignore[operator]
     all_gain = Page(render_report([market[0], example_market_record(**happy)])).text
     assert "None of 4 agents is clearly worse off joined." in all_gain
 
 
 def test_one_run_tells_nobody_that_it_loses() -> None:
-    text = render_report([example_market_record(level=level, runs=1) for level in ("alone", "tight")])
+    text = render_report(
+        [example_market_record(level=level, runs=1) for level in ("alone", "tight")]
+    )
     said = Page(text).text
     assert "One run does not show who is worse off joined." in said
     assert "Earned less in this one run, which may be chance: isles." in said
@@ -217,7 +248,11 @@ def test_one_run_tells_nobody_that_it_loses() -> None:
 
 def test_levels_that_share_nothing_are_not_warnings(market: list[Record]) -> None:
     text = render_report([*market, example_market_record(level="placebo")])
-    for said in ("alone: nothing is shared", "placebo: a control, pure noise", "plain: no protection"):
+    for said in (
+        "alone: nothing is shared",
+        "placebo: a control, pure noise",
+        "plain: no protection",
+    ):
         assert f'<span class="tag">{said}</span>' in text
     assert "card alarm" not in text.replace(".card.alarm", "")
     assert "each agent keeps what it knows" in text
@@ -238,16 +273,24 @@ def test_an_epsilon_never_stands_alone(market: list[Record]) -> None:
         "each of 4 agents",
         "Releases: 6",
     ]
-    assert sorted(promise.index(place) for place in places) == [promise.index(place) for place in places]
+    assert sorted(promise.index(place) for place in places) == [
+        promise.index(place) for place in places
+    ]
     assert promise.index("accountant: PLD") < promise.index("Ledger of p-fcb (tight): 24 entries")
-    assert promise.index("Ledger") < promise.index("Not covered") < promise.index("an agent's own later choices")
+    assert (
+        promise.index("Ledger")
+        < promise.index("Not covered")
+        < promise.index("an agent's own later choices")
+    )
     assert page.text.count("ε = 1 at") == 1
     bare = {"epsilon": 0.61341, "composition": "basic"}
     told = Page(render_report(example_market_record(privacy=(bare,)))).text
     assert "ε = 0.6135 at δ = not stated" in told
     assert "for unit not stated" in told
     unproved = {"epsilon": None, "delta": 0.01, "unit": "entry", "composition": "sequential"}
-    assert "no finite ε at δ = 0.01 for unit entry" in _said(example_market_record(privacy=(unproved,)))
+    assert "no finite ε at δ = 0.01 for unit entry" in _said(
+        example_market_record(privacy=(unproved,))
+    )
 
 
 def test_a_short_ledger_is_open_and_a_long_one_folded(market: list[Record]) -> None:
@@ -260,18 +303,34 @@ def test_a_short_ledger_is_open_and_a_long_one_folded(market: list[Record]) -> N
 
 
 def test_parties_and_guarantees_are_escaped() -> None:
-    privacy = {"party": EVIL, "epsilon": 1.0, "delta": EVIL, "unit": EVIL, "composition": EVIL, "not covered": [EVIL]}
+    privacy = {
+        "party": EVIL,
+        "epsilon": 1.0,
+        "delta": EVIL,
+        "unit": EVIL,
+        "composition": EVIL,
+        "not covered": [EVIL],
+    }
     words = {"step": EVIL, "arm": EVIL, "pull": EVIL, "reward": EVIL, "party": EVIL, "money": EVIL}
     changes = {"parties": (EVIL, "b", "c", "d"), "problem": {"words": words}, "privacy": (privacy,)}
-    page = Page(render_report([example_market_record(**changes, level=level) for level in ("alone", "tight")]))
+    page = Page(
+        render_report(
+            [example_market_record(**changes, level=level) for level in ("alone", "tight")]
+        )
+    )
     assert "script" not in page.tags
     assert page.open == []
 
 
 def test_one_role_alone_is_not_drawn_in_shares(market: list[Record]) -> None:
     assert "CPU time by role" not in Page(render_report(market)).text
-    assert "CPU time by role" not in Page(render_report(example_record())).text  # the table of costs says it
-    assert "CPU time by role" in Page(render_report([example_record(), example_record(policy="thompson")])).text
+    assert (
+        "CPU time by role" not in Page(render_report(example_record())).text
+    )  # the table of costs says it
+    assert (
+        "CPU time by role"
+        in Page(render_report([example_record(), example_record(policy="thompson")])).text
+    )
 
 
 def test_time_by_role_adds_up_to_the_time_of_the_run() -> None:

@@ -1,4 +1,6 @@
-"""What a system wants shown travels in its records; what a record does not know is left out without a word."""
+"""What a system wants shown travels in its records; what a record does not know is left out without
+a word.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +35,16 @@ EVIL = "<script>alert(1)</script>"
 def deployed(party: str, **changes: Any) -> Record:
     """A record as a party of a deployment may make it: no seeds, no curve, no pulls."""
     values: dict[str, Any] = {
-        "kind": "clinics", "level": "standard", "config": {"policy": {"name": "ucb"}, "horizon": 500}, "party": party,
-        "problem": {"name": "three clinics", "words": {"party": "owner"}}, "run_id": "0deployed", "seconds": 1.5,
-        "traffic": (Traffic("owner -> controller", 10, 900),), "leaks": ("Timing shows who pulls.",),
-    }  # fmt: skip
+        "kind": "clinics",
+        "level": "standard",
+        "config": {"policy": {"name": "ucb"}, "horizon": 500},
+        "party": party,
+        "problem": {"name": "three clinics", "words": {"party": "owner"}},
+        "run_id": "0deployed",
+        "seconds": 1.5,
+        "traffic": (Traffic("owner -> controller", 10, 900),),
+        "leaks": ("Timing shows who pulls.",),
+    }
     return Record(**{**values, **changes})
 
 
@@ -46,7 +54,12 @@ OWNER = deployed("clinic-a", parties=("clinic-a",), party_total=[[80.0]])
 
 
 def test_a_party_records_what_it_may_know() -> None:
-    assert (CUSTOMER.runs, CUSTOMER.total_mean, CUSTOMER.arms, CUSTOMER.reward.shape) == (1, 212.0, 0, (1, 0))
+    assert (CUSTOMER.runs, CUSTOMER.total_mean, CUSTOMER.arms, CUSTOMER.reward.shape) == (
+        1,
+        212.0,
+        0,
+        (1, 0),
+    )
     assert (CONTROLLER.runs, CONTROLLER.total_mean, CONTROLLER.state) == (0, None, "finished")
     assert (OWNER.runs, OWNER.total_mean, OWNER.pulls.shape) == (1, None, (1, 0))
     assert CUSTOMER.run_id == CONTROLLER.run_id != CONTROLLER.id
@@ -60,7 +73,9 @@ def test_deployed_records_are_stored_compared_exported_and_reported(tmp_path: Pa
         store.save(record)
         assert store.get(record.id) == record
         assert Page(render_report(record)).open == []
-    assert {(row.run_id, row.party) for row in store.list()} == {("0deployed", record.party) for record in records}
+    assert {(row.run_id, row.party) for row in store.list()} == {
+        ("0deployed", record.party) for record in records
+    }
     table = compare(records)
     assert [row.identical for row in table.rows] == [True, False, False]
     assert any(note.startswith(f"Records of one run: {CUSTOMER.id}, ") for note in table.notes)
@@ -73,7 +88,10 @@ def test_deployed_records_are_stored_compared_exported_and_reported(tmp_path: Pa
     for name in ("a.csv", "a.json", "a.parquet", "a.html"):
         assert export(records, tmp_path / name).stat().st_size > 0
     lead = Page(render_report(CONTROLLER)).text
-    assert "ucb (standard), controller took part in 500 steps; it does not know what was earned." in lead
+    assert (
+        "ucb (standard), controller took part in 500 steps; it does not know what was earned."
+        in lead
+    )
     assert "controller: three clinics" in lead
 
 
@@ -100,10 +118,19 @@ def test_every_spelling_of_the_horizon_is_read() -> None:
 
 
 def test_tables_of_a_system_are_shown_as_they_are() -> None:
-    table = {"title": "Devices", "columns": ["model", "size"], "rows": [["linear", "3 kB"]], "notes": ["Small."]}
+    table = {
+        "title": "Devices",
+        "columns": ["model", "size"],
+        "rows": [["linear", "3 kB"]],
+        "notes": ["Small."],
+    }
     record = example_record(show={"title": "Fleet", "sections": [table]})
     (section,) = sections(record)
-    assert (section.title, section.columns, section.rows) == ("Devices", ("model", "size"), (("linear", "3 kB"),))
+    assert (section.title, section.columns, section.rows) == (
+        "Devices",
+        ("model", "size"),
+        (("linear", "3 kB"),),
+    )
     page = Page(render_report(record))
     for part in ("Posse report · Fleet", "Devices", "linear", "3 kB", "Small."):
         assert part in page.text
@@ -112,15 +139,26 @@ def test_tables_of_a_system_are_shown_as_they_are() -> None:
 
 def test_tables_of_several_records_stand_side_by_side_where_they_can() -> None:
     pairs = [
-        {"title": "Cost", "columns": ["what", "much"], "rows": [["rounds", str(n)], [f"only {n}", "x"]]} for n in (1, 2)
+        {
+            "title": "Cost",
+            "columns": ["what", "much"],
+            "rows": [["rounds", str(n)], [f"only {n}", "x"]],
+        }
+        for n in (1, 2)
     ]
-    records = [example_record(horizon=100 * n, show={"sections": [pair]}) for n, pair in enumerate(pairs, 1)]
+    records = [
+        example_record(horizon=100 * n, show={"sections": [pair]})
+        for n, pair in enumerate(pairs, 1)
+    ]
     (section,) = sections(records)
     assert section.columns == ("what", "ucb (standard), 100 steps", "ucb (standard), 200 steps")
     assert section.rows == (("rounds", "1", "2"), ("only 1", "x", "–"), ("only 2", "–", "x"))
     wide = {"title": "Cost", "columns": ["a", "b", "c"], "rows": [["1", "2", "3"]]}
     apart = sections([records[0], example_record(show={"sections": [wide]})])
-    assert [(one.label != "", one.columns) for one in apart] == [(True, ("what", "much")), (True, ("a", "b", "c"))]
+    assert [(one.label != "", one.columns) for one in apart] == [
+        (True, ("what", "much")),
+        (True, ("a", "b", "c")),
+    ]
 
 
 def test_what_roles_learn_is_said() -> None:
@@ -181,7 +219,9 @@ def test_a_record_shows_itself_in_a_notebook() -> None:
     assert "url(#posse-0a-" in html
 
 
-@pytest.mark.parametrize("record", [CUSTOMER, CONTROLLER, OWNER, example_market_record(), example_contextual_record()])
+@pytest.mark.parametrize(
+    "record", [CUSTOMER, CONTROLLER, OWNER, example_market_record(), example_contextual_record()]
+)
 def test_every_record_shows_itself(record: Record) -> None:
     page = Page(record._repr_html_())
     assert page.open == []
@@ -189,7 +229,9 @@ def test_every_record_shows_itself(record: Record) -> None:
 
 
 def test_a_notebook_shows_no_code_of_others() -> None:
-    record = example_record(problem={"name": EVIL}, leaks=(EVIL,), show={"title": EVIL}, summary={"label": EVIL})
+    record = example_record(
+        problem={"name": EVIL}, leaks=(EVIL,), show={"title": EVIL}, summary={"label": EVIL}
+    )
     assert "<script" not in record._repr_html_()
     assert "<script" not in compare([record, example_record()])._repr_html_()
 
@@ -210,4 +252,6 @@ def test_a_comparison_shows_itself_in_a_notebook() -> None:
 
 
 def test_the_page_is_written_by_report(tmp_path: Path) -> None:
-    assert report([example_record()], tmp_path / "run.html").read_text().startswith("<!doctype html>")
+    assert (
+        report([example_record()], tmp_path / "run.html").read_text().startswith("<!doctype html>")
+    )

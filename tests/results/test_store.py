@@ -24,7 +24,9 @@ def test_what_is_saved_comes_back_equal_in_another_store(store: Store) -> None:
 
 
 def test_every_field_is_kept(store: Store) -> None:
-    record = example_record(privacy=({"epsilon": 1.0},), summary={"gap": 0.5}, status="interrupted", version="9.9")
+    record = example_record(
+        privacy=({"epsilon": 1.0},), summary={"gap": 0.5}, status="interrupted", version="9.9"
+    )
     store.save(record)
     back = store.get("last")
     for field in dataclasses.fields(record):
@@ -52,7 +54,12 @@ def test_lists_are_newest_first_light_and_filtered(store: Store) -> None:
     assert [row.id for row in store.list(limit=1)] == ["run-7"]
     assert [row.id for row in store.list(kind="other")] == ["run-8"]
     assert store.list(limit=0) == []
-    assert (rows[0].policy, rows[0].problem, rows[0].runs, rows[0].horizon) == ("ucb", "three clinics", 4, 200)
+    assert (rows[0].policy, rows[0].problem, rows[0].runs, rows[0].horizon) == (
+        "ucb",
+        "three clinics",
+        4,
+        200,
+    )
     assert rows[0].total_mean == store.get("run-7").total_mean
 
 
@@ -110,7 +117,8 @@ def test_delete_is_all_or_nothing(store: Store) -> None:
 
 
 def _save_some(folder: Path, name: str, start: "multiprocessing.synchronize.Barrier") -> None:
-    # Many new files, each opened by all at the same moment: making the tables is where they get into each other's way.
+    # Many new files, each opened by all at the same moment: making the tables is where they get
+    # into each other's way.
     for i in range(FILES):
         start.wait(30)
         store = Store(folder / f"{i}.sqlite", timeout=20)
@@ -130,11 +138,15 @@ def test_processes_make_and_fill_a_store_at_once(tmp_path: Path) -> None:
     assert [writer.exitcode for writer in writers] == [0, 0, 0]
     for i in range(FILES):
         store = Store(tmp_path / f"{i}.sqlite")
-        assert {row.id for row in store.list()} == {f"{name}-{k}" for name in names for k in range(3)}
+        assert {row.id for row in store.list()} == {
+            f"{name}-{k}" for name in names for k in range(3)
+        }
         assert store.get("bb-2").runs == 2
 
 
-def test_the_default_place_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_default_place_follows_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr("sys.platform", "linux")
     monkeypatch.delenv("POSSE_HOME", raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "xdg"))

@@ -84,11 +84,20 @@ def test_a_truncated_file_is_damaged(store: Store) -> None:
     one_line(error, store.path)
 
 
-def test_no_space_left_keeps_nothing_of_the_record(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_space_left_keeps_nothing_of_the_record(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as patch:
-        pretend(patch, lambda db: db.execute(f"PRAGMA max_page_count = {store.path.stat().st_size // 4096 + 2}"))
+        pretend(
+            patch,
+            lambda db: db.execute(
+                f"PRAGMA max_page_count = {store.path.stat().st_size // 4096 + 2}"
+            ),
+        )
         with pytest.raises(StoreError, match="no space left") as error:
-            store.save(example_record(id="second", horizon=100_000, runs=4, config={"note": "x" * 100_000}))
+            store.save(
+                example_record(id="second", horizon=100_000, runs=4, config={"note": "x" * 100_000})
+            )
         one_line(error, store.path)
     assert [row.id for row in store.list()] == ["first"]
     assert store.get("first").runs == 4
@@ -106,7 +115,8 @@ def test_no_space_for_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_failure_in_the_middle_of_a_save_keeps_nothing(store: Store) -> None:
     edit(
         store.path,
-        "CREATE TRIGGER stop BEFORE INSERT ON arrays WHEN NEW.name = 'pulls' BEGIN SELECT RAISE(ABORT, 'stop'); END",
+        "CREATE TRIGGER stop BEFORE INSERT ON arrays WHEN NEW.name = 'pulls' BEGIN SELECT "
+        "RAISE(ABORT, 'stop'); END",
     )
     with pytest.raises(StoreError, match="stop"):
         store.save(example_record(id="second"))
@@ -167,7 +177,10 @@ def test_another_programs_database_is_refused_untouched(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ("UPDATE arrays SET data = substr(data, 1, length(data) - 5) WHERE name = 'reward'", "array 'reward' holds"),
+        (
+            "UPDATE arrays SET data = substr(data, 1, length(data) - 5) WHERE name = 'reward'",
+            "array 'reward' holds",
+        ),
         ("UPDATE arrays SET data = x'00ff' WHERE name = 'pulls'", "array 'pulls' no array header"),
         ("DELETE FROM arrays WHERE name = 'steps'", "steps"),
         ("UPDATE runs SET fields = substr(fields, 1, 40)", "is damaged"),

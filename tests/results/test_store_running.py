@@ -1,4 +1,6 @@
-"""A run in progress is a row of the store; one whose process is gone is listed as lost. Older stores are upgraded."""
+"""A run in progress is a row of the store; one whose process is gone is listed as lost. Older
+stores are upgraded.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,12 @@ def test_a_run_in_progress_is_listed_with_how_far_it_is(store: Store) -> None:
     store.save(example_record(id="0old"))
     handle = store.begin(head())
     row = store.list()[0]
-    assert (row.id, row.status, row.progress, row.pid) == ("0run", "running", "0 of 200", os.getpid())
+    assert (row.id, row.status, row.progress, row.pid) == (
+        "0run",
+        "running",
+        "0 of 200",
+        os.getpid(),
+    )
     handle.beat(120, 800)
     row = store.list()[0]
     assert (row.time, row.whole, row.progress) == (120, 800, "120 of 800")
@@ -50,8 +57,9 @@ def test_a_run_in_progress_is_listed_with_how_far_it_is(store: Store) -> None:
     assert store.get("last").id == "0old"
     assert handle.end(example_record(id="0run")) == "0run"
     assert [(row.id, row.status, row.progress) for row in store.list()] == [
-        ("0run", "finished", ""), ("0old", "finished", ""),
-    ]  # fmt: skip
+        ("0run", "finished", ""),
+        ("0old", "finished", ""),
+    ]
     assert store.get("last").id == "0run"
 
 
@@ -112,7 +120,10 @@ sys.stdin.read()
 
 def test_a_run_whose_process_was_killed_is_lost(store: Store) -> None:
     child = subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(store.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", CHILD, str(store.path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert child.stdout is not None
     assert child.stdin is not None
@@ -146,7 +157,9 @@ def test_another_machine_is_believed_while_it_beats(store: Store) -> None:
     assert store.list()[0].status == "lost"
 
 
-def test_a_process_that_nobody_can_ask_about_is_believed_while_it_beats(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_nobody_can_ask_about_is_believed_while_it_beats(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("posse.results.database.process_start", lambda pid: "")
     assert not is_lost(7, "", this_host(), age=1.0)
     assert is_lost(7, "", this_host(), age=SILENT + 1)
@@ -158,7 +171,10 @@ def test_heads_are_records_without_their_curves(store: Store) -> None:
     change(store, "UPDATE runs SET fields = '{' WHERE id = '0b'")
     heads = store.heads(["0a", "0b", "0c"])
     assert list(heads) == ["0a"]
-    assert (heads["0a"].label, heads["0a"].total_mean) == ("ucb (standard)", store.get("0a").total_mean)
+    assert (heads["0a"].label, heads["0a"].total_mean) == (
+        "ucb (standard)",
+        store.get("0a").total_mean,
+    )
     assert (heads["0a"].steps.size, heads["0a"].arms, heads["0a"].steps_done) == (0, 3, 800)
 
 
@@ -196,9 +212,20 @@ def older(path: Path) -> Path:
 def test_a_store_of_the_version_before_is_upgraded_in_place(tmp_path: Path) -> None:
     store = Store(older(tmp_path / "runs.sqlite"))
     (row,) = store.list()
-    assert (row.id, row.run_id, row.party, row.horizon, row.status) == ("0old", "0old", "", 2, "finished")
+    assert (row.id, row.run_id, row.party, row.horizon, row.status) == (
+        "0old",
+        "0old",
+        "",
+        2,
+        "finished",
+    )
     record = store.get("last")
-    assert (record.horizon, record.total, record.pulls.tolist(), record.run_id) == (2, (1.0,), [[1, 1]], "0old")
+    assert (record.horizon, record.total, record.pulls.tolist(), record.run_id) == (
+        2,
+        (1.0,),
+        [[1, 1]],
+        "0old",
+    )
     assert record.regret is not None
     assert record.settings() == {"policy": "ucb", "horizon": 2, "aes": False}
     store.begin(head())

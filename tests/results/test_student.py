@@ -28,7 +28,8 @@ def test_ends() -> None:
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
 def test_holm_is_closed_testing_by_bonferroni(p: list[float]) -> None:
-    # The same by its definition: reject in order of size, at 5 % over what is left, until one fails.
+    # The same by its definition: reject in order of size, at 5 % over what is left, until one
+    # fails.
     order = sorted(range(len(p)), key=p.__getitem__)
     rejected = set()
     for rank, i in enumerate(order):

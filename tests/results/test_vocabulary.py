@@ -39,10 +39,14 @@ def test_a_currency_is_put_behind_amounts_only() -> None:
 def test_only_shared_words_are_used_for_a_mixture() -> None:
     assert common([example_record().words, example_market_record().words]) == Vocabulary()
     assert common([]) == Vocabulary()
-    assert common([Vocabulary(step="round"), Vocabulary(step="round", arm="shop")]) == Vocabulary(step="round")
+    assert common([Vocabulary(step="round"), Vocabulary(step="round", arm="shop")]) == Vocabulary(
+        step="round"
+    )
 
 
-@pytest.mark.parametrize(("noun", "several"), [("agency", "agencies"), ("day", "days"), ("y", "ys"), ("bus", "buses")])
+@pytest.mark.parametrize(
+    ("noun", "several"), [("agency", "agencies"), ("day", "days"), ("y", "ys"), ("bus", "buses")]
+)
 def test_plurals(noun: str, several: str) -> None:
     assert plural(noun) == several
 
@@ -62,7 +66,9 @@ def test_figures_are_labelled_in_the_words_of_the_market() -> None:
 def test_samba_is_labelled_as_ever() -> None:
     ax = reward_curves(example_record()).axes[0]
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("step", "cumulative reward\n(sum of rewards)")
-    assert regret_curves(example_record()).axes[0].get_ylabel() == "cumulative pseudo-regret\n(reward)"
+    assert (
+        regret_curves(example_record()).axes[0].get_ylabel() == "cumulative pseudo-regret\n(reward)"
+    )
     mixed = reward_curves([example_record(), example_market_record()]).axes[0]
     assert mixed.get_xlabel() == "step"
 
@@ -73,13 +79,18 @@ def test_notes_of_a_comparison_use_the_words() -> None:
     assert "(1,000, 500 rounds)" in notes
     other = example_market_record(problem={**a.problem, "means": [0.5] * 6})
     assert "with other producers, means or sources" in " ".join(compare([a, other]).notes)
-    twins = [example_market_record(level="plain", summary={"twin_of": level}) for level in ("tight", "paper")]
+    twins = [
+        example_market_record(level="plain", summary={"twin_of": level})
+        for level in ("tight", "paper")
+    ]
     assert "comp" not in " ".join(compare(twins).notes)
 
 
 def test_fallback_names_of_arms_and_the_state_use_the_words() -> None:
     problem = {"words": {"arm": "producer", "step": "round"}}
-    record = example_market_record(problem=problem, status="interrupted", summary={"steps_done": 1500})
+    record = example_market_record(
+        problem=problem, status="interrupted", summary={"steps_done": 1500}
+    )
     assert record.arm_names[0] == "producer 1"
     assert record.steps_done == 1500
     assert record.state == "interrupted after 1,500 of 6,000 rounds"

@@ -13,7 +13,9 @@ from posse.runtime.memory import LATE, MemoryRun, Transcript
 from tests.runtime.toys import ROUNDS, WORKERS, Answer, Ask, burn, toy
 
 MESSAGES = 2 * len(WORKERS) * ROUNDS
-EVENTS = [Note("caller", "round", n) for n in range(1, ROUNDS + 1)] + [Note("caller", "end", ROUNDS, MESSAGES // 2)]
+EVENTS = [Note("caller", "round", n) for n in range(1, ROUNDS + 1)] + [
+    Note("caller", "end", ROUNDS, MESSAGES // 2)
+]
 
 
 def moved(run: MemoryRun) -> list[tuple[str, str, Message]]:
@@ -46,7 +48,9 @@ def test_one_message_at_a_time_is_the_same_run() -> None:
     while (delivery := run.deliver()) is not None:
         deliveries.append(delivery)
     assert moved(run) == moved(whole())
-    assert [(d.sender, d.receiver, d.message) for d in deliveries] == [m for m in moved(run) if m[0] != WORLD]
+    assert [(d.sender, d.receiver, d.message) for d in deliveries] == [
+        m for m in moved(run) if m[0] != WORLD
+    ]
     assert caller.round == ROUNDS
     assert run.deliver() is None
 
@@ -107,7 +111,9 @@ def test_the_transcript_is_bounded_and_says_what_it_forgot() -> None:
     assert len(run.transcript) == 10
     assert run.transcript.forgotten == len(everything) - 10
     assert moved(run) == everything[-10:]
-    assert [entry.number for entry in run.transcript] == list(range(len(everything) - 10, len(everything)))
+    assert [entry.number for entry in run.transcript] == list(
+        range(len(everything) - 10, len(everything))
+    )
 
 
 def test_without_a_transcript_nothing_is_kept() -> None:
@@ -121,8 +127,13 @@ def test_a_view_is_what_a_party_sent_and_received() -> None:
     assert run.transcript is not None
     for party in ("caller", *WORKERS):
         view = run.transcript.view(party)
-        assert view == [entry for entry in run.transcript if party in (entry.sender, entry.receiver)]
-    assert all({entry.sender, entry.receiver} <= {"ann", "caller", WORLD} for entry in run.transcript.view("ann"))
+        assert view == [
+            entry for entry in run.transcript if party in (entry.sender, entry.receiver)
+        ]
+    assert all(
+        {entry.sender, entry.receiver} <= {"ann", "caller", WORLD}
+        for entry in run.transcript.view("ann")
+    )
     assert len(run.transcript.view("ann")) == 3 * ROUNDS
     assert run.transcript.view("nobody") == []
 
@@ -151,7 +162,9 @@ def test_bytes_and_messages_are_those_of_the_encoded_messages(one_by_one: bool) 
 
 def test_a_message_survives_the_wire() -> None:
     for message in (Ask(3), Answer(2, b"\x00\xff"), Reward(1, 1 << 24)):
-        assert msgspec.msgpack.decode(msgspec.msgpack.encode(message), type=type(message)) == message
+        assert (
+            msgspec.msgpack.decode(msgspec.msgpack.encode(message), type=type(message)) == message
+        )
 
 
 def test_time_is_counted_by_kind_of_role_and_never_negative() -> None:
@@ -191,7 +204,9 @@ def test_a_protocol_error_passes_through_and_the_rest_goes_on() -> None:
     # The others were asked and answered; the caller waits for bob alone.
     assert [run.roles[name].state()["pulls"] for name in WORKERS] == [2, 1, 2]
     assert run.roles["caller"].state() == {"round": 1, "heard": 5}
-    assert run.roles["bob"].receive("caller", Ask(1))  # its state is as it was: it takes the question again
+    assert run.roles["bob"].receive(
+        "caller", Ask(1)
+    )  # its state is as it was: it takes the question again
 
 
 def test_a_refused_message_is_counted_and_shown_for_it_was_sent() -> None:

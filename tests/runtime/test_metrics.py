@@ -1,4 +1,6 @@
-"""The text that Prometheus scrapes, read back by a strict reader, and what this process says of itself."""
+"""The text that Prometheus scrapes, read back by a strict reader, and what this process says of
+itself.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ _LABEL = re.compile(r'([a-z_]+)="((?:[^"\\]|\\.)*)"')
 
 
 def read(text):
-    """Read the format back: name, labels and value of every sample; HELP and TYPE must stand before them."""
+    """Read the format back: name, labels and value of every sample; HELP and TYPE must stand before
+    them.
+    """
     samples, known = [], {}
     assert text.endswith("\n")
     for line in text.splitlines():
@@ -41,7 +45,10 @@ def _plain(text):
     return re.sub(r"\\(.)", lambda found: {"n": "\n"}.get(found[1], found[1]), text)
 
 
-@given(st.text(st.characters(exclude_characters="\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029")), st.floats(0, 1e12))
+@given(
+    st.text(st.characters(exclude_characters="\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029")),
+    st.floats(0, 1e12),
+)
 def test_any_label_comes_back_as_it_was(label, value):
     ((name, labels, found),) = read(write(gauge("posse_step", "Steps.", value), party=label))
     assert (name, labels) == ("posse_step", {"party": label})
@@ -49,11 +56,17 @@ def test_any_label_comes_back_as_it_was(label, value):
 
 
 def test_what_is_not_known_is_not_written():
-    assert write(gauge("posse_step", "Steps.", None)) == write(counter("posse_x_total", "X.", {}, "kind")) == ""
+    assert (
+        write(gauge("posse_step", "Steps.", None))
+        == write(counter("posse_x_total", "X.", {}, "kind"))
+        == ""
+    )
 
 
 def test_a_counter_has_a_sample_for_each_kind():
-    found = read(write(counter("posse_refused_total", "Refused.", {"tls": 2, "frame": 1}, "kind"), run="r"))
+    found = read(
+        write(counter("posse_refused_total", "Refused.", {"tls": 2, "frame": 1}, "kind"), run="r")
+    )
     assert found == [
         ("posse_refused_total", {"run": "r", "kind": "frame"}, 1),
         ("posse_refused_total", {"run": "r", "kind": "tls"}, 2),
@@ -68,7 +81,10 @@ def test_what_this_process_says_of_itself_is_so(tmp_path):
     for one in held:
         os.close(one)
     assert after["process_open_fds"] - before["process_open_fds"] == 7
-    assert after["process_resident_memory_bytes"] - before["process_resident_memory_bytes"] > len(filled) / 2
+    assert (
+        after["process_resident_memory_bytes"] - before["process_resident_memory_bytes"]
+        > len(filled) / 2
+    )
     assert after["process_cpu_seconds_total"] >= before["process_cpu_seconds_total"] > 0
 
 

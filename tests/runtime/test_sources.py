@@ -1,4 +1,6 @@
-"""Where rewards come from: the same answer to the same question, and clear words where there is none."""
+"""Where rewards come from: the same answer to the same question, and clear words where there is
+none.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,13 @@ def test_ratings_are_drawn_above_a_threshold_of_the_rows_that_pass(tmp_path):
 
 def test_a_file_is_replayed_in_order_and_again(tmp_path):
     (tmp_path / "plain.csv").write_text("# rewards\n0.5\n1\n0\n")
-    assert rewards(made(tmp_path, kind="csv", file="plain.csv"), [0, 1, 2, 3, 1]) == [0.5, 1, 0, 0.5, 1]
+    assert rewards(made(tmp_path, kind="csv", file="plain.csv"), [0, 1, 2, 3, 1]) == [
+        0.5,
+        1,
+        0,
+        0.5,
+        1,
+    ]
     (tmp_path / "table.csv").write_text("day,reward\nmonday,0.25\ntuesday,0.75\n")
     assert rewards(made(tmp_path, kind="csv", file="table.csv"), [1, 0]) == [0.75, 0.25]
 
@@ -73,8 +81,14 @@ def test_functions_may_be_async_and_slow(tmp_path, monkeypatch):
         "async def later(run, number):\n    await asyncio.sleep(0.01)\n    return 1 - number / 10\n"
     )
     monkeypatch.setattr(sys, "path", list(sys.path))
-    assert rewards(made(tmp_path, kind="python", function="my_rewards_module:plain"), [0, 3]) == [0, 0.3]
-    assert rewards(made(tmp_path, kind="python", function="my_rewards_module:later"), [0, 3]) == [1, 0.7]
+    assert rewards(made(tmp_path, kind="python", function="my_rewards_module:plain"), [0, 3]) == [
+        0,
+        0.3,
+    ]
+    assert rewards(made(tmp_path, kind="python", function="my_rewards_module:later"), [0, 3]) == [
+        1,
+        0.7,
+    ]
     with pytest.raises(ConfigError, match="no function 'nothing'"):
         made(tmp_path, kind="python", function="my_rewards_module:nothing")
 
@@ -117,9 +131,13 @@ def test_a_service_is_told_run_and_pull_and_an_idempotency_key(tmp_path, service
 
 @pytest.mark.parametrize(
     ("status", "answer", "what"),
-    [(200, b"0.5", "must answer with JSON"), (200, b"{", "must answer with JSON"), (500, b"", "does not answer"),
-     (200, b'{"reward": "much"}', "must answer with JSON")],
-)  # fmt: skip
+    [
+        (200, b"0.5", "must answer with JSON"),
+        (200, b"{", "must answer with JSON"),
+        (500, b"", "does not answer"),
+        (200, b'{"reward": "much"}', "must answer with JSON"),
+    ],
+)
 def test_a_service_that_answers_badly_is_told(tmp_path, service, status, answer, what):
     kind, url = service
     kind.status, kind.answer = status, answer
@@ -139,10 +157,16 @@ def test_a_service_that_is_not_there_is_told(tmp_path):
         ({"kind": "bernoulli", "mean": 1.5}, r"mean must be in \[0, 1\]"),
         ({"kind": "csv"}, "needs file"),
         ({"kind": "ratings"}, "needs file"),
-        ({"kind": "csv", "file": "none.csv", "where": "age > 3"}, "where belongs to a source of kind 'ratings'"),
+        (
+            {"kind": "csv", "file": "none.csv", "where": "age > 3"},
+            "where belongs to a source of kind 'ratings'",
+        ),
         ({"kind": "csv", "file": "none.csv"}, "cannot read rewards"),
         ({"kind": "python", "function": "nowhere"}, "module:function"),
-        ({"kind": "python", "function": "no_such_module_here:f"}, "no module 'no_such_module_here'"),
+        (
+            {"kind": "python", "function": "no_such_module_here:f"},
+            "no module 'no_such_module_here'",
+        ),
         ({"kind": "http", "url": "ftp://x"}, "must begin with http"),
         ({"kind": "dice"}, "kind must be"),
     ],
@@ -156,9 +180,14 @@ def test_mistakes_are_one_line(tmp_path, monkeypatch, settings, what):
 
 @pytest.mark.parametrize(
     ("text", "what"),
-    [("0.5\n1.5\n", r"row 2: a reward must be .* in \[0, 1\], got '1.5'"), ("reward\n", "no rows"), ("", "no reward"),
-     ("a,b\n1,2\n", "no column 'reward'"), ("0.5\nhalf\n", "row 2")],
-)  # fmt: skip
+    [
+        ("0.5\n1.5\n", r"row 2: a reward must be .* in \[0, 1\], got '1.5'"),
+        ("reward\n", "no rows"),
+        ("", "no reward"),
+        ("a,b\n1,2\n", "no column 'reward'"),
+        ("0.5\nhalf\n", "row 2"),
+    ],
+)
 def test_bad_files_name_the_row(tmp_path, text, what):
     (tmp_path / "r.csv").write_text(text)
     with pytest.raises(DataError, match=what):

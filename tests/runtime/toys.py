@@ -46,7 +46,9 @@ class Caller:
 
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
         if not isinstance(message, Answer) or sender not in self.awaited:
-            raise ProtocolError(f"expected an answer, got a {type(message).__name__} from '{sender}'.")
+            raise ProtocolError(
+                f"expected an answer, got a {type(message).__name__} from '{sender}'."
+            )
         self.awaited.remove(sender)
         self.heard.append((sender, message.text))
         if self.awaited:
@@ -97,7 +99,9 @@ def toy(
     transcript: int = 0, rounds: int = ROUNDS, work: Callable[[str, int], None] | None = None
 ) -> tuple[MemoryRun, Caller]:
     caller = Caller(rounds)
-    run = MemoryRun([caller, *(Worker(name, work) for name in WORKERS)], world, transcript=transcript)
+    run = MemoryRun(
+        [caller, *(Worker(name, work) for name in WORKERS)], world, transcript=transcript
+    )
     return run, caller
 
 

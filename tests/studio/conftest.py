@@ -1,4 +1,6 @@
-"""What the tests of the studio share: a real server on loopback in a thread of this process, and browsers for it."""
+"""What the tests of the studio share: a real server on loopback in a thread of this process, and
+browsers for it.
+"""
 
 from __future__ import annotations
 
@@ -37,11 +39,18 @@ class Server:
         self.port: int = listening.getsockname()[1]
         self.origin = f"http://127.0.0.1:{self.port}"
         self.app = make_app(folder, Place.loopback(self.port), **options)
-        self.app.studio.stages.memory = 1 << 40  # this process also holds what other tests have compiled
+        self.app.studio.stages.memory = (
+            1 << 40
+        )  # this process also holds what other tests have compiled
         config = uvicorn.Config(
-            self.app, http="h11", loop="asyncio", ws="none", log_level="warning", access_log=False,
+            self.app,
+            http="h11",
+            loop="asyncio",
+            ws="none",
+            log_level="warning",
+            access_log=False,
             timeout_graceful_shutdown=1,
-        )  # fmt: skip
+        )
         self._server = uvicorn.Server(config)
         self.loop: asyncio.AbstractEventLoop | None = None
         self._visitors: list[Visitor] = []
@@ -97,7 +106,9 @@ class Visitor:
 
     def __init__(self, server: Server) -> None:
         self.server = server
-        self.client = httpx.Client(base_url=server.origin, headers={"origin": server.origin}, timeout=120)
+        self.client = httpx.Client(
+            base_url=server.origin, headers={"origin": server.origin}, timeout=120
+        )
 
     def get(self, path: str, status: int = 200, **query: Any) -> Any:
         """Get JSON."""
@@ -108,7 +119,9 @@ class Visitor:
     def post(self, path: str, body: Any = None, status: int | None = None) -> Any:
         """Post JSON."""
         answer = self.client.post(path, json={} if body is None else body)
-        assert answer.status_code == status if status is not None else answer.status_code < 300, answer.text
+        assert answer.status_code == status if status is not None else answer.status_code < 300, (
+            answer.text
+        )
         return answer.json() if answer.content else None
 
     def stage(self, system: str, at: dict[str, int] | None = None, **settings: Any) -> str:

@@ -1,7 +1,9 @@
-"""What a request can make the studio import or open: nothing outside Posse, unless it was allowed or sent there.
+"""What a request can make the studio import or open: nothing outside Posse, unless it was allowed
+or sent there.
 
-The first half walks every setting of every system without the gate (`Catalogue.safe`): a setting whose text reaches an
-import or a file must be marked in its class (`External`). The second half sends such texts through the gate.
+The first half walks every setting of every system without the gate (`Catalogue.safe`): a setting
+whose text reaches an import or a file must be marked in its class (`External`). The second half
+sends such texts through the gate.
 """
 
 from __future__ import annotations
@@ -40,13 +42,15 @@ BUDGET = "budget "
 BUDGETS = tuple(f"{BUDGET}{name}" for name in ("arms", "sampled", "dp-combinatorial"))
 FOUR = ("first", "before", "schedule", "model")
 
-# Watching -------------------------------------------------------------------------------------------------------------
+# Watching -----------------------------------------------------------------------------------------
 
 _reached: list[str] | None = None
 
 
 def _audit(event: str, arguments: tuple[Any, ...]) -> None:
-    """Note every event of the interpreter (an open file, a listed folder, a new process) that names a canary."""
+    """Note every event of the interpreter (an open file, a listed folder, a new process) that names
+    a canary.
+    """
     if _reached is None:
         return
     words = [fsdecode(one) for one in arguments if isinstance(one, str | bytes | PathLike)]
@@ -82,29 +86,53 @@ def watched() -> Iterator[list[str]]:
         _reached = before
 
 
-# Texts and settings ---------------------------------------------------------------------------------------------------
+# Texts and settings -------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def canaries(tmp_path: Path) -> list[str]:
-    """Texts that name code or a file that is there: a module, modules in files, tables, arrays and a folder."""
-    code, table, arrays, folder = (tmp_path / f"{CANARY}{end}" for end in (".py", ".csv", ".npz", ""))
+    """Texts that name code or a file that is there: a module, modules in files, tables, arrays and
+    a folder.
+    """
+    code, table, arrays, folder = (
+        tmp_path / f"{CANARY}{end}" for end in (".py", ".csv", ".npz", "")
+    )
     code.write_text("def function(*given):\n    return 1\n")
     table.write_text("client,label,item,rating,x1\na,b,c,1,0.5\n")
     np.savez(arrays, images=np.zeros((2, 4, 4), np.uint8), labels=np.zeros(2, np.int64))
     folder.mkdir()
     (folder / "population.json").write_text("{}")
-    return [f"{CANARY}:function", str(table), f"{code}:function", CANARY, *map(str, (code, arrays, folder))]
+    return [
+        f"{CANARY}:function",
+        str(table),
+        f"{code}:function",
+        CANARY,
+        *map(str, (code, arrays, folder)),
+    ]
 
 
 def shapes(model: type[Settings], field: str, text: str) -> Iterator[Any]:
     """A text in each form that a setting could take it in."""
     inside = [one for one in _kinds(model.model_fields[field].annotation) if _is_model(one)]
     parts = {*getattr(model, "parts", ()), *(name for one in inside for name in one.model_fields)}
-    yield from (text, [text], [[text]], {"name": text}, {"class": text}, {"name": {"name": text}}, {text: 1})
-    yield from ({"name": "ucb", "parameters": {"tau": text}}, f"a={text},b={text}", f"{{name = '{text}'}}")
+    yield from (
+        text,
+        [text],
+        [[text]],
+        {"name": text},
+        {"class": text},
+        {"name": {"name": text}},
+        {text: 1},
+    )
+    yield from (
+        {"name": "ucb", "parameters": {"tau": text}},
+        f"a={text},b={text}",
+        f"{{name = '{text}'}}",
+    )
     pair = {"a": text, "b": text}
-    for some in chain.from_iterable(combinations(sorted(parts), count) for count in range(1, len(parts) + 1)):
+    for some in chain.from_iterable(
+        combinations(sorted(parts), count) for count in range(1, len(parts) + 1)
+    ):
         yield from (dict.fromkeys(some, one) for one in (pair, text, f"a={text},b={text}"))
         yield {part: pair if part in getattr(model, "tables", ()) else text for part in some}
 
@@ -119,8 +147,13 @@ def _is_model(kind: Any) -> bool:
 
 
 def accepts(model: type[Settings], field: str, value: Any) -> bool:
-    """Whether the type of a setting may take a value; what a validator is given first may be anything."""
-    known, decorators = model.model_fields[field], model.__pydantic_decorators__.field_validators.values()
+    """Whether the type of a setting may take a value; what a validator is given first may be
+    anything.
+    """
+    known, decorators = (
+        model.model_fields[field],
+        model.__pydantic_decorators__.field_validators.values(),
+    )
     if any(field in one.info.fields and one.info.mode != "after" for one in decorators):
         return True
     kind: Any = Annotated[known.annotation, *known.metadata] if known.metadata else known.annotation
@@ -134,7 +167,9 @@ def accepts(model: type[Settings], field: str, value: Any) -> bool:
 
 
 def bases(model: type[Settings], name: str, folder: Path) -> list[dict[str, Any]]:
-    """Settings in which a setting may have an effect: presets, scenarios, tables, and each choice and switch alone."""
+    """Settings in which a setting may have an effect: presets, scenarios, tables, and each choice
+    and switch alone.
+    """
     made: list[dict[str, Any]] = [{}]
     if name in SYSTEMS:
         system = registry.system(name)
@@ -142,8 +177,12 @@ def bases(model: type[Settings], name: str, folder: Path) -> list[dict[str, Any]
         made += [dict(one.settings) for one in system.scenarios]
         made += own_tables(name, folder)
     for field, known in model.model_fields.items():
-        words = [word for kind in _kinds(known.annotation) if typing.get_origin(kind) is typing.Literal
-                 for word in typing.get_args(kind)]  # fmt: skip
+        words = [
+            word
+            for kind in _kinds(known.annotation)
+            if typing.get_origin(kind) is typing.Literal
+            for word in typing.get_args(kind)
+        ]
         words += [not known.default] if known.annotation is bool else []
         made += [{field: word} for word in words if word != known.default]
     return [values for values in made if _valid(model, values)]
@@ -172,7 +211,9 @@ def own_tables(name: str, folder: Path) -> list[dict[str, Any]]:
         return [clients, {**clients, "scenario": "init", "pretrained": 2}]
     if name == "mpc-contextual":
         features = {party: table("row,x\n1,0.1\n2,0.2\n") for party in ("clinic", "lab")}
-        return [{"data": {"features": features, "rewards": table("row,a,b\n1,0.1,0.9\n2,0.8,0.2\n")}}]
+        return [
+            {"data": {"features": features, "rewards": table("row,a,b\n1,0.1,0.9\n2,0.8,0.2\n")}}
+        ]
     if name == "dp-combinatorial":
         offers, qualities = "agent,supplier,cost,capacity\n", "supplier,quality\n"
         offers += "".join(f"{agent},{supplier},0.1,5\n" for agent in "ab" for supplier in "xyz")
@@ -181,7 +222,7 @@ def own_tables(name: str, folder: Path) -> list[dict[str, Any]]:
     return []
 
 
-# The walk without the gate --------------------------------------------------------------------------------------------
+# The walk without the gate ------------------------------------------------------------------------
 
 
 class Open(Catalogue):
@@ -192,7 +233,9 @@ class Open(Catalogue):
 
 
 def use(catalogue: Catalogue, name: str, values: dict[str, Any], begin: bool = True) -> None:
-    """Do with settings what a check or a budget does, and the beginning of a run; mistakes do not matter here."""
+    """Do with settings what a check or a budget does, and the beginning of a run; mistakes do not
+    matter here.
+    """
     with suppress(Exception):
         if name.startswith(BUDGET):
             catalogue.budget(name.removeprefix(BUDGET), values)
@@ -209,20 +252,26 @@ def model_of(name: str) -> type[Settings]:
 
 
 def reaching(name: str, texts: list[str], folder: Path, *fields: str) -> set[str]:
-    """Settings without a mark, or those of `fields` without one, whose value is imported or opened."""
+    """Settings without a mark, or those of `fields` without one, whose value is imported or
+    opened.
+    """
     model, catalogue = model_of(name), Open(folder / "files")
     beginnings = bases(model, name, folder)
     unmarked = [field for field in fields or model.model_fields if model.external(field) is None]
     return {field for field in unmarked if _reaches(catalogue, name, field, texts, beginnings)}
 
 
-def _reaches(catalogue: Catalogue, name: str, field: str, texts: list[str], beginnings: list[dict[str, Any]]) -> bool:
+def _reaches(
+    catalogue: Catalogue, name: str, field: str, texts: list[str], beginnings: list[dict[str, Any]]
+) -> bool:
     model = model_of(name)
     for text in texts:
         values = [value for value in shapes(model, field, text) if accepts(model, field, value)]
         for base, (number, value) in product(beginnings, enumerate(values)):
             with watched() as events:
-                use(catalogue, name, {**base, field: value}, begin=number == 0 and text in texts[:2])
+                use(
+                    catalogue, name, {**base, field: value}, begin=number == 0 and text in texts[:2]
+                )
             if events:
                 return True
     return False
@@ -245,18 +294,22 @@ def unmark(monkeypatch: pytest.MonkeyPatch, name: str, field: str) -> None:
 
 
 MARKED = [
-    (name, field) for name in SYSTEMS[:-1] for field in ("policy", "data", "encoding", *FOUR)
+    (name, field)
+    for name in SYSTEMS[:-1]
+    for field in ("policy", "data", "encoding", *FOUR)
     if (mark := registry.system(name).Settings.model_fields.get(field)) is not None
     and any(isinstance(one, External) for one in mark.metadata)
-]  # fmt: skip
+]
 """Every setting of a system that is marked by more than its type."""
 
 
 def test_these_are_all_marks() -> None:
     declared = {
-        (name, field) for name in SYSTEMS for field, known in registry.system(name).Settings.model_fields.items()
+        (name, field)
+        for name in SYSTEMS
+        for field, known in registry.system(name).Settings.model_fields.items()
         if any(isinstance(one, External) for one in known.metadata)
-    }  # fmt: skip
+    }
     assert declared == set(MARKED)
 
 
@@ -305,7 +358,9 @@ def test_the_walk_finds_new_settings_without_a_mark(
 
 
 def test_a_name_that_the_gate_does_not_know_has_no_value(tmp_path: Path) -> None:
-    assert Catalogue(tmp_path / "files").safe(Grown, {"by_alias": "os:system"}) == {"by_alias": None}
+    assert Catalogue(tmp_path / "files").safe(Grown, {"by_alias": "os:system"}) == {
+        "by_alias": None
+    }
 
 
 class Marks(Settings):
@@ -342,11 +397,17 @@ class AnyUnmarked(Settings):
 
 
 @pytest.mark.parametrize("model", [Unmarked, AnyUnmarked])
-def test_policy_and_data_are_checked_where_nobody_marks_them(model: type[Settings], tmp_path: Path) -> None:
+def test_policy_and_data_are_checked_where_nobody_marks_them(
+    model: type[Settings], tmp_path: Path
+) -> None:
     catalogue = Catalogue(tmp_path / "files", ("mine:rate", "mine.csv"))
     for values in ({"policy": "greedy"}, {"policy": "mine:rate"}, {"data": "mine.csv"}):
         assert catalogue.safe(model, values) == values
-    for values in ({"policy": "os:system"}, {"policy": {"class": "os:system"}}, {"data": "/etc/passwd"}):
+    for values in (
+        {"policy": "os:system"},
+        {"policy": {"class": "os:system"}},
+        {"data": "/etc/passwd"},
+    ):
         refused = refusal(catalogue, model, values)
         assert refused is not None
         assert (refused.status, refused.more["field"]) == (400, next(iter(values)))
@@ -357,11 +418,13 @@ def test_no_system_and_no_budget_is_left_out() -> None:
     assert {f"{BUDGET}{name}" for name, _ in budgets()} == set(BUDGETS)
 
 
-# The gate -------------------------------------------------------------------------------------------------------------
+# The gate -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", [*SYSTEMS, *BUDGETS])
-def test_the_gate_refuses_what_names_code_or_a_file(name: str, canaries: list[str], tmp_path: Path) -> None:
+def test_the_gate_refuses_what_names_code_or_a_file(
+    name: str, canaries: list[str], tmp_path: Path
+) -> None:
     model, catalogue = model_of(name), Catalogue(tmp_path / "files")
     words = {**{field: field for field in model.model_fields}, **model.aliases}
     for word, text in product(words, canaries):
@@ -370,7 +433,11 @@ def test_the_gate_refuses_what_names_code_or_a_file(name: str, canaries: list[st
         for value in shapes(model, field, text) if mark is not None else ():
             with watched() as events:
                 refused = refusal(catalogue, model, {word: value})
-                use(catalogue, name, {"scenario": "init", word: value} if word == "first" else {word: value})
+                use(
+                    catalogue,
+                    name,
+                    {"scenario": "init", word: value} if word == "first" else {word: value},
+                )
             assert events == [], (word, value)
             if refused is None:
                 assert (mark, ":" in text) == (IMPORTS, False), (word, value)
@@ -393,17 +460,26 @@ def upload(visitor: Visitor, text: str) -> str:
     return f"file:{visitor.client.post('/api/files', content=text.encode(), headers=headers).json()['id']}"
 
 
-def requests(system: str, settings: dict[str, Any], field: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every request that gives settings, with a setting beside the others or as a value of a grid."""
+def requests(
+    system: str, settings: dict[str, Any], field: str
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every request that gives settings, with a setting beside the others or as a value of a
+    grid.
+    """
     rest = {name: value for name, value in settings.items() if name != field}
     over = {"system": system, "settings": rest, "over": {field: [settings[field]]}}
     yield "/api/check", {"system": system, "settings": settings}
     yield "/api/stages", {"system": system, "settings": settings}
-    yield from (("/api/jobs", {"kind": kind, "system": system, "settings": settings}) for kind in ("run", "choose"))
+    yield from (
+        ("/api/jobs", {"kind": kind, "system": system, "settings": settings})
+        for kind in ("run", "choose")
+    )
     yield from (("/api/jobs", {"kind": kind, **over}) for kind in ("sweep", "choose"))
 
 
-@pytest.mark.parametrize("field", ["first", "before", "schedule", "model", "policy", "encoding", "data", "data_dir"])
+@pytest.mark.parametrize(
+    "field", ["first", "before", "schedule", "model", "policy", "encoding", "data", "data_dir"]
+)
 def test_no_request_runs_a_program_or_opens_a_file(
     field: str, visitor: Visitor, canaries: list[str], tmp_path: Path
 ) -> None:
@@ -411,10 +487,14 @@ def test_no_request_runs_a_program_or_opens_a_file(
     names = [f"touch {trace}-{client}" for client in range(3)]
     rows = [f"{names[i % 3]},{i / 40},{i / 7},{'aA'[i % 2]}" for i in range(40)]
     settings: dict[str, Any] = {
-        "data": upload(visitor, "\n".join(["client,x1,x2,label", *rows])), "cohort": 2, "pretrained": 1, "horizon": 3,
-        "client_column": "client", "label_column": "label",
+        "data": upload(visitor, "\n".join(["client,x1,x2,label", *rows])),
+        "cohort": 2,
+        "pretrained": 1,
+        "horizon": 3,
+        "client_column": "client",
+        "label_column": "label",
         "scenario": "init-shift" if field == "before" else "init",
-    }  # fmt: skip
+    }
     assert visitor.post("/api/check", {"system": "fed-contextual", "settings": settings}, 200)["ok"]
     shell, module, file, table = "os:system", canaries[0], canaries[2], canaries[1]
     path = field in ("data", "data_dir", "before")
@@ -422,7 +502,11 @@ def test_no_request_runs_a_program_or_opens_a_file(
         for address, body in requests("fed-contextual", {**settings, field: text}, field):
             with watched() as events:
                 answer = visitor.client.post(address, json=body)
-            assert (answer.status_code, answer.json().get("field")) == (400, field), (address, text, answer.text)
+            assert (answer.status_code, answer.json().get("field")) == (400, field), (
+                address,
+                text,
+                answer.text,
+            )
             assert events == []
     assert list(tmp_path.glob("trace*")) == []
     assert visitor.get("/api/jobs") == visitor.get("/api/stages") == []
@@ -433,13 +517,23 @@ def test_what_is_built_in_passes(tmp_path: Path) -> None:
     passing: dict[str, list[dict[str, Any]]] = {
         "fed-contextual": [
             *({"model": model} for model in ("auto", "linear", "bag-of-words", "cnn")),
-            *({"schedule": one} for one in ("constant", "inverse-sqrt", "falcon", "0.2, 0.1,5e-2", [0.2, 0.1], 0.1)),
-            *({"first": one} for one in ("clinic-*,lab-1", "Ärzte [12]")), {"policy": {"name": "falcon", "gamma": 10}},
-            *({"encoding": one} for one in ("", "latin-1", "UTF-8", "cp1252", "utf-8-sig", "ISO8859_15", "utf 16")),
+            *(
+                {"schedule": one}
+                for one in ("constant", "inverse-sqrt", "falcon", "0.2, 0.1,5e-2", [0.2, 0.1], 0.1)
+            ),
+            *({"first": one} for one in ("clinic-*,lab-1", "Ärzte [12]")),
+            {"policy": {"name": "falcon", "gamma": 10}},
+            *(
+                {"encoding": one}
+                for one in ("", "latin-1", "UTF-8", "cp1252", "utf-8-sig", "ISO8859_15", "utf 16")
+            ),
             {"keep": None, "before": None, "first": None, "data_dir": None},
         ],
-        "samba": [{"policy": "epsilon-greedy"}, {"policy": {"name": "softmax", "parameters": {"tau": "1e-2"}}}],
-    }  # fmt: skip
+        "samba": [
+            {"policy": "epsilon-greedy"},
+            {"policy": {"name": "softmax", "parameters": {"tau": "1e-2"}}},
+        ],
+    }
     for system in registry.systems():
         section = system.problems(None)
         names = [one["name"] for one in (section.data or {}).get("data", ())] if section else []
@@ -464,22 +558,35 @@ def test_what_was_allowed_at_the_start_passes_and_nothing_like_it(
         "    return init, lambda params, x: x.reshape(x.shape[0], -1) @ params\n"
     )
     digits = [str(digit) for digit in range(10)]
-    table.write_text("\n".join([f"label,{','.join(digits)}", *(f"{digit}{',0.5' * 10}" for digit in digits)]))
+    table.write_text(
+        "\n".join([f"label,{','.join(digits)}", *(f"{digit}{',0.5' * 10}" for digit in digits)])
+    )
     where = {name: f"{code}:{name}" for name in ("rate", "one", "model")}
     visitor = start(allowed=(*where.values(), str(table))).visitor()
     systems = {one["name"]: one for one in visitor.get("/api/systems")}
     assert not any(policy.get("own") for policy in systems["fed-contextual"]["policies"])
     base = {"cohort": 2, "clients": 5, "horizon": 3}
     allowed: list[dict[str, Any]] = [
-        {"schedule": where["rate"]}, {"model": where["model"]}, {"first": where["one"], "scenario": "init"},
+        {"schedule": where["rate"]},
+        {"model": where["model"]},
+        {"first": where["one"], "scenario": "init"},
         {"before": str(table), "scenario": "init-shift"},
-    ]  # fmt: skip
+    ]
     for settings in allowed:
-        said = visitor.post("/api/check", {"system": "fed-contextual", "settings": {**base, **settings}}, 200)
+        said = visitor.post(
+            "/api/check", {"system": "fed-contextual", "settings": {**base, **settings}}, 200
+        )
         assert said["ok"], said
         field = next(iter(settings))
         name = settings[field]
-        for other in (f"{name}2", name.upper(), f"./{name}", f" {name}", name.replace("/", "//", 1), f"{name}\n"):
+        for other in (
+            f"{name}2",
+            name.upper(),
+            f"./{name}",
+            f" {name}",
+            name.replace("/", "//", 1),
+            f"{name}\n",
+        ):
             body = {"system": "fed-contextual", "settings": {**base, **settings, field: other}}
             assert visitor.post("/api/check", body, 400)["field"] == field
     for field in ("data_dir", "keep", "model_out", "file"):  # a run could write there
@@ -487,9 +594,13 @@ def test_what_was_allowed_at_the_start_passes_and_nothing_like_it(
         assert visitor.post("/api/check", body, 400)["field"] == field
 
 
-def test_the_command_allows_names_that_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_allows_names_that_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     started: list[Any] = []
-    monkeypatch.setattr("posse.studio.serve.serve", lambda **options: started.append(options["allowed"]))
+    monkeypatch.setattr(
+        "posse.studio.serve.serve", lambda **options: started.append(options["allowed"])
+    )
 
     def call(*flags: str) -> int:
         return CliRunner().invoke(app, ["studio", "--no-browser", *flags]).exit_code
@@ -497,9 +608,25 @@ def test_the_command_allows_names_that_are_there(tmp_path: Path, monkeypatch: py
     code, table = tmp_path / "allowed_names.py", tmp_path / "pays.csv"
     code.write_text("def rate(deployment): return 0.1\n")
     table.write_text("a\n")
-    assert call("--allow", f"{code}:rate", "--allow", str(table), "--policy", "tests.policies.users:Tuned") == 0
+    assert (
+        call(
+            "--allow",
+            f"{code}:rate",
+            "--allow",
+            str(table),
+            "--policy",
+            "tests.policies.users:Tuned",
+        )
+        == 0
+    )
     assert started == [(f"{code}:rate", str(table), "tests.policies.users:Tuned")]
-    for wrong in ("nonsense", f"{code}:other", f"{tmp_path}", f"{tmp_path}/none.csv", "posse_canary:function"):
+    for wrong in (
+        "nonsense",
+        f"{code}:other",
+        f"{tmp_path}",
+        f"{tmp_path}/none.csv",
+        "posse_canary:function",
+    ):
         assert call("--allow", wrong) != 0
     assert len(started) == 1
 
@@ -508,11 +635,15 @@ def test_a_run_of_the_store_imports_nothing_when_it_is_looked_at(
     server: Server, visitor: Visitor, canaries: list[str]
 ) -> None:
     record = posse.run(
-        posse.FedContextual(cohort=2, clients=5, horizon=2, scenario="init", pretrained=1, pretraining=1)
+        posse.FedContextual(
+            cohort=2, clients=5, horizon=2, scenario="init", pretrained=1, pretraining=1
+        )
     )
     assert visitor.get(f"/api/runs/{Store().save(record)}")["again"]["policy"] == "softmax"
     shell = {"policy": {"name": "x", "class": canaries[0]}}
-    for number, change in enumerate([shell, *({field: canaries[2]} for field in FOUR), {"data": canaries[1]}]):
+    for number, change in enumerate(
+        [shell, *({field: canaries[2]} for field in FOUR), {"data": canaries[1]}]
+    ):
         id = Store().save(replace(record, id=f"run-{number}", config={**record.config, **change}))
         with watched() as events:
             shown = visitor.get(f"/api/runs/{id}")
@@ -520,14 +651,20 @@ def test_a_run_of_the_store_imports_nothing_when_it_is_looked_at(
         assert events == [], change
 
 
-def test_a_choice_takes_the_table_of_a_policy_as_it_is(visitor: Visitor, canaries: list[str]) -> None:
+def test_a_choice_takes_the_table_of_a_policy_as_it_is(
+    visitor: Visitor, canaries: list[str]
+) -> None:
     """The text of a table is no table: with the right keys it would be read as another one."""
     body = {"kind": "choose", "system": "samba", "settings": {"owners": 3, "horizon": 20}}
     written = f'x\' = 1, name = "{canaries[0]}", y = "'
     with watched() as events:
-        answer = visitor.client.post("/api/jobs", json={**body, "over": {"policy": [{written: '"} #', "name": "ucb"}]}})
+        answer = visitor.client.post(
+            "/api/jobs", json={**body, "over": {"policy": [{written: '"} #', "name": "ucb"}]}}
+        )
     assert (answer.status_code, answer.json()["field"], events) == (400, "policy", [])
-    id = visitor.post("/api/jobs", {**body, "over": {"policy": [{"name": "softmax", "tau": 0.2}]}}, 201)["id"]
+    id = visitor.post(
+        "/api/jobs", {**body, "over": {"policy": [{"name": "softmax", "tau": 0.2}]}}, 201
+    )["id"]
     job = next(one for one in visitor.get("/api/jobs") if one["id"] == id)
     assert {cell["policy"] for cell in job["cells"]} == {"softmax"}
     visitor.client.delete(f"/api/jobs/{id}")
@@ -535,24 +672,32 @@ def test_a_choice_takes_the_table_of_a_policy_as_it_is(visitor: Visitor, canarie
 
 def test_names_and_tables_that_no_page_sends_are_refused(visitor: Visitor) -> None:
     for name in ("self", "FIRST", "first ", "_kept", "once", "pοlicy"):
-        said = visitor.post("/api/check", {"system": "fed-contextual", "settings": {name: "os:system"}}, 200)
+        said = visitor.post(
+            "/api/check", {"system": "fed-contextual", "settings": {name: "os:system"}}, 200
+        )
         assert not said["ok"]
     for deep in ('{"name":', "["):
         value = deep * 800 + '"ucb"' + ("}" if deep == '{"name":' else "]") * 800
         answer = visitor.client.post(
-            "/api/check", content=f'{{"system": "samba", "settings": {{"policy": {value}}}}}',
+            "/api/check",
+            content=f'{{"system": "samba", "settings": {{"policy": {value}}}}}',
             headers={"content-type": "application/json"},
-        )  # fmt: skip
+        )
         assert (answer.status_code, answer.json()["field"]) == (400, "policy")
 
 
-def test_a_folder_or_a_file_here_is_no_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_or_a_file_here_is_no_data_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / CANARY).mkdir()
     (tmp_path / "digits").mkdir()
     catalogue = Catalogue(tmp_path / "files")
-    for name, values in (("fed-contextual", {"data": CANARY}), ("mpc-contextual", {"rewards": "digits"}),
-                         ("dp-combinatorial", {"data": {"offers": "uniform"}})):  # fmt: skip
+    for name, values in (
+        ("fed-contextual", {"data": CANARY}),
+        ("mpc-contextual", {"rewards": "digits"}),
+        ("dp-combinatorial", {"data": {"offers": "uniform"}}),
+    ):
         refused = refusal(catalogue, registry.system(name).Settings, values)
         assert refused is not None
         assert (refused.status, refused.more["field"]) == (400, next(iter(values)))

@@ -1,4 +1,6 @@
-"""Who may use a studio, and what a request may name: wrong hosts, origins, tokens, paths, modules and sizes."""
+"""Who may use a studio, and what a request may name: wrong hosts, origins, tokens, paths, modules
+and sizes.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,24 @@ from posse.studio.guard import BODY, Keys, Place
 from tests.studio.conftest import Server, Visitor
 
 CALLS = (
-    ("GET", "/api/systems"), ("GET", "/api/stages"), ("GET", "/api/runs"), ("GET", "/api/jobs"), ("GET", "/api/files"),
-    ("GET", "/api/budgets"), ("GET", "/api/data"), ("GET", "/api/stream"), ("POST", "/api/check"),
-    ("POST", "/api/stages"), ("POST", "/api/stages/x/do"), ("POST", "/api/jobs"), ("POST", "/api/files"),
-    ("DELETE", "/api/stages/x"), ("DELETE", "/api/runs/x"), ("POST", "/api/runs/x/undelete"),
+    ("GET", "/api/systems"),
+    ("GET", "/api/stages"),
+    ("GET", "/api/runs"),
+    ("GET", "/api/jobs"),
+    ("GET", "/api/files"),
+    ("GET", "/api/budgets"),
+    ("GET", "/api/data"),
+    ("GET", "/api/stream"),
+    ("POST", "/api/check"),
+    ("POST", "/api/stages"),
+    ("POST", "/api/stages/x/do"),
+    ("POST", "/api/jobs"),
+    ("POST", "/api/files"),
+    ("DELETE", "/api/stages/x"),
+    ("DELETE", "/api/runs/x"),
+    ("POST", "/api/runs/x/undelete"),
     ("POST", "/api/stages/x/audit"),
-)  # fmt: skip
+)
 
 
 def test_a_token_serves_one_browser_and_the_cookie_outlives_the_server(
@@ -69,7 +83,9 @@ def test_forged_and_old_tokens_are_refused(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(("method", "path"), CALLS)
-def test_nothing_is_answered_to_strangers(server: Server, visitor: Visitor, method: str, path: str) -> None:
+def test_nothing_is_answered_to_strangers(
+    server: Server, visitor: Visitor, method: str, path: str
+) -> None:
     stranger = server.visitor(enter=False).client
     assert stranger.request(method, path).status_code == 401
     for headers in ({"host": "evil.example"}, {"host": f"localhost.evil.example:{server.port}"}):
@@ -81,7 +97,10 @@ def test_nothing_is_answered_to_strangers(server: Server, visitor: Visitor, meth
         f"https://127.0.0.1:{server.port}",
     ):
         assert visitor.client.request(method, path, headers={"origin": origin}).status_code == 403
-    assert visitor.client.request(method, path, headers={"sec-fetch-site": "cross-site"}).status_code == 403
+    assert (
+        visitor.client.request(method, path, headers={"sec-fetch-site": "cross-site"}).status_code
+        == 403
+    )
     if method != "GET":
         request = visitor.client.build_request(method, path)
         del request.headers["origin"]
@@ -111,32 +130,58 @@ def test_a_request_names_no_path_and_no_module(visitor: Visitor, tmp_path: Path)
     secret = tmp_path / "means.csv"
     secret.write_text("name,mean\na,0.1\nb,0.9\n")
     wrong: list[dict[str, Any]] = [
-        {"data": str(secret)}, {"data": "means.csv"}, {"data": "../means.csv"}, {"data": f"file:{'0' * 64}"},
-        {"data": "file:../key"}, {"data_dir": str(tmp_path)}, {"policy": "os:system"}, {"policy": "mine.py:Mine"},
-        {"policy": {"name": "os:system"}}, {"policy": {"class": "os:system", "name": "ucb"}},
-        {"policy": "{name = 'os:system'}"}, {"policy": {"name": {"name": "os:system"}}}, {"horizon": 10**12},
-        {"owners": 10**6}, {"means": [0.5] * 5000}, {"data": ["embedded:jester"]},
+        {"data": str(secret)},
+        {"data": "means.csv"},
+        {"data": "../means.csv"},
+        {"data": f"file:{'0' * 64}"},
+        {"data": "file:../key"},
+        {"data_dir": str(tmp_path)},
+        {"policy": "os:system"},
+        {"policy": "mine.py:Mine"},
+        {"policy": {"name": "os:system"}},
+        {"policy": {"class": "os:system", "name": "ucb"}},
+        {"policy": "{name = 'os:system'}"},
+        {"policy": {"name": {"name": "os:system"}}},
+        {"horizon": 10**12},
+        {"owners": 10**6},
+        {"means": [0.5] * 5000},
+        {"data": ["embedded:jester"]},
         {"policy": ["os:system"]},
-    ]  # fmt: skip
+    ]
     for settings in wrong:
         said = visitor.post("/api/check", {"system": "samba", "settings": settings}, 400)
         assert said["field"] == next(iter(settings)), settings
     mistake = {"policy": ["ucb"]}
     assert not visitor.post("/api/check", {"system": "samba", "settings": mistake}, 200)["ok"]
     for settings in [*wrong, mistake]:
-        assert visitor.client.post("/api/stages", json={"system": "samba", "settings": settings}).status_code == 400, (
-            settings
-        )
+        assert (
+            visitor.client.post(
+                "/api/stages", json={"system": "samba", "settings": settings}
+            ).status_code
+            == 400
+        ), settings
         job = {"kind": "run", "system": "samba", "settings": settings}
         assert visitor.client.post("/api/jobs", json=job).status_code == 400, settings
-    for over in ({"policy": ["os:system"]}, {"data": [str(secret)]}, {"policy": "ucb"}, {"horizon": [10**12]}):
-        job = {"kind": "sweep", "system": "samba", "settings": {"owners": 3, "horizon": 20}, "over": over}
+    for over in (
+        {"policy": ["os:system"]},
+        {"data": [str(secret)]},
+        {"policy": "ucb"},
+        {"horizon": [10**12]},
+    ):
+        job = {
+            "kind": "sweep",
+            "system": "samba",
+            "settings": {"owners": 3, "horizon": 20},
+            "over": over,
+        }
         assert visitor.client.post("/api/jobs", json=job).status_code == 400, over
     assert visitor.get("/api/stages") == []
     assert visitor.get("/api/jobs") == []
 
 
-def test_a_policy_of_ones_own_is_one_named_at_the_start(start: Callable[..., Server], tmp_path: Path) -> None:
+def test_a_policy_of_ones_own_is_one_named_at_the_start(
+    start: Callable[..., Server], tmp_path: Path
+) -> None:
     file, named = tmp_path / "mine.py", "tests.policies.users:Tuned"
     file.write_text("raise SystemExit")
     visitor = start(allowed=(named,)).visitor()
@@ -145,7 +190,9 @@ def test_a_policy_of_ones_own_is_one_named_at_the_start(start: Callable[..., Ser
     assert mine["parameters"] == {"width": 0.5}
     assert named not in [policy["name"] for policy in systems["fed-contextual"]["policies"]]
     said = visitor.post(
-        "/api/check", {"system": "samba", "settings": {"policy": named, "owners": 3, "horizon": 20}}, 200
+        "/api/check",
+        {"system": "samba", "settings": {"policy": named, "owners": 3, "horizon": 20}},
+        200,
     )
     assert said["ok"], said
     other = {"system": "samba", "settings": {"policy": f"{file}:Other"}}
@@ -154,8 +201,12 @@ def test_a_policy_of_ones_own_is_one_named_at_the_start(start: Callable[..., Ser
 
 def test_uploads_are_tables_by_digest(visitor: Visitor) -> None:
     headers = {"content-type": "application/octet-stream"}
-    table = b"item,rating\n" + b"".join(b"%c,%d\n" % (name, stars) for name in b"abc" for stars in (1, 3, 4, 5))
-    kept = visitor.client.post("/api/files", params={"name": "../../stars.csv"}, content=table, headers=headers).json()
+    table = b"item,rating\n" + b"".join(
+        b"%c,%d\n" % (name, stars) for name in b"abc" for stars in (1, 3, 4, 5)
+    )
+    kept = visitor.client.post(
+        "/api/files", params={"name": "../../stars.csv"}, content=table, headers=headers
+    ).json()
     assert kept["name"] == "stars.csv"
     settings = {"data": f"file:{kept['id']}", "threshold": 3.5, "horizon": 20}
     said = visitor.post("/api/check", {"system": "samba", "settings": settings}, 200)
@@ -179,11 +230,19 @@ def test_elsewhere_needs_a_password_and_tls(tmp_path: Path) -> None:
         assert serve.place_of(host, 8750, "p" * 20, True, None).secure
     with pytest.raises(ConfigError, match="password"):
         serve.place_of("127.0.0.1", 8750, None, False, "https://studio.example.org")
-    for proxy in ("http://studio.example.org", "studio.example.org", "https://a.example/b", "https://x@a.example"):
+    for proxy in (
+        "http://studio.example.org",
+        "studio.example.org",
+        "https://a.example/b",
+        "https://x@a.example",
+    ):
         with pytest.raises(ConfigError, match="--behind-proxy"):
             serve.place_of("127.0.0.1", 8750, "p" * 20, False, proxy)
     place = serve.place_of("127.0.0.1", 8750, "p" * 20, False, "https://studio.example.org")
-    assert (place.hosts, place.origins) == (("studio.example.org",), ("https://studio.example.org",))
+    assert (place.hosts, place.origins) == (
+        ("studio.example.org",),
+        ("https://studio.example.org",),
+    )
     file = tmp_path / "password"
     file.write_text("short")
     file.chmod(0o600)
@@ -212,7 +271,7 @@ def test_a_password_is_not_guessed(tmp_path: Path) -> None:
         door.enter("", "correct horse battery")
 
 
-# Malformed requests ---------------------------------------------------------------------------------------------------
+# Malformed requests -------------------------------------------------------------------------------
 
 WORDS = (
     "",
@@ -228,9 +287,18 @@ WORDS = (
     "1e999",
 )
 PATHS = (
-    "/api/check", "/api/stages", "/api/jobs", "/api/runs/compare", "/api/budgets/arms", "/api/budgets/none",
-    "/api/stages/none/do", "/api/stages/{id}/do", "/api/stages/{id}/audit", "/api/enter", "/api/runs/none/undelete",
-)  # fmt: skip
+    "/api/check",
+    "/api/stages",
+    "/api/jobs",
+    "/api/runs/compare",
+    "/api/budgets/arms",
+    "/api/budgets/none",
+    "/api/stages/none/do",
+    "/api/stages/{id}/do",
+    "/api/stages/{id}/audit",
+    "/api/enter",
+    "/api/runs/none/undelete",
+)
 
 
 def values(draw: random.Random, depth: int = 0) -> Any:
@@ -240,7 +308,20 @@ def values(draw: random.Random, depth: int = 0) -> Any:
     if kind < 5:
         return draw.choice(plain)
     if kind < 7:
-        names = ["system", "settings", "action", "n", "time", "speed", "ids", "kind", "over", "at", "observer", *WORDS]
+        names = [
+            "system",
+            "settings",
+            "action",
+            "n",
+            "time",
+            "speed",
+            "ids",
+            "kind",
+            "over",
+            "at",
+            "observer",
+            *WORDS,
+        ]
         return {draw.choice(names): values(draw, depth + 1) for _ in range(draw.randrange(6))}
     return [values(draw, depth + 1) for _ in range(draw.randrange(5))]
 
@@ -261,16 +342,26 @@ def malformed(draw: random.Random, server: Server, id: str, cookie: str) -> byte
         case 1:
             body = b"[" * draw.randrange(2, 100_000)
         case 2:
-            good["host"] = draw.choice(("evil.example", "", "127.0.0.1", f"127.0.0.1:{server.port}@evil"))
+            good["host"] = draw.choice(
+                ("evil.example", "", "127.0.0.1", f"127.0.0.1:{server.port}@evil")
+            )
         case 3:
             good["origin"] = draw.choice(("http://evil.example", "null", "", "file://"))
         case 4:
-            good["cookie"] = draw.choice(("", "posse=1", f"posse-{server.port}=a.b.c", cookie[:-2] + "zz", "=;;;" * 50))
+            good["cookie"] = draw.choice(
+                ("", "posse=1", f"posse-{server.port}=a.b.c", cookie[:-2] + "zz", "=;;;" * 50)
+            )
             path = path if path != "/api/enter" else "/api/check"
         case 5:
             method = draw.choice(("PUT", "PATCH", "TRACE", "OPTIONS", "FOO", "GET"))
             path = draw.choice(
-                ("/api/enter", "/api/none", f"/api/stages/{id}/do", f"/api/%2e%2e/{draw.choice(WORDS[:3])}", "/x" * 500)
+                (
+                    "/api/enter",
+                    "/api/none",
+                    f"/api/stages/{id}/do",
+                    f"/api/%2e%2e/{draw.choice(WORDS[:3])}",
+                    "/x" * 500,
+                )
             )
         case 6:
             path, body = "/api/files", b"\x00" + bytes(draw.randrange(256) for _ in range(20))
@@ -280,11 +371,16 @@ def malformed(draw: random.Random, server: Server, id: str, cookie: str) -> byte
             body = json.dumps(wrong(draw, path)).encode()
     good.setdefault("content-length", str(len(body)))
     head = "".join(f"{name}: {value}\r\n" for name, value in good.items())
-    return f"{method} {path} HTTP/1.1\r\n{head}connection: close\r\n\r\n".encode("utf-8", "replace") + body
+    return (
+        f"{method} {path} HTTP/1.1\r\n{head}connection: close\r\n\r\n".encode("utf-8", "replace")
+        + body
+    )
 
 
 def wrong(draw: random.Random, path: str) -> Any:
-    """JSON that no call takes; a check answers what is wrong with settings, so it gets no system."""
+    """JSON that no call takes; a check answers what is wrong with settings, so it gets no
+    system.
+    """
     made = values(draw)
     if path == "/api/check" and isinstance(made, dict):
         made["system"] = draw.choice((1, None, "none", []))
@@ -314,9 +410,17 @@ def torment(server: Server, visitor: Visitor, count: int, home: Path) -> None:
     cookie = f"posse-{server.port}={visitor.client.cookies[f'posse-{server.port}']}"
 
     def standing() -> Any:
-        files = sorted(str(path) for path in home.rglob("*") if path.is_file() and "sqlite" not in path.name)
-        return (visitor.get(f"/api/stages/{id}"), visitor.get("/api/stages")[0]["time"], visitor.get("/api/jobs"),
-                visitor.get("/api/runs"), visitor.get("/api/files"), files)  # fmt: skip
+        files = sorted(
+            str(path) for path in home.rglob("*") if path.is_file() and "sqlite" not in path.name
+        )
+        return (
+            visitor.get(f"/api/stages/{id}"),
+            visitor.get("/api/stages")[0]["time"],
+            visitor.get("/api/jobs"),
+            visitor.get("/api/runs"),
+            visitor.get("/api/files"),
+            files,
+        )
 
     before, draw = standing(), random.Random(20)
     for number in range(count):
@@ -331,7 +435,9 @@ def test_malformed_requests_change_nothing(server: Server, visitor: Visitor, hom
 
 
 @pytest.mark.long
-def test_ten_thousand_malformed_requests_change_nothing(server: Server, visitor: Visitor, home: Path) -> None:
+def test_ten_thousand_malformed_requests_change_nothing(
+    server: Server, visitor: Visitor, home: Path
+) -> None:
     torment(server, visitor, 10_000, home)
 
 
@@ -343,7 +449,11 @@ def test_giant_bodies_are_cut_off(server: Server, visitor: Visitor) -> None:
             yield b"a" * (1 << 20)
 
     for path in ("/api/check", "/api/files"):
-        with suppress(httpx.NetworkError, httpx.ProtocolError):  # the connection was closed while it was sending
-            answer = visitor.client.post(path, content=endless(), headers={"content-type": "application/json"})
+        with suppress(
+            httpx.NetworkError, httpx.ProtocolError
+        ):  # the connection was closed while it was sending
+            answer = visitor.client.post(
+                path, content=endless(), headers={"content-type": "application/json"}
+            )
             assert answer.status_code == 413, path
     assert visitor.get("/api/files") == []

@@ -1,4 +1,6 @@
-"""A studio as a whole: streams, limits, restarts, several browsers, runs, jobs, budgets and the command."""
+"""A studio as a whole: streams, limits, restarts, several browsers, runs, jobs, budgets and the
+command.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ TOY: dict[str, Any] = {"horizon": 200}
 class Stream:
     """A tab that reads the stream, over a socket of its own."""
 
-    def __init__(self, visitor: Visitor, *stages: str, last: str = "", zipped: bool = False) -> None:
+    def __init__(
+        self, visitor: Visitor, *stages: str, last: str = "", zipped: bool = False
+    ) -> None:
         port = visitor.server.port
         cookie = f"posse-{port}={visitor.client.cookies[f'posse-{port}']}"
         self._line = socket.create_connection(("127.0.0.1", port), timeout=60)
@@ -69,7 +73,11 @@ class Stream:
             self._chunks()
             while b"\n\n" in self._text:
                 block, _, self._text = self._text.partition(b"\n\n")
-                fields = dict(line.split(": ", 1) for line in block.decode().splitlines() if not line.startswith(":"))
+                fields = dict(
+                    line.split(": ", 1)
+                    for line in block.decode().splitlines()
+                    if not line.startswith(":")
+                )
                 if "event" in fields:
                     yield fields["event"], fields.get("id", ""), json.loads(fields["data"])
             self._raw += self._line.recv(65536)
@@ -112,7 +120,9 @@ def test_a_stream_says_what_changed_until_the_end(visitor: Visitor, zipped: bool
     # Who comes back with the last number gets nothing again, and then what is new.
     with Stream(visitor, id, last=number) as stream:
         visitor.do(id, "jump", time=100)
-        times = (data["time"] for name, _, data in stream.events() if name == "state" and "time" in data)
+        times = (
+            data["time"] for name, _, data in stream.events() if name == "state" and "time" in data
+        )
         now = next(time for time in times if time != 300)
         while now < 100:  # a slow machine is seen on its way there
             now = next(times)
@@ -121,7 +131,9 @@ def test_a_stream_says_what_changed_until_the_end(visitor: Visitor, zipped: bool
         assert next(stream.events())[0] == "gone"
 
 
-def test_an_idle_stream_says_that_it_is_there(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_stream_says_that_it_is_there(
+    visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By an event: a page does not see comments, and would take the server for gone."""
     monkeypatch.setattr("posse.studio.stream.BEAT", 0.05)
     id = visitor.stage("toy", **TOY)
@@ -148,7 +160,10 @@ def test_200_streams_leave_nothing_behind(server: Server, visitor: Visitor) -> N
     def tabs(count: int) -> None:
         for group in range(count // 10):
             with contextlib.ExitStack() as stack:
-                streams = [stack.enter_context(Stream(visitor, id, zipped=bool(group % 2))) for _ in range(10)]
+                streams = [
+                    stack.enter_context(Stream(visitor, id, zipped=bool(group % 2)))
+                    for _ in range(10)
+                ]
                 for stream in streams:
                     assert next(stream.events())[0] == "state"
 
@@ -184,18 +199,24 @@ def test_a_reader_that_goes_in_the_moment_of_a_change_is_let_go(turns: int) -> N
     asyncio.run(go())
 
 
-def test_a_run_that_nobody_watches_stops_playing(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_nobody_watches_stops_playing(
+    visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("posse.studio.stages.UNSEEN", 0.2)
     id = visitor.stage("toy", horizon=100_000)
     with Stream(visitor, id) as stream:
         visitor.do(id, "play", unit="time", speed=10)
-        assert next(one for one in stream.events() if one[0] == "state" and one[2].get("time", 0) > 3)
+        assert next(
+            one for one in stream.events() if one[0] == "state" and one[2].get("time", 0) > 3
+        )
     live = visitor.server.app.studio.stages.live[id]
     until(lambda: live.phase != "playing")
     assert live.phase == "paused"
 
 
-def test_too_many_runs_say_which_there_are(start: Callable[..., Server], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_runs_say_which_there_are(
+    start: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
     visitor = start(live=2).visitor()
     ids = [visitor.stage("toy", **TOY) for _ in range(2)]
     refused = visitor.post("/api/stages", {"system": "toy"}, 409)
@@ -204,7 +225,9 @@ def test_too_many_runs_say_which_there_are(start: Callable[..., Server], monkeyp
     assert visitor.client.delete(f"/api/stages/{ids[0]}").status_code == 204
     assert visitor.get(f"/api/stages/{ids[0]}", 404)
     visitor.stage("toy", **TOY)
-    monkeypatch.setattr("posse.studio.stages.SPARE", -1.0)  # nobody has watched them for long enough
+    monkeypatch.setattr(
+        "posse.studio.stages.SPARE", -1.0
+    )  # nobody has watched them for long enough
     visitor.stage("toy", **TOY)
     visitor.server.app.studio.stages.memory = 1
     visitor.client.delete(f"/api/stages/{ids[1]}")
@@ -231,16 +254,23 @@ def _some(stream: Stream, count: int) -> list[tuple[str, str, Any]]:
 
 def test_what_is_wrong_with_settings_stands_beside_the_field(visitor: Visitor) -> None:
     cases = (
-        ({"owners": 1}, "owners"), ({"policy": "ucbb"}, "policy"), ({"horizon": 0}, "horizon"), ({"seed": -1}, "seed"),
-        ({"owners": 10, "horizon": 5}, "horizon"), ({"aes": False}, "aes"), ({"level": "x"}, "level"),
-    )  # fmt: skip
+        ({"owners": 1}, "owners"),
+        ({"policy": "ucbb"}, "policy"),
+        ({"horizon": 0}, "horizon"),
+        ({"seed": -1}, "seed"),
+        ({"owners": 10, "horizon": 5}, "horizon"),
+        ({"aes": False}, "aes"),
+        ({"level": "x"}, "level"),
+    )
     for settings, field in cases:
         said = visitor.post("/api/check", {"system": "samba", "settings": settings}, 200)
         assert not said["ok"], settings
         assert said["errors"][0]["field"] == field, (settings, said)
         assert "\n" not in said["errors"][0]["message"]
     said = visitor.post(
-        "/api/check", {"system": "samba", "settings": {"owners": 4, "level": "paper", "mask": False}}, 200
+        "/api/check",
+        {"system": "samba", "settings": {"owners": 4, "level": "paper", "mask": False}},
+        200,
     )
     assert said["ok"]
     assert (said["level"], said["protection"]) == ("paper", "paper, mask off")
@@ -267,17 +297,23 @@ def test_runs_are_those_of_the_command_line(visitor: Visitor) -> None:
     rows = visitor.get("/api/runs", sort="policy")["rows"]
     assert [row["policy"] for row in rows] == ["thompson", "ucb"]
     assert all(row["interval"][0] <= row["reward"] <= row["interval"][1] for row in rows)
-    assert [row["policy"] for row in visitor.get("/api/runs", filter="UCB plain")["rows"]] == ["ucb"]
+    assert [row["policy"] for row in visitor.get("/api/runs", filter="UCB plain")["rows"]] == [
+        "ucb"
+    ]
     assert visitor.get("/api/runs", 400, sort="nonsense")["error"]
     ids = [row["id"] for row in rows]
     compared = visitor.post("/api/runs/compare", {"ids": ids}, 200)
     assert [curve["name"] for curve in compared["curves"]] == ["reward", "regret"]
     assert all(
-        len(series["points"]) == len(series["low"]) for curve in compared["curves"] for series in curve["series"]
+        len(series["points"]) == len(series["low"])
+        for curve in compared["curves"]
+        for series in curve["series"]
     )
     assert {"Earned and cost", "Pulls"} <= {section["title"] for section in compared["sections"]}
     for form, start in (("csv", b"record,"), ("parquet", b"PAR1"), ("svg", b"<?xml")):
-        answer = visitor.client.get("/api/runs/export", params={"ids": ",".join(ids), "format": form})
+        answer = visitor.client.get(
+            "/api/runs/export", params={"ids": ",".join(ids), "format": form}
+        )
         assert answer.status_code == 200
         assert answer.content.startswith(start), (form, answer.content[:60])
     report = visitor.client.get(f"/api/runs/{ids[0]}/report")
@@ -297,9 +333,14 @@ def test_runs_are_those_of_the_command_line(visitor: Visitor) -> None:
 
 def test_tables_beside_each_other_say_whose_they_are(visitor: Visitor) -> None:
     store = Store()
-    runs = [posse.Samba(owners=3, horizon=20, level=level, paillier_bits=2048) for level in ("standard", "paper")]
+    runs = [
+        posse.Samba(owners=3, horizon=20, level=level, paillier_bits=2048)
+        for level in ("standard", "paper")
+    ]
     ids = [store.save(posse.run(one)) for one in runs]
-    titles = [one["title"] for one in visitor.post("/api/runs/compare", {"ids": ids}, 200)["sections"]]
+    titles = [
+        one["title"] for one in visitor.post("/api/runs/compare", {"ids": ids}, 200)["sections"]
+    ]
     assert len(set(titles)) == len(titles)
     assert sum(title.startswith("Who sees what") for title in titles) == 2
 
@@ -337,7 +378,13 @@ def _toy(**settings: Any) -> Any:
 
 def test_a_choice_compares_policies_and_levels_and_can_be_cancelled(visitor: Visitor) -> None:
     settings = {"owners": 3, "horizon": 60, "paillier_bits": 2048}
-    asked = {"kind": "choose", "system": "samba", "settings": settings, "over": {"policy": ["ucb"]}, "runs": 2}
+    asked = {
+        "kind": "choose",
+        "system": "samba",
+        "settings": settings,
+        "over": {"policy": ["ucb"]},
+        "runs": 2,
+    }
     visitor.post("/api/jobs", asked, 201)
     job = until(lambda: _over(visitor))
     assert [(cell["policy"], cell["level"]) for cell in job["cells"]] == [
@@ -360,7 +407,9 @@ def test_what_is_found_out_and_what_it_costs(visitor: Visitor) -> None:
     visitor.do(id, "jump", time=100)
     found = visitor.post(f"/api/stages/{id}/audit", {"observer": "listener"}, 200)
     assert found["sees"] is None  # it has not written it down
-    assert [(row["attack"], row["verdict"]) for row in found["rows"]] == [("the total", "finds it out")]
+    assert [(row["attack"], row["verdict"]) for row in found["rows"]] == [
+        ("the total", "finds it out")
+    ]
     assert found["time"] == 100
     assert visitor.post(f"/api/stages/{id}/audit", {"observer": "teller"}, 200)["rows"] == []
     cost = visitor.post(f"/api/stages/{id}/cost", {}, 200)
@@ -396,7 +445,9 @@ def test_an_attack_that_breaks_is_said_and_logged(
 
 def test_settings_that_other_ones_rule_out_say_so_in_their_schema(visitor: Visitor) -> None:
     samba = next(one for one in visitor.get("/api/systems") if one["name"] == "samba")
-    ruled = {name: one["only"] for name, one in samba["schema"]["properties"].items() if "only" in one}
+    ruled = {
+        name: one["only"] for name, one in samba["schema"]["properties"].items() if "only" in one
+    }
     assert set(ruled) == {"aes", "paillier", "permutation", "mask", "shortcut"}
     assert all(one == {"level": ["paper"]} for one in ruled.values())
 
@@ -413,18 +464,23 @@ def test_budgets_are_those_of_the_command_line(visitor: Visitor) -> None:
     assert visitor.post("/api/budgets/none", {}, 404)["error"]
 
 
-# As a process ---------------------------------------------------------------------------------------------------------
+# As a process -------------------------------------------------------------------------------------
 
 
 def launched(home: Path, *flags: str) -> tuple[subprocess.Popen[str], str, str]:
     """Start `posse studio`; the process, its origin and a token."""
     environment = {**os.environ, "POSSE_HOME": str(home)}
     command = [sys.executable, "-m", "posse", "studio", "--no-browser", *flags]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
     assert process.stdout is not None
     line = process.stdout.readline()
     found = re.search(r"(https?://127\.0\.0\.1:\d+)/(?:#token=(\S+))?", line)
-    assert found, (line, process.stderr.read() if process.stderr and process.poll() is not None else "")
+    assert found, (
+        line,
+        process.stderr.read() if process.stderr and process.poll() is not None else "",
+    )
     return process, found[1], found[2]
 
 
@@ -445,7 +501,9 @@ def _client(origin: str, token: str, trust: ssl.SSLContext | bool = True) -> htt
 
 
 def _moment(client: httpx.Client, id: str) -> Any:
-    """The state once nothing moves: the answer to a press is not waited for longer than a second."""
+    """The state once nothing moves: the answer to a press is not waited for longer than a
+    second.
+    """
     return until(lambda: resting(client.get(f"/api/stages/{id}").json()))
 
 
@@ -468,7 +526,9 @@ def test_a_killed_server_is_taken_up_from_the_address(home: Path) -> None:
             client.get("/api/stages")
         process, origin, _ = launched(home, "--port", port)
         _client(origin, "").close()
-        assert client.get(f"/api/stages/{id}").status_code == 404  # the browser is in; the run is not there
+        assert (
+            client.get(f"/api/stages/{id}").status_code == 404
+        )  # the browser is in; the run is not there
         at = {"time": before["time"], "message": before["message"]}
         again = _moment(client, client.post("/api/stages", json={**body, "at": at}).json()["id"])
     for name in ("time", "message", "scene", "settings"):
@@ -500,7 +560,9 @@ def test_a_password_and_tls_let_a_browser_in(home: Path, tmp_path: Path) -> None
 
 @contextlib.contextmanager
 def _tls_proxy(certificate: Path, key: Path, to: int) -> Iterator[int]:
-    """A proxy that takes TLS off and passes bytes on, as operators have one in front; yields its port."""
+    """A proxy that takes TLS off and passes bytes on, as operators have one in front; yields its
+    port.
+    """
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate, key)
     loop = asyncio.new_event_loop()
@@ -531,7 +593,9 @@ def _tls_proxy(certificate: Path, key: Path, to: int) -> Iterator[int]:
         loop.close()
 
 
-def test_behind_a_proxy_a_run_is_watched_and_only_its_name_is_answered(home: Path, tmp_path: Path) -> None:
+def test_behind_a_proxy_a_run_is_watched_and_only_its_name_is_answered(
+    home: Path, tmp_path: Path
+) -> None:
     password = tmp_path / "password"
     password.touch(mode=0o600)
     password.write_text("correct horse battery")
@@ -543,7 +607,9 @@ def test_behind_a_proxy_a_run_is_watched_and_only_its_name_is_answered(home: Pat
             home, "--password-file", str(password), "--behind-proxy", name, "--port", str(port)
         )
         assert (origin, token) == (name, None)
-        with contextlib.closing(_client(origin, "", ssl.create_default_context(cafile=certificate))) as client:
+        with contextlib.closing(
+            _client(origin, "", ssl.create_default_context(cafile=certificate))
+        ) as client:
             assert client.get("/").status_code == 200
             assert client.get("/api/stages").status_code == 401
             entered = client.post("/api/enter", json={"password": "correct horse battery"})
@@ -551,8 +617,12 @@ def test_behind_a_proxy_a_run_is_watched_and_only_its_name_is_answered(home: Pat
             id = client.post("/api/stages", json={"system": "toy", "settings": TOY}).json()["id"]
             with client.stream("GET", "/api/stream", params={"stage": id}) as stream:
                 frames = (line for line in stream.iter_lines() if line.startswith("data:"))
-                assert any('"phase":"paused"' in line.replace(" ", "") for line in islice(frames, 50))
-            client.post(f"/api/stages/{id}/do", json={"action": "jump", "time": 77}).raise_for_status()
+                assert any(
+                    '"phase":"paused"' in line.replace(" ", "") for line in islice(frames, 50)
+                )
+            client.post(
+                f"/api/stages/{id}/do", json={"action": "jump", "time": 77}
+            ).raise_for_status()
             assert _moment(client, id)["time"] == 77
             elsewhere = client.get("/api/stages", headers={"host": "studio.example.org"})
             assert elsewhere.status_code in (400, 403, 421)
@@ -565,17 +635,31 @@ def test_behind_a_proxy_a_run_is_watched_and_only_its_name_is_answered(home: Pat
 def _self_signed(folder: Path) -> tuple[Path, Path]:
     """A certificate for this machine, made now."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name, now = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "studio")]), datetime.now(UTC)
+    name, now = (
+        x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "studio")]),
+        datetime.now(UTC),
+    )
     made = (
-        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-        .serial_number(x509.random_serial_number()).not_valid_before(now - timedelta(days=1))
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
         .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True).sign(key, hashes.SHA256())
-    )  # fmt: skip
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False
+        )
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
     pem, secret = folder / "studio.pem", folder / "studio.key"
     pem.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    form = (
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
     secret.write_bytes(key.private_bytes(*form))
     return pem, secret
 
@@ -591,7 +675,9 @@ def test_the_command_refuses_what_others_could_reach(home: Path) -> None:
     assert call("--certificate", "x.pem").exit_code == 2
     address = call("--token").stdout.strip()
     assert re.fullmatch(r"http://127\.0\.0\.1:8750/#token=\S+", address)
-    (home / "studio" / "port").write_text("8123")  # as a studio leaves it that found the usual port taken
+    (home / "studio" / "port").write_text(
+        "8123"
+    )  # as a studio leaves it that found the usual port taken
     assert call("--token").stdout.startswith("http://127.0.0.1:8123/#token=")
 
 
@@ -603,7 +689,9 @@ def test_data_are_looked_through_again_only_where_a_file_changed(
 
     monkeypatch.setenv("POSSE_DATA", str(tmp_path))
     looked: list[str] = []
-    monkeypatch.setattr(type(system("samba")), "problems", lambda self, folder: looked.append(self.name))
+    monkeypatch.setattr(
+        type(system("samba")), "problems", lambda self, folder: looked.append(self.name)
+    )
     catalogue = Catalogue(tmp_path / "studio")
     assert [one["data"] for one in catalogue.systems()] == [None] * len(catalogue.systems())
     assert looked == []

@@ -1,4 +1,6 @@
-"""What the page shows is the run: the same reward, pulls and arms as `posse.run`, forward, back and from an address."""
+"""What the page shows is the run: the same reward, pulls and arms as `posse.run`, forward, back and
+from an address.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ SMALL: dict[str, Any] = {"owners": 3, "horizon": 40, "points": 40, "paillier_bit
 
 
 def equals_run(visitor: Visitor, **settings: Any) -> None:
-    """Play settings on the stage, in pieces of all units, and compare with a run of the command line's kind.
+    """Play settings on the stage, in pieces of all units, and compare with a run of the command
+    line's kind.
 
     A curve with a point a step says which arm each step pulled: regret grows by that arm's own gap.
     """
@@ -55,21 +58,34 @@ def test_the_stage_earns_what_a_run_earns(visitor: Visitor, policy: str) -> None
 
 
 @pytest.mark.parametrize(("policy", "level"), [("ucb", "standard"), ("softmax", "paper")])
-def test_the_stage_earns_what_a_run_earns_at_other_levels(visitor: Visitor, policy: str, level: str) -> None:
+def test_the_stage_earns_what_a_run_earns_at_other_levels(
+    visitor: Visitor, policy: str, level: str
+) -> None:
     equals_run(visitor, policy=policy, level=level, seed=6, **SMALL)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("level", ["strict", "standard", "paper"])
 @pytest.mark.parametrize("policy", POLICIES)
-def test_the_stage_earns_what_a_run_earns_for_more_seeds(visitor: Visitor, policy: str, level: str) -> None:
+def test_the_stage_earns_what_a_run_earns_for_more_seeds(
+    visitor: Visitor, policy: str, level: str
+) -> None:
     for seed in (1, 2, 3):
-        equals_run(visitor, policy=policy, level=level, seed=seed, **{**SMALL, "horizon": 120, "points": 120})
+        equals_run(
+            visitor,
+            policy=policy,
+            level=level,
+            seed=seed,
+            **{**SMALL, "horizon": 120, "points": 120},
+        )
 
 
 def told(rows: list[dict[str, Any]]) -> list[Any]:
     """What messages say, without their random bytes."""
-    return [(row["number"], row["sender"], row["receiver"], row["name"], row["says"], row["clear"]) for row in rows]
+    return [
+        (row["number"], row["sender"], row["receiver"], row["name"], row["says"], row["clear"])
+        for row in rows
+    ]
 
 
 def test_back_by_200_steps_and_forward_again_is_the_same(visitor: Visitor) -> None:
@@ -88,7 +104,8 @@ def test_back_by_200_steps_and_forward_again_is_the_same(visitor: Visitor) -> No
     ]
     now = told(visitor.get(f"/api/stages/{id}/messages", count=60))
     assert [row[:4] for row in now] == [row[:4] for row in said]
-    # What is on the way is explained where the run rests between two looks at the clock, and always where it stops.
+    # What is on the way is explained where the run rests between two looks at the clock, and always
+    # where it stops.
     both = [pair for pair in zip(now, said, strict=True) if all(clear for *_, clear in pair)]
     assert both
     assert all(one == other for one, other in both)
@@ -98,7 +115,11 @@ def test_a_young_run_shows_what_is_found_out_although_no_leak_can_be_planted_in_
     from posse.studio.looking import audit, evidence
 
     samba: Any = system("samba")
-    stage = Stage("z", samba, samba.Settings(means=(0.38, 0.55, 0.47, 0.71), horizon=60, level="standard", seed=7))
+    stage = Stage(
+        "z",
+        samba,
+        samba.Settings(means=(0.38, 0.55, 0.47, 0.71), horizon=60, level="standard", seed=7),
+    )
     stage.open()
     while stage.run.time < 20:
         stage.forward("time", 1)
@@ -108,19 +129,26 @@ def test_a_young_run_shows_what_is_found_out_although_no_leak_can_be_planted_in_
 
 
 def test_of_two_quick_presses_the_last_decides(visitor: Visitor, server: Server) -> None:
-    """A pause that is still being drawn when play is pressed does not leave a run that plays and says it is paused."""
+    """A pause that is still being drawn when play is pressed does not leave a run that plays and
+    says it is paused.
+    """
     id = visitor.stage("samba", policy="ucb", owners=4, horizon=5000)
     stages, loop = server.app.studio.stages, server.loop
     assert loop is not None
 
     async def press(*actions: str) -> str:
-        await asyncio.gather(*(stages.do(id, action, "time", 1, 20, (0, None)) for action in actions))
+        await asyncio.gather(
+            *(stages.do(id, action, "time", 1, 20, (0, None)) for action in actions)
+        )
         live = stages.get(id)
         assert (live.motion is not None) is (live.phase == "playing")
         return live.phase
 
     for _ in range(5):
-        assert asyncio.run_coroutine_threadsafe(press("play", "pause", "play"), loop).result(60) == "playing"
+        assert (
+            asyncio.run_coroutine_threadsafe(press("play", "pause", "play"), loop).result(60)
+            == "playing"
+        )
         assert asyncio.run_coroutine_threadsafe(press("play", "pause"), loop).result(60) == "paused"
 
 
@@ -167,7 +195,13 @@ def test_an_address_takes_a_run_up_at_its_moment(visitor: Visitor) -> None:
 
 def test_a_jump_explains_the_last_message_also_where_it_is_old(visitor: Visitor) -> None:
     """Between two reports rounds pass without a message."""
-    settings: dict[str, Any] = {"agents": 2, "producers": 6, "horizon": 60, "start": 10, "delta": "0.01"}
+    settings: dict[str, Any] = {
+        "agents": 2,
+        "producers": 6,
+        "horizon": 60,
+        "start": 10,
+        "delta": "0.01",
+    }
     id = visitor.stage("dp-combinatorial", at={"time": 17}, **settings)
     last = visitor.get(f"/api/stages/{id}")["last"]
     assert last["time"] < 15
@@ -196,21 +230,31 @@ def test_every_system_plays_and_goes_back(visitor: Visitor) -> None:
     assert visitor.do(plain, "back", unit="step", n=1)["time"] == 2
 
 
-def test_bytes_are_those_of_the_transcript_and_go_to_their_parties_alone(visitor: Visitor, server: Server) -> None:
-    """Each message's own bytes are the marker: they are found in no answer to an observer who did not have them."""
-    id = visitor.stage("samba", policy="ucb", owners=3, horizon=20, level="standard", paillier_bits=2048)
+def test_bytes_are_those_of_the_transcript_and_go_to_their_parties_alone(
+    visitor: Visitor, server: Server
+) -> None:
+    """Each message's own bytes are the marker: they are found in no answer to an observer who did
+    not have them.
+    """
+    id = visitor.stage(
+        "samba", policy="ucb", owners=3, horizon=20, level="standard", paillier_bits=2048
+    )
     visitor.do(id, "jump", time=12)
     rows = visitor.get(f"/api/stages/{id}/messages", count=200)
     assert len(rows) > 60
     run = _run_of(server, id)
-    entries = [entry for entry in run.memory.transcript or () if entry.sender != WORLD][-len(rows) :]
+    entries = [entry for entry in run.memory.transcript or () if entry.sender != WORLD][
+        -len(rows) :
+    ]
     encoded = [msgspec.msgpack.encode(entry.message).hex() for entry in entries]
     assert [row["bytes"] for row in rows] == encoded
     assert [(row["sender"], row["receiver"], row["size"]) for row in rows] == [
         (entry.sender, entry.receiver, entry.size) for entry in entries
     ]
     for observer in (*run.parties, "wire"):
-        answer = visitor.client.get(f"/api/stages/{id}/messages", params={"count": 200, "observer": observer}).text
+        answer = visitor.client.get(
+            f"/api/stages/{id}/messages", params={"count": 200, "observer": observer}
+        ).text
         seen = {row["number"]: row["bytes"] for row in json.loads(answer)}
         assert len(seen) == len(rows)
         for row, marker in zip(rows, encoded, strict=True):
@@ -220,7 +264,9 @@ def test_bytes_are_those_of_the_transcript_and_go_to_their_parties_alone(visitor
         markers = [one for row, one in zip(rows, encoded, strict=True) if len(one) >= 32]
         assert len(markers) > 20
         assert [one for one in markers if one in answer] == []
-    assert visitor.get(f"/api/stages/{id}/messages", 404, observer="nobody")["error"].startswith("there is no observer")
+    assert visitor.get(f"/api/stages/{id}/messages", 404, observer="nobody")["error"].startswith(
+        "there is no observer"
+    )
 
 
 def _run_of(server: Server, id: str) -> RolesRun:
@@ -231,15 +277,25 @@ def _run_of(server: Server, id: str) -> RolesRun:
 
 @pytest.mark.parametrize("level", ["strict", "standard", "paper"])
 def test_no_key_mask_or_seed_is_sent(visitor: Visitor, server: Server, level: str) -> None:
-    """Every secret of every role, in hex, is looked for in everything that the studio says about the run."""
-    id = visitor.stage("samba", policy="ucb", owners=3, horizon=20, level=level, paillier_bits=2048, seed=9)
+    """Every secret of every role, in hex, is looked for in everything that the studio says about
+    the run.
+    """
+    id = visitor.stage(
+        "samba", policy="ucb", owners=3, horizon=20, level=level, paillier_bits=2048, seed=9
+    )
     visitor.do(id, "jump", time=10)
     run = _run_of(server, id)
-    said = [visitor.client.get(f"/api/stages/{id}").text, visitor.client.get(f"/api/stages/{id}/code").text]
+    said = [
+        visitor.client.get(f"/api/stages/{id}").text,
+        visitor.client.get(f"/api/stages/{id}/code").text,
+    ]
     said += [visitor.client.get(f"/api/stages/{id}/party/{name}").text for name in run.parties]
     said += [
         json.dumps(
-            [{**row, "bytes": None} for row in visitor.get(f"/api/stages/{id}/messages", count=200, observer=name)]
+            [
+                {**row, "bytes": None}
+                for row in visitor.get(f"/api/stages/{id}/messages", count=200, observer=name)
+            ]
         )
         for name in (*run.parties, "wire")
     ]

@@ -1,4 +1,6 @@
-"""Commands of a system's own (`System.actions`), mounted by their path: `budget arms`, `devices up`, ..."""
+"""Commands of a system's own (`System.actions`), mounted by their path: `budget arms`, `devices
+up`, ...
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ if TYPE_CHECKING:
 
 
 def words() -> dict[str, str]:
-    """First words of all actions with what they are about; built-in systems are not imported for it."""
+    """First words of all actions with what they are about; built-in systems are not imported for
+    it.
+    """
     from posse.protocols.registry import ACTIONS, BUILT_IN, systems
 
     found = dict(ACTIONS)
@@ -52,7 +56,9 @@ def _actions() -> Sequence[Action]:
 
 def _single(action: Action) -> TyperCommand:
     scratch = typer.Typer(add_completion=False, rich_markup_mode=None)
-    cls = settings_command(action.settings, skip=action.skip, positional=action.positional, **dict(action.defaults))
+    cls = settings_command(
+        action.settings, skip=action.skip, positional=action.positional, **dict(action.defaults)
+    )
     scratch.command(action.path[-1], cls=cls, help=action.summary)(_running(action))
     made: TyperCommand = typer.main.get_command(scratch)  # type: ignore[assignment]
     return made
@@ -76,12 +82,16 @@ def _callback(own: Action | None) -> Any:
         return flags.help_when_alone
     run = _running(own)
 
-    def group(context: typer.Context, config: flags.Config = None, json: flags.Json = False) -> None:
+    def group(
+        context: typer.Context, config: flags.Config = None, json: flags.Json = False
+    ) -> None:
         word = context.invoked_subcommand
         if word is None:
             run(context, config, json)
         elif flags_given(context) or config is not None or json:
-            raise ConfigError(f"flags before '{word}' belong to another command. Put those of '{word}' behind it.")
+            raise ConfigError(
+                f"flags before '{word}' belong to another command. Put those of '{word}' behind it."
+            )
 
     return group
 
@@ -123,7 +133,12 @@ def _carry_out(action: Action, settings: Any, json: bool) -> None:
         else:
             records.append(one)
     if json:
-        print_json({**document, **({"records": [record.document() for record in records]} if records else {})})
+        print_json(
+            {
+                **document,
+                **({"records": [record.document() for record in records]} if records else {}),
+            }
+        )
     with keeper.kept(records):
         pass
     if records and not json and keeper.saves:

@@ -9,7 +9,8 @@
 | 130 | interrupted by Ctrl-C |
 | 141 | whoever read the output closed it |
 
-Anything else is a bug: it keeps its traceback, which shows lines of code and never values of variables.
+Anything else is a bug: it keeps its traceback, which shows lines of code and never values of
+variables.
 """
 
 from __future__ import annotations
@@ -42,16 +43,62 @@ FRAMED = 70
 """Columns from which on help is set in frames."""
 
 ORDER = (
-    "demo", "studio", "run", "simulate", "compare", "sweep", "audit", "runs", "evaluate", "predict", "export",
-    "policies", "problems", "reproduce", "ca", "enrol", "found", "serve", "submit", "queue", "expel", "leave", "renew",
-    "up", "party", "status", "pause", "resume", "stop", "end", "change", "doctor", "backup", "restore", "units",
-)  # fmt: skip
+    "demo",
+    "studio",
+    "run",
+    "simulate",
+    "compare",
+    "sweep",
+    "audit",
+    "runs",
+    "evaluate",
+    "predict",
+    "export",
+    "policies",
+    "problems",
+    "reproduce",
+    "ca",
+    "enrol",
+    "found",
+    "serve",
+    "submit",
+    "queue",
+    "expel",
+    "leave",
+    "renew",
+    "up",
+    "party",
+    "status",
+    "pause",
+    "resume",
+    "stop",
+    "end",
+    "change",
+    "doctor",
+    "backup",
+    "restore",
+    "units",
+)
 
 WORK = frozenset(
-    ("demo", "run", "simulate", "compare", "sweep", "audit", "runs", "evaluate", "predict", "policies", "problems",
-     "reproduce")
-)  # fmt: skip
-"""Commands that compute: whatever they are doing, Ctrl-C ends them soon. The others close what they opened first."""
+    (
+        "demo",
+        "run",
+        "simulate",
+        "compare",
+        "sweep",
+        "audit",
+        "runs",
+        "evaluate",
+        "predict",
+        "policies",
+        "problems",
+        "reproduce",
+    )
+)
+"""Commands that compute: whatever they are doing, Ctrl-C ends them soon. The others close what they
+opened first.
+"""
 
 CLOSED = 141
 
@@ -96,7 +143,9 @@ class Root(TyperGroup):
         **extra: Any,
     ) -> NoReturn:
         """Run, tell what went wrong, and leave."""
-        sys.exit(self._guarded(list(sys.argv[1:] if args is None else args), prog_name or "posse", extra))
+        sys.exit(
+            self._guarded(list(sys.argv[1:] if args is None else args), prog_name or "posse", extra)
+        )
 
     def _guarded(self, args: list[str], name: str, extra: dict[str, Any]) -> int:
         try:
@@ -111,14 +160,18 @@ class Root(TyperGroup):
             if error.errno not in _FULL:
                 raise
             _discard_output()
-            complain(f"cannot write the output: {error.strerror}. Free some space, or write elsewhere.")
+            complain(
+                f"cannot write the output: {error.strerror}. Free some space, or write elsewhere."
+            )
             return PosseError.exit_code
         return code
 
     def _told(self, args: list[str], name: str, extra: dict[str, Any]) -> int:
         try:
             names = ["-h", "--help"]  # inherited by every command below
-            with self.make_context(name, args, terminal_width=_narrow(), help_option_names=names, **extra) as context:
+            with self.make_context(
+                name, args, terminal_width=_narrow(), help_option_names=names, **extra
+            ) as context:
                 self.invoke(context)
         except typer.Exit as leave:
             return int(leave.exit_code)
@@ -145,8 +198,12 @@ def _usage(error: Exception) -> str:
     text = str(getattr(error, "format_message", error.__str__)()).rstrip()
     context = getattr(error, "ctx", None)
     unknown = re.fullmatch(r"No such command '([^']*)'\.", text)
-    if unknown and context is not None:  # typer does not know the commands that are made when they are called
-        text += nearest(unknown[1], tuple(context.command.list_commands(context))).partition(" Known")[0]
+    if (
+        unknown and context is not None
+    ):  # typer does not know the commands that are made when they are called
+        text += nearest(unknown[1], tuple(context.command.list_commands(context))).partition(
+            " Known"
+        )[0]
     # Some versions of typer suggest, and click does so again, in brackets or without.
     text = re.sub(r"\(?((?:Did you mean|Possible)[^?)]*\??).*", r"\1", text)
     where = f" Try '{context.command_path} --help'." if context is not None else ""
@@ -194,7 +251,10 @@ def _root(
 def _of_systems(name: str, make: Callable[[System], Any], summary: str, **more: Any) -> None:
     """Add a group with a command for every system."""
     group = typer.Typer(
-        cls=systems.system_group(make, **more), help=summary, callback=help_when_alone, invoke_without_command=True
+        cls=systems.system_group(make, **more),
+        help=summary,
+        callback=help_when_alone,
+        invoke_without_command=True,
     )
     app.add_typer(group, name=name)
 
@@ -204,14 +264,19 @@ app.command("studio")(studio.studio)
 _of_systems("run", systems.run_command, "Run a protected protocol.", first=False)
 _of_systems("simulate", systems.simulate_command, "Simulate plain bandits, many runs at once.")
 _of_systems(
-    "compare", systems.compare_command,
-    "Compare stored runs (ids), or policies on the same worlds (--policy A --policy B).", other=systems.stored_command,
-)  # fmt: skip
+    "compare",
+    systems.compare_command,
+    "Compare stored runs (ids), or policies on the same worlds (--policy A --policy B).",
+    other=systems.stored_command,
+)
 _of_systems("sweep", systems.sweep_command, "Run a grid of settings.")
 _of_systems(
-    "audit", audit.settings_audit, "Attack a stored run (id), a recorded view (file), or settings.",
-    other=audit.stored_audit, takes=audit.STORED_FLAGS,
-)  # fmt: skip
+    "audit",
+    audit.settings_audit,
+    "Attack a stored run (id), a recorded view (file), or settings.",
+    other=audit.stored_audit,
+    takes=audit.STORED_FLAGS,
+)
 app.add_typer(runs.app, name="runs")
 app.command("evaluate")(logs.evaluate)
 app.command("predict")(logs.predict)
@@ -229,6 +294,8 @@ for operation in ("backup", "restore", "units"):
 
 
 def command() -> Any:
-    """Make the command that runs everything; help in frames needs a terminal wide enough for them."""
+    """Make the command that runs everything; help in frames needs a terminal wide enough for
+    them.
+    """
     app.rich_markup_mode = "rich" if shutil.get_terminal_size().columns >= FRAMED else None
     return typer.main.get_command(app)

@@ -1,4 +1,6 @@
-"""`posse audit`: attacks on a stored run, on settings, or on a recorded view, with what each adversary finds."""
+"""`posse audit`: attacks on a stored run, on settings, or on a recorded view, with what each
+adversary finds.
+"""
 
 from __future__ import annotations
 
@@ -25,44 +27,63 @@ if TYPE_CHECKING:
     from posse.results.reports.audits import Audit
 
 All = Annotated[bool, typer.Option("--all", help="Also attacks that need many runs, or a network.")]
-Names = Annotated[list[str] | None, typer.Option("--attack", help="Only this attack; repeat it.", metavar="NAME")]
+Names = Annotated[
+    list[str] | None, typer.Option("--attack", help="Only this attack; repeat it.", metavar="NAME")
+]
 Seed = Annotated[int, typer.Option(help="Seed of the attacks' own draws.", metavar="INTEGER")]
 STORED_FLAGS = ("--all", "--attack", "--seed", "--json", "--no-save", "--like", "--help", "-h")
 What = Annotated[
     str,
-    typer.Argument(help="A stored run (id, its beginning, 'last'), or a view that a party recorded.", metavar="RUN"),
+    typer.Argument(
+        help="A stored run (id, its beginning, 'last'), or a view that a party recorded.",
+        metavar="RUN",
+    ),
 ]
 Like = Annotated[
     Path | None,
-    typer.Option(help="For a recorded view: settings of a run like it, whose data are known.", metavar="FILE"),
+    typer.Option(
+        help="For a recorded view: settings of a run like it, whose data are known.", metavar="FILE"
+    ),
 ]
 _DONE = "the {} attacks that were done are shown"
-NoKeep = Annotated[bool, typer.Option("--no-save", help="Do not keep the audit in the run's record.")]
+NoKeep = Annotated[
+    bool, typer.Option("--no-save", help="Do not keep the audit in the run's record.")
+]
 
 
 def settings_audit(known: System) -> Any:
     """Make `posse audit NAME [SETTINGS]`."""
 
     def audit(
-        context: typer.Context, config: flags.Config = None, all: All = False, attack: Names = None,
+        context: typer.Context,
+        config: flags.Config = None,
+        all: All = False,
+        attack: Names = None,
         json: flags.Json = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         settings = settings_of(known.Settings, context, config)
         with Doing("reading data and checking"):
             settings.load()
         _audited(settings, all, attack, settings.seed, json)
 
     command = settings_command(lambda: known.Settings, skip=(*known.skip, "path"))
-    return command_of(known.name, f"Attack runs of {known.title} with these settings.", command, audit)
+    return command_of(
+        known.name, f"Attack runs of {known.title} with these settings.", command, audit
+    )
 
 
 def stored_audit() -> Any:
     """Make `posse audit RUN` and `posse audit FILE`."""
 
     def audit(
-        id: What, all: All = False, attack: Names = None, seed: Seed = 0, like: Like = None, json: flags.Json = False,
+        id: What,
+        all: All = False,
+        attack: Names = None,
+        seed: Seed = 0,
+        like: Like = None,
+        json: flags.Json = False,
         no_save: NoKeep = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         from posse.protocols.audit import read_view
         from posse.results.store import Store
 
@@ -80,7 +101,8 @@ def stored_audit() -> Any:
         _audited(record, all, attack, seed, json, _like(like, record.kind), keep)
 
     summary = (
-        "Attack a stored run: its settings are simulated again. Of a view that a deployed party recorded there are "
+        "Attack a stored run: its settings are simulated again. Of a view that a deployed party "
+        "recorded there are "
         "estimates only."
     )
     return command_of(STORED, summary, typer.core.TyperCommand, audit)
@@ -94,10 +116,17 @@ def _like(file: Path | None, name: str) -> RunSettings | None:
 
 
 def _audited(
-    what: RunSettings | Record | View, all: bool, attacks: list[str] | None, seed: int, json: bool,
-    like: RunSettings | None = None, keep: Callable[[Audit], object] = lambda found: None,
-) -> None:  # fmt: skip
-    """Make the attacks with progress, keep and show what they find; Ctrl-C keeps those that are done."""
+    what: RunSettings | Record | View,
+    all: bool,
+    attacks: list[str] | None,
+    seed: int,
+    json: bool,
+    like: RunSettings | None = None,
+    keep: Callable[[Audit], object] = lambda found: None,
+) -> None:
+    """Make the attacks with progress, keep and show what they find; Ctrl-C keeps those that are
+    done.
+    """
     from posse.protocols.audit import Auditing
 
     going = Auditing(what, tuple(attacks or ()), all, seed, like=like)

@@ -1,4 +1,6 @@
-"""What ships with Posse: `posse policies`, `posse problems`, and published figures, computed again by `reproduce`."""
+"""What ships with Posse: `posse policies`, `posse problems`, and published figures, computed again
+by `reproduce`.
+"""
 
 from __future__ import annotations
 
@@ -29,19 +31,34 @@ _FIGURE = re.compile(r", (figure|table|section|theorem|algorithm)s? .*$")
 
 Check = Annotated[
     str | None,
-    typer.Option("--check", help="Check a policy of yours: module:Class or file.py:Class.", metavar="MODULE:CLASS"),
+    typer.Option(
+        "--check",
+        help="Check a policy of yours: module:Class or file.py:Class.",
+        metavar="MODULE:CLASS",
+    ),
 ]
 Folder = Annotated[
-    Path | None, typer.Option("--data-dir", help="Folder of the data sets; else the one that POSSE_DATA names.")
+    Path | None,
+    typer.Option("--data-dir", help="Folder of the data sets; else the one that POSSE_DATA names."),
 ]
 Data = Annotated[
-    str | None, typer.Option("--data", help="Only data whose name holds this, such as movielens.", metavar="NAME")
+    str | None,
+    typer.Option(
+        "--data", help="Only data whose name holds this, such as movielens.", metavar="NAME"
+    ),
 ]
-Ids = Annotated[list[str] | None, typer.Argument(help="Experiments, or patterns such as '*/fig2'.", metavar="[ID]...")]
+Ids = Annotated[
+    list[str] | None,
+    typer.Argument(help="Experiments, or patterns such as '*/fig2'.", metavar="[ID]..."),
+]
 Small = Annotated[bool, typer.Option("--small", help="A small form of each, in minutes.")]
 List = Annotated[bool, typer.Option("--list", help="List what can be reproduced.")]
-Claims = Annotated[bool, typer.Option("--claims", help="What the papers claim beside what was measured.")]
-Out = Annotated[Path, typer.Option("--out", help="Folder for figures and tables.", metavar="FOLDER")]
+Claims = Annotated[
+    bool, typer.Option("--claims", help="What the papers claim beside what was measured.")
+]
+Out = Annotated[
+    Path, typer.Option("--out", help="Folder for figures and tables.", metavar="FOLDER")
+]
 
 
 def policies(check: Check = None, json: flags.Json = False) -> None:
@@ -53,7 +70,11 @@ def policies(check: Check = None, json: flags.Json = False) -> None:
         return
     _show_lists({system.name: system.policies() for system in systems()}, json)
     if not json:
-        say("\nYour own: subclass posse.policies.Policy, then: posse policies --check file.py:Class", style="dim")
+        say(
+            "\nYour own: subclass posse.policies.Policy, then: posse policies --check "
+            "file.py:Class",
+            style="dim",
+        )
 
 
 def _check(where: str, json: bool) -> None:
@@ -68,8 +89,13 @@ def _check(where: str, json: bool) -> None:
         results = [{"name": r.name, "passed": r.passed, "reason": r.reason} for r in report.results]
         print_json({"policy": where, "passed": report.passed, "results": results})
     else:
-        heading(f"{type(policy).__name__}: {'may run in a federation' if report.passed else 'refused'}")
-        table(("check", "result"), [(r.name, "ok" if r.passed else f"FAILED: {r.reason}") for r in report.results])
+        heading(
+            f"{type(policy).__name__}: {'may run in a federation' if report.passed else 'refused'}"
+        )
+        table(
+            ("check", "result"),
+            [(r.name, "ok" if r.passed else f"FAILED: {r.reason}") for r in report.results],
+        )
     if not report.passed:
         raise typer.Exit(1)
 
@@ -87,14 +113,22 @@ def _named_like(data: str, lists: Mapping[str, Section | None]) -> dict[str, Sec
     """Keep the rows whose name holds a word; refuse one that none holds."""
     kept: dict[str, Section | None] = {}
     for name, one in lists.items():
-        if one is not None and (rows := tuple(row for row in one.rows if data.lower() in row[0].lower())):
+        if one is not None and (
+            rows := tuple(row for row in one.rows if data.lower() in row[0].lower())
+        ):
             facts = (one.data or {}).get("data", ())
             own = [fact for fact in facts if data.lower() in str(fact.get("name", "")).lower()]
-            notes = tuple(note for note in one.notes if any(note.startswith(f"{row[0]}:") for row in rows))
-            kept[name] = replace(one, rows=rows, notes=notes, data={**one.data, "data": own} if one.data else None)
+            notes = tuple(
+                note for note in one.notes if any(note.startswith(f"{row[0]}:") for row in rows)
+            )
+            kept[name] = replace(
+                one, rows=rows, notes=notes, data={**one.data, "data": own} if one.data else None
+            )
     if not kept:
         named = [row[0] for one in lists.values() if one is not None for row in one.rows]
-        known = tuple(dict.fromkeys(name for names in named for name in names.split(", ")))  # some name several files
+        known = tuple(
+            dict.fromkeys(name for names in named for name in names.split(", "))
+        )  # some name several files
         raise ConfigError(f"no data set '{data}'.{nearest(data, known)}")
     return kept
 
@@ -147,18 +181,27 @@ def reproduce(
         remark(f"interrupted; {kept()}.")
         raise typer.Exit(flags.INTERRUPTED) from None
     if json:
-        print_json([
-            {
-                "id": experiment.id, "headline": analysis.headline,
-                "tables": [{"title": t.title, "columns": t.columns, "rows": t.rows} for t in analysis.tables],
-                "notes": analysis.notes, "files": [str(file) for file in analysis.files],
-            }
-            for experiment, analysis in done
-        ])  # fmt: skip
+        print_json(
+            [
+                {
+                    "id": experiment.id,
+                    "headline": analysis.headline,
+                    "tables": [
+                        {"title": t.title, "columns": t.columns, "rows": t.rows}
+                        for t in analysis.tables
+                    ],
+                    "notes": analysis.notes,
+                    "files": [str(file) for file in analysis.files],
+                }
+                for experiment, analysis in done
+            ]
+        )
 
 
 def _show_claims(ids: list[str], out: Path, json: bool) -> None:
-    """Show every claim, with what was measured by those who ship Posse or, below `out`, by the user."""
+    """Show every claim, with what was measured by those who ship Posse or, below `out`, by the
+    user.
+    """
     from posse.experiments import claims
 
     rows = claims.rows(ids, out)
@@ -170,18 +213,30 @@ def _show_claims(ids: list[str], out: Path, json: bool) -> None:
         own, said = [row for row in rows if row.document == name], claims.document(name)
         heading(said.title)
         shown = [
-            (row.claim.id, f"{row.claim.place}: {row.claim.says}", row.measured or "–",
-             f"{row.verdict}: {row.because}" if row.because else row.verdict,
-             "–" if row.source is None else f"{row.source.date}, {machines.index(row.source.machine) + 1}")
+            (
+                row.claim.id,
+                f"{row.claim.place}: {row.claim.says}",
+                row.measured or "–",
+                f"{row.verdict}: {row.because}" if row.because else row.verdict,
+                "–"
+                if row.source is None
+                else f"{row.source.date}, {machines.index(row.source.machine) + 1}",
+            )
             for row in own
-        ]  # fmt: skip
+        ]
         table(("id", "it says", "measured", "verdict", "date, machine"), shown)
         if said.departures and len(own) == len(said.claims):
             say("\nDepartures from it:")
-            table(("the paper", "here", "why"), [(one.paper, one.here, one.why) for one in said.departures])
+            table(
+                ("the paper", "here", "why"),
+                [(one.paper, one.here, one.why) for one in said.departures],
+            )
     if machines:
         say(f"\n{numbered}")
-    say(f"\n{claims.counted(rows)}. Run one again: posse reproduce ID (the first two parts of its id).")
+    say(
+        f"\n{claims.counted(rows)}. Run one again: posse reproduce ID (the first two parts of its "
+        "id)."
+    )
 
 
 def _watch(doing: Doing) -> Watch:
@@ -200,16 +255,23 @@ def _matching(wanted: list[str], known: tuple[str, ...]) -> list[str]:
 
 def _list_experiments(experiments: dict[str, Experiment], json: bool, *, asked: bool) -> None:
     if json:
-        print_json([
-            {"id": e.id, "title": e.title, "reference": e.reference, "tags": list(e.tags)} for e in experiments.values()
-        ])  # fmt: skip
+        print_json(
+            [
+                {"id": e.id, "title": e.title, "reference": e.reference, "tags": list(e.tags)}
+                for e in experiments.values()
+            ]
+        )
         return
-    table(("id", "title", "tags"), [(e.id, e.title, ", ".join(e.tags)) for e in experiments.values()])
+    table(
+        ("id", "title", "tags"), [(e.id, e.title, ", ".join(e.tags)) for e in experiments.values()]
+    )
     # A title says which figure it is; the paper is named once.
     for reference in dict.fromkeys(_FIGURE.sub("", e.reference) for e in experiments.values()):
         say(f"\n{reference}", style="dim")
     if not asked:
-        say("\nRun one: posse reproduce ID --small (minutes), or without --small for the full size.")
+        say(
+            "\nRun one: posse reproduce ID --small (minutes), or without --small for the full size."
+        )
 
 
 def _show_analysis(experiment: Experiment, analysis: Analysis) -> None:

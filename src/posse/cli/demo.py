@@ -27,12 +27,22 @@ ENOUGH_SECONDS = 45.0
 AUDITED = 300
 """Steps of the runs that the demo attacks."""
 
-Name = Annotated[str | None, typer.Argument(help="A system; the registry's first if not given.", metavar="[SYSTEM]")]
+Name = Annotated[
+    str | None,
+    typer.Argument(help="A system; the registry's first if not given.", metavar="[SYSTEM]"),
+]
 Out = Annotated[Path, typer.Option("--out", help="Folder for the report.", metavar="FOLDER")]
-Horizon = Annotated[int | None, typer.Option("--horizon", help="Steps or rounds of a shorter demo.", min=1)]
+Horizon = Annotated[
+    int | None, typer.Option("--horizon", help="Steps or rounds of a shorter demo.", min=1)
+]
 
 
-def demo(name: Name = None, out: Out = Path("posse-demo"), horizon: Horizon = None, brief: flags.Brief = False) -> None:
+def demo(
+    name: Name = None,
+    out: Out = Path("posse-demo"),
+    horizon: Horizon = None,
+    brief: flags.Brief = False,
+) -> None:
     """See it work: no download, half a minute."""
     from posse.protocols.registry import names, system
 
@@ -61,7 +71,9 @@ def demo(name: Name = None, out: Out = Path("posse-demo"), horizon: Horizon = No
 def _pairs(
     known: System, keeper: Keeper, horizon: int | None, records: list[Record]
 ) -> Iterator[tuple[Record, Record]]:
-    """Run the levels and the plain twin of each, saying what is being done; the first twin is among the records."""
+    """Run the levels and the plain twin of each, saying what is being done; the first twin is among
+    the records.
+    """
     started = time.monotonic()
     settings = known.Settings(**known.presets["demo"])
     settings = settings if horizon is None else settings.but(horizon=horizon)
@@ -71,7 +83,10 @@ def _pairs(
         if number and time.monotonic() - started > ENOUGH_SECONDS:
             return
         chosen = settings if level is None else settings.but(level=level)
-        remark(f"{2 * number + 1}. the plain bandit, without protection (the first time, its code is compiled) ...")
+        remark(
+            f"{2 * number + 1}. the plain bandit, without protection (the first time, its code is "
+            "compiled) ..."
+        )
         twin = go(chosen.plain(), keeper)
         records.extend([] if number else [twin])
         remark(f"{2 * number + 2}. {title(chosen)} ...")
@@ -108,9 +123,13 @@ def _attack(known: System, levels: Sequence[str], horizon: int) -> None:
     lines = []
     with Doing("attacking short runs"):
         for level in levels:
-            settings = known.Settings(**{**known.presets["demo"], "horizon": horizon, "level": level})
+            settings = known.Settings(
+                **{**known.presets["demo"], "horizon": horizon, "level": level}
+            )
             row = audit(settings, attacks=known.demo_attack, plantings=1)[known.demo_attack]
-            lines.append(f"{level}: {row.at} together seek {row.title}: {row.verdict} ({row.counted})")
+            lines.append(
+                f"{level}: {row.at} together seek {row.title}: {row.verdict} ({row.counted})"
+            )
     heading("What an attack finds ('posse audit' makes all)")
     bullets(lines)
 

@@ -1,7 +1,9 @@
-"""Flags that several commands share, and settings as flags: one for every field of a model, written nowhere else.
+"""Flags that several commands share, and settings as flags: one for every field of a model, written
+nowhere else.
 
-A flag that is not given is not passed on, so that what a file says, or the model's default, holds. Values go to the
-model as text: one place decides what is a number, for a flag, a TOML file and Python alike.
+A flag that is not given is not passed on, so that what a file says, or the model's default, holds.
+Values go to the model as text: one place decides what is a number, for a flag, a TOML file and
+Python alike.
 """
 
 from __future__ import annotations
@@ -23,14 +25,20 @@ from posse.core.settings import Settings, read_toml
 S = TypeVar("S", bound=Settings)
 B = TypeVar("B", TyperCommand, TyperGroup)
 
-Config = Annotated[Path | None, typer.Option(help="TOML file with settings; flags win over it.", metavar="FILE")]
+Config = Annotated[
+    Path | None, typer.Option(help="TOML file with settings; flags win over it.", metavar="FILE")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 Report = Annotated[Path | None, typer.Option(help="Write an HTML report here.", metavar="FILE")]
-Figure = Annotated[Path | None, typer.Option(help="Write a figure here (.svg, .png or .pdf).", metavar="FILE")]
+Figure = Annotated[
+    Path | None, typer.Option(help="Write a figure here (.svg, .png or .pdf).", metavar="FILE")
+]
 NoSave = Annotated[bool, typer.Option("--no-save", help="Do not keep the run in the store.")]
 Label = Annotated[str | None, typer.Option(help="A name of yours for the run.", metavar="TEXT")]
 Brief = Annotated[bool, typer.Option("--brief", help="The answer alone: caveats in a line.")]
-Ids = Annotated[list[str], typer.Argument(help="Ids, beginnings of ids, or 'last'.", metavar="ID...")]
+Ids = Annotated[
+    list[str], typer.Argument(help="Ids, beginnings of ids, or 'last'.", metavar="ID...")
+]
 One = Annotated[str, typer.Argument(help="An id, the beginning of one, or 'last'.", metavar="ID")]
 
 INTERRUPTED = 130
@@ -41,12 +49,16 @@ _METAVARS = {int: "INTEGER", float: "NUMBER", str: "TEXT", Path: "PATH"}
 
 
 def settings_command(
-    load: Callable[[], type[Settings]], *, skip: Sequence[str] = (), positional: Sequence[str] = (), **defaults: object
+    load: Callable[[], type[Settings]],
+    *,
+    skip: Sequence[str] = (),
+    positional: Sequence[str] = (),
+    **defaults: object,
 ) -> type[TyperCommand]:
     """Make a command class with a flag for every field of the model that `load` imports.
 
-    The model is imported when flags are first looked at: `posse --help` lists the command without it. `defaults` are
-    those of the command where they differ from the model's; help shows them.
+    The model is imported when flags are first looked at: `posse --help` lists the command without
+    it. `defaults` are those of the command where they differ from the model's; help shows them.
     """
     return _flagged(TyperCommand, load, skip, positional, defaults)
 
@@ -57,9 +69,12 @@ def settings_group(load: Callable[[], type[Settings]]) -> type[TyperGroup]:
 
 
 def _flagged(
-    base: type[B], load: Callable[[], type[Settings]], skip: Sequence[str], positional: Sequence[str],
+    base: type[B],
+    load: Callable[[], type[Settings]],
+    skip: Sequence[str],
+    positional: Sequence[str],
     defaults: Mapping[str, object],
-) -> type[B]:  # fmt: skip
+) -> type[B]:
     class Command(base):  # type: ignore[valid-type, misc]
         _flags: tuple[str, ...] | None = None
 
@@ -67,7 +82,9 @@ def _flagged(
             if self._flags is None:
                 with soon(), held():  # what is imported may compile, and a compiler loses a Ctrl-C
                     model: type[Settings] = load()
-                    self._flags = tuple(name for name in (*model.model_fields, *model.part_help) if name not in skip)
+                    self._flags = tuple(
+                        name for name in (*model.model_fields, *model.part_help) if name not in skip
+                    )
                     self.params.extend(_options(model, self._flags, positional, defaults))
             return super().get_params(ctx)
 
@@ -79,9 +96,14 @@ def _flagged(
             for name in positional:
                 named = ctx.params.pop(f"{name}_by_name", None)
                 if named is not None and values[name] is not None:
-                    raise ConfigError(f"{name} is given twice, got '{values[name]}' and --{name} '{named}'. Give one.")
+                    raise ConfigError(
+                        f"{name} is given twice, got '{values[name]}' and --{name} '{named}'. Give "
+                        "one."
+                    )
                 values[name] = values[name] if named is None else named
-            ctx.meta[_META] = {name: _value(load(), name, value) for name, value in values.items() if _given(value)}
+            ctx.meta[_META] = {
+                name: _value(load(), name, value) for name, value in values.items() if _given(value)
+            }
             return super().invoke(ctx)
 
     return Command
@@ -99,15 +121,28 @@ def flags_given(context: typer.Context) -> dict[str, Any]:
     return dict(context.meta.get(_META, {}))
 
 
-def settings_of(model: type[S], context: typer.Context, file: Path | None = None, **defaults: object) -> S:
-    """Build the settings: flags win over the file, the file over `defaults`, these over the model's own defaults."""
+def settings_of(
+    model: type[S], context: typer.Context, file: Path | None = None, **defaults: object
+) -> S:
+    """Build the settings: flags win over the file, the file over `defaults`, these over the model's
+    own defaults.
+    """
     given = flags_given(context)
-    fields = {model.aliases.get(word, word) for word in (*given, *(read_toml(file) if file is not None else ()))}
-    return model.make({**{name: value for name, value in defaults.items() if name not in fields}, **given}, file=file)
+    fields = {
+        model.aliases.get(word, word)
+        for word in (*given, *(read_toml(file) if file is not None else ()))
+    }
+    return model.make(
+        {**{name: value for name, value in defaults.items() if name not in fields}, **given},
+        file=file,
+    )
 
 
 def _options(
-    model: type[Settings], names: Sequence[str], positional: Sequence[str], defaults: Mapping[str, object]
+    model: type[Settings],
+    names: Sequence[str],
+    positional: Sequence[str],
+    defaults: Mapping[str, object],
 ) -> list[Any]:
     """Let typer make the options, from a function with one parameter a field."""
 
@@ -121,7 +156,9 @@ def _options(
     scratch.command()(stand_in)
     options = typer.main.get_command(scratch).params
     for option in options:
-        if option.name in positional:  # made without help: click's own constructor forgets what typer gives it
+        if (
+            option.name in positional
+        ):  # made without help: click's own constructor forgets what typer gives it
             option.help = _told(model, option.name, defaults)
     return options
 
@@ -129,8 +166,12 @@ def _options(
 def _by_name(name: str) -> inspect.Parameter:
     """Take what stands in a place by its name too, as other commands do."""
     flag = f"--{name.replace('_', '-')}"
-    option = typer.Option(None, flag, help=f"The same as [{name.upper()}].", metavar="TEXT", show_default=False)
-    return inspect.Parameter(f"{name}_by_name", inspect.Parameter.KEYWORD_ONLY, default=option, annotation=str | None)
+    option = typer.Option(
+        None, flag, help=f"The same as [{name.upper()}].", metavar="TEXT", show_default=False
+    )
+    return inspect.Parameter(
+        f"{name}_by_name", inspect.Parameter.KEYWORD_ONLY, default=option, annotation=str | None
+    )
 
 
 def _told(model: type[Settings], name: str, defaults: Mapping[str, object]) -> str:
@@ -141,18 +182,28 @@ def _told(model: type[Settings], name: str, defaults: Mapping[str, object]) -> s
     return help_of(model, name) + shown
 
 
-def _parameter(model: type[Settings], name: str, positional: bool, defaults: Mapping[str, object]) -> inspect.Parameter:
+def _parameter(
+    model: type[Settings], name: str, positional: bool, defaults: Mapping[str, object]
+) -> inspect.Parameter:
     if name in model.part_help:
         owner = model.aliases[name].partition(".")[0]
         option = typer.Option(
-            None, f"--{name}", help=model.part_help[name], metavar="PATH", rich_help_panel=model.heading(owner)
+            None,
+            f"--{name}",
+            help=model.part_help[name],
+            metavar="PATH",
+            rich_help_panel=model.heading(owner),
         )
-        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=str | None)
+        return inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=str | None
+        )
     field = model.model_fields[name]
     kind, metavar = _shape(field.annotation)
     if positional:
         argument = typer.Argument(None, metavar=name.upper(), show_default=False)
-        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=argument, annotation=kind | None)
+        return inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=argument, annotation=kind | None
+        )
     words = (name, *(alias for alias, field_name in model.aliases.items() if field_name == name))
     flags = [f"--{word.replace('_', '-')}" for word in words]
     if kind is bool:
@@ -165,7 +216,9 @@ def _parameter(model: type[Settings], name: str, positional: bool, defaults: Map
         show_default=False,
         rich_help_panel=model.heading(name),
     )
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=kind | None)
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=kind | None
+    )
 
 
 def help_of(model: type[Settings], name: str) -> str:

@@ -1,4 +1,6 @@
-"""Keeping what came out: the store, reports and figures, tried before a long run and not only after it."""
+"""Keeping what came out: the store, reports and figures, tried before a long run and not only after
+it.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +29,19 @@ _PICTURES = (".pdf", ".png", ".svg")
 
 
 class Keeper:
-    """Where the records of one command go; built before the run, so that what cannot work fails at once."""
+    """Where the records of one command go; built before the run, so that what cannot work fails at
+    once.
+    """
 
     def __init__(
-        self, *, save: bool, label: str | None = None, report: Path | None = None, figure: Path | None = None,
+        self,
+        *,
+        save: bool,
+        label: str | None = None,
+        report: Path | None = None,
+        figure: Path | None = None,
         late: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`late`: the store is opened only when there is something to keep."""
         self._label, self._report, self._figure = label, report, figure
         if label is not None and not label.strip():
@@ -57,7 +66,9 @@ class Keeper:
         return Store() if self.saves else None
 
     def begin(self, head: Record) -> RunHandle | None:
-        """List a run that begins, where runs are saved; a store that cannot be written now may be when it ends."""
+        """List a run that begins, where runs are saved; a store that cannot be written now may be
+        when it ends.
+        """
         if self.store is not None:
             with suppress(StoreError):
                 handle = self.store.begin(self.name(head))
@@ -85,7 +96,9 @@ class Keeper:
 
     @contextmanager
     def kept(self, records: Sequence[Record]) -> Iterator[None]:
-        """Keep records after they were shown: a full store hides no result, a closed pipe (`| head`) loses none."""
+        """Keep records after they were shown: a full store hides no result, a closed pipe (`|
+        head`) loses none.
+        """
         try:
             with keeping(lambda: self._rescued(records)):
                 yield
@@ -105,12 +118,18 @@ class Keeper:
         self._keep(records)
 
     def _rescued(self, records: Sequence[Record]) -> str:
-        """Save what was finished, in another thread than the one that does not look up, and say so."""
+        """Save what was finished, in another thread than the one that does not look up, and say
+        so.
+        """
         for record in reversed(records if self.saves else ()):
             self._save(record)
         for listed in self._listed.values():
             listed.drop()
-        return f"what was finished before is saved as {_ids(records)}" if records and self.saves else ""
+        return (
+            f"what was finished before is saved as {_ids(records)}"
+            if records and self.saves
+            else ""
+        )
 
     def _keep(self, records: Sequence[Record]) -> None:
         """Save records, the first one last so that it is 'last', and write what was asked for."""
@@ -122,7 +141,11 @@ class Keeper:
         self._listed.clear()
         for what in (what for record in records for what in record.shown("wrote")):
             remark(f"wrote {what}")
-        saved = f"what was done is saved as {_ids(records)}" if self.saves else "nothing was saved (--no-save)"
+        saved = (
+            f"what was done is saved as {_ids(records)}"
+            if self.saves
+            else "nothing was saved (--no-save)"
+        )
         try:
             with keeping(lambda: saved):
                 self.draw(records)
@@ -143,7 +166,9 @@ class Keeper:
 
     @contextmanager
     def on_interrupt(self, json: bool = False) -> Iterator[None]:
-        """Keep what an interrupted run had done, say its id and how it goes on, and leave with the code of Ctrl-C."""
+        """Keep what an interrupted run had done, say its id and how it goes on, and leave with the
+        code of Ctrl-C.
+        """
         from posse.results.record import Interrupted
 
         try:
@@ -151,7 +176,9 @@ class Keeper:
         except Interrupted as stop:
             record = stop.record
             if json and record.runs:
-                print_json({"interrupted": True, "to_store": self.saves, "records": [record.document()]})
+                print_json(
+                    {"interrupted": True, "to_store": self.saves, "records": [record.document()]}
+                )
             remark(f"interrupted; {self.interrupted(record)}.")
             raise typer.Exit(INTERRUPTED) from stop
 
@@ -165,7 +192,10 @@ class Keeper:
         if self.store is None:
             return resume or "nothing was saved (--no-save)"
         self._save(record)
-        return f"what was done is saved as {record.id} (status: interrupted){f'; {resume}' if resume else ''}"
+        return (
+            f"what was done is saved as {record.id} (status: "
+            f"interrupted){f'; {resume}' if resume else ''}"
+        )
 
 
 def _ids(records: Sequence[Record]) -> str:
@@ -173,7 +203,9 @@ def _ids(records: Sequence[Record]) -> str:
 
 
 def write_figure(records: Sequence[Record], path: Path) -> None:
-    """Draw regret over the steps, or reward where regret is not known, and write it whole or not at all."""
+    """Draw regret over the steps, or reward where regret is not known, and write it whole or not at
+    all.
+    """
     from posse.core.files import whole
     from posse.results import regret_curves, reward_curves
 
@@ -199,8 +231,12 @@ def check_place(path: Path | None) -> None:
         return
     folder = path.expanduser().resolve().parent
     if not folder.is_dir():
-        raise DataError(f"cannot write {path}: the folder {folder} does not exist. Create it first.")
+        raise DataError(
+            f"cannot write {path}: the folder {folder} does not exist. Create it first."
+        )
     if path.is_dir():
         raise DataError(f"cannot write {path}: it is a folder. Give the name of a file.")
     if not os.access(folder, os.W_OK):
-        raise DataError(f"cannot write {path}: {folder} is not yours to write. Choose another place.")
+        raise DataError(
+            f"cannot write {path}: {folder} is not yours to write. Choose another place."
+        )

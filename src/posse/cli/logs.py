@@ -1,4 +1,6 @@
-"""`posse evaluate` and `posse predict`: what other policies would have earned, and what a learnt model decides."""
+"""`posse evaluate` and `posse predict`: what other policies would have earned, and what a learnt
+model decides.
+"""
 
 from __future__ import annotations
 
@@ -24,28 +26,54 @@ if TYPE_CHECKING:
     from posse.policies.decisions import Learnt
     from posse.problems.datasets.reading import Reading
 
-Logs = Annotated[Path, typer.Argument(help="CSV: client, context columns, arm, reward, probability.", metavar="FILE")]
+Logs = Annotated[
+    Path,
+    typer.Argument(help="CSV: client, context columns, arm, reward, probability.", metavar="FILE"),
+]
 Model = Annotated[
-    str, typer.Argument(help="A model (.npz), a folder with all parties' shares, or a run's id.", metavar="MODEL")
+    str,
+    typer.Argument(
+        help="A model (.npz), a folder with all parties' shares, or a run's id.", metavar="MODEL"
+    ),
 ]
-With = Annotated[str | None, typer.Option("--model", help="Evaluate this model or run too.", metavar="MODEL")]
+With = Annotated[
+    str | None, typer.Option("--model", help="Evaluate this model or run too.", metavar="MODEL")
+]
 Rows = Annotated[
-    Path, typer.Argument(help="CSV: the columns that it learnt from, or a column a feature in order.", metavar="FILE")
+    Path,
+    typer.Argument(
+        help="CSV: the columns that it learnt from, or a column a feature in order.", metavar="FILE"
+    ),
 ]
-Picture = Annotated[Path | None, typer.Option("--figure", help="Draw the intervals: .png, .svg or .pdf.")]
-Encoding = Annotated[str, typer.Option(help="Encoding of the file where it is not UTF-8, such as latin-1.")]
-Decimal = Annotated[str, typer.Option(help="Decimal mark of the file: . or a comma.", metavar="MARK")]
-SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Drop rows that cannot be read, and say so.")]
-Out = Annotated[Path | None, typer.Option("--out", "-o", help="Write the decisions as CSV.", metavar="FILE")]
+Picture = Annotated[
+    Path | None, typer.Option("--figure", help="Draw the intervals: .png, .svg or .pdf.")
+]
+Encoding = Annotated[
+    str, typer.Option(help="Encoding of the file where it is not UTF-8, such as latin-1.")
+]
+Decimal = Annotated[
+    str, typer.Option(help="Decimal mark of the file: . or a comma.", metavar="MARK")
+]
+SkipBad = Annotated[
+    bool, typer.Option("--skip-bad", help="Drop rows that cannot be read, and say so.")
+]
+Out = Annotated[
+    Path | None, typer.Option("--out", "-o", help="Write the decisions as CSV.", metavar="FILE")
+]
 
 BESIDE = ("client", "label", "row")
 """Columns of tables to learn from that are no features: a model decides on such a table too."""
 
 
 def evaluate(
-    logs: Logs, model: With = None, figure: Picture = None, encoding: Encoding = "", decimal: Decimal = ".",
-    skip_bad: SkipBad = False, json: flags.Json = False,
-) -> None:  # fmt: skip
+    logs: Logs,
+    model: With = None,
+    figure: Picture = None,
+    encoding: Encoding = "",
+    decimal: Decimal = ".",
+    skip_bad: SkipBad = False,
+    json: flags.Json = False,
+) -> None:
     """Estimate from a log what other policies would have earned (IPS, SNIPS, DR)."""
     Keeper(save=False, figure=figure)
     learnt = None if model is None else _learnt(model)
@@ -66,9 +94,14 @@ def evaluate(
 
 
 def predict(
-    model: Model, rows: Rows, out: Out = None, encoding: Encoding = "", decimal: Decimal = ".",
-    skip_bad: SkipBad = False, json: flags.Json = False,
-) -> None:  # fmt: skip
+    model: Model,
+    rows: Rows,
+    out: Out = None,
+    encoding: Encoding = "",
+    decimal: Decimal = ".",
+    skip_bad: SkipBad = False,
+    json: flags.Json = False,
+) -> None:
     """Decide by what was learnt: the arm of largest predicted reward for every row."""
     check_place(out)
     learnt = _learnt(model)
@@ -76,11 +109,18 @@ def predict(
         lines, contexts = _contexts(rows, learnt)
     scores = learnt.scores(contexts)
     facts: list[dict[str, object]] = [
-        {"row": row + 1, "arm": arm, "name": learnt.names[arm], "predicted": float(scores[row, arm])}
+        {
+            "row": row + 1,
+            "arm": arm,
+            "name": learnt.names[arm],
+            "predicted": float(scores[row, arm]),
+        }
         for row, arm in enumerate(scores.argmax(axis=1).tolist())
     ]
     if skip_bad:  # rows are then told by where they stand in the file
-        facts = [{"row": one["row"], "line": line, **one} for one, line in zip(facts, lines, strict=True)]
+        facts = [
+            {"row": one["row"], "line": line, **one} for one, line in zip(facts, lines, strict=True)
+        ]
     for sentence in read.dropped:
         remark(f"warning: {sentence}")
     if json:
@@ -107,7 +147,9 @@ def _reading(encoding: str, decimal: str, skip_bad: bool) -> AbstractContextMana
 
 
 def _contexts(rows: Path, learnt: Learnt) -> tuple[list[int], NDArray[np.float64]]:
-    """Read rows by the names of a model's features, with their lines; without names, as numbers in their order."""
+    """Read rows by the names of a model's features, with their lines; without names, as numbers in
+    their order.
+    """
     import numpy as np
 
     from posse.problems.datasets.columns import other_columns, read_columns
@@ -121,7 +163,8 @@ def _contexts(rows: Path, learnt: Learnt) -> tuple[list[int], NDArray[np.float64
     delimiter, names = other_columns(document, [])
     if learnt.weights is not None and len(names) != len(learnt.weights):
         raise DataError(
-            f"{document.name} has {len(names)} columns, and the model takes {len(learnt.weights)} numbers. Give these "
+            f"{document.name} has {len(names)} columns, and the model takes {len(learnt.weights)} "
+            "numbers. Give these "
             "columns alone, in the order in which it learnt them."
         )
     table = read_columns(document, (), names, delimiter=delimiter)
@@ -139,13 +182,17 @@ def _learnt(model: str) -> Learnt:
             if found is not None:
                 return found
         there = "is no model that a run wrote" if place.exists() else "does not exist"
-        raise DataError(f"{model} {there}. Take a file of --model-out, or a folder with the shares of all parties.")
+        raise DataError(
+            f"{model} {there}. Take a file of --model-out, or a folder with the shares of all "
+            "parties."
+        )
     from posse.results.store import Store
 
     record = Store().get(model)
     if record.policy.learnt is None:
         raise ConfigError(
-            f"run {record.id} keeps no learnt policy: its system has none in the clear, or its model is too large. "
+            f"run {record.id} keeps no learnt policy: its system has none in the clear, or its "
+            "model is too large. "
             "Keep the model in a file with --model-out."
         )
     return record.policy.learnt

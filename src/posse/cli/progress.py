@@ -1,4 +1,6 @@
-"""How far it is: a bar with an estimate on a terminal, a line now and then elsewhere, nothing for quick work."""
+"""How far it is: a bar with an estimate on a terminal, a line now and then elsewhere, nothing for
+quick work.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ FIRST_LINE, NEXT_LINE = 3.0, 5.0
 
 
 class Doing:
-    """Says on stderr what is being done, from a thread of its own, so that work tells its progress at no cost.
+    """Says on stderr what is being done, from a thread of its own, so that work tells its progress
+    at no cost.
 
     >>> with Doing("counting") as doing:
     ...     for i in range(3):
@@ -45,13 +48,17 @@ class Doing:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._done.set()
         self._thread.join()
 
     def _tell(self) -> None:
-        # Nothing is imported or drawn in the first second: quick work is measured, and this thread would count.
+        # Nothing is imported or drawn in the first second: quick work is measured, and this thread
+        # would count.
         if sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown"):
             self._draw()
         else:
@@ -74,20 +81,33 @@ class Doing:
 
 
 def _bar() -> Bar:
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        SpinnerColumn,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
     console = err()
     # On a narrow terminal the words matter more than the bar.
     bar = [BarColumn(bar_width=20)] if console.width >= 70 else []
     return Progress(
-        SpinnerColumn(), TextColumn("{task.description}", markup=False), *bar,
-        TaskProgressColumn(), TimeRemainingColumn(compact=True, elapsed_when_finished=True),
-        console=console, transient=True, refresh_per_second=4,
-    )  # fmt: skip
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        *bar,
+        TaskProgressColumn(),
+        TimeRemainingColumn(compact=True, elapsed_when_finished=True),
+        console=console,
+        transient=True,
+        refresh_per_second=4,
+    )
 
 
 def _show(bar: Bar, task: TaskID, what: str, fraction: float) -> None:
-    # Until something is known to be done there is no total: the bar then moves without pretending to count.
+    # Until something is known to be done there is no total: the bar then moves without pretending
+    # to count.
     bar.update(task, description=what, completed=fraction, total=1.0 if fraction > 0 else None)
 
 

@@ -22,32 +22,67 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     help="List, show, delete, export and report the runs on this machine.",
-    callback=flags.help_when_alone, invoke_without_command=True,
-)  # fmt: skip
+    callback=flags.help_when_alone,
+    invoke_without_command=True,
+)
 
 Limit = Annotated[int, typer.Option(help="At most this many; 0 for all.", min=0, metavar="INTEGER")]
 Kind = Annotated[str | None, typer.Option(help="Only runs of this system.", metavar="TEXT")]
 Where = Annotated[
     list[str] | None,
     typer.Option(
-        "--where", help="Only where this holds: policy=ucb, horizon>=1000, label~trial. Repeat it.", metavar="CONDITION"
+        "--where",
+        help="Only where this holds: policy=ucb, horizon>=1000, label~trial. Repeat it.",
+        metavar="CONDITION",
     ),
 ]
 Sort = Annotated[
-    str | None, typer.Option(help="Sort by columns: NAME,NAME,...; -NAME the largest first.", metavar="NAMES")
+    str | None,
+    typer.Option(help="Sort by columns: NAME,NAME,...; -NAME the largest first.", metavar="NAMES"),
 ]
-Group = Annotated[str | None, typer.Option(help="One row a group: NAME,NAME,...; numbers are means.", metavar="NAMES")]
-Shown = Annotated[str | None, typer.Option("--columns", help="Show these columns: NAME,NAME,...", metavar="NAMES")]
+Group = Annotated[
+    str | None,
+    typer.Option(help="One row a group: NAME,NAME,...; numbers are means.", metavar="NAMES"),
+]
+Shown = Annotated[
+    str | None, typer.Option("--columns", help="Show these columns: NAME,NAME,...", metavar="NAMES")
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-Parties = Annotated[bool, typer.Option("--parties", help="What each party earned, not the curves (.csv, .parquet).")]
-Out = Annotated[Path, typer.Option("--out", "-o", help="File: .csv, .parquet, .json or .html.", metavar="FILE")]
+Parties = Annotated[
+    bool, typer.Option("--parties", help="What each party earned, not the curves (.csv, .parquet).")
+]
+Out = Annotated[
+    Path, typer.Option("--out", "-o", help="File: .csv, .parquet, .json or .html.", metavar="FILE")
+]
 Page = Annotated[Path, typer.Option("--out", "-o", help="Where to write the page.", metavar="FILE")]
 
-LISTED = ("system", "policy", "level", "horizon", "runs", "data", "party", "version", "status", "seeds")
+LISTED = (
+    "system",
+    "policy",
+    "level",
+    "horizon",
+    "runs",
+    "data",
+    "party",
+    "version",
+    "status",
+    "seeds",
+)
 """What a list shows in columns of its own, or not at all."""
 STORED = (
-    "record", "kind", "policy", "level", "arms", "horizon", "runs", "total_mean", "party", "label", "data", "created"
-)  # fmt: skip
+    "record",
+    "kind",
+    "policy",
+    "level",
+    "arms",
+    "horizon",
+    "runs",
+    "total_mean",
+    "party",
+    "label",
+    "data",
+    "created",
+)
 """What these columns are called where they are filtered (`results.export.ALSO`)."""
 MOST = 4
 """Further settings that it shows at most, where they differ."""
@@ -57,16 +92,27 @@ QUIET = 10.0
 
 @app.command("list")
 def list_runs(
-    limit: Limit = 20, kind: Kind = None, where: Where = None, sort: Sort = None, group: Group = None,
-    shown: Shown = None, json: flags.Json = False,
-) -> None:  # fmt: skip
-    """List the runs, the last one first; those that are running too, and settings in which they differ."""
+    limit: Limit = 20,
+    kind: Kind = None,
+    where: Where = None,
+    sort: Sort = None,
+    group: Group = None,
+    shown: Shown = None,
+    json: flags.Json = False,
+) -> None:
+    """List the runs, the last one first; those that are running too, and settings in which they
+    differ.
+    """
     from posse.results.store import Store
 
     store = Store()
-    # A pair is saved so that its protected run is 'last'; in the list the newer of the two comes first.
-    rows = sorted(store.list(None if where or sort else limit or None, kind), key=lambda row: (row.created, row.id),
-                  reverse=True)  # fmt: skip
+    # A pair is saved so that its protected run is 'last'; in the list the newer of the two comes
+    # first.
+    rows = sorted(
+        store.list(None if where or sort else limit or None, kind),
+        key=lambda row: (row.created, row.id),
+        reverse=True,
+    )
     if group or shown:
         _query(store, store.list(None, kind), limit, where or (), sort, group, shown, json)
     elif where or sort:
@@ -74,7 +120,9 @@ def list_runs(
     elif json:
         heads = store.heads(row.id for row in rows)
         figures = {row["record"]: row for row in _figures(store, heads)}
-        print_json([{**_facts(row, heads.get(row.id)), "figures": figures.get(row.id, {})} for row in rows])
+        print_json(
+            [{**_facts(row, heads.get(row.id)), "figures": figures.get(row.id, {})} for row in rows]
+        )
     elif not rows:
         kinds = ", ".join(sorted({row.kind for row in store.list()}))
         none = f"No runs of '{kind}' in {store.path}. It has runs of: {kinds}."
@@ -85,44 +133,83 @@ def list_runs(
             remark(f"the last {limit} of {len(store):,} runs; --limit 0 lists all.")
 
 
-def _print_list(rows: Sequence[RunRow], heads: Mapping[str, Record], asked: Mapping[str, Row] | None = None) -> None:
-    """Print a line a run; `heads` lack damaged ones, and `asked` has further columns that were asked for, by id."""
+def _print_list(
+    rows: Sequence[RunRow], heads: Mapping[str, Record], asked: Mapping[str, Row] | None = None
+) -> None:
+    """Print a line a run; `heads` lack damaged ones, and `asked` has further columns that were
+    asked for, by id.
+    """
     from posse.results import differences, words
     from posse.results.export import data_of
     from posse.results.words import Vocabulary, common
 
     settings = dict(zip(heads, differences(heads.values()), strict=True))
     further = list(dict.fromkeys(name for one in (asked or {}).values() for name in one))
-    names = [name for name in dict.fromkeys(name for one in settings.values() for name in one)
-             if name not in (*LISTED, *further)][:MOST]  # fmt: skip
+    names = [
+        name
+        for name in dict.fromkeys(name for one in settings.values() for name in one)
+        if name not in (*LISTED, *further)
+    ][:MOST]
     nouns = {row.id: heads[row.id].words if row.id in heads else Vocabulary() for row in rows}
-    also = [what for what in ("party", "label") if any(_facts(row, heads.get(row.id))[what] for row in rows)]
+    also = [
+        what
+        for what in ("party", "label")
+        if any(_facts(row, heads.get(row.id))[what] for row in rows)
+    ]
     system = ["system"] if len({row.kind for row in rows}) > 1 else []
     lines = []
     for row in rows:
-        facts, own, head = _facts(row, heads.get(row.id)), settings.get(row.id, {}), heads.get(row.id)
-        lines.append((
-            row.id, *(row.kind for _ in system), row.policy,
-            _level(row, str(facts["protection"]), str(facts["state"])), f"{row.arms or words.UNKNOWN}",
-            f"{row.horizon:,}", f"{row.runs or words.UNKNOWN}", nouns[row.id].priced(words.number(row.total_mean)),
-            *(_cell((asked or {}).get(row.id, {}).get(name)) for name in further),
-            *(str(facts[what]) for what in also), *(own.get(name, "") for name in names),
-            row.problem if head is None else data_of(head), row.created[:16].replace("T", " "),
-        ))  # fmt: skip
+        facts, own, head = (
+            _facts(row, heads.get(row.id)),
+            settings.get(row.id, {}),
+            heads.get(row.id),
+        )
+        lines.append(
+            (
+                row.id,
+                *(row.kind for _ in system),
+                row.policy,
+                _level(row, str(facts["protection"]), str(facts["state"])),
+                f"{row.arms or words.UNKNOWN}",
+                f"{row.horizon:,}",
+                f"{row.runs or words.UNKNOWN}",
+                nouns[row.id].priced(words.number(row.total_mean)),
+                *(_cell((asked or {}).get(row.id, {}).get(name)) for name in further),
+                *(str(facts[what]) for what in also),
+                *(own.get(name, "") for name in names),
+                row.problem if head is None else data_of(head),
+                row.created[:16].replace("T", " "),
+            )
+        )
     more = _told_apart({row.id: line[1:-1] for row, line in zip(rows, lines, strict=True)}, heads)
     if more:
         lines = [(*line[:-1], more.get(line[0], ""), line[-1]) for line in lines]
     shared = common(nouns.values())
     arms = words.plural(shared.arm)
-    columns = ["id", *system, "policy", "level", arms, words.plural(shared.step), "runs", "earned", *further, *also]
+    columns = [
+        "id",
+        *system,
+        "policy",
+        "level",
+        arms,
+        words.plural(shared.step),
+        "runs",
+        "earned",
+        *further,
+        *also,
+    ]
     columns += [name.removeprefix("policy.") for name in names]
     columns += ["data", "more", "made (UTC)"] if more else ["data", "made (UTC)"]
     first, optional = columns.index(arms), 2 + len(names) + bool(more)
     table(columns, lines, numeric=range(first, first + 4), optional=optional, spare=(arms, "runs"))
 
 
-def _told_apart(shown: Mapping[str, tuple[str, ...]], heads: Mapping[str, Record]) -> dict[str, str]:
-    """Say in what runs differ of which a list shows the same; empty where it shows of none the same."""
+def _told_apart(
+    shown: Mapping[str, tuple[str, ...]], heads: Mapping[str, Record]
+) -> dict[str, str]:
+    """Say in what runs differ of which a list shows the same; empty where it shows of none the
+    same.
+    """
     from posse.results import differences
 
     alike: dict[tuple[str, ...], list[str]] = {}
@@ -130,7 +217,11 @@ def _told_apart(shown: Mapping[str, tuple[str, ...]], heads: Mapping[str, Record
         alike.setdefault(shown[id], []).append(id)
     several = [ids for ids in alike.values() if len(ids) > 1]
     found = {
-        id: ", ".join(f"{name.removeprefix('policy.')} {value}" for name, value in own.items() if name not in LISTED)
+        id: ", ".join(
+            f"{name.removeprefix('policy.')} {value}"
+            for name, value in own.items()
+            if name not in LISTED
+        )
         for ids in several
         for id, own in zip(ids, differences([heads[id] for id in ids]), strict=True)
     }
@@ -138,7 +229,9 @@ def _told_apart(shown: Mapping[str, tuple[str, ...]], heads: Mapping[str, Record
 
 
 def _figures(store: Store, heads: Mapping[str, Record]) -> list[Row]:
-    """Load runs and give a row each: every setting and every figure; of damaged curves, what the head says."""
+    """Load runs and give a row each: every setting and every figure; of damaged curves, what the
+    head says.
+    """
     from posse.results.export import aligned, summary_rows
 
     records = dict(heads)
@@ -149,7 +242,12 @@ def _figures(store: Store, heads: Mapping[str, Record]) -> list[Row]:
 
 
 def _filtered(
-    store: Store, rows: Sequence[RunRow], limit: int, where: Sequence[str], sort: str | None, json: bool
+    store: Store,
+    rows: Sequence[RunRow],
+    limit: int,
+    where: Sequence[str],
+    sort: str | None,
+    json: bool,
 ) -> None:
     """Print the list, filtered and sorted as a frame would be; the limit is on what is left."""
     from posse.results import words
@@ -165,8 +263,14 @@ def _filtered(
         print_json(found)
         return
     by_id = {row.id: row for row in rows}
-    wanted = [split(one)[0] for one in where] + [name.removeprefix("-") for name in _names(sort or "")]
-    stored = [name for name in dict.fromkeys(column(name, figures, also) for name in wanted) if name not in STORED]
+    wanted = [split(one)[0] for one in where] + [
+        name.removeprefix("-") for name in _names(sort or "")
+    ]
+    stored = [
+        name
+        for name in dict.fromkeys(column(name, figures, also) for name in wanted)
+        if name not in STORED
+    ]
     chosen = [str(row["record"]) for row in found]
     extra = {str(row["record"]): {name: row.get(name) for name in stored} for row in found}
     if chosen:
@@ -175,9 +279,15 @@ def _filtered(
 
 
 def _query(
-    store: Store, listed: Sequence[RunRow], limit: int, where: Sequence[str], sort: str | None, group: str | None,
-    shown: str | None, json: bool,
-) -> None:  # fmt: skip
+    store: Store,
+    listed: Sequence[RunRow],
+    limit: int,
+    where: Sequence[str],
+    sort: str | None,
+    group: str | None,
+    shown: str | None,
+    json: bool,
+) -> None:
     """Group the runs, or show columns of one's own; the limit is on what is left."""
     from posse.results import words
     from posse.results.export import column, filtered, grouped, ordered
@@ -195,7 +305,11 @@ def _query(
     if json:
         print_json([{name: row.get(name) for name in columns} if shown else row for row in rows])
         return
-    numeric = [i for i, name in enumerate(columns) if all(isinstance(row.get(name), int | float) for row in rows)]
+    numeric = [
+        i
+        for i, name in enumerate(columns)
+        if all(isinstance(row.get(name), int | float) for row in rows)
+    ]
     # A heading is the word that was given for a column, or its own longer name.
     names = [word if word in also else name for name, word in columns.items()]
     table(names, [[_cell(row.get(name)) for name in columns] for row in rows], numeric=numeric)
@@ -219,18 +333,24 @@ def _names(text: str) -> list[str]:
 
 
 def _headings(heads: Mapping[str, Record]) -> dict[str, str]:
-    """Return the words for columns: headings of a list, which name steps and arms as the systems of its runs do."""
+    """Return the words for columns: headings of a list, which name steps and arms as the systems of
+    its runs do.
+    """
     from posse.results.export import ALSO
     from posse.results.words import plural
 
     nouns = [head.words for head in heads.values()]
-    steps, arms = ({plural(getattr(one, what)): name for one in nouns} for what, name in
-                   (("step", "horizon"), ("arm", "arms")))  # fmt: skip
+    steps, arms = (
+        {plural(getattr(one, what)): name for one in nouns}
+        for what, name in (("step", "horizon"), ("arm", "arms"))
+    )
     return {**steps, **arms, **ALSO}
 
 
 def _of_groups(rows: Sequence[Row], sort: str | None, also: Mapping[str, str]) -> dict[str, str]:
-    """Choose columns of groups, each with its heading: what they are of, what they were sorted by, what they earned."""
+    """Choose columns of groups, each with its heading: what they are of, what they were sorted by,
+    what they earned.
+    """
     from posse.results.export import ALSO, column
 
     keys = list(rows[0]) if rows else []
@@ -244,7 +364,13 @@ def _of_groups(rows: Sequence[Row], sort: str | None, also: Mapping[str, str]) -
 def _facts(row: RunRow, head: Record | None) -> dict[str, object]:
     """Give a row with what its record adds; a damaged one adds nothing."""
     if head is None:
-        return {**asdict(row), "label": "", "protection": row.level, "state": row.status, "settings": {}}
+        return {
+            **asdict(row),
+            "label": "",
+            "protection": row.level,
+            "state": row.status,
+            "settings": {},
+        }
     state = head.state if row.time is None else f"{row.status}, {row.progress}"
     names = {"label": head.own_label, "protection": head.protection, "state": state}
     return {**asdict(row), **names, "settings": head.settings()}
@@ -255,7 +381,11 @@ def _level(row: RunRow, protection: str, state: str) -> str:
 
     if row.status == "finished":
         return protection
-    quiet = f", last heartbeat {seconds(row.age)} ago" if row.age is not None and row.age > QUIET else ""
+    quiet = (
+        f", last heartbeat {seconds(row.age)} ago"
+        if row.age is not None and row.age > QUIET
+        else ""
+    )
     return f"{protection} ({state}{quiet})"
 
 
@@ -272,8 +402,16 @@ def show(id: flags.One, json: flags.Json = False, brief: flags.Brief = False) ->
         print_json(record.document())
         return
     heading(f"{record.id}: {tables.describe(record)}")
-    facts = [("label", record.own_label), ("kind", record.kind), ("party", record.party), ("status", record.state)]
-    facts += [("made", record.created), ("run", record.run_id if record.run_id != record.id else "")]
+    facts = [
+        ("label", record.own_label),
+        ("kind", record.kind),
+        ("party", record.party),
+        ("status", record.state),
+    ]
+    facts += [
+        ("made", record.created),
+        ("run", record.run_id if record.run_id != record.id else ""),
+    ]
     say(" · ".join(f"{name} {value}" for name, value in facts if value))
     tables.first([record])
     say("")
@@ -292,7 +430,11 @@ def show(id: flags.One, json: flags.Json = False, brief: flags.Brief = False) ->
         table(("from -> to", "messages", "bytes"), rows, numeric=(1, 2))
     if record.role_seconds:
         heading("CPU time by role")
-        table(("role", "time"), [(role, words.seconds(spent)) for role, spent in times(record).items()], numeric=(1,))
+        table(
+            ("role", "time"),
+            [(role, words.seconds(spent)) for role, spent in times(record).items()],
+            numeric=(1,),
+        )
     tables.details(record)
     if view := record.summary.get("view"):
         say(f"View recorded: {view} (what it shows: posse audit {record.id})")
@@ -309,7 +451,9 @@ def delete(ids: flags.Ids, yes: Yes = False) -> None:
     names = list(dict.fromkeys(store.get(id).id for id in ids)) if not yes else ids
     if not yes:
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise ConfigError("delete asks before it deletes, and this is not a terminal. Pass --yes to delete.")
+            raise ConfigError(
+                "delete asks before it deletes, and this is not a terminal. Pass --yes to delete."
+            )
         if not typer.confirm(f"Delete {', '.join(names)}?", err=True):
             remark("nothing was deleted.")
             raise typer.Exit(1)

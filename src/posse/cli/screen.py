@@ -1,4 +1,5 @@
-"""Where words go: tables to stdout, everything said on the way to stderr, one JSON document when asked.
+"""Where words go: tables to stdout, everything said on the way to stderr, one JSON document when
+asked.
 
 Colours and widths follow the terminal, NO_COLOR and COLUMNS (rich reads them).
 """
@@ -80,14 +81,18 @@ def bullets(sentences: Iterable[str], style: str = "") -> None:
 
 
 def table(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], *, numeric: Sequence[int] = (), optional: int = 0,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    numeric: Sequence[int] = (),
+    optional: int = 0,
     spare: Sequence[str] = (),
-) -> None:  # fmt: skip
+) -> None:
     """Print a table, or a block of lines a row where the terminal is too narrow for whole words.
 
-    Columns whose number is in `numeric` are aligned to the right; the last `optional` columns are left out, one by
-    one, where they would make lines wrap. Columns named in `spare` are left out, in this order, where there would be
-    blocks else.
+    Columns whose number is in `numeric` are aligned to the right; the last `optional` columns are
+    left out, one by one, where they would make lines wrap. Columns named in `spare` are left out,
+    in this order, where there would be blocks else.
     """
     kept = [tuple(row) for row in rows]
     console = out()
@@ -142,7 +147,11 @@ def _widths(rows: Sequence[Sequence[str]], space: int) -> list[int]:
 
 
 def _table(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], widths: list[int], numeric: Sequence[int], gap: int
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    widths: list[int],
+    numeric: Sequence[int],
+    gap: int,
 ) -> Table:
     """Make a table without frames: what is copied from a terminal stays readable."""
     from rich import box
@@ -151,9 +160,13 @@ def _table(
 
     # The box itself takes one column between two cells, the padding the rest of the gap.
     padding = (0, (gap - 1) // 2)
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", show_edge=False, padding=padding)
+    made = Table(
+        box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", show_edge=False, padding=padding
+    )
     for i, column in enumerate(columns):
-        made.add_column(column, justify="right" if i in numeric else "left", width=widths[i], overflow="fold")
+        made.add_column(
+            column, justify="right" if i in numeric else "left", width=widths[i], overflow="fold"
+        )
     for row in rows:
         made.add_row(*(Text(cell) for cell in row))
     return made
@@ -180,5 +193,6 @@ def print_json(document: object) -> None:
     from posse.results.values import plain, strict
 
     sys.stdout.write(
-        json.dumps(strict(plain(document, "output")), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+        json.dumps(strict(plain(document, "output")), ensure_ascii=False, allow_nan=False, indent=1)
+        + "\n"
     )

@@ -11,18 +11,29 @@ from posse.core.check import require
 from posse.core.errors import ConfigError
 
 NoBrowser = Annotated[bool, typer.Option("--no-browser", help="Do not open a browser.")]
-Port = Annotated[int | None, typer.Option(help="Port; else 8750, or a free one.", metavar="INTEGER", min=1, max=65535)]
-Host = Annotated[str, typer.Option(help="Address to listen at; another than loopback needs a password and TLS.")]
+Port = Annotated[
+    int | None,
+    typer.Option(help="Port; else 8750, or a free one.", metavar="INTEGER", min=1, max=65535),
+]
+Host = Annotated[
+    str, typer.Option(help="Address to listen at; another than loopback needs a password and TLS.")
+]
 PasswordFile = Annotated[
     Path | None, typer.Option(help="File (mode 0600) with the password to ask for.", metavar="FILE")
 ]
-Certificate = Annotated[Path | None, typer.Option(help="TLS certificate of the studio (PEM).", metavar="FILE")]
+Certificate = Annotated[
+    Path | None, typer.Option(help="TLS certificate of the studio (PEM).", metavar="FILE")
+]
 Key = Annotated[Path | None, typer.Option(help="Key of the certificate (PEM).", metavar="FILE")]
 Proxy = Annotated[
     str | None,
-    typer.Option("--behind-proxy", help="Address that a TLS proxy gives it: https://NAME.", metavar="ADDRESS"),
+    typer.Option(
+        "--behind-proxy", help="Address that a TLS proxy gives it: https://NAME.", metavar="ADDRESS"
+    ),
 ]
-Token = Annotated[bool, typer.Option("--token", help="Print an address for one more browser, and leave.")]
+Token = Annotated[
+    bool, typer.Option("--token", help="Print an address for one more browser, and leave.")
+]
 Allowed = Annotated[
     list[str] | None,
     typer.Option(
@@ -58,9 +69,15 @@ def studio(
     for name in allow or ():
         _check(name)
     serve.serve(
-        host=host, port=port, browser=not no_browser, password_file=password_file, certificate=certificate, key=key,
-        proxy=behind_proxy, allowed=tuple(allow or ()),
-    )  # fmt: skip
+        host=host,
+        port=port,
+        browser=not no_browser,
+        password_file=password_file,
+        certificate=certificate,
+        key=key,
+        proxy=behind_proxy,
+        allowed=tuple(allow or ()),
+    )
 
 
 def _check(name: str) -> None:
@@ -70,4 +87,7 @@ def _check(name: str) -> None:
     if own.is_own(name):
         own.load(name, "name")
     elif not Path(name).is_file():
-        raise ConfigError(f"--allow takes module:name, file.py:name or a file that exists, got '{name}'. Check it.")
+        raise ConfigError(
+            f"--allow takes module:name, file.py:name or a file that exists, got '{name}'. Check "
+            "it."
+        )

@@ -1,4 +1,6 @@
-"""Commands that every system has, made from what it declares: `posse run SYSTEM`, `simulate`, `compare`, `sweep`."""
+"""Commands that every system has, made from what it declares: `posse run SYSTEM`, `simulate`,
+`compare`, `sweep`.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +36,15 @@ S = TypeVar("S", bound="RunSettings")
 Beside = Annotated[
     bool | None,
     typer.Option(
-        "--beside/--no-beside", help="Run its twins, or what it is compared with, beside it.", show_default=False
+        "--beside/--no-beside",
+        help="Run its twins, or what it is compared with, beside it.",
+        show_default=False,
     ),
 ]
 PlainToo = Annotated[bool | None, typer.Option("--plain-too/--no-plain-too", hidden=True)]
-Policies = Annotated[list[str] | None, typer.Option("--policy", help="A policy; repeat it.", metavar="NAME")]
+Policies = Annotated[
+    list[str] | None, typer.Option("--policy", help="A policy; repeat it.", metavar="NAME")
+]
 Over = Annotated[
     list[str] | None,
     typer.Option(
@@ -48,17 +54,26 @@ Over = Annotated[
         metavar="NAME=VALUES",
     ),
 ]
-Workers = Annotated[int | None, typer.Option(help="Processes; the machine's cores if not given.", metavar="INTEGER")]
-Cluster = Annotated[str | None, typer.Option(help="Address of a Dask scheduler to run on.", metavar="ADDRESS")]
+Workers = Annotated[
+    int | None, typer.Option(help="Processes; the machine's cores if not given.", metavar="INTEGER")
+]
+Cluster = Annotated[
+    str | None, typer.Option(help="Address of a Dask scheduler to run on.", metavar="ADDRESS")
+]
 
 
 def system_group(
-    make: Callable[[System], Any], *, first: bool = True, other: Callable[[], Any] | None = None,
+    make: Callable[[System], Any],
+    *,
+    first: bool = True,
+    other: Callable[[], Any] | None = None,
     takes: Sequence[str] = STORED_FLAGS,
-) -> type[TyperGroup]:  # fmt: skip
-    """Make a group with a command for every system; `first`: without a name the registry's first is meant.
+) -> type[TyperGroup]:
+    """Make a group with a command for every system; `first`: without a name the registry's first is
+    meant.
 
-    `other` makes the command that takes arguments which are no system's name; `takes` are its flags.
+    `other` makes the command that takes arguments which are no system's name; `takes` are its
+    flags.
     """
 
     class Group(TyperGroup):
@@ -83,9 +98,15 @@ def system_group(
             if leading in names() or leading in ("--help", "-h"):
                 return super().parse_args(ctx, args)
             if other is not None and word is not None and not leading.startswith("-"):
-                extra = [arg for arg in args if arg.startswith("-") and arg.partition("=")[0] not in takes]
+                extra = [
+                    arg
+                    for arg in args
+                    if arg.startswith("-") and arg.partition("=")[0] not in takes
+                ]
                 if extra:
-                    raise ConfigError(f"ids of stored runs take no settings, got both, ids and {extra[0]}.")
+                    raise ConfigError(
+                        f"ids of stored runs take no settings, got both, ids and {extra[0]}."
+                    )
                 args = [STORED, *args]
             elif first:
                 args = [names()[0], *args]
@@ -101,7 +122,7 @@ def command_of(name: str, summary: str, cls: type[Any], function: Callable[..., 
     return typer.main.get_command(scratch)
 
 
-# One configuration --------------------------------------------------------------------------------------------------
+# One configuration --------------------------------------------------------------------------------
 
 
 def run_command(known: System) -> Any:
@@ -119,12 +140,16 @@ def run_command(known: System) -> Any:
         label: flags.Label = None,
         brief: flags.Brief = False,
     ) -> None:
-        wanted = next((each for each in (beside, plain_too) if each is not None), known.beside_by_default)
+        wanted = next(
+            (each for each in (beside, plain_too) if each is not None), known.beside_by_default
+        )
         settings = _checked(settings_of(known.Settings, context, config))
         keeper = Keeper(save=not no_save, label=label, report=report, figure=figure)
         _run(known, settings, keeper, known.beside(settings) if wanted else (), json, brief)
 
-    return command_of(known.name, known.summary, settings_command(lambda: known.Settings, skip=known.skip), run)
+    return command_of(
+        known.name, known.summary, settings_command(lambda: known.Settings, skip=known.skip), run
+    )
 
 
 def simulate_command(known: System) -> Any:
@@ -140,12 +165,16 @@ def simulate_command(known: System) -> Any:
         label: flags.Label = None,
         brief: flags.Brief = False,
     ) -> None:
-        settings = _checked(settings_of(known.Settings, context, config, runs=SIMULATED_RUNS).plain())
+        settings = _checked(
+            settings_of(known.Settings, context, config, runs=SIMULATED_RUNS).plain()
+        )
         keeper = Keeper(save=not no_save, label=label, report=report, figure=figure)
         _run(known, settings, keeper, (), json, brief)
 
     summary = f"Simulate the plain twin, many runs at once ({SIMULATED_RUNS} unless --runs says otherwise)."
-    command = settings_command(lambda: known.Settings, skip=(*known.skip, "path"), runs=SIMULATED_RUNS)
+    command = settings_command(
+        lambda: known.Settings, skip=(*known.skip, "path"), runs=SIMULATED_RUNS
+    )
     return command_of(known.name, summary, command, simulate)
 
 
@@ -159,7 +188,12 @@ def _checked(settings: S) -> S:
 
 
 def _run(
-    known: System, settings: RunSettings, keeper: Keeper, beside: Sequence[RunSettings], json: bool, brief: bool
+    known: System,
+    settings: RunSettings,
+    keeper: Keeper,
+    beside: Sequence[RunSettings],
+    json: bool,
+    brief: bool,
 ) -> None:
     """Run settings and what goes beside them, show the records and keep them."""
     from posse.cli import tables
@@ -200,7 +234,10 @@ def go(settings: RunSettings, keeper: Keeper) -> Record:
         def watch(progress: Progress) -> None:
             first, last = progress.run + 1, progress.run + progress.together
             which = f"runs {first} to {last}" if last > first else f"run {first}"
-            doing.at(progress.fraction, f"{name}, {which} of {progress.runs}" if progress.runs > 1 else name)
+            doing.at(
+                progress.fraction,
+                f"{name}, {which} of {progress.runs}" if progress.runs > 1 else name,
+            )
             if listed is not None:
                 listed.beat(going.time, going.horizon)
 
@@ -227,9 +264,16 @@ def title(settings: RunSettings) -> str:
     return f"{known.title} ({known.level_of(settings)})"
 
 
-def _document(known: System, records: Sequence[Record], keeper: Keeper, **more: Any) -> dict[str, Any]:
+def _document(
+    known: System, records: Sequence[Record], keeper: Keeper, **more: Any
+) -> dict[str, Any]:
     remarks = [section.data or section.plain() for section in known.remarks(records)]
-    return {**more, "to_store": keeper.saves, "remarks": remarks, "records": [one.document() for one in records]}
+    return {
+        **more,
+        "to_store": keeper.saves,
+        "remarks": remarks,
+        "records": [one.document() for one in records],
+    }
 
 
 def _show(known: System, records: Sequence[Record], exact: bool, brief: bool, stored: bool) -> None:
@@ -251,7 +295,7 @@ def _show(known: System, records: Sequence[Record], exact: bool, brief: bool, st
     tables.details(first, records[1:])
 
 
-# Several configurations ---------------------------------------------------------------------------------------------
+# Several configurations ---------------------------------------------------------------------------
 
 
 def compare_command(known: System) -> Any:
@@ -275,13 +319,19 @@ def compare_command(known: System) -> Any:
                 "--policy twice, as in: posse compare --policy ucb --policy thompson"
             )
         if len(set(policies)) < len(policies):
-            raise ConfigError("a policy is given twice. To compare parameters: posse sweep --over NAME=VALUE,VALUE")
-        each = [_checked(settings) for settings in _varied(known, context, config, {"policy": policies})]
+            raise ConfigError(
+                "a policy is given twice. To compare parameters: posse sweep --over NAME=VALUE,VALUE"
+            )
+        each = [
+            _checked(settings) for settings in _varied(known, context, config, {"policy": policies})
+        ]
         keeper = Keeper(save=not no_save, label=label, report=report, figure=figure)
         _show_comparison([], keeper, json, brief, [settings.plain() for settings in each])
 
     summary = "Compare policies on the same worlds, by their plain twins."
-    command = settings_command(lambda: known.Settings, skip=(*known.skip, "policy", "path"), runs=SIMULATED_RUNS)
+    command = settings_command(
+        lambda: known.Settings, skip=(*known.skip, "policy", "path"), runs=SIMULATED_RUNS
+    )
     return command_of(known.name, summary, command, compare)
 
 
@@ -300,7 +350,9 @@ def stored_command() -> Any:
 
         if len(ids) < 2:
             what = f"Systems: {', '.join(names())}."
-            raise ConfigError(f"a comparison needs at least 2 runs, got {len(ids)}. Give two ids. {what}")
+            raise ConfigError(
+                f"a comparison needs at least 2 runs, got {len(ids)}. Give two ids. {what}"
+            )
         keeper = Keeper(save=False, report=report, figure=figure)
         store = Store()
         _show_comparison([store.get(id) for id in ids], keeper, json, brief)
@@ -321,9 +373,17 @@ def _show_comparison(
         compared = compare(records)
         if json:
             metadata = [record.metadata() for record in records]
-            print_json({"rows": [asdict(row) for row in compared.rows], "notes": compared.notes, "records": metadata})
+            print_json(
+                {
+                    "rows": [asdict(row) for row in compared.rows],
+                    "notes": compared.notes,
+                    "records": metadata,
+                }
+            )
         else:
-            names = list(dict.fromkeys(tables.describe(record).partition(" · ")[2] for record in records))
+            names = list(
+                dict.fromkeys(tables.describe(record).partition(" · ")[2] for record in records)
+            )
             heading(names[0] if len(names) == 1 else f"{len(records)} runs")
             tables.first(records)
             say("")
@@ -341,7 +401,9 @@ def sweep_command(known: System) -> Any:
         workers: Workers = None,
         cluster: Cluster = None,
         config: flags.Config = None,
-        out: Annotated[Path | None, typer.Option(help="Write a tidy table here (.csv).", metavar="FILE")] = None,
+        out: Annotated[
+            Path | None, typer.Option(help="Write a tidy table here (.csv).", metavar="FILE")
+        ] = None,
         json: flags.Json = False,
         report: flags.Report = None,
         figure: flags.Figure = None,
@@ -353,7 +415,9 @@ def sweep_command(known: System) -> Any:
 
         grid = _grid(over or ())
         if not grid:
-            raise ConfigError("a sweep varies something. Give --over, as in: --over policy=ucb,thompson")
+            raise ConfigError(
+                "a sweep varies something. Give --over, as in: --over policy=ucb,thompson"
+            )
         check_place(out)
         keeper = Keeper(save=not no_save, report=report, figure=figure)
         settings = _varied(known, context, config, grid)
@@ -369,7 +433,9 @@ def sweep_command(known: System) -> Any:
 
         try:
             with Doing(f"{known.title}: {len(settings)} settings") as doing, keeping(kept):
-                made = run_sweep(settings, store=keeper.store, executor=cluster, workers=workers, watch=watch)
+                made = run_sweep(
+                    settings, store=keeper.store, executor=cluster, workers=workers, watch=watch
+                )
         except SweepInterrupted:
             remark(f"interrupted; {kept()}.")
             raise typer.Exit(flags.INTERRUPTED) from None
@@ -378,18 +444,28 @@ def sweep_command(known: System) -> Any:
             remark(f"table: {out}")
         keeper.draw(made.records)
         if json:
-            print_json({"records": [record.document() for record in made.records], "run": made.run, "kept": made.kept})
+            print_json(
+                {
+                    "records": [record.document() for record in made.records],
+                    "run": made.run,
+                    "kept": made.kept,
+                }
+            )
             return
         from posse.cli import tables
         from posse.results import compare
 
-        heading(f"{known.title}: {len(made.records)} settings, {made.run} run now, {made.kept} found in the store")
+        heading(
+            f"{known.title}: {len(made.records)} settings, {made.run} run now, {made.kept} found in the store"
+        )
         tables.first(made.records)
         if len(made.records) > 1:
             say("")
             tables.comparison(compare(made.records), brief)
 
-    summary = "Run a grid of settings, on processes or a cluster; what was run before is not run again."
+    summary = (
+        "Run a grid of settings, on processes or a cluster; what was run before is not run again."
+    )
     command = settings_command(lambda: known.Settings, skip=known.skip, runs=SIMULATED_RUNS)
     return command_of(known.name, summary, command, sweep)
 
@@ -403,7 +479,9 @@ def _grid(over: Iterable[str]) -> dict[str, list[Any]]:
             raise ConfigError(f"expected NAME=VALUE,VALUE,... after --over, got '{text}'.")
         name = name.strip().replace("-", "_")
         if name in grid:
-            raise ConfigError(f"{name} is varied twice. Give all its values in one --over, with commas.")
+            raise ConfigError(
+                f"{name} is varied twice. Give all its values in one --over, with commas."
+            )
         grid[name] = list(_values(values))
     return grid
 
@@ -425,8 +503,12 @@ def _values(text: str) -> Iterator[Any]:
             at += 1
 
 
-def _varied(known: System, context: typer.Context, config: Path | None, grid: dict[str, list[Any]]) -> list[Any]:
-    """Build the settings of a grid; a parameter that a policy lacks is left out where another one has it."""
+def _varied(
+    known: System, context: typer.Context, config: Path | None, grid: dict[str, list[Any]]
+) -> list[Any]:
+    """Build the settings of a grid; a parameter that a policy lacks is left out where another one
+    has it.
+    """
     from posse.core.settings import read_toml
     from posse.experiments.sweeps import grid_of
 

@@ -26,13 +26,17 @@ def describe(record: Record) -> str:
     clients, names = record.problem.get("clients"), record.problem.get("names")
     if isinstance(clients, int) and isinstance(names, list):  # devices are counted, not named
         who = [words.count(clients, said.party), words.count(len(names), said.arm)]
-    who += [words.count(record.horizon, said.step)] + ([words.count(record.runs, "run")] if record.runs else [])
+    who += [words.count(record.horizon, said.step)] + (
+        [words.count(record.runs, "run")] if record.runs else []
+    )
     parts = (record.policy, record.problem_name, *who)
     return " · ".join(parts if record.status == "finished" else (*parts, record.state))
 
 
 def first(records: Sequence[Record]) -> None:
-    """Print the answer: who won, what a step earned beside chance and the best fixed arm, and what the system adds."""
+    """Print the answer: who won, what a step earned beside chance and the best fixed arm, and what
+    the system adds.
+    """
     from posse.results.reports.answers import answer
 
     said = answer(records)
@@ -52,8 +56,12 @@ def folded(record: Record, stored: bool = True) -> None:
 
     level = "none" if record.level == PLAIN else record.protection
     off = f" OFF: {', '.join(record.off)}." if record.off else ""
-    many = words.count(len(record.leaks), "caveat") if record.leaks else "it does not say what leaks"
-    where = f"posse runs show {record.id}, or a report" if stored else "without --brief, or in a report"
+    many = (
+        words.count(len(record.leaks), "caveat") if record.leaks else "it does not say what leaks"
+    )
+    where = (
+        f"posse runs show {record.id}, or a report" if stored else "without --brief, or in a report"
+    )
     say(f"\nProtection: {level}.{off} What is not protected: {many} ({where}).")
 
 
@@ -64,11 +72,24 @@ def earned_and_cost(records: Sequence[Record]) -> None:
     from posse.results.words import common
 
     said = common(record.words for record in records)
-    errors, regrets = [standard_error(record.total) for record in records], [record.regret_mean for record in records]
+    errors, regrets = (
+        [standard_error(record.total) for record in records],
+        [record.regret_mean for record in records],
+    )
     earned = f"earned ({said.money})" if said.money else "earned"
     rows = [
-        (earned, *(words.plus_minus(r.total_mean, error) for r, error in zip(records, errors, strict=True))),
-        *([(said.regret, *map(words.number, regrets))] if any(one is not None for one in regrets) else []),
+        (
+            earned,
+            *(
+                words.plus_minus(r.total_mean, error)
+                for r, error in zip(records, errors, strict=True)
+            ),
+        ),
+        *(
+            [(said.regret, *map(words.number, regrets))]
+            if any(one is not None for one in regrets)
+            else []
+        ),
     ]
     if any(record.seconds for record in records):  # a bandit in use measures none
         each = f"CPU time per {said.step} and {said.party}, all included"
@@ -76,7 +97,12 @@ def earned_and_cost(records: Sequence[Record]) -> None:
         rows.append((each, *(words.seconds(per_step(r)) for r in records)))
     if len(records) > 1:
         ratios = [1.0, *(times_as_long(record, records[0]) for record in records[1:])]
-        rows.append(("times as long", *("too short to compare" if x is None else words.ratio(x) for x in ratios)))
+        rows.append(
+            (
+                "times as long",
+                *("too short to compare" if x is None else words.ratio(x) for x in ratios),
+            )
+        )
     if any(record.traffic for record in records):
         rows.append(("messages", *(f"{r.messages:,}" if r.traffic else "none" for r in records)))
         rows.append(("bytes", *(words.size(r.bytes) if r.traffic else "none" for r in records)))
@@ -89,7 +115,9 @@ def earned_and_cost(records: Sequence[Record]) -> None:
 
 
 def per_step(record: Record) -> float | None:
-    """Seconds a step and party, over the steps that were taken: an interrupted run took fewer than its budget."""
+    """Seconds a step and party, over the steps that were taken: an interrupted run took fewer than
+    its budget.
+    """
     steps = record.steps_done * (len(record.party_names) or record.arms)
     return record.seconds / steps if steps else None
 
@@ -104,12 +132,19 @@ def sameness(secure: Record, plain: Record, *, twin: str = "the plain one") -> s
         each = "" if secure.runs == 1 else f" in each of the {secure.runs} runs"
         what = "the secure run" if secure.protected else "the run"
         said = secure.words
-        took = "pulled every arm as often" if said.pull == "pull" else f"took as many {words.plural(said.pull)} of each"
+        took = (
+            "pulled every arm as often"
+            if said.pull == "pull"
+            else f"took as many {words.plural(said.pull)} of each"
+        )
         return (
             f"Identical: {what} ({secure.protection}) {took} as {twin} "
             f"and earned the same {words.number(secure.total_mean)}, to the last bit{each}."
         )
-    return f"NOT identical: {secure.label} and its plain twin differ. This is a defect, please report it."
+    return (
+        f"NOT identical: {secure.label} and its plain twin differ. This is a defect, please report "
+        "it."
+    )
 
 
 def protection(record: Record) -> None:
@@ -120,12 +155,17 @@ def protection(record: Record) -> None:
     learns = record.shown("learns")
     heading(f"Protection: {level}{'. What each role learns' if learns else ''}")
     if record.off:
-        say(f"OFF: {', '.join(record.off)}. What the level promises does not hold.", style="bold red")
+        say(
+            f"OFF: {', '.join(record.off)}. What the level promises does not hold.",
+            style="bold red",
+        )
     bullets(learns, style="green" if record.protected else "yellow")
     _spent(record)
     heading("What is not protected")
     unsaid = "This record does not say what leaks. Do not take that for nothing."
-    bullets(record.leaks or ((unsaid,) if record.federated else ("Nothing is shared.",)), style="yellow")
+    bullets(
+        record.leaks or ((unsaid,) if record.federated else ("Nothing is shared.",)), style="yellow"
+    )
 
 
 def _spent(record: Record) -> None:
@@ -167,25 +207,36 @@ def details(record: Record, beside: Sequence[Record] = ()) -> None:
 
 
 def comparison(compared: Comparison, brief: bool = False) -> None:
-    """Print a comparison, and what to know when reading it; in `brief` only how much there is to know."""
+    """Print a comparison, and what to know when reading it; in `brief` only how much there is to
+    know.
+    """
     from posse.results import words
 
     columns = ("run", compared.words.earned, "difference", "same", "time", "ratio")
     rows = [
         (
-            row.label, words.plus_minus(row.mean, row.error),
+            row.label,
+            words.plus_minus(row.mean, row.error),
             words.UNKNOWN if i == 0 else words.plus_minus(row.difference, row.difference_error),
             words.UNKNOWN if i == 0 else "yes" if row.identical else "no",
-            words.seconds(row.seconds), words.ratio(row.ratio),
+            words.seconds(row.seconds),
+            words.ratio(row.ratio),
         )
         for i, row in enumerate(compared.rows)
-    ]  # fmt: skip
+    ]
     table(columns, rows, numeric=(1, 2, 4, 5))
     if brief:
-        say(f"{words.count(len(compared.notes), 'note')} on how to read it: leave --brief out.", style="dim")
+        say(
+            f"{words.count(len(compared.notes), 'note')} on how to read it: leave --brief out.",
+            style="dim",
+        )
         return
     reward = compared.words.reward.capitalize()
-    say(f"{reward}: mean of the runs ± its standard error. Difference and ratio: to the first line.", style="dim")
+    say(
+        f"{reward}: mean of the runs ± its standard error. Difference and ratio: to the first "
+        "line.",
+        style="dim",
+    )
     for note in compared.notes:
         say(note, style="dim")
 
@@ -198,7 +249,9 @@ def pulls(record: Record, most: int = 10) -> None:
     means = record.problem.get("means")
     known = means if isinstance(means, list) and len(means) == record.arms else [None] * record.arms
     order = sorted(range(record.arms), key=lambda arm: -share[arm])[:most]
-    rows = [[record.arm_names[arm], words.number(known[arm], 3), f"{share[arm]:.1%}"] for arm in order]
+    rows = [
+        [record.arm_names[arm], words.number(known[arm], 3), f"{share[arm]:.1%}"] for arm in order
+    ]
     if record.arms > most:
         rest = float(sum(share[arm] for arm in range(record.arms) if arm not in order))
         rows.append([f"{record.arms - most} others", "", f"{rest:.1%}"])
@@ -209,7 +262,9 @@ def pulls(record: Record, most: int = 10) -> None:
 
 
 def joining(records: Sequence[Record]) -> None:
-    """Print what each party earned, beside the same party alone where a record of that is there; losers are marked."""
+    """Print what each party earned, beside the same party alone where a record of that is there;
+    losers are marked.
+    """
     from posse.results.joining import joining as joined_of
 
     for joined in joined_of(records):
@@ -228,7 +283,9 @@ def _parties(joined: Joining) -> None:
 
     said = joined.record.words
     shares = (*joined.shares, joined.whole)
-    rows = [(share.party, words.number(share.total), words.number(share.regret)) for share in shares]
+    rows = [
+        (share.party, words.number(share.total), words.number(share.regret)) for share in shares
+    ]
     table((said.party, said.reward, "pseudo-regret"), rows, numeric=(1, 2))
 
 
@@ -238,20 +295,38 @@ def _worth(joined: Joining) -> None:
     said = joined.record.words
     rows = [
         (
-            share.party, share.verdict, words.number(share.alone), words.number(share.total),
-            words.plus_minus(share.difference, share.error), words.fraction(share.ratio),
+            share.party,
+            share.verdict,
+            words.number(share.alone),
+            words.number(share.total),
+            words.plus_minus(share.difference, share.error),
+            words.fraction(share.ratio),
         )
         for share in (*joined.shares, joined.whole)
-    ]  # fmt: skip
-    columns = (said.party, "joined", f"{said.reward} alone", f"{said.reward} joined", "difference", "regret ratio")
+    ]
+    columns = (
+        said.party,
+        "joined",
+        f"{said.reward} alone",
+        f"{said.reward} joined",
+        "difference",
+        "regret ratio",
+    )
     table(columns, rows, numeric=range(2, 6))
     if joined.losers:
-        say(f"Worse off joined, in {said.reward} or regret: {words.listed(joined.losers)}.", style="bold red")
+        say(
+            f"Worse off joined, in {said.reward} or regret: {words.listed(joined.losers)}.",
+            style="bold red",
+        )
     if joined.doubtful:
         say(joined.doubt, style="yellow")
     if joined.rule:
         say(joined.rule, style="dim")
-    say("Difference: paired by world seed, ± its standard error. Ratio: regret joined over regret alone.", style="dim")
+    say(
+        "Difference: paired by world seed, ± its standard error. Ratio: regret joined over regret "
+        "alone.",
+        style="dim",
+    )
     if joined.ratio is not None:
         what = f" ({joined.ratio.what})" if joined.ratio.known else ", too few runs for an interval"
         say(f"Regret ratio, all together: {joined.ratio}{what}.", style="dim")

@@ -1,4 +1,6 @@
-"""Validators that take their name from the keyword, as in `check.positive(epsilon=epsilon)`; optional dependencies."""
+"""Validators that take their name from the keyword, as in `check.positive(epsilon=epsilon)`;
+optional dependencies.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def between(low: float, high: float, /, *, open_low: bool = False, **values: flo
     """Refuse a value outside [low, high], or outside (low, high] with `open_low`."""
     name, value = _single(values)
     if not (low <= value <= high) or (open_low and value == low):
-        raise ConfigError(f"{name} must be in {'(' if open_low else '['}{low}, {high}], got {value}.")
+        raise ConfigError(
+            f"{name} must be in {'(' if open_low else '['}{low}, {high}], got {value}."
+        )
 
 
 def one_of(choices: tuple[str, ...], /, **values: str) -> None:
@@ -77,7 +81,8 @@ def require(module: str, *, extra: str) -> ModuleType:
 
 
 def installing(extra: str) -> str:
-    """Return the command that installs an extra of this Posse: of its checkout, its wheel, or by its name.
+    """Return the command that installs an extra of this Posse: of its checkout, its wheel, or by
+    its name.
 
     pip notes where a distribution came from that was not found by its name (PEP 610).
     """
@@ -89,7 +94,9 @@ def installing(extra: str) -> str:
 
     checkout, editable = Path(__file__).resolve().parents[3], "-e "
     project = checkout / "pyproject.toml"
-    if not project.is_file() or f'name = "{DISTRIBUTION}"' not in project.read_text(encoding="utf-8"):
+    if not project.is_file() or f'name = "{DISTRIBUTION}"' not in project.read_text(
+        encoding="utf-8"
+    ):
         try:
             origin = json.loads(distribution(DISTRIBUTION).read_text("direct_url.json") or "{}")
         except (PackageNotFoundError, ValueError):

@@ -1,11 +1,13 @@
 """Compilation of the numeric functions: one source, three ways to call it.
 
-`@elementary` compiles a scalar function; its `.py_func` is the same source in plain Python. `specialise` makes a kernel
-for one policy. Machine code is kept on disk under a key that holds the digest of every source file the function depends
-on: numba by itself looks at one file only, and would answer from an old cache when a function called from it changed.
+`@elementary` compiles a scalar function; its `.py_func` is the same source in plain Python.
+`specialise` makes a kernel for one policy. Machine code is kept on disk under a key that holds the
+digest of every source file the function depends on: numba by itself looks at one file only, and
+would answer from an old cache when a function called from it changed.
 
-numba takes most of a second to import and to begin, more than a party of a short run computes in all. So nothing is
-imported before a function is called, and short functions are interpreted first: same source, same bits.
+numba takes most of a second to import and to begin, more than a party of a short run computes in
+all. So nothing is imported before a function is called, and short functions are interpreted first:
+same source, same bits.
 """
 
 from __future__ import annotations
@@ -39,11 +41,16 @@ TURN = 120.0
 SHORT = 4096
 """Numbers of an array up to which a function on it is short."""
 
-_IMPORT = re.compile(r"^\s*(?:from\s+(posse[\w.]*)\s+import\s+(\([^)]*\)|[^\n]*)|import\s+(posse[\w.]*))", re.MULTILINE)
+_IMPORT = re.compile(
+    r"^\s*(?:from\s+(posse[\w.]*)\s+import\s+(\([^)]*\)|[^\n]*)|import\s+(posse[\w.]*))",
+    re.MULTILINE,
+)
 
 
 def source_digest(*modules: str) -> str:
-    """Digest of the sources that numbers compiled in these modules depend on: theirs, and all that they import."""
+    """Digest of the sources that numbers compiled in these modules depend on: theirs, and all that
+    they import.
+    """
     digest = hashlib.sha256()
     for path in sorted(_sources(frozenset(modules))):
         digest.update(path.read_bytes())
@@ -77,15 +84,17 @@ def _files(module: str) -> tuple[Path, ...]:
     package = Path(__file__).resolve().parents[1]
     first, *rest = module.split(".")
     place = package.joinpath(*rest)
-    candidates = (place.with_suffix(".py"), place / "__init__.py") if first == package.name and rest else ()
+    candidates = (
+        (place.with_suffix(".py"), place / "__init__.py") if first == package.name and rest else ()
+    )
     return tuple(path for path in candidates if path.is_file())
 
 
 class _Files:
     """Machine code on disk, one file a compiled function and signature, each written whole.
 
-    numba's own index numbers the files of a function: two processes that compile at the same time can give two
-    signatures the same number, and then one of them loads the other's code.
+    numba's own index numbers the files of a function: two processes that compile at the same time
+    can give two signatures the same number, and then one of them loads the other's code.
     """
 
     def __init__(self, folder: Path, name: str, modules: tuple[str, ...]) -> None:
@@ -97,10 +106,15 @@ class _Files:
         return source_digest(*self._modules)
 
     def _path(self, key: object) -> Path:
-        return self._folder / hashlib.sha256(f"{self._name} {key!r} {self._digest}".encode()).hexdigest()
+        return (
+            self._folder
+            / hashlib.sha256(f"{self._name} {key!r} {self._digest}".encode()).hexdigest()
+        )
 
     def load(self, key: object) -> object:
-        """Return what was saved under a key, or None; waits for another process that compiles it now."""
+        """Return what was saved under a key, or None; waits for another process that compiles it
+        now.
+        """
         path = self._path(key)
         found = _read(path)
         if found is None and _take_turn(path):
@@ -134,7 +148,9 @@ def _read(path: Path) -> object:
 
 @cache
 def _turns(folder: Path) -> int:
-    """Open the file on whose bytes processes lock what they compile: a byte each, held until the code is saved."""
+    """Open the file on whose bytes processes lock what they compile: a byte each, held until the
+    code is saved.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     return os.open(folder / "turns", os.O_RDWR | os.O_CREAT, 0o600)
 
@@ -193,7 +209,8 @@ class _Clock:
 
 
 class Compiled(partial[R]):
-    """A function that numba compiles at its first call, or once interpreting short ones has cost `PATIENCE` seconds.
+    """A function that numba compiles at its first call, or once interpreting short ones has cost
+    `PATIENCE` seconds.
 
     A partial object calls what it holds from C, so that the indirection costs ten nanoseconds.
     """
@@ -204,9 +221,15 @@ class Compiled(partial[R]):
     _options: Mapping[str, Any]
 
     def __new__(
-        cls, function: Callable[..., R], modules: tuple[str, ...], short: bool, options: Mapping[str, Any]
+        cls,
+        function: Callable[..., R],
+        modules: tuple[str, ...],
+        short: bool,
+        options: Mapping[str, Any],
     ) -> Self:
-        """Wrap a function; `modules` are those that its machine code depends on, none where it is not kept."""
+        """Wrap a function; `modules` are those that its machine code depends on, none where it is
+        not kept.
+        """
         made = super().__new__(cls, function)
         made.py_func, made._modules, made._short, made._options = function, modules, short, options
         update_wrapper(made, function)
@@ -218,7 +241,11 @@ class Compiled(partial[R]):
 
     def _first(self, *args: Any, **named: Any) -> Any:
         """Interpret while that is cheaper, else compile."""
-        if not self._short or _Clock.compiles or any(getattr(each, "size", 0) > SHORT for each in args):
+        if (
+            not self._short
+            or _Clock.compiles
+            or any(getattr(each, "size", 0) > SHORT for each in args)
+        ):
             return self.dispatcher(*args, **named)
         began = perf_counter()
         try:
@@ -233,16 +260,24 @@ class Compiled(partial[R]):
     def interpreted(self) -> Callable[..., Any]:
         """The same source, bound to the source of the short functions that it calls.
 
-        So a call stays in the interpreter to its end, also where another thread begins to compile meanwhile: compiled
-        code returns numbers of Python, and given them back it takes words of 64 bits for signed ones.
+        So a call stays in the interpreter to its end, also where another thread begins to compile
+        meanwhile: compiled code returns numbers of Python, and given them back it takes words of 64
+        bits for signed ones.
         """
         names = self.py_func.__globals__
         called = {name: names[name] for name in self.py_func.__code__.co_names if name in names}
-        own = {name: one.interpreted for name, one in called.items() if isinstance(one, Compiled) and one._short}
+        own = {
+            name: one.interpreted
+            for name, one in called.items()
+            if isinstance(one, Compiled) and one._short
+        }
         made = FunctionType(
-            self.py_func.__code__, {**names, **own}, self.py_func.__name__, self.py_func.__defaults__,
+            self.py_func.__code__,
+            {**names, **own},
+            self.py_func.__name__,
+            self.py_func.__defaults__,
             self.py_func.__closure__,
-        )  # fmt: skip
+        )
         made.__kwdefaults__ = self.py_func.__kwdefaults__
         return made
 
@@ -280,21 +315,26 @@ def _plain(value: Any) -> Any:
 
 
 def elementary(function: Callable[..., R]) -> Callable[..., R]:
-    """Compile a scalar function made of + - * / and sqrt; no fast-math, so that every path gives the same bits."""
+    """Compile a scalar function made of + - * / and sqrt; no fast-math, so that every path gives
+    the same bits.
+    """
     return _compiled(function, True)
 
 
 def loops(function: Callable[..., R]) -> Callable[..., R]:
-    """Compile loops over arrays under the rules of `elementary`, to run outside the interpreter's lock.
+    """Compile loops over arrays under the rules of `elementary`, to run outside the interpreter's
+    lock.
 
-    A division by zero gives infinity or NaN as in numpy, and no error: a test before every division would keep the
-    compiler from working on several numbers at once. Guard divisors.
+    A division by zero gives infinity or NaN as in numpy, and no error: a test before every division
+    would keep the compiler from working on several numbers at once. Guard divisors.
     """
     return _compiled(function, False, error_model="numpy", nogil=True)
 
 
 def short_loops(function: Callable[..., R]) -> Callable[..., R]:
-    """Compile loops whose work grows with their arrays alone, so that short ones can be interpreted first."""
+    """Compile loops whose work grows with their arrays alone, so that short ones can be interpreted
+    first.
+    """
     return _compiled(function, True, error_model="numpy", nogil=True)
 
 
@@ -304,7 +344,9 @@ def inlined(function: Callable[..., R]) -> Callable[..., R]:
 
 
 def _compiled(function: Callable[..., R], short: bool, **options: Any) -> Callable[..., R]:
-    ours = function.__module__.startswith("posse.")  # what others wrote may differ between Python and numba
+    ours = function.__module__.startswith(
+        "posse."
+    )  # what others wrote may differ between Python and numba
     return Compiled(function, (function.__module__,), short and ours, options)
 
 
@@ -316,19 +358,25 @@ def specialise(
     keep: bool,
     short: bool = False,
 ) -> Callable[..., Any]:
-    """Compile `template` with the global names in `functions` bound to these compiled functions, to run in threads.
+    """Compile `template` with the global names in `functions` bound to these compiled functions, to
+    run in threads.
 
-    `name` identifies `functions`. It becomes part of the function's own name, for compiled code is linked by name: two
-    kernels of one name in a process could otherwise call each other's functions. `keep` the machine code on disk only
-    if `name` and the sources of the package tell all there is to know: not for functions that a user wrote. Only what
-    is kept is interpreted first where it is `short`.
+    `name` identifies `functions`. It becomes part of the function's own name, for compiled code is
+    linked by name: two kernels of one name in a process could otherwise call each other's
+    functions. `keep` the machine code on disk only if `name` and the sources of the package tell
+    all there is to know: not for functions that a user wrote. Only what is kept is interpreted
+    first where it is `short`.
     """
     names = {**template.__globals__, **functions}
-    bound = FunctionType(template.__code__, names, template.__name__, template.__defaults__, template.__closure__)
+    bound = FunctionType(
+        template.__code__, names, template.__name__, template.__defaults__, template.__closure__
+    )
     bound.__qualname__ = bound.__name__ = re.sub(r"\W", "_", f"{template.__name__}__{name}")
     bound.__module__ = template.__module__
     used = (getattr(function, "py_func", function).__module__ for function in functions.values())
-    return Compiled(bound, (template.__module__, *used) if keep else (), keep and short, {"nogil": True})
+    return Compiled(
+        bound, (template.__module__, *used) if keep else (), keep and short, {"nogil": True}
+    )
 
 
 def compile_user(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -337,7 +385,8 @@ def compile_user(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def side_by_side(play: Callable[[slice], None], runs: int) -> None:
-    """Call a function that computes outside the interpreter's lock with slices of the runs, one in every thread.
+    """Call a function that computes outside the interpreter's lock with slices of the runs, one in
+    every thread.
 
     Ctrl-C waits for all of them, so that no run is left behind the others.
     """

@@ -1,8 +1,8 @@
 """What goes wrong, told so that the reader can mend it.
 
-Every error a user can cause is a `PosseError`: it has a stable code and one line that gives the rule, the value
-and the remedy. A front door prints that line and exits with `exit_code`; anything else is a bug and keeps its
-traceback.
+Every error a user can cause is a `PosseError`: it has a stable code and one line that gives the
+rule, the value and the remedy. A front door prints that line and exits with `exit_code`; anything
+else is a bug and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ class ProtocolError(PosseError):
 
 
 class EarlyError(ProtocolError):
-    """A party received what the protocol allows only after messages of others that have not come yet."""
+    """A party received what the protocol allows only after messages of others that have not come
+    yet.
+    """
 
 
 class FrameError(ProtocolError):
@@ -78,13 +80,17 @@ class FrameError(ProtocolError):
 
 
 class DisagreementError(ProtocolError):
-    """Parties were started for different things: one of their files must be corrected, and then the run goes on."""
+    """Parties were started for different things: one of their files must be corrected, and then the
+    run goes on.
+    """
 
     code = "P530"
 
 
 class BudgetError(PosseError):
-    """A release would spend more privacy than was budgeted; nothing was released and the ledger is as it was."""
+    """A release would spend more privacy than was budgeted; nothing was released and the ledger is
+    as it was.
+    """
 
     code = "P600"
 
@@ -96,27 +102,35 @@ class JournalError(PosseError):
 
 
 class LinkError(PosseError):
-    """Two parties cannot go on together: one lacks what the other has forgotten, or they are of different runs."""
+    """Two parties cannot go on together: one lacks what the other has forgotten, or they are of
+    different runs.
+    """
 
     code = "P810"
 
 
 class UnfinishedError(LinkError):
-    """A party's own part is over, and a peer that needs its last messages has not confirmed them."""
+    """A party's own part is over, and a peer that needs its last messages has not confirmed
+    them.
+    """
 
     code = "P820"
     exit_code = 3
 
 
 class StalledError(LinkError):
-    """A party that is needed has been missing or refused for too long; the run stays open, and the journal with it."""
+    """A party that is needed has been missing or refused for too long; the run stays open, and the
+    journal with it.
+    """
 
     code = "P830"
     exit_code = 3
 
 
 class CertificateError(PosseError):
-    """A certificate, its key or its authority does not prove what it should; `reason` says why, for programs."""
+    """A certificate, its key or its authority does not prove what it should; `reason` says why, for
+    programs.
+    """
 
     code = "P700"
 

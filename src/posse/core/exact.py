@@ -1,8 +1,9 @@
 """Elementary functions with the same bits everywhere.
 
-numpy's and Python's log and exp differ in the last bit, so a secure run and a plain one would part ways. These are
-built on + - * / and sqrt alone, which IEEE 754 rounds correctly on every machine, and are compiled without fast-math;
-`.py_func` of each runs the same source in plain Python. A golden digest in the tests guards the values.
+numpy's and Python's log and exp differ in the last bit, so a secure run and a plain one would part
+ways. These are built on + - * / and sqrt alone, which IEEE 754 rounds correctly on every machine,
+and are compiled without fast-math; `.py_func` of each runs the same source in plain Python. A
+golden digest in the tests guards the values.
 
 >>> log(10.0)
 2.302585092994046
@@ -31,7 +32,8 @@ _EXP_LIMIT = 700.0
 def log(x: float) -> float:
     """Natural logarithm of a normal positive number.
 
-    x = m 2^e with m in [sqrt(1/2), sqrt 2); ln m = 2 atanh((m-1)/(m+1)), by its series up to the 23rd power.
+    x = m 2^e with m in [sqrt(1/2), sqrt 2); ln m = 2 atanh((m-1)/(m+1)), by its series up to the
+    23rd power.
     """
     bits = np.float64(x).view(np.int64)
     exponent = (bits >> 52) - 1022
@@ -42,9 +44,30 @@ def log(x: float) -> float:
     f = (m - 1.0) / (m + 1.0)
     z = f * f
     series = z * (
-        1 / 3 + z * (1 / 5 + z * (1 / 7 + z * (1 / 9 + z * (1 / 11 + z * (
-            1 / 13 + z * (1 / 15 + z * (1 / 17 + z * (1 / 19 + z * (1 / 21 + z * (1 / 23))))))))))
-    )  # fmt: skip
+        1 / 3
+        + z
+        * (
+            1 / 5
+            + z
+            * (
+                1 / 7
+                + z
+                * (
+                    1 / 9
+                    + z
+                    * (
+                        1 / 11
+                        + z
+                        * (
+                            1 / 13
+                            + z
+                            * (1 / 15 + z * (1 / 17 + z * (1 / 19 + z * (1 / 21 + z * (1 / 23)))))
+                        )
+                    )
+                )
+            )
+        )
+    )
     e = float(exponent)
     return e * _LN2_HIGH + (2.0 * f + (2.0 * f * series + e * _LN2_LOW))
 
@@ -53,7 +76,8 @@ def log(x: float) -> float:
 def exp(x: float) -> float:
     """Exponential of x, x clipped to [-700, 700].
 
-    x = k ln 2 + r with |r| <= ln(2)/2; e^r by its Taylor series up to the 13th power, then scaled by 2^k.
+    x = k ln 2 + r with |r| <= ln(2)/2; e^r by its Taylor series up to the 13th power, then scaled
+    by 2^k.
     """
     x = min(max(x, -_EXP_LIMIT), _EXP_LIMIT)
     k = math.floor(x * _INV_LN2 + 0.5)
@@ -67,14 +91,20 @@ def exp(x: float) -> float:
 
 @elementary
 def gumbel(u: float) -> float:
-    """Standard Gumbel quantile -ln(-ln u), u in [0, 1) moved to the middle of its 2^-53 cell: within [-3.63, 36.8]."""
+    """Standard Gumbel quantile -ln(-ln u), u in [0, 1) moved to the middle of its 2^-53 cell:
+    within [-3.63, 36.8].
+    """
     # The largest cell middle would round to 1; 1 - 2^-53 is the largest number below it.
     return -log(-log(min(u + 2.0**-54, 1.0 - 2.0**-53)))
 
 
 @elementary
-def normals(key: int, purpose: int, party: int, index: int, attempt: int) -> tuple[float, float, int]:
-    """Two independent standard normal numbers by the polar method, and the first attempt number not used."""
+def normals(
+    key: int, purpose: int, party: int, index: int, attempt: int
+) -> tuple[float, float, int]:
+    """Two independent standard normal numbers by the polar method, and the first attempt number not
+    used.
+    """
     while True:
         u, v = uniforms(key, purpose, party, index, attempt)
         attempt = attempt + 1
@@ -102,11 +132,13 @@ def _accept(shape: float, x: float, u: float) -> float:
 
 
 @elementary
-def beta(a: float, b: float, key: int, purpose: int, party: int, index: int, attempt: int = 0) -> float:
+def beta(
+    a: float, b: float, key: int, purpose: int, party: int, index: int, attempt: int = 0
+) -> float:
     """Beta(a, b) from two gammas (Marsaglia and Tsang 2000), a draw at one address; a, b > 0.
 
-    Each round spends one pair of normals on both gammas; a gamma already accepted keeps its value. The first attempt
-    number can be given, for several draws at one address.
+    Each round spends one pair of normals on both gammas; a gamma already accepted keeps its value.
+    The first attempt number can be given, for several draws at one address.
     """
     boost_a = a < 1.0
     boost_b = b < 1.0
@@ -140,15 +172,17 @@ _FEW = 40
 def binomial(count: int, q: float, key: int, purpose: int, party: int, index: int) -> int:
     """Binomial(count, q), a draw at one address; O(log count) for large counts.
 
-    The middle one of `count` uniform numbers is Beta((count + 1) / 2, ...) distributed: if it is below q, so are all
-    before it, and the rest is a smaller binomial on the other side (Devroye: Non-uniform random variate generation,
-    1986, chapter X.4). The last 40 are tossed one by one.
+    The middle one of `count` uniform numbers is Beta((count + 1) / 2, ...) distributed: if it is
+    below q, so are all before it, and the rest is a smaller binomial on the other side (Devroye:
+    Non-uniform random variate generation, 1986, chapter X.4). The last 40 are tossed one by one.
     """
     found = 0
     split = 1
     while count > _FEW:
         middle = (count + 1) // 2
-        x = beta(float(middle), float(count + 1 - middle), key, purpose, party, index, split * _ATTEMPTS)
+        x = beta(
+            float(middle), float(count + 1 - middle), key, purpose, party, index, split * _ATTEMPTS
+        )
         split = split + 1
         if x < q:
             found = found + middle

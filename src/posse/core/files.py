@@ -1,7 +1,7 @@
 """Files that appear whole or not at all, private from their first byte where they hold a secret.
 
-A crash, a full disk or Ctrl-C leaves the old file or the new one, never half of one. The bytes go to a hidden file in
-the same folder, which takes the name at the end or is removed on any error.
+A crash, a full disk or Ctrl-C leaves the old file or the new one, never half of one. The bytes go
+to a hidden file in the same folder, which takes the name at the end or is removed on any error.
 """
 
 from __future__ import annotations
@@ -47,17 +47,19 @@ def os_reason(error: OSError) -> str:
 def whole(
     path: str | Path, *, mode: int | None = None, replace: bool = True, durable: bool = True
 ) -> Iterator[BinaryIO]:
-    """Open a binary file to write; it takes its name only when everything is written, and a `durable` one on the disk.
+    """Open a binary file to write; it takes its name only when everything is written, and a
+    `durable` one on the disk.
 
-    Until then an older file of that name stays as it was; without `replace` it stays for good and this raises. `mode`
-    holds from the first byte on (default: what the process gives to new files). What the file system refuses is a
-    `DataError`.
+    Until then an older file of that name stays as it was; without `replace` it stays for good and
+    this raises. `mode` holds from the first byte on (default: what the process gives to new files).
+    What the file system refuses is a `DataError`.
 
     >>> with whole("no-such-folder/runs.csv") as file:  # doctest: +ELLIPSIS
     ...     _ = file.write(b"run")
     Traceback (most recent call last):
     ...
-    posse.core.errors.DataError: [P200] cannot write no-such-folder/runs.csv: the folder does not exist. ...
+    posse.core.errors.DataError: [P200] cannot write no-such-folder/runs.csv: the folder does not
+    exist. ...
     """
     # A link is followed, so that the file it names is the one replaced.
     target = Path(os.path.realpath(Path(path).expanduser())) if replace else Path(path)
@@ -65,7 +67,9 @@ def whole(
     try:
         if target.is_dir():
             raise IsADirectoryError(errno.EISDIR, "Is a directory")
-        created = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else mode)
+        created = os.open(
+            part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else mode
+        )
         with open(created, "wb") as file:
             if mode is not None:
                 os.fchmod(file.fileno(), mode)
@@ -80,7 +84,9 @@ def whole(
             os.link(part, target)
     except OSError as error:
         if isinstance(error, FileExistsError) and not replace:
-            raise DataError(f"{path} exists and is not overwritten. Move it away, or choose another place.") from error
+            raise DataError(
+                f"{path} exists and is not overwritten. Move it away, or choose another place."
+            ) from error
         raise DataError(f"cannot write {path}: {os_reason(error)}") from error
     finally:
         # What stopped the writing may stop the tidying too; the first reason is the one to report.
@@ -91,7 +97,12 @@ def whole(
 
 
 def write_whole(
-    path: str | Path, data: bytes, *, mode: int | None = PUBLIC, replace: bool = True, durable: bool = True
+    path: str | Path,
+    data: bytes,
+    *,
+    mode: int | None = PUBLIC,
+    replace: bool = True,
+    durable: bool = True,
 ) -> None:
     """Write a file that takes its name only when all of it is there; see `whole`."""
     with whole(path, mode=mode, replace=replace, durable=durable) as file:
@@ -105,7 +116,9 @@ def sync_data(descriptor: int) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder survive a crash; file systems that cannot do this are left as they are."""
+    """Make the names in a folder survive a crash; file systems that cannot do this are left as they
+    are.
+    """
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -122,16 +135,22 @@ def no_core_dumps() -> None:
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE: none, not even to a program that asked for them
+        ctypes.CDLL(None).prctl(
+            4, 0, 0, 0, 0
+        )  # PR_SET_DUMPABLE: none, not even to a program that asked for them
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder that only its owner enters, or check one that exists: nobody else may write in it."""
+    """Make a folder that only its owner enters, or check one that exists: nobody else may write in
+    it.
+    """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = folder.stat()
     except OSError as error:
-        raise DataError(f"cannot make the folder {folder}: {error.strerror}. Choose another place.") from error
+        raise DataError(
+            f"cannot make the folder {folder}: {error.strerror}. Choose another place."
+        ) from error
     _check(folder, found, stat.S_IWGRP | stat.S_IWOTH, "be written by others", "go-w")
 
 
@@ -140,11 +159,15 @@ def read(path: Path, what: str, remedy: str) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise CertificateError(f"{what} {path} cannot be read: {error.strerror}. {remedy}", "unreadable") from error
+        raise CertificateError(
+            f"{what} {path} cannot be read: {error.strerror}. {remedy}", "unreadable"
+        ) from error
 
 
 def check_private(path: Path) -> None:
-    """Raise where others may read or write a file that holds a secret, or where it belongs to somebody else."""
+    """Raise where others may read or write a file that holds a secret, or where it belongs to
+    somebody else.
+    """
     _check(path, _status(path), stat.S_IRWXG | stat.S_IRWXO, "be used by others", "go=")
 
 
@@ -165,8 +188,11 @@ def _check(path: Path, status: os.stat_result, forbidden: int, can: str, remedy:
         return
     if status.st_uid not in (os.geteuid(), 0):
         raise CertificateError(
-            f"{path} belongs to another user (uid {status.st_uid}). Use a folder of your own.", "permissions"
+            f"{path} belongs to another user (uid {status.st_uid}). Use a folder of your own.",
+            "permissions",
         )
     if status.st_mode & forbidden:
         mode = stat.S_IMODE(status.st_mode)
-        raise CertificateError(f"{path} can {can} (mode {mode:o}). Run: chmod {remedy} {path}", "permissions")
+        raise CertificateError(
+            f"{path} can {can} (mode {mode:o}). Run: chmod {remedy} {path}", "permissions"
+        )

@@ -1,8 +1,9 @@
 """Fixed point: rewards and scores as integers, so that sums and comparisons are exact.
 
-A reward in [0, 1] is a whole number of units of 2^-24: sums of any order are equal, and 2^29 pulls stay exact in a
-float. A score becomes x = q 2^b + tie with q = floor(score 2^40), b = ceil(log2 K) and tie this owner's place in the
-order of the step; |x| < 2^62. No two owners have the same x, so every comparison has one answer.
+A reward in [0, 1] is a whole number of units of 2^-24: sums of any order are equal, and 2^29 pulls
+stay exact in a float. A score becomes x = q 2^b + tie with q = floor(score 2^40), b = ceil(log2 K)
+and tie this owner's place in the order of the step; |x| < 2^62. No two owners have the same x, so
+every comparison has one answer.
 """
 
 from __future__ import annotations
@@ -44,7 +45,11 @@ class RewardRange(NamedTuple):
     """Least and largest reward. Inside, a reward r is (r - low) / (high - low) in units of 2^-24.
 
     >>> euros = RewardRange.of((-5, 15))
-    >>> euros.units([-5, 0, 15]).tolist(), float(euros.value(1 << 22)), euros.total(np.array([1 << 23, 1 << 24]))
+    >>> (
+    ...     euros.units([-5, 0, 15]).tolist(),
+    ...     float(euros.value(1 << 22)),
+    ...     euros.total(np.array([1 << 23, 1 << 24])),
+    ... )
     ([0, 4194304, 16777216], 0.0, 20.0)
     """
 
@@ -59,7 +64,8 @@ class RewardRange(NamedTuple):
         made = cls(*map(float, given))
         if not (max(map(abs, made)) <= LARGEST_REWARD and made.low < made.high):
             raise ConfigError(
-                f"reward_range must be two finite numbers of up to {LARGEST_REWARD:g}, the lower one first, got "
+                f"reward_range must be two finite numbers of up to {LARGEST_REWARD:g}, the lower "
+                "one first, got "
                 f"{made}. Give such as 0,5."
             )
         return made
@@ -84,7 +90,8 @@ class RewardRange(NamedTuple):
     def sums(self, units: NDArray[Any]) -> NDArray[np.float64]:
         """Sums of the first rewards, and so on to all; they are given in units."""
         return np.asarray(
-            self.low * np.arange(1, len(units) + 1) + (self.high - self.low) * (units.cumsum() / REWARD_ONE)
+            self.low * np.arange(1, len(units) + 1)
+            + (self.high - self.low) * (units.cumsum() / REWARD_ONE)
         )
 
     def total(self, units: NDArray[Any]) -> float:
@@ -104,18 +111,22 @@ def tie_bits(owners: int) -> int:
 
 @elementary
 def tie_place(first: int, second: int, owner: int, bits: int) -> int:
-    """Place of an owner in the tie order of a step, from the two words of the step: below 2^bits, no two alike.
+    """Place of an owner in the tie order of a step, from the two words of the step: below 2^bits,
+    no two alike.
 
-    A swap-or-not shuffle of 2^bits places: each of 24 rounds pairs every place x with x xor k, for a random k > 0, and
-    swaps each pair or not by a coin of its own. Every order of any owners is equally likely, as far as 2 million
-    orders of 3 to 6 owners show. Cost: about .1 microseconds; no owner needs the places of others.
+    A swap-or-not shuffle of 2^bits places: each of 24 rounds pairs every place x with x xor k, for
+    a random k > 0, and swaps each pair or not by a coin of its own. Every order of any owners is
+    equally likely, as far as 2 million orders of 3 to 6 owners show. Cost: about .1 microseconds;
+    no owner needs the places of others.
 
     Reference: Hoang, Morris, Rogaway: An enciphering scheme based on a card shuffle, CRYPTO 2012.
     """
     most = (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
     place, state = np.uint64(owner), np.uint64(first)
     for _ in range(24):
-        state = (state ^ (state >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9) + np.uint64(second)
+        state = (state ^ (state >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9) + np.uint64(
+            second
+        )
         state = state ^ (state >> np.uint64(32))
         other = place ^ (np.uint64(1) + ((state >> np.uint64(40)) * most >> np.uint64(24)))
         coin = (max(place, other) ^ state) * np.uint64(0x94D049BB133111EB)
@@ -133,7 +144,9 @@ def bounded(score: float, bits: int) -> float:
 
 @elementary
 def comparable(score: float, place: int, bits: int) -> int:
-    """The integer x that is compared: floor(score 2^40) 2^bits + place, |x| < 2^62, for a `bounded` score."""
+    """The integer x that is compared: floor(score 2^40) 2^bits + place, |x| < 2^62, for a `bounded`
+    score.
+    """
     q = np.int64(math.floor(score * _SCORE_ONE))
     return (q << np.int64(bits)) + np.int64(place)  # type: ignore[return-value]
 

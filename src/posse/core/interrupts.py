@@ -1,4 +1,6 @@
-"""Signals kept back while something must not be cut in the middle: a compiler's work, or the stopping of others."""
+"""Signals kept back while something must not be cut in the middle: a compiler's work, or the
+stopping of others.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,18 @@ R = TypeVar("R")
 PATIENCE = 1.0
 """Seconds that `soon` waits for the interrupt to be raised."""
 LAST = 20.0
-"""Seconds that keeping what was done may take: what it waits for may be held by the thread that does not look up."""
+"""Seconds that keeping what was done may take: what it waits for may be held by the thread that
+does not look up.
+"""
 LOOK = 0.5
-"""Seconds of work, at most, between two looks at Ctrl-C and at progress, where work can be cut so small."""
+"""Seconds of work, at most, between two looks at Ctrl-C and at progress, where work can be cut so
+small.
+"""
 
 
 def pieces(most: int, least: int = 1) -> Iterator[int]:
-    """Say how many steps to take next: from a sixteenth of `most` on, as many as take about half a second.
+    """Say how many steps to take next: from a sixteenth of `most` on, as many as take about half a
+    second.
 
     How work is cut depends on the machine's clock, and what it gives must not.
 
@@ -51,10 +58,12 @@ class _Ending:
 
 @contextmanager
 def soon() -> Iterator[None]:
-    """End the process soon after Ctrl-C, for commands: compilers and readers of large files do not look up.
+    """End the process soon after Ctrl-C, for commands: compilers and readers of large files do not
+    look up.
 
-    A thread waits for the signal, whatever the main one is doing. Where the interrupt is not raised within `PATIENCE`
-    seconds, this thread keeps what was done (`keeping`) and ends the process with the exit code of Ctrl-C.
+    A thread waits for the signal, whatever the main one is doing. Where the interrupt is not raised
+    within `PATIENCE` seconds, this thread keeps what was done (`keeping`) and ends the process with
+    the exit code of Ctrl-C.
     """
     default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if not default or threading.current_thread() is not threading.main_thread():
@@ -75,7 +84,9 @@ def soon() -> Iterator[None]:
             wait = PATIENCE
             while not over.wait(wait) and not _Ending.raised:
                 if all(may() for may, _ in _Ending.kept) and _take():
-                    _end(b"\r\x1b[?25h" if os.isatty(2) else b"")  # a bar of progress hides the cursor
+                    _end(
+                        b"\r\x1b[?25h" if os.isatty(2) else b""
+                    )  # a bar of progress hides the cursor
                 wait = LOOK / 10
         os.close(read)
 
@@ -92,9 +103,11 @@ def soon() -> Iterator[None]:
 
 @contextmanager
 def keeping(keep: Callable[[], str], may: Callable[[], bool] = lambda: True) -> Iterator[None]:
-    """Say how to keep what this block has done, where `soon` ends the process; `keep` returns what to tell the user.
+    """Say how to keep what this block has done, where `soon` ends the process; `keep` returns what
+    to tell the user.
 
-    It is called in another thread while the main one does not look up, once `may` says that what was done is whole.
+    It is called in another thread while the main one does not look up, once `may` says that what
+    was done is whole.
     """
     _Ending.kept.append((may, keep))
     try:
@@ -110,7 +123,9 @@ def _take() -> bool:
 
 
 def _end(before: bytes) -> None:
-    """Keep what was done, end the processes that this one began, and leave; whatever fails or hangs, leave."""
+    """Keep what was done, end the processes that this one began, and leave; whatever fails or
+    hangs, leave.
+    """
     late = threading.Timer(LAST, os._exit, (128 + signal.SIGINT,))
     late.daemon = True
     late.start()
@@ -121,7 +136,11 @@ def _end(before: bytes) -> None:
     told = "; ".join(one for one in said if one) or "nothing was saved"
     with suppress(Exception):
         os.write(2, before + f"interrupted; {told}.\n".encode())
-        for process in sys.modules["multiprocessing"].active_children() if "multiprocessing" in sys.modules else ():
+        for process in (
+            sys.modules["multiprocessing"].active_children()
+            if "multiprocessing" in sys.modules
+            else ()
+        ):
             process.terminate()
     os._exit(128 + signal.SIGINT)
 
@@ -139,8 +158,8 @@ def _raised(number: int = signal.SIGINT, frame: FrameType | None = None) -> None
 def held() -> Iterator[None]:
     """Keep Ctrl-C back until the block is left, and raise it then.
 
-    A second one ends the process at once, or within `PATIENCE` where `soon` watches. Other threads, and processes that
-    handle the signal by themselves, are left as they are.
+    A second one ends the process at once, or within `PATIENCE` where `soon` watches. Other threads,
+    and processes that handle the signal by themselves, are left as they are.
 
     >>> with held():
     ...     done = 1
@@ -178,14 +197,18 @@ _PLAIN = (signal.default_int_handler, _raised)
 
 
 def aside(work: Callable[[], R]) -> R:
-    """Do work in a thread and wait for it, so that Ctrl-C is raised at once; the work goes on, its result is dropped.
+    """Do work in a thread and wait for it, so that Ctrl-C is raised at once; the work goes on, its
+    result is dropped.
 
     For compilers, which must not be cut in the middle and change nothing but their own memory.
 
     >>> aside(lambda: 1 + 1)
     2
     """
-    if signal.getsignal(signal.SIGINT) not in _PLAIN or threading.current_thread() is not threading.main_thread():
+    if (
+        signal.getsignal(signal.SIGINT) not in _PLAIN
+        or threading.current_thread() is not threading.main_thread()
+    ):
         return work()
     from concurrent.futures import Future
 
@@ -202,7 +225,9 @@ def aside(work: Callable[[], R]) -> R:
 
 
 def never_lost() -> None:
-    """Send a Ctrl-C again that came where Python drops exceptions: in a callback of the garbage collector, say."""
+    """Send a Ctrl-C again that came where Python drops exceptions: in a callback of the garbage
+    collector, say.
+    """
     before = sys.unraisablehook
 
     def dropped(one: sys.UnraisableHookArgs) -> None:
@@ -210,7 +235,9 @@ def never_lost() -> None:
             before(one)
             return
         _Ending.raised = False
-        again = threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT))  # when the callback is over
+        again = threading.Timer(
+            0.02, os.kill, (os.getpid(), signal.SIGINT)
+        )  # when the callback is over
         again.daemon = True
         again.start()
 
@@ -219,13 +246,18 @@ def never_lost() -> None:
 
 @contextmanager
 def noted(note: Callable[[int], object], stop: Callable[[], object]) -> Iterator[None]:
-    """Call `note` with the number of a signal that would end the process, and `stop` at the end, which none interrupts.
+    """Call `note` with the number of a signal that would end the process, and `stop` at the end,
+    which none interrupts.
 
     Threads other than the main one have no handlers of signals.
     """
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     main = threading.current_thread() is threading.main_thread()
-    before = {number: signal.signal(number, lambda came, _: note(came)) for number in numbers} if main else {}
+    before = (
+        {number: signal.signal(number, lambda came, _: note(came)) for number in numbers}
+        if main
+        else {}
+    )
     try:
         yield
     finally:

@@ -1,8 +1,9 @@
-"""Counter-based randomness: a draw is a function of where it is made, never of what was drawn before.
+"""Counter-based randomness: a draw is a function of where it is made, never of what was drawn
+before.
 
-Philox-4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3; SC 2011), written for one
-counter at a time. A draw has an address (key, purpose, party, index, attempt). One owner draws its own number, the
-simulator draws millions, and both get the same ones.
+Philox-4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3; SC 2011),
+written for one counter at a time. A draw has an address (key, purpose, party, index, attempt). One
+owner draws its own number, the simulator draws millions, and both get the same ones.
 
 >>> from posse.core.random import EXPLORE, uniform
 >>> uniform(42, EXPLORE, 3, 1000, 0) == uniform(42, EXPLORE, 3, 1000, 0)
@@ -74,12 +75,16 @@ def _philox(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
 @elementary
 def philox(c0: int, c1: int, c2: int, c3: int, k0: int, k1: int) -> tuple[int, int, int, int]:
     """Ten rounds of Philox-4x32 on one counter, for test vectors."""
-    return _philox(np.uint64(c0), np.uint64(c1), np.uint64(c2), np.uint64(c3), np.uint64(k0), np.uint64(k1))  # type: ignore[no-any-return]
+    return _philox(  # type: ignore[no-any-return]
+        np.uint64(c0), np.uint64(c1), np.uint64(c2), np.uint64(c3), np.uint64(k0), np.uint64(k1)
+    )
 
 
 @inlined
 def quarters(key, purpose, party, index, attempt):  # type: ignore[no-untyped-def]
-    """Return four 32-bit words at an address, for compiled code; the words of `words`, not joined."""
+    """Return four 32-bit words at an address, for compiled code; the words of `words`, not
+    joined.
+    """
     key64 = np.uint64(key)
     return _philox(
         np.uint64(index) & _MASK32,
@@ -99,9 +104,14 @@ def _words(key, purpose, party, index, attempt):  # type: ignore[no-untyped-def]
 
 @elementary
 def words(key: int, purpose: int, party: int, index: int, attempt: int) -> tuple[int, int]:
-    """Return two 64-bit words at an address; party < 2^24, index < 2^32, attempt < 2^32, purpose < 2^8."""
-    # numba compiles a function anew for every constant it is called with: ten rounds once, this line often.
-    return _words(np.uint64(key), np.int64(purpose), np.int64(party), np.int64(index), np.int64(attempt))  # type: ignore[no-any-return]
+    """Return two 64-bit words at an address; party < 2^24, index < 2^32, attempt < 2^32, purpose <
+    2^8.
+    """
+    # numba compiles a function anew for every constant it is called with: ten rounds once, this
+    # line often.
+    return _words(  # type: ignore[no-any-return]
+        np.uint64(key), np.int64(purpose), np.int64(party), np.int64(index), np.int64(attempt)
+    )
 
 
 @elementary
@@ -124,7 +134,9 @@ def uniform(key: int, purpose: int, party: int, index: int, attempt: int) -> flo
 
 
 def derive(key: int, party: int) -> int:
-    """Return a party's own key from a world seed: in a simulation only, for the world seed makes it public."""
+    """Return a party's own key from a world seed: in a simulation only, for the world seed makes it
+    public.
+    """
     return int(words(np.uint64(key), DERIVE, party, 0, 0)[0])
 
 

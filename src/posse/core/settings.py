@@ -1,7 +1,8 @@
 """Configuration: one pydantic model, whether it comes from a TOML file, from flags or from Python.
 
-Values given by flags win over the file. Unknown keys are errors, with the nearest known one. A paper's own word for a
-setting is an alias: `budget` for `horizon`, or `offers` for the part `data.offers`.
+Values given by flags win over the file. Unknown keys are errors, with the nearest known one. A
+paper's own word for a setting is an alias: `budget` for `horizon`, or `offers` for the part
+`data.offers`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ NOTHING = "(?!)"
 
 @dataclass(frozen=True)
 class External:
-    """Marks a setting whose value can import code or open a file, such as `Annotated[str, External("linear|cnn")]`.
+    """Marks a setting whose value can import code or open a file, such as `Annotated[str,
+    External("linear|cnn")]`.
 
     A server that takes settings from requests checks these values before it makes the settings.
     """
@@ -48,7 +50,9 @@ class External:
 
 
 IMPORTS = External(r"[^:{]*")
-"""Marks a setting that imports what `module:name` or `file.py:name` names: text without a colon or a brace does not."""
+"""Marks a setting that imports what `module:name` or `file.py:name` names: text without a colon or
+a brace does not.
+"""
 
 
 def as_written(given: Any) -> Any:
@@ -63,10 +67,14 @@ def as_written(given: Any) -> Any:
 class Settings(BaseModel):
     """Base of every configuration: frozen, strict about unknown keys, errors in one line."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
     aliases: ClassVar[Mapping[str, str]] = {}
-    """Other words for settings: the field, or field.part where the field takes a table of named parts."""
+    """Other words for settings: the field, or field.part where the field takes a table of named
+    parts.
+    """
     panel: ClassVar[str] = "The run"
     """Heading under which help lists the settings that a class declares."""
     panels: ClassVar[Mapping[str, str]] = {}
@@ -81,7 +89,9 @@ class Settings(BaseModel):
         super().__pydantic_init_subclass__(**options)
         for name in ("aliases", "panels", "part_help"):
             declared = [vars(base).get(name) or {} for base in reversed(cls.__mro__)]
-            setattr(cls, name, {word: meaning for words in declared for word, meaning in words.items()})
+            setattr(
+                cls, name, {word: meaning for words in declared for word, meaning in words.items()}
+            )
 
     def __init__(self, /, **values: Any) -> None:
         """Build from keywords; a mistake is one `ConfigError` of one line."""
@@ -93,13 +103,17 @@ class Settings(BaseModel):
             raise ConfigError(_explain(error, known, said)) from None
 
     @classmethod
-    def make(cls, values: Mapping[str, Any] | None = None, *, file: Path | str | None = None) -> Self:
+    def make(
+        cls, values: Mapping[str, Any] | None = None, *, file: Path | str | None = None
+    ) -> Self:
         """Build from a TOML file and values that win over it; a mistake is one `ConfigError`."""
         return cls(**cls.merged(read_toml(file) if file is not None else {}, values or {}))
 
     @classmethod
     def merged(cls, first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-        """Put values over others, whatever words they are given by; of a table of named parts, part by part."""
+        """Put values over others, whatever words they are given by; of a table of named parts, part
+        by part.
+        """
         over, made = cls._named(second), dict(second)
         in_parts = {word.partition(".")[0] for word in cls.aliases.values() if "." in word}
         for word, value in first.items():
@@ -148,8 +162,11 @@ class Settings(BaseModel):
     @classmethod
     def heading(cls, name: str) -> str:
         """Return the heading under which a setting is listed: what it is about."""
-        # The last class that declares it: one that says more about a setting of another keeps its heading.
-        owner = next((base for base in reversed(cls.__mro__) if name in inspect.get_annotations(base)), cls)
+        # The last class that declares it: one that says more about a setting of another keeps its
+        # heading.
+        owner = next(
+            (base for base in reversed(cls.__mro__) if name in inspect.get_annotations(base)), cls
+        )
         return str(cls.panels.get(name, vars(owner).get("panel", Settings.panel)))
 
     def but(self, **changes: Any) -> Self:
@@ -158,7 +175,9 @@ class Settings(BaseModel):
         return type(self)(**self.merged(given, changes))
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return `but(**update)`: a copy is checked, and loads anew what follows from its settings."""
+        """Return `but(**update)`: a copy is checked, and loads anew what follows from its
+        settings.
+        """
         return self.but(**(update or {}))
 
     def __getstate__(self) -> dict[Any, Any]:
@@ -171,7 +190,9 @@ class Settings(BaseModel):
         return hash(repr(self))
 
     def once(self, what: str, make: Callable[[], T]) -> T:
-        """Return what `make` gives, made at most once for these settings: data are loaded once and not at every use."""
+        """Return what `make` gives, made at most once for these settings: data are loaded once and
+        not at every use.
+        """
         if what not in self._kept:
             self._kept[what] = make()
         return cast("T", self._kept[what])
@@ -182,7 +203,9 @@ class Settings(BaseModel):
 
 
 def _parts_of(annotation: Any) -> Iterator[Any]:
-    """Give a type and everything it is made of: the members of a union, of a list or of `Annotated`."""
+    """Give a type and everything it is made of: the members of a union, of a list or of
+    `Annotated`.
+    """
     yield annotation
     for part in typing.get_args(annotation):
         yield from _parts_of(part)
@@ -195,7 +218,9 @@ def read_toml(path: Path | str) -> dict[str, Any]:
     except FileNotFoundError as error:
         raise DataError(f"there is no configuration file {path}.") from error
     except IsADirectoryError as error:
-        raise DataError(f"the configuration file {path} cannot be read: it is a folder. Give a TOML file.") from error
+        raise DataError(
+            f"the configuration file {path} cannot be read: it is a folder. Give a TOML file."
+        ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"the configuration file {path} cannot be read: {error}.") from error
     except tomllib.TOMLDecodeError as error:
@@ -203,9 +228,11 @@ def read_toml(path: Path | str) -> dict[str, Any]:
 
 
 _BOUNDS = {
-    "greater_than_equal": "at least {ge:g}", "greater_than": "a finite number above {gt:g}",
-    "less_than_equal": "at most {le:g}", "less_than": "below {lt:g}",
-}  # fmt: skip
+    "greater_than_equal": "at least {ge:g}",
+    "greater_than": "a finite number above {gt:g}",
+    "less_than_equal": "at most {le:g}",
+    "less_than": "below {lt:g}",
+}
 
 
 def _explain(error: ValidationError, known: tuple[str, ...], said: Mapping[str, str]) -> str:
@@ -217,9 +244,14 @@ def _explain(error: ValidationError, known: tuple[str, ...], said: Mapping[str, 
     if first["type"] == "missing":
         return f"{name} is needed and was not given."
     if first["type"] in _BOUNDS:
-        return f"{name} must be {_BOUNDS[first['type']].format(**first['ctx'])}, got {first['input']!r}."
+        return (
+            f"{name} must be {_BOUNDS[first['type']].format(**first['ctx'])}, got "
+            f"{first['input']!r}."
+        )
     if first["type"] == "literal_error":
-        meant = nearest(str(first["input"]), tuple(re.findall(r"'([^']*)'", str(first["msg"])))).partition(" Known")[0]
+        meant = nearest(
+            str(first["input"]), tuple(re.findall(r"'([^']*)'", str(first["msg"])))
+        ).partition(" Known")[0]
     else:
         meant = ""
     problem = str(first["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")

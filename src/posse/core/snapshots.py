@@ -1,6 +1,7 @@
 """The shape of what a role saves: plain values, and whose they are.
 
-A role describes its state as a `Snapshot` of its own; `pack` makes plain values of it and `unpack` reads them strictly.
+A role describes its state as a `Snapshot` of its own; `pack` makes plain values of it and `unpack`
+reads them strictly.
 """
 
 from __future__ import annotations
@@ -41,19 +42,22 @@ def pack(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def unpack(saved: Mapping[str, Any], shape: type[S], *, kind: str, name: str, run: bytes) -> S:
-    """Read what `pack` made; raise `JournalError` if it is another party's, of another run, or damaged.
+    """Read what `pack` made; raise `JournalError` if it is another party's, of another run, or
+    damaged.
 
     >>> saved = pack(Snapshot(version=1, kind="agent", name="ada", run=b"7"))
     >>> unpack(saved, Snapshot, kind="agent", name="bob", run=b"7")
     Traceback (most recent call last):
     ...
-    posse.core.errors.JournalError: [P800] the snapshot is of agent 'ada', this is agent 'bob'. Give each party and run
+    posse.core.errors.JournalError: [P800] the snapshot is of agent 'ada', this is agent 'bob'. Give
+    each party and run
     a journal of its own.
     """
     version, whose = saved.get("version"), (saved.get("kind"), saved.get("name"))
     if version != VERSION:
         raise JournalError(
-            f"expected a snapshot of format {VERSION}, got one of {version}. Go on with the Posse that made it."
+            f"expected a snapshot of format {VERSION}, got one of {version}. Go on with the Posse "
+            "that made it."
         )
     if whose != (kind, name):
         raise JournalError(
@@ -73,4 +77,6 @@ def unpack(saved: Mapping[str, Any], shape: type[S], *, kind: str, name: str, ru
 
 def damaged(kind: str, name: str, why: object) -> JournalError:
     """Make the error of a snapshot that no role can have saved."""
-    return JournalError(f"the snapshot of {kind} '{name}' is damaged: {why} Restore the journal from a copy.")
+    return JournalError(
+        f"the snapshot of {kind} '{name}' is damaged: {why} Restore the journal from a copy."
+    )

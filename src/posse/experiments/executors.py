@@ -1,4 +1,6 @@
-"""Work on many items: in this process, on processes, on any `concurrent.futures.Executor`, or on a Dask cluster."""
+"""Work on many items: in this process, on processes, on any `concurrent.futures.Executor`, or on a
+Dask cluster.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,13 @@ import os
 import pickle
 import signal
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import (
+    CancelledError,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+)
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
 from multiprocessing import get_context
@@ -28,7 +36,10 @@ CLUSTER_SECONDS = 10
 """How long to wait for the scheduler of a cluster."""
 IDLE_SECONDS = 10.0
 """How long a cluster may finish nothing before it is asked whether it has workers."""
-MISSING = "Run what is missing: the same sweep where a store keeps its records, or posse.sweep with this sweep."
+MISSING = (
+    "Run what is missing: the same sweep where a store keeps its records, or posse.sweep with this "
+    "sweep."
+)
 MANAGER_SECONDS = 10
 """How long to wait for the thread of a pool whose processes were ended."""
 
@@ -36,20 +47,25 @@ log = logging.getLogger("posse")
 
 
 class LostError(PosseError):
-    """Work was given to an executor, and will not be done there: its cluster is gone, or it was cancelled."""
+    """Work was given to an executor, and will not be done there: its cluster is gone, or it was
+    cancelled.
+    """
 
     code = "P121"
 
 
 def each_done(
-    work: Callable[[Item], Result], items: Sequence[Item], *, executor: Executor | str | None = None,
+    work: Callable[[Item], Result],
+    items: Sequence[Item],
+    *,
+    executor: Executor | str | None = None,
     workers: int | None = None,
-) -> Done[Result]:  # fmt: skip
+) -> Done[Result]:
     """Do work on items and yield the number of each with its future, when it is done or has failed.
 
-    Without an executor it is done on `workers` processes, as many as there are cores if left out; 1 is this process. A
-    string is the address of a Dask scheduler. What is not begun when this generator is closed is cancelled, and
-    processes of its own are ended.
+    Without an executor it is done on `workers` processes, as many as there are cores if left out; 1
+    is this process. A string is the address of a Dask scheduler. What is not begun when this
+    generator is closed is cancelled, and processes of its own are ended.
     """
     if not items:
         return
@@ -76,8 +92,11 @@ def each_done(
             return
 
 
-def finished(executor: Executor | None, work: Callable[[Item], Result], items: Iterable[Item]) -> Done[Result]:
-    """Give work to an executor, or do it here, and yield the number of each item with its future when it is done.
+def finished(
+    executor: Executor | None, work: Callable[[Item], Result], items: Iterable[Item]
+) -> Done[Result]:
+    """Give work to an executor, or do it here, and yield the number of each item with its future
+    when it is done.
 
     What is not begun when this generator is closed is cancelled.
 
@@ -117,7 +136,9 @@ def finished(executor: Executor | None, work: Callable[[Item], Result], items: I
 
 
 def _look_after(executor: Executor, futures: Iterable[Future[Any]]) -> None:
-    """Report a cluster that finishes nothing; where the connection was lost, end what was never sent."""
+    """Report a cluster that finishes nothing; where the connection was lost, end what was never
+    sent.
+    """
     assert isinstance(executor, _DaskPool)
     executor.report_idle()
     if executor.lost:
@@ -126,7 +147,9 @@ def _look_after(executor: Executor, futures: Iterable[Future[Any]]) -> None:
 
 
 def _submitted(executor: Executor, work: Callable[[Item], Result], item: Item) -> Future[Result]:
-    """Give one item to an executor; one that takes no more fails the item, and what was done before is not lost."""
+    """Give one item to an executor; one that takes no more fails the item, and what was done before
+    is not lost.
+    """
     try:
         return executor.submit(work, item)
     except Exception as error:
@@ -139,8 +162,10 @@ def _packed(work: Callable[[Item], Result], item: Item) -> bytes:
         return pickle.dumps((work, item))
     except Exception as error:
         raise ConfigError(
-            f"this cannot travel to another process: {' '.join(str(error).split())}. Define functions and classes in a "
-            "module, not as a lambda or inside a function; or use one process (workers=1) or a ThreadPoolExecutor."
+            f"this cannot travel to another process: {' '.join(str(error).split())}. Define "
+            "functions and classes in a "
+            "module, not as a lambda or inside a function; or use one process (workers=1) or a "
+            "ThreadPoolExecutor."
         ) from error
 
 
@@ -159,13 +184,16 @@ def _unpacked(packed: bytes) -> Any:
 
 def _lost() -> ConfigError:
     return ConfigError(
-        "its process ended before the work was done. Memory may be short; and a script must do this under "
+        "its process ended before the work was done. Memory may be short; and a script must do "
+        "this under "
         "'if __name__ == \"__main__\":'."
     )
 
 
 def _cancelled() -> LostError:
-    return LostError(f"its executor was closed, or lost its connection, before the work was done. {MISSING}")
+    return LostError(
+        f"its executor was closed, or lost its connection, before the work was done. {MISSING}"
+    )
 
 
 def _failed(error: Exception) -> Future[Any]:
@@ -176,7 +204,9 @@ def _failed(error: Exception) -> Future[Any]:
 
 @contextmanager
 def _pool(executor: Executor | str | None, count: int) -> Iterator[Executor]:
-    """Give the executor that is meant; processes of our own are ended at once when the caller stops early."""
+    """Give the executor that is meant; processes of our own are ended at once when the caller stops
+    early.
+    """
     if isinstance(executor, Executor):
         yield executor
         return
@@ -194,8 +224,9 @@ def _pool(executor: Executor | str | None, count: int) -> Iterator[Executor]:
         made.shutdown(wait=False, cancel_futures=True)
         for process in processes:
             process.terminate()
-        # The pool's own thread reaps the processes too: only when it is done are they gone for everyone who looks. It
-        # can hang in Pythons before 3.11.5 while a large item is on its way to a process.
+        # The pool's own thread reaps the processes too: only when it is done are they gone for
+        # everyone who looks. It can hang in Pythons before 3.11.5 while a large item is on its way
+        # to a process.
         if manager is not None:
             manager.join(MANAGER_SECONDS)
         for process in processes:
@@ -205,7 +236,9 @@ def _pool(executor: Executor | str | None, count: int) -> Iterator[Executor]:
 
 
 class _Processes(ProcessPoolExecutor):
-    """Processes that leave Ctrl-C to the one that waits for them, from their first instruction on."""
+    """Processes that leave Ctrl-C to the one that waits for them, from their first instruction
+    on.
+    """
 
     def submit(self, *args: Any, **options: Any) -> Future[Any]:
         """Submit with Ctrl-C held back: a process that this starts inherits that."""
@@ -230,13 +263,17 @@ def _begin_worker(threads: int) -> None:
 @contextmanager
 def _cluster(address: str) -> Iterator[Executor]:
     if "://" not in address:
-        raise ConfigError(f"an executor by name is the address of a Dask scheduler, tcp://host:8786, got '{address}'.")
+        raise ConfigError(
+            "an executor by name is the address of a Dask scheduler, tcp://host:8786, got "
+            f"'{address}'."
+        )
     distributed = check.require("distributed", extra="dask")
     try:
         client = distributed.Client(address, timeout=CLUSTER_SECONDS, set_as_default=False)
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"no Dask scheduler answers at {address}. Start one with 'dask scheduler', and workers with "
+            f"no Dask scheduler answers at {address}. Start one with 'dask scheduler', and workers "
+            "with "
             f"'dask worker {address}'."
         ) from error
     dask_log = logging.getLogger("distributed.client")
@@ -254,19 +291,24 @@ def _cluster(address: str) -> Iterator[Executor]:
 class _DaskPool(Executor):
     """A Dask cluster as an executor whose futures all end.
 
-    Those of Dask's own executor stay open for ever where the connection is lost while a result is on its way.
+    Those of Dask's own executor stay open for ever where the connection is lost while a result is
+    on its way.
     """
 
     def __init__(self, client: Any, address: str) -> None:
         self.lost = False
-        """Whether the connection was lost; Dask then drops in silence what it is given until it is connected again."""
+        """Whether the connection was lost; Dask then drops in silence what it is given until it is
+        connected again.
+        """
         self._client, self._address = client, address
         self._trouble = ""
 
     def submit(self, work: Callable[..., Any], /, *arguments: Any, **options: Any) -> Future[Any]:
         """Send work to the cluster, where it is dropped when the client is closed."""
         remote = self._client.submit(work, *arguments, **options)
-        return asyncio.run_coroutine_threadsafe(self._result(remote), self._client.loop.asyncio_loop)
+        return asyncio.run_coroutine_threadsafe(
+            self._result(remote), self._client.loop.asyncio_loop
+        )
 
     async def _result(self, remote: Any) -> Any:
         try:
@@ -276,7 +318,8 @@ class _DaskPool(Executor):
                 raise
             self.lost = self.lost or self._client.status != "running"
             raise LostError(
-                f"the Dask scheduler at {self._address} was lost, or cancelled the work, before it was done. Start the "
+                f"the Dask scheduler at {self._address} was lost, or cancelled the work, before it "
+                "was done. Start the "
                 f"cluster again. {MISSING}"
             ) from error
         self._trouble = ""
@@ -292,12 +335,15 @@ class _DaskPool(Executor):
 
     def _find_trouble(self) -> str:
         try:
-            workers = self._client.sync(self._client.scheduler.ncores, callback_timeout=CLUSTER_SECONDS)
+            workers = self._client.sync(
+                self._client.scheduler.ncores, callback_timeout=CLUSTER_SECONDS
+            )
         except OSError:
             return f"The Dask scheduler at {self._address} does not answer; the sweep waits for it."
         if workers:
             return ""
         return (
-            f"No worker is connected to the Dask scheduler at {self._address}; the sweep waits for one. Start one with "
+            f"No worker is connected to the Dask scheduler at {self._address}; the sweep waits for "
+            "one. Start one with "
             f"'dask worker {self._address}'."
         )

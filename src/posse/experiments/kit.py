@@ -1,4 +1,6 @@
-"""What every published figure is made with: experiments and their files, jobs on all cores, means, pictures."""
+"""What every published figure is made with: experiments and their files, jobs on all cores, means,
+pictures.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,10 @@ class Table:
     def __post_init__(self) -> None:
         for row in self.rows:
             if len(row) != len(self.columns):
-                raise ValueError(f"table '{self.title}' has {len(self.columns)} columns, got a row of {len(row)}.")
+                raise ValueError(
+                    f"table '{self.title}' has {len(self.columns)} columns, got a row of "
+                    f"{len(row)}."
+                )
 
     def markdown(self) -> list[str]:
         """The table as lines of Markdown."""
@@ -53,12 +58,18 @@ class Table:
         def line(cells: Sequence[str]) -> str:
             return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
-        return [line(self.columns), "|" + " --- |" * len(self.columns), *(line(row) for row in self.rows)]
+        return [
+            line(self.columns),
+            "|" + " --- |" * len(self.columns),
+            *(line(row) for row in self.rows),
+        ]
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """What an experiment shows: one sentence, tables, remarks, the files it wrote, and a verdict on every claim."""
+    """What an experiment shows: one sentence, tables, remarks, the files it wrote, and a verdict on
+    every claim.
+    """
 
     headline: str
     tables: tuple[Table, ...]
@@ -74,7 +85,8 @@ Sweep = Callable[[bool, Path, Watch], Analysis]
 
 @dataclass(frozen=True)
 class Experiment:
-    """One published figure: `run` repeats it and writes rows (CSV), figure (PNG, SVG), `analysis.md` and `claims.json`.
+    """One published figure: `run` repeats it and writes rows (CSV), figure (PNG, SVG),
+    `analysis.md` and `claims.json`.
 
     The small form does the same work on a fraction of the sweep, for continuous integration.
     """
@@ -86,14 +98,20 @@ class Experiment:
     sweep: Sweep
 
     def run(self, small: bool, out: Path, watch: Watch | None = None) -> Analysis:
-        """Run it; `out` is made where it does not exist, and earlier results in it are overwritten."""
+        """Run it; `out` is made where it does not exist, and earlier results in it are
+        overwritten.
+        """
         out = Path(out)
         out.mkdir(parents=True, exist_ok=True)
-        claims.claims_of(self.id)  # read now: a file that changes meanwhile must not cost a long run its page
+        claims.claims_of(
+            self.id
+        )  # read now: a file that changes meanwhile must not cost a long run its page
         analysis = self.sweep(small, out, watch or (lambda what, fraction: None))
         page = out / "analysis.md"
         page.write_text("\n".join(self._page(analysis, small)), encoding="utf-8")
-        made = claims.measurement(self.id, small, analysis.findings, analysis.machine).write(out / "claims.json")
+        made = claims.measurement(self.id, small, analysis.findings, analysis.machine).write(
+            out / "claims.json"
+        )
         return replace(analysis, files=(*analysis.files, page, made))
 
     def _page(self, analysis: Analysis, small: bool) -> list[str]:
@@ -113,7 +131,8 @@ def claim_table(reproduction: str, findings: Sequence[Finding]) -> Table:
     """What the paper says, what was found, and the verdict."""
     said = {claim.name: claim for claim in claims.claims_of(reproduction)}
     rows = tuple(
-        (f"{said[one.claim].place}: {said[one.claim].says}", one.measured, one.verdict, one.because) for one in findings
+        (f"{said[one.claim].place}: {said[one.claim].says}", one.measured, one.verdict, one.because)
+        for one in findings
     )
     return Table("Claims", ("it says", "measured", "verdict", "because"), rows)
 
@@ -125,13 +144,17 @@ class Paper:
     system: str
     reference: str
 
-    def experiment(self, name: str, title: str, tags: Sequence[str], sweep: Sweep, place: str = "") -> Experiment:
+    def experiment(
+        self, name: str, title: str, tags: Sequence[str], sweep: Sweep, place: str = ""
+    ) -> Experiment:
         """Declare the experiment of one figure; `place` is where in the paper it stands."""
         reference = f"{self.reference}, {place}" if place else self.reference
         return Experiment(f"{self.system}/{name}", title, reference, (self.system, *tags), sweep)
 
 
-def write_files(out: Path, name: str, rows: Sequence[Row], figure: plots.Figure) -> tuple[Path, Path, Path]:
+def write_files(
+    out: Path, name: str, rows: Sequence[Row], figure: plots.Figure
+) -> tuple[Path, Path, Path]:
     """Write rows and figure under one name."""
     return (write_rows(out / f"{name}.csv", rows), *write_figure(figure, out, name))
 
@@ -148,7 +171,9 @@ def write_rows(path: Path, rows: Sequence[Row]) -> Path:
 def write_figure(figure: plots.Figure, folder: Path, name: str) -> tuple[Path, Path]:
     """Write a figure as PNG on white, and as SVG without background for light and dark pages."""
     png, svg = folder / f"{name}.png", folder / f"{name}.svg"
-    with require("matplotlib", extra="plot").rc_context({"svg.fonttype": "none"}):  # text stays text: small files
+    with require("matplotlib", extra="plot").rc_context(
+        {"svg.fonttype": "none"}
+    ):  # text stays text: small files
         figure.savefig(svg)
     figure.set_layout_engine("none")  # everything has its place: arranging takes as long as drawing
     figure.savefig(png, dpi=150, facecolor="white", transparent=False)
@@ -159,21 +184,34 @@ def write_figure(figure: plots.Figure, folder: Path, name: str) -> tuple[Path, P
 
 
 def progress(
-    items: Sequence[Job], words: Callable[[Job], str], watch: Watch, begin: float = 0.0, end: float = 1.0
+    items: Sequence[Job],
+    words: Callable[[Job], str],
+    watch: Watch,
+    begin: float = 0.0,
+    end: float = 1.0,
 ) -> Iterator[Job]:
-    """Give one item after the other, and say before each what comes; `watch` gets fractions from `begin` to `end`."""
+    """Give one item after the other, and say before each what comes; `watch` gets fractions from
+    `begin` to `end`.
+    """
     for number, item in enumerate(items):
         watch(words(item), begin + (end - begin) * number / len(items))
         yield item
 
 
 def run_jobs(
-    jobs: Sequence[Job], work: Callable[[Job], Result], words: Callable[[Job], str], watch: Watch,
-    begin: float = 0.0, end: float = 1.0, weight: Callable[[Job], float] = lambda job: 1.0,
-) -> list[Result]:  # fmt: skip
-    """Do jobs, a thread a core (compiled code runs outside the interpreter's lock); results come in their order.
+    jobs: Sequence[Job],
+    work: Callable[[Job], Result],
+    words: Callable[[Job], str],
+    watch: Watch,
+    begin: float = 0.0,
+    end: float = 1.0,
+    weight: Callable[[Job], float] = lambda job: 1.0,
+) -> list[Result]:
+    """Do jobs, a thread a core (compiled code runs outside the interpreter's lock); results come in
+    their order.
 
-    `watch` gets fractions from `begin` to `end`. An interruption leaves the jobs behind that are running.
+    `watch` gets fractions from `begin` to `end`. An interruption leaves the jobs behind that are
+    running.
 
     >>> run_jobs([1, 2, 3], lambda job: job * job, str, lambda what, fraction: None)
     [1, 4, 9]
@@ -227,7 +265,11 @@ class Mean:
     def text(self, places: int = 4, scale: float = 1.0, *, sign: bool = False) -> str:
         """Write it.
 
-        >>> mean_of([0.81, 0.83, 0.82]).text(), mean_of([0.5]).text(2), mean_of([0.02, 0.02]).text(1, 100, sign=True)
+        >>> (
+        ...     mean_of([0.81, 0.83, 0.82]).text(),
+        ...     mean_of([0.5]).text(2),
+        ...     mean_of([0.02, 0.02]).text(1, 100, sign=True),
+        ... )
         ('0.8200 ± 0.0248', '0.50', '+2.0 ± 0.0')
         """
         mean = f"{scale * self.mean:{'+' if sign else ''}.{places}f}"
@@ -246,7 +288,10 @@ def mean_of(values: ArrayLike) -> Mean:
 def verdict(difference: Mean, claim: str, against: str) -> str:
     """Say what an interval of a difference says about a claim that it is above 0.
 
-    >>> verdict(Mean(0.02, 0.01, 5), "helps", "harms"), verdict(Mean(0.0, 0.01, 5), "helps", "harms")
+    >>> (
+    ...     verdict(Mean(0.02, 0.01, 5), "helps", "harms"),
+    ...     verdict(Mean(0.0, 0.01, 5), "helps", "harms"),
+    ... )
     ('helps', 'no difference seen')
     """
     if difference.low > 0:
@@ -255,7 +300,8 @@ def verdict(difference: Mean, claim: str, against: str) -> str:
 
 
 def judged(claim: str, difference: Mean, text: str = "") -> Finding:
-    """Judge a claim that a difference is above 0; where the interval reaches 0, say how many runs would tell.
+    """Judge a claim that a difference is above 0; where the interval reaches 0, say how many runs
+    would tell.
 
     >>> judged("more", Mean(0.02, 0.01, 5)).verdict, judged("more", Mean(0.01, 0.02, 5)).because
     ('holds', 'the interval holds 0; about 20 runs would tell a difference of that size')
@@ -282,11 +328,14 @@ def exponent(x: Sequence[float], y: Sequence[float]) -> float:
     >>> round(exponent([10, 20, 40], [3.0, 12.0, 48.0]), 9)
     2.0
     """
-    return float(np.polyfit(np.log(np.asarray(x, np.float64)), np.log(np.asarray(y, np.float64)), 1)[0])
+    return float(
+        np.polyfit(np.log(np.asarray(x, np.float64)), np.log(np.asarray(y, np.float64)), 1)[0]
+    )
 
 
 def growth(x: Sequence[float], y: Sequence[float]) -> Mean:
-    """Exponent e of y ~ x^e with the 95 % interval of a straight line through the logarithms; NaN for two points.
+    """Exponent e of y ~ x^e with the 95 % interval of a straight line through the logarithms; NaN
+    for two points.
 
     >>> growth([1, 2, 4, 8], [1.0, 2.0, 4.0, 8.0]).text(2)
     '1.00 ± 0.00'
@@ -305,7 +354,9 @@ def of_family(difference: Mean, tests: int) -> Mean:
     """Widen an interval so that all of several together hold with 95 % (Bonferroni)."""
     if difference.runs < 2:
         return difference
-    wider = t_quantile(1 - (1 - LEVEL) / tests, difference.runs - 1) / t_quantile(LEVEL, difference.runs - 1)
+    wider = t_quantile(1 - (1 - LEVEL) / tests, difference.runs - 1) / t_quantile(
+        LEVEL, difference.runs - 1
+    )
     return replace(difference, half=wider * difference.half)
 
 
@@ -326,13 +377,18 @@ MARKERS = "os^Dvp<>"
 def look(number: int) -> dict[str, Any]:
     """Colour, dashes and marker of a line, by its number."""
     return {
-        "color": SERIES[number % len(SERIES)], "linestyle": DASHES[number % len(DASHES)],
+        "color": SERIES[number % len(SERIES)],
+        "linestyle": DASHES[number % len(DASHES)],
         "marker": MARKERS[number % len(MARKERS)],
-    }  # fmt: skip
+    }
 
 
 def panels(
-    columns: int, titles: Sequence[str] = (), height: float = 4.2, width: float | None = None, **more: Any
+    columns: int,
+    titles: Sequence[str] = (),
+    height: float = 4.2,
+    width: float | None = None,
+    **more: Any,
 ) -> tuple[plots.Figure, list[plots.Axes]]:
     """Make a figure with panels side by side."""
     figure = plots.blank(height, width=width or (7.2 if columns == 1 else 9.0))
@@ -348,7 +404,14 @@ def title(ax: plots.Axes, words: str) -> None:
 
 
 def line(
-    ax: plots.Axes, x: ArrayLike, y: ArrayLike, number: int, label: str, *, marker: bool = True, **more: Any
+    ax: plots.Axes,
+    x: ArrayLike,
+    y: ArrayLike,
+    number: int,
+    label: str,
+    *,
+    marker: bool = True,
+    **more: Any,
 ) -> None:
     """Draw a line."""
     style = look(number) | ({} if marker else {"marker": ""}) | more
@@ -380,12 +443,20 @@ def legend(
     extra: Sequence[Any] = (),
     length: float = 2.6,
 ) -> None:
-    """Put the legend of a panel, with extra entries, above all panels where it covers no curve; a note goes below."""
+    """Put the legend of a panel, with extra entries, above all panels where it covers no curve; a
+    note goes below.
+    """
     handles = [*(ax.get_legend_handles_labels()[0] if ax else ()), *extra]
     figure.legend(
-        handles=handles, loc="outside upper left", ncols=columns, frameon=False, labelcolor=INK, fontsize=8.5,
-        handlelength=length, columnspacing=1.4,
-    )  # fmt: skip
+        handles=handles,
+        loc="outside upper left",
+        ncols=columns,
+        frameon=False,
+        labelcolor=INK,
+        fontsize=8.5,
+        handlelength=length,
+        columnspacing=1.4,
+    )
     if note:
         footnote(figure, note)
 

@@ -42,7 +42,9 @@ Watch = Callable[[int, int], None]
 """Called with the number of settings that are done, and of how many."""
 
 DIGEST = "digest"
-"""Under this key of its summary a record keeps the digest of its settings, by which it is found again."""
+"""Under this key of its summary a record keeps the digest of its settings, by which it is found
+again.
+"""
 MEASURED = ("seed", "total", "regret", "seconds")
 """What a row of a sweep says of one run, beside the parameters."""
 
@@ -66,35 +68,51 @@ class SweepInterrupted(KeyboardInterrupt):
 
 
 def sweep(
-    settings: RunSettings | Iterable[RunSettings] | Sweep, over: Over | None = None, runs: int | None = None, *,
-    executor: Executor | str | None = None, store: Store | str | Path | None = None, workers: int | None = None,
-    watch: Watch | None = None, errors: Literal["raise", "keep"] = "raise", run: Run = run_settings,
-) -> Sweep:  # fmt: skip
+    settings: RunSettings | Iterable[RunSettings] | Sweep,
+    over: Over | None = None,
+    runs: int | None = None,
+    *,
+    executor: Executor | str | None = None,
+    store: Store | str | Path | None = None,
+    workers: int | None = None,
+    watch: Watch | None = None,
+    errors: Literal["raise", "keep"] = "raise",
+    run: Run = run_settings,
+) -> Sweep:
     """Run settings, varied by `over`, and return what came out.
 
-    `over` is a grid, such as `{"policy": ["ucb", "softmax"], "tau": [0.05, 0.1]}`, or a list of changes. A parameter
-    that a policy lacks is left out, and equal settings run once. `runs` is the number of runs of each.
+    `over` is a grid, such as `{"policy": ["ucb", "softmax"], "tau": [0.05, 0.1]}`, or a list of
+    changes. A parameter that a policy lacks is left out, and equal settings run once. `runs` is the
+    number of runs of each.
 
     They run on `workers` processes (as many as there are cores; 1 is this process), on any
-    `concurrent.futures.Executor`, or on a Dask cluster by the address of its scheduler, such as "tcp://10.0.0.1:8786".
-    With a `store` every record is saved as soon as it is there, and settings of which it holds a finished record (same
-    settings, data, seeds and version of Posse) are not run again. Ctrl-C raises `SweepInterrupted`, which holds what
-    was done. A setting that fails does not end the others; at the end it raises `SweepError`, or with `errors="keep"`
-    stands in `Sweep.errors`; so do settings that a cluster or an executor lost. Given a `Sweep` instead of settings,
-    such as that of an error, it runs what is missing there and returns the whole. A script that uses processes calls
-    this under `if __name__ == "__main__":`.
+    `concurrent.futures.Executor`, or on a Dask cluster by the address of its scheduler, such as
+    "tcp://10.0.0.1:8786". With a `store` every record is saved as soon as it is there, and settings
+    of which it holds a finished record (same settings, data, seeds and version of Posse) are not
+    run again. Ctrl-C raises `SweepInterrupted`, which holds what was done. A setting that fails
+    does not end the others; at the end it raises `SweepError`, or with `errors="keep"` stands in
+    `Sweep.errors`; so do settings that a cluster or an executor lost. Given a `Sweep` instead of
+    settings, such as that of an error, it runs what is missing there and returns the whole. A
+    script that uses processes calls this under `if __name__ == "__main__":`.
     """
     check.one_of(("raise", "keep"), errors=errors)
     if executor is not None and workers is not None:
-        raise ConfigError("workers are the processes that a sweep starts itself, got an executor too. Give one.")
+        raise ConfigError(
+            "workers are the processes that a sweep starts itself, got an executor too. Give one."
+        )
     if workers is not None:
         check.at_least(1, workers=workers)
     result = _begin(settings, over, runs)
     varied = result.settings
     if not varied:
         raise ConfigError("a sweep needs at least one setting, got none.")
-    for name in (name for one in varied.values() for name in one.writes if getattr(one, name) is not None):
-        raise ConfigError(f"{name} is written by one run, got a sweep. Leave it out, and run again what you choose.")
+    for name in (
+        name for one in varied.values() for name in one.writes if getattr(one, name) is not None
+    ):
+        raise ConfigError(
+            f"{name} is written by one run, got a sweep. Leave it out, and run again what you "
+            "choose."
+        )
     keeper = store if store is None or isinstance(store, Store) else Store(store)
     if keeper is not None:
         stored = _stored(keeper, varied)
@@ -130,7 +148,9 @@ def sweep(
 
 @dataclass(eq=False)
 class Sweep:
-    """Settings and, by the same digests, records of those that were run and errors of those that failed."""
+    """Settings and, by the same digests, records of those that were run and errors of those that
+    failed.
+    """
 
     settings: dict[str, RunSettings]
     """By digest, in order; equal ones once."""
@@ -156,7 +176,11 @@ class Sweep:
     @property
     def errors(self) -> tuple[tuple[RunSettings, Exception], ...]:
         """Settings that failed, each with its error."""
-        return tuple((one, self.failed[digest]) for digest, one in self.settings.items() if digest in self.failed)
+        return tuple(
+            (one, self.failed[digest])
+            for digest, one in self.settings.items()
+            if digest in self.failed
+        )
 
     @property
     def complaint(self) -> str:
@@ -166,17 +190,26 @@ class Sweep:
         said = ", ".join(f"{name} {value}" for name, value in varied.items()) or "what was given"
         why = error.text if isinstance(error, PosseError) else f"{type(error).__name__}: {error}"
         count = f"{len(self.errors)} of {words.count(len(self.settings), 'setting')} failed"
-        return f"{count}, {'first' if len(self.errors) > 1 else 'with'} {said}: {' '.join(why.split())}"
+        return (
+            f"{count}, {'first' if len(self.errors) > 1 else 'with'} {said}: "
+            f"{' '.join(why.split())}"
+        )
 
     def values(self, settings: RunSettings) -> dict[str, Any]:
-        """What settings have for the parameters that vary; None for one that has no effect on them."""
+        """What settings have for the parameters that vary; None for one that has no effect on
+        them.
+        """
         resolved = _flat(settings) | dict.fromkeys(getattr(settings, "unused", ()))
         return {name: _scalar(resolved.get(name)) for name in self.parameters}
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row a run: a column for each parameter, and seed, total, regret and CPU seconds of the run."""
+        """One row a run: a column for each parameter, and seed, total, regret and CPU seconds of
+        the run.
+        """
         rows = []
-        for digest, record in ((digest, self.done[digest]) for digest in self.settings if digest in self.done):
+        for digest, record in (
+            (digest, self.done[digest]) for digest in self.settings if digest in self.done
+        ):
             values = self.values(self.settings[digest])
             for number, total in enumerate(record.total):
                 seed = record.seeds[number] if record.seeds else None
@@ -191,18 +224,34 @@ class Sweep:
             import pandas
         except ImportError:
             return self.rows()
-        return pandas.DataFrame(self.rows(), columns=list(dict.fromkeys((*self.parameters, *MEASURED))))
+        return pandas.DataFrame(
+            self.rows(), columns=list(dict.fromkeys((*self.parameters, *MEASURED)))
+        )
 
     def _repr_html_(self) -> str:
-        """Return the table for a notebook, a line for each setting, and the figure where matplotlib is installed."""
+        """Return the table for a notebook, a line for each setting, and the figure where matplotlib
+        is installed.
+        """
         rows = []
-        for record, one in ((self.done[key], one) for key, one in self.settings.items() if key in self.done):
-            earned = words.plus_minus(record.total_mean, standard_error(record.total)) if record.total else ""
-            rows.append((*self.values(one).values(), record.runs, earned, words.seconds(record.seconds)))
+        for record, one in (
+            (self.done[key], one) for key, one in self.settings.items() if key in self.done
+        ):
+            earned = (
+                words.plus_minus(record.total_mean, standard_error(record.total))
+                if record.total
+                else ""
+            )
+            rows.append(
+                (*self.values(one).values(), record.runs, earned, words.seconds(record.seconds))
+            )
         body = [page.table((*self.parameters, "runs", "reward", "CPU time"), rows)]
         body += [page.tag("p", self.complaint)] if self.errors else []
         with suppress(MissingExtraError, DataError):
-            body.append(page.Safe(plots.inline(self.figure(), prefix="posse-sweep", title="Reward by setting")))
+            body.append(
+                page.Safe(
+                    plots.inline(self.figure(), prefix="posse-sweep", title="Reward by setting")
+                )
+            )
         return page.fragment(*body)
 
     def write(self, path: str | Path) -> Path:
@@ -213,21 +262,33 @@ class Sweep:
         return write_rows(Path(path), rows)
 
     def figure(self, x: str | None = None, y: str = "total") -> plots.Figure:
-        """Draw a measure against a parameter, a line for each combination of the others, with 95 % t intervals.
+        """Draw a measure against a parameter, a line for each combination of the others, with 95 %
+        t intervals.
 
         Settings on which the parameter has no effect are drawn level across the figure.
         """
         check.one_of(MEASURED[1:], y=y)
         if not self.parameters:
-            raise DataError("a figure of a sweep needs a setting that varies, and none does. Give over.")
+            raise DataError(
+                "a figure of a sweep needs a setting that varies, and none does. Give over."
+            )
         rows = [row for row in self.rows() if row[y] is not None]
         if not rows:
-            raise DataError(f"a figure needs at least one run with a {y}, and no setting was run that has one.")
-        x = x or next((name for name in self.parameters if _numeric(row[name] for row in rows)), self.parameters[0])
+            raise DataError(
+                f"a figure needs at least one run with a {y}, and no setting was run that has one."
+            )
+        x = x or next(
+            (name for name in self.parameters if _numeric(row[name] for row in rows)),
+            self.parameters[0],
+        )
         check.one_of(self.parameters, x=x)
         lines: dict[str, dict[Any, list[float]]] = {}
         for row in rows:
-            others = [f"{name} {row[name]}" for name in self.parameters if name != x and row[name] is not None]
+            others = [
+                f"{name} {row[name]}"
+                for name in self.parameters
+                if name != x and row[name] is not None
+            ]
             lines.setdefault(", ".join(others) or y, {}).setdefault(row[x], []).append(row[y])
         names = list(dict.fromkeys(row[x] for row in rows if row[x] is not None)) or [""]
         numeric = _numeric(names)
@@ -238,7 +299,9 @@ class Sweep:
             values = dict.fromkeys(names, values[None]) if set(values) == {None} else values
             at = np.array([i for i, name in enumerate(names) if name in values])
             bands = [band(values[names[i]]) for i in at]
-            means, lows, highs = (np.array([getattr(one, part) for one in bands]) for part in ("mean", "low", "high"))
+            means, lows, highs = (
+                np.array([getattr(one, part) for one in bands]) for part in ("mean", "low", "high")
+            )
             where = np.array(names)[at] if numeric else at
             drawn = Band(means, lows, highs, bands[0].runs, bands[0].what)
             plots.draw_band(ax, where, drawn, number, plots.text(label, limit=72))
@@ -252,12 +315,18 @@ class Sweep:
 def _scalar(value: Any) -> Any:
     if isinstance(value, Mapping) and "name" in value:
         return value["name"]
-    return value if value is None or isinstance(value, str | int | float) else json.dumps(value, default=str)
+    return (
+        value
+        if value is None or isinstance(value, str | int | float)
+        else json.dumps(value, default=str)
+    )
 
 
 def _numeric(values: Iterable[Any]) -> bool:
     known = [value for value in values if value is not None]
-    return bool(known) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in known)
+    return bool(known) and all(
+        isinstance(value, int | float) and not isinstance(value, bool) for value in known
+    )
 
 
 # Which settings.
@@ -268,20 +337,38 @@ def grid_of(kind: type[S], given: Mapping[str, Any], grid: Over) -> Iterator[S]:
 
     A parameter that a policy lacks is left out, where another policy of the sweep has it.
     """
-    if not _several(grid) or not (isinstance(grid, Mapping) or all(isinstance(one, Mapping) for one in grid)):
-        raise ConfigError(f"over is a table of lists or a list of tables, got {grid!r}. Write {{'policy': ['ucb']}}.")
+    if not _several(grid) or not (
+        isinstance(grid, Mapping) or all(isinstance(one, Mapping) for one in grid)
+    ):
+        raise ConfigError(
+            f"over is a table of lists or a list of tables, got {grid!r}. Write {{'policy': "
+            f"['ucb']}}."
+        )
     if isinstance(grid, Mapping):
         for values in grid.values():
             if isinstance(values, Mapping) or not _several(values):
-                raise ConfigError(f"over gives a list of values for each setting, got {values!r}. Write [{values!r}].")
+                raise ConfigError(
+                    f"over gives a list of values for each setting, got {values!r}. Write "
+                    f"[{values!r}]."
+                )
         cells = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
     else:
         cells = [dict(one) for one in grid]
     lacking = [_lacking(kind, given, cell) for cell in cells]
-    beside = [_lacking(kind, {}, given)] if any(kind.aliases.get(name, name) == "policy" for name in given) else []
+    beside = (
+        [_lacking(kind, {}, given)]
+        if any(kind.aliases.get(name, name) == "policy" for name in given)
+        else []
+    )
     never = set.intersection(*lacking, *beside) if cells else set()
     for cell, lacks in zip(cells, lacking, strict=True):
-        yield kind(**{name: value for name, value in kind.merged(given, cell).items() if name not in lacks - never})
+        yield kind(
+            **{
+                name: value
+                for name, value in kind.merged(given, cell).items()
+                if name not in lacks - never
+            }
+        )
 
 
 def _several(given: Any) -> bool:
@@ -289,11 +376,18 @@ def _several(given: Any) -> bool:
     return isinstance(given, Iterable) and not isinstance(given, RunSettings | str)
 
 
-def _lacking(kind: type[RunSettings], given: Mapping[str, Any], cell: Mapping[str, Any]) -> set[str]:
-    """Names of settings that have no effect in a cell: parameters of other policies, or what the class calls unused."""
+def _lacking(
+    kind: type[RunSettings], given: Mapping[str, Any], cell: Mapping[str, Any]
+) -> set[str]:
+    """Names of settings that have no effect in a cell: parameters of other policies, or what the
+    class calls unused.
+    """
     table, lacks = {**given, **cell}, set()
     if registry := getattr(kind, "registry", None):
-        parameters, policy = set(registry.settings_fields()), table.get("policy", kind.model_fields["policy"].default)
+        parameters, policy = (
+            set(registry.settings_fields()),
+            table.get("policy", kind.model_fields["policy"].default),
+        )
         named, beside, _ = registry.parts(policy)
         lacks = parameters - set(registry.parameters_of(policy))
         if "policy" in cell and (beside or isinstance(named, registry.base)):  # it states its own
@@ -301,13 +395,21 @@ def _lacking(kind: type[RunSettings], given: Mapping[str, Any], cell: Mapping[st
     if hasattr(kind, "unused"):
         stated = {kind.aliases.get(name, name): value for name, value in table.items()}
         fields = {name: field for name, field in kind.model_fields.items() if name in stated}
-        blank = kind.model_construct(**{name: _read(field, stated[name]) for name, field in fields.items()})
-        lacks |= {name for name in (*kind.model_fields, *kind.aliases) if kind.aliases.get(name, name) in blank.unused}
+        blank = kind.model_construct(
+            **{name: _read(field, stated[name]) for name, field in fields.items()}
+        )
+        lacks |= {
+            name
+            for name in (*kind.model_fields, *kind.aliases)
+            if kind.aliases.get(name, name) in blank.unused
+        }
     return lacks
 
 
 def _read(field: Any, value: Any) -> Any:
-    """A value as its field reads it, such as a number from the words of a command line; else as it is."""
+    """A value as its field reads it, such as a number from the words of a command line; else as it
+    is.
+    """
     try:
         return TypeAdapter(field.annotation).validate_python(value)
     except ValidationError:
@@ -320,18 +422,28 @@ def _varied(
     bases: list[Any] = list(settings) if _several(settings) else [settings]
     for base in bases:
         if not isinstance(base, RunSettings):
-            raise ConfigError(f"expected settings, such as posse.Samba(), or a list of them, got {base!r}.")
+            raise ConfigError(
+                f"expected settings, such as posse.Samba(), or a list of them, got {base!r}."
+            )
         given = {name: getattr(base, name) for name in base.model_fields_set}
-        yield from grid_of(type(base), given | ({} if runs is None else {"runs": runs}), [{}] if over is None else over)
+        yield from grid_of(
+            type(base),
+            given | ({} if runs is None else {"runs": runs}),
+            [{}] if over is None else over,
+        )
 
 
-def _begin(settings: RunSettings | Iterable[RunSettings] | Sweep, over: Over | None, runs: int | None) -> Sweep:
+def _begin(
+    settings: RunSettings | Iterable[RunSettings] | Sweep, over: Over | None, runs: int | None
+) -> Sweep:
     """Return a sweep of which nothing is run, or what was done of one that is continued."""
     if not isinstance(settings, Sweep):
         varied = {one.digest(): one for one in _varied(settings, over, runs)}
         return Sweep(varied, _parameters(list(varied.values()), over) if varied else ())
     if over is not None or runs is not None:
-        raise ConfigError("a sweep that is continued has its settings, got over or runs too. Leave them out.")
+        raise ConfigError(
+            "a sweep that is continued has its settings, got over or runs too. Leave them out."
+        )
     return Sweep(settings.settings, settings.parameters, dict(settings.done))
 
 
@@ -340,7 +452,10 @@ def _flat(settings: RunSettings) -> dict[str, Any]:
     found = {"system": settings.system, **settings.resolved()}
     policy = found.get("policy")
     own = policy.get("parameters", {}) if isinstance(policy, Mapping) else {}
-    named = {f"policy.{name}" if name in (*found, *MEASURED) else name: value for name, value in own.items()}
+    named = {
+        f"policy.{name}" if name in (*found, *MEASURED) else name: value
+        for name, value in own.items()
+    }
     return {**found, **named, "policy": _scalar(policy)}
 
 
@@ -350,7 +465,9 @@ def _parameters(settings: Sequence[RunSettings], over: Over | None) -> tuple[str
     stated = [name for one in ([over] if isinstance(over, Mapping) else over or ()) for name in one]
     named = [type(settings[0]).aliases.get(name, name).partition(".")[0] for name in stated]
     every = dict.fromkeys(name for one in resolved for name in one)
-    differ = [name for name in every if any(one.get(name) != resolved[0].get(name) for one in resolved)]
+    differ = [
+        name for name in every if any(one.get(name) != resolved[0].get(name) for one in resolved)
+    ]
     return tuple(dict.fromkeys((*named, *differ)))
 
 
@@ -359,7 +476,11 @@ def _stored(store: Store, varied: Mapping[str, RunSettings]) -> dict[str, Record
     systems = {one.system for one in varied.values()}
     rows = [row for row in store.list() if (row.status, row.version) == ("finished", __version__)]
     heads = store.heads(row.id for row in rows if row.kind in systems)
-    held = {str(digest): id for id, head in heads.items() if (digest := head.summary.get(DIGEST)) in varied}
+    held = {
+        str(digest): id
+        for id, head in heads.items()
+        if (digest := head.summary.get(DIGEST)) in varied
+    }
     return {digest: store.get(id) for digest, id in held.items()}
 
 

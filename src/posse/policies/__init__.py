@@ -1,6 +1,8 @@
-"""How to choose: policies that score arms, exploration of contextual bandits, purchases, and their evaluation.
+"""How to choose: policies that score arms, exploration of contextual bandits, purchases, and their
+evaluation.
 
-Names are imported when they are used: exploration as probabilities needs numpy alone, and policies a compiler.
+Names are imported when they are used: exploration as probabilities needs numpy alone, and policies
+a compiler.
 """
 
 from __future__ import annotations
@@ -29,13 +31,25 @@ if TYPE_CHECKING:
     from posse.policies.own import parameter as parameter
 
 _HOME = {
-    "ARGMAX": "arms.base", "Policy": "arms.base", "Selection": "arms.base", "EpsilonDecreasing": "arms.shipped",
-    "EpsilonGreedy": "arms.shipped", "Pursuit": "arms.shipped", "POLICIES": "arms.registry", "policy": "arms.registry",
-    "described": "arms.registry", "parameters_of": "arms.registry", "check": "arms.checks", "parameter": "own",
-    "Exploration": "contextual.explorations", "EXPLORATIONS": "contextual.explorations",
+    "ARGMAX": "arms.base",
+    "Policy": "arms.base",
+    "Selection": "arms.base",
+    "EpsilonDecreasing": "arms.shipped",
+    "EpsilonGreedy": "arms.shipped",
+    "Pursuit": "arms.shipped",
+    "POLICIES": "arms.registry",
+    "policy": "arms.registry",
+    "described": "arms.registry",
+    "parameters_of": "arms.registry",
+    "check": "arms.checks",
+    "parameter": "own",
+    "Exploration": "contextual.explorations",
+    "EXPLORATIONS": "contextual.explorations",
     "exploration": "contextual.registry",
-    "Softmax": "arms.shipped", "Thompson": "arms.shipped", "UCB": "arms.shipped",
-}  # fmt: skip
+    "Softmax": "arms.shipped",
+    "Thompson": "arms.shipped",
+    "UCB": "arms.shipped",
+}
 
 __all__ = [*_HOME]
 

@@ -1,4 +1,6 @@
-"""Decisions: what a bandit in use, a learnt policy and a device's log have in common; and what was learnt."""
+"""Decisions: what a bandit in use, a learnt policy and a device's log have in common; and what was
+learnt.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +29,19 @@ class Decision:
     name: str
     """Name of the arm."""
     probability: float | None = None
-    """Chance with which this arm was chosen, as logs for evaluation need it; None where nobody knows it."""
+    """Chance with which this arm was chosen, as logs for evaluation need it; None where nobody
+    knows it.
+    """
 
 
 @dataclass(frozen=True, eq=False)
 class Learnt:
-    """What a bandit learnt: a linear model of rewards, or the arm that it came to; it decides and does not explore.
+    """What a bandit learnt: a linear model of rewards, or the arm that it came to; it decides and
+    does not explore.
 
-    >>> model = Learnt(("tea", "coffee"), weights=np.array([[0.1, 0.6], [0.5, 0.0]]), bias=np.zeros(2))
+    >>> model = Learnt(
+    ...     ("tea", "coffee"), weights=np.array([[0.1, 0.6], [0.5, 0.0]]), bias=np.zeros(2)
+    ... )
     >>> model.decide([0, 1]).name, model.scores([[1, 0]]).tolist()
     ('tea', [[0.1, 0.6]])
     """
@@ -45,13 +52,17 @@ class Learnt:
     bias: NDArray[np.float64] | None = None
     """(arms,)"""
     scale: float | NDArray[np.float64] = 1.0
-    """What contexts are divided by first: 255 where they are bytes of images, or a number a feature."""
+    """What contexts are divided by first: 255 where they are bytes of images, or a number a
+    feature.
+    """
     best: int | None = None
     """The arm, where there are no contexts."""
     features: tuple[str, ...] = ()
     """Names of the numbers of a context where they came from a table, as `age` or `town=Bern`."""
     shift: NDArray[np.float64] | None = None
-    """What is taken off contexts before they are divided, a number a feature; none where nothing is."""
+    """What is taken off contexts before they are divided, a number a feature; none where nothing
+    is.
+    """
 
     @classmethod
     def read(cls, table: Mapping[str, Any], names: tuple[str, ...], pulls: Sequence[int]) -> Learnt:
@@ -63,7 +74,9 @@ class Learnt:
             tuple(table.get("names") or names),
             weights,
             bias,
-            np.asarray(table["scale"], np.float64) if "shift" in table else float(table.get("scale", 1.0)),
+            np.asarray(table["scale"], np.float64)
+            if "shift" in table
+            else float(table.get("scale", 1.0)),
             features=tuple(table.get("features", ())),
             shift=np.asarray(table["shift"], np.float64) if "shift" in table else None,
         )
@@ -82,14 +95,18 @@ class Learnt:
     def scores(self, contexts: Any) -> NDArray[np.float64]:
         """Predict the reward of every arm, (rows, arms)."""
         if self.weights is None or self.bias is None:
-            raise ConfigError("what was learnt takes no contexts: it is one arm. Call decide() without a context.")
+            raise ConfigError(
+                "what was learnt takes no contexts: it is one arm. Call decide() without a context."
+            )
         try:
             rows = np.asarray(contexts, np.float64)
         except (TypeError, ValueError):
             raise ConfigError("contexts must be rows of numbers.") from None
         rows = rows.reshape(len(rows), -1)
         if rows.shape[1] != len(self.weights) or not np.isfinite(rows).all():
-            raise ConfigError(f"a context must be {len(self.weights)} finite numbers, got {rows.shape[1]}.")
+            raise ConfigError(
+                f"a context must be {len(self.weights)} finite numbers, got {rows.shape[1]}."
+            )
         rows = rows if self.shift is None else rows - self.shift
         return np.asarray(rows / self.scale @ self.weights + self.bias)
 
@@ -97,18 +114,25 @@ class Learnt:
         """Choose the arm of largest predicted reward, or the one that was learnt."""
         if self.weights is None:
             if context is not None:
-                raise ConfigError("what was learnt takes no contexts: it is one arm. Call decide() without a context.")
+                raise ConfigError(
+                    "what was learnt takes no contexts: it is one arm. Call decide() without a "
+                    "context."
+                )
             if self.best is None:
                 raise ConfigError("nothing was learnt yet: no arm was pulled.")
             return Decision(id, self.best, self.names[self.best], 1.0)
         if context is None:
-            raise ConfigError(f"a decision needs a context of {len(self.weights)} numbers, got none.")
+            raise ConfigError(
+                f"a decision needs a context of {len(self.weights)} numbers, got none."
+            )
         arm = int(np.argmax(self.scores([context])[0]))
         return Decision(id, arm, self.names[arm], 1.0)
 
 
 class PolicyName(str):
-    """Name of a record's policy, by which it also decides, where the record keeps what was learnt."""
+    """Name of a record's policy, by which it also decides, where the record keeps what was
+    learnt.
+    """
 
     learnt: Learnt | None = None
 
@@ -116,7 +140,8 @@ class PolicyName(str):
         """Decide by what was learnt, without exploration."""
         if self.learnt is None:
             raise ConfigError(
-                "this record keeps no learnt policy: its system has none in the clear, or its model is too large. Keep "
+                "this record keeps no learnt policy: its system has none in the clear, or its "
+                "model is too large. Keep "
                 "the model in a file, and use 'posse predict'."
             )
         return self.learnt.decide(context)

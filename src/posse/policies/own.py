@@ -1,7 +1,8 @@
-"""A policy that a user wrote: found by `module:name` or `file.py:name`, known to others by a digest of its source.
+"""A policy that a user wrote: found by `module:name` or `file.py:name`, known to others by a digest
+of its source.
 
-A party imports what its own settings name and nothing that another party names. It sends the others a digest of the
-source instead, which must equal theirs.
+A party imports what its own settings name and nothing that another party names. It sends the others
+a digest of the source instead, which must equal theirs.
 """
 
 from __future__ import annotations
@@ -35,9 +36,11 @@ def parameter(default: Any, meaning: str) -> Any:
 
 @dataclass(frozen=True)
 class Revision:
-    """What identifies a policy that ships, in place of its source: its code may then be formatted and renamed.
+    """What identifies a policy that ships, in place of its source: its code may then be formatted
+    and renamed.
 
-    Raise `number` when the policy computes something else. Parties with two revisions refuse to run together.
+    Raise `number` when the policy computes something else. Parties with two revisions refuse to run
+    together.
     """
 
     number: int
@@ -70,14 +73,19 @@ def is_own(value: object) -> bool:
 
 
 def load(where: str, example: str = "Class", suits: Any = None) -> object:
-    """Import what `module:name` or `file.py:name` names; errors suggest the names for which `suits(value)` holds."""
+    """Import what `module:name` or `file.py:name` names; errors suggest the names for which
+    `suits(value)` holds.
+    """
     module_name, _, name = where.rpartition(":")
     if not module_name or not name:
         raise PolicyError(f"expected module:{example} or file.py:{example}, got '{where}'.")
     module = _import(module_name, example)
     if not hasattr(module, name):
         known = tuple(key for key, value in vars(module).items() if suits is None or suits(value))
-        raise PolicyError(f"{module_name} has no '{name}'.{nearest(name, known) if known else ' It has no policy.'}")
+        raise PolicyError(
+            f"{module_name} has no "
+            f"'{name}'.{nearest(name, known) if known else ' It has no policy.'}"
+        )
     return getattr(module, name)
 
 
@@ -97,7 +105,9 @@ def source_of(where: str) -> Path | None:
 
 
 def place_of(thing: Any) -> str | None:
-    """Return `module:name` where a class or function can be imported by it; None if it was made in a function."""
+    """Return `module:name` where a class or function can be imported by it; None if it was made in
+    a function.
+    """
     module, name = getattr(thing, "__module__", None), getattr(thing, "__qualname__", "")
     home = sys.modules.get(str(module))
     if module in (None, "__main__") or getattr(home, name, None) is not thing:
@@ -111,12 +121,17 @@ def explain(error: Exception) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
     if isinstance(error, SyntaxError):
-        return f"{type(error).__name__}: {error.msg} ({Path(error.filename or '').name}, line {error.lineno})"
+        return (
+            f"{type(error).__name__}: {error.msg} ({Path(error.filename or '').name}, line "
+            f"{error.lineno})"
+        )
     return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}{where}"
 
 
 def _look_here() -> None:
-    """An installed command does not look for modules in the folder where it is called; a user's module is there."""
+    """An installed command does not look for modules in the folder where it is called; a user's
+    module is there.
+    """
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
 
@@ -130,13 +145,17 @@ def _import(name: str, example: str) -> ModuleType:
     except PosseError:
         raise
     except ModuleNotFoundError as error:
-        raise PolicyError(f"there is no module '{error.name}'. Give module:{example} or file.py:{example}.") from error
+        raise PolicyError(
+            f"there is no module '{error.name}'. Give module:{example} or file.py:{example}."
+        ) from error
     except Exception as error:
         raise PolicyError(f"importing {name} failed: {explain(error)}.") from error
 
 
 class _AsWritten(SourceFileLoader):
-    """Compiles a file as it stands: bytecode kept from it is taken for new when it was edited within a second."""
+    """Compiles a file as it stands: bytecode kept from it is taken for new when it was edited
+    within a second.
+    """
 
     def get_code(self, fullname: str) -> CodeType:
         """Return the code of the source, never that of a kept file."""
@@ -145,16 +164,26 @@ class _AsWritten(SourceFileLoader):
 
 
 def _from_file(path: Path, given: str) -> ModuleType:
-    """Run a file as a module, once for its content; numba looks a function's module up by its name."""
+    """Run a file as a module, once for its content; numba looks a function's module up by its
+    name.
+    """
     if not path.is_file():
         raise PolicyError(f"there is no file {given}. Check the path.")
     stamp = (str(path), path.stat().st_mtime_ns, path.stat().st_size)
     present = sys.modules.get(path.stem)
     if present is not None and getattr(present, _STAMP, None) == stamp:
         return present
-    if present is not None and not hasattr(present, _STAMP) and getattr(present, "__file__", None) != str(path):
-        raise PolicyError(f"{given} is called like the module '{path.stem}', which is in use. Rename the file.")
-    spec = importlib.util.spec_from_file_location(path.stem, path, loader=_AsWritten(path.stem, str(path)))
+    if (
+        present is not None
+        and not hasattr(present, _STAMP)
+        and getattr(present, "__file__", None) != str(path)
+    ):
+        raise PolicyError(
+            f"{given} is called like the module '{path.stem}', which is in use. Rename the file."
+        )
+    spec = importlib.util.spec_from_file_location(
+        path.stem, path, loader=_AsWritten(path.stem, str(path))
+    )
     if spec is None or spec.loader is None:
         raise PolicyError(f"{given} cannot be imported as Python.")
     module = importlib.util.module_from_spec(spec)
@@ -169,7 +198,9 @@ def _from_file(path: Path, given: str) -> ModuleType:
 
 
 def policy_digest(kind: type, *sources: Any) -> str:
-    """Identify a policy: by its revision if it ships, by the digest of its source if it is custom."""
+    """Identify a policy: by its revision if it ships, by the digest of its source if it is
+    custom.
+    """
     revision = _revision(kind)
     if revision is not None:
         return revision.digest
@@ -184,13 +215,17 @@ def _revision(kind: type) -> Revision | None:
 
 @lru_cache(maxsize=256)
 def source_digest(*things: Any) -> str:
-    """SHA-256 of the source of classes and functions, as hex; of their code where there is no source.
+    """SHA-256 of the source of classes and functions, as hex; of their code where there is no
+    source.
 
-    The functions and constants of their own modules that they read count too; what they import does not. Names of
-    modules and files do not count: two parties may keep one policy in different places.
+    The functions and constants of their own modules that they read count too; what they import does
+    not. Names of modules and files do not count: two parties may keep one policy in different
+    places.
 
-    >>> def score(t): return t / 2
-    >>> def other(t): return t / 3
+    >>> def score(t):
+    ...     return t / 2
+    >>> def other(t):
+    ...     return t / 3
     >>> source_digest(score) == source_digest(score), source_digest(score) == source_digest(other)
     (True, False)
     """
@@ -216,7 +251,9 @@ def _gather(thing: Any, parts: dict[str, str], seen: set[int]) -> None:
         name += "'"
     if isinstance(thing, type) and (revision := _revision(thing)) is not None:
         parts[name] = revision.digest
-        seen.update(id(_plain(value)) for value in vars(thing).values())  # a subclass inherits these
+        seen.update(
+            id(_plain(value)) for value in vars(thing).values()
+        )  # a subclass inherits these
     elif isinstance(thing, type):
         parts[name] = _source(thing) or ""
         for value in vars(thing).values():
@@ -229,7 +266,9 @@ def _gather(thing: Any, parts: dict[str, str], seen: set[int]) -> None:
             if isinstance(_plain(value), FunctionType) and value.__module__ == thing.__module__:
                 _gather(value, parts, seen)
             elif isinstance(value, np.ndarray):
-                parts[f"{name} reads {word}"] = f"{value.dtype} {value.shape} {value.tobytes().hex()}"
+                parts[f"{name} reads {word}"] = (
+                    f"{value.dtype} {value.shape} {value.tobytes().hex()}"
+                )
             elif isinstance(value, int | float | str | bytes | tuple):
                 parts[f"{name} reads {word}"] = repr(value)
     else:  # an object that can be called
@@ -257,15 +296,23 @@ def _source(thing: Any) -> str | None:
 
 
 def _code(code: CodeType) -> str:
-    constants = [_code(value) if isinstance(value, CodeType) else repr(value) for value in code.co_consts]
+    constants = [
+        _code(value) if isinstance(value, CodeType) else repr(value) for value in code.co_consts
+    ]
     return f"{code.co_code.hex()} {code.co_names} {code.co_varnames} {constants}"
 
 
 def _reads(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """Give the names that a function reads from its module and from the functions around it, with their values."""
+    """Give the names that a function reads from its module and from the functions around it, with
+    their values.
+    """
     codes = [function.__code__]
     for code in codes:
         codes.extend(value for value in code.co_consts if isinstance(value, CodeType))
-        yield from ((name, function.__globals__[name]) for name in code.co_names if name in function.__globals__)
+        yield from (
+            (name, function.__globals__[name])
+            for name in code.co_names
+            if name in function.__globals__
+        )
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         yield name, cell.cell_contents

@@ -1,8 +1,10 @@
-"""A policy is a value: a registered name, an object, `module:Class`, or a table of one of these and parameters.
+"""A policy is a value: a registered name, an object, `module:Class`, or a table of one of these and
+parameters.
 
-Wherever a policy is given (Python, flags, a TOML file, a party's file) the same values work. Its parameters are the
-fields of its class; settings, flags and help are made from them. Two registries are built of this: policies that score
-arms (`arms.registry`) and exploration of contextual bandits (`contextual.registry`).
+Wherever a policy is given (Python, flags, a TOML file, a party's file) the same values work. Its
+parameters are the fields of its class; settings, flags and help are made from them. Two registries
+are built of this: policies that score arms (`arms.registry`) and exploration of contextual bandits
+(`contextual.registry`).
 """
 
 from __future__ import annotations
@@ -14,7 +16,14 @@ from dataclasses import fields, replace
 from inspect import isfunction
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
-from pydantic import Field, TypeAdapter, ValidationError, create_model, field_serializer, model_validator
+from pydantic import (
+    Field,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+    field_serializer,
+    model_validator,
+)
 
 from posse.core.check import nearest
 from posse.core.errors import ConfigError, PolicyError, PosseError
@@ -39,18 +48,25 @@ class Registry(Generic[T]):
     """Policies of one kind, by name, and what makes one of a value."""
 
     def __init__(
-        self, base: type[T], kinds: Iterable[type[T]], rule: str, example: str = "Class",
+        self,
+        base: type[T],
+        kinds: Iterable[type[T]],
+        rule: str,
+        example: str = "Class",
         adopt: Callable[[Any], type[T] | None] = lambda _: None,
-    ) -> None:  # fmt: skip
-        """`rule` says what a user's own must be; `adopt` makes a class of what is none, such as a function, or None."""
+    ) -> None:
+        """`rule` says what a user's own must be; `adopt` makes a class of what is none, such as a
+        function, or None.
+        """
         self.kinds: dict[str, type[T]] = {kind.name: kind for kind in kinds}
         self.base, self._rule, self._example, self._adopt = base, rule, example, adopt
 
     def make(self, value: Any, parameters: Mapping[str, Any] | None = None) -> T:
         """Make a policy of a value and further parameters.
 
-        A table has `name` (registered, or to be imported) and parameters beside it, or under `parameters`; with
-        `digest`, as a record keeps it, the source must still be the recorded one.
+        A table has `name` (registered, or to be imported) and parameters beside it, or under
+        `parameters`; with `digest`, as a record keeps it, the source must still be the recorded
+        one.
         """
         named, beside, digest = self.parts(value)
         for twice in sorted(beside.keys() & (parameters or {}).keys()):
@@ -58,15 +74,21 @@ class Registry(Generic[T]):
         made = self._build(self._kind(named), {**beside, **(parameters or {})})
         if digest is not None and (actual := made.describe()["digest"]) != digest:
             raise ConfigError(
-                f"policy '{_name(type(made))}' is not the one that was recorded: its source has digest "
-                f"{actual[:12]}..., expected {str(digest)[:12]}.... Use that source, or leave digest out."
+                f"policy '{_name(type(made))}' is not the one that was recorded: its source has "
+                "digest "
+                f"{actual[:12]}..., expected {str(digest)[:12]}.... Use that source, or leave "
+                "digest out."
             )
         return made
 
     def described(self, made: T) -> dict[str, Any]:
-        """What a record keeps: name, parameters, digest, and for a user's own where it can be imported from, if so."""
+        """What a record keeps: name, parameters, digest, and for a user's own where it can be
+        imported from, if so.
+        """
         kind = type(made)
-        place = None if kind in self.kinds.values() else own.place_of(getattr(kind, "function", kind))
+        place = (
+            None if kind in self.kinds.values() else own.place_of(getattr(kind, "function", kind))
+        )
         return made.describe() | ({} if place is None else {"class": place})
 
     def parameters_of(self, value: Any) -> tuple[str, ...]:
@@ -75,7 +97,9 @@ class Registry(Generic[T]):
         return tuple(each.name for each in fields(kind))  # type: ignore[arg-type]
 
     def registered(self, value: Any) -> tuple[str, dict[str, Any]] | None:
-        """Return the name of a registered policy and the parameters that differ from defaults; None for others."""
+        """Return the name of a registered policy and the parameters that differ from defaults; None
+        for others.
+        """
         named, beside, _ = self.parts(value)
         kind: Any = named if isinstance(named, type) else type(named)
         kind = self.kinds.get(named) if isinstance(named, str) else kind
@@ -85,25 +109,35 @@ class Registry(Generic[T]):
         every = fields(made)  # type: ignore[arg-type]
         values = {each.name: getattr(made, each.name) for each in every}
         return kind.name, {
-            each.name: values[each.name] for each in every if each.name in beside or values[each.name] != each.default
+            each.name: values[each.name]
+            for each in every
+            if each.name in beside or values[each.name] != each.default
         }
 
     def parts(self, value: Any) -> tuple[Any, dict[str, Any], str | None]:
-        """Take a value apart: what names the class, parameters beside it, and the digest it must have."""
+        """Take a value apart: what names the class, parameters beside it, and the digest it must
+        have.
+        """
         if isinstance(value, str) and value.lstrip().startswith("{"):
             value = _inline(value)
         if not isinstance(value, Mapping):
             return value, {}, None
         table = dict(value)
-        name, place, nested, digest = (table.pop(key, None) for key in ("name", "class", "parameters", "digest"))
+        name, place, nested, digest = (
+            table.pop(key, None) for key in ("name", "class", "parameters", "digest")
+        )
         if (place or name) is None:
             example = next(reversed(self.kinds))
-            raise ConfigError(f"a table of a policy needs its name, such as {{name = '{example}'}}, got none.")
+            raise ConfigError(
+                f"a table of a policy needs its name, such as {{name = '{example}'}}, got none."
+            )
         named, beside, _ = self.parts(place or name)
         return named, {**beside, **(nested or {}), **table}, digest
 
     def settings_fields(self) -> dict[str, Any]:
-        """One optional setting for each parameter that some registered policy has, described by those that have it."""
+        """One optional setting for each parameter that some registered policy has, described by
+        those that have it.
+        """
         types: dict[str, Any] = {}
         meanings: dict[str, list[str]] = {}
         for kind in self.kinds.values():
@@ -111,10 +145,15 @@ class Registry(Generic[T]):
                 hint = _hints(kind)[each.name]
                 types[each.name] = types.get(each.name, hint) | hint
                 default = "" if each.default is None else f", default {each.default}"
-                meanings.setdefault(each.name, []).append(f"{each.metadata['meaning']} ({kind.name}{default})")
+                meanings.setdefault(each.name, []).append(
+                    f"{each.metadata['meaning']} ({kind.name}{default})"
+                )
         help_of = {name: "; ".join(said) for name, said in meanings.items()}
         return {
-            name: (hint | None, Field(default=None, description=f"{help_of[name][:1].upper()}{help_of[name][1:]}."))
+            name: (
+                hint | None,
+                Field(default=None, description=f"{help_of[name][:1].upper()}{help_of[name][1:]}."),
+            )
             for name, hint in types.items()
         }
 
@@ -124,7 +163,9 @@ class Registry(Generic[T]):
             return self.kinds[named]
         if isinstance(named, str) and not own.is_own(named):
             hint = f"Your own is module:{self._example} or file.py:{self._example}."
-            raise ConfigError(f"unknown policy '{named}'.{nearest(named, tuple(self.kinds))} {hint}")
+            raise ConfigError(
+                f"unknown policy '{named}'.{nearest(named, tuple(self.kinds))} {hint}"
+            )
         thing = named
         if isinstance(named, str):
             thing = own.load(named, self._example, self._suits)
@@ -139,7 +180,9 @@ class Registry(Generic[T]):
         return found
 
     def _accepted(self, value: Any) -> type[T] | T | None:
-        if isinstance(value, self.base) or (isinstance(value, type) and issubclass(value, self.base)):
+        if isinstance(value, self.base) or (
+            isinstance(value, type) and issubclass(value, self.base)
+        ):
             return value
         return self._adopt(value) if callable(value) else None
 
@@ -161,13 +204,17 @@ class Registry(Generic[T]):
             raise
         except Exception as error:
             explained = own.explain(error)
-            raise PolicyError(f"{of.__name__}() failed: {explained}. Give every parameter a default.") from error
+            raise PolicyError(
+                f"{of.__name__}() failed: {explained}. Give every parameter a default."
+            ) from error
 
 
 class Choice(Settings):
-    """A policy, checked when the settings are made; a subclass names its registry and has `policy` and parameters.
+    """A policy, checked when the settings are made; a subclass names its registry and has `policy`
+    and parameters.
 
-    A registered policy is kept by its name and parameters, however it was given; a user's own as it was given.
+    A registered policy is kept by its name and parameters, however it was given; a user's own as it
+    was given.
     """
 
     registry: ClassVar[Registry[Any]]
@@ -175,7 +222,9 @@ class Choice(Settings):
     @model_validator(mode="before")
     @classmethod
     def _by_name(cls, values: Any) -> Any:
-        """Write a registered policy as its name and those of its parameters that are not defaults."""
+        """Write a registered policy as its name and those of its parameters that are not
+        defaults.
+        """
         if not isinstance(values, dict) or values.get("policy") is None:
             return values
         found = cls.registry.registered(values["policy"])
@@ -199,13 +248,17 @@ class Choice(Settings):
     def _made(self) -> Any:
         def make() -> Any:
             names = self.registry.settings_fields()
-            given = {name: value for name in names if (value := getattr(self, name, None)) is not None}
+            given = {
+                name: value for name in names if (value := getattr(self, name, None)) is not None
+            }
             return self.registry.make(getattr(self, "policy"), given)  # noqa: B009
 
         return self.once("policy", make)
 
     def but(self, **changes: Any) -> Self:
-        """Return these settings with changes; parameters that another policy lacks, or states itself, are left out."""
+        """Return these settings with changes; parameters that another policy lacks, or states
+        itself, are left out.
+        """
         if "policy" not in changes:
             return super().but(**changes)
         named, stated, _ = self.registry.parts(changes["policy"])
@@ -219,11 +272,16 @@ C = TypeVar("C", bound=Choice)
 
 
 def with_parameters(kind: type[C]) -> type[C]:
-    """Add to settings that choose a policy one setting for each parameter that a policy of their registry has."""
+    """Add to settings that choose a policy one setting for each parameter that a policy of their
+    registry has.
+    """
     made: type[C] = create_model(
-        kind.__name__, __base__=kind, __module__=kind.__module__, __doc__=kind.__doc__,
+        kind.__name__,
+        __base__=kind,
+        __module__=kind.__module__,
+        __doc__=kind.__doc__,
         **kind.registry.settings_fields(),
-    )  # fmt: skip
+    )
     made.panel = kind.panel
     return made
 
@@ -233,12 +291,16 @@ def _inline(text: str) -> dict[str, Any]:
     try:
         table: dict[str, Any] = tomllib.loads(f"policy = {text.strip()}")["policy"]
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"a policy in braces is a table like {{name = 'softmax', tau = 0.1}}: {error}.") from None
+        raise ConfigError(
+            f"a policy in braces is a table like {{name = 'softmax', tau = 0.1}}: {error}."
+        ) from None
     return table
 
 
 def _converted(kind: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Refuse parameters that a policy does not have, and read the others as the types of its fields."""
+    """Refuse parameters that a policy does not have, and read the others as the types of its
+    fields.
+    """
     name, known, hints = _name(kind), tuple(each.name for each in fields(kind)), _hints(kind)
     values = {}
     for key, value in given.items():
@@ -248,8 +310,12 @@ def _converted(kind: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
         try:
             values[key] = TypeAdapter(hints[key]).validate_python(value) if key in hints else value
         except ValidationError as error:
-            problem = str(error.errors(include_url=False)[0]["msg"]).removeprefix("Input should be ")
-            raise ConfigError(f"{key} of policy '{name}' must be {problem}, got {value!r}.") from None
+            problem = str(error.errors(include_url=False)[0]["msg"]).removeprefix(
+                "Input should be "
+            )
+            raise ConfigError(
+                f"{key} of policy '{name}' must be {problem}, got {value!r}."
+            ) from None
     return values
 
 

@@ -1,4 +1,5 @@
-"""What is learnt: arms and their rewards, contexts, markets and their producers, populations of clients.
+"""What is learnt: arms and their rewards, contexts, markets and their producers, populations of
+clients.
 
 Names are imported when they are used: populations need numpy alone, and markets a compiler.
 """
@@ -22,19 +23,44 @@ if TYPE_CHECKING:
     from posse.problems.populations.splits import read_population
 
 _HOME = {
-    "Ratings": "arms.ratings", "Arms": "arms.rewards", "BernoulliArms": "arms.rewards", "BetaArms": "arms.rewards",
-    "EmpiricalArms": "arms.rewards", "read_means": "arms.tables", "read_ratings": "arms.tables",
-    "Contexts": "contexts.contexts", "read_features": "contexts.features", "embedded_arms": "datasets.published",
-    "binds": "markets.instances", "market_instance": "markets.instances", "Market": "markets.market",
-    "make_market": "markets.market", "read_market": "markets.offers", "Population": "populations.population",
+    "Ratings": "arms.ratings",
+    "Arms": "arms.rewards",
+    "BernoulliArms": "arms.rewards",
+    "BetaArms": "arms.rewards",
+    "EmpiricalArms": "arms.rewards",
+    "read_means": "arms.tables",
+    "read_ratings": "arms.tables",
+    "Contexts": "contexts.contexts",
+    "read_features": "contexts.features",
+    "embedded_arms": "datasets.published",
+    "binds": "markets.instances",
+    "market_instance": "markets.instances",
+    "Market": "markets.market",
+    "make_market": "markets.market",
+    "read_market": "markets.offers",
+    "Population": "populations.population",
     "read_population": "populations.splits",
-}  # fmt: skip
+}
 
 __all__ = [
-    "Arms", "BernoulliArms", "BetaArms", "Contexts", "EmpiricalArms", "Market", "Population", "Ratings", "binds",
-    "embedded_arms", "make_market", "market_instance", "read_features", "read_market", "read_means",
-    "read_population", "read_ratings",
-]  # fmt: skip
+    "Arms",
+    "BernoulliArms",
+    "BetaArms",
+    "Contexts",
+    "EmpiricalArms",
+    "Market",
+    "Population",
+    "Ratings",
+    "binds",
+    "embedded_arms",
+    "make_market",
+    "market_instance",
+    "read_features",
+    "read_market",
+    "read_means",
+    "read_population",
+    "read_ratings",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -1,8 +1,9 @@
 """`data`: one word for where a problem comes from, in Python, flags, TOML files and records.
 
-It is a registered name ("digits", "uniform", "embedded:movielens"), the path of a file, a frame (`datasets.frames`), or
-a table of named parts, each a path or a frame: `data={"features": {"clinic": "clinic.csv"}, "rewards": "pays.csv"}`.
-Its form is checked when settings are made, and files must be there; they are read when a problem is made.
+It is a registered name ("digits", "uniform", "embedded:movielens"), the path of a file, a frame
+(`datasets.frames`), or a table of named parts, each a path or a frame: `data={"features":
+{"clinic": "clinic.csv"}, "rewards": "pays.csv"}`. Its form is checked when settings are made, and
+files must be there; they are read when a problem is made.
 """
 
 from __future__ import annotations
@@ -26,9 +27,13 @@ from posse.problems.datasets.reading import check_encoding, reading
 T = TypeVar("T")
 Source = Path | Frame
 """Where a table comes from."""
-_CODECS = "|".join(re.escape(name).replace("_", "[-_ ]?") for name in {*aliases, *aliases.values(), "utf_8_sig"})
+_CODECS = "|".join(
+    re.escape(name).replace("_", "[-_ ]?") for name in {*aliases, *aliases.values(), "utf_8_sig"}
+)
 ENCODING = External(f"(?i:{_CODECS})?")
-"""Marks the name of an encoding, because Python imports a module for a name that it does not know."""
+"""Marks the name of an encoding, because Python imports a module for a name that it does not
+know.
+"""
 
 
 class DataSettings(Settings):
@@ -59,7 +64,9 @@ class DataSettings(Settings):
         return value
 
     def once(self, what: str, make: Callable[[], T]) -> T:
-        """Return what `make` gives, made at most once; tables are read in it as these settings say."""
+        """Return what `make` gives, made at most once; tables are read in it as these settings
+        say.
+        """
         with reading(self.encoding, self.decimal, self.skip_bad) as read:
             made = super().once(what, make)
         self._kept["dropped"] = [*self._kept.get("dropped", ()), *read.dropped]
@@ -73,16 +80,25 @@ class DataSettings(Settings):
     @classmethod
     def _named(cls, values: Mapping[str, Any]) -> dict[str, Any]:
         """Replace aliases; the word "own" beside parts says what they say."""
-        given = [name for name, word in cls.aliases.items() if "." in word and values.get(name) is not None]
+        given = [
+            name
+            for name, word in cls.aliases.items()
+            if "." in word and values.get(name) is not None
+        ]
         words = {"data", *(name for name, word in cls.aliases.items() if word == "data")}
-        return super()._named({k: v for k, v in values.items() if not (given and k in words and v == "own")})
+        return super()._named(
+            {k: v for k, v in values.items() if not (given and k in words and v == "own")}
+        )
 
     @field_validator("data", mode="before", check_fields=False)
     @classmethod
     def _read_data(cls, value: Any) -> Any:
         """Bring `data` into one form: text, a frame, or a dictionary of parts."""
         if isinstance(value, Mapping) and set(value) == {"frame", "digest"}:
-            raise ConfigError("data was a frame, of which a record keeps size and digest alone. Give the frame again.")
+            raise ConfigError(
+                "data was a frame, of which a record keeps size and digest alone. Give the frame "
+                "again."
+            )
         if isinstance(value, Mapping) and cls.parts and not _looks_like_columns(value, cls.parts):
             for name in value:
                 if name not in cls.parts:
@@ -92,7 +108,9 @@ class DataSettings(Settings):
             return os.fspath(value)
         frame = as_frame(value, "data")
         if frame is None:
-            forms = "a name, a file or a frame" + (f", or a table of {', '.join(cls.parts)}" if cls.parts else "")
+            forms = "a name, a file or a frame" + (
+                f", or a table of {', '.join(cls.parts)}" if cls.parts else ""
+            )
             raise ConfigError(f"data must be {forms}, got {type(value).__name__}.")
         return frame
 
@@ -116,7 +134,9 @@ class DataSettings(Settings):
         return tuple(source for source in _sources(self.data) if isinstance(source, Path))
 
     def _found(self) -> Iterable[Path]:
-        """Files of `data` where it is text: a path, or the name of a data set in files; other names have none."""
+        """Files of `data` where it is text: a path, or the name of a data set in files; other names
+        have none.
+        """
         return ()
 
     @property
@@ -131,7 +151,8 @@ class DataSettings(Settings):
         """Raise if `data` is text and none of the known names."""
         if isinstance(self.data, str) and self.data not in known:
             raise ConfigError(
-                f"unknown data '{self.data}'.{nearest(self.data, tuple(known))} Your own are {self.own_words}."
+                f"unknown data '{self.data}'.{nearest(self.data, tuple(known))} Your own are "
+                f"{self.own_words}."
             )
         if isinstance(self.data, Frame):
             raise ConfigError(f"a frame alone is not enough. Your own are {self.own_words}.")
@@ -173,11 +194,19 @@ def pairs_of(name: str, value: Any) -> dict[str, Any]:
     if isinstance(value, Mapping):
         return dict(value)
     if not isinstance(value, str | list | tuple):
-        raise ConfigError(f"data.{name} must be a table of files or frames by name, got {type(value).__name__}.")
-    words = [word for item in ([value] if isinstance(value, str) else value) for word in str(item).split(",")]
+        raise ConfigError(
+            f"data.{name} must be a table of files or frames by name, got {type(value).__name__}."
+        )
+    words = [
+        word
+        for item in ([value] if isinstance(value, str) else value)
+        for word in str(item).split(",")
+    ]
     pairs = [word.partition("=") for word in words]
     if not all(key.strip() and mark for key, mark, _ in pairs):
-        raise ConfigError(f"{name} must be pairs like clinic=clinic.csv,lab=lab.csv, got {value!r}.")
+        raise ConfigError(
+            f"{name} must be pairs like clinic=clinic.csv,lab=lab.csv, got {value!r}."
+        )
     names = [key.strip() for key, _, _ in pairs]
     if len(set(names)) != len(names):
         raise ConfigError(f"{name} must be pairs of different names, got {value!r}.")

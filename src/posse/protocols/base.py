@@ -1,7 +1,7 @@
 """What a system declares about itself: one object in `protocols/<name>/system.py`.
 
-Everything on top of the systems (Python, the command line, the studio, audits, reports) is written against `System`,
-`Run` and `Record`, and knows the name of no system.
+Everything on top of the systems (Python, the command line, the studio, audits, reports) is written
+against `System`, `Run` and `Record`, and knows the name of no system.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 
 
 class RunSettings(Settings):
-    """What the settings of all systems share; each gives `policy`, `data` and `horizon` a meaning and a default."""
+    """What the settings of all systems share; each gives `policy`, `data` and `horizon` a meaning
+    and a default.
+    """
 
     system: ClassVar[str]
     """Name of the system these are the settings of."""
@@ -67,20 +69,32 @@ class RunSettings(Settings):
         return tuple(range(self.seed, self.seed + self.runs))
 
     def plain(self) -> RunSettings:
-        """Return the settings of the plain twin: the same bandit in the same world, without protection."""
+        """Return the settings of the plain twin: the same bandit in the same world, without
+        protection.
+        """
         return system_of(self).twin(self)
 
     def load(self) -> Any:
-        """Check what needs the data and return what the settings make; once, however often it is called."""
+        """Check what needs the data and return what the settings make; once, however often it is
+        called.
+        """
         return None
 
     def digest(self) -> str:
-        """Digest of everything a result depends on: settings, the content of data files, the version."""
-        text = json.dumps([self.system, self.resolved(), self.data_digest(), __version__], sort_keys=True, default=str)
+        """Digest of everything a result depends on: settings, the content of data files, the
+        version.
+        """
+        text = json.dumps(
+            [self.system, self.resolved(), self.data_digest(), __version__],
+            sort_keys=True,
+            default=str,
+        )
         return hashlib.sha256(text.encode()).hexdigest()
 
     def data_digest(self) -> str:
-        """Digest of the files the data come from; empty where they come from the package or from the seed."""
+        """Digest of the files the data come from; empty where they come from the package or from
+        the seed.
+        """
         found = [content(path) for path in self.files()]
         return hashlib.sha256(b"".join(found)).hexdigest() if found else ""
 
@@ -89,8 +103,12 @@ class RunSettings(Settings):
         return ()
 
 
-def shipped(values: Any, system: str, policies: Iterable[str], parameters: tuple[str, ...], why: str) -> Any:
-    """Read a policy given as a table with its parameters; refuse one of the user's own, with the reason."""
+def shipped(
+    values: Any, system: str, policies: Iterable[str], parameters: tuple[str, ...], why: str
+) -> Any:
+    """Read a policy given as a table with its parameters; refuse one of the user's own, with the
+    reason.
+    """
     given = values.get("policy") if isinstance(values, Mapping) else None
     if given is None:
         return values
@@ -98,7 +116,10 @@ def shipped(values: Any, system: str, policies: Iterable[str], parameters: tuple
     name, nested = table.pop("name", None), table.pop("parameters", {})
     table |= nested if isinstance(nested, Mapping) else {"parameters": nested}
     if not isinstance(name, str) or ":" in name:
-        raise ConfigError(f"{system} takes the policies {', '.join(policies)}, got {name!r}: {why} Choose one of them.")
+        raise ConfigError(
+            f"{system} takes the policies {', '.join(policies)}, got {name!r}: {why} Choose one of "
+            "them."
+        )
     for parameter in table:
         check.one_of(parameters, parameter=parameter)
     return {**values, **table, "policy": name}
@@ -123,7 +144,9 @@ class RoleKind:
 
 @dataclass(frozen=True)
 class Level:
-    """A level of protection: what every role learns at it, and what is not protected, for given settings."""
+    """A level of protection: what every role learns at it, and what is not protected, for given
+    settings.
+    """
 
     name: str
     summary: str
@@ -133,7 +156,9 @@ class Level:
 
 @dataclass(frozen=True)
 class Action:
-    """A command of a system's own, such as `budget arms`; front doors mount it without knowing it."""
+    """A command of a system's own, such as `budget arms`; front doors mount it without knowing
+    it.
+    """
 
     path: tuple[str, ...]
     """Words of the command; the first ones may be shared with other systems' actions."""
@@ -141,7 +166,9 @@ class Action:
     settings: Callable[[], type[Settings]]
     """Gives the model of its flags; imported when it is needed."""
     run: Callable[[Any], Iterable[str | Section | Record]]
-    """Does it, giving what is to be shown as it comes: remarks on the way, tables, records to keep."""
+    """Does it, giving what is to be shown as it comes: remarks on the way, tables, records to
+    keep.
+    """
     positional: tuple[str, ...] = ()
     """Settings that stand on the command line without a flag."""
     skip: tuple[str, ...] = ()
@@ -154,13 +181,17 @@ class Action:
 
 @dataclass(frozen=True)
 class Parties:
-    """How a system runs between organisations: a party from its file, a whole federation laid out on one machine."""
+    """How a system runs between organisations: a party from its file, a whole federation laid out
+    on one machine.
+    """
 
     build: Build
     layout: Callable[[dict[str, Any], Path], Layout]
     """Reads and checks a federation's file (its values, the folder it lies in)."""
     invite: Callable[[dict[str, Any], Path], Invitation] | None = None
-    """Reads and checks the settings of a run in a federation that lives; None where a system has no such runs."""
+    """Reads and checks the settings of a run in a federation that lives; None where a system has no
+    such runs.
+    """
     vocabulary: Vocabulary | None = None
     """Its messages, to read the view that a party recorded; None where none is recorded."""
 
@@ -178,7 +209,8 @@ class Scenario:
 class System(ABC):
     """What a protocol declares about itself.
 
-    Help and lists read it without running anything, so its module imports what is heavy where it is used.
+    Help and lists read it without running anything, so its module imports what is heavy where it is
+    used.
     """
 
     name: ClassVar[str]
@@ -200,7 +232,9 @@ class System(ABC):
     demo_levels: ClassVar[tuple[str, ...]] = ()
     """Levels that the demo runs beside the plain twin; all where none is named."""
     demo_attack: ClassVar[str] = ""
-    """An attack that the demo makes at each of these levels, on a short run; none where none is named."""
+    """An attack that the demo makes at each of these levels, on a short run; none where none is
+    named.
+    """
     exact: ClassVar[bool] = False
     """Whether its plain twin pulls the same arms and earns the same reward, bit for bit."""
     beside_by_default: ClassVar[bool] = True
@@ -208,8 +242,10 @@ class System(ABC):
     skip: ClassVar[tuple[str, ...]] = ()
     """Settings without a flag on the command line."""
     pictures: ClassVar[str] = ""
-    """A module with what a picture of a run needs, imported when it is used: any of `SCENARIOS`, `SOURCES` and the
-    functions `code`, `scene`, `explain` and `knowledge`. A system that needs more overrides the methods below."""
+    """A module with what a picture of a run needs, imported when it is used: any of `SCENARIOS`,
+    `SOURCES` and the functions `code`, `scene`, `explain` and `knowledge`. A system that needs more
+    overrides the methods below.
+    """
     unserved: ClassVar[str] = "its author has not written it. Use posse.run or posse.start."
     """Why `live` refuses it, where it has no `serve`, and what to use instead."""
 
@@ -220,31 +256,50 @@ class System(ABC):
 
     @property
     def unattacked(self) -> Mapping[str, str]:
-        """Beginnings of sentences of its levels that no attack stands behind, each with the reason why."""
+        """Beginnings of sentences of its levels that no attack stands behind, each with the reason
+        why.
+        """
         return {}
 
     @property
     def attacks(self) -> tuple[Attack, ...]:
-        """Attacks on its runs, imported when they are used; each sentence of a level names one (`Attack.claims`)."""
+        """Attacks on its runs, imported when they are used; each sentence of a level names one
+        (`Attack.claims`).
+        """
         return ()
 
     def like(self, public: Mapping[str, Any]) -> RunSettings | None:
-        """Return settings of a simulation with the public terms of a view, its data invented; None where none are."""
+        """Return settings of a simulation with the public terms of a view, its data invented; None
+        where none are.
+        """
         return None
 
     @abstractmethod
     def start(
-        self, settings: Any, *, seeds: Sequence[int] | None = None, world: Literal["outside"] | None = None,
-        transcript: int = 0, **options: Any,
-    ) -> Run:  # fmt: skip
-        """Begin a run in this process; `world="outside"` leaves what roles ask of the world to `Run.answer`."""
+        self,
+        settings: Any,
+        *,
+        seeds: Sequence[int] | None = None,
+        world: Literal["outside"] | None = None,
+        transcript: int = 0,
+        **options: Any,
+    ) -> Run:
+        """Begin a run in this process; `world="outside"` leaves what roles ask of the world to
+        `Run.answer`.
+        """
 
-    def serve(self, settings: Any, arms: tuple[str, ...] | None, horizon: int | None, **options: Any) -> Serving:
-        """Serve decisions in this process, for `live`; a system that does not says why in `unserved`."""
+    def serve(
+        self, settings: Any, arms: tuple[str, ...] | None, horizon: int | None, **options: Any
+    ) -> Serving:
+        """Serve decisions in this process, for `live`; a system that does not says why in
+        `unserved`.
+        """
         raise ConfigError(f"{self.name} does not serve decisions in a process: {self.unserved}")
 
     def learnt(self, place: Path) -> Learnt | None:
-        """Read a learnt model from a file or folder that a run of this system wrote; None where it is none of its."""
+        """Read a learnt model from a file or folder that a run of this system wrote; None where it
+        is none of its.
+        """
         return None
 
     @abstractmethod
@@ -253,14 +308,19 @@ class System(ABC):
 
     @abstractmethod
     def level_of(self, settings: Any) -> str:
-        """Return the name of the protection that these settings give; "plain" where there is none."""
+        """Return the name of the protection that these settings give; "plain" where there is
+        none.
+        """
 
     def beside(self, settings: Any) -> Sequence[RunSettings]:
-        """Return what is worth running beside these settings, to see what protection costs or joining earns."""
+        """Return what is worth running beside these settings, to see what protection costs or
+        joining earns.
+        """
         return () if self.level_of(settings) == "plain" else (self.twin(settings),)
 
     def remarks(self, records: Sequence[Record]) -> Sequence[Section]:
-        """Return tables and notes about records that are shown together, the first of them the one that was asked for.
+        """Return tables and notes about records that are shown together, the first of them the one
+        that was asked for.
 
         What concerns one record alone stands in its own `show["sections"]`.
         """
@@ -271,7 +331,9 @@ class System(ABC):
         return None
 
     def problems(self, folder: Path | None) -> Section | None:
-        """List the data it can learn from, and whether the files are there, for `posse problems`."""
+        """List the data it can learn from, and whether the files are there, for `posse
+        problems`.
+        """
         return None
 
     @property
@@ -292,14 +354,16 @@ class System(ABC):
     def show(self, settings: Any, sections: Sequence[Section] = (), **more: Any) -> dict[str, Any]:
         """Return what a record of this system carries for whoever shows it (`Record.show`).
 
-        `more`: `protection` (the level in a few words), `warnings` (sentences: a run did not do what was meant),
-        `stopped` (why it stopped early), `resume` (how an interrupted one goes on), `cards` (pairs for the
-        top of a report: a figure with its unit, what it is).
+        `more`: `protection` (the level in a few words), `warnings` (sentences: a run did not do
+        what was meant), `stopped` (why it stopped early), `resume` (how an interrupted one goes
+        on), `cards` (pairs for the top of a report: a figure with its unit, what it is).
         """
         level = self.level(settings)
         return {
             "title": self.title,
-            "roles": {role.kind: {"label": role.label, "colour": list(role.colour)} for role in self.roles},
+            "roles": {
+                role.kind: {"label": role.label, "colour": list(role.colour)} for role in self.roles
+            },
             "protects": self.protected_at(level),
             "learns": [] if level is None else list(level.learns(settings)),
             "sections": [section.plain() for section in sections],
@@ -311,9 +375,12 @@ class System(ABC):
         """Say what is protected at a level; nothing where nothing is."""
         if level is None or level.name in ("plain", "alone", "placebo"):
             return []
-        return [f"{self.protects[:1].upper()}{self.protects[1:]}.", f"Level {level.name}: {level.summary}."]
+        return [
+            f"{self.protects[:1].upper()}{self.protects[1:]}.",
+            f"Level {level.name}: {level.summary}.",
+        ]
 
-    # What a picture of a run needs ------------------------------------------------------------------------------------
+    # What a picture of a run needs ----------------------------------------------------------------
 
     def _picture(self, name: str, default: Any) -> Any:
         return getattr(import_module(self.pictures), name, default) if self.pictures else default
@@ -325,7 +392,9 @@ class System(ABC):
         return found
 
     def pseudocode(self, settings: Any) -> Mapping[str, Sequence[str]]:
-        """Return the code of each kind of role by line; empty where nobody has written it down yet."""
+        """Return the code of each kind of role by line; empty where nobody has written it down
+        yet.
+        """
         from posse.protocols.scenes import written
 
         code = self._picture("code", None)
@@ -337,19 +406,24 @@ class System(ABC):
         return found
 
     def scene(self, run: Run) -> Mapping[str, Any] | None:
-        """Return who stands where with which numbers, for a picture of the run; None where there is none."""
+        """Return who stands where with which numbers, for a picture of the run; None where there is
+        none.
+        """
         found: Mapping[str, Any] | None = self._picture("scene", lambda run: None)(run)
         return found
 
     def explain(self, run: Run, delivery: Delivery) -> Mapping[str, Any] | None:
         """Explain a message at the moment it is delivered; None where there is no explanation."""
-        found: Mapping[str, Any] | None = self._picture("explain", lambda run, delivery: None)(run, delivery)
+        found: Mapping[str, Any] | None = self._picture("explain", lambda run, delivery: None)(
+            run, delivery
+        )
         return found
 
     def knowledge(self, settings: Any, kind: str) -> Mapping[str, Sequence[str]]:
         """Say what a kind of role knows, can never know, and could find out, in sentences.
 
-        By default what the level says about it: sentences of `learns` and `not_protected` that name the role.
+        By default what the level says about it: sentences of `learns` and `not_protected` that name
+        the role.
         """
         if (found := self._picture("knowledge", None)) is not None:
             return found(settings, kind, self.not_protected(settings))  # type: ignore[no-any-return]
@@ -360,32 +434,45 @@ class System(ABC):
         def about(sentences: Iterable[str]) -> list[str]:
             return [text for text in sentences if any(word in text.lower() for word in words)]
 
-        holds = [f"It holds {role.holds}." for role in self.roles if role.kind == kind and role.holds]
+        holds = [
+            f"It holds {role.holds}." for role in self.roles if role.kind == kind and role.holds
+        ]
         learns = () if level is None else level.learns(settings)
-        return {"knows": [*holds, *about(learns)], "never": [], "could": about(self.not_protected(settings))}
+        return {
+            "knows": [*holds, *about(learns)],
+            "never": [],
+            "could": about(self.not_protected(settings)),
+        }
 
     def sees(self, settings: Any) -> Mapping[str, Any] | None:
-        """Return who sees what, measured on a small run with these settings; None where nobody has written it down.
+        """Return who sees what, measured on a small run with these settings; None where nobody has
+        written it down.
 
-        `columns`: observers; `rows`: `data` and `cells`, what hides this piece of data from each; `note`: a sentence.
+        `columns`: observers; `rows`: `data` and `cells`, what hides this piece of data from each;
+        `note`: a sentence.
         """
         return None
 
     def preview(self, settings: Any) -> Mapping[str, Any] | None:
         """Return what the data give before anything runs; None where there is nothing to show.
 
-        `arms`: name, mean and number of ratings of each; `histogram`: value and count; `note`: a sentence.
+        `arms`: name, mean and number of ratings of each; `histogram`: value and count; `note`: a
+        sentence.
         """
         return None
 
     def variants(self, settings: Any) -> Sequence[tuple[str, Any]]:
-        """Return settings that show what each protection costs: a name and settings each, these settings first."""
+        """Return settings that show what each protection costs: a name and settings each, these
+        settings first.
+        """
         if self.level_of(settings) == "plain":
             return (("as set", settings),)
         return (("as set", settings), ("plain", self.twin(settings)))
 
     def workload(self, settings: Any) -> str:
-        """Say in a sentence what its paper states of calls and messages, with these settings' numbers; else nothing."""
+        """Say in a sentence what its paper states of calls and messages, with these settings'
+        numbers; else nothing.
+        """
         return ""
 
 

@@ -1,8 +1,8 @@
 """Which systems there are, and runs of any of them.
 
-Built-in systems are named here by their module and imported when they are used; others are found by the entry point
-`posse.systems` or, while they are being written, by the variable POSSE_SYSTEMS (modules, with commas between). Each
-module has a `SYSTEM`.
+Built-in systems are named here by their module and imported when they are used; others are found by
+the entry point `posse.systems` or, while they are being written, by the variable POSSE_SYSTEMS
+(modules, with commas between). Each module has a `SYSTEM`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ ACTIONS = {
     "export": "Write a learnt model with its policy as an ONNX graph, which phones and pages run.",
     "rates": "Rank learning rates by what their models would earn, from a log of decisions.",
 }
-"""First words of the built-in systems' own commands, so that a list of all commands imports no system."""
+"""First words of the built-in systems' own commands, so that a list of all commands imports no
+system.
+"""
 GROUP = "posse.systems"
 VARIABLE = "POSSE_SYSTEMS"
 TRANSCRIPT = 100_000
@@ -51,7 +53,9 @@ def names() -> tuple[str, ...]:
 
 
 def systems(skip: Collection[str] = ()) -> Iterator[System]:
-    """All systems but some; an installed one that cannot be imported is told when it is named, and breaks no other."""
+    """All systems but some; an installed one that cannot be imported is told when it is named, and
+    breaks no other.
+    """
     for name in (name for name in names() if name not in skip):
         with suppress(*((ConfigError,) if name not in BUILT_IN else ())):
             yield system(name)
@@ -65,7 +69,8 @@ def system(name: str) -> System:
     made = _load(modules[name])
     if made.name != name:
         raise ConfigError(
-            f"the entry point '{name}' offers a system called '{made.name}'. Its package must give both one name."
+            f"the entry point '{name}' offers a system called '{made.name}'. Its package must give "
+            "both one name."
         )
     return made
 
@@ -89,7 +94,9 @@ def _modules() -> dict[str, str]:
 
 @cache
 def _installed(_: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Systems of installed packages, and their modules; looked for once for each path that packages are on."""
+    """Systems of installed packages, and their modules; looked for once for each path that packages
+    are on.
+    """
     return tuple((point.name, point.value.partition(":")[0]) for point in entry_points(group=GROUP))
 
 
@@ -104,9 +111,12 @@ def _load(module: str) -> System:
 
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is None or not f"{module}.".startswith(f"{missing}."):
-            raise ConfigError(f"the system in '{module}' cannot be imported: {explain(error)}.") from error
+            raise ConfigError(
+                f"the system in '{module}' cannot be imported: {explain(error)}."
+            ) from error
         raise ConfigError(
-            f"there is no module '{module}' with a system. Check {VARIABLE}, or the package that was installed for it."
+            f"there is no module '{module}' with a system. Check {VARIABLE}, or the package that "
+            "was installed for it."
         ) from error
     if not hasattr(found, "SYSTEM"):
         raise ConfigError(f"the module '{module}' has no SYSTEM.")
@@ -115,15 +125,21 @@ def _load(module: str) -> System:
 
 
 def start(
-    settings: RunSettings, *, seeds: Sequence[int] | None = None, world: Literal["outside"] | None = None,
-    transcript: int = TRANSCRIPT, **options: Any,
-) -> Run:  # fmt: skip
+    settings: RunSettings,
+    *,
+    seeds: Sequence[int] | None = None,
+    world: Literal["outside"] | None = None,
+    transcript: int = TRANSCRIPT,
+    **options: Any,
+) -> Run:
     """Begin a run that goes forward one message or one decision at a time.
 
-    `world="outside"` leaves what the roles ask of the world to `run.answer`. The last `transcript` messages are kept
-    for views. `options` are those of the system's own `start`.
+    `world="outside"` leaves what the roles ask of the world to `run.answer`. The last `transcript`
+    messages are kept for views. `options` are those of the system's own `start`.
     """
-    return system_of(settings).start(settings, seeds=seeds, world=world, transcript=transcript, **options)
+    return system_of(settings).start(
+        settings, seeds=seeds, world=world, transcript=transcript, **options
+    )
 
 
 def run(settings: RunSettings, *, watch: Watch | None = None, **options: Any) -> Record:

@@ -1,7 +1,8 @@
 """A run that goes forward: one message, one decision, some, or to the end.
 
-A **Run** comes from `System.start`; it can be looked at, recorded and taken back at any moment between two calls. A run
-on real roles (`RolesRun`) delivers their messages in one process, one seed after the other.
+A **Run** comes from `System.start`; it can be looked at, recorded and taken back at any moment
+between two calls. A run on real roles (`RolesRun`) delivers their messages in one process, one seed
+after the other.
 """
 
 from __future__ import annotations
@@ -27,14 +28,17 @@ if TYPE_CHECKING:
 class Run(ABC):
     """Something that goes forward: one or several seeds of one setting.
 
-    `time` counts decisions (or rounds) over all seeds and `horizon` is how many there will be. Between two calls a run
-    can be read (`state`, `view`), recorded and saved. Runs are not safe to use from two threads at once.
+    `time` counts decisions (or rounds) over all seeds and `horizon` is how many there will be.
+    Between two calls a run can be read (`state`, `view`), recorded and saved. Runs are not safe to
+    use from two threads at once.
     """
 
     unit: ClassVar[str] = "step"
     """The system's own word for what `time` counts."""
     steady: ClassVar[bool] = False
-    """Whether a record may be made in another thread while it goes forward: each step puts a new state in place."""
+    """Whether a record may be made in another thread while it goes forward: each step puts a new
+    state in place.
+    """
 
     def __init__(self, system: System, settings: RunSettings, seeds: Sequence[int] | None) -> None:
         self.system, self.settings = system, settings
@@ -42,7 +46,7 @@ class Run(ABC):
         self.seconds = 0.0
         """CPU seconds spent going forward; compiling and loading are not in it."""
 
-    # Going forward ----------------------------------------------------------------------------------------------------
+    # Going forward --------------------------------------------------------------------------------
 
     @property
     @abstractmethod
@@ -64,7 +68,9 @@ class Run(ABC):
         """Make n decisions in each seed under way, or finish what remains."""
 
     def advance(self, n: int = 1) -> None:
-        """Make n decisions at full speed, in each seed that goes side by side with others; fewer where it ends."""
+        """Make n decisions at full speed, in each seed that goes side by side with others; fewer
+        where it ends.
+        """
         check.at_least(1, n=n)
         with self._counted():
             self._advance(n)
@@ -84,7 +90,9 @@ class Run(ABC):
 
     @property
     def stride(self) -> int:
-        """Decisions between two looks at progress or at Ctrl-C, at most; fewer where they take long."""
+        """Decisions between two looks at progress or at Ctrl-C, at most; fewer where they take
+        long.
+        """
         return max(1, self.horizon // max(1, len(self.seeds)) // 200)
 
     @property
@@ -97,7 +105,9 @@ class Run(ABC):
         """How far the run is."""
         number = min(len(self.seeds) - 1, self.time * len(self.seeds) // max(1, self.horizon))
         number -= number % self.side_by_side
-        return Progress(number, len(self.seeds), self.time / max(1, self.horizon), self.side_by_side)
+        return Progress(
+            number, len(self.seeds), self.time / max(1, self.horizon), self.side_by_side
+        )
 
     @property
     def side_by_side(self) -> int:
@@ -105,7 +115,9 @@ class Run(ABC):
         return 1
 
     def deliver(self, *, explain: bool = True, until: int | None = None) -> Delivery | None:
-        """Move one message, and `explain` it; None when nothing is left, or so many decisions were made before it."""
+        """Move one message, and `explain` it; None when nothing is left, or so many decisions were
+        made before it.
+        """
         if self.done:
             return None
         self._refuse("has no messages between roles. Use step().")
@@ -118,7 +130,7 @@ class Run(ABC):
         finally:
             self.seconds += time.process_time() - started
 
-    # The world outside ------------------------------------------------------------------------------------------------
+    # The world outside ----------------------------------------------------------------------------
 
     @property
     def asks(self) -> Mapping[int, Ask]:
@@ -129,7 +141,7 @@ class Run(ABC):
         """Answer for the world outside."""
         self._refuse("has its world inside. Start it with world='outside'.")
 
-    # Looking at it ----------------------------------------------------------------------------------------------------
+    # Looking at it --------------------------------------------------------------------------------
 
     @property
     def parties(self) -> tuple[str, ...]:
@@ -146,11 +158,15 @@ class Run(ABC):
         self._refuse("has no parties: one process sees everything.")
 
     def view(self, *parties: str) -> View:
-        """Return what these parties together saw: their messages, their own secrets, the public terms."""
+        """Return what these parties together saw: their messages, their own secrets, the public
+        terms.
+        """
         self._refuse("has no parties, and so no views.")
 
     def tap(self) -> View:
-        """Return what somebody sees who holds no party and reads everything that travels between them."""
+        """Return what somebody sees who holds no party and reads everything that travels between
+        them.
+        """
         self._refuse("has no messages between roles.")
 
     def truth(self) -> Mapping[str, Any]:
@@ -170,16 +186,23 @@ class Run(ABC):
         of = self.system
         settings: Any = self.settings  # of the system's own class, with `config` and `problem`
         return Record(
-            kind=of.name, config=settings.config(), problem=settings.problem(), level=of.level_of(settings),
-            leaks=of.not_protected(settings), status=status or ("finished" if self.done else "running"),
-            seconds=self.seconds, **fields,
-        )  # fmt: skip
+            kind=of.name,
+            config=settings.config(),
+            problem=settings.problem(),
+            level=of.level_of(settings),
+            leaks=of.not_protected(settings),
+            status=status or ("finished" if self.done else "running"),
+            seconds=self.seconds,
+            **fields,
+        )
 
-    # Going back -------------------------------------------------------------------------------------------------------
+    # Going back -----------------------------------------------------------------------------------
 
     @abstractmethod
     def save(self) -> Any:
-        """Return this moment, to come back to with `load`; in this process only, for it holds secrets."""
+        """Return this moment, to come back to with `load`; in this process only, for it holds
+        secrets.
+        """
 
     @abstractmethod
     def load(self, saved: Any) -> None:
@@ -192,14 +215,20 @@ class Run(ABC):
 class RolesRun(Run):
     """A run on real roles in one process, one seed after the other.
 
-    A system gives `_make` (the roles of a seed, made anew from the same arguments at every call of the function it
-    returns), `_world` (which answers its asks and counts decisions in `reached`), `_reply` and `record`.
+    A system gives `_make` (the roles of a seed, made anew from the same arguments at every call of
+    the function it returns), `_world` (which answers its asks and counts decisions in `reached`),
+    `_reply` and `record`.
     """
 
     def __init__(
-        self, system: System, settings: RunSettings, *, seeds: Sequence[int] | None = None,
-        world: Literal["outside"] | None = None, transcript: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        system: System,
+        settings: RunSettings,
+        *,
+        seeds: Sequence[int] | None = None,
+        world: Literal["outside"] | None = None,
+        transcript: int = 0,
+    ) -> None:
         super().__init__(system, settings, seeds)
         self.outside, self._kept = world == "outside", transcript
         self.memories: list[MemoryRun] = []
@@ -276,7 +305,8 @@ class RolesRun(Run):
         """Answer for the world outside, by the number of the ask."""
         if number not in self.memory.asks:
             raise ConfigError(
-                f"there is no open ask {number}. Open: {', '.join(map(str, self.memory.asks)) or 'none'}."
+                f"there is no open ask {number}. Open: "
+                f"{', '.join(map(str, self.memory.asks)) or 'none'}."
             )
         ask = self.memory.asks[number]
         with self._counted():
@@ -293,7 +323,9 @@ class RolesRun(Run):
         self._next()
 
     def deliver(self, *, explain: bool = True, until: int | None = None) -> Delivery | None:
-        """Move one message; None when the run is over, waits for the world outside, or is at `until` before it."""
+        """Move one message; None when the run is over, waits for the world outside, or is at
+        `until` before it.
+        """
 
         def enough() -> bool:
             return until is not None and self.time >= until
@@ -312,7 +344,11 @@ class RolesRun(Run):
         for note in moved.notes:
             self._look(note)
         delivery = moved._replace(time=self.time)
-        return delivery._replace(explanation=self.system.explain(self, delivery)) if explain else delivery
+        return (
+            delivery._replace(explanation=self.system.explain(self, delivery))
+            if explain
+            else delivery
+        )
 
     def _look(self, note: Note) -> None:
         self.memory.time = int(self.world.reached)
@@ -356,15 +392,21 @@ class RolesRun(Run):
         return message
 
     def tap(self) -> View:
-        """Return what travelled between the parties in the current seed, without anybody's secrets."""
+        """Return what travelled between the parties in the current seed, without anybody's
+        secrets.
+        """
         kept = self._transcript
-        return View((), [entry for entry in kept if entry.sender != WORLD], {}, self._terms, kept.forgotten)
+        return View(
+            (), [entry for entry in kept if entry.sender != WORLD], {}, self._terms, kept.forgotten
+        )
 
     @property
     def _transcript(self) -> Transcript:
         kept = self.memory.transcript
         if kept is None:
-            self._refuse("keeps no transcript. Start it with posse.start, or give transcript=100000.")
+            self._refuse(
+                "keeps no transcript. Start it with posse.start, or give transcript=100000."
+            )
         return kept
 
     @property
@@ -390,14 +432,23 @@ class RolesRun(Run):
         return spent
 
     def save(self) -> Any:
-        """Return this moment; finished seeds are shared with it, for they do not change any more."""
+        """Return this moment; finished seeds are shared with it, for they do not change any
+        more.
+        """
         seeds = tuple(zip(self.memories, self.worlds, self._makers, strict=True))
-        return {"now": (self._over, self.seconds), "seeds": seeds, "memory": self.memory.save(),
-                "world": fork(self.world)}  # fmt: skip
+        return {
+            "now": (self._over, self.seconds),
+            "seeds": seeds,
+            "memory": self.memory.save(),
+            "world": fork(self.world),
+        }
 
     def load(self, saved: Any) -> None:
         """Come back to a saved moment of this run, or go on to it."""
         self._over, self.seconds = saved["now"]
         self.memories, self.worlds, self._makers = map(list, zip(*saved["seeds"], strict=True))
-        self.memories[-1], self.worlds[-1] = copy(self.memory), fork(saved["world"])  # other moments keep theirs
+        self.memories[-1], self.worlds[-1] = (
+            copy(self.memory),
+            fork(saved["world"]),
+        )  # other moments keep theirs
         self.memory.load(saved["memory"], self._makers[-1](), None if self.outside else self.world)

@@ -1,4 +1,5 @@
-"""What explanations are made of: parts that cover the bytes of a message, code with keys to its lines, numbers as text.
+"""What explanations are made of: parts that cover the bytes of a message, code with keys to its
+lines, numbers as text.
 
 A system's own `scene` uses it; whoever shows an explanation sees plain dicts and lists.
 """
@@ -12,14 +13,27 @@ from typing import Any, NamedTuple
 import msgspec
 
 PROTECTIONS = (
-    "header", "clear", "nonce", "aes", "tag", "permutation", "mask", "token", "share", "pad", "paillier", "signature",
+    "header",
+    "clear",
+    "nonce",
+    "aes",
+    "tag",
+    "permutation",
+    "mask",
+    "token",
+    "share",
+    "pad",
+    "paillier",
+    "signature",
     "noise",
-)  # fmt: skip
+)
 """What may protect a part of a message; `header` is framing, `clear` is no protection at all."""
 
 
 class Part(NamedTuple):
-    """A run of bytes of a message: what it is, what protects it, and which kinds of role have the keys to open it."""
+    """A run of bytes of a message: what it is, what protects it, and which kinds of role have the
+    keys to open it.
+    """
 
     name: str
     protection: str
@@ -32,24 +46,45 @@ class Part(NamedTuple):
 
     def plain(self) -> dict[str, Any]:
         """Return it as a dict."""
-        found = {"name": self.name, "protection": self.protection, "length": self.length, "opens": list(self.opens)}
-        return found | ({"why": self.why} if self.why else {}) | ({"also": list(self.also)} if self.also else {})
+        found = {
+            "name": self.name,
+            "protection": self.protection,
+            "length": self.length,
+            "opens": list(self.opens),
+        }
+        return (
+            found
+            | ({"why": self.why} if self.why else {})
+            | ({"also": list(self.also)} if self.also else {})
+        )
 
 
 Describe = Callable[[str, str, Any], Sequence[Part] | None]
-"""Says what a field is, by the name of its message and its own (of a dict: `field:key`); None: framing."""
+"""Says what a field is, by the name of its message and its own (of a dict: `field:key`); None:
+framing.
+"""
 
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def parts(message: msgspec.Struct, describe: Describe, kinds: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Cover the encoded message with parts, in order; `kinds` are all kinds of role, which read what is in the clear.
+def parts(
+    message: msgspec.Struct, describe: Describe, kinds: tuple[str, ...]
+) -> list[dict[str, Any]]:
+    """Cover the encoded message with parts, in order; `kinds` are all kinds of role, which read
+    what is in the clear.
 
     >>> class Hello(msgspec.Struct, array_like=True, tag="Hello"):
     ...     number: int
     ...     body: bytes
-    >>> found = parts(Hello(7, b"abc"), lambda *of: [Part("body", "aes", 3, ())] if of[1] == "body" else None, ("a",))
-    >>> [(part["name"], part["length"]) for part in found], len(msgspec.msgpack.encode(Hello(7, b"abc")))
+    >>> found = parts(
+    ...     Hello(7, b"abc"),
+    ...     lambda *of: [Part("body", "aes", 3, ())] if of[1] == "body" else None,
+    ...     ("a",),
+    ... )
+    >>> (
+    ...     [(part["name"], part["length"]) for part in found],
+    ...     len(msgspec.msgpack.encode(Hello(7, b"abc"))),
+    ... )
     ([('type and lengths', 10), ('body', 3)], 13)
     """
     found: list[Part] = []
@@ -57,7 +92,9 @@ def parts(message: msgspec.Struct, describe: Describe, kinds: tuple[str, ...]) -
     return [part.plain() for part in found]
 
 
-def _walk(value: Any, kind: str, field: str, describe: Describe, kinds: tuple[str, ...], out: list[Part]) -> None:
+def _walk(
+    value: Any, kind: str, field: str, describe: Describe, kinds: tuple[str, ...], out: list[Part]
+) -> None:
     size = len(_encode(value))
     if isinstance(value, msgspec.Struct):
         kind = type(value).__name__
@@ -66,7 +103,11 @@ def _walk(value: Any, kind: str, field: str, describe: Describe, kinds: tuple[st
         for name, child in children:
             _walk(child, kind, name, describe, kinds, out)
     elif isinstance(value, dict):
-        _head(size - sum(len(_encode(key)) + len(_encode(child)) for key, child in value.items()), kinds, out)
+        _head(
+            size - sum(len(_encode(key)) + len(_encode(child)) for key, child in value.items()),
+            kinds,
+            out,
+        )
         for key, child in value.items():
             _head(len(_encode(key)), kinds, out)
             _walk(child, kind, f"{field}:{key}", describe, kinds, out)
@@ -80,7 +121,7 @@ def _walk(value: Any, kind: str, field: str, describe: Describe, kinds: tuple[st
 
 def _leaf(
     value: Any, size: int, described: Sequence[Part] | None, kinds: tuple[str, ...], out: list[Part]
-) -> None:  # fmt: skip
+) -> None:
     if described is None:
         return _head(size, kinds, out)
     if not isinstance(value, bytes):
@@ -89,7 +130,9 @@ def _leaf(
     else:
         size -= len(value)
         if sum(part.length for part in described) != len(value):
-            raise ValueError(f"the parts of {len(value)} bytes have {[part.length for part in described]}")
+            raise ValueError(
+                f"the parts of {len(value)} bytes have {[part.length for part in described]}"
+            )
     if size:
         _head(size, kinds, out)
     out.extend(part for part in described if part.length)
@@ -118,7 +161,8 @@ def written(code: Code) -> dict[str, list[str]]:
 
 
 def lines(code: Code, ran: Mapping[str, Sequence[str]]) -> dict[str, list[int]]:
-    """Return the numbers, from 1, of the lines with these keys; keys that this code does not have are left out.
+    """Return the numbers, from 1, of the lines with these keys; keys that this code does not have
+    are left out.
 
     >>> lines({"owner": [("loop", "for t"), ("send", "send v")]}, {"owner": ["send", "mask"]})
     {'owner': [2]}
@@ -132,7 +176,8 @@ def lines(code: Code, ran: Mapping[str, Sequence[str]]) -> dict[str, list[int]]:
 
 
 def number(value: float, digits: int = 4) -> str:
-    """Write a number with at most so many digits after the point; very small and large ones with an exponent.
+    """Write a number with at most so many digits after the point; very small and large ones with an
+    exponent.
 
     >>> number(0.50), number(1339.431), number(25), number(3e-7), number(2**70), number(300, 0)
     ('0.5', '1339.431', '25', '3e-07', '1.181e+21', '300')
@@ -154,7 +199,8 @@ def several(texts: Sequence[str], most: int = 12) -> str:
 
 
 def bar(total: float, count: int, truth: float | None = None) -> dict[str, float]:
-    """Return an estimate of a mean in [0, 1] with its interval, and the truth where a simulation knows it.
+    """Return an estimate of a mean in [0, 1] with its interval, and the truth where a simulation
+    knows it.
 
     Four digits: a line of a hundred pixels shows no more, and a page gets it many times a second.
 
@@ -163,11 +209,15 @@ def bar(total: float, count: int, truth: float | None = None) -> dict[str, float
     """
     low, high = interval(total, count)
     found = {"estimate": total / count if count else 0.5, "low": low, "high": high}
-    return {name: round(value, 4) for name, value in (found | ({} if truth is None else {"truth": truth})).items()}
+    return {
+        name: round(value, 4)
+        for name, value in (found | ({} if truth is None else {"truth": truth})).items()
+    }
 
 
 def interval(total: float, count: int) -> tuple[float, float]:
-    """Return the Wilson interval of a mean in [0, 1] at 95 %: what an owner may believe of its own arm.
+    """Return the Wilson interval of a mean in [0, 1] at 95 %: what an owner may believe of its own
+    arm.
 
     >>> [round(bound, 3) for bound in interval(8, 10)]
     [0.49, 0.943]

@@ -1,16 +1,33 @@
 """What came out: records, their store, frames, figures and reports.
 
-A run is a `Record`. A `Store` keeps records on this machine; `export` and the `to_*` functions take them elsewhere;
-`compare` sets them side by side, and `joining` each party beside itself alone; figures are returned, never shown;
-`report` writes one HTML page. Nothing here knows a system: what one wants shown travels in its records.
+A run is a `Record`. A `Store` keeps records on this machine; `export` and the `to_*` functions take
+them elsewhere; `compare` sets them side by side, and `joining` each party beside itself alone;
+figures are returned, never shown; `report` writes one HTML page. Nothing here knows a system: what
+one wants shown travels in its records.
 """
 
 from posse.results.compare import ComparedRun, Comparison, compare, identical
 from posse.results.database import default_path
-from posse.results.export import FORMATS, Row, export, party_rows, rows, summary_rows, to_arrow, to_pandas, to_polars
+from posse.results.export import (
+    FORMATS,
+    Row,
+    export,
+    party_rows,
+    rows,
+    summary_rows,
+    to_arrow,
+    to_pandas,
+    to_polars,
+)
 from posse.results.joining import Joining, Share, joining
 from posse.results.naming import differences, labels
-from posse.results.plots import pulls_per_arm, regret_curves, reward_curves, role_times, secure_against_plain
+from posse.results.plots import (
+    pulls_per_arm,
+    regret_curves,
+    reward_curves,
+    role_times,
+    secure_against_plain,
+)
 from posse.results.record import Interrupted, Progress, Record, Traffic, Watch, new_id, points_of
 from posse.results.reports.report import render_report, report
 from posse.results.statistics import Band, Interval, band, bootstrap, regret_ratio, standard_error
@@ -19,9 +36,48 @@ from posse.results.values import JSON
 from posse.results.words import Vocabulary
 
 __all__ = [
-    "FORMATS", "JSON", "Band", "ComparedRun", "Comparison", "Interrupted", "Interval", "Joining", "Progress", "Record",
-    "Row", "RunHandle", "RunRow", "Share", "Store", "Traffic", "Vocabulary", "Watch", "band", "bootstrap", "compare",
-    "default_path", "differences", "export", "identical", "joining", "labels", "new_id", "party_rows", "points_of",
-    "pulls_per_arm", "regret_curves", "regret_ratio", "render_report", "report", "reward_curves", "role_times", "rows",
-    "secure_against_plain", "standard_error", "summary_rows", "to_arrow", "to_pandas", "to_polars",
-]  # fmt: skip
+    "FORMATS",
+    "JSON",
+    "Band",
+    "ComparedRun",
+    "Comparison",
+    "Interrupted",
+    "Interval",
+    "Joining",
+    "Progress",
+    "Record",
+    "Row",
+    "RunHandle",
+    "RunRow",
+    "Share",
+    "Store",
+    "Traffic",
+    "Vocabulary",
+    "Watch",
+    "band",
+    "bootstrap",
+    "compare",
+    "default_path",
+    "differences",
+    "export",
+    "identical",
+    "joining",
+    "labels",
+    "new_id",
+    "party_rows",
+    "points_of",
+    "pulls_per_arm",
+    "regret_curves",
+    "regret_ratio",
+    "render_report",
+    "report",
+    "reward_curves",
+    "role_times",
+    "rows",
+    "secure_against_plain",
+    "standard_error",
+    "summary_rows",
+    "to_arrow",
+    "to_pandas",
+    "to_polars",
+]

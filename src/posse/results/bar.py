@@ -1,4 +1,6 @@
-"""A progress bar for Python: `watch=posse.Bar()` of a run, an audit or a sweep, in a notebook and on a terminal."""
+"""A progress bar for Python: `watch=posse.Bar()` of a run, an audit or a sweep, in a notebook and
+on a terminal.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +17,20 @@ PAUSE = 0.2
 
 
 class Bar:
-    """Shows how far work is, whatever calls it: with a `Progress`, a share and a text, or two counts.
+    """Shows how far work is, whatever calls it: with a `Progress`, a share and a text, or two
+    counts.
 
     In a notebook it is a bar below the cell, on a terminal a line on stderr, elsewhere nothing.
 
     >>> bar = Bar()
-    >>> bar(Progress(run=1, runs=4, fraction=0.3)); bar.text
+    >>> bar(Progress(run=1, runs=4, fraction=0.3))
+    ... bar.text
     'run 2 of 4: 30 %'
-    >>> bar(0.5, "attack tracker"); bar.text
+    >>> bar(0.5, "attack tracker")
+    ... bar.text
     'attack tracker: 50 %'
-    >>> bar(3, 4); bar.text
+    >>> bar(3, 4)
+    ... bar.text
     '3 of 4: 75 %'
     """
 
@@ -54,11 +60,15 @@ class Bar:
             else:
                 self._place.update(self)
         elif sys.stderr.isatty():
-            print(f"\r{line:70}", end="\n" if self.fraction >= 1 else "", file=sys.stderr, flush=True)
+            print(
+                f"\r{line:70}", end="\n" if self.fraction >= 1 else "", file=sys.stderr, flush=True
+            )
 
     def _repr_html_(self) -> str:
         """Return the bar as it stands."""
-        bar = Safe(f'<progress max="1" value="{self.fraction:.3f}" style="width: 20rem"></progress>')
+        bar = Safe(
+            f'<progress max="1" value="{self.fraction:.3f}" style="width: 20rem"></progress>'
+        )
         return fragment(tag("p", bar, " ", self.text))
 
 

@@ -1,4 +1,6 @@
-"""Two or more records side by side: what was earned, what it cost, and whether it is the same run."""
+"""Two or more records side by side: what was earned, what it cost, and whether it is the same
+run.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ SHORTEST = 0.005
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """One record of a comparison; what needs two runs or a first record to compare with is None without."""
+    """One record of a comparison; what needs two runs or a first record to compare with is None
+    without.
+    """
 
     id: str
     label: str
@@ -39,7 +43,9 @@ class ComparedRun:
     paired: bool
     """Whether the difference was taken run by run, on the same world seeds."""
     identical: bool
-    """Whether seeds, pulls and totals (of every party too) equal those of the first record bit for bit."""
+    """Whether seeds, pulls and totals (of every party too) equal those of the first record bit for
+    bit.
+    """
     seconds: float
     ratio: float | None
     """Seconds over those of the first record; None where one of the two is too short to compare."""
@@ -68,10 +74,10 @@ class Comparison:
 def compare(records: Iterable[Record], *, strict: bool = False) -> Comparison:
     r"""Compare records with the first one.
 
-    On the same world seeds the difference is taken run by run, and its standard error is $s_d / \sqrt n$ of those
-    differences d: the luck of the draw cancels. Otherwise it is $\sqrt{e_1^2 + e_2^2}$ of the two standard errors.
-    Labels say what differs between the records (`labels`). Other horizons or problems are noted, or refused with
-    `strict`.
+    On the same world seeds the difference is taken run by run, and its standard error is $s_d /
+    \sqrt n$ of those differences d: the luck of the draw cancels. Otherwise it is $\sqrt{e_1^2 +
+    e_2^2}$ of the two standard errors. Labels say what differs between the records (`labels`).
+    Other horizons or problems are noted, or refused with `strict`.
     """
     chosen = tuple(records)
     if len(chosen) < 2:
@@ -79,13 +85,19 @@ def compare(records: Iterable[Record], *, strict: bool = False) -> Comparison:
     first = chosen[0]
     conflicts = _conflicts(chosen)
     if strict and conflicts:
-        raise DataError(f"these runs cannot be compared: {' '.join(conflicts)} Leave out 'strict' to compare anyway.")
+        raise DataError(
+            f"these runs cannot be compared: {' '.join(conflicts)} Leave out 'strict' to compare "
+            "anyway."
+        )
     rows = tuple(_row(*pair, first) for pair in zip(chosen, labels(chosen), strict=True))
-    return Comparison(rows, (*conflicts, *_notes(chosen, rows)), common(record.words for record in chosen), chosen)
+    return Comparison(
+        rows, (*conflicts, *_notes(chosen, rows)), common(record.words for record in chosen), chosen
+    )
 
 
 def identical(a: Record, b: Record) -> bool:
-    """Return whether two records are the same run bit for bit: seeds, pulls of every arm, totals of runs and parties.
+    """Return whether two records are the same run bit for bit: seeds, pulls of every arm, totals of
+    runs and parties.
 
     Records that do not know what was earned are never called the same.
     """
@@ -95,8 +107,12 @@ def identical(a: Record, b: Record) -> bool:
 
 
 def times_as_long(record: Record, first: Record) -> float | None:
-    """CPU seconds of a record over those of another; None where one took under 5 ms, for then it is noise."""
-    return record.seconds / first.seconds if min(record.seconds, first.seconds) >= SHORTEST else None
+    """CPU seconds of a record over those of another; None where one took under 5 ms, for then it is
+    noise.
+    """
+    return (
+        record.seconds / first.seconds if min(record.seconds, first.seconds) >= SHORTEST else None
+    )
 
 
 def _row(record: Record, label: str, first: Record) -> ComparedRun:
@@ -123,7 +139,9 @@ def _row(record: Record, label: str, first: Record) -> ComparedRun:
 
 
 def difference(record: Record, first: Record) -> tuple[float | None, float | None, bool]:
-    """Mean total less that of another record, its standard error, and whether it was taken run by run."""
+    """Mean total less that of another record, its standard error, and whether it was taken run by
+    run.
+    """
     if record.total_mean is None or first.total_mean is None:
         return None, None, False
     mine, theirs = (dict(zip(r.seeds, r.total, strict=False)) for r in (record, first))
@@ -131,19 +149,27 @@ def difference(record: Record, first: Record) -> tuple[float | None, float | Non
         each = [mine[seed] - theirs[seed] for seed in mine]
         return float(np.mean(each)), standard_error(each), True
     errors = standard_error(record.total), standard_error(first.total)
-    apart = None if errors[0] is None or errors[1] is None else float(np.hypot(errors[0], errors[1]))
+    apart = (
+        None if errors[0] is None or errors[1] is None else float(np.hypot(errors[0], errors[1]))
+    )
     return record.total_mean - first.total_mean, apart, False
 
 
 def _conflicts(records: tuple[Record, ...]) -> list[str]:
     nouns = common(record.words for record in records)
     horizons = list(dict.fromkeys(f"{record.horizon:,}" for record in records))
-    notes = [f"The horizons differ ({', '.join(horizons)} {plural(nouns.step)})."] if len(horizons) > 1 else []
+    notes = (
+        [f"The horizons differ ({', '.join(horizons)} {plural(nouns.step)})."]
+        if len(horizons) > 1
+        else []
+    )
     if any(record.problem != records[0].problem for record in records):
         names = list(dict.fromkeys(record.problem_name for record in records))
         other = f"all are called {names[0]}, with other {plural(nouns.arm)}, means or sources"
         what = ", ".join(names) if len(names) > 1 else other
-        notes.append(f"The problems differ ({what}): no difference is taken between rewards of two problems.")
+        notes.append(
+            f"The problems differ ({what}): no difference is taken between rewards of two problems."
+        )
     return notes
 
 
@@ -157,13 +183,19 @@ def _notes(records: tuple[Record, ...], rows: tuple[ComparedRun, ...]) -> list[s
         said = " The others ran on other seeds." if other else ""
         notes.append(f"Paired by world seed with the first: {paired}.{said}")
     if any(row.seconds < SHORTEST for row in rows):
-        notes.append(f"A time under {SHORTEST * 1000:.0f} ms is too short to compare: no ratio is made of it.")
+        notes.append(
+            f"A time under {SHORTEST * 1000:.0f} ms is too short to compare: no ratio is made of "
+            "it."
+        )
     versions = list(dict.fromkeys(record.version for record in records))
     if len(versions) > 1:
         notes.append(f"The versions of Posse differ ({', '.join(versions)}).")
     twins = list(dict.fromkeys(record.twin_of for record in records if record.twin_of))
     if len(twins) > 1:
-        notes.append(f"Plain twins of different levels ({', '.join(twins)}): each draws as its own level does.")
+        notes.append(
+            f"Plain twins of different levels ({', '.join(twins)}): each draws as its own level "
+            "does."
+        )
     runs = Counter(record.run_id for record in records)
     notes += [
         f"Records of one run: {', '.join(record.id for record in records if record.run_id == run)}."
@@ -172,4 +204,6 @@ def _notes(records: tuple[Record, ...], rows: tuple[ComparedRun, ...]) -> list[s
     ]
     notes += [f"Run {r.id} was not finished: {r.state}." for r in records if r.status != "finished"]
     few = [row.id for row in rows if row.runs < 2]
-    return [*notes, f"Fewer than two runs have no standard error: {', '.join(few)}."] if few else notes
+    return (
+        [*notes, f"Fewer than two runs have no standard error: {', '.join(few)}."] if few else notes
+    )

@@ -1,4 +1,6 @@
-"""The file of a store: where it lies, its tables, how it is opened, and which process writes to a row."""
+"""The file of a store: where it lies, its tables, how it is opened, and which process writes to a
+row.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ _TABLES = (
         status TEXT NOT NULL, level TEXT NOT NULL, policy TEXT NOT NULL, problem TEXT NOT NULL, runs INTEGER NOT NULL,
         arms INTEGER NOT NULL, horizon INTEGER NOT NULL, total_mean REAL, seconds REAL NOT NULL, version TEXT NOT NULL,
         fields TEXT NOT NULL, run_id TEXT NOT NULL DEFAULT '', party TEXT NOT NULL DEFAULT '')""",
-    "CREATE TABLE arrays (run TEXT NOT NULL, name TEXT NOT NULL, data BLOB NOT NULL, PRIMARY KEY (run, name))",
+    "CREATE TABLE arrays (run TEXT NOT NULL, name TEXT NOT NULL, data BLOB NOT NULL, PRIMARY KEY "
+    "(run, name))",
     _LIVE,
 )
 
@@ -49,8 +52,8 @@ FILE = "runs.sqlite"
 def default_path() -> Path:
     """Return `$POSSE_HOME/runs.sqlite`, or `posse/runs.sqlite` in the user's data folder.
 
-    The data folder is `%LOCALAPPDATA%` on Windows, `~/Library/Application Support` on macOS, and `$XDG_DATA_HOME`
-    or `~/.local/share` elsewhere. Nothing is created here.
+    The data folder is `%LOCALAPPDATA%` on Windows, `~/Library/Application Support` on macOS, and
+    `$XDG_DATA_HOME` or `~/.local/share` elsewhere. Nothing is created here.
     """
     home = os.environ.get("POSSE_HOME")
     return Path(home).expanduser() / FILE if home else _user_data() / "posse" / FILE
@@ -65,19 +68,22 @@ def _user_data() -> Path:
 
 
 def connect(path: Path, timeout: float) -> sqlite3.Connection:
-    """Open a store that has our tables, making them in a new file; transactions are begun by the caller.
+    """Open a store that has our tables, making them in a new file; transactions are begun by the
+    caller.
 
     The tables of an older version are brought up to date in place.
     """
     db = sqlite3.connect(path, timeout=timeout, isolation_level=None)
     try:
-        # One transaction, or the tables another process is making could appear between two of the reads.
+        # One transaction, or the tables another process is making could appear between two of the
+        # reads.
         db.execute("BEGIN")
         version = _version(db, path)
         db.execute("COMMIT")
         if version < SCHEMA_VERSION:
             _bring_up_to_date(db, path, timeout)
-        # In WAL mode a crash of the machine may lose the last record with NORMAL, never a part of one; FULL keeps it.
+        # In WAL mode a crash of the machine may lose the last record with NORMAL, never a part of
+        # one; FULL keeps it.
         db.execute("PRAGMA synchronous = FULL")
     except BaseException:
         db.close()
@@ -86,15 +92,21 @@ def connect(path: Path, timeout: float) -> sqlite3.Connection:
 
 
 def _version(db: sqlite3.Connection, path: Path) -> int:
-    """Return the version of our tables, 0 for an empty file; refuse newer ones and other programs' files."""
+    """Return the version of our tables, 0 for an empty file; refuse newer ones and other programs'
+    files.
+    """
     version = int(db.execute("PRAGMA user_version").fetchone()[0])
     owner = int(db.execute("PRAGMA application_id").fetchone()[0])
     empty = db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None
     if owner != APPLICATION_ID and not (owner == version == 0 and empty):
-        raise StoreError(f"{path} is a database of another program. Move it away, or set POSSE_HOME to another folder.")
+        raise StoreError(
+            f"{path} is a database of another program. Move it away, or set POSSE_HOME to another "
+            "folder."
+        )
     if version > SCHEMA_VERSION:
         raise StoreError(
-            f"{path} was written by a newer Posse (store version {version}, this one reads up to {SCHEMA_VERSION}). "
+            f"{path} was written by a newer Posse (store version {version}, this one reads up to "
+            f"{SCHEMA_VERSION}). "
             "Install that version of Posse, or set POSSE_HOME to another folder."
         )
     return version
@@ -117,8 +129,8 @@ def _bring_up_to_date(db: sqlite3.Connection, path: Path, timeout: float) -> Non
 def _use_wal(db: sqlite3.Connection, timeout: float) -> None:
     """Switch to the write-ahead log; the mode is kept in the file.
 
-    SQLite does not always wait for the lock that the switch needs, so we do. On a file system without shared memory
-    the mode stays as it was, which is slower and as safe.
+    SQLite does not always wait for the lock that the switch needs, so we do. On a file system
+    without shared memory the mode stays as it was, which is slower and as safe.
     """
     end = time.monotonic() + timeout
     while True:
@@ -168,14 +180,17 @@ SILENT = 300.0
 
 
 def this_host() -> str:
-    """Name the machine, and on Linux the space in which its process numbers count: containers may share a name."""
+    """Name the machine, and on Linux the space in which its process numbers count: containers may
+    share a name.
+    """
     with suppress(OSError):
         return f"{platform.node()} {os.readlink('/proc/self/ns/pid')}"
     return platform.node()
 
 
 def process_start(pid: int) -> str | None:
-    """Return a mark that no other process of this number has; None where there is none, "" where that is not known.
+    """Return a mark that no other process of this number has; None where there is none, "" where
+    that is not known.
 
     >>> process_start(os.getpid()) is not None
     True
@@ -203,9 +218,13 @@ def _exists(pid: int) -> str | None:
 
 
 def is_lost(pid: int, process: str, host: str, age: float) -> bool:
-    """Return whether a run will never end: its process is gone, or is silent on a machine that we cannot ask.
+    """Return whether a run will never end: its process is gone, or is silent on a machine that we
+    cannot ask.
 
-    >>> is_lost(os.getpid(), process_start(os.getpid()), this_host(), age=1e6), is_lost(1, "", "elsewhere", age=1e6)
+    >>> (
+    ...     is_lost(os.getpid(), process_start(os.getpid()), this_host(), age=1e6),
+    ...     is_lost(1, "", "elsewhere", age=1e6),
+    ... )
     (False, True)
     """
     if host == this_host():

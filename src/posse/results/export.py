@@ -1,4 +1,6 @@
-"""Records leave: as rows and frames with one column a parameter, or as a file in the format its name asks for."""
+"""Records leave: as rows and frames with one column a parameter, or as a file in the format its
+name asks for.
+"""
 
 from __future__ import annotations
 
@@ -41,11 +43,13 @@ PARTY_COLUMNS = ("record", "label", "run", "seed", "party", "total", "regret")
 def rows(records: Record | Iterable[Record]) -> Iterator[Row]:
     """Yield the points of all curves, record by record, run by run, step by step.
 
-    `COLUMNS` come first, then one column a parameter (`policy.tau`; `config.seed` where the name is taken). `seed` is
-    None in a deployment, `regret` where the true means are not known.
+    `COLUMNS` come first, then one column a parameter (`policy.tau`; `config.seed` where the name is
+    taken). `seed` is None in a deployment, `regret` where the true means are not known.
     """
     chosen = several(records)
-    for record, label, settings in zip(chosen, labels(chosen), _parameters(chosen, COLUMNS), strict=True):
+    for record, label, settings in zip(
+        chosen, labels(chosen), _parameters(chosen, COLUMNS), strict=True
+    ):
         steps = record.steps.tolist()
         for run in range(record.runs):
             head: Row = {"record": record.id, "label": label, "level": record.level, "run": run}
@@ -56,16 +60,25 @@ def rows(records: Record | Iterable[Record]) -> Iterator[Row]:
 
 
 def party_rows(records: Record | Iterable[Record]) -> Iterator[Row]:
-    """Yield what each party earned and regretted by the end of each run; a record without parties has no row.
+    """Yield what each party earned and regretted by the end of each run; a record without parties
+    has no row.
 
-    `total` and `regret` are None where the record does not hold them; parameters follow as in `rows`.
+    `total` and `regret` are None where the record does not hold them; parameters follow as in
+    `rows`.
     """
     chosen = several(records)
-    for record, label, settings in zip(chosen, labels(chosen), _parameters(chosen, PARTY_COLUMNS), strict=True):
+    for record, label, settings in zip(
+        chosen, labels(chosen), _parameters(chosen, PARTY_COLUMNS), strict=True
+    ):
         totals = None if record.party_total is None else record.party_total.tolist()
         regrets = None if record.party_regret is None else record.party_regret.tolist()
         for run in range(record.runs):
-            head: Row = {"record": record.id, "label": label, "run": run, "seed": _seed(record, run)}
+            head: Row = {
+                "record": record.id,
+                "label": label,
+                "run": run,
+                "seed": _seed(record, run),
+            }
             for i, party in enumerate(record.parties):
                 total = None if totals is None else totals[run][i]
                 regret = None if regrets is None else regrets[run][i]
@@ -73,33 +86,61 @@ def party_rows(records: Record | Iterable[Record]) -> Iterator[Row]:
 
 
 def summary_rows(records: Record | Iterable[Record]) -> list[Row]:
-    """Return one row a record: its names, what was earned, what it cost, every parameter and every further figure."""
+    """Return one row a record: its names, what was earned, what it cost, every parameter and every
+    further figure.
+    """
     chosen = several(records)
     heads: list[Row] = [
         {
-            "record": record.id, "run_id": record.run_id, "party": record.party, "created": record.created,
-            "kind": record.kind, "status": record.status, "label": label, "policy": record.policy,
-            "level": record.level, "protection": record.protection, "problem": record.problem_name,
-            "horizon": record.horizon, "arms": record.arms, "runs": record.runs, "total_mean": record.total_mean,
-            "total_error": standard_error(record.total), "regret_mean": record.regret_mean,
-            "seconds": record.seconds, "messages": record.messages, "bytes": record.bytes, "version": record.version,
+            "record": record.id,
+            "run_id": record.run_id,
+            "party": record.party,
+            "created": record.created,
+            "kind": record.kind,
+            "status": record.status,
+            "label": label,
+            "policy": record.policy,
+            "level": record.level,
+            "protection": record.protection,
+            "problem": record.problem_name,
+            "horizon": record.horizon,
+            "arms": record.arms,
+            "runs": record.runs,
+            "total_mean": record.total_mean,
+            "total_error": standard_error(record.total),
+            "regret_mean": record.regret_mean,
+            "seconds": record.seconds,
+            "messages": record.messages,
+            "bytes": record.bytes,
+            "version": record.version,
         }
         for record, label in zip(chosen, labels(chosen), strict=True)
-    ]  # fmt: skip
+    ]
     columns = tuple(heads[0]) if heads else ()
     # The horizon and the policy stand there already, under the same names.
     tables = [
-        {name: value for name, value in one.items() if name not in ("config.policy", "config.horizon")}
+        {
+            name: value
+            for name, value in one.items()
+            if name not in ("config.policy", "config.horizon")
+        }
         for one in _parameters(chosen, columns)
     ]
     return [
-        {**head, **settings, **_renamed(record.summary, {*head, *settings, "data"}, "summary"), "data": data_of(record)}
+        {
+            **head,
+            **settings,
+            **_renamed(record.summary, {*head, *settings, "data"}, "summary"),
+            "data": data_of(record),
+        }
         for head, settings, record in zip(heads, tables, chosen, strict=True)
     ]
 
 
 def data_of(record: Record) -> str:
-    """Name the data of a record as a list shows it: the file or data set that was given, or the problem."""
+    """Name the data of a record as a list shows it: the file or data set that was given, or the
+    problem.
+    """
     given = record.settings().get("data")
     return given if isinstance(given, str) and given else record.problem_name
 
@@ -107,7 +148,8 @@ def data_of(record: Record) -> str:
 def to_arrow(records: Record | Iterable[Record], *, curves: bool = True) -> pa.Table:
     """Return `rows` as an Arrow table; seeds are unsigned, what is not known is null.
 
-    Without `curves` it is one row a record instead (`summary_rows`): every setting and every figure a column.
+    Without `curves` it is one row a record instead (`summary_rows`): every setting and every figure
+    a column.
     """
     arrow = require("pyarrow", extra="frames")
     chosen = several(records)
@@ -115,13 +157,22 @@ def to_arrow(records: Record | Iterable[Record], *, curves: bool = True) -> pa.T
         table = aligned(summary_rows(chosen))
         return arrow.Table.from_pylist(table, schema=arrow.schema(_fields(table, arrow)))
     settings = _parameters(chosen, COLUMNS)
-    text, types = arrow.string(), (arrow.int64(), arrow.uint64(), arrow.int64(), arrow.float64(), arrow.float64())
-    schema = arrow.schema([*zip(COLUMNS, (text, text, text, *types), strict=True), *_fields(settings, arrow)])
+    text, types = (
+        arrow.string(),
+        (arrow.int64(), arrow.uint64(), arrow.int64(), arrow.float64(), arrow.float64()),
+    )
+    schema = arrow.schema(
+        [*zip(COLUMNS, (text, text, text, *types), strict=True), *_fields(settings, arrow)]
+    )
     tables = [schema.empty_table()]
     for record, label, own in zip(chosen, labels(chosen), settings, strict=True):
         runs, points = record.runs, record.steps.size
         n = runs * points
-        seeds = np.repeat(np.array(record.seeds, dtype=np.uint64), points) if record.seeds else arrow.nulls(n)
+        seeds = (
+            np.repeat(np.array(record.seeds, dtype=np.uint64), points)
+            if record.seeds
+            else arrow.nulls(n)
+        )
         columns = {
             "record": arrow.repeat(record.id, n),
             "label": arrow.repeat(label, n),
@@ -131,14 +182,19 @@ def to_arrow(records: Record | Iterable[Record], *, curves: bool = True) -> pa.T
             "step": np.tile(record.steps, runs),
             "reward": record.reward.ravel(),
             "regret": arrow.nulls(n) if record.regret is None else record.regret.ravel(),
-            **{name: arrow.repeat(arrow.scalar(value, schema.field(name).type), n) for name, value in own.items()},
+            **{
+                name: arrow.repeat(arrow.scalar(value, schema.field(name).type), n)
+                for name, value in own.items()
+            },
         }
         tables.append(arrow.table(columns, schema=schema))
     return arrow.concat_tables(tables)
 
 
 def to_pandas(records: Record | Iterable[Record], *, curves: bool = True) -> pd.DataFrame:
-    """Return `to_arrow` as a pandas frame; seeds are `UInt64`, in which a missing one does not turn all into floats."""
+    """Return `to_arrow` as a pandas frame; seeds are `UInt64`, in which a missing one does not turn
+    all into floats.
+    """
     pandas = _installed("pandas")
     table = to_arrow(records, curves=curves)
     unsigned = require("pyarrow", extra="frames").uint64()
@@ -154,7 +210,9 @@ def to_polars(records: Record | Iterable[Record], *, curves: bool = True) -> pl.
 
 
 def aligned(rows: Sequence[Row]) -> list[Row]:
-    """Give all rows the same columns and each column one type: None where a row lacks it, text where types differ."""
+    """Give all rows the same columns and each column one type: None where a row lacks it, text
+    where types differ.
+    """
     names = dict.fromkeys(name for row in rows for name in row)
     kinds = {name: {type(row[name]) for row in rows if row.get(name) is not None} for name in names}
     texts = {name for name, types in kinds.items() if len(types) > 1 and types != {int, float}}
@@ -169,18 +227,25 @@ def aligned(rows: Sequence[Row]) -> list[Row]:
 _CONDITION = re.compile(r"\s*([\w. -]+?)\s*(!=|<=|>=|==?|<|>|~)\s*(?![=<>!~])(.*?)\s*", re.DOTALL)
 _GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?")
 _TESTS: dict[str, Callable[[float | str, float | str], bool]] = {
-    "=": lambda a, b: a == b, "!=": lambda a, b: a != b, "<": lambda a, b: a < b,  # type: ignore[operator]
-    "<=": lambda a, b: a <= b, ">": lambda a, b: a > b, ">=": lambda a, b: a >= b,  # type: ignore[operator]
+    "=": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
+    "<": lambda a, b: a < b,  # type: ignore[operator]
+    "<=": lambda a, b: a <= b,  # type: ignore[operator]
+    ">": lambda a, b: a > b,  # type: ignore[operator]
+    ">=": lambda a, b: a >= b,  # type: ignore[operator]
     "~": lambda a, b: str(b).lower() in str(a).lower(),
-}  # fmt: skip
+}
 
 
-def filtered(rows: Sequence[Row], conditions: Iterable[str], also: Mapping[str, str] | None = None) -> list[Row]:
-    """Keep rows for which all conditions hold, such as "policy=ucb", "horizon>=1000" or "label~trial" (holds the text).
+def filtered(
+    rows: Sequence[Row], conditions: Iterable[str], also: Mapping[str, str] | None = None
+) -> list[Row]:
+    """Keep rows for which all conditions hold, such as "policy=ucb", "horizon>=1000" or
+    "label~trial" (holds the text).
 
-    `also` are other words for columns, such as the headings under which they are shown (`ALSO`). What reads as numbers
-    is compared as numbers, all else as text; a word in a column of numbers is neither more nor less than any. What a
-    row does not know fits no condition but "!=".
+    `also` are other words for columns, such as the headings under which they are shown (`ALSO`).
+    What reads as numbers is compared as numbers, all else as text; a word in a column of numbers is
+    neither more nor less than any. What a row does not know fits no condition but "!=".
 
     >>> rows = [{"policy": "ucb", "horizon": 100}, {"policy": "thompson", "horizon": 2000}]
     >>> filtered(rows, ["horizon>500", "policy!=ucb"])
@@ -203,7 +268,9 @@ def split(condition: str) -> tuple[str, str, str]:
     """
     found = _CONDITION.fullmatch(condition)
     if found is None:
-        raise ConfigError(f"a condition must be like policy=ucb or horizon>=1000, got '{condition}'.")
+        raise ConfigError(
+            f"a condition must be like policy=ucb or horizon>=1000, got '{condition}'."
+        )
     name, sign, wanted = found.groups()
     return name, "=" if sign == "==" else sign, wanted
 
@@ -222,17 +289,26 @@ def _holds(value: Scalar, sign: str, wanted: str, numeric: bool) -> bool:
 
 
 def _number(value: Scalar) -> float | None:
-    """Read a number, also a text of one, in which commas may part groups of three digits; None for all else."""
+    """Read a number, also a text of one, in which commas may part groups of three digits; None for
+    all else.
+    """
     if value is None or isinstance(value, bool):
         return None
     try:
-        return float(value.replace(",", "") if isinstance(value, str) and _GROUPED.fullmatch(value) else value)
+        return float(
+            value.replace(",", "")
+            if isinstance(value, str) and _GROUPED.fullmatch(value)
+            else value
+        )
     except ValueError:
         return None
 
 
-def ordered(rows: Sequence[Row], names: Iterable[str], also: Mapping[str, str] | None = None) -> list[Row]:
-    """Sort by columns, the first one first; "-" before a name turns its order round. What is not known comes last.
+def ordered(
+    rows: Sequence[Row], names: Iterable[str], also: Mapping[str, str] | None = None
+) -> list[Row]:
+    """Sort by columns, the first one first; "-" before a name turns its order round. What is not
+    known comes last.
 
     >>> [row["n"] for row in ordered([{"n": 1}, {"n": None}, {"n": 3}], ["-n"])]
     [3, 1, None]
@@ -242,18 +318,31 @@ def ordered(rows: Sequence[Row], names: Iterable[str], also: Mapping[str, str] |
         at = column(name.removeprefix("-"), rows, also)
         known = [row for row in made if row.get(at) is not None]
         number = all(isinstance(row[at], int | float) for row in known)
-        known.sort(key=lambda row: row[at] if number else words_of(row[at]), reverse=name.startswith("-"))  # type: ignore[arg-type, return-value]
+        known.sort(
+            key=lambda row: row[at] if number else words_of(row[at]),  # type: ignore[arg-type, return-value]
+            reverse=name.startswith("-"),
+        )
         made = [*known, *(row for row in made if row.get(at) is None)]
     return made
 
 
-def grouped(rows: Sequence[Row], names: Iterable[str], also: Mapping[str, str] | None = None) -> list[Row]:
-    """Return a row a group of equal values in these columns: how many records, and the mean of every other number.
+def grouped(
+    rows: Sequence[Row], names: Iterable[str], also: Mapping[str, str] | None = None
+) -> list[Row]:
+    """Return a row a group of equal values in these columns: how many records, and the mean of
+    every other number.
 
-    The parties of a deployment each keep a record of one run, with what that party knows: they are grouped by party
-    too, since a mean over them would be of nothing.
+    The parties of a deployment each keep a record of one run, with what that party knows: they are
+    grouped by party too, since a mean over them would be of nothing.
 
-    >>> grouped([{"p": "a", "n": 1, "w": "x"}, {"p": "a", "n": 2, "w": "y"}, {"p": "b", "n": 5, "w": "z"}], ["p"])
+    >>> grouped(
+    ...     [
+    ...         {"p": "a", "n": 1, "w": "x"},
+    ...         {"p": "a", "n": 2, "w": "y"},
+    ...         {"p": "b", "n": 5, "w": "z"},
+    ...     ],
+    ...     ["p"],
+    ... )
     [{'p': 'a', 'records': 2, 'n': 1.5}, {'p': 'b', 'records': 1, 'n': 5.0}]
     """
     by = list(dict.fromkeys(column(name, rows, also) for name in names))
@@ -266,14 +355,18 @@ def grouped(rows: Sequence[Row], names: Iterable[str], also: Mapping[str, str] |
         one: Row = {**dict(zip(by, key, strict=True)), "records": len(same)}
         for name in dict.fromkeys(name for row in rows for name in row if name not in by):
             values = [row[name] for row in same if row.get(name) is not None]
-            if values and all(isinstance(x, int | float) and not isinstance(x, bool) for x in values):
+            if values and all(
+                isinstance(x, int | float) and not isinstance(x, bool) for x in values
+            ):
                 one[name] = float(np.mean([float(x) for x in values]))  # type: ignore[arg-type]
         made.append(one)
     return made
 
 
 def column(name: str, rows: Sequence[Row], also: Mapping[str, str] | None = None) -> str:
-    """Return the column that is meant: its name, or another word for it (`also`, else `ALSO`), with "-" or "_"."""
+    """Return the column that is meant: its name, or another word for it (`also`, else `ALSO`), with
+    "-" or "_".
+    """
     known = tuple(dict.fromkeys(name for row in rows for name in row))
     words = ALSO if also is None else also
     for wanted in (words.get(name, name), name):
@@ -283,15 +376,22 @@ def column(name: str, rows: Sequence[Row], also: Mapping[str, str] | None = None
     shown = tuple(word for word, stored in words.items() if stored in known)
     hint = nearest(name, (*known, *shown))
     if len(known) > MANY:
-        meant, names = hint.partition(" Known: ")[0], ", ".join(sorted({*shown, *SHOWN.intersection(known)}))
+        meant, names = (
+            hint.partition(" Known: ")[0],
+            ", ".join(sorted({*shown, *SHOWN.intersection(known)})),
+        )
         hint = f"{meant} Known: {names}; and every name in 'posse runs list --json'."
     raise ConfigError(f"unknown column '{name}'.{hint}")
 
 
 ALSO = {
-    "id": "record", "system": "kind", "steps": "horizon", "earned": "total_mean", "regret": "regret_mean",
+    "id": "record",
+    "system": "kind",
+    "steps": "horizon",
+    "earned": "total_mean",
+    "regret": "regret_mean",
     "made": "created",
-}  # fmt: skip
+}
 """Words under which a list shows columns of `summary_rows`; both words find the column."""
 
 SHOWN = frozenset(("policy", "level", "arms", "runs", "data", "party", "label"))
@@ -311,16 +411,25 @@ def _parties_to_arrow(records: Sequence[Record]) -> pa.Table:
 
 
 def _parameters(records: Sequence[Record], columns: Sequence[str]) -> list[Row]:
-    """Return the parameters of each record, all under the same names and of one type a name; None where one lacks it.
+    """Return the parameters of each record, all under the same names and of one type a name; None
+    where one lacks it.
 
     A name that one of the other columns has gets "config." before it. A list is written as a text.
     """
     tables = [_renamed(record.settings(), columns, "config") for record in records]
     names = dict.fromkeys(name for table in tables for name in table)
-    kinds = {name: {type(table[name]) for table in tables if table.get(name) is not None} for name in names}
+    kinds = {
+        name: {type(table[name]) for table in tables if table.get(name) is not None}
+        for name in names
+    }
     texts = {name for name, types in kinds.items() if len(types) > 1 and types != {int, float}}
     # A number that no column of integers holds.
-    texts |= {name for name in names for table in tables if isinstance(x := table.get(name), int) and abs(x) >= 2**63}
+    texts |= {
+        name
+        for name in names
+        for table in tables
+        if isinstance(x := table.get(name), int) and abs(x) >= 2**63
+    }
 
     def value(table: Row, name: str) -> Scalar:
         one = table.get(name)
@@ -360,7 +469,9 @@ def _installed(name: str) -> ModuleType:
     try:
         return require(name, extra="frames")
     except MissingExtraError as error:
-        raise MissingExtraError(f"{name} is not installed. Install it with: pip install {name}") from error
+        raise MissingExtraError(
+            f"{name} is not installed. Install it with: pip install {name}"
+        ) from error
 
 
 Writer = Callable[[Sequence[Record], BinaryIO, bool], None]
@@ -376,24 +487,31 @@ def export(records: Record | Iterable[Record], path: str | Path, *, parties: boo
     | .json | everything, arrays included |
     | .html | the page that `report` writes |
 
-    With `parties` a .csv or .parquet file holds what each party earned by the end of each run (`party_rows`) instead
-    of the curves. The file appears whole or not at all.
+    With `parties` a .csv or .parquet file holds what each party earned by the end of each run
+    (`party_rows`) instead of the curves. The file appears whole or not at all.
 
     >>> export([], "runs.xlsx")
     Traceback (most recent call last):
     ...
-    posse.core.errors.DataError: [P200] cannot export to '.xlsx'. Known: .csv, .html, .json, .parquet.
+    posse.core.errors.DataError: [P200] cannot export to '.xlsx'. Known: .csv, .html, .json,
+    .parquet.
     """
     path = Path(path)
     known, suffix = PARTY_FORMATS if parties else tuple(FORMATS), path.suffix.lower()
     if suffix not in known:
         what = " what parties earned" if parties else ""
-        raise DataError(f"cannot export{what} to '{path.suffix or path.name}'. Known: {', '.join(sorted(known))}.")
+        raise DataError(
+            f"cannot export{what} to '{path.suffix or path.name}'. Known: "
+            f"{', '.join(sorted(known))}."
+        )
     chosen = several(records)
     if not chosen:
         raise DataError(f"there is nothing to write to {path}. Give at least one record.")
     if parties and not any(record.parties for record in chosen):
-        raise DataError("none of these records says what each party earned. Export the curves, without 'parties'.")
+        raise DataError(
+            "none of these records says what each party earned. Export the curves, without "
+            "'parties'."
+        )
     with whole(path) as file:
         FORMATS[suffix](chosen, file, parties)
     return path

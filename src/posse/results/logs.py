@@ -1,10 +1,11 @@
-"""What other policies would have earned, from a log of decisions with the probabilities of the chosen arms.
+"""What other policies would have earned, from a log of decisions with the probabilities of the
+chosen arms.
 
-A log is a table with a row a decision: `arm`, `reward`, `probability`, `client` where rows of one client depend on each
-other, and any further columns, which are the context: numbers as they are, words one-hot, dates left out. The
-estimators are those of `posse.policies.evaluation.offline`. Doubly robust estimates use a ridge regression of the
-reward an arm on the context, fitted on one half of the clients and used on the other, and so does the policy that
-follows it.
+A log is a table with a row a decision: `arm`, `reward`, `probability`, `client` where rows of one
+client depend on each other, and any further columns, which are the context: numbers as they are,
+words one-hot, dates left out. The estimators are those of `posse.policies.evaluation.offline`.
+Doubly robust estimates use a ridge regression of the reward an arm on the context, fitted on one
+half of the clients and used on the other, and so does the policy that follows it.
 """
 
 from __future__ import annotations
@@ -51,9 +52,13 @@ class Logged:
 
 
 def read_logs(source: Any, features: Sequence[str] = ()) -> Logged:
-    """Read a log from a CSV file or a frame; its contexts as `features` of a model where they are given.
+    """Read a log from a CSV file or a frame; its contexts as `features` of a model where they are
+    given.
 
-    >>> rows = [{"arm": a, "reward": r, "probability": 0.5} for a, r in (("tea", 1), ("coffee", 0), ("tea", 0))]
+    >>> rows = [
+    ...     {"arm": a, "reward": r, "probability": 0.5}
+    ...     for a, r in (("tea", 1), ("coffee", 0), ("tea", 0))
+    ... ]
     >>> read_logs(rows).arms
     ('coffee', 'tea')
     """
@@ -61,7 +66,13 @@ def read_logs(source: Any, features: Sequence[str] = ()) -> Logged:
     delimiter, rest = other_columns(document, ["arm"])
     known = {name.strip().lower(): name for name in rest}
     named, numbers = ["arm", *(["client"] if "client" in known else [])], ["reward", "probability"]
-    rules = [must("probability", lambda chances: (chances > 0) & (chances <= 1), "be above 0 and at most 1")]
+    rules = [
+        must(
+            "probability",
+            lambda chances: (chances > 0) & (chances <= 1),
+            "be above 0 and at most 1",
+        )
+    ]
     if any(name not in (*NEEDED, "client") for name in known):
         table, names, contexts = read_encoded(
             document, named, delimiter, numbers=numbers, features=features, rules=rules
@@ -71,18 +82,27 @@ def read_logs(source: Any, features: Sequence[str] = ()) -> Logged:
         contexts = np.zeros((len(table.line), 0))
     found = table.words["arm"]
     arms = tuple(
-        sorted(found.distinct, key=lambda name: (not name.isdigit(), int(name) if name.isdigit() else 0, name))
+        sorted(
+            found.distinct,
+            key=lambda name: (not name.isdigit(), int(name) if name.isdigit() else 0, name),
+        )
     )
     if not 2 <= len(arms) <= MOST_ARMS:
-        raise DataError(f"{document.name}: a log needs 2 to {MOST_ARMS} different arms, got {len(arms)}.")
+        raise DataError(
+            f"{document.name}: a log needs 2 to {MOST_ARMS} different arms, got {len(arms)}."
+        )
     place = np.array([arms.index(name) for name in found.distinct])
     clients = table.words["client"].code if "client" in table.words else None
-    log = Log(place[found.code], table.numbers["reward"], table.numbers["probability"], None, clients)
+    log = Log(
+        place[found.code], table.numbers["reward"], table.numbers["probability"], None, clients
+    )
     return Logged(document.name, log, arms, names, contexts, tuple(current().dropped))
 
 
 def predictions(logged: Logged) -> Floats:
-    """Predict the reward of every arm on every row, (rows, arms), by the half of the clients that a row is not in."""
+    """Predict the reward of every arm on every row, (rows, arms), by the half of the clients that a
+    row is not in.
+    """
     log = logged.log
     half = (np.arange(len(log)) if log.clients is None else log.clients) % 2
     made = np.zeros((len(log), len(logged.arms)))
@@ -121,15 +141,23 @@ class Evaluated:
 
 
 def targets(logged: Logged, predicted: Floats, model: Learnt | None = None) -> dict[str, Floats]:
-    """Return the chances of policies worth a look: each arm always, any arm, the model of the log, a given model."""
+    """Return the chances of policies worth a look: each arm always, any arm, the model of the log,
+    a given model.
+    """
     rows, arms = predicted.shape
-    found = {f"always {name}": np.tile(np.eye(arms)[at], (rows, 1)) for at, name in enumerate(logged.arms)}
+    found = {
+        f"always {name}": np.tile(np.eye(arms)[at], (rows, 1))
+        for at, name in enumerate(logged.arms)
+    }
     found["any arm"] = np.full((rows, arms), 1 / arms)
     if logged.features:
         found["best by context"] = np.eye(arms)[predicted.argmax(axis=1)]
     if model is not None:
         if len(model.names) != arms:
-            raise DataError(f"the model has {len(model.names)} arms, and the log {arms}. Take the model of these arms.")
+            raise DataError(
+                f"the model has {len(model.names)} arms, and the log {arms}. Take the model of "
+                "these arms."
+            )
         if model.weights is not None:
             chosen = model.scores(logged.contexts).argmax(axis=1)
         else:
@@ -141,7 +169,9 @@ def targets(logged: Logged, predicted: Floats, model: Learnt | None = None) -> d
 
 
 class Evaluation(NamedTuple):
-    """A log, and what policies would have earned on it, the best first; a notebook shows it as a table."""
+    """A log, and what policies would have earned on it, the best first; a notebook shows it as a
+    table.
+    """
 
     logged: Logged
     found: list[Evaluated]
@@ -155,20 +185,30 @@ class Evaluation(NamedTuple):
         parts = [tag("h2", made.title)]
         if best is not None:
             snips = best.estimates["snips"]
-            parts.append(tag("p", tag("b", f"Best: {best.policy}, {snips.value:.4f} a decision ({snips.shown})")))
+            parts.append(
+                tag(
+                    "p",
+                    tag("b", f"Best: {best.policy}, {snips.value:.4f} a decision ({snips.shown})"),
+                )
+            )
         notes = (tag("p", note, cls="soft") for note in made.notes)
         folded = tag("details", tag("summary", words.count(len(made.notes), "note")), *notes)
         return fragment(*parts, table(made.columns, made.rows, numeric=made.numeric), folded)
 
 
 def evaluate_logs(source: Any, model: Learnt | None = None, level: float = 0.95) -> Evaluation:
-    """Estimate what policies would have earned a decision; the best by SNIPS first, those without support last."""
+    """Estimate what policies would have earned a decision; the best by SNIPS first, those without
+    support last.
+    """
     logged = read_logs(source, () if model is None else model.features)
     predicted = predictions(logged)
     found = []
     for name, target in targets(logged, predicted, model).items():
         try:
-            each = {how: evaluate(logged.log, target, how, predictions=predicted, level=level) for how in ESTIMATORS}
+            each = {
+                how: evaluate(logged.log, target, how, predictions=predicted, level=level)
+                for how in ESTIMATORS
+            }
             found.append(Evaluated(name, each))
         except DataError as error:
             found.append(Evaluated(name, {}, error.text))
@@ -183,27 +223,56 @@ def section_of(logged: Logged, found: Sequence[Evaluated]) -> Section:
     for one in (one for one in found if one.estimates):
         ips, snips, dr = (one.estimates[how] for how in ESTIMATORS)
         shown = [f"{value:.4f}" for value in (ips.value, snips.value)]
-        rows.append((one.policy, *shown, snips.shown, f"{dr.value:.4f}",
-                     dr.shown, f"{snips.effective:,.0f}"))  # fmt: skip
+        rows.append(
+            (
+                one.policy,
+                *shown,
+                snips.shown,
+                f"{dr.value:.4f}",
+                dr.shown,
+                f"{snips.effective:,.0f}",
+            )
+        )
     count = len(log) if log.clients is None else len(np.unique(log.clients))
     about = (
-        f"{words.count(len(log), 'decision')} of {words.count(count, 'client')} earned {log.rewards.mean():.4f} each."
+        f"{words.count(len(log), 'decision')} of {words.count(count, 'client')} earned "
+        f"{log.rewards.mean():.4f} each."
         if log.clients is not None
         else f"{words.count(len(log), 'decision')} earned {log.rewards.mean():.4f} each; without a column 'client' "
         "every row counts as a client of its own."
     )
-    notes = [about, "Reward a decision; 95 % intervals with clients as clusters. They need many clients; below an "
-             f"effective sample size of {FEWEST:.0f} there is none."]  # fmt: skip
+    notes = [
+        about,
+        "Reward a decision; 95 % intervals with clients as clusters. They need many clients; below "
+        "an "
+        f"effective sample size of {FEWEST:.0f} there is none.",
+    ]
     notes += [f"{one.policy}: {one.refused}" for one in found if one.refused] + [*logged.dropped]
     columns = ("policy", "IPS", "SNIPS", "interval", "DR", "interval ", "effective rows")
     facts = [
-        {"policy": one.policy, "refused": one.refused, **{how: vars(made) for how, made in one.estimates.items()}}
+        {
+            "policy": one.policy,
+            "refused": one.refused,
+            **{how: vars(made) for how, made in one.estimates.items()},
+        }
         for one in found
     ]
-    data = {"rows": len(log), "arms": list(logged.arms), "features": list(logged.features),
-            "logged": float(log.rewards.mean()), "policies": facts, "dropped": list(logged.dropped)}  # fmt: skip
-    return Section(f"What policies would have earned, from {logged.name}", columns, tuple(rows), tuple(notes),
-                   tuple(range(1, 7)), data)  # fmt: skip
+    data = {
+        "rows": len(log),
+        "arms": list(logged.arms),
+        "features": list(logged.features),
+        "logged": float(log.rewards.mean()),
+        "policies": facts,
+        "dropped": list(logged.dropped),
+    }
+    return Section(
+        f"What policies would have earned, from {logged.name}",
+        columns,
+        tuple(rows),
+        tuple(notes),
+        tuple(range(1, 7)),
+        data,
+    )
 
 
 def figure_of(logged: Logged, found: Sequence[Evaluated]) -> Figure:
@@ -216,8 +285,17 @@ def figure_of(logged: Logged, found: Sequence[Evaluated]) -> Figure:
     for shift, (how, mark) in zip((0.12, -0.12), (("snips", "o"), ("dr", "s")), strict=True):
         made = [one.estimates[how] for one in shown]
         values = np.array([each.value for each in made])
-        reach = np.array([each.high - each.value if np.isfinite(each.high) else 0.0 for each in made])
-        ax.errorbar(values, np.arange(len(shown)) + shift, xerr=reach, fmt=mark, markersize=4, label=how.upper())
+        reach = np.array(
+            [each.high - each.value if np.isfinite(each.high) else 0.0 for each in made]
+        )
+        ax.errorbar(
+            values,
+            np.arange(len(shown)) + shift,
+            xerr=reach,
+            fmt=mark,
+            markersize=4,
+            label=how.upper(),
+        )
     ax.axvline(float(logged.log.rewards.mean()), linestyle="--", linewidth=1, label="logged")
     ax.set_yticks(range(len(shown)), [plots.text(one.policy) for one in shown])
     plots.legend(figure, ax)

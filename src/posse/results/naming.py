@@ -36,7 +36,8 @@ TWIN = "twin of"
 
 
 def remark(protection: str) -> str:
-    """Say what a protection (`Record.protection`) is when its name alone could mislead; else nothing.
+    """Say what a protection (`Record.protection`) is when its name alone could mislead; else
+    nothing.
 
     >>> remark("plain, twin of paper"), remark("alone"), remark("tight")
     ('no protection', 'nothing is shared', '')
@@ -79,7 +80,9 @@ class Named:
 
     @property
     def words(self) -> Vocabulary:
-        """What this system calls a step, an arm, a pull, a reward and a party: `problem["words"]`, or the defaults."""
+        """What this system calls a step, an arm, a pull, a reward and a party: `problem["words"]`,
+        or the defaults.
+        """
         return vocabulary(self.problem.get("words"))
 
     @property
@@ -89,16 +92,20 @@ class Named:
 
     @property
     def policy(self) -> PolicyName:
-        """Name of the policy, or the kind of the record where the configuration has none; `decide` of what was learnt.
+        """Name of the policy, or the kind of the record where the configuration has none; `decide`
+        of what was learnt.
 
-        `show["learnt"]` says that something was: a linear model, or nothing more where it is an arm.
+        `show["learnt"]` says that something was: a linear model, or nothing more where it is an
+        arm.
         """
         policy = self.config.get("policy")
         name = policy.get("name") if isinstance(policy, Mapping) else policy
         made = PolicyName(name if isinstance(name, str) and name else self.kind)
         table, pulls = self.show.get("learnt"), getattr(self, "pulls", None)
         if isinstance(table, Mapping) and pulls is not None:
-            made.learnt = Learnt.read(table, getattr(self, "arm_names", ()), pulls.sum(axis=0).tolist())
+            made.learnt = Learnt.read(
+                table, getattr(self, "arm_names", ()), pulls.sum(axis=0).tolist()
+            )
         return made
 
     @property
@@ -109,11 +116,14 @@ class Named:
 
     @property
     def label(self) -> str:
-        """Name of this record alone: policy and protection, once where they are one word, and whose record it is.
+        """Name of this record alone: policy and protection, once where they are one word, and whose
+        record it is.
 
         `labels` names several records, so that no two are called the same.
         """
-        name = self.policy if self.policy == self.protection else f"{self.policy} ({self.protection})"
+        name = (
+            self.policy if self.policy == self.protection else f"{self.policy} ({self.protection})"
+        )
         return f"{name}, {self.party}" if self.party else name
 
     @property
@@ -123,7 +133,9 @@ class Named:
 
     @property
     def off(self) -> tuple[str, ...]:
-        """Protections of the level that were switched off (`show["off"]`); none in a plain record, which has none."""
+        """Protections of the level that were switched off (`show["off"]`); none in a plain record,
+        which has none.
+        """
         return () if self.level == PLAIN else self.shown("off")
 
     @property
@@ -138,7 +150,8 @@ class Named:
 
     @property
     def protection(self) -> str:
-        """The level as every table shows it, such as "paper, aes and mask off" or "plain, twin of paper".
+        """The level as every table shows it, such as "paper, aes and mask off" or "plain, twin of
+        paper".
 
         The system's own words (`show["protection"]`) where it has some.
         """
@@ -156,17 +169,28 @@ class Named:
     @property
     def problem_name(self) -> str:
         """Name of the problem, or its source, or "unnamed"."""
-        return next((str(self.problem[key]) for key in ("name", "source") if self.problem.get(key)), "unnamed")
+        return next(
+            (str(self.problem[key]) for key in ("name", "source") if self.problem.get(key)),
+            "unnamed",
+        )
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Sentences: why it stopped early, what of the data was dropped, signs that it did not do what was meant."""
+        """Sentences: why it stopped early, what of the data was dropped, signs that it did not do
+        what was meant.
+        """
         stopped = self.show.get("stopped")
-        return (*((str(stopped),) if stopped else ()), *self.shown("dropped"), *self.shown("warnings"))
+        return (
+            *((str(stopped),) if stopped else ()),
+            *self.shown("dropped"),
+            *self.shown("warnings"),
+        )
 
     @property
     def implied(self) -> tuple[str, ...]:
-        """Settings that the protection says already (`show["implied"]`), so that labels do not repeat them."""
+        """Settings that the protection says already (`show["implied"]`), so that labels do not
+        repeat them.
+        """
         return (*self.shown("implied"), *self.off)
 
     def role_label(self, kind: str) -> str:
@@ -174,14 +198,18 @@ class Named:
         return str(self._role(kind).get("label") or kind)
 
     def role_colour(self, kind: str) -> tuple[str, str] | None:
-        """Colours of a kind of role on a light and on a dark page; None where the system gives none."""
+        """Colours of a kind of role on a light and on a dark page; None where the system gives
+        none.
+        """
         colour = self._role(kind).get("colour")
         if isinstance(colour, Sequence) and not isinstance(colour, str) and len(colour) == 2:
             return str(colour[0]), str(colour[1])
         return None
 
     def shown(self, name: str) -> tuple[str, ...]:
-        """Sentences or names that its system gives whoever shows it (`show[name]`); none where it gives none."""
+        """Sentences or names that its system gives whoever shows it (`show[name]`); none where it
+        gives none.
+        """
         values = self.show.get(name)
         return tuple(str(one) for one in values) if isinstance(values, list) else ()
 
@@ -191,14 +219,25 @@ class Named:
         return role if isinstance(role, Mapping) else {}
 
     def settings(self) -> dict[str, JSON]:
-        """Return the configuration with dotted names, one value a parameter; the policy's name stands as `policy`.
+        """Return the configuration with dotted names, one value a parameter; the policy's name
+        stands as `policy`.
 
-        Other words for the horizon, and parameters of the policy that stand beside it too, are given once.
+        Other words for the horizon, and parameters of the policy that stand beside it too, are
+        given once.
         """
-        pairs = ((name.replace("policy.parameters.", "policy."), value) for name, value in flat(self.config))
+        pairs = (
+            (name.replace("policy.parameters.", "policy."), value)
+            for name, value in flat(self.config)
+        )
         values = {"policy" if name == "policy.name" else name: value for name, value in pairs}
-        values = {name: value for name, value in values.items() if values.get(f"policy.{name}", values) != value}
-        horizon = next((values[name] for name in HORIZON if isinstance(values.get(name), int)), None)
+        values = {
+            name: value
+            for name, value in values.items()
+            if values.get(f"policy.{name}", values) != value
+        }
+        horizon = next(
+            (values[name] for name in HORIZON if isinstance(values.get(name), int)), None
+        )
         if horizon is None:
             return values
         alike = {name for name in HORIZON if values.get(name) == horizon}
@@ -208,10 +247,12 @@ class Named:
 
 
 def differences(records: Iterable[Named]) -> list[dict[str, str]]:
-    """Return what sets each record apart from the others shown with it: names and values as words, one table a record.
+    """Return what sets each record apart from the others shown with it: names and values as words,
+    one table a record.
 
-    First system, policy and level, then settings, data, seeds, party, version and status. A name is in the tables
-    where its value differs between records of one system (for a parameter of a policy: of one policy).
+    First system, policy and level, then settings, data, seeds, party, version and status. A name is
+    in the tables where its value differs between records of one system (for a parameter of a
+    policy: of one policy).
     """
     chosen = tuple(records)
     implied = {name for record in chosen for name in record.implied}
@@ -225,8 +266,8 @@ def differences(records: Iterable[Named]) -> list[dict[str, str]]:
 def labels(records: Iterable[Named]) -> list[str]:
     """Name records that are shown together, so that no two are called the same.
 
-    A user's own label comes first, then policy and protection, then whatever else differs. Records that differ in
-    nothing get their ids.
+    A user's own label comes first, then policy and protection, then whatever else differs. Records
+    that differ in nothing get their ids.
     """
     chosen = tuple(records)
     tables = differences(chosen)
@@ -235,11 +276,16 @@ def labels(records: Iterable[Named]) -> list[str]:
     return distinct(made, chosen)
 
 
-def distinct(texts: Sequence[str], records: Sequence[Named], cut: Callable[[str], str] = str) -> list[str]:
+def distinct(
+    texts: Sequence[str], records: Sequence[Named], cut: Callable[[str], str] = str
+) -> list[str]:
     """Make texts distinct after `cut` shortened them: by the id of the record, then by number."""
     made = [cut(text) for text in texts]
     times = Counter(made)
-    made = [f"{text} · {one.id}" if times[text] > 1 else text for text, one in zip(made, records, strict=True)]
+    made = [
+        f"{text} · {one.id}" if times[text] > 1 else text
+        for text, one in zip(made, records, strict=True)
+    ]
     seen: set[str] = set()
     for i, text in enumerate(made):
         number = 1
@@ -259,7 +305,11 @@ def _facts(record: Named, implied: Collection[str]) -> dict[str, str]:
     for name, value in record.settings().items():
         text = _text(value)
         # The policy stands there already, and the level is a part of the protection.
-        if name != "policy" and name not in implied and not (name == "level" and text in record.protection):
+        if (
+            name != "policy"
+            and name not in implied
+            and not (name == "level" and text in record.protection)
+        ):
             facts[f"config.{name}" if name in facts or name in last else name] = text
     facts.setdefault("data", record.problem_name)
     if "seed" not in facts and record.seeds:
@@ -268,7 +318,9 @@ def _facts(record: Named, implied: Collection[str]) -> dict[str, str]:
 
 
 def _differs(name: str, records: Sequence[Named], facts: Sequence[Mapping[str, str]]) -> bool:
-    """Return whether a fact differs where it can be compared; records of other systems have other settings."""
+    """Return whether a fact differs where it can be compared; records of other systems have other
+    settings.
+    """
     groups: dict[tuple[str, ...], set[str | None]] = {}
     for record, one in zip(records, facts, strict=True):
         group: tuple[str, ...] = () if name in ("system", "policy", "level") else (record.title,)
@@ -279,7 +331,9 @@ def _differs(name: str, records: Sequence[Named], facts: Sequence[Mapping[str, s
 
 
 def _named(names: Iterable[str], tables: Sequence[Mapping[str, str]]) -> list[str]:
-    """Choose the names that labels give; of too many those that separate further records, in their order."""
+    """Choose the names that labels give; of too many those that separate further records, in their
+    order.
+    """
     differing = list(names)
     if len(differing) <= MOST:
         return differing
@@ -317,21 +371,36 @@ def _text(value: JSON) -> str:
 
 
 def _short(texts: Collection[str]) -> dict[str, str]:
-    """Cut long texts in the middle; of those that then look the same, what they share with the next one is left out.
+    """Cut long texts in the middle; of those that then look the same, what they share with the next
+    one is left out.
 
     >>> sorted(_short({"a" * 40 + "1" + "b" * 40, "a" * 40 + "2" + "b" * 40}).values())
     ['…aaaaaaaa1bbbbbbbbbbbbbbbbbbbbbb…', '…aaaaaaaa2bbbbbbbbbbbbbbbbbbbbbb…']
     """
-    made = {text: text if len(text) <= LONG else f"{text[: LONG // 2 - 1]}…{text[-LONG // 2 :]}" for text in texts}
+    made = {
+        text: text if len(text) <= LONG else f"{text[: LONG // 2 - 1]}…{text[-LONG // 2 :]}"
+        for text in texts
+    }
     times = Counter(made.values())
     alike = sorted(text for text, short in made.items() if times[short] > 1)
     shared = [0, *(_shared(*pair) for pair in pairwise(alike)), 0]
-    starts = {text: max(0, max(both) - LONG // 4) for text, both in zip(alike, pairwise(shared), strict=False)}
-    cut = {text: f"…{text[at : at + LONG - 1]}{'…' if text[at + LONG - 1 :] else ''}" for text, at in starts.items()}
+    starts = {
+        text: max(0, max(both) - LONG // 4)
+        for text, both in zip(alike, pairwise(shared), strict=False)
+    }
+    cut = {
+        text: f"…{text[at : at + LONG - 1]}{'…' if text[at + LONG - 1 :] else ''}"
+        for text, at in starts.items()
+    }
     times = Counter(cut.values())
-    return made | {text: f"{one} at {starts[text]}" if times[one] > 1 else one for text, one in cut.items()}
+    return made | {
+        text: f"{one} at {starts[text]}" if times[one] > 1 else one for text, one in cut.items()
+    }
 
 
 def _shared(one: str, other: str) -> int:
     """Letters that two texts have in common at first."""
-    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return next(
+        (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b),
+        min(len(one), len(other)),
+    )

@@ -1,7 +1,8 @@
-"""Figures of what was earned and what it cost, returned and never shown; how every figure looks, and SVG for a page.
+"""Figures of what was earned and what it cost, returned and never shown; how every figure looks,
+and SVG for a page.
 
-No background, one ink, a light grid. Every colour of a series has a contrast of at least 3:1 on white and on the dark
-page, so one figure serves both.
+No background, one ink, a light grid. Every colour of a series has a contrast of at least 3:1 on
+white and on the dark page, so one figure serves both.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))
 """Line styles that go with them, so that curves differ without colour and where they overlap."""
 
 INK = "#727a88"
-"""Text and axes: readable on white and on the dark page. A report replaces it by the colour of its own text."""
+"""Text and axes: readable on white and on the dark page. A report replaces it by the colour of its
+own text.
+"""
 
 LIGHT_PAGE, DARK_PAGE = "#ffffff", "#10151f"
 """Backgrounds against which the colours were chosen."""
@@ -48,13 +51,17 @@ LINE = 54
 """Letters of a line in a legend; a longer label goes on in the next one."""
 
 RATES = 20
-"""Points at most of a curve of what a step earned: fewer than a curve has, so that chance averages out."""
+"""Points at most of a curve of what a step earned: fewer than a curve has, so that chance averages
+out.
+"""
 
 LINES = 3
 """Lines of a label at most."""
 
 UPRIGHT = 28
-"""Letters of a line beside an axis, which is about as high as 30 of them are wide in the fonts of browsers."""
+"""Letters of a line beside an axis, which is about as high as 30 of them are wide in the fonts of
+browsers.
+"""
 
 Grid = Literal["both", "x", "y"]
 
@@ -68,60 +75,93 @@ Records = Record | Iterable[Record]
 Quantiles = tuple[float, float] | None
 
 
-def reward_curves(records: Records, labels: Sequence[str] | None = None, *, quantiles: Quantiles = None) -> Figure:
-    """Draw the mean cumulative reward of each record, with its band (see `band`), one colour a label."""
+def reward_curves(
+    records: Records, labels: Sequence[str] | None = None, *, quantiles: Quantiles = None
+) -> Figure:
+    """Draw the mean cumulative reward of each record, with its band (see `band`), one colour a
+    label.
+    """
     drawn = _drawable(records, "curve")
     bands = [record.reward_band(quantiles) for record in drawn]
     return _curves(drawn, bands, labels, common(r.words for r in drawn).cumulative)
 
 
-def regret_curves(records: Records, labels: Sequence[str] | None = None, *, quantiles: Quantiles = None) -> Figure:
-    """Draw the mean cumulative pseudo-regret; records whose true means are not known are refused."""
+def regret_curves(
+    records: Records, labels: Sequence[str] | None = None, *, quantiles: Quantiles = None
+) -> Figure:
+    """Draw the mean cumulative pseudo-regret; records whose true means are not known are
+    refused.
+    """
     drawn = _drawable(records, "curve")
     bands = [record.regret_band(quantiles) for record in drawn]
     nouns = common(record.words for record in drawn)
-    return _curves(drawn, bands, labels, f"cumulative pseudo-regret ({nouns.money or nouns.reward})")
+    return _curves(
+        drawn, bands, labels, f"cumulative pseudo-regret ({nouns.money or nouns.reward})"
+    )
 
 
 def shared_curves(records: Sequence[Record]) -> list[str]:
-    """Names of the curves that all of some records show (`Record.show`), in the order of the first."""
-    named = [[str(one["name"]) for one in cast(Any, record.show.get("curves", []))] for record in records]
+    """Names of the curves that all of some records show (`Record.show`), in the order of the
+    first.
+    """
+    named = [
+        [str(one["name"]) for one in cast(Any, record.show.get("curves", []))] for record in records
+    ]
     return [name for name in (named[0] if named else []) if all(name in names for names in named)]
 
 
 def shown_curves(records: Records, labels: Sequence[str] | None = None, *, name: str) -> Figure:
     """Draw a curve that records show beside reward and regret, by its name."""
     drawn = _drawable(records, "curve")
-    found = [one["values"] for r in drawn for one in cast(Any, r.show["curves"]) if one["name"] == name]
+    found = [
+        one["values"] for r in drawn for one in cast(Any, r.show["curves"]) if one["name"] == name
+    ]
     return _curves(drawn, [band(np.asarray(values, np.float64)) for values in found], labels, name)
 
 
-def reward_rates(records: Records, labels: Sequence[str] | None = None, *, quantiles: Quantiles = None) -> Figure:
-    """Draw what a step earned on the way, between points of the curve; what chance would earn is dotted where known."""
+def reward_rates(
+    records: Records, labels: Sequence[str] | None = None, *, quantiles: Quantiles = None
+) -> Figure:
+    """Draw what a step earned on the way, between points of the curve; what chance would earn is
+    dotted where known.
+    """
     drawn = _drawable(records, "curve")
     nouns = common(record.words for record in drawn)
     figure = blank()
     ax = axes(figure, x=nouns.step, y=f"{nouns.earned} a {nouns.step}")
     bands = []
     for i, (record, label) in enumerate(zip(drawn, legend_labels(drawn, labels), strict=True)):
-        edges = np.unique(np.linspace(0, record.steps.size, min(RATES, record.steps.size) + 1).astype(int))[1:] - 1
+        edges = (
+            np.unique(
+                np.linspace(0, record.steps.size, min(RATES, record.steps.size) + 1).astype(int)
+            )[1:]
+            - 1
+        )
         gained = np.diff(record.reward[:, edges], axis=1, prepend=0.0)
         rates = gained / np.diff(record.steps[edges], prepend=0)
         bands.append(band(rates, quantiles))
         draw_band(ax, record.steps[edges], bands[-1], i, label)
     chance = drawn[0].summary.get("chance_reward")
-    if isinstance(chance, float) and drawn[0].arms and all(record.problem == drawn[0].problem for record in drawn):
+    if (
+        isinstance(chance, float)
+        and drawn[0].arms
+        and all(record.problem == drawn[0].problem for record in drawn)
+    ):
         each = chance * float(drawn[0].pulls.sum()) / max(1, drawn[0].steps_done)
         ax.axhline(each, color=INK, linestyle=":", linewidth=1.2, label="chance")
     ax.margins(x=0.01)
-    means = np.concatenate([one.mean for one in bands])  # the band of a few runs may be far wider than what it is of
+    means = np.concatenate(
+        [one.mean for one in bands]
+    )  # the band of a few runs may be far wider than what it is of
     ax.set_ylim(1.3 * min(0.0, float(means.min())), 1.3 * max(float(means.max()), 1e-9))
     legend(figure, ax, _note("band", bands))
     return figure
 
 
 def pulls_per_arm(records: Records, labels: Sequence[str] | None = None) -> Figure:
-    """Draw how often each arm was pulled, the mean over runs, with the band of that mean; the best arm is marked."""
+    """Draw how often each arm was pulled, the mean over runs, with the band of that mean; the best
+    arm is marked.
+    """
     drawn = _drawable(records, "pulls")
     first = drawn[0]
     if any(record.arms != first.arms for record in drawn):
@@ -135,7 +175,9 @@ def pulls_per_arm(records: Records, labels: Sequence[str] | None = None) -> Figu
         at = np.arange(first.arms) + (i - (len(drawn) - 1) / 2) * width
         ax.bar(at, b.mean, width * 0.92, color=SERIES[i % len(SERIES)], label=label)
         if b.runs > 1:
-            ax.errorbar(at, b.mean, yerr=b.high - b.mean, fmt="none", ecolor=INK, elinewidth=1, capsize=2)
+            ax.errorbar(
+                at, b.mean, yerr=b.high - b.mean, fmt="none", ecolor=INK, elinewidth=1, capsize=2
+            )
     _name_arms(ax, first)
     ax.set_ylim(bottom=0)
     legend(figure, ax, _note("bars", [band(record.pulls) for record in drawn]))
@@ -148,15 +190,21 @@ def draw_band(ax: Axes, steps: Ints, b: Band, index: int, label: str) -> None:
     # Other dashes in the second round of colours: 32 curves look different.
     dashes = DASHES[(index + index // len(SERIES)) % len(DASHES)]
     marker = "o" if len(steps) < 3 else ""  # a line of one point is no line
-    ax.plot(steps, b.mean, color=colour, linestyle=dashes, linewidth=1.9, label=label, marker=marker)
+    ax.plot(
+        steps, b.mean, color=colour, linestyle=dashes, linewidth=1.9, label=label, marker=marker
+    )
     if b.runs > 1:
         ax.fill_between(steps, b.low, b.high, color=colour, alpha=0.18, linewidth=0)
 
 
-def _curves(records: Sequence[Record], bands: list[Band], labels: Sequence[str] | None, y: str) -> Figure:
+def _curves(
+    records: Sequence[Record], bands: list[Band], labels: Sequence[str] | None, y: str
+) -> Figure:
     figure = blank()
     ax = axes(figure, x=common(r.words for r in records).step, y=y)
-    for i, (record, b, label) in enumerate(zip(records, bands, legend_labels(records, labels), strict=True)):
+    for i, (record, b, label) in enumerate(
+        zip(records, bands, legend_labels(records, labels), strict=True)
+    ):
         draw_band(ax, record.steps, b, i, label)
     ax.margins(x=0.01)
     legend(figure, ax, _note("band", bands))
@@ -170,9 +218,14 @@ def _drawable(records: Records, what: str) -> tuple[Record, ...]:
         raise DataError("a figure needs at least one record.")
     for record in chosen:
         if record.runs == 0:
-            raise DataError(f"run {record.id} holds no finished run, so there is nothing to draw. Leave it out.")
+            raise DataError(
+                f"run {record.id} holds no finished run, so there is nothing to draw. Leave it out."
+            )
         if not (record.steps.size if what == "curve" else record.arms):
-            raise DataError(f"run {record.id} does not know its {what}, so there is nothing to draw. Leave it out.")
+            raise DataError(
+                f"run {record.id} does not know its {what}, so there is nothing to draw. Leave it "
+                "out."
+            )
     return chosen
 
 
@@ -190,30 +243,49 @@ def _name_arms(ax: Axes, record: Record) -> None:
         names[best] += " ★"
         ax.set_xlabel(f"{ax.get_xlabel()} (★ highest true mean)")
     if SLANTED < record.arms <= MANY_ARMS:
-        size = min(9.0, 0.8 * 72 * 0.82 * WIDTH / record.arms)  # points between two names, less a gap
+        size = min(
+            9.0, 0.8 * 72 * 0.82 * WIDTH / record.arms
+        )  # points between two names, less a gap
         ax.set_xticks(range(record.arms), names, rotation=90, fontsize=size)
         figure = cast("Figure", ax.figure)
         figure.set_figheight(figure.get_figheight() + 0.006 * size * max(map(len, names)))
     elif record.arms <= SLANTED:
         slanted = sum(len(name) for name in names) > 55
-        ax.set_xticks(range(record.arms), names, rotation=38 if slanted else 0, ha="right" if slanted else "center")
+        ax.set_xticks(
+            range(record.arms),
+            names,
+            rotation=38 if slanted else 0,
+            ha="right" if slanted else "center",
+        )
         if slanted:
             for tick in ax.get_xticklabels():
                 tick.set_rotation_mode("anchor")
 
 
 def role_times(records: Records, labels: Sequence[str] | None = None) -> Figure:
-    """Draw CPU time by kind of role: a bar a role for one record, shares side by side for several."""
+    """Draw CPU time by kind of role: a bar a role for one record, shares side by side for
+    several.
+    """
     chosen = several(records)
     names = legend_labels(chosen, labels)
-    timed = {name: one for name, one in zip(names, chosen, strict=True) if sum(one.role_seconds.values()) > 0}
+    timed = {
+        name: one
+        for name, one in zip(names, chosen, strict=True)
+        if sum(one.role_seconds.values()) > 0
+    }
     if not timed:
-        raise DataError("none of these records holds time by role. Only runs with roles have it, not simulations.")
+        raise DataError(
+            "none of these records holds time by role. Only runs with roles have it, not "
+            "simulations."
+        )
     return _one_time(*timed.values()) if len(timed) == 1 else _time_shares(timed)
 
 
-def secure_against_plain(secure: Record, plain: Record, *, labels: Sequence[str] | None = None) -> Figure:
-    """Draw what protection changes: the reward curves over each other, and the seconds beside each other.
+def secure_against_plain(
+    secure: Record, plain: Record, *, labels: Sequence[str] | None = None
+) -> Figure:
+    """Draw what protection changes: the reward curves over each other, and the seconds beside each
+    other.
 
     The bars are on a logarithmic axis when one is more than twenty times the other.
     """
@@ -221,7 +293,8 @@ def secure_against_plain(secure: Record, plain: Record, *, labels: Sequence[str]
     figure = blank(3.4, width=6.4)
     grid = figure.add_gridspec(1, 2, width_ratios=(1.5, 1))
     left = style(figure.add_subplot(grid[0]), x=nouns.step, y=nouns.cumulative)
-    # The plain twin goes last, dashed and over the thick line of the protected run: both show where they agree.
+    # The plain twin goes last, dashed and over the thick line of the protected run: both show where
+    # they agree.
     curve = secure.reward_band().mean
     names = legend_labels((secure, plain), labels)
     left.plot(secure.steps, curve, color=SERIES[0], linewidth=5, alpha=0.45, label=names[0])
@@ -240,7 +313,12 @@ def _one_time(record: Record) -> Figure:
     ax = axes(figure, x="CPU time (s), all runs", y="", grid="x")
     colours = role_colours([record], record.role_seconds)
     names = [text(record.role_label(role)) for role, _ in times]
-    bars = ax.barh(names, [value for _, value in times], color=[colours[role][0] for role, _ in times], height=0.66)
+    bars = ax.barh(
+        names,
+        [value for _, value in times],
+        color=[colours[role][0] for role, _ in times],
+        height=0.66,
+    )
     notes = [f"{words.seconds(value)} · {value / whole:.0%}" for _, value in times]
     ax.bar_label(bars, notes, padding=5, color=INK, fontsize=9)
     ax.margins(x=0.22)
@@ -256,10 +334,19 @@ def _time_shares(named: Mapping[str, Record]) -> Figure:
     colours = role_colours(records, roles)
     left = [0.0] * len(records)
     for role, label in roles.items():
-        shares = [100 * record.role_seconds.get(role, 0.0) / sum(record.role_seconds.values()) for record in records]
-        bars = ax.barh(names, shares, left=left, height=0.62, color=colours[role][0], label=text(label))
+        shares = [
+            100 * record.role_seconds.get(role, 0.0) / sum(record.role_seconds.values())
+            for record in records
+        ]
+        bars = ax.barh(
+            names, shares, left=left, height=0.62, color=colours[role][0], label=text(label)
+        )
         ax.bar_label(
-            bars, [f"{s:.0f}" if s >= 6 else "" for s in shares], label_type="center", color="white", fontsize=9
+            bars,
+            [f"{s:.0f}" if s >= 6 else "" for s in shares],
+            label_type="center",
+            color="white",
+            fontsize=9,
         )
         left = [a + b for a, b in zip(left, shares, strict=True)]
     ax.invert_yaxis()
@@ -292,16 +379,19 @@ def _time_bars(ax: Axes, secure: Record, plain: Record) -> None:
         ax.margins(y=0.25)
 
 
-# How every figure looks ----------------------------------------------------------------------------------------------
+# How every figure looks ---------------------------------------------------------------------------
 
 
 def role_colours(records: Iterable[Named], kinds: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Return the colours of kinds of role on a light and on a dark page: those that the records' systems give them.
+    """Return the colours of kinds of role on a light and on a dark page: those that the records'
+    systems give them.
 
     A kind without one gets the next colour of `SERIES` that no other has.
     """
     chosen = tuple(records)
-    colours = {kind: next(filter(None, (one.role_colour(kind) for one in chosen)), None) for kind in kinds}
+    colours = {
+        kind: next(filter(None, (one.role_colour(kind) for one in chosen)), None) for kind in kinds
+    }
     free = [colour for colour in SERIES if (colour, colour) not in colours.values()] or [INK]
     unnamed = [kind for kind, pair in colours.items() if pair is None]
     colours |= {kind: (free[i % len(free)],) * 2 for i, kind in enumerate(unnamed)}
@@ -309,7 +399,8 @@ def role_colours(records: Iterable[Named], kinds: Iterable[str]) -> dict[str, tu
 
 
 def page_colour(colours: tuple[str, str]) -> str:
-    """Write a colour for the style of a page: the light one, or the dark one where the page is dark (`dark_style`).
+    """Write a colour for the style of a page: the light one, or the dark one where the page is dark
+    (`dark_style`).
 
     >>> page_colour(("#2f7fd6", "#7db4f2")), page_colour(("#2f7fd6", "#2f7fd6"))
     ('var(--c2f7fd6, #2f7fd6)', '#2f7fd6')
@@ -347,11 +438,17 @@ def axes(figure: Figure, *, x: str, y: str, grid: Grid = "both") -> Axes:
 
 
 def style(ax: Axes, *, x: str, y: str, grid: Grid = "both") -> Axes:
-    """Style a pair of axes and label them with quantity and unit; a long label beside them takes two lines."""
+    """Style a pair of axes and label them with quantity and unit; a long label beside them takes
+    two lines.
+    """
     ax.patch.set_alpha(0.0)
     ax.set_xlabel(x, color=INK, fontsize=9.5)
-    lines = [y] if len(y) <= UPRIGHT else y.replace(" (", "\n(").split("\n")  # a unit in brackets stays whole
-    wrapped = (part for line in lines for part in textwrap.wrap(line, UPRIGHT, break_on_hyphens=False))
+    lines = (
+        [y] if len(y) <= UPRIGHT else y.replace(" (", "\n(").split("\n")
+    )  # a unit in brackets stays whole
+    wrapped = (
+        part for line in lines for part in textwrap.wrap(line, UPRIGHT, break_on_hyphens=False)
+    )
     ax.set_ylabel("\n".join(wrapped), color=INK, fontsize=9.5)
     ax.tick_params(which="both", colors=INK, labelsize=9, length=3)
     for side, spine in ax.spines.items():
@@ -374,9 +471,16 @@ def legend(figure: Figure, ax: Axes, note: str = "") -> None:
     if handles:
         figure.set_figheight(figure.get_figheight() + 0.17 * max(0, lines - 4))
         figure.legend(
-            handles, texts, loc="outside upper left", ncols=columns, frameon=False, labelcolor=INK, fontsize=9,
-            handlelength=2.4, columnspacing=1.6,
-        )  # fmt: skip
+            handles,
+            texts,
+            loc="outside upper left",
+            ncols=columns,
+            frameon=False,
+            labelcolor=INK,
+            fontsize=9,
+            handlelength=2.4,
+            columnspacing=1.6,
+        )
     if note:
         ax.set_title(note, loc="left", color=INK, fontsize=8.5, pad=6)
 
@@ -387,7 +491,8 @@ def _columns(texts: Sequence[str]) -> int:
 
 
 def text(value: str, limit: int = 36) -> str:
-    """Make a name safe for matplotlib: no mathematics in dollars, no hidden label, no control characters, not too long.
+    """Make a name safe for matplotlib: no mathematics in dollars, no hidden label, no control
+    characters, not too long.
 
     >>> text("_$5 arm$"), text("a" * 50, limit=8)
     ('\\\\$5 arm\\\\$', 'aaaaaaa…')
@@ -401,7 +506,9 @@ def legend_labels(records: Sequence[Named], names: Sequence[str] | None = None) 
     """Name each record for a legend, in short lines; no two are called the same."""
 
     def lines(label: str) -> str:
-        parts = textwrap.wrap(label, LINE, max_lines=LINES, placeholder=" …", break_on_hyphens=False)
+        parts = textwrap.wrap(
+            label, LINE, max_lines=LINES, placeholder=" …", break_on_hyphens=False
+        )
         return "\n".join(text(part, LINE) for part in parts) or text(label)
 
     return distinct(labels(records) if names is None else names, records, lines)
@@ -412,24 +519,38 @@ _METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
 _REFERENCE = re.compile(r"(\bid=\"|\bhref=\"#|url\(#)")
 
 
-def inline(figure: Figure, *, prefix: str, title: str, colours: Iterable[tuple[str, str]] = ()) -> str:
+def inline(
+    figure: Figure, *, prefix: str, title: str, colours: Iterable[tuple[str, str]] = ()
+) -> str:
     """Return a figure as an `<svg>` element for a page.
 
-    Text stays text, so that it takes the font of the page and can be read aloud and searched. The ink becomes
-    `currentColor`, so that light and dark pages both read, and of each pair in `colours` a dark page takes the second
-    (`dark_style`). All ids get `prefix`: matplotlib numbers them from one in
-    every figure, and on one page a clip path would otherwise be taken from another figure.
+    Text stays text, so that it takes the font of the page and can be read aloud and searched. The
+    ink becomes `currentColor`, so that light and dark pages both read, and of each pair in
+    `colours` a dark page takes the second (`dark_style`). All ids get `prefix`: matplotlib numbers
+    them from one in every figure, and on one page a clip path would otherwise be taken from another
+    figure.
     """
     matplotlib = require("matplotlib", extra="plot")
     file = io.StringIO()
     # A fixed salt and no date: the same record gives the same bytes.
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "posse"}), warnings.catch_warnings():
+    with (
+        matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "posse"}),
+        warnings.catch_warnings(),
+    ):
         # A glyph that matplotlib's font lacks is drawn by the browser, in a font that has it.
         warnings.filterwarnings("ignore", message=r"Glyph \d+ .*missing")
-        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+        figure.savefig(
+            file, format="svg", transparent=True, metadata={"Date": None, "Creator": None}
+        )
     text = file.getvalue()
-    text = _METADATA.sub("", text[text.index("<svg") :]).replace("xlink:href=", "href=").replace(INK, "currentColor")
-    text = text.replace("#ffffff", "var(--page, #ffffff)")  # words on a bar, which is lighter on a dark page
+    text = (
+        _METADATA.sub("", text[text.index("<svg") :])
+        .replace("xlink:href=", "href=")
+        .replace(INK, "currentColor")
+    )
+    text = text.replace(
+        "#ffffff", "var(--page, #ffffff)"
+    )  # words on a bar, which is lighter on a dark page
     for pair in set(colours):
         text = text.replace(pair[0].lower(), page_colour(pair))
     text = _REFERENCE.sub(rf"\g<1>{prefix}-", text)

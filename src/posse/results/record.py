@@ -29,25 +29,45 @@ ARRAYS = ("steps", "reward", "regret", "pulls", "party_total", "party_regret")
 """The fields that are arrays; all others are plain values (`Record.metadata`)."""
 
 _DERIVED = (
-    "runs", "arms", "horizon", "policy", "label", "protection", "problem_name", "total_mean", "bytes", "messages",
-)  # fmt: skip
+    "runs",
+    "arms",
+    "horizon",
+    "policy",
+    "label",
+    "protection",
+    "problem_name",
+    "total_mean",
+    "bytes",
+    "messages",
+)
 
 STATUSES = ("finished", "interrupted", "failed", "running", "lost")
 """How a record stands: "lost" is one that was running in a process that is gone."""
 
 _ID = re.compile(r"[0-9a-z][0-9a-z-]{0,62}[0-9a-z]")
-_LISTS = ("protects", "learns", "sections", "cards", "off", "implied", "warnings", "baseline", "curves")
+_LISTS = (
+    "protects",
+    "learns",
+    "sections",
+    "cards",
+    "off",
+    "implied",
+    "warnings",
+    "baseline",
+    "curves",
+)
 _COLOUR = re.compile(r"#[0-9a-fA-F]{6}")
 
-# Crockford's alphabet: in ASCII order, and without the letters i, l, o, u that are misread or misheard.
+# Crockford's alphabet: in ASCII order, and without the letters i, l, o, u that are misread or
+# misheard.
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
 def new_id(milliseconds: int | None = None) -> str:
     """Make an id: nine characters of time (milliseconds since 1970), a dash, four random ones.
 
-    Ids sort as their times do; two made in the same millisecond differ with probability 1 - 2^-20, and a store
-    refuses the second of two equal ones.
+    Ids sort as their times do; two made in the same millisecond differ with probability 1 - 2^-20,
+    and a store refuses the second of two equal ones.
 
     >>> new_id(0).startswith("000000000-"), new_id(1) > new_id(0), len(new_id())
     (True, True, 14)
@@ -66,7 +86,8 @@ def _base32(number: int, width: int) -> str:
 
 
 def points_of(steps: int, points: int = 200) -> Ints:
-    """At most `points` steps, evenly spread, the last one included: a curve's size does not grow with a run's length.
+    """At most `points` steps, evenly spread, the last one included: a curve's size does not grow
+    with a run's length.
 
     >>> points_of(100, 5)
     array([  1,  26,  50,  75, 100])
@@ -101,7 +122,10 @@ class Traffic:
 
     def __post_init__(self) -> None:
         if self.messages < 0 or self.bytes < 0:
-            raise DataError(f"traffic on '{self.hop}' must not be negative, got {self.messages} and {self.bytes} B.")
+            raise DataError(
+                f"traffic on '{self.hop}' must not be negative, got {self.messages} and "
+                f"{self.bytes} B."
+            )
 
 
 def _none() -> Any:
@@ -110,20 +134,38 @@ def _none() -> Any:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Record(Named):
-    """One experiment: one or more runs of one configuration on one problem, as far as its maker may know it.
+    """One experiment: one or more runs of one configuration on one problem, as far as its maker may
+    know it.
 
-    Arrays are copied and made read-only; `reward` and `regret` are cumulative, at the steps in `steps`. What is not
-    known is left out: a run that failed early has no runs and no points, and a party of a deployment may know neither
-    what was earned nor which arms were pulled.
+    Arrays are copied and made read-only; `reward` and `regret` are cumulative, at the steps in
+    `steps`. What is not known is left out: a run that failed early has no runs and no points, and a
+    party of a deployment may know neither what was earned nor which arms were pulled.
 
-    >>> record = Record(kind="clinics", level="standard", config={"policy": "ucb", "horizon": 2},
-    ...     problem={"name": "two arms", "names": ["a", "b"], "means": [0.2, 0.8]}, seeds=(7,),
-    ...     steps=[1, 2], reward=[[0, 1]], regret=[[0.6, 0.6]], total=(1.0,), pulls=[[1, 1]], seconds=0.5)
+    >>> record = Record(
+    ...     kind="clinics",
+    ...     level="standard",
+    ...     config={"policy": "ucb", "horizon": 2},
+    ...     problem={"name": "two arms", "names": ["a", "b"], "means": [0.2, 0.8]},
+    ...     seeds=(7,),
+    ...     steps=[1, 2],
+    ...     reward=[[0, 1]],
+    ...     regret=[[0.6, 0.6]],
+    ...     total=(1.0,),
+    ...     pulls=[[1, 1]],
+    ...     seconds=0.5,
+    ... )
     >>> record.label, record.runs, record.horizon, record.total_mean
     ('ucb (standard)', 1, 2, 1.0)
     >>> record.pulls.dtype, record.reward.flags.writeable
     (dtype('int64'), False)
-    >>> Record(id="0a", kind="clinics", level="standard", config={"horizon": 2}, problem={}, party="controller")
+    >>> Record(
+    ...     id="0a",
+    ...     kind="clinics",
+    ...     level="standard",
+    ...     config={"horizon": 2},
+    ...     problem={},
+    ...     party="controller",
+    ... )
     <Record 0a: clinics (standard), controller, 0 runs of 2 steps>
     """
 
@@ -132,13 +174,18 @@ class Record(Named):
     config: Mapping[str, JSON]
     """The resolved configuration; `policy` and `horizon` are read from it.
 
-    A policy is a table with its `name` and its `parameters`, and the `digest` of its source where it has one of its
-    own; a name alone, and parameters beside the name, as earlier versions wrote them, are read too.
+    A policy is a table with its `name` and its `parameters`, and the `digest` of its source where
+    it has one of its own; a name alone, and parameters beside the name, as earlier versions wrote
+    them, are read too.
     """
     problem: Mapping[str, JSON]
-    """What was learnt: `name`, `names` of the arms, `means` where they are known, `source`, `words` (`Vocabulary`)."""
+    """What was learnt: `name`, `names` of the arms, `means` where they are known, `source`, `words`
+    (`Vocabulary`).
+    """
     level: str
-    """Protection: "plain" (none), "alone" (no federation), "placebo" (a control), or a level of its system."""
+    """Protection: "plain" (none), "alone" (no federation), "placebo" (a control), or a level of its
+    system.
+    """
     steps: Ints = field(default_factory=_none)
     """(points,) the steps at which the curves were sampled, increasing."""
     reward: Floats = field(default_factory=_none)
@@ -156,7 +203,9 @@ class Record(Named):
     party_regret: Floats | None = None
     """(runs, parties) cumulative pseudo-regret of each party at the end of each run."""
     seeds: tuple[int, ...] = ()
-    """World seeds of a simulation, one a run (known before the first); empty in a deployment, which has none."""
+    """World seeds of a simulation, one a run (known before the first); empty in a deployment, which
+    has none.
+    """
     leaks: tuple[str, ...] = ()
     """Plain sentences: what is not protected."""
     status: str = "finished"
@@ -172,16 +221,20 @@ class Record(Named):
     audits: tuple[Mapping[str, JSON], ...] = ()
     """What attacks found in runs of these settings (`results.reports.audits`), the latest last."""
     summary: Mapping[str, str | float | int] = field(default_factory=dict)
-    """Further figures worth a line in a table; `label` is the user's own label, and what a step would pay without
-    learning stands in `chance_reward`, `best_fixed_reward` and `best_fixed_arm` (`answers.yardsticks`)."""
+    """Further figures worth a line in a table; `label` is the user's own label, and what a step
+    would pay without learning stands in `chance_reward`, `best_fixed_reward` and `best_fixed_arm`
+    (`answers.yardsticks`).
+    """
     show: Mapping[str, JSON] = field(default_factory=dict)
-    """What the system wants shown, as data: `title`, `roles` (by kind: `label`, and `colour` on a light and a dark
-    page), `protects` and `learns` (sentences), `cards` (pairs: a figure with its unit, what it is), `sections` (tables:
-    `title`, `columns`, `rows`, `notes`, `numeric`), `curves` (further ones, at `steps`: `name`, and `values` of every
-    run), `protection` (the level in a few words), `off` (what is switched off), `implied` (settings that the protection
-    says already), `stopped` and `warnings` (sentences), `headline` (what was earned, where chance is unknown), `in_use`
-    (whether it goes on for as long as it is used), `baseline` (settings that a record of level "alone" must
-    share: `joining`)."""
+    """What the system wants shown, as data: `title`, `roles` (by kind: `label`, and `colour` on a
+    light and a dark page), `protects` and `learns` (sentences), `cards` (pairs: a figure with its
+    unit, what it is), `sections` (tables: `title`, `columns`, `rows`, `notes`, `numeric`), `curves`
+    (further ones, at `steps`: `name`, and `values` of every run), `protection` (the level in a few
+    words), `off` (what is switched off), `implied` (settings that the protection says already),
+    `stopped` and `warnings` (sentences), `headline` (what was earned, where chance is unknown),
+    `in_use` (whether it goes on for as long as it is used), `baseline` (settings that a record of
+    level "alone" must share: `joining`).
+    """
     id: str = field(default_factory=new_id)
     """Short and sortable (`new_id`)."""
     run_id: str = ""
@@ -212,8 +265,14 @@ class Record(Named):
         put("leaks", tuple(self.leaks))
         put("traffic", tuple(self.traffic))
         put("seconds", float(self.seconds))
-        put("privacy", tuple(plain_dict(entry, f"privacy[{i}]") for i, entry in enumerate(self.privacy)))
-        put("audits", tuple(plain_dict(entry, f"audits[{i}]") for i, entry in enumerate(self.audits)))
+        put(
+            "privacy",
+            tuple(plain_dict(entry, f"privacy[{i}]") for i, entry in enumerate(self.privacy)),
+        )
+        put(
+            "audits",
+            tuple(plain_dict(entry, f"audits[{i}]") for i, entry in enumerate(self.audits)),
+        )
         put("role_seconds", {role: float(x) for role, x in self.role_seconds.items()})
         for name in ("config", "problem", "summary", "show"):
             put(name, plain_dict(getattr(self, name), name))
@@ -233,10 +292,15 @@ class Record(Named):
 
     @property
     def horizon(self) -> int:
-        """Steps a run: `config["horizon"]`, or in its place "budget", "steps", "rounds"; else the last step sampled."""
+        """Steps a run: `config["horizon"]`, or in its place "budget", "steps", "rounds"; else the
+        last step sampled.
+        """
         spelled = (self.config.get(name) for name in HORIZON)
         last = int(self.steps[-1]) if self.steps.size else 0
-        return next((steps for steps in spelled if isinstance(steps, int) and not isinstance(steps, bool)), last)
+        return next(
+            (steps for steps in spelled if isinstance(steps, int) and not isinstance(steps, bool)),
+            last,
+        )
 
     @property
     def steps_planned(self) -> int:
@@ -246,7 +310,8 @@ class Record(Named):
 
     @property
     def steps_done(self) -> int:
-        """Steps taken in all runs together; an interrupted record took fewer than runs times horizon.
+        """Steps taken in all runs together; an interrupted record took fewer than runs times
+        horizon.
 
         `summary["steps_done"]` where a step is not one pull; else the number of pulls.
         """
@@ -255,17 +320,26 @@ class Record(Named):
 
     @property
     def state(self) -> str:
-        """The status; for a record that was not finished with the steps that were done, where they are counted."""
+        """The status; for a record that was not finished with the steps that were done, where they
+        are counted.
+        """
         if self.status == "finished" or not (self.arms or "steps_done" in self.summary):
             return self.status
-        if self.show.get("in_use") and self.status == "running":  # nobody knows how many steps there will be
+        if (
+            self.show.get("in_use") and self.status == "running"
+        ):  # nobody knows how many steps there will be
             return f"{self.status}: {words.count(self.steps_done, self.words.step)} so far"
         after = ":" if self.status == "running" else " after"
-        return f"{self.status}{after} {self.steps_done:,} of {words.count(self.steps_planned, self.words.step)}"
+        return (
+            f"{self.status}{after} {self.steps_done:,} of "
+            f"{words.count(self.steps_planned, self.words.step)}"
+        )
 
     @property
     def arm_names(self) -> tuple[str, ...]:
-        """Names of the arms; "arm 1", "arm 2", ... (or the system's own word) where the problem does not name each."""
+        """Names of the arms; "arm 1", "arm 2", ... (or the system's own word) where the problem
+        does not name each.
+        """
         names = self.problem.get("names")
         if isinstance(names, list) and len(names) == self.arms:
             return tuple(str(name) for name in names)
@@ -275,7 +349,11 @@ class Record(Named):
     def party_names(self) -> tuple[str, ...]:
         """Names of the parties: those that earn for themselves, or those that the problem names."""
         listed = self.problem.get("parties")
-        named = [one.get("name") for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
+        named = (
+            [one.get("name") for one in listed if isinstance(one, Mapping)]
+            if isinstance(listed, list)
+            else []
+        )
         return self.parties or tuple(str(name) for name in named)
 
     @property
@@ -285,8 +363,14 @@ class Record(Named):
 
     @property
     def regret_mean(self) -> float | None:
-        """Mean cumulative pseudo-regret over runs at the last step sampled; None where it is not known."""
-        return float(self.regret[:, -1].mean()) if self.regret is not None and self.regret.size else None
+        """Mean cumulative pseudo-regret over runs at the last step sampled; None where it is not
+        known.
+        """
+        return (
+            float(self.regret[:, -1].mean())
+            if self.regret is not None and self.regret.size
+            else None
+        )
 
     @property
     def bytes(self) -> int:
@@ -303,19 +387,29 @@ class Record(Named):
         return band(self.reward, quantiles)
 
     def regret_band(self, quantiles: tuple[float, float] | None = None) -> Band:
-        """Mean cumulative pseudo-regret at each step, with its band; refused where the means are not known."""
+        """Mean cumulative pseudo-regret at each step, with its band; refused where the means are
+        not known.
+        """
         if self.regret is None:
-            raise DataError(f"run {self.id} has no regret: the true means of its arms are not known.")
+            raise DataError(
+                f"run {self.id} has no regret: the true means of its arms are not known."
+            )
         return band(self.regret, quantiles)
 
     def fields(self) -> dict[str, JSON]:
-        """Return every field that is not an array, as plain values; numbers as they are, NaN included."""
+        """Return every field that is not an array, as plain values; numbers as they are, NaN
+        included.
+        """
         names = (name for name in self.__dataclass_fields__ if name not in (*ARRAYS, "traffic"))
-        hops: list[JSON] = [{"hop": t.hop, "messages": t.messages, "bytes": t.bytes} for t in self.traffic]
+        hops: list[JSON] = [
+            {"hop": t.hop, "messages": t.messages, "bytes": t.bytes} for t in self.traffic
+        ]
         return {**{name: plain(getattr(self, name), name) for name in names}, "traffic": hops}
 
     def metadata(self) -> dict[str, JSON]:
-        """Return `fields()` and what follows from them as strict JSON, for a table, a page or a file."""
+        """Return `fields()` and what follows from them as strict JSON, for a table, a page or a
+        file.
+        """
         derived: dict[str, JSON] = {name: getattr(self, name) for name in _DERIVED}
         return {key: strict(value) for key, value in {**self.fields(), **derived}.items()}
 
@@ -324,13 +418,17 @@ class Record(Named):
         return {**self.metadata(), **{name: plain(getattr(self, name), name) for name in ARRAYS}}
 
     def __repr__(self) -> str:
-        earned = f", earned {self.words.priced(words.number(self.total_mean))}" if self.total else ""
+        earned = (
+            f", earned {self.words.priced(words.number(self.total_mean))}" if self.total else ""
+        )
         state = "" if self.status == "finished" else f", {self.state}"
         runs, steps = words.count(self.runs, "run"), words.count(self.horizon, self.words.step)
         return f"<Record {self.id}: {self.label}, {runs} of {steps}{earned}{state}>"
 
     def _repr_html_(self) -> str:
-        """Return a card for a notebook: headline, a small table, and the curve where matplotlib is installed."""
+        """Return a card for a notebook: headline, a small table, and the curve where matplotlib is
+        installed.
+        """
         from posse.results.reports.report import card
 
         return card(self)
@@ -340,7 +438,9 @@ class Record(Named):
             return NotImplemented
         # Compared as text, in which NaN is equal to itself.
         mine, theirs = (json.dumps(record.fields(), sort_keys=True) for record in (self, other))
-        return mine == theirs and all(same(getattr(self, name), getattr(other, name)) for name in ARRAYS)
+        return mine == theirs and all(
+            same(getattr(self, name), getattr(other, name)) for name in ARRAYS
+        )
 
     def __hash__(self) -> int:
         return hash(self.id)
@@ -360,7 +460,10 @@ def _check(record: Record) -> None:
     _show(record.show)
     vocabulary(record.problem.get("words"))
     if record.runs and record.seeds and len(record.seeds) != record.runs:
-        raise DataError(f"expected {record.runs} world seeds, one a run, got {len(record.seeds)}. Give all, or none.")
+        raise DataError(
+            f"expected {record.runs} world seeds, one a run, got {len(record.seeds)}. Give all, or "
+            "none."
+        )
     if any(not 0 <= seed < 2**64 for seed in record.seeds):
         raise DataError("world seeds must be in [0, 2^64).")
     if record.steps.size and (record.steps[0] < 0 or (np.diff(record.steps) <= 0).any()):
@@ -376,7 +479,11 @@ def _check(record: Record) -> None:
 
 def _shapes(record: Record) -> None:
     runs, points = record.runs, record.steps.size
-    wanted = {"reward": (runs, points), "regret": (runs, points), "pulls": (runs, record.pulls.shape[1])}
+    wanted = {
+        "reward": (runs, points),
+        "regret": (runs, points),
+        "pulls": (runs, record.pulls.shape[1]),
+    }
     wanted |= dict.fromkeys(("party_total", "party_regret"), (runs, len(record.parties)))
     for name, expected in wanted.items():
         array = getattr(record, name)
@@ -384,8 +491,10 @@ def _shapes(record: Record) -> None:
         if array is None or array.shape == expected or array.shape[0] == runs == 0:
             continue
         raise DataError(
-            f"{name} must have shape {expected} for {runs} runs and {points} steps, got {array.shape}. "
-            "Give one row a run and one column a step (an arm for pulls, a party for what parties earned)."
+            f"{name} must have shape {expected} for {runs} runs and {points} steps, got "
+            f"{array.shape}. "
+            "Give one row a run and one column a step (an arm for pulls, a party for what parties "
+            "earned)."
         )
 
 
@@ -400,7 +509,10 @@ def _names(record: Record) -> None:
     for name in ("id", "run_id"):
         id = getattr(record, name)
         if not _ID.fullmatch(id) or id == "last":
-            raise DataError(f"{name} must be 2 to 64 of a-z, 0-9 and '-', and not 'last', got {id!r}. Use new_id().")
+            raise DataError(
+                f"{name} must be 2 to 64 of a-z, 0-9 and '-', and not 'last', got {id!r}. Use "
+                "new_id()."
+            )
     for name in ("kind", "level", "version"):
         if not getattr(record, name):
             raise DataError(f"{name} must not be empty.")
@@ -409,11 +521,16 @@ def _names(record: Record) -> None:
     except ValueError as error:
         raise DataError(f"created must be an ISO time, got {record.created!r}.") from error
     if when.tzinfo is None:
-        raise DataError(f"created must carry a time zone, got {record.created!r}. Write it in UTC, ending in +00:00.")
+        raise DataError(
+            f"created must carry a time zone, got {record.created!r}. Write it in UTC, ending in "
+            "+00:00."
+        )
 
 
 def _show(show: Mapping[str, JSON]) -> None:
-    """Raise if a report could not print what a system wants shown; keys that nobody reads are left alone."""
+    """Raise if a report could not print what a system wants shown; keys that nobody reads are left
+    alone.
+    """
     for name, kind in (("roles", dict), *((name, list) for name in _LISTS)):
         if not isinstance(show.get(name, kind()), kind):
             raise DataError(f"show.{name} must be a {kind.__name__}, got {show[name]!r}.")
@@ -421,13 +538,21 @@ def _show(show: Mapping[str, JSON]) -> None:
     for kind_, role in roles.items():
         colours = role.get("colour", ()) if isinstance(role, dict) else None
         # A colour goes into the style of a page as it is.
-        if colours is None or not all(isinstance(one, str) and _COLOUR.fullmatch(one) for one in colours):
-            raise DataError(f"show.roles.{kind_} must have a label and two colours such as '#2f7fd6', got {role!r}.")
+        if colours is None or not all(
+            isinstance(one, str) and _COLOUR.fullmatch(one) for one in colours
+        ):
+            raise DataError(
+                f"show.roles.{kind_} must have a label and two colours such as '#2f7fd6', got "
+                f"{role!r}."
+            )
     sections: Any = show.get("sections", [])
     for i, section in enumerate(sections):
         width = len(section.get("columns", ())) if isinstance(section, dict) else -1
         if width < 0 or any(len(row) != width for row in section.get("rows", ())):
-            raise DataError(f"show.sections[{i}] must be a table whose rows are as long as its columns, got {section}.")
+            raise DataError(
+                f"show.sections[{i}] must be a table whose rows are as long as its columns, got "
+                f"{section}."
+            )
 
 
 class Interrupted(KeyboardInterrupt):

@@ -22,7 +22,9 @@ _BLOCK = 1_000_000
 """Numbers that are resampled at a time, so that the memory does not grow with the instances."""
 
 FEWEST_RUNS = 3
-"""Runs of one instance below which a ratio has no interval: of two it would be a dozen standard errors wide."""
+"""Runs of one instance below which a ratio has no interval: of two it would be a dozen standard
+errors wide.
+"""
 
 FEW = 8
 """Instances below which a bootstrap covers less than was asked, and says so."""
@@ -34,8 +36,9 @@ SHORT = 0.03
 def t_p_value(t: float, df: int) -> float:
     r"""Return the two-sided $P(|T| \ge |t|)$ of Student's t with `df` degrees of freedom.
 
-    With $\theta = \arctan(|t| / \sqrt\nu)$ the probability of the inside is a finite sum of powers of $\cos\theta$
-    (Abramowitz and Stegun 26.7.3 and 26.7.4): O(df) operations, right to about 1e-14.
+    With $\theta = \arctan(|t| / \sqrt\nu)$ the probability of the inside is a finite sum of powers
+    of $\cos\theta$ (Abramowitz and Stegun 26.7.3 and 26.7.4): O(df) operations, right to about
+    1e-14.
 
     >>> round(t_p_value(12.706, 1), 5), round(t_p_value(-2.776, 4), 5), t_p_value(0.0, 7)
     (0.05, 0.05002, 1.0)
@@ -67,10 +70,12 @@ def t_quantile(level: float, df: int) -> float:
 
 
 def holm(p_values: Sequence[float | None]) -> list[float]:
-    r"""Return p-values adjusted by Holm (1979), in the order given; a test that was not made (None) stays out, at 1.
+    r"""Return p-values adjusted by Holm (1979), in the order given; a test that was not made (None)
+    stays out, at 1.
 
-    The i-th smallest of m is multiplied by $m - i + 1$ and is never below one before it. What is then at most
-    $\alpha$ holds together: with probability $1 - \alpha$ none of it is chance, however the tests hang together.
+    The i-th smallest of m is multiplied by $m - i + 1$ and is never below one before it. What is
+    then at most $\alpha$ holds together: with probability $1 - \alpha$ none of it is chance,
+    however the tests hang together.
 
     >>> holm([0.04, 0.01, None])
     [0.04, 0.02, 1.0]
@@ -85,7 +90,9 @@ def holm(p_values: Sequence[float | None]) -> list[float]:
 
 @dataclass(frozen=True)
 class Band:
-    """A mean curve between `low` and `high`, over `runs` runs; `what` says in words what the band is."""
+    """A mean curve between `low` and `high`, over `runs` runs; `what` says in words what the band
+    is.
+    """
 
     mean: Floats
     low: Floats
@@ -97,10 +104,10 @@ class Band:
 def band(values: npt.ArrayLike, quantiles: tuple[float, float] | None = None) -> Band:
     r"""Return the mean over runs (the first axis) and a 95 % band.
 
-    By default the band is Student's interval of the *mean*, $\bar x \pm t_{n-1}\, s / \sqrt n$ with the sample
-    standard deviation s (n - 1) and t = 1.96 for many runs, 12.7 for two. With
-    `quantiles=(0.025, 0.975)` it is instead the range that holds 95 % of the *runs*, which does not shrink with n.
-    One run has a band of width zero; no run is refused.
+    By default the band is Student's interval of the *mean*, $\bar x \pm t_{n-1}\, s / \sqrt n$ with
+    the sample standard deviation s (n - 1) and t = 1.96 for many runs, 12.7 for two. With
+    `quantiles=(0.025, 0.975)` it is instead the range that holds 95 % of the *runs*, which does not
+    shrink with n. One run has a band of width zero; no run is refused.
 
     >>> b = band([[1.0, 2.0], [3.0, 2.0]])
     >>> b.mean.tolist(), b.high.round(2).tolist(), b.what
@@ -108,7 +115,9 @@ def band(values: npt.ArrayLike, quantiles: tuple[float, float] | None = None) ->
     """
     x = np.asarray(values, dtype=np.float64)
     if x.ndim == 0 or x.shape[0] == 0:
-        raise DataError(f"a band needs at least one run, got shape {x.shape}. The record holds no finished run.")
+        raise DataError(
+            f"a band needs at least one run, got shape {x.shape}. The record holds no finished run."
+        )
     n = x.shape[0]
     mean = np.asarray(x.mean(axis=0))
     if quantiles is not None:
@@ -117,11 +126,23 @@ def band(values: npt.ArrayLike, quantiles: tuple[float, float] | None = None) ->
             raise DataError(f"quantiles must satisfy 0 <= low <= high <= 1, got {quantiles}.")
         low, high = np.quantile(x, low_q, axis=0), np.quantile(x, high_q, axis=0)
         return Band(
-            mean, np.asarray(low), np.asarray(high), n, f"{low_q:g} to {high_q:g} quantiles of {words.count(n, 'run')}"
+            mean,
+            np.asarray(low),
+            np.asarray(high),
+            n,
+            f"{low_q:g} to {high_q:g} quantiles of {words.count(n, 'run')}",
         )
-    half = t_quantile(0.95, n - 1) * np.asarray(x.std(axis=0, ddof=1)) / math.sqrt(n) if n > 1 else np.zeros_like(mean)
+    half = (
+        t_quantile(0.95, n - 1) * np.asarray(x.std(axis=0, ddof=1)) / math.sqrt(n)
+        if n > 1
+        else np.zeros_like(mean)
+    )
     return Band(
-        mean, mean - half, mean + half, n, f"95 % interval of the mean, {words.count(n, 'run')}" if n > 1 else "1 run"
+        mean,
+        mean - half,
+        mean + half,
+        n,
+        f"95 % interval of the mean, {words.count(n, 'run')}" if n > 1 else "1 run",
     )
 
 
@@ -137,7 +158,8 @@ def standard_error(values: npt.ArrayLike) -> float | None:
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate and its interval; `low` and `high` are NaN where there are too few numbers for one.
+    """An estimate and its interval; `low` and `high` are NaN where there are too few numbers for
+    one.
 
     >>> print(Interval(0.6934, 0.6128, 0.7811, level=0.95, resamples=4000, over="instances"))
     0.69 [0.61, 0.78]
@@ -190,10 +212,11 @@ class Interval:
 
 
 def ranks(n: int, level: float) -> tuple[int, float]:
-    r"""Return the rank k such that the k-th smallest to the k-th largest of n hold the median, and how often they do.
+    r"""Return the rank k such that the k-th smallest to the k-th largest of n hold the median, and
+    how often they do.
 
-    They hold it with probability $1 - 2 P(\mathrm{Bin}(n, 1/2) < k)$; k is the largest for which that is at least
-    `level`, or 1 where nothing is.
+    They hold it with probability $1 - 2 P(\mathrm{Bin}(n, 1/2) < k)$; k is the largest for which
+    that is at least `level`, or 1 where nothing is.
 
     >>> [(n, *ranks(n, 0.95)) for n in (5, 6, 9)]
     [(5, 1, 0.9375), (6, 1, 0.96875), (9, 2, 0.9609375)]
@@ -228,7 +251,9 @@ def _ordinal(k: int) -> str:
     >>> [_ordinal(k) for k in (1, 2, 3, 4, 11, 12, 21, 102)]
     ['1st', '2nd', '3rd', '4th', '11th', '12th', '21st', '102nd']
     """
-    return f"{k}{'th' if k % 100 in (11, 12, 13) else {1: 'st', 2: 'nd', 3: 'rd'}.get(k % 10, 'th')}"
+    return (
+        f"{k}{'th' if k % 100 in (11, 12, 13) else {1: 'st', 2: 'nd', 3: 'rd'}.get(k % 10, 'th')}"
+    )
 
 
 def bootstrap(
@@ -241,16 +266,18 @@ def bootstrap(
 ) -> Interval:
     r"""Estimate a statistic over instances (the first axis), with an interval.
 
-    Of an array (instances, runs) the runs of an instance are averaged first: they share its luck and are no further
-    instances. One instance has no interval.
+    Of an array (instances, runs) the runs of an instance are averaged first: they share its luck
+    and are no further instances. One instance has no interval.
 
-    The interval of a median runs between order statistics (`medians`): exact, and nothing is resampled. For any other
-    statistic instances are drawn with replacement, and the interval runs between the $\alpha'$ and $1 - \alpha'$
-    quantiles of the statistic of the resamples. Plain percentiles are too short for few instances; here
-    $\alpha' = \Phi(-\sqrt{n / (n - 1)}\; t_{n - 1})$, which makes that of a mean about as wide as Student's t
-    (Hesterberg 2015, "What teachers should know about the bootstrap"). From 8 instances on a 95 % interval of a mean,
-    or of a ratio of means, then covers 91 to 95 %. No such interval leaves the range of the data, and the range of n
-    holds even the middle of a symmetric distribution with probability $1 - 2^{1 - n}$ only: `what` says so below 8.
+    The interval of a median runs between order statistics (`medians`): exact, and nothing is
+    resampled. For any other statistic instances are drawn with replacement, and the interval runs
+    between the $\alpha'$ and $1 - \alpha'$ quantiles of the statistic of the resamples. Plain
+    percentiles are too short for few instances; here $\alpha' = \Phi(-\sqrt{n / (n - 1)}\; t_{n -
+    1})$, which makes that of a mean about as wide as Student's t (Hesterberg 2015, "What teachers
+    should know about the bootstrap"). From 8 instances on a 95 % interval of a mean, or of a ratio
+    of means, then covers 91 to 95 %. No such interval leaves the range of the data, and the range
+    of n holds even the middle of a symmetric distribution with probability $1 - 2^{1 - n}$ only:
+    `what` says so below 8.
 
     >>> print(bootstrap([3.0, 1.0, 2.0, 5.0, 4.0]), bootstrap([[2.0, 4.0]]))
     3.0 [1.0, 5.0] 3
@@ -270,14 +297,17 @@ def bootstrap(
 
 
 def regret_ratio(with_: npt.ArrayLike, alone: npt.ArrayLike, *, level: float = 0.95) -> Interval:
-    r"""Estimate the federated regret ratio: regret with federation over regret alone, below 1 where joining helps.
+    r"""Estimate the federated regret ratio: regret with federation over regret alone, below 1 where
+    joining helps.
 
-    Both are (instances, runs) or (instances,), on the same instances and seeds. The ratio of an instance is
-    $\bar R_\text{with} / \bar R_\text{alone}$ of its means over runs; the estimate is the median over instances.
+    Both are (instances, runs) or (instances,), on the same instances and seeds. The ratio of an
+    instance is $\bar R_\text{with} / \bar R_\text{alone}$ of its means over runs; the estimate is
+    the median over instances.
 
-    Of one instance the interval is over its runs, from the third on, and knows nothing of other instances: with
-    $\hat r$ the ratio of means and s the standard deviation of $d_i = R_{\text{with}, i} - \hat r R_{\text{alone}, i}$,
-    paired by run, it is $\hat r \exp(\pm t_{n - 1}\, s / (\sqrt n\, \bar R_\text{with}))$.
+    Of one instance the interval is over its runs, from the third on, and knows nothing of other
+    instances: with $\hat r$ the ratio of means and s the standard deviation of $d_i =
+    R_{\text{with}, i} - \hat r R_{\text{alone}, i}$, paired by run, it is $\hat r \exp(\pm t_{n -
+    1}\, s / (\sqrt n\, \bar R_\text{with}))$.
 
     >>> print(regret_ratio([[6.0, 7.0], [5.0, 5.0], [8.0, 6.0]], [[10.0, 10.0]] * 3))
     0.65 [0.50, 0.70] (75 %)
@@ -288,7 +318,8 @@ def regret_ratio(with_: npt.ArrayLike, alone: npt.ArrayLike, *, level: float = 0
     mine, base = _instances(with_, "regret with federation"), _instances(alone, "regret alone")
     if mine.shape != base.shape:
         raise DataError(
-            f"regret with federation and alone must be of the same instances and runs, got {mine.shape} and "
+            "regret with federation and alone must be of the same instances and runs, got "
+            f"{mine.shape} and "
             f"{base.shape}. Run both on the same seeds."
         )
     one = base.shape[0] == 1
@@ -296,7 +327,8 @@ def regret_ratio(with_: npt.ArrayLike, alone: npt.ArrayLike, *, level: float = 0
     if (means <= 0).any():
         each = "run" if one else "instance"
         raise DataError(
-            f"regret alone must be above 0 in every {each}, got {means.min():g}: without regret there is nothing that "
+            f"regret alone must be above 0 in every {each}, got {means.min():g}: without regret "
+            "there is nothing that "
             "joining could lower. Leave such instances out, or compare differences."
         )
     check.between(0, 1, level=level)
@@ -310,24 +342,37 @@ def _instances(values: npt.ArrayLike, name: str) -> Floats:
     x = np.asarray(values, dtype=np.float64)
     x = x[:, None] if x.ndim == 1 else x
     if x.ndim != 2 or x.size == 0:
-        raise DataError(f"{name} must have shape (instances,) or (instances, runs), not empty, got {x.shape}.")
+        raise DataError(
+            f"{name} must have shape (instances,) or (instances, runs), not empty, got {x.shape}."
+        )
     if not np.isfinite(x).all():
-        raise DataError(f"{name} must be finite, got NaN or infinity. Leave out what was not finished.")
+        raise DataError(
+            f"{name} must be finite, got NaN or infinity. Leave out what was not finished."
+        )
     return x
 
 
 def _over_runs(mine: Floats, base: Floats, level: float) -> Interval:
     """The ratio of two means over the same runs, with a t interval on its logarithm.
 
-    Of the ways to make one this covers best for the ratio of means: logarithms of the ratios of single runs
-    average to another number where the two differ in spread, and Fieller's interval has no end for few runs.
+    Of the ways to make one this covers best for the ratio of means: logarithms of the ratios of
+    single runs average to another number where the two differ in spread, and Fieller's interval has
+    no end for few runs.
     """
     n, ratio = base.size, float(mine.mean() / base.mean())
     if n < FEWEST_RUNS or ratio <= 0:
         return Interval(ratio, math.nan, math.nan, level, 0, "runs")
     error = float((mine - ratio * base).std(ddof=1)) / math.sqrt(n) / float(mine.mean())
     reach = math.exp(min(700.0, t_quantile(level, n - 1) * error))
-    return Interval(ratio, ratio / reach, ratio * reach, level, 0, "runs", "t interval over runs of this one problem")
+    return Interval(
+        ratio,
+        ratio / reach,
+        ratio * reach,
+        level,
+        0,
+        "runs",
+        "t interval over runs of this one problem",
+    )
 
 
 def _percentiles(

@@ -19,7 +19,14 @@ import numpy.typing as npt
 
 from posse.core import check
 from posse.core.errors import PosseError, StoreError
-from posse.results.database import connect, default_path, is_lost, process_start, store_errors, this_host
+from posse.results.database import (
+    connect,
+    default_path,
+    is_lost,
+    process_start,
+    store_errors,
+    this_host,
+)
 from posse.results.record import ARRAYS, Record, Traffic
 from posse.results.values import pack, unpack
 
@@ -72,12 +79,14 @@ _FROM = "FROM runs LEFT JOIN live ON live.run = runs.id"
 class Store:
     """Records in one SQLite file (write-ahead log), by default at `default_path()`.
 
-    Every operation opens the file, does one transaction and closes it again: nothing is held in between, so any
-    number of threads and processes may use one file, and a crash leaves whole records only. One that waits longer
-    than `timeout` seconds for another writer is a `StoreError`, as is every other failure of the disk or the file.
+    Every operation opens the file, does one transaction and closes it again: nothing is held in
+    between, so any number of threads and processes may use one file, and a crash leaves whole
+    records only. One that waits longer than `timeout` seconds for another writer is a `StoreError`,
+    as is every other failure of the disk or the file.
 
-    A run in progress is a row too (`begin`), with its process and a heartbeat. It is listed as "lost" when its process
-    is gone: an id that ended on this machine, or one on another machine that has been silent for minutes.
+    A run in progress is a row too (`begin`), with its process and a heartbeat. It is listed as
+    "lost" when its process is gone: an id that ended on this machine, or one on another machine
+    that has been silent for minutes.
     """
 
     def __init__(self, path: str | Path | None = None, *, timeout: float = 3.0) -> None:
@@ -88,7 +97,9 @@ class Store:
             pass
 
     def save(self, record: Record, *, replace: bool = False) -> str:
-        """Keep a record and return its id; the whole of it or nothing. An id that is taken needs `replace`."""
+        """Keep a record and return its id; the whole of it or nothing. An id that is taken needs
+        `replace`.
+        """
         self._put(record, over=(record.id,) if replace else ())
         return record.id
 
@@ -98,10 +109,14 @@ class Store:
         return RunHandle(self, head)
 
     def get(self, id: str) -> Record:
-        """Load a record by its id, by a prefix that only one id has, or by the word "last" (saved most recently)."""
+        """Load a record by its id, by a prefix that only one id has, or by the word "last" (saved
+        most recently).
+        """
         with self._open() as db:
             whole = _resolve(db, id, self.path)
-            text, *live = db.execute(f"SELECT runs.fields, {_LIVE} {_FROM} WHERE runs.id = ?", (whole,)).fetchone()
+            text, *live = db.execute(
+                f"SELECT runs.fields, {_LIVE} {_FROM} WHERE runs.id = ?", (whole,)
+            ).fetchone()
             blobs = dict(db.execute("SELECT name, data FROM arrays WHERE run = ?", (whole,)))
         record = build(text, blobs, f"run {whole} in {self.path}")
         if live[0] is None:
@@ -113,15 +128,23 @@ class Store:
         """List runs, the one saved last first, without loading their arrays."""
         if limit is not None:
             check.at_least(0, limit=limit)
-        query = f"SELECT {_LISTED}, {_LIVE} {_FROM} WHERE ?1 IS NULL OR kind = ?1 ORDER BY seq DESC LIMIT ?2"
+        query = (
+            f"SELECT {_LISTED}, {_LIVE} {_FROM} WHERE ?1 IS NULL OR kind = ?1 ORDER BY seq DESC "
+            "LIMIT ?2"
+        )
         with self._open() as db:
             # A negative limit is SQLite's word for no limit.
             rows = db.execute(query, (kind, -1 if limit is None else limit)).fetchall()
         return [_row(row[: len(COLUMNS)], row[len(COLUMNS) :]) for row in rows]
 
     def heads(self, ids: Iterable[str]) -> dict[str, Record]:
-        """Load records without their curves, by whole ids, for a list; damaged ones are left out."""
-        query = "SELECT fields, data FROM runs LEFT JOIN arrays ON run = id AND name = 'pulls' WHERE id = ?"
+        """Load records without their curves, by whole ids, for a list; damaged ones are left
+        out.
+        """
+        query = (
+            "SELECT fields, data FROM runs LEFT JOIN arrays ON run = id AND name = 'pulls' WHERE "
+            "id = ?"
+        )
         records: dict[str, Record] = {}
         with self._open() as db:
             for id in ids:
@@ -131,9 +154,13 @@ class Store:
         return records
 
     def delete(self, ids: str | Iterable[str]) -> int:
-        """Delete runs by id or unique prefix and return how many; one unknown id, and none is deleted."""
+        """Delete runs by id or unique prefix and return how many; one unknown id, and none is
+        deleted.
+        """
         with self._open(write=True) as db:
-            chosen = {_resolve(db, id, self.path) for id in ([ids] if isinstance(ids, str) else ids)}
+            chosen = {
+                _resolve(db, id, self.path) for id in ([ids] if isinstance(ids, str) else ids)
+            }
             for id in chosen:
                 _remove(db, id)
         return len(chosen)
@@ -147,25 +174,47 @@ class Store:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         """Do nothing: between operations a store holds nothing that could be closed."""
 
     def _put(self, record: Record, *, over: Iterable[str] = (), live: bool = False) -> None:
         """Insert a record in place of those of the ids `over`."""
-        row = tuple(getattr(record, {"problem": "problem_name"}.get(name, name)) for name in COLUMNS)
+        row = tuple(
+            getattr(record, {"problem": "problem_name"}.get(name, name)) for name in COLUMNS
+        )
         text, blobs = text_of(record), arrays_of(record)
         with self._open(write=True) as db:
             for id in over:
                 _remove(db, id)
             if db.execute("SELECT 1 FROM runs WHERE id = ?", (record.id,)).fetchone():
-                raise StoreError(f"run {record.id} is already in {self.path}. Give it a new id, or pass replace=True.")
+                raise StoreError(
+                    f"run {record.id} is already in {self.path}. Give it a new id, or pass "
+                    "replace=True."
+                )
             marks = ", ".join("?" * (len(COLUMNS) + 1))
-            db.execute(f"INSERT INTO runs ({', '.join(COLUMNS)}, fields) VALUES ({marks})", (*row, text))
-            db.executemany("INSERT INTO arrays VALUES (?, ?, ?)", [(record.id, *item) for item in blobs.items()])
+            db.execute(
+                f"INSERT INTO runs ({', '.join(COLUMNS)}, fields) VALUES ({marks})", (*row, text)
+            )
+            db.executemany(
+                "INSERT INTO arrays VALUES (?, ?, ?)",
+                [(record.id, *item) for item in blobs.items()],
+            )
             if live:
-                mine = (record.id, os.getpid(), process_start(os.getpid()) or "", this_host(), time.time(), 0)
-                db.execute("INSERT INTO live VALUES (?, ?, ?, ?, ?, ?, ?)", (*mine, record.steps_planned))
+                mine = (
+                    record.id,
+                    os.getpid(),
+                    process_start(os.getpid()) or "",
+                    this_host(),
+                    time.time(),
+                    0,
+                )
+                db.execute(
+                    "INSERT INTO live VALUES (?, ?, ?, ?, ?, ?, ?)", (*mine, record.steps_planned)
+                )
 
     def _beat(self, id: str, done: int, whole: int) -> None:
         """Note how far a run is; briefly, and without waiting for the disk."""
@@ -183,7 +232,8 @@ class Store:
             with closing(connect(self.path, waits)) as db:
                 if not durable:
                     db.execute("PRAGMA synchronous = NORMAL")
-                # A writer takes its lock at once: upgrading a reader's lock later can fail without waiting.
+                # A writer takes its lock at once: upgrading a reader's lock later can fail without
+                # waiting.
                 db.execute("BEGIN IMMEDIATE" if write else "BEGIN")
                 try:
                     yield db
@@ -195,7 +245,9 @@ class Store:
 
 
 class RunHandle:
-    """A run in progress in a store (`Store.begin`); as a context it lists what an exception ended as failed."""
+    """A run in progress in a store (`Store.begin`); as a context it lists what an exception ended
+    as failed.
+    """
 
     def __init__(self, store: Store, head: Record) -> None:
         self._store, self._head = store, head
@@ -208,7 +260,9 @@ class RunHandle:
         return self._head.id
 
     def beat(self, done: int, whole: int) -> None:
-        """Say that the run goes on, and how far it is: at most once a second. A busy or full store stops no run."""
+        """Say that the run goes on, and how far it is: at most once a second. A busy or full store
+        stops no run.
+        """
         now = time.monotonic()
         if self._open and now >= self._next:
             self._next = now + EVERY
@@ -216,7 +270,9 @@ class RunHandle:
                 self._store._beat(self.id, done, whole)
 
     def end(self, record: Record) -> str:
-        """Put the record in the place of the run, and return its id: that of the run, or one of its own."""
+        """Put the record in the place of the run, and return its id: that of the run, or one of its
+        own.
+        """
         self._store._put(record, over=(self.id,))
         self._open = False
         return record.id
@@ -232,7 +288,10 @@ class RunHandle:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         """Forget a run that has not ended; list it as failed where an exception ended it."""
         if self._open and error is not None:
@@ -247,11 +306,15 @@ def _row(values: Sequence[Any], live: Sequence[Any]) -> RunRow:
         return row
     status, age, done, whole = _standing(live)
     pid, _, host, *_ = live
-    return replace(row, status=status, time=done, whole=whole, age=age, pid=pid, host=str(host).split()[0])
+    return replace(
+        row, status=status, time=done, whole=whole, age=age, pid=pid, host=str(host).split()[0]
+    )
 
 
 def _standing(live: Sequence[Any]) -> tuple[str, float, int, int]:
-    """Return the status of a run in progress, the age of its heartbeat, and how far of how much it is."""
+    """Return the status of a run in progress, the age of its heartbeat, and how far of how much it
+    is.
+    """
     pid, process, host, beat, done, whole = live
     age = max(0.0, time.time() - beat)
     return "lost" if is_lost(pid, process, host, age) else "running", age, done, whole
@@ -266,18 +329,30 @@ def _remove(db: sqlite3.Connection, id: str) -> None:
 def _resolve(db: sqlite3.Connection, wanted: str, path: Path) -> str:
     """Return the one id that is meant, or say what is there instead."""
     if wanted == "last":
-        row = db.execute(f"SELECT runs.id {_FROM} WHERE live.run IS NULL ORDER BY seq DESC LIMIT 1").fetchone()
+        row = db.execute(
+            f"SELECT runs.id {_FROM} WHERE live.run IS NULL ORDER BY seq DESC LIMIT 1"
+        ).fetchone()
         if row is None:
-            raise StoreError(f"there is no run in {path} yet. Run one first, or set POSSE_HOME to where they are.")
+            raise StoreError(
+                f"there is no run in {path} yet. Run one first, or set POSSE_HOME to where they "
+                "are."
+            )
         return str(row[0])
-    query = "SELECT id FROM runs WHERE substr(id, 1, length(?1)) = ?1 ORDER BY id = ?1 DESC, seq DESC LIMIT 6"
+    query = (
+        "SELECT id FROM runs WHERE substr(id, 1, length(?1)) = ?1 ORDER BY id = ?1 DESC, seq DESC "
+        "LIMIT 6"
+    )
     close = [str(row[0]) for row in db.execute(query, (wanted,))] if wanted else []
     if close and (close[0] == wanted or len(close) == 1):
         return close[0]
     if close:
         more = ", ..." if len(close) == 6 else ""
-        raise StoreError(f"'{wanted}' begins several ids: {', '.join(close[:5])}{more}. Give more characters.")
-    recent = tuple(str(row[0]) for row in db.execute("SELECT id FROM runs ORDER BY seq DESC LIMIT 5"))
+        raise StoreError(
+            f"'{wanted}' begins several ids: {', '.join(close[:5])}{more}. Give more characters."
+        )
+    recent = tuple(
+        str(row[0]) for row in db.execute("SELECT id FROM runs ORDER BY seq DESC LIMIT 5")
+    )
     hint = check.nearest(wanted, recent) if recent else " The store is empty."
     raise StoreError(f"no run '{wanted}' in {path}.{hint.replace('Known:', 'Most recent:')}")
 
@@ -289,23 +364,30 @@ def arrays_of(record: Record) -> dict[str, bytes]:
 
 
 def text_of(record: Record) -> str:
-    """Write all other fields as JSON (with NaN and Infinity where they occur, so that nothing is lost)."""
+    """Write all other fields as JSON (with NaN and Infinity where they occur, so that nothing is
+    lost).
+    """
     return json.dumps(record.fields(), ensure_ascii=False, separators=(",", ":"))
 
 
 def build(text: str, blobs: Mapping[str, bytes], where: str) -> Record:
-    """Rebuild a record from its parts, or say which part is damaged; `where` names the run and its file."""
+    """Rebuild a record from its parts, or say which part is damaged; `where` names the run and its
+    file.
+    """
     arrays: dict[str, npt.NDArray[np.generic]] = {}
     for name, blob in blobs.items():
         try:
             arrays[name] = unpack(blob)
         except ValueError as error:
             raise StoreError(
-                f"{where} is damaged: its array '{name}' {error}. Delete the run, or restore a copy."
+                f"{where} is damaged: its array '{name}' {error}. Delete the run, or restore a "
+                "copy."
             ) from error
     try:
         values = json.loads(text)
         values["traffic"] = tuple(Traffic(**hop) for hop in values["traffic"])
         return Record(**{**values, **arrays})
     except (ValueError, TypeError, KeyError, AttributeError, PosseError) as error:
-        raise StoreError(f"{where} is damaged: {error}. Delete the run, or restore a copy.") from error
+        raise StoreError(
+            f"{where} is damaged: {error}. Delete the run, or restore a copy."
+        ) from error

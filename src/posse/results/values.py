@@ -13,7 +13,9 @@ import numpy.typing as npt
 from posse.core.errors import DataError
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
-"""What JSON can say. Read-only containers, so that a `dict[str, int]` is accepted where a `JSON` is."""
+"""What JSON can say. Read-only containers, so that a `dict[str, int]` is accepted where a `JSON`
+is.
+"""
 
 
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -25,14 +27,16 @@ _TYPES = {"<f8": np.dtype("<f8"), "<i8": np.dtype("<i8")}
 def plain(value: object, where: str) -> JSON:
     """Copy a value into dicts, lists and scalars, or name the key that JSON cannot say.
 
-    Tuples become lists and numpy scalars become Python numbers, so that a record is equal to itself after a round trip.
+    Tuples become lists and numpy scalars become Python numbers, so that a record is equal to itself
+    after a round trip.
 
     >>> plain({"arms": (1, 2)}, "config")
     {'arms': [1, 2]}
     >>> plain({"k": {1, 2}}, "config")
     Traceback (most recent call last):
     ...
-    posse.core.errors.DataError: [P200] config.k must be a JSON value, got set. Use a list, dict, string or number.
+    posse.core.errors.DataError: [P200] config.k must be a JSON value, got set. Use a list, dict,
+    string or number.
     """
     if isinstance(value, str):
         return _text(value, where)
@@ -45,7 +49,10 @@ def plain(value: object, where: str) -> JSON:
         return [plain(item, f"{where}[{i}]") for i, item in enumerate(value)]
     if hasattr(value, "tolist"):  # a numpy scalar or array
         return plain(value.tolist(), where)
-    raise DataError(f"{where} must be a JSON value, got {type(value).__name__}. Use a list, dict, string or number.")
+    raise DataError(
+        f"{where} must be a JSON value, got {type(value).__name__}. Use a list, dict, string or "
+        "number."
+    )
 
 
 def plain_dict(value: Mapping[str, object], where: str) -> dict[str, JSON]:
@@ -75,14 +82,20 @@ def flat(value: JSON, name: str = "") -> list[tuple[str, JSON]]:
     [('policy.name', 'ucb'), ('arms', [1, 2]), ('seed', None)]
     """
     if isinstance(value, Mapping):
-        return [pair for key, item in value.items() for pair in flat(item, f"{name}.{key}" if name else key)]
+        return [
+            pair
+            for key, item in value.items()
+            for pair in flat(item, f"{name}.{key}" if name else key)
+        ]
     return [(name, value)]
 
 
 def _text(value: str, where: str) -> str:
     # Half of a surrogate pair is a Python string and no Unicode text: no file or database takes it.
     if any("\ud800" <= c <= "\udfff" for c in value):
-        raise DataError(f"{where} must be Unicode text, got {value!r}. Decode it with errors='replace'.")
+        raise DataError(
+            f"{where} must be Unicode text, got {value!r}. Decode it with errors='replace'."
+        )
     return str(value)
 
 
@@ -96,7 +109,10 @@ def floats(values: npt.ArrayLike, dimensions: int, name: str) -> npt.NDArray[np.
     """Copy into a read-only float64 array of finite numbers."""
     array = _array(values, dimensions, name, np.float64)
     if not np.isfinite(array).all():
-        raise DataError(f"{name} must be finite, got NaN or infinity. Record only the steps that every run reached.")
+        raise DataError(
+            f"{name} must be finite, got NaN or infinity. Record only the steps that every run "
+            "reached."
+        )
     return array
 
 
@@ -104,11 +120,15 @@ def integers(values: npt.ArrayLike, dimensions: int, name: str) -> npt.NDArray[n
     """Copy into a read-only int64 array; a fraction is refused, not rounded."""
     array = np.asarray(values)
     if array.size and array.dtype.kind not in "iu":
-        raise DataError(f"{name} must hold integers, got {array.dtype}. Convert it with astype('int64').")
+        raise DataError(
+            f"{name} must hold integers, got {array.dtype}. Convert it with astype('int64')."
+        )
     return _array(array, dimensions, name, np.int64)
 
 
-def _array(values: npt.ArrayLike, dimensions: int, name: str, dtype: type[Scalar]) -> npt.NDArray[Scalar]:
+def _array(
+    values: npt.ArrayLike, dimensions: int, name: str, dtype: type[Scalar]
+) -> npt.NDArray[Scalar]:
     try:
         array = np.array(values, dtype=dtype, order="C")
     except (TypeError, ValueError, OverflowError) as error:
@@ -122,14 +142,17 @@ def _array(values: npt.ArrayLike, dimensions: int, name: str, dtype: type[Scalar
 
 
 def same(a: npt.NDArray[np.generic] | None, b: npt.NDArray[np.generic] | None) -> bool:
-    """Tell whether two arrays are equal bit for bit: type, shape and every byte (so -0.0 is not 0.0)."""
+    """Tell whether two arrays are equal bit for bit: type, shape and every byte (so -0.0 is not
+    0.0).
+    """
     if a is None or b is None:
         return a is b
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
 def pack(array: npt.NDArray[np.generic]) -> bytes:
-    """Write an array as `posse-array-1 <dtype> <shape>`, a newline, and zlib-compressed little-endian bytes.
+    """Write an array as `posse-array-1 <dtype> <shape>`, a newline, and zlib-compressed
+    little-endian bytes.
 
     >>> pack(np.zeros((2, 3))).partition(b"\\n")[0]
     b'posse-array-1 <f8 2,3'
@@ -143,13 +166,19 @@ def pack(array: npt.NDArray[np.generic]) -> bytes:
 
 
 def unpack(blob: bytes) -> npt.NDArray[np.generic]:
-    """Read what `pack` wrote; a blob that is cut, altered or longer than its header says is a `ValueError`.
+    """Read what `pack` wrote; a blob that is cut, altered or longer than its header says is a
+    `ValueError`.
 
     Never inflates more than the header promises, so a small blob cannot fill the memory.
     """
     header, newline, body = blob.partition(b"\n")
     parts = header.split(b" ")
-    if not newline or len(parts) != 3 or parts[0] != _MAGIC or parts[1].decode("latin-1") not in _TYPES:
+    if (
+        not newline
+        or len(parts) != 3
+        or parts[0] != _MAGIC
+        or parts[1].decode("latin-1") not in _TYPES
+    ):
         raise ValueError("no array header")
     dtype = _TYPES[parts[1].decode()]
     shape = tuple(int(side) for side in parts[2].split(b",")) if parts[2] else ()

@@ -55,7 +55,11 @@ def seconds(value: float | None) -> str:
     if value < 59.95:
         return f"{value:.1f} s"
     whole = round(value)
-    return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"
+    return (
+        f"{whole // 60} min {whole % 60} s"
+        if whole < 3600
+        else f"{whole // 3600} h {whole % 3600 // 60} min"
+    )
 
 
 def size(count: int) -> str:
@@ -122,10 +126,15 @@ def plural(noun: str) -> str:
 
 
 def interval(estimate: float, low: float, high: float) -> str:
-    """Write an estimate and its interval to the first place that matters; without an interval the estimate alone.
+    """Write an estimate and its interval to the first place that matters; without an interval the
+    estimate alone.
 
     >>> nan = float("nan")
-    >>> interval(0.6934, 0.6128, 0.7811), interval(1234.5, 1100.0, 1320.0), interval(0.6934, nan, nan)
+    >>> (
+    ...     interval(0.6934, 0.6128, 0.7811),
+    ...     interval(1234.5, 1100.0, 1320.0),
+    ...     interval(0.6934, nan, nan),
+    ... )
     ('0.69 [0.61, 0.78]', '1,234 [1,100, 1,320]', '0.6934')
     """
     if not (isfinite(low) and isfinite(high)):
@@ -155,9 +164,12 @@ def words_of(value: JSON) -> str:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Nouns in the singular, as tables, figures and reports say them; `money` is the user's currency, or nothing.
+    """Nouns in the singular, as tables, figures and reports say them; `money` is the user's
+    currency, or nothing.
 
-    >>> market = Vocabulary(step="round", arm="producer", pull="unit", reward="revenue", party="agent", money="EUR")
+    >>> market = Vocabulary(
+    ...     step="round", arm="producer", pull="unit", reward="revenue", party="agent", money="EUR"
+    ... )
     >>> market.cumulative, market.regret, market.pulled
     ('cumulative revenue (EUR)', 'pseudo-regret (EUR)', 'Units of each producer')
     >>> Vocabulary().cumulative, Vocabulary().pulled
@@ -205,21 +217,25 @@ class Vocabulary:
         >>> Vocabulary(money="EUR").priced("812.4 ± 3.1"), Vocabulary().priced("812")
         ('812.4 ± 3.1 EUR', '812')
         """
-        return f"{amount} {self.money}" if self.money and any(c.isdigit() for c in amount) else amount
+        return (
+            f"{amount} {self.money}" if self.money and any(c.isdigit() for c in amount) else amount
+        )
 
 
 _NAMES = tuple(field.name for field in fields(Vocabulary))
 
 
 def vocabulary(words: JSON) -> Vocabulary:
-    """Read the words of a problem, such as {"step": "round"}; what it does not name keeps its default.
+    """Read the words of a problem, such as {"step": "round"}; what it does not name keeps its
+    default.
 
     >>> vocabulary({"step": "round"}).step, vocabulary(None) == Vocabulary()
     ('round', True)
     >>> vocabulary({"arms": "producers"})
     Traceback (most recent call last):
     ...
-    posse.core.errors.ConfigError: [P100] unknown word 'arms'. Did you mean 'arm'? Known: arm, money, party, pull,
+    posse.core.errors.ConfigError: [P100] unknown word 'arms'. Did you mean 'arm'? Known: arm,
+    money, party, pull,
     reward, step.
     """
     if words is None:
@@ -230,13 +246,17 @@ def vocabulary(words: JSON) -> Vocabulary:
     for name, word in words.items():
         check.one_of(_NAMES, word=name)
         if not isinstance(word, str) or not (word.strip() or name == "money"):
-            raise DataError(f"words.{name} must be a noun in the singular, got {word!r}. Leave it out for the default.")
+            raise DataError(
+                f"words.{name} must be a noun in the singular, got {word!r}. Leave it out for the "
+                "default."
+            )
         chosen[name] = word.strip()
     return Vocabulary(**chosen)
 
 
 def common(vocabularies: Iterable[Vocabulary]) -> Vocabulary:
-    """Keep the words that all of them share, for one table or figure of several systems; the others are the defaults.
+    """Keep the words that all of them share, for one table or figure of several systems; the others
+    are the defaults.
 
     >>> common([Vocabulary(step="round", money="EUR"), Vocabulary(step="round", money="USD")])
     Vocabulary(step='round', arm='arm', pull='pull', reward='reward', party='party', money='')

@@ -1,7 +1,8 @@
 """A backup of one party, and what may be made of it.
 
-A backup holds the party's file, its identity and its journal with `root.key`; it is as secret as they are. It can be
-made while the party runs. Restoring never lets a party use its randomness twice:
+A backup holds the party's file, its identity and its journal with `root.key`; it is as secret as
+they are. It can be made while the party runs. Restoring never lets a party use its randomness
+twice:
 
 | the run | what is restored |
 |---|---|
@@ -63,14 +64,22 @@ def make(file: Path, out: Path) -> Backup:
     """Write a backup of a party, which may run meanwhile."""
     place = open_place(file)
     # The journal is read last: a part that was over by then was over in what is read before.
-    held = {"party.toml": file.read_bytes(), **read_folder(place.identity.folder, "identity", place.journal)}
+    held = {
+        "party.toml": file.read_bytes(),
+        **read_folder(place.identity.folder, "identity", place.journal),
+    }
     held |= read_folder(place.journal, "journal")
     copy = journals.copy(place.journal)
     held |= {f"journal/{name}": data for name, data in copy.files.items()}
     backup = Backup(
-        place.identity.name, place.identity.role, place.identity.run, datetime.now(UTC).isoformat(timespec="seconds"),
-        __version__, f"journal/{FINISHED}" in held, copy.first is not None,
-    )  # fmt: skip
+        place.identity.name,
+        place.identity.role,
+        place.identity.run,
+        datetime.now(UTC).isoformat(timespec="seconds"),
+        __version__,
+        f"journal/{FINISHED}" in held,
+        copy.first is not None,
+    )
     write(out, backup, held)
     return backup
 
@@ -79,7 +88,10 @@ def write(out: Path, backup: Backup, held: dict[str, bytes]) -> None:
     """Write an archive of files that only its owner reads, with what it says of itself."""
     digests = {name: hashlib.sha256(data).hexdigest() for name, data in held.items()}
     index = json.dumps({"format": FORMAT, **vars(backup), "files": digests}, indent=1).encode()
-    with files.whole(out, mode=files.PRIVATE) as stream, tarfile.open(fileobj=stream, mode="w:gz") as archive:
+    with (
+        files.whole(out, mode=files.PRIVATE) as stream,
+        tarfile.open(fileobj=stream, mode="w:gz") as archive,
+    ):
         for name, data in {_INDEX: index, **held}.items():
             entry = tarfile.TarInfo(name)
             entry.size, entry.mode = len(data), files.PRIVATE
@@ -105,26 +117,43 @@ def read(archive: Path) -> tuple[Backup, dict[str, bytes]]:
             for entry in opened:
                 stream = opened.extractfile(entry) if entry.isreg() else None
                 parts = PurePosixPath(entry.name).parts
-                if stream is None or ".." in parts or entry.name.startswith("/") or entry.size > LARGEST:
-                    raise DataError(f"{archive} holds '{entry.name[:80]}', which no backup does. Use another one.")
+                if (
+                    stream is None
+                    or ".." in parts
+                    or entry.name.startswith("/")
+                    or entry.size > LARGEST
+                ):
+                    raise DataError(
+                        f"{archive} holds '{entry.name[:80]}', which no backup does. Use another "
+                        "one."
+                    )
                 held[entry.name] = stream.read()
         index: dict[str, Any] = json.loads(held.pop(_INDEX))
         digests = index.pop("files")
         if index.pop("format") != FORMAT:
-            raise DataError(f"{archive} is a backup of another version (posse {index.get('posse')}). Restore it there.")
+            raise DataError(
+                f"{archive} is a backup of another version (posse {index.get('posse')}). Restore "
+                "it there."
+            )
         backup = Backup(**index)
     except (OSError, EOFError, tarfile.TarError, ValueError, LookupError, TypeError) as error:
-        raise DataError(f"{archive} is no backup, or a damaged one: {error}. Use another one.") from error
+        raise DataError(
+            f"{archive} is no backup, or a damaged one: {error}. Use another one."
+        ) from error
     if digests != {name: hashlib.sha256(data).hexdigest() for name, data in held.items()}:
         raise DataError(f"{archive} is damaged: its files are not those it lists. Use another one.")
     return backup, held
 
 
 def restore(archive: Path, file: Path, *, journal: bool = True) -> Backup:
-    """Put a party back where its file says; the file itself, and parts of the identity, only where they are missing."""
+    """Put a party back where its file says; the file itself, and parts of the identity, only where
+    they are missing.
+    """
     backup, held = read(archive)
     if backup.kind != "party":
-        raise DataError(f"{archive} is the backup of a {backup.kind}. Give the {backup.kind}'s file with it.")
+        raise DataError(
+            f"{archive} is the backup of a {backup.kind}. Give the {backup.kind}'s file with it."
+        )
     settings = PartyFile.make(file=file) if file.exists() else _file(held, file)
     folder = file.resolve().parent
     identity = folder / settings.identity
@@ -156,7 +185,9 @@ def mark(backup: Backup, journal: Path) -> None:
 
 def same_journal(held: dict[str, bytes], folder: Path) -> bool:
     """Whether the journal in a folder, which nobody has open, is that of a backup."""
-    kept = {name.partition("/")[2]: data for name, data in held.items() if name.startswith("journal/")}
+    kept = {
+        name.partition("/")[2]: data for name, data in held.items() if name.startswith("journal/")
+    }
     records = {name: data for name, data in kept.items() if _RECORDS.fullmatch(name)}
     return not journals.holder(folder) and journals.copy(folder).files == records
 
@@ -173,15 +204,21 @@ def check_identity(backup: Backup, folder: Path) -> None:
         found = PartyIdentity.load(folder)
         if (found.name, found.role, found.run) != (backup.party, backup.role, backup.run):
             raise DataError(
-                f"the backup is of {backup.role} '{backup.party}' in {backup.run}, and {folder} is the identity of "
+                f"the backup is of {backup.role} '{backup.party}' in {backup.run}, and {folder} is "
+                "the identity of "
                 f"{found.role} '{found.name}' in {found.run}. Give the file of the party it is of."
             )
 
 
 def check_older(held: dict[str, bytes], folder: Path) -> None:
-    """Refuse where a process has the journal open, or it is as new as the backup; remove an older or damaged one."""
+    """Refuse where a process has the journal open, or it is as new as the backup; remove an older
+    or damaged one.
+    """
     if pid := journals.holder(folder):
-        raise JournalError(f"process {pid} has the journal in {folder} open: a party that runs needs none. Stop it.")
+        raise JournalError(
+            f"process {pid} has the journal in {folder} open: a party that runs needs none. Stop "
+            "it."
+        )
     try:
         there = journals.copy(folder)
     except JournalError:
@@ -197,8 +234,10 @@ def check_older(held: dict[str, bytes], folder: Path) -> None:
     if other or (generation, len(log)) <= (there.generation, there.size):
         why = "of another beginning" if other else "as new as the backup, or newer"
         raise JournalError(
-            f"a journal that is {why} is in {folder}: nothing was restored. Start the party with it; to have the "
-            "backup all the same, move that folder away, and the party asks its peers whether the run has gone on."
+            f"a journal that is {why} is in {folder}: nothing was restored. Start the party with "
+            "it; to have the "
+            "backup all the same, move that folder away, and the party asks its peers whether the "
+            "run has gone on."
         )
     _clear(folder)
 

@@ -1,12 +1,15 @@
-"""A listener for strangers: few connections at a time, none for long, and descriptors left for the party's own files.
+"""A listener for strangers: few connections at a time, none for long, and descriptors left for the
+party's own files.
 
-Whoever connects waits until its first byte is here, which costs a descriptor and little memory; then it is served (a
-TLS handshake, a request), which costs more, so that fewer are. Both rooms are shared fairly between addresses: where
-one is full the oldest connection of the address with most of them has to go, and not the newest, for an honest caller
-is through in a few milliseconds. How often an address is served is limited too. What is turned away is closed at once,
-with a reset that leaves nothing behind in the kernel.
+Whoever connects waits until its first byte is here, which costs a descriptor and little memory;
+then it is served (a TLS handshake, a request), which costs more, so that fewer are. Both rooms are
+shared fairly between addresses: where one is full the oldest connection of the address with most of
+them has to go, and not the newest, for an honest caller is through in a few milliseconds. How often
+an address is served is limited too. What is turned away is closed at once, with a reset that leaves
+nothing behind in the kernel.
 
-Behind one address everyone shares its limits: an honest party that has the address of a flood of handshakes waits.
+Behind one address everyone shares its limits: an honest party that has the address of a flood of
+handshakes waits.
 """
 
 from __future__ import annotations
@@ -30,7 +33,9 @@ BACKLOG = 256
 RESERVE = 64
 """Descriptors that no stranger gets: the journal opens new files, and an operator asks."""
 _ACCEPTS, _TURN = 1000.0, 64
-"""Connections accepted in a second, and in one turn of the loop: more would take the time of the run."""
+"""Connections accepted in a second, and in one turn of the loop: more would take the time of the
+run.
+"""
 _CALM, _PAUSE = 50.0, 0.02
 """Where more come in a second, they are accepted together, so many seconds apart."""
 _ADDRESSES = 1024
@@ -59,12 +64,16 @@ class Limits:
 
     @classmethod
     def for_peers(cls, peers: int) -> Limits:
-        """Let as many come at once, from one address, as there are peers: they may all be on one machine."""
+        """Let as many come at once, from one address, as there are peers: they may all be on one
+        machine.
+        """
         return cls(rate=5 + peers / 8, burst=10 + 2.0 * peers)
 
 
 class Bucket:
-    """How often something may happen: `rate` times a second, and `burst` times at once after a pause."""
+    """How often something may happen: `rate` times a second, and `burst` times at once after a
+    pause.
+    """
 
     __slots__ = ("_at", "_burst", "_left", "_rate")
 
@@ -108,7 +117,11 @@ class Room(Generic[T]):
         self._count += 1
         if len(mine) > self._each:
             return self._oldest(address)
-        return self._oldest(max(self._of, key=lambda each: len(self._of[each]))) if self._count > self._most else None
+        return (
+            self._oldest(max(self._of, key=lambda each: len(self._of[each])))
+            if self._count > self._most
+            else None
+        )
 
     def remove(self, address: str, one: T) -> bool:
         """Take one out; False if it is not here."""
@@ -132,7 +145,8 @@ class Room(Generic[T]):
 
 
 def origin(address: str) -> str:
-    """Return what counts as one address: of version 6 the network, of which anybody has all addresses.
+    """Return what counts as one address: of version 6 the network, of which anybody has all
+    addresses.
 
     >>> origin("10.0.0.5"), origin("2001:db8:1:2:3:4:5:6"), origin("::1")
     ('10.0.0.5', '2001:db8:1:2', '0:0:0:0')
@@ -140,27 +154,44 @@ def origin(address: str) -> str:
     if ":" not in address:
         return address
     packed = socket.inet_pton(socket.AF_INET6, address.partition("%")[0])
-    return ":".join(f"{high << 8 | low:x}" for high, low in zip(packed[0:8:2], packed[1:8:2], strict=True))
+    return ":".join(
+        f"{high << 8 | low:x}" for high, low in zip(packed[0:8:2], packed[1:8:2], strict=True)
+    )
 
 
 class Door:
-    """Accepts connections for `serve`, which makes a transport of each and is cancelled where others need its place.
+    """Accepts connections for `serve`, which makes a transport of each and is cancelled where
+    others need its place.
 
     `refused` is called with an address and why it was turned away.
     """
 
     def __init__(
-        self, serve: Callable[[socket.socket, str], Coroutine[Any, Any, None]], refused: Callable[[str, str], None],
-        limits: Limits | None = None, *, expected: int = 0,
-    ) -> None:  # fmt: skip
-        """Expect so many connections that stay, beside those at the door: descriptors are provided for them."""
-        self._serve, self._refused, self._limits, self._expected = serve, refused, limits or Limits(), expected
+        self,
+        serve: Callable[[socket.socket, str], Coroutine[Any, Any, None]],
+        refused: Callable[[str, str], None],
+        limits: Limits | None = None,
+        *,
+        expected: int = 0,
+    ) -> None:
+        """Expect so many connections that stay, beside those at the door: descriptors are provided
+        for them.
+        """
+        self._serve, self._refused, self._limits, self._expected = (
+            serve,
+            refused,
+            limits or Limits(),
+            expected,
+        )
         self._waiting: Room[socket.socket] = Room(self._limits.waiting, self._limits.waiting_each)
         self._served: Room[asyncio.Task[None]] = Room(self._limits.served, self._limits.served_each)
         self._since: dict[socket.socket, float] = {}
         self._rates: OrderedDict[str, Bucket] = OrderedDict()
         self._all = Bucket(2 * self._limits.rate, 2 * self._limits.burst)
-        self._accepts, self._calm = Bucket(_ACCEPTS, 2.0 * _TURN), Bucket(_CALM, 2 * _CALM + expected)
+        self._accepts, self._calm = (
+            Bucket(_ACCEPTS, 2.0 * _TURN),
+            Bucket(_CALM, 2 * _CALM + expected),
+        )
         self._listening: list[socket.socket] = []
         self._sweeping: asyncio.TimerHandle | None = None
         self._highest = 0
@@ -178,12 +209,19 @@ class Door:
         loop, both = asyncio.get_running_loop(), host in ("*", "::")
         name = None if both else host
         found = await loop.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        self._highest = _descriptors(self._expected + self._limits.waiting + self._limits.served) - RESERVE
+        self._highest = (
+            _descriptors(self._expected + self._limits.waiting + self._limits.served) - RESERVE
+        )
         try:
             for family, _, _, _, address in dict.fromkeys(found):
-                where = (str(address[0]), port or (self._listening[0].getsockname()[1] if self._listening else 0))
+                where = (
+                    str(address[0]),
+                    port or (self._listening[0].getsockname()[1] if self._listening else 0),
+                )
                 try:
-                    self._listening.append(socket.create_server(where, family=family, backlog=BACKLOG))
+                    self._listening.append(
+                        socket.create_server(where, family=family, backlog=BACKLOG)
+                    )
                 except OSError as error:
                     if not both or error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                         raise
@@ -222,7 +260,7 @@ class Door:
         self.close()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    # Who comes --------------------------------------------------------------------------------------------------------
+    # Who comes ------------------------------------------------------------------------------------
 
     def _accept(self, listening: socket.socket) -> None:
         now, calm = time.monotonic(), True
@@ -241,8 +279,9 @@ class Door:
                     return
                 continue  # gone before it was accepted
             one.setblocking(False)
-            # Without it a small message waits up to 40 ms for the answer to the one before. asyncio sets it where a
-            # party calls, and not on what is accepted here. A peer that has hung up is noticed when it is read.
+            # Without it a small message waits up to 40 ms for the answer to the one before. asyncio
+            # sets it where a party calls, and not on what is accepted here. A peer that has hung up
+            # is noticed when it is read.
             with contextlib.suppress(OSError):
                 one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             calm = self._calm.take(now) and calm
@@ -294,9 +333,11 @@ class Door:
                 self._waiting.remove(address, one)
                 self._leave_room(one)
                 self._turn_out(one, address, f"silent for {self._limits.silence:g} s")
-        self._sweeping = asyncio.get_running_loop().call_later(min(1.0, self._limits.silence / 4), self._sweep)
+        self._sweeping = asyncio.get_running_loop().call_later(
+            min(1.0, self._limits.silence / 4), self._sweep
+        )
 
-    # Who is served ----------------------------------------------------------------------------------------------------
+    # Who is served --------------------------------------------------------------------------------
 
     def _first_byte(self, one: socket.socket, address: str, from_: str) -> None:
         self._waiting.remove(from_, one)
@@ -304,7 +345,9 @@ class Door:
         self._begin(one, address, from_, time.monotonic())
 
     def _begin(self, one: socket.socket, address: str, from_: str, now: float) -> bool:
-        """Serve a caller that has sent something, or turn it away; return False if it has sent nothing yet."""
+        """Serve a caller that has sent something, or turn it away; return False if it has sent
+        nothing yet.
+        """
         try:
             if not one.recv(1, socket.MSG_PEEK):
                 self._turn_out(one, address, "it hung up before it said anything")
@@ -349,7 +392,8 @@ class Door:
 
 
 class Throttle:
-    """A log that passes on the first few events of a kind in a minute, and says later how many more there were.
+    """A log that passes on the first few events of a kind in a minute, and says later how many more
+    there were.
 
     >>> log = Throttle(lambda event, **fields: print(event, fields), most=1)
     >>> for _ in range(3):
@@ -382,7 +426,9 @@ class Throttle:
 
 
 def _descriptors(wanted: int) -> int:
-    """Return how many descriptors this process may have; raised, as far as it may, to what is wanted and a reserve."""
+    """Return how many descriptors this process may have; raised, as far as it may, to what is
+    wanted and a reserve.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = wanted + 2 * RESERVE
     if soft != resource.RLIM_INFINITY and soft < needed:

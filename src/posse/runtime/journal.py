@@ -3,10 +3,11 @@
     journal-<g>.log    records since snapshot g: length (4) | CRC-32 (4) | payload
     snapshot-<g>       one record, written whole: a new file, fsync, rename, fsync of the folder
 
-A record is in the operating system's hands after `write`: it survives the death of the process. It is on the disk after
-`sync`: it survives the death of the machine. A torn record at the end, which only the second kind of death leaves, is
-cut off when the journal is opened; nobody relied on it. A record of its own (`_MARK`) says how far the disk was before
-it: what is damaged before that was relied upon, and is refused.
+A record is in the operating system's hands after `write`: it survives the death of the process. It
+is on the disk after `sync`: it survives the death of the machine. A torn record at the end, which
+only the second kind of death leaves, is cut off when the journal is opened; nobody relied on it. A
+record of its own (`_MARK`) says how far the disk was before it: what is damaged before that was
+relied upon, and is refused.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ LARGEST = 64 << 20
 
 
 class Disk:
-    """The few things a journal asks of the operating system, with its paths and descriptors; tests let them fail."""
+    """The few things a journal asks of the operating system, with its paths and descriptors; tests
+    let them fail.
+    """
 
     names = staticmethod(os.listdir)
     write = staticmethod(os.write)
@@ -50,7 +53,8 @@ class Disk:
         except BlockingIOError:
             os.close(file)
             raise JournalError(
-                f"the journal in {folder} is in use by another process ({holder(folder) or 'unknown'}). Stop it, or "
+                f"the journal in {folder} is in use by another process "
+                f"({holder(folder) or 'unknown'}). Stop it, or "
                 "give this party another folder."
             ) from None
         os.ftruncate(file, 0)
@@ -102,16 +106,22 @@ class Journal:
 
     @property
     def first(self) -> bytes | None:
-        """The snapshot, or the first record, of a journal that was just opened; None of an empty one."""
+        """The snapshot, or the first record, of a journal that was just opened; None of an empty
+        one.
+        """
         return self._held[0] if self.snapshot is None and self._held else self.snapshot
 
     def records(self) -> Iterator[bytes]:
-        """Return the records since the snapshot that were there when the journal was opened, once."""
+        """Return the records since the snapshot that were there when the journal was opened,
+        once.
+        """
         held, self._held = self._held, []
         return iter(held)
 
     def append(self, record: bytes) -> None:
-        """Add a record; it is kept from the next `write` on. None may begin as a mark does: it would be read as one."""
+        """Add a record; it is kept from the next `write` on. None may begin as a mark does: it
+        would be read as one.
+        """
         if record.startswith(_MARK):
             raise ValueError(f"a record of a journal may not begin with {_MARK!r}.")
         self._waiting.append(framed(record))
@@ -127,7 +137,8 @@ class Journal:
         try:
             written = self._disk.write(self._file, data)
             if written != len(data):
-                # A disk that is nearly full takes a part; the torn record would hide what comes after it.
+                # A disk that is nearly full takes a part; the torn record would hide what comes
+                # after it.
                 self._disk.truncate(self._file, self.size)
                 raise OSError(28, "No space left on device")
         except OSError as error:
@@ -175,9 +186,13 @@ class Journal:
         return self._folder / f"journal-{self._generation:08}.log"
 
     def _newest(self) -> tuple[int, bytes | None]:
-        """Find the newest snapshot; it was renamed when whole, so a damaged one is the disk's fault."""
+        """Find the newest snapshot; it was renamed when whole, so a damaged one is the disk's
+        fault.
+        """
         numbers = sorted(
-            int(match[1]) for name in self._disk.names(self._folder) if (match := _SNAPSHOT.fullmatch(name))
+            int(match[1])
+            for name in self._disk.names(self._folder)
+            if (match := _SNAPSHOT.fullmatch(name))
         )
         if not numbers:
             return 0, None
@@ -202,15 +217,23 @@ class Journal:
 
 
 def _check_damage(path: Path, data: bytes, whole: int) -> None:
-    """Raise where what follows the whole records was on the disk once: it is damaged, and no torn end."""
+    """Raise where what follows the whole records was on the disk once: it is damaged, and no torn
+    end.
+    """
     at = whole
     while (at := data.find(_MARK, at)) >= 0:
         begins, ends = at - _HEAD.size, at + len(_MARK) + 8
         marked = int.from_bytes(data[at + len(_MARK) : ends], "little")
-        if begins >= whole and data[begins:ends] == framed(data[at:ends]) and whole < marked <= begins:
+        if (
+            begins >= whole
+            and data[begins:ends] == framed(data[at:ends])
+            and whole < marked <= begins
+        ):
             raise JournalError(
-                f"{path} is damaged at byte {whole:,}: records behind it, which were on the disk, cannot be read. "
-                "Mend the disk and restore the newest copy of the folder; an older one would go another way than the "
+                f"{path} is damaged at byte {whole:,}: records behind it, which were on the disk, "
+                "cannot be read. "
+                "Mend the disk and restore the newest copy of the folder; an older one would go "
+                "another way than the "
                 "run did."
             )
         at += 1
@@ -246,7 +269,9 @@ class Condition:
 
 
 def look(folder: Path) -> Condition:
-    """Read a journal that another process may have open; raise where it is damaged. Nothing is written."""
+    """Read a journal that another process may have open; raise where it is damaged. Nothing is
+    written.
+    """
     with _disk_errors(folder):
         names = os.listdir(folder) if folder.is_dir() else []
         snapshots = sorted(name for name in names if _SNAPSHOT.fullmatch(name))
@@ -261,7 +286,9 @@ def look(folder: Path) -> Condition:
         data = log.read_bytes() if log.exists() else b""
     records, whole = split(data)
     _check_damage(log, data, whole)
-    return Condition(sum(not record.startswith(_MARK) for record in records), size + whole, len(data) - whole)
+    return Condition(
+        sum(not record.startswith(_MARK) for record in records), size + whole, len(data) - whole
+    )
 
 
 @dataclass(frozen=True)
@@ -271,13 +298,17 @@ class Copy:
     files: dict[str, bytes]
     generation: int
     size: int
-    """Bytes of records since the snapshot: of two copies of one journal, the newer has more, or a later generation."""
+    """Bytes of records since the snapshot: of two copies of one journal, the newer has more, or a
+    later generation.
+    """
     first: bytes | None
     """As `Journal.first`."""
 
 
 def copy(folder: Path) -> Copy:
-    """Read a journal that another process may have open and write to; nothing is locked or written."""
+    """Read a journal that another process may have open and write to; nothing is locked or
+    written.
+    """
     seen = None
     while True:
         with _disk_errors(folder):
@@ -287,7 +318,9 @@ def copy(folder: Path) -> Copy:
             log = f"journal-{generation:08}.log"
             try:
                 snapshot = (folder / newest).read_bytes() if newest else b""
-                data = (folder / log).read_bytes() if log in names or newest not in ("", seen) else b""
+                data = (
+                    (folder / log).read_bytes() if log in names or newest not in ("", seen) else b""
+                )
             except FileNotFoundError:
                 seen = newest  # a newer snapshot took its place; the same one again has no log: a start makes it anew
                 continue
@@ -295,7 +328,9 @@ def copy(folder: Path) -> Copy:
         _check_damage(folder / log, data, whole)
         kept = split(snapshot)[0] if newest else []
         if newest:
-            _check_snapshot(folder / newest, kept, sum(map(len, kept)) + _HEAD.size == len(snapshot))
+            _check_snapshot(
+                folder / newest, kept, sum(map(len, kept)) + _HEAD.size == len(snapshot)
+            )
         files = {log: data[:whole]} | ({newest: snapshot} if newest else {})
         return Copy(files, generation, whole, next(iter([*kept, *records]), None))
 
@@ -305,8 +340,12 @@ class Held(Journal):
 
     def __init__(self, held: Copy) -> None:
         """Take what a copy holds."""
-        newest = next((data for name, data in held.files.items() if _SNAPSHOT.fullmatch(name)), None)
-        log = next((data for name, data in held.files.items() if not _SNAPSHOT.fullmatch(name)), b"")
+        newest = next(
+            (data for name, data in held.files.items() if _SNAPSHOT.fullmatch(name)), None
+        )
+        log = next(
+            (data for name, data in held.files.items() if not _SNAPSHOT.fullmatch(name)), b""
+        )
         self.snapshot = None if newest is None else split(newest)[0][0]
         self._held = [record for record in split(log)[0] if not record.startswith(_MARK)]
         self.size, self.torn, self._waiting = held.size, 0, []
@@ -329,7 +368,9 @@ def first_of(data: bytes) -> bytes:
 
 def _check_snapshot(path: Path, records: list[bytes], whole: bool) -> None:
     if len(records) != 1 or not whole:
-        raise JournalError(f"{path} is damaged. Restore the folder from a copy that was made while it was stopped.")
+        raise JournalError(
+            f"{path} is damaged. Restore the folder from a copy that was made while it was stopped."
+        )
 
 
 def framed(record: bytes) -> bytes:
@@ -362,6 +403,7 @@ def _disk_errors(folder: Path) -> Iterator[None]:
 
 def _not_kept(folder: Path, error: OSError) -> JournalError:
     return JournalError(
-        f"the journal in {folder} cannot be kept: {error.strerror or error}. Mend the disk and start the party again: "
+        f"the journal in {folder} cannot be kept: {error.strerror or error}. Mend the disk and "
+        "start the party again: "
         "it goes on where it was."
     )

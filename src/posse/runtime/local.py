@@ -1,7 +1,7 @@
 """A whole federation on one machine: identities for all, a file for each, and a process for each.
 
-What a party's process is given is its file and nothing else: each has an identity, a journal and secrets of its own, as
-if it were elsewhere. Only the authority is in the same folder.
+What a party's process is given is its file and nothing else: each has an identity, a journal and
+secrets of its own, as if it were elsewhere. Only the authority is in the same folder.
 """
 
 from __future__ import annotations
@@ -51,21 +51,33 @@ class Layout:
     """What the user reads before it begins."""
 
 
-def each(values: dict[str, Any], name: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+def each(
+    values: dict[str, Any], name: str, change: Callable[[dict[str, Any]], dict[str, Any]]
+) -> dict[str, Any]:
     """Change every member of a list of tables in a federation's file."""
     members = values.get(name)
     if not isinstance(members, list):
         return values
-    return {**values, name: [change(member) if isinstance(member, dict) else member for member in members]}
+    return {
+        **values,
+        name: [change(member) if isinstance(member, dict) else member for member in members],
+    }
 
 
 def beside(table: dict[str, Any], here: Path, *names: str) -> dict[str, Any]:
-    """Make these paths of a table relative to the federation's file, and not to the parties' folder."""
-    return {**table, **{name: str(here / table[name]) for name in names if isinstance(table.get(name), str)}}
+    """Make these paths of a table relative to the federation's file, and not to the parties'
+    folder.
+    """
+    return {
+        **table,
+        **{name: str(here / table[name]) for name in names if isinstance(table.get(name), str)},
+    }
 
 
 def data_beside(table: dict[str, Any], here: Path) -> dict[str, Any]:
-    """Make the paths of a table that says where data are relative to a file; names of embedded data stay."""
+    """Make the paths of a table that says where data are relative to a file; names of embedded data
+    stay.
+    """
     made = beside(table, here, "data_dir", "rewards")
     for name in ("data", "problem", "instance"):
         if isinstance(value := made.get(name), dict):
@@ -99,7 +111,9 @@ def check_member(name: str, names: Sequence[str], what: str, reserved: Sequence[
         raise ConfigError(f"{what}s must have different names, got '{name}' twice.")
     if name in reserved:
         article = "an" if what[0] in "aeiou" else "a"
-        raise ConfigError(f"{article} {what} cannot be called '{name}', which is taken. Choose another name.")
+        raise ConfigError(
+            f"{article} {what} cannot be called '{name}', which is taken. Choose another name."
+        )
 
 
 def enrol_all(folder: Path, run: str, members: Mapping[str, str]) -> Authority:
@@ -124,7 +138,9 @@ def write_party(path: Path, values: Mapping[str, Any]) -> Path:
 def to_toml(values: Mapping[str, Any], table: str = "") -> str:
     """Write plain values as TOML: numbers, booleans, words, lists of them, and tables.
 
-    >>> print(to_toml({"listen": "127.0.0.1:7400", "options": {"owners": ["a", "b"], "sync": True}}))
+    >>> print(
+    ...     to_toml({"listen": "127.0.0.1:7400", "options": {"owners": ["a", "b"], "sync": True}})
+    ... )
     listen = "127.0.0.1:7400"
     <BLANKLINE>
     [options]
@@ -132,7 +148,11 @@ def to_toml(values: Mapping[str, Any], table: str = "") -> str:
     sync = true
     <BLANKLINE>
     """
-    plain = {key: value for key, value in values.items() if not isinstance(value, Mapping) and value is not None}
+    plain = {
+        key: value
+        for key, value in values.items()
+        if not isinstance(value, Mapping) and value is not None
+    }
     lines = [f"[{table}]"] if table else []
     # JSON's strings, numbers, booleans and flat lists are TOML's.
     lines += [f"{key} = {json.dumps(value)}" for key, value in plain.items()]
@@ -159,9 +179,13 @@ def start_one(path: Path) -> Process:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
     with log.open("ab") as stream:
         handle = subprocess.Popen(
-            [sys.executable, "-m", "posse", "party", str(path)], stdin=subprocess.DEVNULL, stdout=stream, stderr=stream,
-            env=environment, start_new_session=True,
-        )  # fmt: skip
+            [sys.executable, "-m", "posse", "party", str(path)],
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=stream,
+            env=environment,
+            start_new_session=True,
+        )
     return Process(path.stem, path, log, handle)
 
 

@@ -37,7 +37,9 @@ class Transcript:
         self.thin: Callable[[Message], Message] | None = None
         """Makes of a message what is kept of it; its size stays what it was."""
 
-    def add(self, sender: str, receiver: str, message: Message, size: int = 0, time: int = 0) -> None:
+    def add(
+        self, sender: str, receiver: str, message: Message, size: int = 0, time: int = 0
+    ) -> None:
         """Keep one message."""
         if self.thin is not None:
             message = self.thin(message)
@@ -51,16 +53,21 @@ class Transcript:
 
     def view(self, *parties: str) -> list[Entry]:
         """Return what these parties sent and received: all that they saw of the run."""
-        return [entry for entry in self._entries if entry.sender in parties or entry.receiver in parties]
+        return [
+            entry for entry in self._entries if entry.sender in parties or entry.receiver in parties
+        ]
 
     def copy(self) -> Transcript:
-        """Return a transcript of its own with the same messages; the last `LATE` where the first ones are forgotten.
+        """Return a transcript of its own with the same messages; the last `LATE` where the first
+        ones are forgotten.
 
         Copies of one that holds all messages share them; otherwise each copy would hold others.
         """
         made = Transcript(self._entries.maxlen or 0)
         held = len(self._entries)
-        made._entries.extend(islice(self._entries, held - LATE if self.forgotten and held > LATE else 0, held))
+        made._entries.extend(
+            islice(self._entries, held - LATE if self.forgotten and held > LATE else 0, held)
+        )
         made.count, made.thin = self.count, self.thin
         return made
 
@@ -99,15 +106,17 @@ class Hop:
 class MemoryRun:
     """Moves messages between roles, first in first out, and carries out their effects.
 
-    Iterating runs to the end and yields events; a caller that stops iterating has paused the run. `deliver` moves one
-    message. Between the two, roles can be read (`roles[name].state()`) at any time. A `ProtocolError` that a role
-    raises passes through, with that role's state as it was. `transcript` keeps the last so many messages; without it,
-    memory does not grow with the length of the run.
+    Iterating runs to the end and yields events; a caller that stops iterating has paused the run.
+    `deliver` moves one message. Between the two, roles can be read (`roles[name].state()`) at any
+    time. A `ProtocolError` that a role raises passes through, with that role's state as it was.
+    `transcript` keeps the last so many messages; without it, memory does not grow with the length
+    of the run.
 
-    An interrupt (Ctrl-C) ends a run: what was done can be read and recorded, but the message that was being handled is
-    lost.
+    An interrupt (Ctrl-C) ends a run: what was done can be read and recorded, but the message that
+    was being handled is lost.
 
-    Bytes are the encoded size of each message (msgpack); seconds are this thread's CPU time inside each kind of role.
+    Bytes are the encoded size of each message (msgpack); seconds are this thread's CPU time inside
+    each kind of role.
 
     Without a world, what roles ask of it waits in `asks` until `answer` is called.
     """
@@ -117,10 +126,14 @@ class MemoryRun:
         self.asks: dict[int, Ask] = {}
         """What the world outside has not answered yet, by number."""
         self.time = 0
-        """Decisions made so far, as the caller counts them; kept with each message of the transcript."""
+        """Decisions made so far, as the caller counts them; kept with each message of the
+        transcript.
+        """
         self.transcript = Transcript(transcript) if transcript else None
         self.seconds: dict[str, float] = {role.kind: 0.0 for role in self.roles.values()}
-        self.calls: dict[str, list[int]] = {role.kind: [0] * len(PRIMITIVES) for role in self.roles.values()}
+        self.calls: dict[str, list[int]] = {
+            role.kind: [0] * len(PRIMITIVES) for role in self.roles.values()
+        }
         """Calls of `PRIMITIVES` by each kind of role."""
         self.moved: dict[str, int] = {}
         """Messages by type."""
@@ -141,7 +154,8 @@ class MemoryRun:
             pass
 
     def deliver(self, enough: Callable[[], bool] | None = None) -> Delivery | None:
-        """Move one message and carry out what is not a message up to the next one; None when nothing is left.
+        """Move one message and carry out what is not a message up to the next one; None when
+        nothing is left.
 
         It stops early where it is `enough`: at a note, or before a message moves.
         """
@@ -153,13 +167,17 @@ class MemoryRun:
         return None if self._last is None else Delivery(*self._last, tuple(notes), self.time)
 
     def crowded(self, count: int) -> bool:
-        """Whether about more than so many messages wait to be delivered, judged by the first ones."""
+        """Whether about more than so many messages wait to be delivered, judged by the first
+        ones.
+        """
         first = self._queue[0] if self._queue else None
         return len(self._queue) * (len(first.sends) if isinstance(first, Many) else 1) > count
 
     @property
     def upcoming(self) -> Send | None:
-        """The message that moves next, as far as it is known: what the world answers may come before it is sent."""
+        """The message that moves next, as far as it is known: what the world answers may come
+        before it is sent.
+        """
         for action in self._queue:
             if isinstance(action, tuple):
                 return action
@@ -212,7 +230,9 @@ class MemoryRun:
             else:
                 for each_sender, each_name, each in rest:
                     if self.transcript is not None:
-                        self.transcript.add(each_sender, each_name, each, len(self._encode(each)), self.time)
+                        self.transcript.add(
+                            each_sender, each_name, each, len(self._encode(each)), self.time
+                        )
                     actions.extend(self.roles[each_name].receive(each_sender, each))
         finally:
             self._charge(role.kind, started, before)
@@ -226,7 +246,8 @@ class MemoryRun:
         self.seconds[kind] += time.thread_time() - started
         if (after := CALLS.so_far()) != before:
             self.calls[kind] = [
-                own + now - then for own, now, then in zip(self.calls[kind], after, before, strict=True)
+                own + now - then
+                for own, now, then in zip(self.calls[kind], after, before, strict=True)
             ]
 
     def _count(self, sender: str, receiver: str, moved: int, message: Message) -> None:
@@ -267,7 +288,9 @@ class MemoryRun:
             self.transcript.add(WORLD, ask.party, answer, len(self._encode(answer)), self.time)
 
     def save(self) -> dict[str, Any]:
-        """Return what is needed to come back to this moment, with roles made anew from the same arguments."""
+        """Return what is needed to come back to this moment, with roles made anew from the same
+        arguments.
+        """
         return {
             "roles": {name: self._encode(role.save()) for name, role in self.roles.items()},
             "transcript": None if self.transcript is None else self.transcript.copy(),
@@ -283,7 +306,10 @@ class MemoryRun:
     def load(self, saved: Mapping[str, Any], roles: Iterable[Role], world: World | None) -> None:
         """Come back to a saved moment, with the world as it was then."""
         self.world, self.seconds = world, dict(saved["seconds"])
-        self.calls, self.moved = {kind: list(own) for kind, own in saved["calls"].items()}, dict(saved["moved"])
+        self.calls, self.moved = (
+            {kind: list(own) for kind, own in saved["calls"].items()},
+            dict(saved["moved"]),
+        )
         self.roles = {role.name: role for role in roles}
         for name, state in saved["roles"].items():
             self.roles[name].load(msgspec.msgpack.decode(state))
@@ -294,7 +320,8 @@ class MemoryRun:
 
 
 def fork(state: Any) -> Any:
-    """Copy the state of a simulation so that the two go on apart: arrays and containers are copied, their items shared.
+    """Copy the state of a simulation so that the two go on apart: arrays and containers are copied,
+    their items shared.
 
     >>> class World:
     ...     def __init__(self):
@@ -314,7 +341,9 @@ def fork(state: Any) -> Any:
     if isinstance(state, dict | list | deque | set):
         return state.copy()
     if isinstance(state, tuple):
-        parts = [fork(part) if isinstance(part, np.ndarray | list | dict) else part for part in state]
+        parts = [
+            fork(part) if isinstance(part, np.ndarray | list | dict) else part for part in state
+        ]
         return type(state)(*parts) if hasattr(state, "_fields") else tuple(parts)
     made = copy(state)
     for name, value in getattr(made, "__dict__", {}).items():

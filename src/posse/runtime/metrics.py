@@ -1,8 +1,8 @@
 """What a monitor reads: figures as Prometheus scrapes them, and a page for them over plain HTTP.
 
-One writer for everything that runs for long: a party, a service, a fleet of devices. Whoever fills it keeps the rule of
-`network.health`: no figure says whose answer or reward is pending, and how long an answer took is shown only by the
-party that gave it, over all its answers.
+One writer for everything that runs for long: a party, a service, a fleet of devices. Whoever fills
+it keeps the rule of `network.health`: no figure says whose answer or reward is pending, and how
+long an answer took is shown only by the party that gave it, over all its answers.
 """
 
 from __future__ import annotations
@@ -47,7 +47,12 @@ def gauge(name: str, help: str, value: float | None, **labels: str) -> Iterator[
 def counter(name: str, help: str, values: Mapping[str, float], label: str) -> Iterator[Metric]:
     """Make a figure that only grows, for each value of a label; none where nothing was counted."""
     if values:
-        yield Metric(name, "counter", help, tuple(({label: key}, value) for key, value in sorted(values.items())))
+        yield Metric(
+            name,
+            "counter",
+            help,
+            tuple(({label: key}, value) for key, value in sorted(values.items())),
+        )
 
 
 def write(metrics: Iterable[Metric], **labels: str) -> str:
@@ -62,13 +67,18 @@ def write(metrics: Iterable[Metric], **labels: str) -> str:
     for metric in metrics:
         lines += [f"# HELP {metric.name} {metric.help}", f"# TYPE {metric.name} {metric.kind}"]
         for own, value in metric.samples:
-            pairs = ",".join(f'{name}="{text.translate(_ESCAPES)}"' for name, text in {**labels, **own}.items())
-            lines.append(f"{metric.name}{{{pairs}}} {value:.15g}" if pairs else f"{metric.name} {value:.15g}")
+            pairs = ",".join(
+                f'{name}="{text.translate(_ESCAPES)}"' for name, text in {**labels, **own}.items()
+            )
+            lines.append(
+                f"{metric.name}{{{pairs}}} {value:.15g}" if pairs else f"{metric.name} {value:.15g}"
+            )
     return "".join(f"{line}\n" for line in lines)
 
 
 def line(metrics: Iterable[Metric], at: float) -> str:
-    r"""Write figures as one line of JSON, with the time in seconds since 1970; those with labels by their values.
+    r"""Write figures as one line of JSON, with the time in seconds since 1970; those with labels by
+    their values.
 
     >>> line(counter("posse_refused_total", "Refusals.", {"late": 2}, "why"), 1.5)
     '{"time": 1.5, "posse_refused_total": {"late": 2}}\n'
@@ -84,7 +94,9 @@ _STARTED = time.time()
 
 
 def process() -> Iterator[Metric]:
-    """Give memory, descriptors and CPU time of this process, under the names that dashboards know."""
+    """Give memory, descriptors and CPU time of this process, under the names that dashboards
+    know.
+    """
     used = resource.getrusage(resource.RUSAGE_SELF)
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     resident = descriptors = None
@@ -92,10 +104,18 @@ def process() -> Iterator[Metric]:
         resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         descriptors = len(os.listdir("/proc/self/fd")) - 1  # less the one that lists them
     yield from gauge("process_resident_memory_bytes", "Memory in use.", resident)
-    yield from gauge("process_peak_memory_bytes", "Most memory in use so far.", used.ru_maxrss * 1024.0)
+    yield from gauge(
+        "process_peak_memory_bytes", "Most memory in use so far.", used.ru_maxrss * 1024.0
+    )
     yield from gauge("process_open_fds", "Open descriptors.", descriptors)
-    yield from gauge("process_max_fds", "Most descriptors allowed.", None if soft == resource.RLIM_INFINITY else soft)
-    yield from gauge("process_start_time_seconds", "When the process started, in seconds since 1970.", _STARTED)
+    yield from gauge(
+        "process_max_fds",
+        "Most descriptors allowed.",
+        None if soft == resource.RLIM_INFINITY else soft,
+    )
+    yield from gauge(
+        "process_start_time_seconds", "When the process started, in seconds since 1970.", _STARTED
+    )
     seconds = used.ru_utime + used.ru_stime
     yield Metric("process_cpu_seconds_total", "counter", "CPU time used.", (({}, seconds),))
 
@@ -106,7 +126,11 @@ def folder(path: Path) -> Iterator[Metric]:
         size = sum(entry.stat().st_size for entry in os.scandir(path) if entry.is_file())
         disk = os.statvfs(path)
         yield from gauge("posse_journal_bytes", "Bytes in the folder of the journal.", size)
-        yield from gauge("posse_disk_free_bytes", "Bytes free where the journal is.", disk.f_bavail * disk.f_frsize)
+        yield from gauge(
+            "posse_disk_free_bytes",
+            "Bytes free where the journal is.",
+            disk.f_bavail * disk.f_frsize,
+        )
 
 
 @dataclass(frozen=True)
@@ -120,14 +144,22 @@ class Page:
     def response(self) -> bytes:
         """Encode it as HTTP."""
         data = self.body.encode()
-        head = f"HTTP/1.1 {self.status}\r\nContent-Type: {self.kind}\r\nContent-Length: {len(data)}\r\n"
+        head = (
+            f"HTTP/1.1 {self.status}\r\nContent-Type: {self.kind}\r\nContent-Length: "
+            f"{len(data)}\r\n"
+        )
         return f"{head}Connection: close\r\n\r\n".encode() + data
 
 
 async def serve(
-    pages: Mapping[str, Callable[[], Page]], host: str, port: int, refused: Callable[[str, str], None]
+    pages: Mapping[str, Callable[[], Page]],
+    host: str,
+    port: int,
+    refused: Callable[[str, str], None],
 ) -> Door:
-    """Serve pages by their paths over plain HTTP, to few at a time; bind it where only a monitor can reach it."""
+    """Serve pages by their paths over plain HTTP, to few at a time; bind it where only a monitor
+    can reach it.
+    """
 
     async def answer(opened: socket.socket, address: str) -> None:
         writer: asyncio.StreamWriter | None = None

@@ -1,7 +1,8 @@
 """A party's file and what lies beside it: its identity, its journal and the root of its secrets.
 
-A party's file says where its identity and its journal are, which peers it calls or where it listens; the rest is a
-table of its system's own. Name, role and federation come from the certificate.
+A party's file says where its identity and its journal are, which peers it calls or where it
+listens; the rest is a table of its system's own. Name, role and federation come from the
+certificate.
 """
 
 from __future__ import annotations
@@ -55,25 +56,37 @@ class PartyFile(Settings):
     role: str | None = None
     """The role that the certificate must say, where it is given."""
     run: str | None = None
-    """Name of the run in a federation that has many; without it the run has the name in the certificate."""
+    """Name of the run in a federation that has many; without it the run has the name in the
+    certificate.
+    """
     listen: str | None = None
     """host:port where peers call, such as *:7400 for all addresses of both families."""
     connect: dict[str, str] = Field(default_factory=dict)
     """Peers that this party calls, by name: host:port."""
     relays: bool = False
-    """Whether this party joins others of its run that cannot call each other ("relay:NAME" in their [connect])."""
+    """Whether this party joins others of its run that cannot call each other ("relay:NAME" in their
+    [connect]).
+    """
     proxy: str | None = None
-    """Through which peers are called: http://host:port (CONNECT) or socks5://host:port, with user:password@."""
+    """Through which peers are called: http://host:port (CONNECT) or socks5://host:port, with
+    user:password@.
+    """
     metrics: str | None = None
     """host:port for /metrics and /health over plain HTTP; only where a monitor can reach it."""
     log: Literal["info", "warning", "error"] = "info"
     """Least level of the events that are logged."""
     sync: bool = True
-    """Wait for the disk before anything that follows from a reward leaves; without, a dead machine asks again."""
+    """Wait for the disk before anything that follows from a reward leaves; without, a dead machine
+    asks again.
+    """
     give_up: float | None = None
-    """Stop when a peer that is needed has been missing for so many seconds; without, wait for ever."""
+    """Stop when a peer that is needed has been missing for so many seconds; without, wait for
+    ever.
+    """
     stalled_after: float = 3600.0
-    """Stop when a party that is needed has been missing or refused for so many seconds; 0 for never."""
+    """Stop when a party that is needed has been missing or refused for so many seconds; 0 for
+    never.
+    """
     options: dict[str, Any] = Field(default_factory=dict)
     """The table of the system, such as [options] with policy and level."""
     source: dict[str, Any] | None = None
@@ -86,13 +99,22 @@ class PartyFile(Settings):
     @model_validator(mode="before")
     @classmethod
     def _of_one_party(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """Refuse a federation's file, with a table for each of its parties, and a service's, which has many runs."""
+        """Refuse a federation's file, with a table for each of its parties, and a service's, which
+        has many runs.
+        """
         if "protocol" not in given and {"home", "authority"} & set(given):
-            raise ConfigError("this is the file of a service, and not of one party. Start it with 'posse serve'.")
-        tables = [name for name, value in given.items() if isinstance(value, list) and dict in map(type, value)]
+            raise ConfigError(
+                "this is the file of a service, and not of one party. Start it with 'posse serve'."
+            )
+        tables = [
+            name
+            for name, value in given.items()
+            if isinstance(value, list) and dict in map(type, value)
+        ]
         if tables and "identity" not in given:
             raise ConfigError(
-                f"this is a federation's file, with [[{tables[0]}]], and not a party's. Give it to 'posse up', which "
+                f"this is a federation's file, with [[{tables[0]}]], and not a party's. Give it to "
+                "'posse up', which "
                 "writes a file for every party, or give one of those."
             )
         return given
@@ -111,7 +133,9 @@ class Place:
 
     @property
     def run(self) -> str:
-        """Name of the run: in the file, or in the certificate of a federation that has one run only."""
+        """Name of the run: in the file, or in the certificate of a federation that has one run
+        only.
+        """
         return self.file.run or self.identity.run
 
     @property
@@ -121,10 +145,13 @@ class Place:
         return any(self.journal.glob("snapshot-*")) or any(log.stat().st_size for log in logs)
 
     def check_root(self) -> None:
-        """Raise where the root of secrets is missing beside a journal: another one would protect other numbers."""
+        """Raise where the root of secrets is missing beside a journal: another one would protect
+        other numbers.
+        """
         if self.begun and not (self.journal / ROOT).exists():
             raise JournalError(
-                f"{self.journal / ROOT} is missing beside the journal, and a new one would make the run wrong for "
+                f"{self.journal / ROOT} is missing beside the journal, and a new one would make "
+                "the run wrong for "
                 "everyone. Restore it from a copy, or begin a new run."
             )
 
@@ -135,7 +162,8 @@ def open_place(path: Path) -> Place:
     identity = PartyIdentity.load(folder / file.identity)
     if file.role not in (None, identity.role):
         raise ConfigError(
-            f"{path.name} is the file of a {file.role}, and the certificate in {file.identity} says '{identity.role}'. "
+            f"{path.name} is the file of a {file.role}, and the certificate in {file.identity} "
+            f"says '{identity.role}'. "
             "Correct identity."
         )
     if file.run is not None:
@@ -146,7 +174,9 @@ def open_place(path: Path) -> Place:
 
 
 def root_of(place: Place) -> bytes:
-    """Read the root of a party's secrets, or draw one for a new journal; it is on the disk before it is used."""
+    """Read the root of a party's secrets, or draw one for a new journal; it is on the disk before
+    it is used.
+    """
     place.check_root()
     path = place.journal / ROOT
     if not path.exists():
@@ -156,7 +186,9 @@ def root_of(place: Place) -> bytes:
 
 
 def secrets_of(root: bytes, nonce: bytes) -> Secrets:
-    """Make a party's secrets of its root and the nonce of its journal: a journal begun anew has other ones."""
+    """Make a party's secrets of its root and the nonce of its journal: a journal begun anew has
+    other ones.
+    """
     return Secrets(hkdf(root, b"posse journal" + nonce))
 
 
@@ -173,11 +205,18 @@ def address(text: str) -> tuple[str, int]:
 
 
 def relayed_by(file: PartyFile) -> dict[str, str]:
-    """Return the peers that a party meets at another one, by name, and that one; it must be called itself."""
-    found = {name: text.removeprefix(PREFIX) for name, text in file.connect.items() if text.startswith(PREFIX)}
+    """Return the peers that a party meets at another one, by name, and that one; it must be called
+    itself.
+    """
+    found = {
+        name: text.removeprefix(PREFIX)
+        for name, text in file.connect.items()
+        if text.startswith(PREFIX)
+    }
     for name, hub in found.items():
         if hub not in file.connect or hub in found:
             raise ConfigError(
-                f"'{name}' is met at '{hub}', which has no address. Give [connect] with {hub} = \"host:port\"."
+                f"'{name}' is met at '{hub}', which has no address. Give [connect] with {hub} = "
+                '"host:port".'
             )
     return found

@@ -1,10 +1,12 @@
-"""Where rewards come from: a function, a file of rewards or of raw ratings, a chance, or an owner's own service.
+"""Where rewards come from: a function, a file of rewards or of raw ratings, a chance, or an owner's
+own service.
 
-And where features come from that arrive context by context: a file that grows, a function, or a service.
+And where features come from that arrive context by context: a file that grows, a function, or a
+service.
 
-A source is asked for the reward of a pull by (run, number) and must give the same answer whenever it is asked again: a
-party that dies between the answer and its journal asks once more. The first answer that was journalled stands.
-A source may take as long as it needs; the run waits.
+A source is asked for the reward of a pull by (run, number) and must give the same answer whenever
+it is asked again: a party that dies between the answer and its journal asks once more. The first
+answer that was journalled stands. A source may take as long as it needs; the run waits.
 """
 
 from __future__ import annotations
@@ -43,14 +45,18 @@ class SourceSettings(Settings):
     function: Annotated[str, IMPORTS] = ""
     """python: module:function, called with (run, number); it may be async."""
     file: Path | None = None
-    """csv: one reward a line, or a column of a table; replayed in order, and again from the start after the last.
-    ratings: a table with a header and a rating a row, of which every pull draws one; it earns 1 above the threshold
-    that the signed manifest names, and else 0."""
+    """csv: one reward a line, or a column of a table; replayed in order, and again from the start
+    after the last. ratings: a table with a header and a rating a row, of which every pull draws
+    one; it earns 1 above the threshold that the signed manifest names, and else 0.
+    """
     column: str | None = None
-    """csv: the column of rewards, where the file has a header (reward); ratings: that of the ratings (rating)."""
+    """csv: the column of rewards, where the file has a header (reward); ratings: that of the
+    ratings (rating).
+    """
     where: str | None = None
-    """ratings: tests on columns of the file that must all hold, such as "age >= 18, city = Lyon"; other rows are left
-    out. Nobody else learns of them."""
+    """ratings: tests on columns of the file that must all hold, such as "age >= 18, city = Lyon";
+    other rows are left out. Nobody else learns of them.
+    """
     mean: float | None = None
     """bernoulli: chance of a reward of 1."""
     url: str = ""
@@ -59,25 +65,46 @@ class SourceSettings(Settings):
     """http: seconds until an attempt is given up and made again."""
 
     def source(
-        self, seed: int, folder: Path, threshold: float | None = None, within: RewardRange = UNIT_RANGE
+        self,
+        seed: int,
+        folder: Path,
+        threshold: float | None = None,
+        within: RewardRange = UNIT_RANGE,
     ) -> RewardSource:
-        """Make the source; `seed` is the owner's own, `folder` what paths and modules are relative to.
+        """Make the source; `seed` is the owner's own, `folder` what paths and modules are relative
+        to.
 
-        `threshold` is the one that all parties of the run agreed on, as are the rewards that are `within` its range.
+        `threshold` is the one that all parties of the run agreed on, as are the rewards that are
+        `within` its range.
         """
-        needed = {"python": "function", "csv": "file", "ratings": "file", "bernoulli": "mean", "http": "url"}[self.kind]
+        needed = {
+            "python": "function",
+            "csv": "file",
+            "ratings": "file",
+            "bernoulli": "mean",
+            "http": "url",
+        }[self.kind]
         if getattr(self, needed) in ("", None):
-            raise ConfigError(f"a source of kind '{self.kind}' needs {needed}. Give it under [source].")
+            raise ConfigError(
+                f"a source of kind '{self.kind}' needs {needed}. Give it under [source]."
+            )
         if self.where is not None and self.kind != "ratings":
-            raise ConfigError(f"where belongs to a source of kind 'ratings', got one of kind '{self.kind}'. Remove it.")
+            raise ConfigError(
+                f"where belongs to a source of kind 'ratings', got one of kind '{self.kind}'. "
+                "Remove it."
+            )
         if self.kind == "ratings":
             assert self.file is not None
             if threshold is None:
                 raise ConfigError(
-                    "a source of kind 'ratings' needs a threshold that the run names. Where the system has one, add "
+                    "a source of kind 'ratings' needs a threshold that the run names. Where the "
+                    "system has one, add "
                     "threshold to the options of all parties, such as threshold = 3."
                 )
-            return _drawn(own_ratings(folder / self.file, self.column or "rating", self.where) > threshold, seed)
+            return _drawn(
+                own_ratings(folder / self.file, self.column or "rating", self.where) > threshold,
+                seed,
+            )
         if self.kind == "python":
             return load_function(self.function, folder)
         if self.kind == "csv":
@@ -106,12 +133,16 @@ def own_ratings(path: Path, column: str, where: str | None) -> NDArray[np.float6
     from posse.problems.datasets.frames import read_table
 
     asked = Where.read(where)
-    table = read_columns(read_table(path), [name for name in asked.columns if name != column], [column])
+    table = read_columns(
+        read_table(path), [name for name in asked.columns if name != column], [column]
+    )
     return np.asarray(table.numbers[column][asked.kept(table)])
 
 
 def _drawn(good: NDArray[np.bool_], seed: int) -> RewardSource:
-    """Whether a rating is good that is drawn for every pull, with replacement: a function of (seed, pull number)."""
+    """Whether a rating is good that is drawn for every pull, with replacement: a function of (seed,
+    pull number).
+    """
 
     async def reward(run: str, number: int) -> float:
         return float(good[int(uniform(np.uint64(seed), REWARD, 0, number, 0) * len(good))])
@@ -129,7 +160,9 @@ def _replayed(rewards: tuple[float, ...]) -> RewardSource:
 
 
 def load_function(where: str, folder: Path) -> Callable[..., Awaitable[Any]]:
-    """Import `module:function`, from a folder or installed; one that is not async runs beside the loop."""
+    """Import `module:function`, from a folder or installed; one that is not async runs beside the
+    loop.
+    """
     module, colon, name = where.partition(":")
     if not (module and colon and name):
         raise ConfigError(f"function must be module:function, got '{where}'.")
@@ -138,11 +171,15 @@ def load_function(where: str, folder: Path) -> Callable[..., Awaitable[Any]]:
             sys.path.insert(0, str(folder))
         function = getattr(importlib.import_module(module), name)
     except ModuleNotFoundError as error:
-        raise ConfigError(f"there is no module '{error.name}' beside {folder} or installed.") from error
+        raise ConfigError(
+            f"there is no module '{error.name}' beside {folder} or installed."
+        ) from error
     except AttributeError:
         raise ConfigError(f"module '{module}' has no function '{name}'.") from None
     except Exception as error:
-        raise ConfigError(f"module '{module}' cannot be imported: {type(error).__name__}: {error}.") from error
+        raise ConfigError(
+            f"module '{module}' cannot be imported: {type(error).__name__}: {error}."
+        ) from error
     if not callable(function):
         raise ConfigError(f"{where} must be a function, got {type(function).__name__}.")
 
@@ -156,7 +193,9 @@ def load_function(where: str, folder: Path) -> Callable[..., Awaitable[Any]]:
 
 
 class Service:
-    """A service of a party's own, asked by POST of JSON; `refused` says what it means that it returns an error."""
+    """A service of a party's own, asked by POST of JSON; `refused` says what it means that it
+    returns an error.
+    """
 
     def __init__(self, url: str, timeout: float, refused: str = "does not answer") -> None:
         if not url.startswith(("http://", "https://")):
@@ -165,12 +204,16 @@ class Service:
         self.url, self._timeout, self._refused = url, timeout, refused
 
     async def post(self, key: str, values: Mapping[str, Any]) -> bytes:
-        """Send values under an idempotency key and return the answer; the party asks again after a `DataError`."""
+        """Send values under an idempotency key and return the answer; the party asks again after a
+        `DataError`.
+        """
         return await asyncio.to_thread(self._post, key, values)
 
     def _post(self, key: str, values: Mapping[str, Any]) -> bytes:
         headers = {"Content-Type": "application/json", "Idempotency-Key": key}
-        request = urllib.request.Request(self.url, json.dumps(values).encode(), headers, method="POST")
+        request = urllib.request.Request(
+            self.url, json.dumps(values).encode(), headers, method="POST"
+        )
         try:
             with urllib.request.urlopen(request, timeout=self._timeout) as answer:
                 body: bytes = answer.read(1 << 16)
@@ -190,30 +233,43 @@ def _service(service: Service) -> RewardSource:
         try:
             body = json.loads(answer)
         except ValueError as error:
-            raise DataError(f"{service.url} must answer with JSON such as {{'reward': 0.5}}: {error}.") from error
+            raise DataError(
+                f"{service.url} must answer with JSON such as {{'reward': 0.5}}: {error}."
+            ) from error
         if not isinstance(body, dict) or not isinstance(body.get("reward"), int | float):
-            raise DataError(f"{service.url} must answer with JSON such as {{'reward': 0.5}}, got {str(body)[:80]}.")
+            raise DataError(
+                f"{service.url} must answer with JSON such as {{'reward': 0.5}}, got "
+                f"{str(body)[:80]}."
+            )
         return float(body["reward"])
 
     return reward
 
 
 async def units(
-    source: RewardSource, run: str, number: int, what: str = "pull", within: RewardRange = UNIT_RANGE
+    source: RewardSource,
+    run: str,
+    number: int,
+    what: str = "pull",
+    within: RewardRange = UNIT_RANGE,
 ) -> int:
     """Ask for a reward, in units of 2^-24 of its range; a number outside of it is an error."""
     reward = float(await source(run, number))
     if not within.holds(reward):
-        raise DataError(f"a reward must be in {within}, got {reward} for {what} {number}. Correct the source.")
+        raise DataError(
+            f"a reward must be in {within}, got {reward} for {what} {number}. Correct the source."
+        )
     return int(within.units(reward))
 
 
-# Contexts that arrive -------------------------------------------------------------------------------------------------
+# Contexts that arrive -----------------------------------------------------------------------------
 
 Arrived = tuple[str, tuple[float, ...]]
 """Identifier of the row (may be empty), and a party's features of it."""
 FeatureSource = Callable[[int], Awaitable[Arrived | None]]
-"""Gives the features of a step (from 0), the same when asked again; None when no context comes any more."""
+"""Gives the features of a step (from 0), the same when asked again; None when no context comes any
+more.
+"""
 LOOK_AGAIN = 0.1
 """Seconds between two looks at a file that has not grown yet."""
 
@@ -223,12 +279,17 @@ class FeatureSettings(Settings):
 
     kind: Literal["python", "csv", "http"]
     function: Annotated[str, IMPORTS] = ""
-    """python: module:function, called with (run, step); returns numbers, or (row, numbers), or None at the end."""
+    """python: module:function, called with (run, step); returns numbers, or (row, numbers), or None
+    at the end.
+    """
     file: Path | None = None
-    """csv: a file with a header, a column row and a column a feature, to which a line a context is appended; a line
-    `end` is the last one."""
+    """csv: a file with a header, a column row and a column a feature, to which a line a context is
+    appended; a line `end` is the last one.
+    """
     url: str = ""
-    """http: POST of {"run": ..., "step": ...} that answers {"features": [...], "row": ...} or {"over": true}."""
+    """http: POST of {"run": ..., "step": ...} that answers {"features": [...], "row": ...} or
+    {"over": true}.
+    """
     timeout: float = 30.0
     """http: seconds until an attempt is given up and made again."""
 
@@ -236,7 +297,9 @@ class FeatureSettings(Settings):
         """Make the source; `folder` is what paths and modules are relative to."""
         needed = {"python": "function", "csv": "file", "http": "url"}[self.kind]
         if getattr(self, needed) in ("", None):
-            raise ConfigError(f"a source of kind '{self.kind}' needs {needed}. Give it under [source].")
+            raise ConfigError(
+                f"a source of kind '{self.kind}' needs {needed}. Give it under [source]."
+            )
         if self.kind == "csv":
             assert self.file is not None
             return GrowingFile(folder / self.file)
@@ -254,7 +317,9 @@ class FeatureSettings(Settings):
             try:
                 body = json.loads(answer)
             except ValueError as error:
-                raise DataError(f"{self.url} must answer with JSON such as {{'features': [0.5]}}: {error}.") from error
+                raise DataError(
+                    f"{self.url} must answer with JSON such as {{'features': [0.5]}}: {error}."
+                ) from error
             if isinstance(body, dict) and body.get("over") is True:
                 return None
             given = body if isinstance(body, dict) else {}
@@ -268,17 +333,25 @@ def _arrived(given: Any, where: str) -> Arrived | None:
     """Read what a function or service gave."""
     if given is None:
         return None
-    row, numbers = given if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str) else ("", given)
+    row, numbers = (
+        given
+        if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str)
+        else ("", given)
+    )
     try:
         if isinstance(numbers, str | bytes | Mapping):  # digits and keys would pass for features
             raise TypeError
         return row, tuple(map(float, numbers))
     except (TypeError, ValueError):
-        raise DataError(f"{where} must give the features of a context as numbers, got {str(numbers)[:80]}.") from None
+        raise DataError(
+            f"{where} must give the features of a context as numbers, got {str(numbers)[:80]}."
+        ) from None
 
 
 class GrowingFile:
-    """A CSV file to which contexts are appended; whole lines count, and a file that is not there yet is waited for."""
+    """A CSV file to which contexts are appended; whole lines count, and a file that is not there
+    yet is waited for.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -325,7 +398,9 @@ class GrowingFile:
         if not self._names:
             if "row" not in cells or len(cells) < 2:
                 self._begin()  # it is read anew when it is corrected
-                raise DataError(f"{self._path} must begin with a header: row, and a name for each feature.")
+                raise DataError(
+                    f"{self._path} must begin with a header: row, and a name for each feature."
+                )
             self._names = cells
         elif cells == ["end"]:
             self._over = True
@@ -340,7 +415,8 @@ class GrowingFile:
             expected = ", ".join(self._names)
             self._begin()  # it is read anew when it is corrected
             raise DataError(
-                f"{self._path}, context {step + 1}: expected {expected}, got '{','.join(cells)[:80]}'. Correct it."
+                f"{self._path}, context {step + 1}: expected {expected}, got "
+                f"'{','.join(cells)[:80]}'. Correct it."
             )
         return cells[at], tuple(map(float, numbers))
 
@@ -360,14 +436,20 @@ def _read(path: Path, column: str, within: RewardRange) -> tuple[float, ...]:
         lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
     except OSError as error:
         raise DataError(f"cannot read rewards from {path}: {error.strerror}.") from error
-    rows = [(number, line) for number, line in enumerate(lines, start=1) if line and not line.startswith("#")]
+    rows = [
+        (number, line)
+        for number, line in enumerate(lines, start=1)
+        if line and not line.startswith("#")
+    ]
     if not rows:
         raise DataError(f"{path.name} holds no reward. Write one a line.")
     at = 0
     header = [cell.strip() for cell in rows[0][1].split(",")]
     if not _number(header[0]) or column in header:
         if column not in header:
-            raise DataError(f"{path.name} has no column '{column}', got {', '.join(header)}. Give column.")
+            raise DataError(
+                f"{path.name} has no column '{column}', got {', '.join(header)}. Give column."
+            )
         at = header.index(column)
         rows = rows[1:]
     values = []
@@ -376,7 +458,8 @@ def _read(path: Path, column: str, within: RewardRange) -> tuple[float, ...]:
         cell = cells[at].strip() if at < len(cells) else ""
         if not _number(cell) or not within.holds(float(cell)):
             raise DataError(
-                f"{path.name}, row {number}: a reward must be a number in {within}, got '{cell}'. Correct it."
+                f"{path.name}, row {number}: a reward must be a number in {within}, got '{cell}'. "
+                "Correct it."
             )
         values.append(float(cell))
     if not values:

@@ -1,1 +1,3 @@
-"""The studio: a page on this machine that plays, pauses, rewinds and explains runs of any system, and keeps them."""
+"""The studio: a page on this machine that plays, pauses, rewinds and explains runs of any system,
+and keeps them.
+"""

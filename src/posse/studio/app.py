@@ -1,4 +1,6 @@
-"""The studio's application: what every address answers. All of it is JSON but for the page itself and exports."""
+"""The studio's application: what every address answers. All of it is JSON but for the page itself
+and exports.
+"""
 
 from __future__ import annotations
 
@@ -78,8 +80,12 @@ class Studio:
                     self.note("runs")
 
 
-def make_app(folder: Path, place: Place, allowed: tuple[str, ...] = (), *, live: int = LIVE) -> Entrance:
-    """Make the application of a studio whose key and files lie in a folder; requests may name what is `allowed`."""
+def make_app(
+    folder: Path, place: Place, allowed: tuple[str, ...] = (), *, live: int = LIVE
+) -> Entrance:
+    """Make the application of a studio whose key and files lie in a folder; requests may name what
+    is `allowed`.
+    """
     studio = Studio(folder, place, allowed, live)
 
     @asynccontextmanager
@@ -188,9 +194,19 @@ def _staging(app: FastAPI, studio: Studio) -> None:
         given = await table(request, "action", "unit", "n", "speed", "time", "message")
         action, unit = one_of(given, "action", ACTIONS, None), one_of(given, "unit", UNITS, "time")
         speed = given.get("speed", 0)
-        if isinstance(speed, bool) or not isinstance(speed, int | float) or not 0 <= speed <= FASTEST:
-            raise Refused(400, f"speed must be from 0 to {FASTEST:,.0f} {unit}s a second.", field="speed")
-        to = (whole(given, "time", 0), whole(given, "message", None)) if action == "jump" else (0, None)
+        if (
+            isinstance(speed, bool)
+            or not isinstance(speed, int | float)
+            or not 0 <= speed <= FASTEST
+        ):
+            raise Refused(
+                400, f"speed must be from 0 to {FASTEST:,.0f} {unit}s a second.", field="speed"
+            )
+        to = (
+            (whole(given, "time", 0), whole(given, "message", None))
+            if action == "jump"
+            else (0, None)
+        )
         live = await stages.do(id, action, unit, max(1, whole(given, "n", 1)), float(speed), to)
         return answer({"state": live.state()})
 
@@ -250,7 +266,9 @@ def _keeping(app: FastAPI, studio: Studio) -> None:
         form = request.query_params.get("format", "csv")
         data, kind = await off(runs.exported, ids_of(request), form)
         return Response(
-            data, media_type=kind, headers={"content-disposition": f'attachment; filename="posse-runs.{form}"'}
+            data,
+            media_type=kind,
+            headers={"content-disposition": f'attachment; filename="posse-runs.{form}"'},
         )
 
     @app.get("/api/runs/report")
@@ -284,7 +302,10 @@ def _keeping(app: FastAPI, studio: Studio) -> None:
 
     @app.post("/api/jobs")
     async def begin(request: Request) -> Response:
-        given, catalogue = await table(request, "kind", "system", "settings", "over", "runs"), studio.catalogue
+        given, catalogue = (
+            await table(request, "kind", "system", "settings", "over", "runs"),
+            studio.catalogue,
+        )
         kind, count = one_of(given, "kind", KINDS, None), whole(given, "runs", None)
         if count is not None and not 1 <= count <= RUNS:
             raise Refused(400, f"runs must be from 1 to {RUNS} here, got {count}.", field="runs")
@@ -324,7 +345,7 @@ class Streaming(Response):
             self._studio.streams -= 1
 
 
-# Answers and requests -----------------------------------------------------------------------------------------------
+# Answers and requests -----------------------------------------------------------------------------
 
 
 async def _refused(say: Callable[[str], str], _: Request, error: Exception) -> Response:
@@ -358,7 +379,9 @@ def ids_of(request: Request) -> list[str]:
 
 
 async def table(request: Request, *known: str) -> dict[str, Any]:
-    """Read the JSON of a request, which must be a table of known words; nothing is a table without entries."""
+    """Read the JSON of a request, which must be a table of known words; nothing is a table without
+    entries.
+    """
     body = await request.body()
     if not body:
         return {}

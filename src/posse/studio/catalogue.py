@@ -1,8 +1,10 @@
-"""What can be set up: systems, policies, data and a user's own files; settings from a request, read as flags are.
+"""What can be set up: systems, policies, data and a user's own files; settings from a request, read
+as flags are.
 
-A request names what ships with Posse, data that lie in the folder of data sets, files that were sent to the studio
-(`file:` and their digest), and code or files that were allowed when the studio was started. It names no other path or
-module of this machine: settings that could are marked in their class (`posse.core.settings.External`).
+A request names what ships with Posse, data that lie in the folder of data sets, files that were
+sent to the studio (`file:` and their digest), and code or files that were allowed when the studio
+was started. It names no other path or module of this machine: settings that could are marked in
+their class (`posse.core.settings.External`).
 """
 
 from __future__ import annotations
@@ -55,14 +57,20 @@ class Uploads:
     def put(self, name: str, data: bytes) -> dict[str, Any]:
         """Keep a table that was sent, and say what it is."""
         if not data or len(data) > UPLOAD:
-            raise Refused(413 if data else 400, f"a file may have 1 to {UPLOAD:,} bytes, got {len(data):,}.")
+            raise Refused(
+                413 if data else 400, f"a file may have 1 to {UPLOAD:,} bytes, got {len(data):,}."
+            )
         if sum(path.stat().st_size for path in self._folder.iterdir()) + len(data) > STORED:
-            raise Refused(413, f"the studio keeps {STORED:,} bytes of files. Remove some from {self._folder}.")
+            raise Refused(
+                413, f"the studio keeps {STORED:,} bytes of files. Remove some from {self._folder}."
+            )
         try:
             text = data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise Refused(400, "the file is no text in UTF-8. Send a CSV file.") from error
-        lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+        lines = [
+            line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")
+        ]
         if not lines or "\0" in text:
             raise Refused(400, "the file is empty or no text. Send a CSV file.")
         digest = hashlib.sha256(data).hexdigest()
@@ -70,7 +78,9 @@ class Uploads:
         files.write_whole(self._folder / f"{digest}.csv", data, mode=files.PRIVATE)
         note = f"{len(lines) - 1:,} rows; columns {lines[0][:200]}"
         said = {"id": digest, "name": shown, "size": len(data), "note": note}
-        files.write_whole(self._folder / f"{digest}.json", json.dumps(said).encode(), mode=files.PRIVATE)
+        files.write_whole(
+            self._folder / f"{digest}.json", json.dumps(said).encode(), mode=files.PRIVATE
+        )
         return said
 
     def listed(self) -> list[dict[str, Any]]:
@@ -82,7 +92,11 @@ class Uploads:
         digest = word.removeprefix(FILE)
         path = self._folder / f"{digest}.csv"
         if not _DIGEST.fullmatch(digest) or not path.is_file():
-            raise Refused(400, f"the file {digest[:12]} is not here. Send it to this studio first.", field="data")
+            raise Refused(
+                400,
+                f"the file {digest[:12]} is not here. Send it to this studio first.",
+                field="data",
+            )
         return path
 
     def word(self, value: Any) -> Any:
@@ -94,20 +108,26 @@ class Uploads:
         return value
 
     def said(self, text: str) -> str:
-        """Write a sentence with the names that files had when they were sent, and not with where they lie."""
+        """Write a sentence with the names that files had when they were sent, and not with where
+        they lie.
+        """
 
         def name(found: re.Match[str]) -> str:
             about = self._folder / f"{found['digest']}.json"
             return str(json.loads(about.read_text())["name"]) if about.is_file() else found[0]
 
-        return re.sub(rf"({re.escape(str(self._folder))}/)?(?P<digest>{_DIGEST.pattern})\.csv", name, text)
+        return re.sub(
+            rf"({re.escape(str(self._folder))}/)?(?P<digest>{_DIGEST.pattern})\.csv", name, text
+        )
 
 
 class Catalogue:
     """The systems as a page needs them, and settings from what a page sends."""
 
     def __init__(self, folder: Path, allowed: Sequence[str] = ()) -> None:
-        """`allowed` are names of code and files, beside those that ship, which settings of a request may have."""
+        """`allowed` are names of code and files, beside those that ship, which settings of a
+        request may have.
+        """
         self.uploads = Uploads(folder)
         self._allowed = tuple(allowed)
         self._made: OrderedDict[str, RunSettings] = OrderedDict()
@@ -115,12 +135,16 @@ class Catalogue:
         self._reading, self._looking = threading.Lock(), threading.Lock()
 
     def systems(self) -> list[dict[str, Any]]:
-        """Describe every system; of data those that were looked through before, or None (`data`)."""
+        """Describe every system; of data those that were looked through before, or None
+        (`data`).
+        """
         with self._reading:  # a second page waits for what the first one reads
             return [self._system(one) for one in registry.systems()]
 
     def data(self) -> dict[str, list[Any]]:
-        """Look through the data that each system knows, which takes seconds, again where a file of theirs changed."""
+        """Look through the data that each system knows, which takes seconds, again where a file of
+        theirs changed.
+        """
         now = _files()
         with self._looking:
             for one in registry.systems():
@@ -137,25 +161,45 @@ class Catalogue:
 
     def _system(self, one: System) -> dict[str, Any]:
         policies = one.policies()
-        known = [dict(policy) for policy in (policies.data or {}).get("policies", ())] if policies else []
-        known += [made for name in self._allowed if (made := _own_policy(one.Settings, name)) is not None]
+        known = (
+            [dict(policy) for policy in (policies.data or {}).get("policies", ())]
+            if policies
+            else []
+        )
+        known += [
+            made for name in self._allowed if (made := _own_policy(one.Settings, name)) is not None
+        ]
         return {
-            "name": one.name, "title": one.title, "summary": one.summary, "reference": one.reference,
-            "protects": one.protects, "words": dict(one.words), "exact": one.exact,
-            "roles": [{**asdict(role), "colour": list(role.colour), "place": list(role.place)} for role in one.roles],
+            "name": one.name,
+            "title": one.title,
+            "summary": one.summary,
+            "reference": one.reference,
+            "protects": one.protects,
+            "words": dict(one.words),
+            "exact": one.exact,
+            "roles": [
+                {**asdict(role), "colour": list(role.colour), "place": list(role.place)}
+                for role in one.roles
+            ],
             "levels": [{"name": level.name, "summary": level.summary} for level in one.levels],
-            "schema": schema_of(one.Settings, one.skip), "groups": groups_of(one.Settings, one.skip),
+            "schema": schema_of(one.Settings, one.skip),
+            "groups": groups_of(one.Settings, one.skip),
             "presets": {name: dict(values) for name, values in one.presets.items()},
             "scenarios": [plain(scenario) for scenario in one.scenarios],
-            "policies": known, "data": self._known(one, _files()),
-        }  # fmt: skip
+            "policies": known,
+            "data": self._known(one, _files()),
+        }
 
     def system(self, name: Any) -> System:
         """Return a system by the name that a request gives."""
         if not isinstance(name, str):
             raise Refused(400, "system must be the name of a system.", field="system")
         if name not in registry.names():
-            raise Refused(400, f"unknown system '{name[:40]}'. Known: {', '.join(registry.names())}.", field="system")
+            raise Refused(
+                400,
+                f"unknown system '{name[:40]}'. Known: {', '.join(registry.names())}.",
+                field="system",
+            )
         return registry.system(name)
 
     def settings(self, system: System, given: Any) -> RunSettings:
@@ -172,7 +216,9 @@ class Catalogue:
         return made
 
     def safe(self, model: type[Settings], given: Any) -> dict[str, Any]:
-        """Refuse what a request may not name, and put paths in the place of files that were sent."""
+        """Refuse what a request may not name, and put paths in the place of files that were
+        sent.
+        """
         if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
             raise Refused(400, "settings must be a table.")
         values: dict[str, Any] = {}
@@ -182,12 +228,15 @@ class Catalogue:
             if value is None and known is not None and known.default is None:
                 continue
             _bounded(name, value)
-            # The settings refuse an unknown name; without its value nothing depends on how they do it.
+            # The settings refuse an unknown name; without its value nothing depends on how they do
+            # it.
             values[name] = None if known is None else self._inside(model, name, field, value)
         return values
 
     def _inside(self, model: type[Settings], name: str, field: str, value: Any) -> Any:
-        """Refuse a value that names code or a file outside Posse, unless it is allowed or was sent to the studio."""
+        """Refuse a value that names code or a file outside Posse, unless it is allowed or was sent
+        to the studio.
+        """
         mark = model.external(field)
         if mark in (None, External()):
             mark = UNMARKED.get(field, mark)
@@ -209,14 +258,18 @@ class Catalogue:
         if not isinstance(value, str) or not self._may_name(value, built_in):
             raise Refused(
                 400,
-                f"{name} must be a data set that ships, a file sent to the studio, or a file allowed when the studio "
-                f"starts, got {str(value)[:40]!r}. Send the file, or start the studio with --allow FILE.",
+                f"{name} must be a data set that ships, a file sent to the studio, or a file "
+                "allowed when the studio "
+                f"starts, got {str(value)[:40]!r}. Send the file, or start the studio with --allow "
+                "FILE.",
                 field=name,
             )
         return value
 
     def _check_names(self, name: str, value: Any, built_in: str) -> None:
-        """Refuse text that names code or a file outside Posse, at any depth; keys may become text too."""
+        """Refuse text that names code or a file outside Posse, at any depth; keys may become text
+        too.
+        """
         if isinstance(value, Mapping):
             self._check_names(name, [*value, *value.values()], built_in)
         elif isinstance(value, list | tuple):
@@ -225,7 +278,8 @@ class Catalogue:
         elif isinstance(value, str) and not self._may_name(value, built_in):
             raise Refused(
                 400,
-                f"{name} must be built in, or allowed when the studio starts, got {value[:40]!r}. Choose another, or "
+                f"{name} must be built in, or allowed when the studio starts, got {value[:40]!r}. "
+                "Choose another, or "
                 "start the studio with --allow NAME.",
                 field=name,
             )
@@ -235,7 +289,9 @@ class Catalogue:
 
     def over(self, system: System, given: Any) -> dict[str, list[Any]]:
         """Check a grid: settings with the values that each takes."""
-        if not isinstance(given, Mapping) or not all(isinstance(one, list) and one for one in given.values()):
+        if not isinstance(given, Mapping) or not all(
+            isinstance(one, list) and one for one in given.values()
+        ):
             raise Refused(400, "over must be a table of lists.", field="over")
         if any(len(one) > MOST["arms"] for one in given.values()):
             raise Refused(400, f"over may have {MOST['arms']} values of a setting.", field="over")
@@ -245,7 +301,7 @@ class Catalogue:
         }
         return columns
 
-    # Checking -------------------------------------------------------------------------------------------------------
+    # Checking -------------------------------------------------------------------------------------
 
     def check(self, name: Any, given: Any) -> dict[str, Any]:
         """Say what settings come to, or what is wrong with them and with which."""
@@ -254,11 +310,12 @@ class Catalogue:
             settings = self.settings(system, given)
             settings.load()
             said = {
-                "level": system.level_of(settings), "protection": getattr(settings, "protection", ""),
+                "level": system.level_of(settings),
+                "protection": getattr(settings, "protection", ""),
                 **known(system, settings),
                 "learns": list(level.learns(settings)) if (level := system.level(settings)) else [],
                 "preview": self._preview(system, settings),
-            }  # fmt: skip
+            }
         except Refused:  # what the studio does not allow is no mistake in the settings
             raise
         except PosseError as error:
@@ -275,10 +332,16 @@ class Catalogue:
     def shown(self, settings: RunSettings) -> dict[str, Any]:
         """Write settings as a page gives them: files by digest."""
         resolved = settings.resolved()
-        return {**resolved, "data": self.uploads.word(resolved["data"])} if "data" in resolved else resolved
+        return (
+            {**resolved, "data": self.uploads.word(resolved["data"])}
+            if "data" in resolved
+            else resolved
+        )
 
     def again(self, record: Record) -> dict[str, Any] | None:
-        """Return the settings that start a run of the store again; None where a page may not give them."""
+        """Return the settings that start a run of the store again; None where a page may not give
+        them.
+        """
         try:
             model = self.system(record.kind).Settings
             for name, value in record.config.items():
@@ -289,15 +352,21 @@ class Catalogue:
         except PosseError:
             return None
 
-    # Budgets --------------------------------------------------------------------------------------------------------
+    # Budgets --------------------------------------------------------------------------------------
 
     def budgets(self) -> list[dict[str, Any]]:
         """Describe the calculations of privacy that systems declare."""
         return [
-            {"name": name, "title": " ".join(action.path), "summary": action.summary, "defaults": dict(action.defaults),
-             "schema": schema_of(action.settings(), action.skip), "groups": groups_of(action.settings(), action.skip)}
+            {
+                "name": name,
+                "title": " ".join(action.path),
+                "summary": action.summary,
+                "defaults": dict(action.defaults),
+                "schema": schema_of(action.settings(), action.skip),
+                "groups": groups_of(action.settings(), action.skip),
+            }
             for name, action in _budgets()
-        ]  # fmt: skip
+        ]
 
     def budget(self, name: str, given: Any) -> dict[str, Any]:
         """Calculate one."""
@@ -305,7 +374,9 @@ class Catalogue:
 
         action = dict(_budgets()).get(name)
         if action is None:
-            raise Refused(404, f"unknown budget '{name[:40]}'. Known: {', '.join(dict(_budgets()))}.")
+            raise Refused(
+                404, f"unknown budget '{name[:40]}'. Known: {', '.join(dict(_budgets()))}."
+            )
         model = action.settings()
         values = {**action.defaults, **self.safe(model, given)}
         try:
@@ -314,12 +385,20 @@ class Catalogue:
         except PosseError as error:
             raise Refused(400, error.text, field=field_of(model, error.text, given)) from error
         sections = [one for one in found if isinstance(one, Section)]
-        uncovered = [note.removeprefix("- ") for one in sections if one.title == "Not covered" for note in one.notes]
+        uncovered = [
+            note.removeprefix("- ")
+            for one in sections
+            if one.title == "Not covered"
+            for note in one.notes
+        ]
         return {
-            "settings": settings.resolved(), "sections": [one.plain() for one in sections],
-            "says": next((one.title for one in sections if "(" in one.title), ""), "not_covered": uncovered,
-            "notes": [one for one in found if isinstance(one, str)], "data": [plain(one.data) for one in sections],
-        }  # fmt: skip
+            "settings": settings.resolved(),
+            "sections": [one.plain() for one in sections],
+            "says": next((one.title for one in sections if "(" in one.title), ""),
+            "not_covered": uncovered,
+            "notes": [one for one in found if isinstance(one, str)],
+            "data": [plain(one.data) for one in sections],
+        }
 
 
 def _own_policy(model: Any, name: str) -> dict[str, Any] | None:
@@ -331,7 +410,12 @@ def _own_policy(model: Any, name: str) -> dict[str, Any] | None:
     except PosseError:
         return None
     given = {one.name: plain(getattr(made, one.name)) for one in fields(made)}
-    return {"name": name, "summary": " ".join((type(made).__doc__ or "").split()), "parameters": given, "own": True}
+    return {
+        "name": name,
+        "summary": " ".join((type(made).__doc__ or "").split()),
+        "parameters": given,
+        "own": True,
+    }
 
 
 def _budgets() -> Iterator[tuple[str, Action]]:
@@ -370,8 +454,12 @@ def groups_of(model: type[Settings], skip: Sequence[str]) -> list[dict[str, Any]
     return [{"title": heading, "fields": names} for heading, names in groups.items()]
 
 
-def field_of(model: type[Settings], text: str, given: Mapping[str, Any], about: str | None = None) -> str | None:
-    """Guess which setting a sentence is about: the first given one that it names, else `about` or the first named."""
+def field_of(
+    model: type[Settings], text: str, given: Mapping[str, Any], about: str | None = None
+) -> str | None:
+    """Guess which setting a sentence is about: the first given one that it names, else `about` or
+    the first named.
+    """
     names = {name: name for name in model.model_fields} | {
         word: name.partition(".")[0] for word, name in model.aliases.items()
     }
@@ -381,7 +469,9 @@ def field_of(model: type[Settings], text: str, given: Mapping[str, Any], about: 
 
 
 def known(system: System, settings: RunSettings) -> dict[str, Any]:
-    """Say what each kind of role knows, can never know and could find out, and what is not protected."""
+    """Say what each kind of role knows, can never know and could find out, and what is not
+    protected.
+    """
     roles = [role.kind for role in system.roles if role.party]
     return {
         "not_protected": list(system.not_protected(settings)),
@@ -423,23 +513,33 @@ def _is_path(model: type[Settings], name: str) -> bool:
 def _bounded(name: str, value: Any, depth: int = 0) -> None:
     """Refuse numbers that would fill the machine, and texts and tables that nobody types."""
     if depth > DEEPEST:
-        raise Refused(400, f"{name} may have {DEEPEST} tables inside one another, got more.", field=name)
+        raise Refused(
+            400, f"{name} may have {DEEPEST} tables inside one another, got more.", field=name
+        )
     if isinstance(value, Mapping):
         for one in value.values():
             _bounded(name, one, depth + 1)
     elif isinstance(value, list | tuple):
         if len(value) > MOST["arms"]:
-            raise Refused(400, f"{name} may have {MOST['arms']:,} values here, got {len(value):,}.", field=name)
+            raise Refused(
+                400,
+                f"{name} may have {MOST['arms']:,} values here, got {len(value):,}.",
+                field=name,
+            )
         for one in value:
             _bounded(name, one, depth + 1)
     elif isinstance(value, str):
         if len(value) > 200:
-            raise Refused(400, f"{name} may have 200 characters here, got {len(value):,}.", field=name)
+            raise Refused(
+                400, f"{name} may have 200 characters here, got {len(value):,}.", field=name
+            )
         if re.fullmatch(r"\s*[+-]?\d+\s*", value):
             _bounded(name, int(value))
     elif isinstance(value, int) and not isinstance(value, bool) and "seed" not in name:
         most = MOST.get(name, LARGEST)
         if abs(value) > most:
             raise Refused(
-                400, f"{name} may be {most:,} in the studio, got {value:,}. Use the command line.", field=name
+                400,
+                f"{name} may be {most:,} in the studio, got {value:,}. Use the command line.",
+                field=name,
             )

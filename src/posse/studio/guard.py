@@ -1,8 +1,10 @@
-"""Who may use a studio: addresses, origins, tokens, cookies and sizes, checked before anything else looks at a request.
+"""Who may use a studio: addresses, origins, tokens, cookies and sizes, checked before anything else
+looks at a request.
 
-A **launch token** is signed with the studio's key, is good for one browser and an hour, and is exchanged for a
-**cookie** (HttpOnly, SameSite=Strict). The key lies in a file that only its owner reads and is kept across restarts, so
-that browsers stay in. Requests for another host, from another origin, without a cookie or too large are refused here.
+A **launch token** is signed with the studio's key, is good for one browser and an hour, and is
+exchanged for a **cookie** (HttpOnly, SameSite=Strict). The key lies in a file that only its owner
+reads and is kept across restarts, so that browsers stay in. Requests for another host, from another
+origin, without a cookie or too large are refused here.
 """
 
 from __future__ import annotations
@@ -38,14 +40,18 @@ TRIES, PAUSE = 5, 30.0
 """Wrong passwords in a row, and seconds in which no other one is looked at."""
 UNSAFE = ("POST", "PUT", "PATCH", "DELETE")
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src "
+    "'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 HEADERS = {
-    "content-security-policy": POLICY, "x-content-type-options": "nosniff", "referrer-policy": "no-referrer",
-    "cross-origin-opener-policy": "same-origin", "cross-origin-resource-policy": "same-origin",
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
-}  # fmt: skip
+}
 
 
 class Refused(PosseError):
@@ -66,11 +72,17 @@ class Keys:
         self._file, self._used = folder / "key", folder / "used"
         with suppress(PosseError):
             if not self._file.exists():
-                files.write_whole(self._file, secrets.token_hex(32).encode(), mode=files.PRIVATE, replace=False)
+                files.write_whole(
+                    self._file, secrets.token_hex(32).encode(), mode=files.PRIVATE, replace=False
+                )
         files.check_private(self._file)
-        self._key = files.read(self._file, "the studio's key", "Remove it, and browsers enter anew.").strip()
+        self._key = files.read(
+            self._file, "the studio's key", "Remove it, and browsers enter anew."
+        ).strip()
         if len(self._key) < 32:
-            raise CertificateError(f"{self._file} is no key of a studio. Remove it, and browsers enter anew.")
+            raise CertificateError(
+                f"{self._file} is no key of a studio. Remove it, and browsers enter anew."
+            )
 
     def token(self) -> str:
         """Make a launch token."""
@@ -88,7 +100,9 @@ class Keys:
         used = self._spent()
         if nonce in used:
             return False
-        used = {one: until for one, until in used.items() if until > now} | {nonce: now + TOKEN_LIFE}
+        used = {one: until for one, until in used.items() if until > now} | {
+            nonce: now + TOKEN_LIFE
+        }
         files.write_whole(self._used, json.dumps(used).encode(), mode=files.PRIVATE)
         return True
 
@@ -98,7 +112,9 @@ class Keys:
 
     def _spent(self) -> dict[str, float]:
         with suppress(OSError, ValueError, AttributeError, TypeError):
-            return {str(one): float(until) for one, until in json.loads(self._used.read_text()).items()}
+            return {
+                str(one): float(until) for one, until in json.loads(self._used.read_text()).items()
+            }
         return {}
 
     def _signed(self, what: str, life: int) -> str:
@@ -155,7 +171,10 @@ class Guard:
             return
         if scope["type"] != "http":
             return
-        headers = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in scope["headers"]]
+        headers = [
+            (name.decode("latin-1").lower(), value.decode("latin-1"))
+            for name, value in scope["headers"]
+        ]
         api = scope["path"].startswith("/api/")
 
         async def answer(message: MutableMapping[str, Any]) -> None:
@@ -180,18 +199,30 @@ class Guard:
     def _check(self, scope: Scope, headers: Iterable[tuple[str, str]], api: bool) -> None:
         place, found = self._place, dict(headers)
         method, path = scope["method"], scope["path"]
-        if [name for name, _ in headers].count("host") != 1 or found["host"].lower() not in place.hosts:
+        if [name for name, _ in headers].count("host") != 1 or found[
+            "host"
+        ].lower() not in place.hosts:
             raise Refused(421, f"this studio is not at that host. Use {place.origins[0]}.")
         origin = found.get("origin")
         if origin is not None and origin not in place.origins:
             raise Refused(403, "another page asks for this. Use the studio's own.")
         if method in UNSAFE and origin is None:
             raise Refused(403, "a change needs the header Origin of the studio's own page.")
-        if found.get("sec-fetch-site", "none") not in ("same-origin", "none") and (api or method in UNSAFE):
+        if found.get("sec-fetch-site", "none") not in ("same-origin", "none") and (
+            api or method in UNSAFE
+        ):
             raise Refused(403, "another page asks for this. Use the studio's own.")
-        if api and path != "/api/enter" and not self._keys.admits(self._cookie(found.get("cookie", ""))):
+        if (
+            api
+            and path != "/api/enter"
+            and not self._keys.admits(self._cookie(found.get("cookie", "")))
+        ):
             way = "token" if place.password is None else "password"
-            said = "Run 'posse studio --token' for an address to enter by." if way == "token" else "Enter the password."
+            said = (
+                "Run 'posse studio --token' for an address to enter by."
+                if way == "token"
+                else "Enter the password."
+            )
             raise Refused(401, f"this browser has not entered. {said}", enter=way)
 
     def _cookie(self, header: str) -> str:
@@ -232,7 +263,10 @@ class Door:
             raise Refused(429, f"too many wrong tries. Wait {PAUSE:.0f} seconds.")
         place = self._place
         if place.password is None:
-            good, why = self._keys.spend(token), "this address has been used, or is too old. Run: posse studio --token"
+            good, why = (
+                self._keys.spend(token),
+                "this address has been used, or is too old. Run: posse studio --token",
+            )
         else:
             good = hmac.compare_digest(password.encode(), place.password.encode())
             why = "that is not the password."
@@ -242,7 +276,9 @@ class Door:
                 self._wrong, self._until = 0, time.monotonic() + PAUSE
             raise Refused(403, why)
         self._wrong = 0
-        flags = f"Path=/; Max-Age={COOKIE_LIFE}; HttpOnly; SameSite=Strict" + ("; Secure" if place.secure else "")
+        flags = f"Path=/; Max-Age={COOKIE_LIFE}; HttpOnly; SameSite=Strict" + (
+            "; Secure" if place.secure else ""
+        )
         return f"{place.cookie}={self._keys.cookie()}; {flags}"
 
 

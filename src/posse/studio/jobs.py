@@ -1,7 +1,9 @@
-"""Runs, sweeps and choices in the background: one process a job, so that the page stays quick and cancelling is final.
+"""Runs, sweeps and choices in the background: one process a job, so that the page stays quick and
+cancelling is final.
 
-A **choice** runs a grid of policies and levels on the chosen data, attacks each, and says in a sentence which to take.
-Each run of a job stands in the store from its beginning, as one of the command line does.
+A **choice** runs a grid of policies and levels on the chosen data, attacks each, and says in a
+sentence which to take. Each run of a job stands in the store from its beginning, as one of the
+command line does.
 """
 
 from __future__ import annotations
@@ -60,10 +62,20 @@ class Job:
     """Settings that are run one after the other in a process of its own."""
 
     def __init__(
-        self, kind: str, system: System, cells: Sequence[Cell], given: Mapping[str, Any], tell: Callable[[], None]
+        self,
+        kind: str,
+        system: System,
+        cells: Sequence[Cell],
+        given: Mapping[str, Any],
+        tell: Callable[[], None],
     ) -> None:
         """`given` are the settings that all cells share, as a page gives them."""
-        self.id, self.kind, self.system, self.given = secrets.token_hex(4), kind, system, dict(given)
+        self.id, self.kind, self.system, self.given = (
+            secrets.token_hex(4),
+            kind,
+            system,
+            dict(given),
+        )
         self.cells, self._tell = list(cells), tell
         self.share, self.text, self.error = 0.0, "waiting", ""
         self.finished = self.cancelled = False
@@ -74,12 +86,24 @@ class Job:
         """Return it for a page."""
         done = sum(bool(cell.found.get("done")) for cell in self.cells)
         made = {
-            "id": self.id, "kind": self.kind, "system": self.system.name, "done": done, "of": len(self.cells),
-            "share": self.share, "text": self.text, "finished": self.finished, "cancelled": self.cancelled,
-            "settings": self.given, "cells": [cell.shown() for cell in self.cells],
-        }  # fmt: skip
+            "id": self.id,
+            "kind": self.kind,
+            "system": self.system.name,
+            "done": done,
+            "of": len(self.cells),
+            "share": self.share,
+            "text": self.text,
+            "finished": self.finished,
+            "cancelled": self.cancelled,
+            "settings": self.given,
+            "cells": [cell.shown() for cell in self.cells],
+        }
         says = answer(self.cells) if self.kind == "choose" and self.finished and done else ""
-        return {**made, **({"error": self.error} if self.error else {}), **({"says": says} if says else {})}
+        return {
+            **made,
+            **({"error": self.error} if self.error else {}),
+            **({"says": says} if says else {}),
+        }
 
     def run(self, gate: threading.Semaphore) -> None:
         """Work it off, in a thread that reads what the process says."""
@@ -124,9 +148,16 @@ class Job:
         if self.cancelled and self._process is not None:
             with suppress(PosseError):
                 store = Store()
-                mine = [row.id for row in store.list(50) if row.pid == self._process.pid and row.time is not None]
+                mine = [
+                    row.id
+                    for row in store.list(50)
+                    if row.pid == self._process.pid and row.time is not None
+                ]
                 store.delete(mine)
-        self.finished, self.text = True, text  # when nothing of it is left to be done: whoever reads it may look then
+        self.finished, self.text = (
+            True,
+            text,
+        )  # when nothing of it is left to be done: whoever reads it may look then
         self._tell()
 
 
@@ -142,7 +173,9 @@ class Jobs:
         """Return all, the newest first."""
         return [job.shown() for job in reversed(self._jobs.values())]
 
-    def begin(self, kind: str, system: System, cells: Sequence[Cell], given: Mapping[str, Any]) -> Job:
+    def begin(
+        self, kind: str, system: System, cells: Sequence[Cell], given: Mapping[str, Any]
+    ) -> Job:
         """Begin a job; `given` are the settings that all cells share, as a page gives them."""
         if not cells or len(cells) > CELLS:
             raise Refused(400, f"a job has 1 to {CELLS} settings, got {len(cells)}.")
@@ -153,7 +186,9 @@ class Jobs:
             raise Refused(409, f"{JOBS} jobs wait already. Cancel one.")
         job = Job(kind, system, cells, given, self._tell)
         self._jobs[job.id] = job
-        threading.Thread(target=job.run, args=(self._gate,), daemon=True, name=f"job-{job.id}").start()
+        threading.Thread(
+            target=job.run, args=(self._gate,), daemon=True, name=f"job-{job.id}"
+        ).start()
         self._tell()
         return job
 
@@ -176,9 +211,13 @@ class Jobs:
 
 
 def cells_of(
-    kind: str, system: System, given: Mapping[str, Any], settings: RunSettings, over: Mapping[str, Sequence[Any]],
+    kind: str,
+    system: System,
+    given: Mapping[str, Any],
+    settings: RunSettings,
+    over: Mapping[str, Sequence[Any]],
     runs: int | None,
-) -> list[Cell]:  # fmt: skip
+) -> list[Cell]:
     """Return the settings of a job, each checked; `given` are those of the request."""
     base, more = (settings, {}) if runs is None else (settings.but(runs=runs), {"runs": runs})
     if kind == "run":
@@ -196,7 +235,9 @@ def cells_of(
             refused = error
             continue
         word = _name_of(policy)
-        made += [Cell(word, name, one, attacked=system.level(one) is not None) for name, one in columns]
+        made += [
+            Cell(word, name, one, attacked=system.level(one) is not None) for name, one in columns
+        ]
     if refused is not None and not made:
         raise refused
     return made
@@ -213,16 +254,23 @@ def _name_of(policy: Any) -> str:
 def policies_of(system: System, over: Mapping[str, Sequence[Any]]) -> list[Any]:
     """Return the policies of a choice: those that are asked for, else all that the system ships."""
     if "policy" in over:
-        return list(over["policy"])  # as they were checked: the text of a table would be read as another policy
+        return list(
+            over["policy"]
+        )  # as they were checked: the text of a table would be read as another policy
     section = system.policies()
     return [str(one["name"]) for one in (section.data or {}).get("policies", ())] if section else []
 
 
 def columns_of(system: System, settings: RunSettings) -> list[tuple[str, RunSettings]]:
-    """Return the levels of a choice: plain and all of the system's, or its variants where it derives them."""
+    """Return the levels of a choice: plain and all of the system's, or its variants where it
+    derives them.
+    """
     if "level" not in type(settings).model_fields:
         named = system.variants(settings)
-        return [(system.level_of(one) if number == 0 else name, one) for number, (name, one) in enumerate(named)]
+        return [
+            (system.level_of(one) if number == 0 else name, one)
+            for number, (name, one) in enumerate(named)
+        ]
     made = []
     for level in system.levels:
         with suppress(PosseError):  # a policy that a level does not allow
@@ -230,7 +278,7 @@ def columns_of(system: System, settings: RunSettings) -> list[tuple[str, RunSett
     return [*made, (PLAIN, system.twin(settings))]
 
 
-# In the process of a job ---------------------------------------------------------------------------------------------
+# In the process of a job --------------------------------------------------------------------------
 
 
 def work(told: Connection, tasks: Sequence[tuple[RunSettings, bool]]) -> None:
@@ -238,14 +286,20 @@ def work(told: Connection, tasks: Sequence[tuple[RunSettings, bool]]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for number, (settings, attacked) in enumerate(tasks):
         try:
-            found = _one(settings, attacked, lambda share, text, at=number: told.send((at, share, text, {})))  # type: ignore[misc]
+            found = _one(
+                settings,
+                attacked,
+                lambda share, text, at=number: told.send((at, share, text, {})),  # type: ignore[misc]
+            )
         except PosseError as error:
             found = {"done": True, "error": error.text}
         told.send((number, 1.0, "", found))
     told.close()
 
 
-def _one(settings: RunSettings, attacked: bool, tell: Callable[[float, str], None]) -> dict[str, Any]:
+def _one(
+    settings: RunSettings, attacked: bool, tell: Callable[[float, str], None]
+) -> dict[str, Any]:
     """Run settings to the end as `posse run` does; attack a run of them where that is asked for."""
     system, store = registry.system_of(settings), Store()
     going = registry.start(settings, transcript=0)
@@ -256,7 +310,10 @@ def _one(settings: RunSettings, attacked: bool, tell: Callable[[float, str], Non
         listed.beat(going.time, going.horizon)
         if time.monotonic() - told > 0.1:
             told = time.monotonic()
-            tell(progress.fraction * (0.7 if attacked else 1.0), f"{system.title}: run {progress.run + 1}")
+            tell(
+                progress.fraction * (0.7 if attacked else 1.0),
+                f"{system.title}: run {progress.run + 1}",
+            )
 
     with listed:
         going.finish(watch)
@@ -274,45 +331,81 @@ def _earned(record: Record) -> dict[str, Any]:
     best = max(means) * record.horizon if isinstance(means, list) and means else None
     steps = max(1, record.horizon * max(1, record.runs))
     return {
-        "done": True, "run": record.id, "arms": record.arms, "best": best,
-        "seconds": record.seconds, "per_step": record.seconds / steps,
-        "reward": {"mean": float(made.mean), "low": float(made.low), "high": float(made.high), "what": made.what},
-    }  # fmt: skip
+        "done": True,
+        "run": record.id,
+        "arms": record.arms,
+        "best": best,
+        "seconds": record.seconds,
+        "per_step": record.seconds / steps,
+        "reward": {
+            "mean": float(made.mean),
+            "low": float(made.low),
+            "high": float(made.high),
+            "what": made.what,
+        },
+    }
 
 
 def _attacked(settings: RunSettings) -> dict[str, Any]:
-    """Say what the best placed party finds out alone in one run, and what several find out together."""
+    """Say what the best placed party finds out alone in one run, and what several find out
+    together.
+    """
     horizon = getattr(settings, "horizon", None)
     fewer = {"horizon": ATTACKED} if isinstance(horizon, int) and horizon > ATTACKED else {}
     try:
         rows = audit(settings.but(runs=1, **fewer), plantings=2).rows
     except PosseError as error:
         return {"finds": None, "verdict": "not attacked", "why": error.text}
-    joined = {attack.name for attack in registry.system_of(settings).attacks if len(attack.adversary) > 1}
+    joined = {
+        attack.name for attack in registry.system_of(settings).attacks if len(attack.adversary) > 1
+    }
     found: dict[str, Any] = {"finds": None, "verdict": "not attacked", "attacks": len(rows)}
     if together := [row for row in rows if row.attack in joined and row.verdict in (FINDS, LITTLE)]:
         found["together"] = f"{together[0].at}: {together[0].title}"
     for verdict in (FINDS, LITTLE, NOTHING):
         if hit := [row for row in rows if row.attack not in joined and row.verdict == verdict]:
-            return found | {"finds": "" if verdict == NOTHING else f"{hit[0].at}: {hit[0].title}", "verdict": verdict}
+            return found | {
+                "finds": "" if verdict == NOTHING else f"{hit[0].at}: {hit[0].title}",
+                "verdict": verdict,
+            }
     return found
 
 
 def answer(cells: Sequence[Cell]) -> str:
-    """Say which policy and level to take: the best reward among the levels at which least is found out."""
+    """Say which policy and level to take: the best reward among the levels at which least is found
+    out.
+    """
     known = [cell for cell in cells if "reward" in cell.found]
     if not known:
         return ""
     order = [NOTHING, LITTLE, FINDS]
-    ranks = {id(cell): order.index(v) if (v := cell.found.get("verdict")) in order else len(order) for cell in known}
+    ranks = {
+        id(cell): order.index(v) if (v := cell.found.get("verdict")) in order else len(order)
+        for cell in known
+    }
     least = min(ranks.values())
-    best = max((cell for cell in known if ranks[id(cell)] == least), key=lambda cell: cell.found["reward"]["mean"])
+    best = max(
+        (cell for cell in known if ranks[id(cell)] == least),
+        key=lambda cell: cell.found["reward"]["mean"],
+    )
     found, reward = best.found, best.found["reward"]["mean"]
-    share = f"{reward / found['best']:.0%} of the best arm" if found.get("best") else f"a reward of {reward:,.4g}"
-    plain = [cell.found["reward"]["mean"] for cell in known if cell.policy == best.policy and cell.level == PLAIN]
+    share = (
+        f"{reward / found['best']:.0%} of the best arm"
+        if found.get("best")
+        else f"a reward of {reward:,.4g}"
+    )
+    plain = [
+        cell.found["reward"]["mean"]
+        for cell in known
+        if cell.policy == best.policy and cell.level == PLAIN
+    ]
     if plain and best.level != PLAIN:
         same = reward == plain[0]
-        share += ", as much as in the clear" if same else f", where {plain[0]:,.4g} is earned in the clear"
+        share += (
+            ", as much as in the clear"
+            if same
+            else f", where {plain[0]:,.4g} is earned in the clear"
+        )
     owners = found.get("arms") or 1
     each = f"{found['per_step'] / owners * 1e6:,.3g} us of CPU a step and arm"
     said = [share, each if owners > 1 else f"{found['per_step'] * 1e6:,.3g} us of CPU a step"]

@@ -1,8 +1,9 @@
-"""Looking closer at a run: its messages as an observer has them, what a party knows, the code of each role.
+"""Looking closer at a run: its messages as an observer has them, what a party knows, the code of
+each role.
 
-An observer has the bytes of a message if it sent or received it, exactly those of the transcript. The wire has the size
-alone: links are encrypted. No state that is shown holds a key, a mask or a seed: it is what an operator who stands at
-the party may see.
+An observer has the bytes of a message if it sent or received it, exactly those of the transcript.
+The wire has the size alone: links are encrypted. No state that is shown holds a key, a mask or a
+seed: it is what an operator who stands at the party may see.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ _log = logging.getLogger(__name__)
 _bytes = msgspec.msgpack.Encoder().encode
 
 
-def messages(stage: Stage, before: int | None, count: int, observer: str | None) -> list[dict[str, Any]]:
+def messages(
+    stage: Stage, before: int | None, count: int, observer: str | None
+) -> list[dict[str, Any]]:
     """Return messages as an observer has them, the newest last."""
     party, kind = observing(stage, observer)
     return [
@@ -58,7 +61,9 @@ def messages(stage: Stage, before: int | None, count: int, observer: str | None)
     ]
 
 
-def _seen(entry: Any, explanation: Mapping[str, Any] | None, party: str | None, kind: str | None) -> dict[str, Any]:
+def _seen(
+    entry: Any, explanation: Mapping[str, Any] | None, party: str | None, kind: str | None
+) -> dict[str, Any]:
     if party is not None and party not in (entry.sender, entry.receiver):
         return {"bytes": None, "sees": "sealed" if party == WIRE else "nothing"}
     encoded = _bytes(entry.message).hex()
@@ -68,18 +73,24 @@ def _seen(entry: Any, explanation: Mapping[str, Any] | None, party: str | None, 
 
 
 def observing(stage: Stage, observer: str | None) -> tuple[str | None, str | None]:
-    """Return the party that observes and its kind: a party by name, the first one of a kind, the wire, or everybody."""
+    """Return the party that observes and its kind: a party by name, the first one of a kind, the
+    wire, or everybody.
+    """
     if observer is None or observer == WIRE:
         return observer, None
     found = stage.watcher(observer)
     if found is None:
         known = ", ".join(dict.fromkeys(stage.kind(one) for one in stage.run.parties))
-        raise Refused(404, f"there is no observer '{observer[:40]}' in this run. Known: {known}, {WIRE}.")
+        raise Refused(
+            404, f"there is no observer '{observer[:40]}' in this run. Known: {known}, {WIRE}."
+        )
     return found, stage.kind(found)
 
 
 def party(stage: Stage, name: str) -> dict[str, Any]:
-    """Return what a party knows, can never know and could find out, and its state as its operator sees it."""
+    """Return what a party knows, can never know and could find out, and its state as its operator
+    sees it.
+    """
     found, kind = observing(stage, name)
     if found is None or kind is None:
         raise Refused(404, f"there is no party '{name[:40]}' in this run.")
@@ -96,7 +107,9 @@ def source(stage: Stage, kind: str) -> dict[str, Any]:
     """Return the real source of a kind of role."""
     place = stage.system.sources(stage.settings)
     if kind not in place:
-        raise Refused(404, f"there is no source for '{kind[:40]}'. Known: {', '.join(place) or 'none'}.")
+        raise Refused(
+            404, f"there is no source for '{kind[:40]}'. Known: {', '.join(place) or 'none'}."
+        )
     module, _, name = place[kind].partition(":")
     lines, first = inspect.getsourcelines(getattr(import_module(module), name))
     return {"text": "".join(lines), "file": module.replace(".", "/") + ".py", "first": first}
@@ -104,7 +117,9 @@ def source(stage: Stage, kind: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Seen:
-    """What an observer saw of a run so far, taken at one moment: attacks are made on it while the run goes on."""
+    """What an observer saw of a run so far, taken at one moment: attacks are made on it while the
+    run goes on.
+    """
 
     system: System
     settings: RunSettings
@@ -120,12 +135,20 @@ def evidence(stage: Stage, observer: str) -> Seen:
     _, kind = observing(stage, observer)
     system, settings, run = stage.system, stage.settings, stage.run
     views, left_out = _views(run, kind or WIRE)
-    stated = system.not_protected(settings) if kind is None else system.knowledge(settings, kind)["could"]
-    return Seen(system, settings, views, deepcopy(dict(run.truth())), run.time, tuple(stated), left_out)
+    stated = (
+        system.not_protected(settings)
+        if kind is None
+        else system.knowledge(settings, kind)["could"]
+    )
+    return Seen(
+        system, settings, views, deepcopy(dict(run.truth())), run.time, tuple(stated), left_out
+    )
 
 
 def _views(run: Run, kind: str) -> tuple[tuple[tuple[Attack, View], ...], dict[str, str]]:
-    """Return the attacks of a kind of role on a run with what they see, and why others say nothing."""
+    """Return the attacks of a kind of role on a run with what they see, and why others say
+    nothing.
+    """
     views: list[tuple[Attack, View]] = []
     left_out: dict[str, str] = {}
     for attack in run.system.attacks if run.system.level(run.settings) is not None else ():
@@ -140,7 +163,11 @@ def _views(run: Run, kind: str) -> tuple[tuple[tuple[Attack, View], ...], dict[s
             left_out[attack.title] = error.text
         else:
             # Of a step that is under way nobody knows the truth yet.
-            over = view.entries if run.done else [entry for entry in view.entries if entry.time < run.time]
+            over = (
+                view.entries
+                if run.done
+                else [entry for entry in view.entries if entry.time < run.time]
+            )
             views.append((attack, replace(view, entries=over)))
     return tuple(views), left_out
 
@@ -158,34 +185,58 @@ def audit(seen: Seen, beside: bool = False) -> dict[str, Any]:
         except PosseError as error:
             left_out[attack.title] = error.text
             continue
-        rows.append({
-            "attack": attack.title, "name": attack.name, "at": row.at, "finds": row.finds, "says": row.says,
-            "without": None if row.baseline is None else f"{row.baseline:.3g}", "verdict": row.verdict,
-            "power": row.power, "planted": row.planted, "claims": list(row.claims),
-            "beside": others.get((attack.title, row.at), []),
-        })  # fmt: skip
+        rows.append(
+            {
+                "attack": attack.title,
+                "name": attack.name,
+                "at": row.at,
+                "finds": row.finds,
+                "says": row.says,
+                "without": None if row.baseline is None else f"{row.baseline:.3g}",
+                "verdict": row.verdict,
+                "power": row.power,
+                "planted": row.planted,
+                "claims": list(row.claims),
+                "beside": others.get((attack.title, row.at), []),
+            }
+        )
     notes = [f"{title}: {why}" for title, why in left_out.items()]
-    note = f"Measured on the {seen.time:,} steps so far." if rows else "No attack is measured here; this is stated."
+    note = (
+        f"Measured on the {seen.time:,} steps so far."
+        if rows
+        else "No attack is measured here; this is stated."
+    )
     return {
-        "columns": ["attack", "finds", "guesses without", "verdict"], "rows": rows, "stated": list(seen.stated),
-        "note": note, "notes": notes, "time": seen.time, "sees": plain(seen.system.sees(seen.settings)),
-    }  # fmt: skip
+        "columns": ["attack", "finds", "guesses without", "verdict"],
+        "rows": rows,
+        "stated": list(seen.stated),
+        "note": note,
+        "notes": notes,
+        "time": seen.time,
+        "sees": plain(seen.system.sees(seen.settings)),
+    }
 
 
 def _attacked(attack: Attack, view: View, truth: Mapping[str, Any], time: int, attacks: int) -> Row:
     if not truth or not time:
         raise Refused(400, "nothing has happened yet.")
     try:
-        return row_of(attempt(attack, [Evidence(view, truth)], level=LEVEL / attacks, plantings=PLANTINGS))
+        return row_of(
+            attempt(attack, [Evidence(view, truth)], level=LEVEL / attacks, plantings=PLANTINGS)
+        )
     except PosseError:
         raise
     except Exception as error:
         _log.exception("The attack '%s' failed on %d steps of a run.", attack.name, time)
-        raise Refused(400, f"it cannot be made on {time:,} steps of a run ({type(error).__name__}).") from error
+        raise Refused(
+            400, f"it cannot be made on {time:,} steps of a run ({type(error).__name__})."
+        ) from error
 
 
 def _others(seen: Seen) -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """Run the same settings as far at the other levels and attack them: by what is sought and who seeks it."""
+    """Run the same settings as far at the other levels and attack them: by what is sought and who
+    seeks it.
+    """
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     if "level" not in type(seen.settings).model_fields or not seen.views:
         return found
@@ -197,11 +248,20 @@ def _others(seen: Seen) -> dict[tuple[str, str], list[dict[str, Any]]]:
             run = seen.system.start(seen.settings.but(level=level.name), transcript=KEPT)
             run.advance(max(1, min(seen.time, BESIDE)))
             kinds = {kind for adversary in wanted.values() for kind in adversary}
-            views = {attack.name: (attack, view) for kind in kinds for attack, view in _views(run, kind)[0]}
+            views = {
+                attack.name: (attack, view)
+                for kind in kinds
+                for attack, view in _views(run, kind)[0]
+            }
             for attack, view in views.values():
                 if wanted.get(attack.title) == attack.adversary:
                     row = _attacked(attack, view, run.truth(), run.time, len(seen.views))
-                    said = {"level": level.name, "finds": row.finds, "verdict": row.verdict, "time": run.time}
+                    said = {
+                        "level": level.name,
+                        "finds": row.finds,
+                        "verdict": row.verdict,
+                        "time": run.time,
+                    }
                     found.setdefault((attack.title, row.at), []).append(said)
         except PosseError:  # a level that these settings do not allow
             continue
@@ -209,12 +269,14 @@ def _others(seen: Seen) -> dict[tuple[str, str], list[dict[str, Any]]]:
 
 
 def cost(system: System, settings: RunSettings) -> dict[str, Any]:
-    """Measure what each protection costs: the same run with and without it, in turns, so that a busy machine is fair.
+    """Measure what each protection costs: the same run with and without it, in turns, so that a
+    busy machine is fair.
 
     A step's cost is the median over the turns.
     """
     runs = [
-        (name, changed, system.start(changed.but(runs=1), transcript=0)) for name, changed in system.variants(settings)
+        (name, changed, system.start(changed.but(runs=1), transcript=0))
+        for name, changed in system.variants(settings)
     ]
     for _, _, run in runs:
         run.advance(1)  # what is made once, such as an agreement of keys, is not a step's cost
@@ -229,18 +291,34 @@ def cost(system: System, settings: RunSettings) -> dict[str, Any]:
     for (name, changed, run), made in zip(runs, turns, strict=True):
         each = [used / steps for steps, used in made if steps]
         moved = run.traffic() if isinstance(run, RolesRun) else {}
-        rows.append({
-            "name": name, "level": system.level_of(changed), "steps": run.time, "points": _summed(made),
-            "seconds": sum(used for _, used in made), "per_step": median(each) if each else None,
-            "messages": sum(n for n, _ in moved.values()), "bytes": sum(size for _, size in moved.values()),
-            "roles": [{"kind": kind, "seconds": used} for kind, used in run.role_seconds().items()]
-            if isinstance(run, RolesRun) else [],
-        })  # fmt: skip
+        rows.append(
+            {
+                "name": name,
+                "level": system.level_of(changed),
+                "steps": run.time,
+                "points": _summed(made),
+                "seconds": sum(used for _, used in made),
+                "per_step": median(each) if each else None,
+                "messages": sum(n for n, _ in moved.values()),
+                "bytes": sum(size for _, size in moved.values()),
+                "roles": [
+                    {"kind": kind, "seconds": used} for kind, used in run.role_seconds().items()
+                ]
+                if isinstance(run, RolesRun)
+                else [],
+            }
+        )
     first, notes = rows[0], [system.workload(settings)]
     if first["messages"]:
-        notes += [f"Counted here: {first['messages']:,} messages, {first['bytes']:,} bytes, {first['steps']:,} steps."]
+        notes += [
+            f"Counted here: {first['messages']:,} messages, {first['bytes']:,} bytes, "
+            f"{first['steps']:,} steps."
+        ]
     whose = "of its roles" if spent is _by_roles else "of the whole process"
-    note = f"CPU time {whose}, each run for about {MEASURED:g} s in turns, measured now; reading data is not in it."
+    note = (
+        f"CPU time {whose}, each run for about {MEASURED:g} s in turns, measured now; reading data "
+        "is not in it."
+    )
     return {"rows": rows, "notes": [one for one in notes if one], "note": note}
 
 
@@ -260,12 +338,16 @@ def _turn(run: Run, spent: Callable[[Run], float]) -> tuple[int, float]:
 
 
 def _by_roles(run: Run) -> float:
-    """CPU seconds of roles; of a run without roles those of this thread, in which it does the same work."""
+    """CPU seconds of roles; of a run without roles those of this thread, in which it does the same
+    work.
+    """
     return sum(run.role_seconds().values()) if isinstance(run, RolesRun) else clock.thread_time()
 
 
 def _by_process(run: Run) -> float:
-    """CPU seconds of all threads while the run went forward, where its work is not done in this one."""
+    """CPU seconds of all threads while the run went forward, where its work is not done in this
+    one.
+    """
     return run.seconds
 
 

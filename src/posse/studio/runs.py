@@ -1,4 +1,6 @@
-"""The runs of the store, which the command line shares: list, compare, export, delete and take that back."""
+"""The runs of the store, which the command line shares: list, compare, export, delete and take that
+back.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,10 @@ class Runs:
             made = [row for row in made if word in _text(row)]
         key, falling = sort.lstrip("-"), sort.startswith("-")
         check.one_of(SORTS, sort=key)
-        made.sort(key=lambda row: (row[key] is not None, row[key] if row[key] is not None else 0), reverse=falling)
+        made.sort(
+            key=lambda row: (row[key] is not None, row[key] if row[key] is not None else 0),
+            reverse=falling,
+        )
         return {"rows": made, "total": len(rows)}
 
     def get(self, id: str) -> Record:
@@ -90,7 +95,12 @@ class Runs:
 
     def several(self, ids: Any) -> list[Record]:
         """Return records by their ids."""
-        if not isinstance(ids, list) or not ids or not all(isinstance(one, str) for one in ids) or len(ids) > TOGETHER:
+        if (
+            not isinstance(ids, list)
+            or not ids
+            or not all(isinstance(one, str) for one in ids)
+            or len(ids) > TOGETHER
+        ):
             raise Refused(400, f"ids must be a list of 1 to {TOGETHER} ids.", field="ids")
         return [self.get(id) for id in dict.fromkeys(ids)]
 
@@ -104,17 +114,24 @@ class Runs:
         """Return curves with bands, times, traffic and pulls of runs beside each other."""
         names, nouns = labels(records), common(record.words for record in records)
         lines = {
-            what: [_line(*pair, what) for pair in zip(records, names, strict=True)] for what in ("reward", "regret")
+            what: [_line(*pair, what) for pair in zip(records, names, strict=True)]
+            for what in ("reward", "regret")
         }
         curves = [
             {"name": what, "unit": nouns.reward, "series": series}
-            for what, series in lines.items() if any(one["points"] for one in series)
-        ]  # fmt: skip
+            for what, series in lines.items()
+            if any(one["points"] for one in series)
+        ]
         found = [
             {**one.plain(), "title": ": ".join(part for part in (one.title, one.label) if part)}
             for one in sections(records, names)
         ]
-        tables = [_earned(records, names), _spent(records, names), _moved(records, names), _pulled(records, names)]
+        tables = [
+            _earned(records, names),
+            _spent(records, names),
+            _moved(records, names),
+            _pulled(records, names),
+        ]
         return {"curves": curves, "sections": [*(one for one in tables if one["rows"]), *found]}
 
     def delete(self, id: str) -> dict[str, Any]:
@@ -147,7 +164,9 @@ class Runs:
 
             known = all(record.regret is not None for record in records)
             buffer = io.BytesIO()
-            (regret_curves(records) if known else reward_curves(records)).savefig(buffer, format="svg")
+            (regret_curves(records) if known else reward_curves(records)).savefig(
+                buffer, format="svg"
+            )
             return buffer.getvalue(), TYPES[form]
         with tempfile.TemporaryDirectory() as folder:
             path = export(records, Path(folder) / f"runs.{form}")
@@ -166,18 +185,35 @@ def _facts(head: Record) -> dict[str, Any]:
         made = band(head.total)
         interval = [float(made.low), float(made.high)]
     return {
-        "label": head.own_label or head.label, "own": head.own_label, "interval": interval, "party": head.party,
-        "protection": head.protection, "settings": plain(head.settings()),
-    }  # fmt: skip
+        "label": head.own_label or head.label,
+        "own": head.own_label,
+        "interval": interval,
+        "party": head.party,
+        "protection": head.protection,
+        "settings": plain(head.settings()),
+    }
 
 
 def _row(row: RunRow, facts: Mapping[str, Any]) -> dict[str, Any]:
     running = {} if row.time is None else {"time": row.time, "whole": row.whole}
     return {
-        "id": row.id, "label": row.policy, "system": row.kind, "policy": row.policy, "level": row.level,
-        "reward": row.total_mean, "interval": None, "seconds": row.seconds, "when": row.created, "status": row.status,
-        "runs": row.runs, "arms": row.arms, "horizon": row.horizon, "problem": row.problem, **running, **facts,
-    }  # fmt: skip
+        "id": row.id,
+        "label": row.policy,
+        "system": row.kind,
+        "policy": row.policy,
+        "level": row.level,
+        "reward": row.total_mean,
+        "interval": None,
+        "seconds": row.seconds,
+        "when": row.created,
+        "status": row.status,
+        "runs": row.runs,
+        "arms": row.arms,
+        "horizon": row.horizon,
+        "problem": row.problem,
+        **running,
+        **facts,
+    }
 
 
 def _text(row: Mapping[str, Any]) -> str:
@@ -203,9 +239,12 @@ def _table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str] = ()
 ) -> dict[str, Any]:
     return {
-        "title": title, "columns": list(columns), "rows": [list(row) for row in rows], "notes": list(notes),
+        "title": title,
+        "columns": list(columns),
+        "rows": [list(row) for row in rows],
+        "notes": list(notes),
         "numeric": list(range(1, len(columns))),
-    }  # fmt: skip
+    }
 
 
 def _earned(records: Sequence[Record], names: Sequence[str]) -> dict[str, Any]:
@@ -213,11 +252,17 @@ def _earned(records: Sequence[Record], names: Sequence[str]) -> dict[str, Any]:
         return _table("Earned", (), ())
     made = compare(records)
     rows = [
-        (row.label, row.protection, words.plus_minus(row.mean, row.error),
-         words.plus_minus(row.difference, row.difference_error), "yes" if row.identical else "no",
-         words.seconds(row.seconds), words.ratio(row.ratio))
+        (
+            row.label,
+            row.protection,
+            words.plus_minus(row.mean, row.error),
+            words.plus_minus(row.difference, row.difference_error),
+            "yes" if row.identical else "no",
+            words.seconds(row.seconds),
+            words.ratio(row.ratio),
+        )
         for row in made.rows
-    ]  # fmt: skip
+    ]
     columns = ("run", "level", made.words.earned, "difference", "same run", "time", "ratio")
     return _table("Earned and cost", columns, rows, made.notes)
 
@@ -226,8 +271,9 @@ def _spent(records: Sequence[Record], names: Sequence[str]) -> dict[str, Any]:
     kinds = list(dict.fromkeys(kind for record in records for kind in record.role_seconds))
     rows = [
         (name, *(words.seconds(record.role_seconds.get(kind)) for kind in kinds))
-        for record, name in zip(records, names, strict=True) if record.role_seconds
-    ]  # fmt: skip
+        for record, name in zip(records, names, strict=True)
+        if record.role_seconds
+    ]
     return _table("CPU time by role", ("run", *kinds), rows)
 
 
@@ -235,19 +281,34 @@ def _moved(records: Sequence[Record], names: Sequence[str]) -> dict[str, Any]:
     hops = list(dict.fromkeys(hop.hop for record in records for hop in record.traffic))
     tables = [{hop.hop: hop for hop in record.traffic} for record in records]
     rows = [
-        (name, *(f"{found[hop].messages:,} ({words.size(found[hop].bytes)})" if hop in found else "0" for hop in hops))
-        for found, name in zip(tables, names, strict=True) if found
-    ]  # fmt: skip
+        (
+            name,
+            *(
+                f"{found[hop].messages:,} ({words.size(found[hop].bytes)})" if hop in found else "0"
+                for hop in hops
+            ),
+        )
+        for found, name in zip(tables, names, strict=True)
+        if found
+    ]
     return _table("Messages and bytes", ("run", *hops), rows)
 
 
 def _pulled(records: Sequence[Record], names: Sequence[str]) -> dict[str, Any]:
-    shown = [(record, name) for record, name in zip(records, names, strict=True) if record.arms and record.runs]
-    arms: list[str] = [str(arm) for arm in dict.fromkeys(arm for record, _ in shown for arm in _arms(record))][:50]
+    shown = [
+        (record, name)
+        for record, name in zip(records, names, strict=True)
+        if record.arms and record.runs
+    ]
+    arms: list[str] = [
+        str(arm) for arm in dict.fromkeys(arm for record, _ in shown for arm in _arms(record))
+    ][:50]
     rows = []
     for record, name in shown:
         means = dict(zip(_arms(record), record.pulls.mean(axis=0).tolist(), strict=False))
-        rows.append((name, *(f"{means[arm]:,.4g}" if arm in means else words.UNKNOWN for arm in arms)))
+        rows.append(
+            (name, *(f"{means[arm]:,.4g}" if arm in means else words.UNKNOWN for arm in arms))
+        )
     return _table("Pulls", ("run", *arms), rows)
 
 

@@ -1,4 +1,6 @@
-"""Starting a studio: on loopback, or elsewhere with a password and TLS; the address to open is printed once."""
+"""Starting a studio: on loopback, or elsewhere with a password and TLS; the address to open is
+printed once.
+"""
 
 from __future__ import annotations
 
@@ -42,27 +44,44 @@ def launch_address(place: Place, keys: Keys) -> str:
     return place.origins[0] + ("/" if place.password is not None else f"/#token={keys.token()}")
 
 
-def place_of(host: str, port: int, password: str | None, certificate: bool, proxy: str | None) -> Place:
+def place_of(
+    host: str, port: int, password: str | None, certificate: bool, proxy: str | None
+) -> Place:
     """Return where a studio is reached, or say what is missing."""
     if proxy is not None:
         parts = urlsplit(proxy)
-        if parts.scheme != "https" or not parts.netloc or parts.path.strip("/") or parts.query or parts.username:
-            raise ConfigError(f"--behind-proxy takes the address that browsers use, https://NAME, got '{proxy}'.")
+        if (
+            parts.scheme != "https"
+            or not parts.netloc
+            or parts.path.strip("/")
+            or parts.query
+            or parts.username
+        ):
+            raise ConfigError(
+                f"--behind-proxy takes the address that browsers use, https://NAME, got '{proxy}'."
+            )
         if password is None:
             raise ConfigError("a studio behind a proxy needs a password. Give --password-file.")
-        return Place((parts.netloc.lower(),), (f"https://{parts.netloc.lower()}",), port, True, password)
+        return Place(
+            (parts.netloc.lower(),), (f"https://{parts.netloc.lower()}",), port, True, password
+        )
     if is_loopback(host) and not certificate and password is None:
         return Place.loopback(port)
     if not is_loopback(host) and (password is None or not certificate):
         raise ConfigError(
-            f"the host {host} can be reached by others. Give --password-file, and --certificate with --key, or "
+            f"the host {host} can be reached by others. Give --password-file, and --certificate "
+            "with --key, or "
             "--behind-proxy https://NAME where a proxy has the certificate."
         )
     scheme = "https" if certificate else "http"
     names = [host, *(("localhost", "127.0.0.1") if is_loopback(host) else ())]
     if host in ("0.0.0.0", "::"):
         names = [socket.gethostname(), socket.getfqdn(), *_addresses()]
-    hosts = tuple(dict.fromkeys(f"[{name}]:{port}" if ":" in name else f"{name}:{port}".lower() for name in names))
+    hosts = tuple(
+        dict.fromkeys(
+            f"[{name}]:{port}" if ":" in name else f"{name}:{port}".lower() for name in names
+        )
+    )
     return Place(hosts, tuple(f"{scheme}://{one}" for one in hosts), port, certificate, password)
 
 
@@ -86,9 +105,15 @@ def _addresses() -> list[str]:
 def read_password(file: Path) -> str:
     """Read a password from a file that only its owner reads."""
     files.check_private(file)
-    text = files.read(file, "the file of the password", "Check the path.").decode("utf-8", "replace").strip()
+    text = (
+        files.read(file, "the file of the password", "Check the path.")
+        .decode("utf-8", "replace")
+        .strip()
+    )
     if len(text) < SHORTEST:
-        raise ConfigError(f"a password has at least {SHORTEST} characters, got {len(text)}. Choose a longer one.")
+        raise ConfigError(
+            f"a password has at least {SHORTEST} characters, got {len(text)}. Choose a longer one."
+        )
     return text
 
 
@@ -113,28 +138,53 @@ def bind(host: str, port: int | None) -> socket.socket:
 
 
 def serve(
-    *, host: str = "127.0.0.1", port: int | None = None, browser: bool = True, password_file: Path | None = None,
-    certificate: Path | None = None, key: Path | None = None, proxy: str | None = None, allowed: tuple[str, ...] = (),
-) -> None:  # fmt: skip
+    *,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    browser: bool = True,
+    password_file: Path | None = None,
+    certificate: Path | None = None,
+    key: Path | None = None,
+    proxy: str | None = None,
+    allowed: tuple[str, ...] = (),
+) -> None:
     """Serve until Ctrl-C."""
     password = None if password_file is None else read_password(password_file)
     if (certificate is None) != (key is None):
         raise ConfigError("a certificate and its key go together. Give --certificate and --key.")
-    place_of(host, port or PORT, password, certificate is not None, proxy)  # refused before anybody can connect
+    place_of(
+        host, port or PORT, password, certificate is not None, proxy
+    )  # refused before anybody can connect
     listening = bind(host, port)
     place = place_of(host, listening.getsockname()[1], password, certificate is not None, proxy)
     app = make_app(folder(), place, allowed)
-    threading.Thread(target=app.studio.catalogue.systems, daemon=True).start()  # a page asks for it first of all
+    threading.Thread(
+        target=app.studio.catalogue.systems, daemon=True
+    ).start()  # a page asks for it first of all
     config = uvicorn.Config(
-        app, http="h11", loop="asyncio", ws="none", lifespan="on", log_level="warning", access_log=False,
-        server_header=False, date_header=False, proxy_headers=False, timeout_graceful_shutdown=1,
-        ssl_certfile=None if certificate is None else str(certificate), ssl_keyfile=None if key is None else str(key),
-    )  # fmt: skip
+        app,
+        http="h11",
+        loop="asyncio",
+        ws="none",
+        lifespan="on",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=1,
+        ssl_certfile=None if certificate is None else str(certificate),
+        ssl_keyfile=None if key is None else str(key),
+    )
     address = launch_address(place, Keys(folder()))
     files.write_whole(folder() / "port", str(place.port).encode(), mode=files.PRIVATE)
     print(f"The studio is at {address}", flush=True)
     if password is None:
-        print("This address lets one browser in; 'posse studio --token' prints another. Ctrl-C ends it.", flush=True)
+        print(
+            "This address lets one browser in; 'posse studio --token' prints another. Ctrl-C ends "
+            "it.",
+            flush=True,
+        )
     if browser:
         threading.Timer(0.5, _show, (address,)).start()
     with listening:
@@ -143,6 +193,8 @@ def serve(
 
 def _show(address: str) -> None:
     """Open the page; without a display a text browser would take over the terminal."""
-    if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+    if sys.platform.startswith("linux") and not (
+        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    ):
         return
     webbrowser.open(address)

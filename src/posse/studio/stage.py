@@ -1,8 +1,10 @@
-"""One run on the stage: forward and back by message, step or time, with what a page needs to draw it.
+"""One run on the stage: forward and back by message, step or time, with what a page needs to draw
+it.
 
-A stage is used by one thread at a time (`Stages` sees to it). It goes back by loading the nearest save point before the
-moment that is wanted and going forward from there; roles are deterministic, so what comes again is the same but for
-random bytes. Save points are bounded in number: when there are too many, every other one is dropped.
+A stage is used by one thread at a time (`Stages` sees to it). It goes back by loading the nearest
+save point before the moment that is wanted and going forward from there; roles are deterministic,
+so what comes again is the same but for random bytes. Save points are bounded in number: when there
+are too many, every other one is dropped.
 """
 
 from __future__ import annotations
@@ -85,7 +87,7 @@ class Stage:
             return sum(hop.messages for hop in run.memory.hops.values())
         return run.time
 
-    # Forward --------------------------------------------------------------------------------------------------------
+    # Forward --------------------------------------------------------------------------------------
 
     def forward(self, unit: Unit, n: int, seconds: float = 0.05) -> int:
         """Go forward by so many units, for about so many seconds; return how many were made."""
@@ -100,7 +102,9 @@ class Stage:
         return made
 
     def aim(self, time: int, message: int | None = None) -> None:
-        """Stand before a moment, or at it: where so many decisions are made and so many messages have moved."""
+        """Stand before a moment, or at it: where so many decisions are made and so many messages
+        have moved.
+        """
         run, least = self.run, message or 0
         time = min(time, run.horizon)
         exactly = self._since == self.message if message is None else self.message == message
@@ -110,7 +114,9 @@ class Stage:
         self._restore(fit[-1] if fit else self._saves[0])
 
     def approach(self, time: int, message: int | None = None, seconds: float = 0.05) -> bool:
-        """Go on to the first moment at which that is so, for about so many seconds; whether it is reached."""
+        """Go on to the first moment at which that is so, for about so many seconds; whether it is
+        reached.
+        """
         run, ends, least = self.run, clock.monotonic() + seconds, message or 0
         time = min(time, run.horizon)
         self._skip(time - CLOSE, ends)
@@ -124,7 +130,9 @@ class Stage:
         return True
 
     def unexplained(self) -> int | None:
-        """Return the time of the last message, where it moved at full speed and so nothing explains it."""
+        """Return the time of the last message, where it moved at full speed and so nothing explains
+        it.
+        """
         found = self.entries(None, 1) if isinstance(self.run, RolesRun) and not self._last else []
         return found[0][1].time if found and found[0][2] is None else None
 
@@ -142,7 +150,11 @@ class Stage:
             return
         while (moved := self._deliver(run)) is not None:
             following = run.memory.upcoming
-            if unit == "message" or following is None or self._alike(following) != self._alike(moved):
+            if (
+                unit == "message"
+                or following is None
+                or self._alike(following) != self._alike(moved)
+            ):
                 return
 
     def _deliver(self, run: RolesRun, until: int | None = None) -> Delivery | None:
@@ -177,7 +189,9 @@ class Stage:
         return self._kinds.get(party, party)
 
     def _skip(self, time: int, ends: float) -> None:
-        """Go forward at full speed to a time, or as far as it goes; nothing is explained on the way."""
+        """Go forward at full speed to a time, or as far as it goes; nothing is explained on the
+        way.
+        """
         run = self.run
         while run.time < time and not run.done and clock.monotonic() < ends:
             every = self._every
@@ -208,9 +222,11 @@ class Stage:
         if max(map(len, self.curves.values()), default=0) > POINTS:
             self._every *= 2
             for line in self.curves.values():
-                line[:] = [point for point in line if point[0] % self._every == 0 or point[0] == time]
+                line[:] = [
+                    point for point in line if point[0] % self._every == 0 or point[0] == time
+                ]
 
-    # Back -----------------------------------------------------------------------------------------------------------
+    # Back -----------------------------------------------------------------------------------------
 
     def _save(self) -> None:
         self._saves.append((self.message, self.run.time, self.run.save()))
@@ -256,17 +272,21 @@ class Stage:
                 return entry.time, message
         return 0, message
 
-    # What it shows --------------------------------------------------------------------------------------------------
+    # What it shows --------------------------------------------------------------------------------
 
     def _backwards(self) -> Iterator[Entry]:
         """Messages between parties that are held, the last one first."""
         run = self.run
         if isinstance(run, RolesRun):
             kept = run.memory.transcript
-            return (entry for entry in reversed(kept.entries if kept else ()) if entry.sender != WORLD)
+            return (
+                entry for entry in reversed(kept.entries if kept else ()) if entry.sender != WORLD
+            )
         return iter(reversed(run.view(*run.parties).entries if run.parties else ()))
 
-    def entries(self, before: int | None, count: int) -> list[tuple[int, Entry, Mapping[str, Any] | None]]:
+    def entries(
+        self, before: int | None, count: int
+    ) -> list[tuple[int, Entry, Mapping[str, Any] | None]]:
         """Return the last messages up to a number with their explanations, the newest last."""
         found: list[tuple[int, Entry, Mapping[str, Any] | None]] = []
         newest = self.message
@@ -279,14 +299,20 @@ class Stage:
         return found[::-1]
 
     def _explanation(self, number: int, entry: Entry) -> Mapping[str, Any] | None:
-        """What a message means; where no roles deliver it, its view says all that there is to explain."""
+        """What a message means; where no roles deliver it, its view says all that there is to
+        explain.
+        """
         run = self.run
         if isinstance(run, RolesRun):
             return self._explained.get(number)
-        return self.system.explain(run, Delivery(entry.sender, entry.receiver, entry.message, (), entry.time))
+        return self.system.explain(
+            run, Delivery(entry.sender, entry.receiver, entry.message, (), entry.time)
+        )
 
     def last(self) -> dict[str, Any] | None:
-        """What moved last: the message, its explanation, and all that moved with it and were alike."""
+        """What moved last: the message, its explanation, and all that moved with it and were
+        alike.
+        """
         if not self._last:
             found = self.entries(None, 1) if isinstance(self.run, RolesRun) else []
             return None if not found else described(*found[-1])
@@ -298,16 +324,24 @@ class Stage:
         return {**said, "moved": pairs, "count": len(self._last)}
 
     def observers(self) -> list[str]:
-        """Who can look at messages: a party that there is one of by its name, several by their kind."""
+        """Who can look at messages: a party that there is one of by its name, several by their
+        kind.
+        """
         order = [role.kind for role in self.system.roles]
         kinds = {name: self.kind(name) for name in self.run.parties}
         count = Counter(kinds.values())
-        sorts = sorted(kinds, key=lambda name: order.index(kinds[name]) if kinds[name] in order else len(order))
-        return list(dict.fromkeys(kinds[name] if count[kinds[name]] > 1 else name for name in sorts))
+        sorts = sorted(
+            kinds, key=lambda name: order.index(kinds[name]) if kinds[name] in order else len(order)
+        )
+        return list(
+            dict.fromkeys(kinds[name] if count[kinds[name]] > 1 else name for name in sorts)
+        )
 
     def watchers(self) -> dict[str, str]:
         """The party that looks where a kind of several is chosen: the first one."""
-        return {one: self.watcher(one) or one for one in self.observers() if one not in self.run.parties}
+        return {
+            one: self.watcher(one) or one for one in self.observers() if one not in self.run.parties
+        }
 
     def watcher(self, observer: str) -> str | None:
         """The party that an observer is: a party by its name, or the first one of a kind."""
@@ -322,23 +356,43 @@ class Stage:
         hops = run.traffic() if isinstance(run, RolesRun) else {}
         message, scene = self.message, self.system.scene(run)
         return {
-            "time": time, "horizon": run.horizon, "unit": run.unit, "message": message, "messages": message,
-            "done": run.done, "scene": scene, "last": self.last() or (scene or {}).get("last"),
-            "observers": self.observers(), "watchers": self.watchers(), **self.known,
+            "time": time,
+            "horizon": run.horizon,
+            "unit": run.unit,
+            "message": message,
+            "messages": message,
+            "done": run.done,
+            "scene": scene,
+            "last": self.last() or (scene or {}).get("last"),
+            "observers": self.observers(),
+            "watchers": self.watchers(),
+            **self.known,
             "costs": [
                 {"kind": kind, "seconds": spent, "per_step": spent / time if time else None}
                 for kind, spent in roles.items()
             ],
-            "traffic": [{"from": a, "to": b, "messages": n, "bytes": size} for (a, b), (n, size) in hops.items()],
-        }  # fmt: skip
+            "traffic": [
+                {"from": a, "to": b, "messages": n, "bytes": size}
+                for (a, b), (n, size) in hops.items()
+            ],
+        }
 
 
 def described(number: int, entry: Entry, explanation: Mapping[str, Any] | None) -> dict[str, Any]:
     """Describe a message: who sent what to whom, in words; its bytes are apart."""
     name = type(entry.message).__name__
     said: dict[str, Any] = {
-        "number": number, "time": entry.time, "sender": entry.sender, "receiver": entry.receiver, "name": name,
-        "says": f"{{{entry.sender}}} sends {name} to {{{entry.receiver}}}.", "clear": [], "parts": [], "lines": {},
-        "step": "", "chosen": None, "size": entry.size,
-    }  # fmt: skip
+        "number": number,
+        "time": entry.time,
+        "sender": entry.sender,
+        "receiver": entry.receiver,
+        "name": name,
+        "says": f"{{{entry.sender}}} sends {name} to {{{entry.receiver}}}.",
+        "clear": [],
+        "parts": [],
+        "lines": {},
+        "step": "",
+        "chosen": None,
+        "size": entry.size,
+    }
     return {**said, **(explanation or {})}

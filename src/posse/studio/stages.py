@@ -1,7 +1,9 @@
-"""The live runs of a studio: how many there may be, what moves them, and the stream that shows them.
+"""The live runs of a studio: how many there may be, what moves them, and the stream that shows
+them.
 
-Runs are moved by worker threads, a short while at a time, so that the event loop stays free and a press of pause is
-answered at once. Whatever changed is put together into at most `FRAMES` frames a second.
+Runs are moved by worker threads, a short while at a time, so that the event loop stays free and a
+press of pause is answered at once. Whatever changed is put together into at most `FRAMES` frames a
+second.
 """
 
 from __future__ import annotations
@@ -64,7 +66,9 @@ class Hub:
         if self.count > after:
             return True
         with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):  # wait_for loses a cancellation that comes with a change
+            async with asyncio.timeout(
+                seconds
+            ):  # wait_for loses a cancellation that comes with a change
                 await self._changed.wait()
         return self.count > after
 
@@ -104,11 +108,19 @@ class Live:
         if self.phase == "starting":
             said["doing"] = self.doing
         return {
-            "id": stage.id, "system": stage.system.name, "settings": self.settings,
-            "level": stage.system.level_of(stage.settings), "phase": self.phase, "playing": self.phase == "playing",
-            "speed": self.speed, "play_unit": self.unit, "change": self.changed, **said, **self.shown,
+            "id": stage.id,
+            "system": stage.system.name,
+            "settings": self.settings,
+            "level": stage.system.level_of(stage.settings),
+            "phase": self.phase,
+            "playing": self.phase == "playing",
+            "speed": self.speed,
+            "play_unit": self.unit,
+            "change": self.changed,
+            **said,
+            **self.shown,
             **({"curves": {"from": dict.fromkeys(lines, 0), "lines": lines}} if curves else {}),
-        }  # fmt: skip
+        }
 
 
 class Stages:
@@ -116,7 +128,7 @@ class Stages:
 
     def __init__(
         self, hub: Hub, *, limit: int = LIVE, memory: int = MEMORY, say: Callable[[str], str] = str
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`say` writes what went wrong for a page."""
         self.hub, self.limit, self.memory, self._words = hub, limit, memory, say
         self.live: dict[str, Live] = {}
@@ -135,9 +147,14 @@ class Stages:
         return found
 
     def begin(
-        self, system: System, settings: RunSettings, at: tuple[int, int | None] | None, shown: Mapping[str, Any]
+        self,
+        system: System,
+        settings: RunSettings,
+        at: tuple[int, int | None] | None,
+        shown: Mapping[str, Any],
     ) -> Live:
-        """Put a run on a stage and set it up in the background; at a moment of it, where one is given.
+        """Put a run on a stage and set it up in the background; at a moment of it, where one is
+        given.
 
         `shown` are its settings as a page has them.
         """
@@ -148,9 +165,13 @@ class Stages:
         return live
 
     def _make_room(self) -> None:
-        self.close([one for one in self.live.values() if one.idle > FORGOTTEN and one.phase != "starting"])
+        self.close(
+            [one for one in self.live.values() if one.idle > FORGOTTEN and one.phase != "starting"]
+        )
         if len(self.live) >= self.limit:
-            spare = [one for one in self.live.values() if one.idle > SPARE and one.phase != "starting"]
+            spare = [
+                one for one in self.live.values() if one.idle > SPARE and one.phase != "starting"
+            ]
             self.close(sorted(spare, key=lambda one: -one.idle)[:1])
         if len(self.live) >= self.limit:
             said = f"{self.limit} runs are live, and there may be no more. Stop one of them."
@@ -163,11 +184,18 @@ class Stages:
     def listed(self) -> list[dict[str, Any]]:
         """Say in a line each which runs are live."""
         return [
-            {"id": id, "system": one.stage.system.name, "level": one.stage.system.level_of(one.stage.settings),
-             "phase": one.phase, "time": one.shown["time"], "horizon": one.shown.get("horizon"), "idle": one.idle,
-             "readers": one.readers}
+            {
+                "id": id,
+                "system": one.stage.system.name,
+                "level": one.stage.system.level_of(one.stage.settings),
+                "phase": one.phase,
+                "time": one.shown["time"],
+                "horizon": one.shown.get("horizon"),
+                "idle": one.idle,
+                "readers": one.readers,
+            }
             for id, one in self.live.items()
-        ]  # fmt: skip
+        ]
 
     def close(self, which: Iterable[Live]) -> None:
         """Stop runs and forget them."""
@@ -177,9 +205,11 @@ class Stages:
                 live.motion.cancel()
             self.hub.touch()
 
-    # Moving ---------------------------------------------------------------------------------------------------------
+    # Moving ---------------------------------------------------------------------------------------
 
-    async def do(self, id: str, action: str, unit: Unit, n: int, speed: float, to: tuple[int, int | None]) -> Live:
+    async def do(
+        self, id: str, action: str, unit: Unit, n: int, speed: float, to: tuple[int, int | None]
+    ) -> Live:
         """Carry out what was pressed; wait for it to end, but not for long."""
         live = self.get(id)
         async with live.turn:
@@ -198,14 +228,18 @@ class Stages:
             elif action == "back":
                 work = partial(self._back, live, unit, n)
             else:
-                work = partial(self._finish, live) if action == "end" else partial(self._go, live, *to)
+                work = (
+                    partial(self._finish, live) if action == "end" else partial(self._go, live, *to)
+                )
             self._move(live, "moving", work)
         if live.motion is not None:
             await asyncio.wait([live.motion], timeout=PATIENCE)
         return live
 
     async def _inside(self, live: Live, work: Callable[..., T], *arguments: Any) -> T:
-        """Use a stage in a thread; one use at a time, also where the one before was given up while it went on."""
+        """Use a stage in a thread; one use at a time, also where the one before was given up while
+        it went on.
+        """
 
         async def use() -> T:
             async with live.lock:
@@ -262,7 +296,10 @@ class Stages:
     async def _set_up(self, live: Live, at: tuple[int, int | None] | None) -> None:
         self._say(live, "Reading the data; what runs for the first time is compiled")
         await self._inside(live, live.stage.settings.load)
-        self._say(live, "Starting the parties and making their keys; what runs for the first time is compiled")
+        self._say(
+            live,
+            "Starting the parties and making their keys; what runs for the first time is compiled",
+        )
         await self._inside(live, live.stage.open)
         if at is not None:
             self._say(live, f"Playing as far as t = {at[0]:,}")
@@ -305,7 +342,9 @@ class Stages:
 
     async def _finish(self, live: Live) -> None:
         while not live.stage.run.done:
-            await self._inside(live, live.stage.forward, "time", max(1, live.stage.run.horizon), CHUNK)
+            await self._inside(
+                live, live.stage.forward, "time", max(1, live.stage.run.horizon), CHUNK
+            )
             await self._draw(live)
 
     async def _play(self, live: Live, unit: Unit, speed: float) -> None:
@@ -324,6 +363,9 @@ class Stages:
 
 def resident() -> int:
     """Bytes of memory that this process holds; 0 where the system does not say."""
-    with suppress(OSError, ValueError, IndexError), open("/proc/self/statm", encoding="ascii") as file:
+    with (
+        suppress(OSError, ValueError, IndexError),
+        open("/proc/self/statm", encoding="ascii") as file,
+    ):
         return int(file.read().split()[1]) * 4096
     return 0

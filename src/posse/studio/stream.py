@@ -1,7 +1,9 @@
-"""The stream of a tab: one connection with the states of its runs, jobs and the list of runs, as server-sent events.
+"""The stream of a tab: one connection with the states of its runs, jobs and the list of runs, as
+server-sent events.
 
-A frame has what changed since the frame before. Each event has a number; a tab that comes back with the last one it got
-(`Last-Event-ID`) is sent nothing that it has. Frames are compressed where the browser takes that: they are much alike.
+A frame has what changed since the frame before. Each event has a number; a tab that comes back with
+the last one it got (`Last-Event-ID`) is sent nothing that it has. Frames are compressed where the
+browser takes that: they are much alike.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from posse.studio.guard import Receive, Scope, Send
 from posse.studio.stages import FRAMES, Hub, Live, Stages
 
 BEAT = 10.0
-"""Seconds after which an idle stream says that it is there, by an event: a page does not see comments."""
+"""Seconds after which an idle stream says that it is there, by an event: a page does not see
+comments.
+"""
 RETRY = 1000
 """Milliseconds after which a browser tries again."""
 
@@ -30,10 +34,17 @@ class Stream:
     """An answer that does not end until its reader goes."""
 
     def __init__(
-        self, hub: Hub, stages: Stages, ids: Sequence[str], last: str, zipped: bool,
+        self,
+        hub: Hub,
+        stages: Stages,
+        ids: Sequence[str],
+        last: str,
+        zipped: bool,
         lists: Mapping[str, Callable[[], tuple[int, Callable[[], Any]]]],
-    ) -> None:  # fmt: skip
-        """`lists` gives, for each further event, the number of its last change and what reads it."""
+    ) -> None:
+        """`lists` gives, for each further event, the number of its last change and what reads
+        it.
+        """
         self._hub, self._stages, self._lists = hub, stages, lists
         self._open = dict.fromkeys(ids)
         boot, _, number = last.partition(".")
@@ -45,7 +56,10 @@ class Stream:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until the reader goes."""
-        headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no")]
+        headers = [
+            (b"content-type", b"text/event-stream; charset=utf-8"),
+            (b"x-accel-buffering", b"no"),
+        ]
         if self._zip is not None:
             headers.append((b"content-encoding", b"gzip"))
         await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -86,7 +100,10 @@ class Stream:
         found: list[bytes] = []
 
         def event(name: str, data: bytes) -> None:
-            found.append(b"event: %b\nid: %b.%d\ndata: %b\n\n" % (name.encode(), self._hub.boot.encode(), number, data))
+            found.append(
+                b"event: %b\nid: %b.%d\ndata: %b\n\n"
+                % (name.encode(), self._hub.boot.encode(), number, data)
+            )
 
         for id in list(self._open):
             live = self._stages.live.get(id)
@@ -102,13 +119,19 @@ class Stream:
         return found
 
     def _frame(self, id: str, live: Live) -> bytes:
-        """Encode what changed since the last frame of this stage; of curves the points that came."""
+        """Encode what changed since the last frame of this stage; of curves the points that
+        came.
+        """
         before = self._sent.setdefault(id, {})
         lines = {name: list(line) for name, line in live.stage.curves.items()}
         had = self._points.get(id, {})
         since = {name: _alike(had.get(name, []), line) for name, line in lines.items()}
         changed = {name: encode(value) for name, value in live.state(curves=False).items()}
-        frame = {name: value for name, value in changed.items() if before.get(name) != value or name == "id"}
+        frame = {
+            name: value
+            for name, value in changed.items()
+            if before.get(name) != value or name == "id"
+        }
         if "refused" in before and "refused" not in changed:
             frame["refused"] = b"null"
         self._sent[id] = changed
@@ -116,7 +139,9 @@ class Stream:
             cut = {name: line[since[name] :] for name, line in lines.items()}
             frame["curves"] = encode({"from": since, "lines": cut})
         self._points[id] = lines
-        return b"{%b}" % b",".join(b'"%b":%b' % (name.encode(), value) for name, value in frame.items())
+        return b"{%b}" % b",".join(
+            b'"%b":%b' % (name.encode(), value) for name, value in frame.items()
+        )
 
     async def _write(self, send: Send, parts: Sequence[bytes]) -> None:
         body = b"".join(parts)

@@ -36,11 +36,15 @@ def plain_sum(given: dict[str, np.ndarray], names) -> np.ndarray:
 
 
 class Round:
-    """Server and clients; `sent` is what each client last sent to the server and nobody has delivered yet."""
+    """Server and clients; `sent` is what each client last sent to the server and nobody has
+    delivered yet.
+    """
 
     def __init__(self, n: int = 5, plan: Plan | None = None, round: int = 0) -> None:
         self.cohort = cohort(n)
-        self.terms = self.cohort.terms(plan or complete_plan(n, corrupt=1, dropouts=1), LENGTH, round=round)
+        self.terms = self.cohort.terms(
+            plan or complete_plan(n, corrupt=1, dropouts=1), LENGTH, round=round
+        )
         self.vectors = vectors(self.terms.clients)
         self.roots = {name: Secrets.fresh() for name in self.terms.clients}
         self.clients = {name: self.client(name) for name in self.terms.clients}
@@ -78,7 +82,9 @@ class Round:
         return action[2]
 
     def until(self, stage: Stage, skip=()) -> Round:
-        """Play until the clients have been told what begins a stage; `skip` are lost from the stage before on."""
+        """Play until the clients have been told what begins a stage; `skip` are lost from the stage
+        before on.
+        """
         while self.server.stage < stage:
             last = self.server.stage == stage - 1
             self.deliver(skip if last else ())

@@ -1,4 +1,6 @@
-"""Sums are bit exact whoever is lost at whatever stage, up to the declared number; with one more there is no sum."""
+"""Sums are bit exact whoever is lost at whatever stage, up to the declared number; with one more
+there is no sum.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def _losses(n: int, count: int):
             yield dict(zip(who, stages, strict=True))
 
 
-@pytest.mark.parametrize(("n", "dropouts"), [(2, 0), (3, 1), (4, 1), (4, 2), (5, 1), (5, 2), (6, 1)])
+@pytest.mark.parametrize(
+    ("n", "dropouts"), [(2, 0), (3, 1), (4, 1), (4, 2), (5, 1), (5, 2), (6, 1)]
+)
 def test_every_loss_up_to_the_maximum(n, dropouts):
     planned = complete_plan(n, corrupt=0, dropouts=dropouts)
     for count in range(dropouts + 1):
@@ -103,7 +107,9 @@ def test_a_sparse_round_in_which_a_client_lost_its_neighbours_fails_closed():
     victim = terms.clients[0]
     gone = sorted(terms.neighbours(victim))[:3]
     for stage in STAGES:
-        with pytest.raises(ProtocolError, match=r"the secrets of c0\d\d need 3 holders at stage \w+, 2 are left"):
+        with pytest.raises(
+            ProtocolError, match=r"the secrets of c0\d\d need 3 holders at stage \w+, 2 are left"
+        ):
             simulate(here, terms, vectors(terms.clients), dict.fromkeys(gone, stage))
 
 
@@ -117,5 +123,7 @@ def test_whoever_shared_and_is_gone_needs_holders_too():
     here = cohort(12)
     terms = here.terms(Plan(12, 1, 4, 4, 3, 0, -1.0, -1.0), LENGTH)
     gone = dict.fromkeys(sorted(terms.neighbours("c000"))[:3], Stage.SURVIVORS)
-    with pytest.raises(ProtocolError, match="the secrets of c000 need 3 holders at stage survivors, 1 are left"):
+    with pytest.raises(
+        ProtocolError, match="the secrets of c000 need 3 holders at stage survivors, 1 are left"
+    ):
         simulate(here, terms, vectors(terms.clients), {"c000": Stage.MASKED, **gone})

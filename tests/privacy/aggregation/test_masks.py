@@ -55,13 +55,17 @@ def test_vector():
 
 def test_masks_of_two_ends_cancel_and_of_two_rounds_differ():
     here = cohort(3)
-    first, second = (here.terms(complete_plan(3, corrupt=0, dropouts=0), LENGTH, round=at) for at in range(2))
+    first, second = (
+        here.terms(complete_plan(3, corrupt=0, dropouts=0), LENGTH, round=at) for at in range(2)
+    )
     roots = {name: Secrets.fresh() for name in first.clients}
 
     def stream(terms, me: str, other: str) -> np.ndarray:
         mine, theirs = (RoundKeys(name, terms, roots[name]) for name in (me, other))
         words = np.zeros(LENGTH, np.uint32)
-        add_streams(words, [pair_stream(mine._masking.private, me, other, theirs._masking.public, terms)])
+        add_streams(
+            words, [pair_stream(mine._masking.private, me, other, theirs._masking.public, terms)]
+        )
         return words
 
     assert not (stream(first, "c000", "c001") + stream(first, "c001", "c000")).any()
@@ -84,14 +88,18 @@ def test_one_vector_is_masked_differently_in_two_rounds_with_the_same_secrets():
         game.until(Stage.MASKED)
         client = game.clients["c000"]
         client.receive("server", game.told["c000"])
-        ((_, _, message),) = client.receive(WORLD, Contribution(game.terms.round, bytes(4 * LENGTH)))
+        ((_, _, message),) = client.receive(
+            WORLD, Contribution(game.terms.round, bytes(4 * LENGTH))
+        )
         masked.append(np.frombuffer(message.words, "<u4"))
     assert (masked[0] != masked[1]).all()
     assert masked[0].all()
 
 
 def test_masked_zeros_look_uniform():
-    """Top bits of 4,000 words of a masked vector of zeros: half of them set, within five standard errors."""
+    """Top bits of 4,000 words of a masked vector of zeros: half of them set, within five standard
+    errors.
+    """
     words = np.zeros(4000, np.uint32)
     add_streams(words, [(bytes([at]) * 32, 1 if at % 2 else -1) for at in range(5)])
     bits = (words[:, None] >> np.arange(32, dtype=np.uint32)) & 1
@@ -152,29 +160,56 @@ def test_every_message_travels():
         game.deliver()
         game.close()
         game.answer()
-    assert decoder.decode(msgspec.msgpack.encode(Complaint(b"t", ("c001",)))) == Complaint(b"t", ("c001",))
-    assert seen == {"Advertise", "Keys", "Shares", "Delivery", "Masked", "Survivors", "Signed", "Unmask", "Shown"}
+    assert decoder.decode(msgspec.msgpack.encode(Complaint(b"t", ("c001",)))) == Complaint(
+        b"t", ("c001",)
+    )
+    assert seen == {
+        "Advertise",
+        "Keys",
+        "Shares",
+        "Delivery",
+        "Masked",
+        "Survivors",
+        "Signed",
+        "Unmask",
+        "Shown",
+    }
 
 
 def test_the_two_secrets_of_a_client_have_polynomials_of_their_own():
-    """With one polynomial for both, a holder's shares would differ by the difference of the secrets."""
+    """With one polynomial for both, a holder's shares would differ by the difference of the
+    secrets.
+    """
     game = Round(5)
     keys = RoundKeys("c000", game.terms, game.roots["c000"])
     pairs = [(both[:33], both[33:]) for both in keys.shares(game.terms.clients).values()]
-    assert len({(int.from_bytes(seed, "big") - int.from_bytes(key, "big")) % PRIME for seed, key in pairs}) == 5
+    assert (
+        len(
+            {
+                (int.from_bytes(seed, "big") - int.from_bytes(key, "big")) % PRIME
+                for seed, key in pairs
+            }
+        )
+        == 5
+    )
     seeds, privates = ({place: pair[at] for place, pair in enumerate(pairs, 1)} for at in range(2))
     assert reconstruct(seeds, 4) == keys.self_seed
     assert reconstruct(privates, 4) == keys._masking.private.private_bytes_raw()
 
 
 def test_polynomials_of_two_rounds_have_nothing_in_common():
-    """With one polynomial, two shares would differ by the same in both rounds whatever the secrets."""
+    """With one polynomial, two shares would differ by the same in both rounds whatever the
+    secrets.
+    """
     here, root = cohort(3), Secrets.fresh()
     apart = []
     for at in range(2):
         terms = here.terms(complete_plan(3, corrupt=0, dropouts=0), LENGTH, round=at)
         one, other, _ = RoundKeys("c000", terms, root).shares(terms.clients).values()
-        apart += [(int.from_bytes(one[cut], "big") - int.from_bytes(other[cut], "big")) % PRIME for cut in (HALF, REST)]
+        apart += [
+            (int.from_bytes(one[cut], "big") - int.from_bytes(other[cut], "big")) % PRIME
+            for cut in (HALF, REST)
+        ]
     assert len(set(apart)) == 4
 
 
@@ -193,14 +228,18 @@ SMALL_ORDER = [
 def test_keys_of_small_order_are_refused_though_they_are_signed(point, which):
     game = Round(3, complete_plan(3, corrupt=0, dropouts=0))
     keys, identity = game.sent["c001"], game.cohort.identities["c001"]
-    public = [point if at == which else part for at, part in enumerate((keys.sealing, keys.masking))]
+    public = [
+        point if at == which else part for at, part in enumerate((keys.sealing, keys.masking))
+    ]
     signature = identity.sign(PURPOSE_KEYS, _signed(game.terms, "c001", *public, keys.commitment))
     with pytest.raises(ProtocolError, match="a key of c001 is a point of small order"):
         game.server.receive("c001", Advertise(keys.terms, *public, keys.commitment, signature))
 
 
 def test_keys_signed_for_one_name_are_not_those_of_another():
-    """The identity alone does not say for whom keys were made: a client may be known by two names in its life."""
+    """The identity alone does not say for whom keys were made: a client may be known by two names
+    in its life.
+    """
     terms = cohort(3).terms(complete_plan(3, corrupt=0, dropouts=0), LENGTH)
     one, other = terms.clients[:2]
     keys = RoundKeys(one, terms, Secrets.fresh()).advertise(cohort(3).identities[other])
@@ -209,17 +248,23 @@ def test_keys_signed_for_one_name_are_not_those_of_another():
 
 
 def test_a_commitment_is_bound_to_the_client_that_made_it():
-    """A client that advertises another one's commitment, and deals the seed behind it, is found out at the end."""
+    """A client that advertises another one's commitment, and deals the seed behind it, is found out
+    at the end.
+    """
     game = Round(4, complete_plan(4, corrupt=0, dropouts=0))
     names = game.terms.clients
     copied, liar = game.clients[names[0]], game.clients[names[1]]
     liar._own.self_seed = copied._own.self_seed
     honest = game.sent[names[1]]
     public = (honest.sealing, honest.masking, game.sent[names[0]].commitment)
-    signature = game.cohort.identities[names[1]].sign(PURPOSE_KEYS, _signed(game.terms, names[1], *public))
+    signature = game.cohort.identities[names[1]].sign(
+        PURPOSE_KEYS, _signed(game.terms, names[1], *public)
+    )
     game.sent[names[1]] = Advertise(game.terms.digest, *public, signature)
     game.until(Stage.UNMASK)
     game.answer()
     game.deliver()
-    with pytest.raises(ProtocolError, match=f"shares of a secret of {names[1]} do not give what it signed"):
+    with pytest.raises(
+        ProtocolError, match=f"shares of a secret of {names[1]} do not give what it signed"
+    ):
         game.server.close(Stage.UNMASK)

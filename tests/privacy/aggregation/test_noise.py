@@ -16,12 +16,16 @@ def _key(at: int) -> bytes:
 
 def _chi_square(counts: list[int], probabilities: list[float]) -> float:
     total = sum(counts)
-    return sum((seen - total * p) ** 2 / (total * p) for seen, p in zip(counts, probabilities, strict=True))
+    return sum(
+        (seen - total * p) ** 2 / (total * p) for seen, p in zip(counts, probabilities, strict=True)
+    )
 
 
 @pytest.mark.parametrize("sigma", [1, 2, 7])
 def test_the_distribution_is_the_discrete_gaussian(sigma):
-    """Chi-square over single integers; a shift of .02 sigma adds 80 to it, a sigma off by 2 % adds 160."""
+    """Chi-square over single integers; a shift of .02 sigma adds 80 to it, a sigma off by 2 % adds
+    160.
+    """
     count = 200_000
     drawn = Counter(discrete_gaussian(sigma, count, _key(sigma)).tolist())
     weight = {x: math.exp(-(x**2) / (2 * sigma**2)) for x in range(-12 * sigma, 12 * sigma + 1)}
@@ -85,5 +89,7 @@ def test_the_fewest_honest_survivors_reach_the_total():
 def test_noise_of_one_step_pays_for_not_being_gaussian():
     plan = NoisePlan(1, 10, 1.0, 1000)
     tau = 10 * sum(math.exp(-2 * math.pi**2 * k / (k + 1)) for k in range(1, 10))
-    assert plan.rho == pytest.approx(min(0.1 + tau * 500, (math.sqrt(0.1) + tau * math.sqrt(1000)) ** 2) / 2)
+    assert plan.rho == pytest.approx(
+        min(0.1 + tau * 500, (math.sqrt(0.1) + tau * math.sqrt(1000)) ** 2) / 2
+    )
     assert plan.rho > 1.1 * 0.05

@@ -24,7 +24,9 @@ def test_vectors_of_a_thousand_clients(share, k, t, leak, fail):
 
 @pytest.mark.parametrize(("n", "share"), [(1000, 0.1), (1000, 0.2), (300, 0.15)])
 def test_no_smaller_degree_and_no_smaller_threshold_will_do(n, share):
-    """Against scipy's tails: below k no threshold keeps both bounds, and below t the corrupt reconstruct too often."""
+    """Against scipy's tails: below k no threshold keeps both bounds, and below t the corrupt
+    reconstruct too often.
+    """
     found, bad = plan(n, corrupt=share, dropout=share), round(share * n)
 
     def leaks(k: int, t: int) -> float:
@@ -41,7 +43,9 @@ def test_no_smaller_degree_and_no_smaller_threshold_will_do(n, share):
 
 
 def test_the_union_is_over_all_clients():
-    """Over the 800 honest ones alone, 97 neighbours would do at .2 and .2: the vector tells the two apart."""
+    """Over the 800 honest ones alone, 97 neighbours would do at .2 and .2: the vector tells the two
+    apart.
+    """
     assert 800 * hypergeom.sf(52, 999, 200, 97) < 2.0**-40 < 1000 * hypergeom.sf(52, 999, 200, 97)
 
 
@@ -77,7 +81,9 @@ def test_a_quorum_makes_the_set_unique_or_is_not_claimed():
 
 
 def test_sums_of_one_honest_client_are_refused():
-    with pytest.raises(ConfigError, match="at least 2 honest clients: 5 clients - 2 dropouts - 2 corrupt = 1"):
+    with pytest.raises(
+        ConfigError, match="at least 2 honest clients: 5 clients - 2 dropouts - 2 corrupt = 1"
+    ):
         complete_plan(5, corrupt=2, dropouts=2)
     with pytest.raises(ConfigError, match="corrupt"):
         plan(1000, corrupt=1.5, dropout=0.1)
@@ -111,13 +117,17 @@ def test_the_graph_is_of_the_seed():
 
 
 def test_neighbours_are_a_uniform_set():
-    """How often 0 and 1 are neighbours in 4,000 graphs of degree 6 over 20: 6/19, within five standard errors."""
+    """How often 0 and 1 are neighbours in 4,000 graphs of degree 6 over 20: 6/19, within five
+    standard errors.
+    """
     met = np.mean([1 in neighbours(20, 6, at.to_bytes(32, "big"))[0] for at in range(4000)])
     assert abs(met - 6 / 19) < 5 * math.sqrt(6 / 19 * 13 / 19 / 4000)
 
 
 def test_rounds_fail_no_more_often_than_printed():
-    """A plan that may fail with 2^-4 fails with at most that over 2,000 graphs; and the bound is not empty."""
+    """A plan that may fail with 2^-4 fails with at most that over 2,000 graphs; and the bound is
+    not empty.
+    """
     weak = plan(200, corrupt=0.05, dropout=0.2, security=10, correctness=4)
     generator, failed, tries = np.random.default_rng(5), 0, 2000
     for at in range(tries):
@@ -150,11 +160,15 @@ def test_the_second_term_of_a_leak_bounds_falling_apart():
 
 
 def test_vector_where_falling_apart_decides():
-    """4 corrupt and 120 lost of 200: no client has five corrupt neighbours, so all of the leak is the second term."""
+    """4 corrupt and 120 lost of 200: no client has five corrupt neighbours, so all of the leak is
+    the second term.
+    """
     found = plan(200, corrupt=0.02, dropout=0.6, security=20, correctness=4)
 
     def apart(k: int) -> float:
-        return math.log2(Fraction(200**2, 2) * Fraction(math.comb(124, k // 2 * 2), math.comb(200, k // 2 * 2)))
+        return math.log2(
+            Fraction(200**2, 2) * Fraction(math.comb(124, k // 2 * 2), math.comb(200, k // 2 * 2))
+        )
 
     assert (found.corrupt, found.dropouts, found.degree, found.threshold) == (4, 120, 44, 5)
     assert found.leak == pytest.approx(apart(44)) == pytest.approx(-21.26, abs=0.005)

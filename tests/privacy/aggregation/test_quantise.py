@@ -73,7 +73,9 @@ def test_a_rounding_that_is_too_long_is_drawn_again():
             return np.zeros(size) if self.calls <= 3 else self.fair.random(size)
 
     quantiser, up = Quantiser(clip=1.0, scale=10.0, length=10_000, clients=4), Up()
-    z = quantiser.encode(np.full(10_000, 0.01), up)  # 10,000 coordinates of .1: up is a norm of 100, allowed are 57
+    z = quantiser.encode(
+        np.full(10_000, 0.01), up
+    )  # 10,000 coordinates of .1: up is a norm of 100, allowed are 57
     assert up.calls == 4
     assert quantiser.within(z)
     assert not quantiser.within(np.ones(10_000, np.int64))
@@ -85,7 +87,9 @@ def test_a_rounding_that_is_too_long_is_drawn_again():
 def test_capacity_is_kept_to_the_unit():
     top = CAPACITY // 64 - 1
     assert Quantiser(clip=1.0, scale=float(top), length=3, clients=64).largest < CAPACITY
-    with pytest.raises(ConfigError, match=r"must stay below 2\^31 .* 64 clients x 33554432 .* Lower the scale"):
+    with pytest.raises(
+        ConfigError, match=r"must stay below 2\^31 .* 64 clients x 33554432 .* Lower the scale"
+    ):
         Quantiser(clip=1.0, scale=float(top + 1), length=3, clients=64)
     with pytest.raises(ConfigError, match="length must be at least 1, got 0"):
         Quantiser(clip=1.0, scale=1.0, length=0, clients=64)
@@ -125,7 +129,9 @@ def test_ring_sums_refuse_more_clients_and_less_noise_than_they_are_made_for():
     with pytest.raises(ConfigError, match="room for 2 clients, got 3"):
         ring_sum([np.zeros(2)] * 3, quantiser, [np.random.default_rng(0)] * 3)
     with pytest.raises(ConfigError, match="noise an update, got 1"):
-        ring_sum([np.zeros(2)] * 2, quantiser, [np.random.default_rng(0)] * 2, [np.zeros(2, np.int64)])
+        ring_sum(
+            [np.zeros(2)] * 2, quantiser, [np.random.default_rng(0)] * 2, [np.zeros(2, np.int64)]
+        )
     with pytest.raises(ConfigError, match="must have 2 numbers"):
         quantiser.encode(np.zeros(3), np.random.default_rng(0))
 
@@ -136,13 +142,19 @@ def test_noise_passes_its_allowance_in_no_coordinate():
     drawn = [discrete_gaussian(noise.sigma, 2000, bytes([at]) * 32) for at in range(10)]
     total = ring_sum([np.zeros(2000)] * 10, quantiser, [np.random.default_rng(0)] * 10, drawn) * 100
     assert np.abs(total).max() < quantiser.tail
-    assert 500 < total.std() < 600  # ten clients add more than the eight it is sized for: 177 sqrt(10) = 560
+    assert (
+        500 < total.std() < 600
+    )  # ten clients add more than the eight it is sized for: 177 sqrt(10) = 560
 
 
 def test_the_tail_is_over_all_coordinates():
     """sigma sqrt(2 n ln(2 d 2^40)), written out."""
     quantiser = Quantiser(clip=1.0, scale=100.0, length=2000, clients=10, sigma=177)
-    assert quantiser.tail == math.ceil(177 * math.sqrt(20 * (math.log(4000) + 40 * math.log(2)))) == 4751
+    assert (
+        quantiser.tail
+        == math.ceil(177 * math.sqrt(20 * (math.log(4000) + 40 * math.log(2))))
+        == 4751
+    )
 
 
 def test_a_fractional_step_counts_as_a_whole_one():
@@ -162,7 +174,9 @@ def test_no_coordinate_is_larger_than_the_norm():
 def test_norms_beyond_63_bits_are_exact():
     top = 2**31 - 2
     quantiser = Quantiser(clip=1.0, scale=float(top), length=4, clients=1)
-    assert not quantiser.within(np.full(4, top, np.int64))  # its squares add up to 2^64 - 2^35 + 16, cut: below Delta^2
+    assert not quantiser.within(
+        np.full(4, top, np.int64)
+    )  # its squares add up to 2^64 - 2^35 + 16, cut: below Delta^2
     assert quantiser.within(np.array([top, 0, 0, 0]))
     assert quantiser.within(np.array([top // 2] * 4))
     generator = np.random.default_rng(2)

@@ -11,7 +11,15 @@ from posse.core.errors import ConfigError, JournalError, ProtocolError
 from posse.core.roles import WORLD
 from posse.privacy.aggregation.client import Client
 from posse.privacy.aggregation.masks import PURPOSE_SURVIVORS, RoundKeys
-from posse.privacy.aggregation.messages import Complaint, Contribution, Delivery, Keys, Signed, Survivors, Unmask
+from posse.privacy.aggregation.messages import (
+    Complaint,
+    Contribution,
+    Delivery,
+    Keys,
+    Signed,
+    Survivors,
+    Unmask,
+)
 from posse.privacy.aggregation.terms import Stage, complete_plan
 from posse.privacy.crypto.keys import Identity, Secrets
 from tests.privacy.aggregation.rounds import LENGTH, Round
@@ -92,26 +100,41 @@ def test_a_survivor_that_never_shared_is_refused():
     game.deliver(skip=["c004"])
     game.close()
     game.say(ME, game.told[ME])
-    _refuse(game, Survivors(game.terms.digest, game.terms.clients), "'c004' is said to survive and shared nothing")
+    _refuse(
+        game,
+        Survivors(game.terms.digest, game.terms.clients),
+        "'c004' is said to survive and shared nothing",
+    )
 
 
 def test_the_quorum_must_have_signed_this_very_set():
     game = Round().until(Stage.UNMASK)
     asked, quorum = game.told[ME], game.terms.plan.quorum
     assert quorum == len(asked.signatures) == 4
-    _refuse(game, replace(asked, signatures=asked.signatures[:-1]), "wants 4 signatures on the set of survivors, got 3")
+    _refuse(
+        game,
+        replace(asked, signatures=asked.signatures[:-1]),
+        "wants 4 signatures on the set of survivors, got 3",
+    )
     doubled = (*asked.signatures[:-1], asked.signatures[0])
     _refuse(game, replace(asked, signatures=doubled), "two things of one client")
     other = game.terms.survivors_digest(game.terms.clients[:4])
-    forged = (*asked.signatures[:-1], ("c003", game.cohort.identities["c003"].sign(PURPOSE_SURVIVORS, other)))
-    _refuse(game, replace(asked, signatures=forged), "signature on the set of survivors does not verify")
+    forged = (
+        *asked.signatures[:-1],
+        ("c003", game.cohort.identities["c003"].sign(PURPOSE_SURVIVORS, other)),
+    )
+    _refuse(
+        game, replace(asked, signatures=forged), "signature on the set of survivors does not verify"
+    )
     stranger = (*asked.signatures[:-1], ("mallory", asked.signatures[0][1]))
     _refuse(game, replace(asked, signatures=stranger), "'mallory', of whom it expects nothing")
     game.say(ME, asked)
 
 
 def test_two_sets_cannot_both_have_a_quorum():
-    """A server that shows two sets of survivors to two halves, with one corrupt client signing both, gets nowhere."""
+    """A server that shows two sets of survivors to two halves, with one corrupt client signing
+    both, gets nowhere.
+    """
     game = Round().until(Stage.SURVIVORS)
     terms, names = game.terms, game.terms.clients
     sets = names, tuple(name for name in names if name != "c004")
@@ -146,8 +169,14 @@ def test_messages_of_another_round_are_refused():
 def test_keys_of_another_round_do_not_pass_under_this_rounds_name():
     here, there = Round(round=1).until(Stage.SHARES), Round(round=2).until(Stage.SHARES)
     _refuse(here, Keys(here.terms.digest, there.told[ME].keys), "of another round")
-    relabelled = tuple((name, replace(key, terms=here.terms.digest)) for name, key in there.told[ME].keys)
-    _refuse(here, Keys(here.terms.digest, relabelled), "signature on the aggregation keys does not verify")
+    relabelled = tuple(
+        (name, replace(key, terms=here.terms.digest)) for name, key in there.told[ME].keys
+    )
+    _refuse(
+        here,
+        Keys(here.terms.digest, relabelled),
+        "signature on the aggregation keys does not verify",
+    )
 
 
 def test_keys_with_a_wrong_signature_are_refused():
@@ -163,14 +192,24 @@ def test_keys_with_a_wrong_signature_are_refused():
         (rest[0][1], "does not verify"),
     ):
         _refuse(game, Keys(game.terms.digest, ((name, bad), *rest)), match)
-    _refuse(game, Keys(game.terms.digest, (*game.told[ME].keys, (name, keys))), "two things of one client")
+    _refuse(
+        game,
+        Keys(game.terms.digest, (*game.told[ME].keys, (name, keys))),
+        "two things of one client",
+    )
     _refuse(game, Keys(game.terms.digest, (*rest, ("mallory", keys))), "'mallory'")
-    _refuse(game, Keys(game.terms.digest, tuple(rest[:2])), "needs 4 holders of its shares, itself among them, got 3")
+    _refuse(
+        game,
+        Keys(game.terms.digest, tuple(rest[:2])),
+        "needs 4 holders of its shares, itself among them, got 3",
+    )
     game.say(ME, game.told[ME])
 
 
 def _complains(game: Round, *bad: tuple[str, bytes]) -> None:
-    """These frames among the right ones end the client's part, which says whose they are and keeps nothing."""
+    """These frames among the right ones end the client's part, which says whose they are and keeps
+    nothing.
+    """
     frames = {**dict(game.told[ME].frames), **dict(bad)}
     answer = game.say(ME, Delivery(game.terms.digest, tuple(sorted(frames.items()))))
     assert answer == Complaint(game.terms.digest, tuple(sorted(name for name, _ in bad)))
@@ -186,7 +225,9 @@ def test_shares_that_were_altered_or_moved_end_the_clients_part():
     frames = dict(game.told[ME].frames)
     _complains(game, (name, frames[second]), (second, frames[name]))
     game = Round().until(Stage.MASKED)
-    _complains(game, (name, dict(game.told["c004"].frames)[name]))  # what the same client sealed for someone else
+    _complains(
+        game, (name, dict(game.told["c004"].frames)[name])
+    )  # what the same client sealed for someone else
 
 
 def test_shares_that_go_back_to_their_sender_do_not_open():
@@ -301,4 +342,9 @@ def test_snapshots_of_others_and_damaged_ones_are_refused():
 
 def test_the_state_for_an_operator_holds_no_secret():
     game = Round().until(Stage.UNMASK)
-    assert game.clients[ME].state() == {"round": 0, "stage": "unmask", "neighbours": 4, "survivors": 5}
+    assert game.clients[ME].state() == {
+        "round": 0,
+        "stage": "unmask",
+        "neighbours": 4,
+        "survivors": 5,
+    }

@@ -58,7 +58,9 @@ def _everything(server: Server) -> list[bytes]:
 
 
 def test_the_server_never_holds_a_vector_or_a_partial_sum():
-    """At every message of every stage, against all sums of some of the clients' vectors, in both byte orders."""
+    """At every message of every stage, against all sums of some of the clients' vectors, in both
+    byte orders.
+    """
     game = Round(5)
     names = game.terms.clients
     partial = {
@@ -93,7 +95,9 @@ def test_the_server_never_holds_a_vector_or_a_partial_sum():
 
 
 def test_what_was_masked_is_not_opened_by_all_that_the_server_learns():
-    """One client is declared dropped and its vector arrives late: the server has its masking key, and not its seed."""
+    """One client is declared dropped and its vector arrives late: the server has its masking key,
+    and not its seed.
+    """
     game = Round(5).until(Stage.MASKED)
     game.answer()
     late = game.sent["c002"]
@@ -107,11 +111,16 @@ def test_what_was_masked_is_not_opened_by_all_that_the_server_learns():
     game.answer()
     game.deliver()
     server = game.server
-    streams = list(leftovers(game.terms, server._keys, server._came[Stage.SHARES], server.survivors, server._shown))
+    streams = list(
+        leftovers(
+            game.terms, server._keys, server._came[Stage.SHARES], server.survivors, server._shown
+        )
+    )
     game.close()
     assert server.survivors == ("c000", "c001", "c003", "c004")
     assert (server.total == plain_sum(game.vectors, server.survivors)).all()
-    # all pairwise masks of c002 are known to the server now; taken off, the self-mask is still there
+    # all pairwise masks of c002 are known to the server now; taken off, the self-mask is still
+    # there
     pairwise = streams[4:]
     assert len(pairwise) == 4
     words = np.frombuffer(late.words, "<u4").astype(np.uint32)
@@ -158,7 +167,12 @@ def test_forged_and_misplaced_messages_are_refused():
     _refuse(game.server, "mallory", keys, "expects of nobody")
     _refuse(game.server, "c002", keys, "signature on the aggregation keys does not verify")
     _refuse(game.server, "c001", replace(keys, terms=bytes(32)), "another round")
-    _refuse(game.server, "c001", Masked(game.terms.digest, bytes(4 * LENGTH)), "has not done what comes before")
+    _refuse(
+        game.server,
+        "c001",
+        Masked(game.terms.digest, bytes(4 * LENGTH)),
+        "has not done what comes before",
+    )
     _refuse(game.server, "c001", Survivors(game.terms.digest, ()), "expects of nobody")
     game.until(Stage.SHARES)
     game.answer()
@@ -171,16 +185,28 @@ def test_forged_and_misplaced_messages_are_refused():
     game.answer()
     _refuse(game.server, "c001", Masked(game.terms.digest, bytes(4)), "4 bytes for 5 words of 4")
     for names in ((), ("c001",), ("mallory",)):
-        _refuse(game.server, "c001", Complaint(game.terms.digest, names), "complains of clients that shared nothing")
+        _refuse(
+            game.server,
+            "c001",
+            Complaint(game.terms.digest, names),
+            "complains of clients that shared nothing",
+        )
     game.deliver()
     game.close()
     game.answer()
-    _refuse(game.server, "c001", game.sent["c002"], "signature on the set of survivors does not verify")
+    _refuse(
+        game.server, "c001", game.sent["c002"], "signature on the set of survivors does not verify"
+    )
     game.deliver()
     game.close()
     game.answer()
     shown = game.sent["c001"]
-    _refuse(game.server, "c001", replace(shown, self_masks=shown.self_masks[1:]), "other shares than it was asked for")
+    _refuse(
+        game.server,
+        "c001",
+        replace(shown, self_masks=shown.self_masks[1:]),
+        "other shares than it was asked for",
+    )
     short = tuple((name, share[1:]) for name, share in shown.self_masks)
     _refuse(game.server, "c001", replace(shown, self_masks=short), "have not 33 bytes")
     game.deliver()
@@ -193,7 +219,12 @@ def test_a_client_that_skipped_a_stage_is_refused():
     game.answer()
     game.deliver(skip=["c004"])
     game.close()
-    _refuse(game.server, "c004", Masked(game.terms.digest, bytes(4 * LENGTH)), "has not done what comes before")
+    _refuse(
+        game.server,
+        "c004",
+        Masked(game.terms.digest, bytes(4 * LENGTH)),
+        "has not done what comes before",
+    )
 
 
 @pytest.mark.parametrize("kind", ["self_masks", "mask_keys"])
@@ -212,7 +243,10 @@ def test_a_wrong_share_without_one_to_spare_ends_the_round_instead_of_spoiling_t
     game.sent["c001"] = replace(shown, **{kind: wrong})
     game.deliver()
     masked = game.server._sum.copy()
-    with pytest.raises(ProtocolError, match=f"a secret of {name} do not give what it signed|not those of one secret"):
+    with pytest.raises(
+        ProtocolError,
+        match=f"a secret of {name} do not give what it signed|not those of one secret",
+    ):
         game.close()
     assert (game.server._sum == masked).all()
     assert not game.server.finished
@@ -233,11 +267,18 @@ def _wrong(shares):
     return tuple((name, share[:-1] + bytes([share[-1] ^ 1])) for name, share in shares)
 
 
-@pytest.mark.parametrize("liars", [["c000"], ["c002"], ["c006"], ["c000", "c001"], ["c001", "c004"]])
+@pytest.mark.parametrize(
+    "liars", [["c000"], ["c002"], ["c006"], ["c000", "c001"], ["c001", "c004"]]
+)
 @pytest.mark.parametrize("kind", ["self_masks", "mask_keys"])
 def test_wrong_shares_are_left_out_as_long_as_some_are_to_spare(kind, liars):
     game = Round(8, complete_plan(8, corrupt=2, dropouts=3))
-    _to_the_end(game, lambda shown: replace(shown, **{kind: _wrong(getattr(shown, kind))}), liars, lost=["c007"])
+    _to_the_end(
+        game,
+        lambda shown: replace(shown, **{kind: _wrong(getattr(shown, kind))}),
+        liars,
+        lost=["c007"],
+    )
     assert game.server.survivors == game.terms.clients[:7]
     assert (game.server.total == plain_sum(game.vectors, game.server.survivors)).all()
 
@@ -245,7 +286,9 @@ def test_wrong_shares_are_left_out_as_long_as_some_are_to_spare(kind, liars):
 def test_shares_above_the_prime_are_left_out():
     game = Round(5)
     _to_the_end(
-        game, lambda shown: replace(shown, self_masks=(("c000", b"\xff" * 33), *shown.self_masks[1:])), ["c003"]
+        game,
+        lambda shown: replace(shown, self_masks=(("c000", b"\xff" * 33), *shown.self_masks[1:])),
+        ["c003"],
     )
     assert (game.server.total == plain_sum(game.vectors, game.terms.clients)).all()
 
@@ -264,8 +307,12 @@ def _sealed(game: Round, sender: str, receivers, plaintext: bytes) -> None:
 def test_whoever_deals_shares_of_nothing_is_suspected():
     game = Round(5).until(Stage.SHARES)
     game.answer()
-    _sealed(game, "c002", ["c000", "c001", "c003", "c004"], b"\x00" + b"g" * 32 + b"\x00" + b"h" * 32)
-    with pytest.raises(ProtocolError, match=r"a secret of c002 do not give what it signed.* again without c002"):
+    _sealed(
+        game, "c002", ["c000", "c001", "c003", "c004"], b"\x00" + b"g" * 32 + b"\x00" + b"h" * 32
+    )
+    with pytest.raises(
+        ProtocolError, match=r"a secret of c002 do not give what it signed.* again without c002"
+    ):
         _to_the_end(game, None, [])
     assert game.server.suspects == ("c002",)
 
@@ -281,11 +328,16 @@ def test_whoever_deals_shares_of_nothing_is_suspected():
     ids=["all say so", "more than corrupt say so", "one against one", "one against many"],
 )
 def test_of_a_complaint_whoever_can_be_at_fault_is_suspected(garbled, suspects):
-    """One corrupt of five: two who agree are right, one who accuses two is wrong; else either may be."""
+    """One corrupt of five: two who agree are right, one who accuses two is wrong; else either may
+    be.
+    """
     game = Round(5).until(Stage.SHARES)
     game.answer()
     for sender, receivers in garbled.items():
-        frames = tuple((name, bytes(82) if name in receivers else frame) for name, frame in game.sent[sender].frames)
+        frames = tuple(
+            (name, bytes(82) if name in receivers else frame)
+            for name, frame in game.sent[sender].frames
+        )
         game.sent[sender] = replace(game.sent[sender], frames=frames)
     game.deliver()
     game.close()
@@ -294,7 +346,12 @@ def test_of_a_complaint_whoever_can_be_at_fault_is_suspected(garbled, suspects):
     assert game.server.suspects == suspects
     complained = {name for receivers in garbled.values() for name in receivers}
     assert set(game.server.survivors) == set(game.terms.clients) - complained
-    _refuse(game.server, "c000", Masked(game.terms.digest, bytes(4 * LENGTH)), "already; a round takes one")
+    _refuse(
+        game.server,
+        "c000",
+        Masked(game.terms.digest, bytes(4 * LENGTH)),
+        "already; a round takes one",
+    )
     if len(complained) == 1:  # it counts as lost, and the sum is that of the others
         game.close()
         game.answer()
@@ -308,7 +365,9 @@ def test_an_early_close_leaves_the_stage_open():
     for name in ("c000", "c001", "c002"):
         game.server.receive(name, messages[name])
     assert game.server.state()["waiting for"] == ["c003", "c004"]
-    with pytest.raises(ProtocolError, match=r"stage keys needs 4 of 5 clients, got 3 \(missing: c003, c004\)"):
+    with pytest.raises(
+        ProtocolError, match=r"stage keys needs 4 of 5 clients, got 3 \(missing: c003, c004\)"
+    ):
         game.server.receive(OPERATOR, StageOver(0))
     game.server.receive("c003", messages["c003"])
     assert len(game.server.receive(OPERATOR, StageOver(0))) == 4

@@ -8,7 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posse.core.errors import ConfigError, ProtocolError
-from posse.privacy.aggregation.shamir import PRIME, SHARE_BYTES, evaluate, reconstruct, share, weights
+from posse.privacy.aggregation.shamir import (
+    PRIME,
+    SHARE_BYTES,
+    evaluate,
+    reconstruct,
+    share,
+    weights,
+)
 
 SECRET = bytes(range(32))
 KEY = bytes(range(100, 132))
@@ -40,7 +47,9 @@ def test_vector():
 @settings(max_examples=40, deadline=None)
 @given(st.binary(min_size=32, max_size=32), st.integers(1, 12), st.data())
 def test_any_threshold_of_holders_reconstructs(secret, threshold, data):
-    holders = data.draw(st.lists(st.integers(1, 2000), min_size=threshold, max_size=threshold + 6, unique=True))
+    holders = data.draw(
+        st.lists(st.integers(1, 2000), min_size=threshold, max_size=threshold + 6, unique=True)
+    )
     shares = share(secret, holders, threshold, KEY)
     assert {len(y) for y in shares.values()} == {SHARE_BYTES}
     some = data.draw(st.permutations(holders))[:threshold]
@@ -54,11 +63,14 @@ def test_extreme_secrets(secret):
 
 
 def test_one_share_less_fits_every_candidate_secret():
-    """For t - 1 shares and any secret there is a polynomial of degree t - 1 through them: they exclude nothing."""
+    """For t - 1 shares and any secret there is a polynomial of degree t - 1 through them: they
+    exclude nothing.
+    """
     shares = share(SECRET, range(1, 6), 4, KEY)
     held = {x: int.from_bytes(shares[x], "big") for x in (1, 3, 5)}
     for candidate in (0, 1, int.from_bytes(SECRET, "big"), (1 << 256) - 1, 0xDEADBEEF << 200):
-        # the value at 2 that the candidate calls for, from the weights of the four points 0, 1, 3, 5 moved to 2
+        # the value at 2 that the candidate calls for, from the weights of the four points 0, 1, 3,
+        # 5 moved to 2
         points = {0: candidate, **held}
         at_two = sum(y * _lagrange(tuple(points), x, 2) for x, y in points.items()) % PRIME
         completed = {x: y.to_bytes(SHARE_BYTES, "big") for x, y in {**held, 2: at_two}.items()}
@@ -74,17 +86,26 @@ def _lagrange(xs: tuple[int, ...], x: int, at: int) -> int:
 
 
 def test_one_share_less_has_the_same_distribution_for_every_secret():
-    """In a field of 7 elements, all polynomials: each pair of shares comes from each secret equally often."""
+    """In a field of 7 elements, all polynomials: each pair of shares comes from each secret equally
+    often.
+    """
     prime = 7
     for places in combinations(range(1, 5), 2):
         for secret in range(prime):
             pairs = [
-                tuple(evaluate([secret, a, b], x, prime) for x in places) for a, b in product(range(prime), repeat=2)
+                tuple(evaluate([secret, a, b], x, prime) for x in places)
+                for a, b in product(range(prime), repeat=2)
             ]
             assert len(set(pairs)) == prime**2
             for a, b in ((1, 5), (6, 0)):
                 three = {x: evaluate([secret, a, b], x, prime) for x in (*places, 5)}
-                found = sum(w * y for w, y in zip(weights(tuple(three), prime), three.values(), strict=True)) % prime
+                found = (
+                    sum(
+                        w * y
+                        for w, y in zip(weights(tuple(three), prime), three.values(), strict=True)
+                    )
+                    % prime
+                )
                 assert found == secret
 
 

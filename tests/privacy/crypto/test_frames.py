@@ -13,13 +13,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posse.core.errors import FrameError
-from posse.privacy.crypto.frames import FRAMES_PER_KEY, NONCE_BYTES, OVERHEAD, STRETCH, ClearFrames, Frames
+from posse.privacy.crypto.frames import (
+    FRAMES_PER_KEY,
+    NONCE_BYTES,
+    OVERHEAD,
+    STRETCH,
+    ClearFrames,
+    Frames,
+)
 
 ROOT, RUN = bytes(range(32)), bytes(range(100, 132))
 PLAIN = bytes(range(40))
 
 
-def frames(root: bytes = ROOT, run: bytes = RUN, direction: bytes = b"scores", per_index: int = 10) -> Frames:
+def frames(
+    root: bytes = ROOT, run: bytes = RUN, direction: bytes = b"scores", per_index: int = 10
+) -> Frames:
     return Frames(root, run, direction, per_index)
 
 
@@ -29,7 +38,12 @@ def derived(secret: bytes, info: bytes) -> bytes:
 
 def raw_key(epoch: int, direction: bytes = b"scores") -> AESGCM:
     """The key of an epoch by the definition, from `cryptography` alone."""
-    return AESGCM(derived(derived(ROOT, b"posse frames " + direction), b"posse epoch" + epoch.to_bytes(8, "little")))
+    return AESGCM(
+        derived(
+            derived(ROOT, b"posse frames " + direction),
+            b"posse epoch" + epoch.to_bytes(8, "little"),
+        )
+    )
 
 
 def indices_of_a_key(per_index: int) -> int:
@@ -64,7 +78,9 @@ VECTORS = [
 
 
 @pytest.mark.parametrize(("index", "plaintext", "nonce", "frame"), VECTORS)
-def test_a_frame_is_what_it_always_was(index: int, plaintext: bytes, nonce: bytes, frame: str) -> None:
+def test_a_frame_is_what_it_always_was(
+    index: int, plaintext: bytes, nonce: bytes, frame: str
+) -> None:
     assert raw_frame(index, plaintext, nonce).hex() == frame
     assert frames().open(index, bytes.fromhex(frame)) == plaintext
 
@@ -111,7 +127,9 @@ def test_a_truncated_or_lengthened_frame_is_refused(length: int) -> None:
     ],
     ids=["run", "direction", "key", "index-before", "index-after", "index-far"],
 )
-def test_a_frame_of_another_run_direction_key_or_index_is_refused(other: Frames, index: int) -> None:
+def test_a_frame_of_another_run_direction_key_or_index_is_refused(
+    other: Frames, index: int
+) -> None:
     with pytest.raises(FrameError, match="does not open"):
         other.open(index, SEALED)
 
@@ -129,7 +147,9 @@ def batch(count: int) -> list[bytes]:
 def test_a_batch_opens_in_its_order() -> None:
     sealed = batch(4)
     assert frames().open_all(5, b"".join(sealed), 4) == [bytes([i]) * 40 for i in range(4)]
-    assert frames().open_all(5, b"".join(sealed[::-1]), 4) == [bytes([i]) * 40 for i in range(3, -1, -1)]
+    assert frames().open_all(5, b"".join(sealed[::-1]), 4) == [
+        bytes([i]) * 40 for i in range(3, -1, -1)
+    ]
 
 
 def test_a_frame_sent_twice_in_a_batch_is_refused() -> None:
@@ -165,7 +185,13 @@ def test_a_batch_of_another_count_or_with_one_bad_frame_is_refused() -> None:
 def test_sealing_takes_no_sender() -> None:
     """Nothing that names an owner can enter a frame: there is no argument for it."""
     assert list(inspect.signature(Frames.seal).parameters) == ["self", "index", "plaintext"]
-    assert list(inspect.signature(Frames.__init__).parameters) == ["self", "root", "run", "direction", "per_index"]
+    assert list(inspect.signature(Frames.__init__).parameters) == [
+        "self",
+        "root",
+        "run",
+        "direction",
+        "per_index",
+    ]
 
 
 def test_all_frames_of_a_run_have_one_length_and_different_nonces() -> None:
@@ -177,7 +203,9 @@ def test_all_frames_of_a_run_have_one_length_and_different_nonces() -> None:
 
 
 @pytest.mark.parametrize("per_index", [1, 10, 100, 4096])
-def test_a_key_seals_no_more_than_its_share_and_both_ends_change_it_together(per_index: int) -> None:
+def test_a_key_seals_no_more_than_its_share_and_both_ends_change_it_together(
+    per_index: int,
+) -> None:
     last = indices_of_a_key(per_index) - 1
     assert (last + 1) * per_index <= FRAMES_PER_KEY
     sealer, opener = frames(per_index=per_index), frames(per_index=per_index)
@@ -187,7 +215,9 @@ def test_a_key_seals_no_more_than_its_share_and_both_ends_change_it_together(per
 
     def opens(epoch: int, index: int, frame: bytes) -> bool:
         try:
-            raw_key(epoch).decrypt(frame[1:13], frame[13:], RUN + b"scores" + index.to_bytes(8, "little"))
+            raw_key(epoch).decrypt(
+                frame[1:13], frame[13:], RUN + b"scores" + index.to_bytes(8, "little")
+            )
         except InvalidTag:
             return False
         return True

@@ -1,4 +1,6 @@
-"""Keys: the RFC's vector, one purpose a signature, one reader a sealed secret, and private keys that stay."""
+"""Keys: the RFC's vector, one purpose a signature, one reader a sealed secret, and private keys
+that stay.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,11 @@ def test_a_sealed_secret_opens_for_its_reader_and_purpose_only() -> None:
     assert RUN_KEY.open(sealed, b"keys for owner-1") == SECRET
     assert SECRET not in sealed
     assert sealed != seal_to(RUN_KEY.public, SECRET, b"keys for owner-1")
-    for reader, info in ((RUN_KEY, b"keys for owner-2"), (RUN_KEY, b""), (RunKey(), b"keys for owner-1")):
+    for reader, info in (
+        (RUN_KEY, b"keys for owner-2"),
+        (RUN_KEY, b""),
+        (RunKey(), b"keys for owner-1"),
+    ):
         with pytest.raises(ProtocolError, match="another party or run"):
             reader.open(sealed, info)
 
@@ -93,7 +99,11 @@ def test_a_commitment_binds_to_secret_and_label() -> None:
     committed = commitment(SECRET, b"frame")
     check_commitment(SECRET, b"frame", committed)
     assert SECRET not in committed
-    for secret, label in ((bytes(32), b"frame"), (SECRET, b"own"), (SECRET[1:], b"frame" + SECRET[:1])):
+    for secret, label in (
+        (bytes(32), b"frame"),
+        (SECRET, b"own"),
+        (SECRET[1:], b"frame" + SECRET[:1]),
+    ):
         with pytest.raises(ProtocolError, match="commitment"):
             check_commitment(secret, label, committed)
     with pytest.raises(ProtocolError):
@@ -112,7 +122,13 @@ def test_a_private_key_does_not_leave_its_process(key: Identity | RunKey) -> Non
 
 def test_a_private_key_has_no_secret_in_its_words() -> None:
     raw = RUN_KEY.private.private_bytes(Encoding.Raw, PrivateFormat.Raw, NoEncryption())
-    for words in (repr(RUN_KEY), str(RUN_KEY), repr(RUN_KEY.private), repr(IDENTITY), str(IDENTITY)):
+    for words in (
+        repr(RUN_KEY),
+        str(RUN_KEY),
+        repr(RUN_KEY.private),
+        repr(IDENTITY),
+        str(IDENTITY),
+    ):
         assert raw.hex() not in words
         assert repr(raw)[2:-1] not in words
         assert str(int.from_bytes(raw, "big")) not in words

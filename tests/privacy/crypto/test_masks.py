@@ -30,10 +30,14 @@ def filled(count: int, value: int) -> np.ndarray:
 
 
 def row(count: int) -> st.SearchStrategy[np.ndarray]:
-    return st.lists(word, min_size=count, max_size=count).map(lambda values: np.array(values, np.uint64))
+    return st.lists(word, min_size=count, max_size=count).map(
+        lambda values: np.array(values, np.uint64)
+    )
 
 
-scores = st.one_of(st.integers(-(2**62), 2**62 - 1), st.sampled_from([-(2**62), -1, 0, 1, 2**62 - 1]))
+scores = st.one_of(
+    st.integers(-(2**62), 2**62 - 1), st.sampled_from([-(2**62), -1, 0, 1, 2**62 - 1])
+)
 
 
 def masked(x: int, common: np.ndarray, own: np.ndarray) -> np.ndarray:
@@ -60,14 +64,20 @@ def number(frame: np.ndarray) -> int:
 @given(scores, row(MASK_WORDS), row(OWN_WORDS))
 @example(2**62 - 1, filled(MASK_WORDS, TOP), filled(OWN_WORDS, TOP))
 @example(-(2**62), filled(MASK_WORDS, 0), filled(OWN_WORDS, 0))
-def test_the_limbs_are_the_formula_and_stay_below_192_bits(x: int, common: np.ndarray, own: np.ndarray) -> None:
+def test_the_limbs_are_the_formula_and_stay_below_192_bits(
+    x: int, common: np.ndarray, own: np.ndarray
+) -> None:
     assert number(masked(x, common, own)) == mask_by_definition(x, common, own) < 1 << 192
 
 
 @settings(deadline=None, max_examples=500)
 @given(scores, st.integers(1, 2**62) | st.just(1), row(MASK_WORDS), row(OWN_WORDS), row(OWN_WORDS))
 @example(
-    -(2**62), 1, np.zeros(MASK_WORDS, np.uint64), np.full(OWN_WORDS, TOP, np.uint64), np.zeros(OWN_WORDS, np.uint64)
+    -(2**62),
+    1,
+    np.zeros(MASK_WORDS, np.uint64),
+    np.full(OWN_WORDS, TOP, np.uint64),
+    np.zeros(OWN_WORDS, np.uint64),
 )
 def test_the_order_is_kept_for_every_pair_and_every_dither(
     x: int, gap: int, common: np.ndarray, own: np.ndarray, other: np.ndarray
@@ -123,7 +133,9 @@ def batch(draws: random.Random) -> tuple[int, list[int], list[int]]:
 
 
 def gcd_attack(values: list[int]) -> int:
-    """Differences of exact multiples are multiples of alpha: their gcd is alpha, once the other factors share none."""
+    """Differences of exact multiples are multiples of alpha: their gcd is alpha, once the other
+    factors share none.
+    """
     return math.gcd(*(value - values[0] for value in values[1:]))
 
 
@@ -142,7 +154,9 @@ def test_one_gcd_over_a_batch_gives_alpha_without_dither_and_nothing_with_it() -
 
 @pytest.mark.parametrize("shift", [0, 1, 17, 63])
 def test_the_dither_is_uniform_below_alpha(shift: int) -> None:
-    """False-alarm rate .001, fixed seed. Power above .99 against a dither that is 2 % too narrow (n = 40 000)."""
+    """False-alarm rate .001, fixed seed. Power above .99 against a dither that is 2 % too narrow (n
+    = 40 000).
+    """
     draws = random.Random(shift)
     common = np.array([draws.getrandbits(64), shift, 5, 6, 7, 0], np.uint64)
     alpha = (int(common[0]) | 1 << 63) << shift
@@ -156,4 +170,6 @@ def test_the_dither_is_uniform_below_alpha(shift: int) -> None:
     assert ks(parts, lambda u: u) < KS_LIMIT
     assert ks([0.98 * u for u in parts], lambda u: u) > KS_LIMIT
     # The low bits hide the low bits of alpha x + beta.
-    assert chi_square(np.bincount([value & 63 for value in rho], minlength=64)) < chi_square_limit(63)
+    assert chi_square(np.bincount([value & 63 for value in rho], minlength=64)) < chi_square_limit(
+        63
+    )

@@ -1,4 +1,6 @@
-"""Paillier against its definition, fixed vectors, another implementation, and what a stranger may send."""
+"""Paillier against its definition, fixed vectors, another implementation, and what a stranger may
+send.
+"""
 
 from __future__ import annotations
 
@@ -71,13 +73,16 @@ def real() -> PrivateKey:
 
 
 def textbook_decrypt(c: int, p: int, q: int) -> int:
-    """m = L(c^lambda mod n^2) mu mod n, with lambda = lcm(p-1, q-1) and mu = L(g^lambda mod n^2)^-1 mod n."""
+    """m = L(c^lambda mod n^2) mu mod n, with lambda = lcm(p-1, q-1) and mu = L(g^lambda mod n^2)^-1
+    mod n.
+    """
     n, lam = p * q, math.lcm(p - 1, q - 1)
     mu = pow((pow(n + 1, lam, n * n) - 1) // n, -1, n)
     return (pow(c, lam, n * n) - 1) // n * mu % n
 
 
-# The first by hand: n = 143, n^2 = 20449, 1 + 7 n = 1002, 2^143 mod 20449 = 13670, 1002 * 13670 mod 20449 = 16959.
+# The first by hand: n = 143, n^2 = 20449, 1 + 7 n = 1002, 2^143 mod 20449 = 13670, 1002 * 13670 mod
+# 20449 = 16959.
 @pytest.mark.parametrize(
     ("p", "q", "m", "r", "c"),
     [
@@ -89,7 +94,11 @@ def textbook_decrypt(c: int, p: int, q: int) -> int:
 )
 def test_the_definition_on_small_primes(p: int, q: int, m: int, r: int, c: int) -> None:
     private, n = PrivateKey(p, q, insecure_small_keys=True), p * q
-    assert c == (1 + m * n) * pow(r, n, n * n) % (n * n) == pow(n + 1, m, n * n) * pow(r, n, n * n) % (n * n)
+    assert (
+        c
+        == (1 + m * n) * pow(r, n, n * n) % (n * n)
+        == pow(n + 1, m, n * n) * pow(r, n, n * n) % (n * n)
+    )
     ciphertext = paillier._encrypt_with(private.public_key, m, r)
     assert ciphertext.value == c
     assert private.decrypt(ciphertext) == textbook_decrypt(c, p, q) == m
@@ -98,9 +107,13 @@ def test_the_definition_on_small_primes(p: int, q: int, m: int, r: int, c: int) 
 def test_every_plaintext_and_unit_of_a_tiny_key() -> None:
     private = PrivateKey(5, 7, insecure_small_keys=True)
     units = [r for r in range(1, 35) if math.gcd(r, 35) == 1]
-    ciphertexts = {paillier._encrypt_with(private.public_key, m, r): m for m in range(35) for r in units}
+    ciphertexts = {
+        paillier._encrypt_with(private.public_key, m, r): m for m in range(35) for r in units
+    }
     assert len(ciphertexts) == 35 * len(units)  # a bijection onto the units modulo n^2
-    assert all(private.decrypt(c) == m == textbook_decrypt(c.value, 5, 7) for c, m in ciphertexts.items())
+    assert all(
+        private.decrypt(c) == m == textbook_decrypt(c.value, 5, 7) for c, m in ciphertexts.items()
+    )
 
 
 @pytest.mark.parametrize(("m", "r", "c"), VECTORS)
@@ -162,7 +175,9 @@ def test_bytes_round_trip_at_one_width(m: int) -> None:
 @settings(deadline=None, max_examples=200)
 @given(plaintexts, st.integers(0, 1 + 8 + 128 - 1), st.integers(1, 255))
 def test_an_altered_byte_never_leaves_the_plaintext(m: int, place: int, flip: int) -> None:
-    """In the header it is refused. In c it is refused or another plaintext, but for a chance of 1/n: not a MAC."""
+    """In the header it is refused. In c it is refused or another plaintext, but for a chance of
+    1/n: not a MAC.
+    """
     data = bytearray(TOY.public_key.encrypt(m).to_bytes())
     data[place] ^= flip
     if place < 9:
@@ -223,7 +238,9 @@ def test_keys_do_not_mix() -> None:
         sum_of([ours, theirs])
     with pytest.raises(ProtocolError, match="Decrypt with the key"):
         TOY.decrypt(theirs)
-    twin = PublicKey(N + 2 * P, insecure_small_keys=True)  # same width as the toy key, other fingerprint
+    twin = PublicKey(
+        N + 2 * P, insecure_small_keys=True
+    )  # same width as the toy key, other fingerprint
     with pytest.raises(ProtocolError, match="key named in the manifest"):
         Ciphertext.from_bytes(ours.to_bytes(), twin)
 
@@ -293,7 +310,9 @@ def test_a_generated_key_has_the_promised_shape(real: PrivateKey) -> None:
 def test_generated_small_keys_work_and_differ() -> None:
     keys = [generate_key(128, insecure_small_keys=True) for _ in range(10)]
     assert len({key.public_key.n for key in keys}) == 10
-    assert all(key.public_key.bits == 128 and key.decrypt(key.public_key.encrypt(7)) == 7 for key in keys)
+    assert all(
+        key.public_key.bits == 128 and key.decrypt(key.public_key.encrypt(7)) == 7 for key in keys
+    )
 
 
 def test_the_final_sum_of_samba_at_a_real_size(real: PrivateKey) -> None:
@@ -335,7 +354,10 @@ def saved(*parts: object) -> bytes:
         (b"\xc1", "something else"),
         (saved(b"\xef"), "something else"),
         (saved(239, 211), "something else"),
-        (msgspec.msgpack.encode(("posse paillier private key 2", b"\xef", b"\xd3")), "something else"),
+        (
+            msgspec.msgpack.encode(("posse paillier private key 2", b"\xef", b"\xd3")),
+            "something else",
+        ),
         (saved(b"", b""), "far apart"),
         (saved(b"\xef", b"\xef"), "far apart"),
         (saved(b"\x83", b"\x95"), "half the key's size"),
@@ -354,7 +376,9 @@ def test_what_is_no_saved_key_is_refused_without_showing_it(data: bytes, what: s
 @settings(max_examples=40, deadline=None)
 @given(place=st.integers(0, 10_000), flip=st.integers(1, 255))
 def test_a_damaged_key_is_refused(real: PrivateKey, place: int, flip: int) -> None:
-    """No flip of a byte gives another key that loads: the chance that the neighbour of a prime is prime is .1 %."""
+    """No flip of a byte gives another key that loads: the chance that the neighbour of a prime is
+    prime is .1 %.
+    """
     data = bytearray(real.save())
     data[place % len(data)] ^= flip
     try:

@@ -27,14 +27,19 @@ BOB_PUBLIC = bytes.fromhex("de9edb7d7b7dc1b4d35b61c2ece435373f8343c85b78674dadfc
 SHARED = bytes.fromhex("4a5d9d5ba4ce2de1728e3bf480350f25e07e21c947d19e3376f09b3c1e161742")
 
 names = st.lists(
-    st.text(min_size=1, max_size=8).filter(lambda s: s.isprintable()), min_size=2, max_size=20, unique=True
+    st.text(min_size=1, max_size=8).filter(lambda s: s.isprintable()),
+    min_size=2,
+    max_size=20,
+    unique=True,
 )
 
 
 def seeds_of(me: str, present: Iterable[str], run: bytes = b"") -> dict[str, bytes]:
     """Stand in for the agreements: any function of the unordered pair makes symmetric seeds."""
     return {
-        other: hashlib.sha256(repr((*sorted([me, other]), run)).encode()).digest() for other in present if other != me
+        other: hashlib.sha256(repr((*sorted([me, other]), run)).encode()).digest()
+        for other in present
+        if other != me
     }
 
 
@@ -44,12 +49,16 @@ def masks(present: Sequence[str], context: bytes, run: bytes = b"") -> dict[str,
 
 def agree(me: str = "alice", other: str = "bob", manifest: bytes = MANIFEST) -> bytes:
     alice = X25519PrivateKey.from_private_bytes(ALICE)
-    return pair_seed(alice, X25519PublicKey.from_public_bytes(BOB_PUBLIC), me=me, other=other, manifest=manifest)
+    return pair_seed(
+        alice, X25519PublicKey.from_public_bytes(BOB_PUBLIC), me=me, other=other, manifest=manifest
+    )
 
 
 @settings(deadline=None)
 @given(names, st.binary(min_size=1, max_size=40))
-def test_masks_cancel_over_the_present_owners_in_any_order(present: list[str], context: bytes) -> None:
+def test_masks_cancel_over_the_present_owners_in_any_order(
+    present: list[str], context: bytes
+) -> None:
     total = masks(present, context)
     assert all(0 <= value < MODULUS for value in total.values())
     assert sum(total.values()) % MODULUS == 0
@@ -59,10 +68,13 @@ def test_masks_cancel_over_the_present_owners_in_any_order(present: list[str], c
 @settings(deadline=None)
 @given(names, st.data())
 def test_the_masked_sum_is_the_sum(present: list[str], data: st.DataObject) -> None:
-    numbers = data.draw(st.lists(st.integers(0, 2**100), min_size=len(present), max_size=len(present)))
+    numbers = data.draw(
+        st.lists(st.integers(0, 2**100), min_size=len(present), max_size=len(present))
+    )
     added = masks(present, present_digest(present, MANIFEST))
     sent = [(x + added[name]) % MODULUS for x, name in zip(numbers, present, strict=True)]
-    # The integer sum exceeds 2^128; its reader reduces it, as the customer does with the Paillier plaintext.
+    # The integer sum exceeds 2^128; its reader reduces it, as the customer does with the Paillier
+    # plaintext.
     assert sum(sent) % MODULUS == sum(numbers) % MODULUS
 
 
@@ -83,7 +95,9 @@ def test_real_agreements_cancel(count: int) -> None:
     total = 0
     for me in present:
         seeds = {
-            other: pair_seed(keys[me], keys[other].public_key(), me=me, other=other, manifest=MANIFEST)
+            other: pair_seed(
+                keys[me], keys[other].public_key(), me=me, other=other, manifest=MANIFEST
+            )
             for other in present
             if other != me
         }
@@ -99,7 +113,9 @@ def test_a_mask_from_its_definition() -> None:
 
     seeds = {"c": bytes(range(32)), "a": bytes(range(32, 64))}
     present = b"".join(map(part, [b"posse/pairwise/present", b"1", bytes(32), b"a", b"b", b"c"]))
-    message = b"".join(map(part, [b"posse/pairwise/mask", b"1", b"ctx", hashlib.sha256(present).digest()]))
+    message = b"".join(
+        map(part, [b"posse/pairwise/mask", b"1", b"ctx", hashlib.sha256(present).digest()])
+    )
     plus, minus = (int(hmac.new(seeds[j], message, "sha256").hexdigest()[:32], 16) for j in "ca")
     assert mask(seeds, "b", ["c", "b", "a"], b"ctx") == (plus - minus) % 2**128
     assert (plus - minus) % 2**128 == 0x2F6F5FCBD33A51F851F3B6C94E6760C1
@@ -117,7 +133,9 @@ def test_seeds_are_symmetric_and_follow_the_rfc_7748_vector() -> None:
 
 
 def test_hkdf_as_used_follows_rfc_5869_case_3() -> None:
-    expected = "8da4e775a563c18f715f802a063c5a31b8a11f5c5ee1879ec3454e5f3c738d2d9d201395faa4b61a96c8"
+    expected = (
+        "8da4e775a563c18f715f802a063c5a31b8a11f5c5ee1879ec3454e5f3c738d2d9d201395faa4b61a96c8"
+    )
     assert hkdf(b"\x0b" * 22, b"", 42).hex() == expected
 
 
@@ -133,7 +151,8 @@ def test_every_part_of_the_info_makes_another_seed() -> None:
     assert len(seeds) == 6
 
 
-# Coordinates of points of small order, modulo p = 2^255 - 19: 0, 1, -1, and 0 and 1 written as p and p + 1.
+# Coordinates of points of small order, modulo p = 2^255 - 19: 0, 1, -1, and 0 and 1 written as p
+# and p + 1.
 @pytest.mark.parametrize("u", [0, 1, 2**255 - 20, 2**255 - 19, 2**255 - 18])
 def test_all_zero_secrets_are_refused(u: int) -> None:
     peer = X25519PublicKey.from_public_bytes(u.to_bytes(32, "little"))
@@ -157,7 +176,11 @@ def test_the_present_digest_is_of_a_set_and_of_a_run() -> None:
     digest = present_digest(["ada", "bob", "cy"], MANIFEST)
     assert digest == present_digest(("cy", "ada", "bob"), MANIFEST)
     others = [["ada", "bob"], ["ada", "bobcy"], ["adabob", "cy"], ["ada", "bob", "cy", "dee"]]
-    digests = {digest, present_digest(["ada", "bob", "cy"], ANOTHER), *(present_digest(o, MANIFEST) for o in others)}
+    digests = {
+        digest,
+        present_digest(["ada", "bob", "cy"], ANOTHER),
+        *(present_digest(o, MANIFEST) for o in others),
+    }
     assert len(digests) == 6
     with pytest.raises(ProtocolError, match="distinct"):
         present_digest(["ada", "ada"], MANIFEST)
@@ -199,17 +222,22 @@ LIMIT = 5.0
 
 def test_the_uniformity_check_has_its_power() -> None:
     """A stuck bit, and one that is set in 9 cases of 16, are found."""
-    good = [value["a"] for value in (masks(["a", "b"], i.to_bytes(4, "big")) for i in range(1, DRAWS + 1))]
+    good = [
+        value["a"]
+        for value in (masks(["a", "b"], i.to_bytes(4, "big")) for i in range(1, DRAWS + 1))
+    ]
     assert largest_bit_bias([value | 1 << 77 for value in good]) > LIMIT
     assert largest_bit_bias([value | (i % 8 == 0) << 77 for i, value in enumerate(good)]) > LIMIT
 
 
 @pytest.mark.parametrize("difference", ["alone", "another set", "another run", "another context"])
 def test_masks_and_their_differences_look_uniform(difference: str) -> None:
-    """Each of 128 bits is a fair coin, for a mask and for what is left of it after another is subtracted.
+    """Each of 128 bits is a fair coin, for a mask and for what is left of it after another is
+    subtracted.
 
-    4096 draws, |z| <= 5: a false alarm has a chance of 128 * 6e-7 = 7e-5 (the draws are fixed, so it is all or never),
-    and a bit that is off by 0.07 gives z = 9 and is missed with a chance of 4e-5.
+    4096 draws, |z| <= 5: a false alarm has a chance of 128 * 6e-7 = 7e-5 (the draws are fixed, so
+    it is all or never), and a bit that is off by 0.07 gives z = 9 and is missed with a chance of
+    4e-5.
     """
     values = []
     for i in range(DRAWS):
@@ -230,7 +258,9 @@ def test_masks_of_neighbours_alone_cancel_too() -> None:
     """A ring of six: each masks with the two beside it."""
     present = list("abcdef")
     near = {name: [present[i - 1], present[(i + 1) % 6]] for i, name in enumerate(present)}
-    seeds = {name: {other: seeds_of(name, present)[other] for other in near[name]} for name in present}
+    seeds = {
+        name: {other: seeds_of(name, present)[other] for other in near[name]} for name in present
+    }
     masks = [mask(seeds[name], name, present, b"ctx", near[name]) for name in present]
     assert sum(masks) % MODULUS == 0
     assert len(set(masks)) == 6

@@ -1,4 +1,6 @@
-"""The root of a party's secrets: vectors, independent purposes, and no way out but the one that is asked for."""
+"""The root of a party's secrets: vectors, independent purposes, and no way out but the one that is
+asked for.
+"""
 
 from __future__ import annotations
 
@@ -44,11 +46,20 @@ def test_vectors(purpose: bytes, size: int, context: bytes, wanted: str) -> None
 @settings(max_examples=40, deadline=None)
 @given(st.binary(min_size=1, max_size=40), st.binary(max_size=40), st.integers(1, 200))
 def test_definition(purpose: bytes, context: bytes, size: int) -> None:
-    assert SECRETS.key(purpose, size, context=context) == by_definition(ROOT, purpose, context, size)
+    assert SECRETS.key(purpose, size, context=context) == by_definition(
+        ROOT, purpose, context, size
+    )
 
 
 def test_purposes_contexts_sizes_and_roots_are_independent() -> None:
-    asked = [(b"ab", b"c"), (b"a", b"bc"), (b"abc", b""), (b"ab", b"c\0"), (b"ab\0", b"c"), (b"a", b"")]
+    asked = [
+        (b"ab", b"c"),
+        (b"a", b"bc"),
+        (b"abc", b""),
+        (b"ab", b"c\0"),
+        (b"ab\0", b"c"),
+        (b"a", b""),
+    ]
     keys = {
         Secrets(root).key(purpose, size, context=context)[:8]
         for root in (ROOT, bytes(32))
@@ -85,7 +96,9 @@ def test_a_root_has_32_bytes(size: int) -> None:
         Secrets(bytes(size))
 
 
-@pytest.mark.parametrize(("purpose", "size"), [(b"", 32), (b"a", 0), (b"a", -1), (b"a", LARGEST_KEY + 1)])
+@pytest.mark.parametrize(
+    ("purpose", "size"), [(b"", 32), (b"a", 0), (b"a", -1), (b"a", LARGEST_KEY + 1)]
+)
 def test_keys_that_cannot_be(purpose: bytes, size: int) -> None:
     with pytest.raises(ConfigError, match="a key needs a purpose"):
         SECRETS.key(purpose, size)

@@ -1,7 +1,8 @@
 """Nonces, tokens, length and order of the frames of a real federation are independent of the owner.
 
-Ten owners, level `standard`. Significance .001 a test. The operating system's randomness is replaced by a fixed stream,
-so the answer is the same every time. Each test is shown a planted leak too, which it finds with power above .99.
+Ten owners, level `standard`. Significance .001 a test. The operating system's randomness is
+replaced by a fixed stream, so the answer is the same every time. Each test is shown a planted leak
+too, which it finds with power above .99.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ NAMES = [f"owner-{i + 1}" for i in range(OWNERS)]
 
 
 class Seen(NamedTuple):
-    """What the servers saw: (pass, owner, byte) arrays, and at which place each owner's frame was forwarded."""
+    """What the servers saw: (pass, owner, byte) arrays, and at which place each owner's frame was
+    forwarded.
+    """
 
     frames: np.ndarray
     replies: np.ndarray
@@ -42,7 +45,9 @@ def seen() -> Seen:
     counter = iter(range(1 << 40))
 
     def fixed(length: int) -> bytes:
-        return hashlib.shake_256(b"a fixed stream" + next(counter).to_bytes(8, "little")).digest(length)
+        return hashlib.shake_256(b"a fixed stream" + next(counter).to_bytes(8, "little")).digest(
+            length
+        )
 
     with pytest.MonkeyPatch.context() as patch:
         arms = BernoulliArms(np.linspace(0.1, 0.9, OWNERS))
@@ -74,7 +79,9 @@ def collected(run: MemoryRun) -> Seen:
         return at // size
 
     def table(values: dict[tuple[int, str], bytes]) -> np.ndarray:
-        return np.array([[list(values[index, name]) for name in NAMES] for index in sorted(batches)])
+        return np.array(
+            [[list(values[index, name]) for name in NAMES] for index in sorted(batches)]
+        )
 
     return Seen(
         table(frames),
@@ -87,23 +94,30 @@ def collected(run: MemoryRun) -> Seen:
 
 def by_owner(values: np.ndarray) -> np.ndarray:
     """Counts of byte values by owner, all positions of the bytes together."""
-    return np.array([np.bincount(values[:, owner].ravel(), minlength=256) for owner in range(OWNERS)])
+    return np.array(
+        [np.bincount(values[:, owner].ravel(), minlength=256) for owner in range(OWNERS)]
+    )
 
 
 def names_its_sender(values: np.ndarray) -> bool:
-    """Chi-square test of independence of byte value and owner, for each position alone and for all together."""
+    """Chi-square test of independence of byte value and owner, for each position alone and for all
+    together.
+    """
     tables = [by_owner(values), *(by_owner(values[:, :, at]) for at in range(values.shape[2]))]
     limits = [contingency(table) for table in tables]
     # The positions share one significance, the total has its own.
     alphas = [ALPHA] + [ALPHA / values.shape[2]] * values.shape[2]
     return any(
-        statistic > chi_square_limit(freedom, alpha) for (statistic, freedom), alpha in zip(limits, alphas, strict=True)
+        statistic > chi_square_limit(freedom, alpha)
+        for (statistic, freedom), alpha in zip(limits, alphas, strict=True)
     )
 
 
 def permuted(counts: np.ndarray) -> float:
-    """Chi-square of (K - 1)^2 degrees of freedom, of the sum of K x K permutations: Pearson's statistic is K / (K - 1)
-    times as large, since the counts of a permutation vary less than those of independent draws."""
+    """Chi-square of (K - 1)^2 degrees of freedom, of the sum of K x K permutations: Pearson's
+    statistic is K / (K - 1) times as large, since the counts of a permutation vary less than those
+    of independent draws.
+    """
     return chi_square(counts) * (OWNERS - 1) / OWNERS
 
 
@@ -122,7 +136,9 @@ def test_all_frames_and_replies_have_one_length(seen: Seen) -> None:
 
 
 def test_nonces_do_not_depend_on_the_owner(seen: Seen) -> None:
-    """The leak adds 150 to an expected count of 6 in one of 256 classes of each owner: noncentrality above 8000."""
+    """The leak adds 150 to an expected count of 6 in one of 256 classes of each owner:
+    noncentrality above 8000.
+    """
     nonces = seen.frames[:, :, 1:13]
     assert not names_its_sender(nonces)
     assert names_its_sender(leaking(nonces))
@@ -131,7 +147,9 @@ def test_nonces_do_not_depend_on_the_owner(seen: Seen) -> None:
 
 
 def test_ciphertexts_do_not_depend_on_the_owner(seen: Seen) -> None:
-    """Tags are left out: they depend on the parties' long-term keys, which no stream of ours fixes."""
+    """Tags are left out: they depend on the parties' long-term keys, which no stream of ours
+    fixes.
+    """
     sealed = seen.frames[:, :, 13:-16]
     assert not names_its_sender(sealed)
     assert names_its_sender(leaking(sealed))
@@ -151,7 +169,8 @@ def test_version_bytes_are_all_the_same(seen: Seen) -> None:
 def test_frames_are_forwarded_at_a_place_that_does_not_depend_on_the_owner(seen: Seen) -> None:
     """10 x 10 counts, rows and columns fixed: 81 degrees of freedom, 150 expected in each.
 
-    The planted leak does not permute one pass in ten: 135 more in each of ten cells, noncentrality above 1000.
+    The planted leak does not permute one pass in ten: 135 more in each of ten cells, noncentrality
+    above 1000.
     """
     assert (np.sort(seen.places, axis=1) == np.arange(OWNERS)).all()
 
@@ -167,7 +186,9 @@ def test_frames_are_forwarded_at_a_place_that_does_not_depend_on_the_owner(seen:
 
 
 def test_the_place_of_one_pass_says_nothing_about_the_next(seen: Seen) -> None:
-    """Places of all owners in successive passes, 10 x 10 classes; fresh permutations, 81 degrees of freedom."""
+    """Places of all owners in successive passes, 10 x 10 classes; fresh permutations, 81 degrees of
+    freedom.
+    """
 
     def statistic(places: np.ndarray) -> float:
         classes = OWNERS * places[:-1] + places[1:]
@@ -176,6 +197,8 @@ def test_the_place_of_one_pass_says_nothing_about_the_next(seen: Seen) -> None:
     limit = chi_square_limit((OWNERS - 1) ** 2, ALPHA)
     assert statistic(seen.places) < limit
     stuck = np.repeat(seen.places[::20], 20, axis=0)[: len(seen.places)]
-    half = np.where(np.arange(len(seen.places))[:, None] % 10 < 9, seen.places, np.roll(seen.places, 1, axis=0))
+    half = np.where(
+        np.arange(len(seen.places))[:, None] % 10 < 9, seen.places, np.roll(seen.places, 1, axis=0)
+    )
     assert statistic(stuck) > limit
     assert statistic(half) > limit

@@ -1,4 +1,6 @@
-"""Secret streams: a function of key and index, whatever was read before; permutations are uniform."""
+"""Secret streams: a function of key and index, whatever was read before; permutations are
+uniform.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def test_the_key_stream_is_aes_256_ctr() -> None:
 def test_a_row_is_the_key_stream_at_its_index(width: int) -> None:
     words = Words(KEY, b"purpose", width)
     for index in (0, 1, 255, 256, 1000, 2**32):
-        wanted = np.frombuffer(keystream(hkdf(KEY, b"purpose"), index * width // 2, 8 * width), "<u8")
+        wanted = np.frombuffer(
+            keystream(hkdf(KEY, b"purpose"), index * width // 2, 8 * width), "<u8"
+        )
         assert words.rows(index, 1)[0].tolist() == wanted.tolist()
 
 
@@ -46,7 +50,9 @@ def test_rows_end_with_their_block_and_the_next_go_on() -> None:
     words = Words(KEY, b"purpose", 2, rows=64)
     assert [len(words.rows(index, 50)) for index in (0, 10, 60, 63, 64)] == [50, 50, 4, 1, 50]
     several = words.rows(10, 5)
-    assert several.tolist() == [Words(KEY, b"purpose", 2).rows(index, 1)[0].tolist() for index in range(10, 15)]
+    assert several.tolist() == [
+        Words(KEY, b"purpose", 2).rows(index, 1)[0].tolist() for index in range(10, 15)
+    ]
 
 
 def test_keys_purposes_and_indices_give_different_rows() -> None:
@@ -78,10 +84,14 @@ def test_a_permutation_is_one_and_the_same_at_any_time(size: int) -> None:
 
 @pytest.mark.parametrize("size", [3, 4])
 def test_a_permutation_is_the_order_of_its_row_of_the_key_stream(size: int) -> None:
-    """A run that is begun with one version goes on with the next: what is drawn from a key stays."""
+    """A run that is begun with one version goes on with the next: what is drawn from a key
+    stays.
+    """
     raw = keystream(hkdf(KEY, b"posse permutation"), 0, 5 * 8 * 4)
     rows = np.frombuffer(raw, "<u8").reshape(5, 4)  # a whole number of blocks
-    assert [Permutations(KEY, size).at(index).tolist() for index in range(5)] == rows[:, :size].argsort().tolist()
+    assert [Permutations(KEY, size).at(index).tolist() for index in range(5)] == rows[
+        :, :size
+    ].argsort().tolist()
 
 
 @pytest.mark.parametrize("size", [3, 4])

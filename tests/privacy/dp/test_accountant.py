@@ -1,4 +1,6 @@
-"""Composition by dp-accounting: figures, infinities, other kinds of events, and the extra that is missing."""
+"""Composition by dp-accounting: figures, infinities, other kinds of events, and the extra that is
+missing.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,13 @@ import pytest
 
 from posse.core.errors import ConfigError, MissingExtraError
 from posse.privacy.dp import accountant
-from posse.privacy.dp.accountant import accountant_name, basic, composed_epsilon, gaussian_event, largest_epsilon
+from posse.privacy.dp.accountant import (
+    accountant_name,
+    basic,
+    composed_epsilon,
+    gaussian_event,
+    largest_epsilon,
+)
 from posse.privacy.dp.gaussian import epsilon_of
 
 
@@ -33,7 +41,9 @@ def test_a_set_of_events_is_composed_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("multiplier", "delta"), [(0.0, 0.01), (1e-4, 0.01), (1.0, 1e-17)], ids=["no noise", "hardly any", "tiny delta"]
+    ("multiplier", "delta"),
+    [(0.0, 0.01), (1e-4, 0.01), (1.0, 1e-17)],
+    ids=["no noise", "hardly any", "tiny delta"],
 )
 def test_what_cannot_be_proved_is_infinite(multiplier: float, delta: float) -> None:
     assert composed_epsilon([gaussian_event(multiplier)], delta) == math.inf
@@ -69,7 +79,9 @@ def test_the_accountant_names_itself() -> None:
     assert accountant_name().endswith(", PLD")
 
 
-def test_without_the_extra_the_command_that_installs_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_the_command_that_installs_it_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "dp_accounting", None)
     with pytest.raises(MissingExtraError, match=r"pip install .*\[dp\]'"):
         gaussian_event(1.0)
@@ -91,8 +103,12 @@ def test_one_block_is_sequential() -> None:
 
 def test_blocks_are_parallel() -> None:
     assert largest_epsilon([[EVENT], [STRONGER]], 0.01) == composed_epsilon([STRONGER], 0.01)
-    assert largest_epsilon([[EVENT], [STRONGER], [EVENT]], 0.01) == composed_epsilon([STRONGER], 0.01)
-    assert largest_epsilon([[EVENT, STRONGER], [EVENT]], 0.01) == composed_epsilon([EVENT, STRONGER], 0.01)
+    assert largest_epsilon([[EVENT], [STRONGER], [EVENT]], 0.01) == composed_epsilon(
+        [STRONGER], 0.01
+    )
+    assert largest_epsilon([[EVENT, STRONGER], [EVENT]], 0.01) == composed_epsilon(
+        [EVENT, STRONGER], 0.01
+    )
     assert largest_epsilon([], 0.01) == 0.0
 
 

@@ -1,4 +1,6 @@
-"""What an arm of epsilon-greedy shows: the figure of one round and of many, against every output counted."""
+"""What an arm of epsilon-greedy shows: the figure of one round and of many, against every output
+counted.
+"""
 
 from __future__ import annotations
 
@@ -38,14 +40,21 @@ DELTAS = st.sampled_from([1e-2, 1e-5, 1e-8])
 
 
 def pulled(arms: int, exploration: Fraction) -> set[tuple[Fraction, ...]]:
-    """Probability of every arm, for all orders of the scores: any arm if it explores, else one of those that tie."""
+    """Probability of every arm, for all orders of the scores: any arm if it explores, else one of
+    those that tie.
+    """
     orders = product(range(arms), repeat=arms)
     best = {tuple(score == max(scores) for score in scores) for scores in orders}
-    return {tuple(exploration / arms + (1 - exploration) * Fraction(top, sum(tops)) for top in tops) for tops in best}
+    return {
+        tuple(exploration / arms + (1 - exploration) * Fraction(top, sum(tops)) for top in tops)
+        for tops in best
+    }
 
 
 def divergence(p: Floats, q: Floats, epsilon: float) -> float:
-    """delta of two distributions at an epsilon: the sum of (p - e^epsilon q) where it is positive."""
+    """delta of two distributions at an epsilon: the sum of (p - e^epsilon q) where it is
+    positive.
+    """
     return float(np.maximum(p - math.exp(epsilon) * q, 0).sum())
 
 
@@ -56,7 +65,9 @@ def delta_at(epsilon: float, chances: Floats, losses: Floats) -> float:
 
 
 def walk(made: ArmChoice, rounds: int) -> tuple[Floats, Floats]:
-    """Probability and privacy loss of N_best - N_other, summed over the multinomial distribution."""
+    """Probability and privacy loss of N_best - N_other, summed over the multinomial
+    distribution.
+    """
     chances = np.zeros(2 * rounds + 1)
     for best in range(rounds + 1):
         for other in range(rounds + 1 - best):
@@ -68,9 +79,15 @@ def walk(made: ArmChoice, rounds: int) -> tuple[Floats, Floats]:
 
 
 @pytest.mark.parametrize("arms", range(2, 7))
-@pytest.mark.parametrize("exploration", [Fraction(1, 100), Fraction(1, 10), Fraction(1, 2), Fraction(1)])
-def test_the_figure_of_one_arm_is_the_largest_ratio_over_all_scores(arms: int, exploration: Fraction) -> None:
-    """All orders of the scores, ties included, against all others; every arm. The published figure lies above."""
+@pytest.mark.parametrize(
+    "exploration", [Fraction(1, 100), Fraction(1, 10), Fraction(1, 2), Fraction(1)]
+)
+def test_the_figure_of_one_arm_is_the_largest_ratio_over_all_scores(
+    arms: int, exploration: Fraction
+) -> None:
+    """All orders of the scores, ties included, against all others; every arm. The published figure
+    lies above.
+    """
     shown = pulled(arms, exploration)
     assert len(shown) == (2**arms - 1 if exploration < 1 else 1)
     largest = max(p[arm] / q[arm] for p in shown for q in shown for arm in range(arms))
@@ -81,20 +98,27 @@ def test_the_figure_of_one_arm_is_the_largest_ratio_over_all_scores(arms: int, e
 
 @pytest.mark.parametrize("arms", range(2, 7))
 def test_two_different_best_arms_are_the_worst_scores(arms: int) -> None:
-    """No pair of score orders, ties included, is further apart at any epsilon than two different best arms."""
+    """No pair of score orders, ties included, is further apart at any epsilon than two different
+    best arms.
+    """
     made = ArmChoice(arms, 0.2)
     shown = [np.array(p, float) for p in pulled(arms, Fraction(1, 5))]
     first, second = np.full((2, arms), made.other)
     first[0] = second[1] = made.best
     for epsilon in np.linspace(-made.epsilon, made.epsilon, 9):
         assert (
-            max(divergence(p, q, epsilon) for p in shown for q in shown) <= divergence(first, second, epsilon) + 1e-12
+            max(divergence(p, q, epsilon) for p in shown for q in shown)
+            <= divergence(first, second, epsilon) + 1e-12
         )
 
 
-@pytest.mark.parametrize(("arms", "exploration", "rounds"), [(2, 0.3, 6), (3, 0.5, 5), (4, 0.8, 4), (6, 0.9, 3)])
+@pytest.mark.parametrize(
+    ("arms", "exploration", "rounds"), [(2, 0.3, 6), (3, 0.5, 5), (4, 0.8, 4), (6, 0.9, 3)]
+)
 @pytest.mark.parametrize("delta", [0.2, 0.01, 1e-4])
-def test_few_rounds_against_every_sequence_of_arms(arms: int, exploration: float, rounds: int, delta: float) -> None:
+def test_few_rounds_against_every_sequence_of_arms(
+    arms: int, exploration: float, rounds: int, delta: float
+) -> None:
     made = ArmChoice(arms, exploration)
     once = np.full((2, arms), made.other)
     once[0, 0] = once[1, 1] = made.best
@@ -104,10 +128,14 @@ def test_few_rounds_against_every_sequence_of_arms(arms: int, exploration: float
     assert total.epsilon == 0 or divergence(p, q, total.epsilon * (1 - 1e-6)) > delta
 
 
-@pytest.mark.parametrize(("arms", "exploration"), [(2, 0.1), (2, 0.95), (5, 0.5), (10, 0.1), (10, 0.99)])
+@pytest.mark.parametrize(
+    ("arms", "exploration"), [(2, 0.1), (2, 0.95), (5, 0.5), (10, 0.1), (10, 0.99)]
+)
 @pytest.mark.parametrize("rounds", [1, 7, 60])
 @pytest.mark.parametrize("delta", [0.1, 1e-5, 1e-9])
-def test_the_composed_figure_is_exact(arms: int, exploration: float, rounds: int, delta: float) -> None:
+def test_the_composed_figure_is_exact(
+    arms: int, exploration: float, rounds: int, delta: float
+) -> None:
     made = ArmChoice(arms, exploration)
     chances, losses = walk(made, rounds)
     assert chances.sum() == pytest.approx(1, abs=1e-12)
@@ -118,15 +146,22 @@ def test_the_composed_figure_is_exact(arms: int, exploration: float, rounds: int
 
 @pytest.mark.parametrize("rounds", [3, 40])
 def test_two_arms_reach_the_optimal_composition_of_pure_privacy(rounds: int) -> None:
-    """Kairouz, Oh, Viswanath 2015, theorem 3.3: delta_i at epsilon (T - 2i) eta, which randomised response attains."""
+    """Kairouz, Oh, Viswanath 2015, theorem 3.3: delta_i at epsilon (T - 2i) eta, which randomised
+    response attains.
+    """
     made = ArmChoice(2, 0.6)
     eta = made.epsilon
     for i in range(1, rounds // 2):
-        ways = (math.comb(rounds, j) * (math.exp((rounds - j) * eta) - math.exp((rounds - 2 * i + j) * eta))
-                for j in range(i))  # fmt: skip
+        ways = (
+            math.comb(rounds, j)
+            * (math.exp((rounds - j) * eta) - math.exp((rounds - 2 * i + j) * eta))
+            for j in range(i)
+        )
         delta = sum(ways) / (1 + math.exp(eta)) ** rounds
         if delta > 1e-9:
-            assert made.total(rounds, delta).epsilon == pytest.approx((rounds - 2 * i) * eta, rel=1e-4)
+            assert made.total(rounds, delta).epsilon == pytest.approx(
+                (rounds - 2 * i) * eta, rel=1e-4
+            )
 
 
 @pytest.mark.parametrize(("arms", "rounds"), [(2, 6), (3, 4)])
@@ -155,7 +190,9 @@ def kept(lowest: int, chances: Floats) -> tuple[int, Floats]:
 
 
 def long_walk(made: ArmChoice, rounds: int) -> tuple[Floats, Floats]:
-    """As `walk`, by squaring: sums of positive numbers, each right to 1e-11 of itself, which no transform is."""
+    """As `walk`, by squaring: sums of positive numbers, each right to 1e-11 of itself, which no
+    transform is.
+    """
     lowest, chances = 0, np.ones(1)
     for binary in f"{rounds:b}":
         lowest, chances = kept(2 * lowest, np.convolve(chances, chances))
@@ -170,11 +207,15 @@ def test_the_rounding_of_many_rounds_is_paid_for(arms: int, exploration: float) 
     made = ArmChoice(arms, exploration)
     chances, losses = long_walk(made, 60_000)
     epsilon = made.total(60_000, 1e-9).epsilon
-    assert delta_at(epsilon, chances, losses) <= 1e-9 < delta_at(epsilon * (1 - 1e-3), chances, losses)
+    assert (
+        delta_at(epsilon, chances, losses) <= 1e-9 < delta_at(epsilon * (1 - 1e-3), chances, losses)
+    )
 
 
 def test_the_published_setting() -> None:
-    """Ten arms, exploration .1, 60,000 rounds: 270,652 by addition, and no figure that protects by any composition."""
+    """Ten arms, exploration .1, 60,000 rounds: 270,652 by addition, and no figure that protects by
+    any composition.
+    """
     total = PAPER.total(60_000, 1e-5)
     assert PAPER.epsilon == pytest.approx(math.log(91))
     assert 60_000 * PAPER.epsilon == pytest.approx(270_651.57, abs=0.01)
@@ -192,7 +233,9 @@ def test_tiny_deltas_and_many_rounds_are_bounded_without_the_walk() -> None:
 
 @settings(deadline=None)
 @given(ARMS, EXPLORED, st.integers(1, 5000), DELTAS)
-def test_a_total_is_never_above_the_closed_forms(arms: int, exploration: float, rounds: int, delta: float) -> None:
+def test_a_total_is_never_above_the_closed_forms(
+    arms: int, exploration: float, rounds: int, delta: float
+) -> None:
     made = ArmChoice(arms, exploration)
     total = made.total(rounds, delta)
     assert 0 <= total.epsilon <= rounds * made.epsilon
@@ -201,14 +244,20 @@ def test_a_total_is_never_above_the_closed_forms(arms: int, exploration: float, 
 
 @settings(deadline=None)
 @given(ARMS, EXPLORED, st.integers(1, 5000), st.integers(1, 5000), DELTAS)
-def test_more_rounds_cost_more(arms: int, exploration: float, rounds: int, more: int, delta: float) -> None:
+def test_more_rounds_cost_more(
+    arms: int, exploration: float, rounds: int, more: int, delta: float
+) -> None:
     made = ArmChoice(arms, exploration)
-    assert made.total(rounds, delta).epsilon <= made.total(rounds + more, delta).epsilon * (1 + 1e-9)
+    assert made.total(rounds, delta).epsilon <= made.total(rounds + more, delta).epsilon * (
+        1 + 1e-9
+    )
 
 
 @settings(deadline=None)
 @given(ARMS, EXPLORED, EXPLORED, st.integers(1, 2000), DELTAS)
-def test_more_exploration_costs_less(arms: int, one: float, two: float, rounds: int, delta: float) -> None:
+def test_more_exploration_costs_less(
+    arms: int, one: float, two: float, rounds: int, delta: float
+) -> None:
     less, more = ArmChoice(arms, min(one, two)), ArmChoice(arms, max(one, two))
     assert more.epsilon <= less.epsilon
     assert more.total(rounds, delta).epsilon <= less.total(rounds, delta).epsilon * (1 + 1e-9)
@@ -238,7 +287,9 @@ def test_delta_alone_may_cover_a_round() -> None:
     assert ArmChoice(2, 0.999).total(1, 0.01).epsilon == 0
 
 
-@pytest.mark.parametrize(("exploration", "epsilon"), [(0.1, 3.0), (0.1, 100.0), (0.9, 10.0), (0.999, 1.0)])
+@pytest.mark.parametrize(
+    ("exploration", "epsilon"), [(0.1, 3.0), (0.1, 100.0), (0.9, 10.0), (0.999, 1.0)]
+)
 def test_the_most_rounds_are_the_last_within(exploration: float, epsilon: float) -> None:
     made = ArmChoice(10, exploration)
     most = made.most_rounds(Budget(epsilon, 1e-5))
@@ -263,9 +314,13 @@ def test_what_is_composed_is_composed_once() -> None:
 
 @pytest.mark.parametrize(
     ("arms", "exploration", "rule"),
-    [(1, 0.1, "arms must be at least 2"), (10, -0.1, "exploration must be in"), (10, 1.1, "exploration must be in"),
-     (10, math.nan, "exploration must be a number")],
-)  # fmt: skip
+    [
+        (1, 0.1, "arms must be at least 2"),
+        (10, -0.1, "exploration must be in"),
+        (10, 1.1, "exploration must be in"),
+        (10, math.nan, "exploration must be a number"),
+    ],
+)
 def test_choices_that_are_none(arms: int, exploration: float, rule: str) -> None:
     with pytest.raises(ConfigError, match=rule):
         ArmChoice(arms, exploration)
@@ -278,7 +333,9 @@ def test_bad_rounds_and_deltas() -> None:
         PAPER.total(1, 0.0)
 
 
-def test_without_the_extra_the_command_that_installs_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_the_command_that_installs_it_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "dp_accounting.pld.pld_pmf", None)
     arms._walk.cache_clear()
     with pytest.raises(MissingExtraError, match=r"pip install .*\[dp\]'"):
@@ -304,7 +361,11 @@ def test_both_figures_are_told() -> None:
     ledger.spend(times=60_000)
     score, context = ledger.guarantees()
     assert (score.unit, score.figure, score.releases) == ("score", "(4.511, 0)", 60_000)
-    assert (context.unit, context.figure, context.releases) == ("context", "(245200, 1e-05)", 60_000)
+    assert (context.unit, context.figure, context.releases) == (
+        "context",
+        "(245200, 1e-05)",
+        60_000,
+    )
     assert score.not_covered == (LATER_ROUNDS, *NEVER_COVERED)
     assert context.not_covered == NEVER_COVERED
     for made in (score, context):
@@ -367,8 +428,14 @@ def test_a_round_composes_nothing() -> None:
 def test_a_ledger_is_restored_and_goes_on_refusing() -> None:
     ledger = Ledger(Arms(ArmChoice(10, 0.1), BUDGET))
     ledger.spend(times=5)
-    again = Ledger.restored(Arms(ArmChoice(10, 0.1), BUDGET), json.loads(json.dumps(ledger.state())))
-    assert (again.state(), again.guarantees(), again.left) == (ledger.state(), ledger.guarantees(), ledger.left)
+    again = Ledger.restored(
+        Arms(ArmChoice(10, 0.1), BUDGET), json.loads(json.dumps(ledger.state()))
+    )
+    assert (again.state(), again.guarantees(), again.left) == (
+        ledger.state(),
+        ledger.guarantees(),
+        ledger.left,
+    )
     fresh = Ledger(Arms(ArmChoice(10, 0.1), BUDGET))
     assert Ledger.restored(Arms(ArmChoice(10, 0.1), BUDGET), fresh.state()).releases == 0
     with pytest.raises(BudgetError):
@@ -379,7 +446,9 @@ def test_a_ledger_is_restored_and_goes_on_refusing() -> None:
     ("count", "exploration", "budget"),
     [(9, 0.1, BUDGET), (10, 0.2, BUDGET), (10, 0.1, None), (10, 0.1, Budget(99, 1e-5))],
 )
-def test_a_ledger_is_not_restored_for_other_arms(count: int, exploration: float, budget: Budget | None) -> None:
+def test_a_ledger_is_not_restored_for_other_arms(
+    count: int, exploration: float, budget: Budget | None
+) -> None:
     state = Ledger(Arms(ArmChoice(10, 0.1), BUDGET)).state()
     with pytest.raises(ConfigError, match="the ledger was kept for"):
         Ledger.restored(Arms(ArmChoice(count, exploration), budget), state)

@@ -1,4 +1,6 @@
-"""The audit of real noise: false alarms, power against halved noise and doubled releases, what it must not trust."""
+"""The audit of real noise: false alarms, power against halved noise and doubled releases, what it
+must not trust.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,9 @@ def test_halved_noise_is_found(factor: float) -> None:
 
 
 def test_a_window_released_twice_is_found() -> None:
-    assert alarms(mechanism(copies=2, seed=4), canary(2), trials_needed(MU, math.sqrt(2) * MU)) >= 0.95
+    assert (
+        alarms(mechanism(copies=2, seed=4), canary(2), trials_needed(MU, math.sqrt(2) * MU)) >= 0.95
+    )
 
 
 def test_a_direction_that_must_be_learnt_takes_a_quarter_more() -> None:
@@ -76,7 +80,9 @@ def test_a_direction_that_must_be_learnt_takes_a_quarter_more() -> None:
 
 
 def test_shared_noise_is_found_by_a_learnt_direction() -> None:
-    """The same noise on both counts: where no unit is good, their difference tells the units bought."""
+    """The same noise on both counts: where no unit is good, their difference tells the units
+    bought.
+    """
     inner = mechanism(seed=7)
 
     def release(counts: Floats, trials: int) -> Floats:
@@ -112,7 +118,12 @@ def test_guesses_that_are_no_better_than_chance() -> None:
 
 
 def test_the_number_of_trials_shrinks_with_the_gap() -> None:
-    assert trials_needed(MU, 4 * MU) < trials_needed(MU, 2 * MU) < trials_needed(MU, math.sqrt(2) * MU) < 1500
+    assert (
+        trials_needed(MU, 4 * MU)
+        < trials_needed(MU, 2 * MU)
+        < trials_needed(MU, math.sqrt(2) * MU)
+        < 1500
+    )
     assert trials_needed(MU, 2 * MU, power=0.99) > trials_needed(MU, 2 * MU)
 
 
@@ -121,7 +132,10 @@ def test_the_number_of_trials_shrinks_with_the_gap() -> None:
     [
         (lambda: trials_needed(MU, MU), "true_mu must be above claimed_mu"),
         (lambda: trials_needed(MU, 2 * MU, power=1), "power must be above 0 and below 1"),
-        (lambda: audit(mechanism(), canary(), 0, 100), "claimed_mu must be a finite number above 0"),
+        (
+            lambda: audit(mechanism(), canary(), 0, 100),
+            "claimed_mu must be a finite number above 0",
+        ),
         (lambda: audit(mechanism(), canary(), MU, 5), "trials must be at least 10"),
         (lambda: audit(mechanism(), canary(), MU, 100, 0), "significance must be above 0"),
         (lambda: audit(lambda counts, trials: counts, canary(), MU, 100), "an array of shape"),

@@ -83,10 +83,15 @@ def test_dp_accounting_finds_the_same_noise(epsilon: float, delta: float) -> Non
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: delta_of(0, 1), lambda: delta_of(1, -1), lambda: epsilon_of(-1, 0.1), lambda: epsilon_of(1, 1),
-        lambda: largest_mu(0, 0.1), lambda: largest_mu(1, 0), lambda: classical_multiplier(1, 2),
+        lambda: delta_of(0, 1),
+        lambda: delta_of(1, -1),
+        lambda: epsilon_of(-1, 0.1),
+        lambda: epsilon_of(1, 1),
+        lambda: largest_mu(0, 0.1),
+        lambda: largest_mu(1, 0),
+        lambda: classical_multiplier(1, 2),
     ],
-)  # fmt: skip
+)
 def test_bad_numbers_are_refused(call: object) -> None:
     with pytest.raises(ConfigError):
         call()  # type: ignore[operator]

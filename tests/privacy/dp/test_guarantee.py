@@ -14,7 +14,17 @@ from posse.privacy.dp.guarantee import PARALLEL, Budget, Guarantee, figure, roun
 
 
 def made(epsilon: float) -> Guarantee:
-    return Guarantee(epsilon, 0.01, "entry", "replace: one", 3, PARALLEL, "dp-accounting 0.6.0, PLD", "it", ("that",))
+    return Guarantee(
+        epsilon,
+        0.01,
+        "entry",
+        "replace: one",
+        3,
+        PARALLEL,
+        "dp-accounting 0.6.0, PLD",
+        "it",
+        ("that",),
+    )
 
 
 def test_the_sentence_says_everything() -> None:
@@ -48,7 +58,9 @@ def test_rounding_is_up_and_little(value: float) -> None:
     assert value <= rounded_up(value) <= value * 1.0011
 
 
-@pytest.mark.parametrize(("epsilon", "said"), [(1.00001, "(1.001, 0.01)"), (0.99999, "(1, 0.01)"), (0, "(0, 0.01)")])
+@pytest.mark.parametrize(
+    ("epsilon", "said"), [(1.00001, "(1.001, 0.01)"), (0.99999, "(1, 0.01)"), (0, "(0, 0.01)")]
+)
 def test_figures(epsilon: float, said: str) -> None:
     assert figure(epsilon, 0.01) == said
 

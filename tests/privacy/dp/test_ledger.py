@@ -49,7 +49,9 @@ def test_the_same_window_again_is_refused_and_nothing_changes() -> None:
     ledger = Ledger(tight(), "agent-1")
     ledger.spend(1)
     before = (ledger.state(), ledger.entries(), ledger.guarantee())
-    with pytest.raises(BudgetError, match=r"^\[P600\] agent-1 cannot send message 2 \(round 400\) once more") as caught:
+    with pytest.raises(
+        BudgetError, match=r"^\[P600\] agent-1 cannot send message 2 \(round 400\) once more"
+    ) as caught:
         ledger.spend(1)
     assert caught.value.exit_code == 2
     assert (ledger.state(), ledger.entries(), ledger.guarantee()) == before
@@ -60,7 +62,9 @@ def test_the_same_window_again_is_composed_where_the_budget_allows_it() -> None:
     paper = plan(Budget(1, 0.01), "entry", "paper", rounds=ROUNDS, producers=30, horizon=100_000)
     ledger = Ledger(paper, "agent-1")
     event = gaussian_event(paper.noise_multiplier(0))
-    assert [spent(ledger, 0), spent(ledger, 0)] == [composed_epsilon([event] * count, 0.01) for count in (1, 2)]
+    assert [spent(ledger, 0), spent(ledger, 0)] == [
+        composed_epsilon([event] * count, 0.01) for count in (1, 2)
+    ]
     assert ledger.guarantee().releases == 2
 
 
@@ -86,19 +90,29 @@ def test_the_rows_of_the_report() -> None:
     ledger.spend(2)
     ledger.spend(0)
     rows = json.loads(json.dumps(ledger.entries(), allow_nan=False))
-    assert [(row["party"], row["release"], row["message"], row["round"], row["window"]) for row in rows] == [
+    assert [
+        (row["party"], row["release"], row["message"], row["round"], row["window"]) for row in rows
+    ] == [
         ("agent-1", 1, 3, 800, 400),
         ("agent-1", 2, 1, 200, 200),
     ]
     assert rows[0]["multiplier"] == ledger.mechanism.multipliers[2]
-    assert (rows[1]["epsilon"], rows[1]["delta"], rows[1]["unit"]) == (ledger.epsilon, 0.01, "entry")
+    assert (rows[1]["epsilon"], rows[1]["delta"], rows[1]["unit"]) == (
+        ledger.epsilon,
+        0.01,
+        "entry",
+    )
 
 
 def test_a_ledger_is_restored_and_goes_on_refusing() -> None:
     ledger = Ledger(tight(), "agent-1")
     ledger.spend(0)
     again = Ledger.restored(tight(), json.loads(json.dumps(ledger.state())))
-    assert (again.state(), again.entries(), again.guarantee()) == (ledger.state(), ledger.entries(), ledger.guarantee())
+    assert (again.state(), again.entries(), again.guarantee()) == (
+        ledger.state(),
+        ledger.entries(),
+        ledger.guarantee(),
+    )
     with pytest.raises(BudgetError):
         again.spend(0)
 
@@ -122,7 +136,11 @@ def test_a_state_lists_messages_and_how_often_each_was_paid_for_in_a_row() -> No
         ledger.spend(message)
     assert ledger.state()["released"] == [0, [2, 2], 1]
     each = {**ledger.state(), "released": [0, 2, 2, 1]}
-    assert Ledger.restored(free, each).state() == Ledger.restored(free, ledger.state()).state() == ledger.state()
+    assert (
+        Ledger.restored(free, each).state()
+        == Ledger.restored(free, ledger.state()).state()
+        == ledger.state()
+    )
 
 
 def test_a_state_of_another_kind_of_mechanism_is_refused() -> None:

@@ -1,8 +1,9 @@
 """Noise: the same on every path, whole, and normal.
 
-The statistical tests look at 40,000 pairs (80,000 numbers) with a false-alarm rate of .001 each. With power .99 they
-find a mean off by .02 sigma, a standard deviation off by 1.5 %, a correlation of .029 and a distribution function off
-by .012; halved noise or a shared draw is far beyond. The key of the system's noise is fixed for them.
+The statistical tests look at 40,000 pairs (80,000 numbers) with a false-alarm rate of .001 each.
+With power .99 they find a mean off by .02 sigma, a standard deviation off by 1.5 %, a correlation
+of .029 and a distribution function off by .012; halved noise or a shared draw is far beyond. The
+key of the system's noise is fixed for them.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ def secret(sigma: float) -> NDArray[np.float64]:
 
 @pytest.fixture(scope="module", params=[seeded, secret], ids=["seeded", "secret"])
 def pairs(request: pytest.FixtureRequest) -> NDArray[np.float64]:
-    """Pairs of standard deviation 2.66: the tight noise at a capacity of 1, where rounding is coarsest."""
+    """Pairs of standard deviation 2.66: the tight noise at a capacity of 1, where rounding is
+    coarsest.
+    """
     drawn: NDArray[np.float64] = request.param(2.66)
     return drawn
 
@@ -69,7 +72,9 @@ def test_the_two_of_a_pair_are_independent(pairs: NDArray[np.float64]) -> None:
 
 
 def test_rounded_normal(pairs: NDArray[np.float64]) -> None:
-    """Kolmogorov's distance at the steps of the rounded distribution; his limit is on the safe side there."""
+    """Kolmogorov's distance at the steps of the rounded distribution; his limit is on the safe side
+    there.
+    """
     steps = np.arange(pairs.min(), pairs.max() + 1)
     wanted = np.array([NormalDist(0, 2.66).cdf(step + 0.5) for step in steps])
     found = np.searchsorted(np.sort(pairs, axis=None), steps, side="right") / pairs.size
@@ -77,7 +82,11 @@ def test_rounded_normal(pairs: NDArray[np.float64]) -> None:
 
 
 def test_every_address_has_its_own_draw() -> None:
-    drawn = {whole_noise(np.uint64(7), release, producer, 1e9) for release in range(20) for producer in range(20)}
+    drawn = {
+        whole_noise(np.uint64(7), release, producer, 1e9)
+        for release in range(20)
+        for producer in range(20)
+    }
     assert len(drawn) == 400
 
 
@@ -95,7 +104,9 @@ def test_seeded_noise_is_whole_noise_is_plain_python(key: int) -> None:
 def test_the_system_s_noise_is_made_by_the_same_method() -> None:
     for index in range(50):
         attempt = 0
-        while (found := polar(*(int(word) for word in words(np.uint64(5), NOISE, 3, index, attempt)))) is None:
+        while (
+            found := polar(*(int(word) for word in words(np.uint64(5), NOISE, 3, index, attempt)))
+        ) is None:
             attempt += 1
         assert (*found, attempt + 1) == normals(np.uint64(5), NOISE, 3, index, 0)
 
@@ -110,14 +121,19 @@ def test_no_noise_is_exactly_none() -> None:
 def test_secret_noise_is_a_function_of_key_and_address() -> None:
     """Whatever is drawn before: a report that is made again has the noise it had."""
     key, last = bytes(range(32)), (1 << 32) - 1
-    addresses = [(release, producer) for release in (*range(20), last) for producer in (*range(20), last)]
+    addresses = [
+        (release, producer) for release in (*range(20), last) for producer in (*range(20), last)
+    ]
     noise = SecretNoise(key)
     drawn = {address: noise.pair(*address, 1e9) for address in addresses}
     assert len(set(drawn.values())) == len(addresses)
     for address in reversed(addresses):
         assert noise.pair(*address, 1e9) == drawn[address] == SecretNoise(key).pair(*address, 1e9)
     assert SecretNoise(bytes(32)).pair(0, 0, 1e9) != drawn[0, 0]
-    assert drawn[0, 0] == (-350418402.0, 1665257931.0)  # a change here would release kept windows twice
+    assert drawn[0, 0] == (
+        -350418402.0,
+        1665257931.0,
+    )  # a change here would release kept windows twice
 
 
 def test_addresses_of_secret_noise_that_cannot_be() -> None:

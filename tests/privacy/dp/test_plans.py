@@ -1,4 +1,6 @@
-"""Plans: what the published noise proves, and calibrated noise that proves what was asked, through the accountant."""
+"""Plans: what the published noise proves, and calibrated noise that proves what was asked, through
+the accountant.
+"""
 
 from __future__ import annotations
 
@@ -41,12 +43,17 @@ def test_the_published_noise_at_another_delta(paper: Plan) -> None:
 
 
 def test_a_delta_of_one_proves_nothing() -> None:
-    proved = [paper_claims(Budget(1, 1 / messages), 100_000, 8, 40_000)[-1].proved for messages in (16, 17)]
+    proved = [
+        paper_claims(Budget(1, 1 / messages), 100_000, 8, 40_000)[-1].proved
+        for messages in (16, 17)
+    ]
     assert proved == [False, True]
 
 
 def test_the_published_claims(paper: Plan) -> None:
-    figures = [(round(claim.epsilon, 3), round(claim.delta, 3), claim.proved) for claim in paper.claims()]
+    figures = [
+        (round(claim.epsilon, 3), round(claim.delta, 3), claim.proved) for claim in paper.claims()
+    ]
     assert figures == [
         (1, 0.01, False),
         (0.845, 0.01, False),
@@ -59,14 +66,20 @@ def test_the_published_claims(paper: Plan) -> None:
 
 @pytest.mark.parametrize("unit", ["round", "history"])
 def test_the_published_schedule_is_refused_where_it_proves_less(unit: str) -> None:
-    with pytest.raises(ConfigError, match=f"for unit {unit} .* more than the asked .* Use schedule 'tight'"):
+    with pytest.raises(
+        ConfigError, match=f"for unit {unit} .* more than the asked .* Use schedule 'tight'"
+    ):
         plan(ASKED, unit, "paper", rounds=ROUNDS, producers=30, horizon=100_000)
 
 
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("schedule", ["equal", "tight"])
-@pytest.mark.parametrize("asked", [ASKED, Budget(0.1, 1e-5), Budget(8, 1e-9), Budget(2, 1e-14)], ids=str)
-def test_calibrated_noise_proves_what_was_asked_and_hardly_more(unit: str, schedule: str, asked: Budget) -> None:
+@pytest.mark.parametrize(
+    "asked", [ASKED, Budget(0.1, 1e-5), Budget(8, 1e-9), Budget(2, 1e-14)], ids=str
+)
+def test_calibrated_noise_proves_what_was_asked_and_hardly_more(
+    unit: str, schedule: str, asked: Budget
+) -> None:
     made = plan(asked, unit, schedule, rounds=ROUNDS, producers=30)
     proved = made.guarantee().epsilon
     assert proved <= asked.epsilon
@@ -78,8 +91,15 @@ def test_calibrated_noise_proves_what_was_asked_and_hardly_more(unit: str, sched
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.floats(-3, 2), st.floats(-12, -0.5), st.sampled_from(["equal", "tight"]), st.sampled_from(list(UNITS)))
-def test_no_calibrated_plan_is_refused_by_the_ledger(epsilon: float, delta: float, schedule: str, unit: str) -> None:
+@given(
+    st.floats(-3, 2),
+    st.floats(-12, -0.5),
+    st.sampled_from(["equal", "tight"]),
+    st.sampled_from(list(UNITS)),
+)
+def test_no_calibrated_plan_is_refused_by_the_ledger(
+    epsilon: float, delta: float, schedule: str, unit: str
+) -> None:
     made = plan(Budget(10**epsilon, 10**delta), unit, schedule, rounds=(5, 10, 20), producers=4)
     ledger = Ledger(made, "agent")
     for z in (2, 0, 1):
@@ -122,15 +142,27 @@ def test_no_noise_proves_nothing() -> None:
     ("call", "said"),
     [
         (lambda: plan(ASKED, "day", rounds=ROUNDS, producers=3), "unknown unit 'day'"),
-        (lambda: plan(ASKED, "entry", "best", rounds=ROUNDS, producers=3), "unknown schedule 'best'"),
+        (
+            lambda: plan(ASKED, "entry", "best", rounds=ROUNDS, producers=3),
+            "unknown schedule 'best'",
+        ),
         (lambda: plan(ASKED, "entry", "paper", rounds=ROUNDS, producers=3), "give the horizon"),
         (lambda: plan(ASKED, rounds=ROUNDS, producers=0), "producers must be at least 1"),
         (lambda: plan(ASKED, rounds=ROUNDS, producers=3, horizon=1000), "must end by round 1000"),
         (lambda: plan(Budget(1, 1e-17), rounds=ROUNDS, producers=3), "cannot be accounted for"),
-        (lambda: plan_of_noise([1, 2], rounds=ROUNDS, producers=3), "one for each of 8 messages, got 2"),
-        (lambda: plan_of_noise(-1, rounds=ROUNDS, producers=3), r"noise must be in \[0, 10+\], got -1"),
+        (
+            lambda: plan_of_noise([1, 2], rounds=ROUNDS, producers=3),
+            "one for each of 8 messages, got 2",
+        ),
+        (
+            lambda: plan_of_noise(-1, rounds=ROUNDS, producers=3),
+            r"noise must be in \[0, 10+\], got -1",
+        ),
         (lambda: plan_of_noise(1, rounds=ROUNDS, producers=3, delta=1), "delta must be above 0"),
-        (lambda: plan_of_noise(1, rounds=ROUNDS, producers=3).guarantee("history", PARALLEL), "compose in sequence"),
+        (
+            lambda: plan_of_noise(1, rounds=ROUNDS, producers=3).guarantee("history", PARALLEL),
+            "compose in sequence",
+        ),
     ],
 )
 def test_mistakes(call: object, said: str) -> None:
@@ -141,7 +173,12 @@ def test_mistakes(call: object, said: str) -> None:
 
 def test_defaults() -> None:
     made = BudgetSettings().plan()
-    assert (made.unit.name, made.schedule, made.messages, str(made.budget)) == ("entry", "tight", 8, "(1, 0.01)")
+    assert (made.unit.name, made.schedule, made.messages, str(made.budget)) == (
+        "entry",
+        "tight",
+        8,
+        "(1, 0.01)",
+    )
 
 
 def test_every_unit_and_schedule_is_a_choice() -> None:
@@ -154,7 +191,9 @@ def test_the_stop_round_counts_the_published_messages() -> None:
     """Powers of two up to the stop round: 16 up to 40,000, 15 up to 30,000."""
     for stop, messages in ((40_000, 16), (30_000, 15)):
         claims = BudgetSettings(schedule="paper", stop=stop).plan().claims()
-        assert any(f"{messages} messages, its algorithm as printed" in claim.how for claim in claims)
+        assert any(
+            f"{messages} messages, its algorithm as printed" in claim.how for claim in claims
+        )
 
 
 @pytest.mark.parametrize(

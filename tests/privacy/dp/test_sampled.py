@@ -1,4 +1,6 @@
-"""The sampled Gaussian: published figures, adjacency, noise for a budget, adaptive clipping accounted or refused."""
+"""The sampled Gaussian: published figures, adjacency, noise for a budget, adaptive clipping
+accounted or refused.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,15 @@ from posse.core.errors import BudgetError, ConfigError
 from posse.privacy.dp.gaussian import epsilon_of
 from posse.privacy.dp.guarantee import Budget
 from posse.privacy.dp.ledger import Ledger
-from posse.privacy.dp.sampled import CLOSE, SampledGaussian, Training, largest, least, noise_for, update_noise
+from posse.privacy.dp.sampled import (
+    CLOSE,
+    SampledGaussian,
+    Training,
+    largest,
+    least,
+    noise_for,
+    update_noise,
+)
 
 MANY = SampledGaussian(342_477, 64, 0.7)
 SMALL = SampledGaussian(2_000, 40, 2.0)
@@ -23,7 +33,9 @@ VECTORS = [
 ]
 
 
-@pytest.mark.parametrize(("made", "rounds", "rdp", "pld"), VECTORS, ids=lambda value: str(value)[:60])
+@pytest.mark.parametrize(
+    ("made", "rounds", "rdp", "pld"), VECTORS, ids=lambda value: str(value)[:60]
+)
 def test_vectors(made: SampledGaussian, rounds: int, rdp: float, pld: float) -> None:
     assert made.epsilon(rounds, 1e-6, "rdp") == pytest.approx(rdp, rel=0.01)
     assert made.epsilon(rounds, 1e-6, "pld") == pytest.approx(pld, rel=0.02)
@@ -41,11 +53,15 @@ def test_everyone_in_every_round_is_the_plain_gaussian() -> None:
 def test_fixed_cohorts_are_accounted_under_replacing() -> None:
     everyone = SampledGaussian(100, 100, 6.0, sampling="fixed")
     # Replacing moves the sum by 2 C: mu = 2 sqrt(rounds) / z, and RDP is above the exact figure.
-    assert everyone.epsilon(9, 1e-5, "rdp") == pytest.approx(SampledGaussian(100, 100, 3.0).epsilon(9, 1e-5, "rdp"))
+    assert everyone.epsilon(9, 1e-5, "rdp") == pytest.approx(
+        SampledGaussian(100, 100, 3.0).epsilon(9, 1e-5, "rdp")
+    )
     fixed = SampledGaussian(342_477, 64, 0.7, sampling="fixed")
     assert fixed.epsilon(1600, 1e-6, "rdp") == pytest.approx(12.82, rel=0.01)
     assert fixed.epsilon(1600, 1e-6, "rdp") > MANY.epsilon(1600, 1e-6, "rdp")
-    with pytest.raises(ConfigError, match="cohorts of fixed size have a figure by RDP alone, got accountant 'pld'"):
+    with pytest.raises(
+        ConfigError, match="cohorts of fixed size have a figure by RDP alone, got accountant 'pld'"
+    ):
         fixed.epsilon(10, 1e-6)
     told = fixed.guarantee(10, 1e-6, "rdp")
     assert told.adjacency.startswith("replace:")
@@ -57,8 +73,12 @@ def test_figures_move_the_right_way() -> None:
         figures = [SMALL.epsilon(rounds, 1e-5, accountant) for rounds in (0, 10, 100, 400)]  # type: ignore[arg-type]
         assert figures == sorted(figures)
         assert figures[0] == 0
-    assert SampledGaussian(2_000, 40, 3.0).epsilon(100, 1e-5, "rdp") < SMALL.epsilon(100, 1e-5, "rdp")
-    assert SampledGaussian(2_000, 80, 2.0).epsilon(100, 1e-5, "rdp") > SMALL.epsilon(100, 1e-5, "rdp")
+    assert SampledGaussian(2_000, 40, 3.0).epsilon(100, 1e-5, "rdp") < SMALL.epsilon(
+        100, 1e-5, "rdp"
+    )
+    assert SampledGaussian(2_000, 80, 2.0).epsilon(100, 1e-5, "rdp") > SMALL.epsilon(
+        100, 1e-5, "rdp"
+    )
 
 
 def test_guarantees_say_everything() -> None:
@@ -69,11 +89,13 @@ def test_guarantees_say_everything() -> None:
     assert told.accountant.endswith(", RDP")
     assert "the server" in told.sentence()
     assert SMALL.guarantee(1, 1e-5).accountant.endswith(", PLD")
-    counted = SampledGaussian(2_000, 40, 2.0, adaptive=True, clip_noise=2.0).guarantee(1, 1e-5, "rdp")
+    counted = SampledGaussian(2_000, 40, 2.0, adaptive=True, clip_noise=2.0).guarantee(
+        1, 1e-5, "rdp"
+    )
     assert "a count under noise 2" in counted.covers
 
 
-# --- budgets ------------------------------------------------------------------------------------------------------
+# --- budgets --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("accountant", ["rdp", "pld"])
@@ -130,12 +152,13 @@ def test_hardly_any_noise_proves_nothing() -> None:
         assert made.most_rounds(Budget(100.0, 1e-5)) == 0
 
 
-# --- adaptive clipping --------------------------------------------------------------------------------------------
+# --- adaptive clipping ----------------------------------------------------------------------------
 
 
 def test_adaptive_clipping_is_accounted() -> None:
     made = SampledGaussian(2_000, 40, 1.0, adaptive=True, clip_noise=2.0)
-    # Updates under z_delta and bits b - 1/2 (sensitivity 1/2) under sigma_b: mu^2 adds up to that of z.
+    # Updates under z_delta and bits b - 1/2 (sensitivity 1/2) under sigma_b: mu^2 adds up to that
+    # of z.
     assert made.update_noise**-2 + (0.5 / 2.0) ** 2 == pytest.approx(1.0)
     assert made.update_noise > 1
     assert made.epsilon(10, 1e-5, "rdp") == SampledGaussian(2_000, 40, 1.0).epsilon(10, 1e-5, "rdp")
@@ -146,8 +169,14 @@ def test_adaptive_clipping_is_accounted() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"adaptive": True}, "adaptive clipping under noise also releases a count, got no clip_noise"),
-        ({"adaptive": True, "clip_noise": 0.5}, "clip_noise must be above noise / 2 = 0.5, got 0.5"),
+        (
+            {"adaptive": True},
+            "adaptive clipping under noise also releases a count, got no clip_noise",
+        ),
+        (
+            {"adaptive": True, "clip_noise": 0.5},
+            "clip_noise must be above noise / 2 = 0.5, got 0.5",
+        ),
         ({"clip_noise": 5.0}, "clip_noise is for adaptive clipping, got 5.0 for a fixed clip"),
         ({"cohort": 0}, r"cohort must be in \[1, 2000\], the number of clients, got 0"),
         ({"cohort": 2_001}, r"cohort must be in \[1, 2000\]"),
@@ -176,7 +205,9 @@ def test_training_stops_when_the_budget_is_spent() -> None:
         rounds = spent.spend()
     assert rounds == spent.most == MADE.most_rounds(BUDGET, "rdp")
     before = (spent.state(), spent.guarantee())
-    with pytest.raises(BudgetError, match=rf"^\[P600\] round {rounds + 1} cannot be trained: .* of \(1, 1e-05\)"):
+    with pytest.raises(
+        BudgetError, match=rf"^\[P600\] round {rounds + 1} cannot be trained: .* of \(1, 1e-05\)"
+    ):
         spent.spend()
     assert (spent.state(), spent.guarantee()) == before
     assert spent.epsilon <= 1

@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from posse.core.errors import ConfigError
 from posse.privacy.dp.guarantee import Budget
-from posse.privacy.dp.schedules import UNITS, communication_rounds, paper_multipliers, paper_split, unit_named, windows
+from posse.privacy.dp.schedules import (
+    UNITS,
+    communication_rounds,
+    paper_multipliers,
+    paper_split,
+    unit_named,
+    windows,
+)
 
 
 def test_the_default_rounds() -> None:

@@ -1,4 +1,6 @@
-"""The interface of attacks: an estimate sees a view alone, and no outcome stands without baseline and control."""
+"""The interface of attacks: an estimate sees a view alone, and no outcome stands without baseline
+and control.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,17 @@ import pytest
 
 from posse.core.errors import ConfigError, DataError
 from posse.core.roles import Entry, Message, View
-from posse.privacy.leakage.attack import BLIND, FINDS, LITTLE, NOTHING, Attack, Evidence, Score, attempt, check_view
+from posse.privacy.leakage.attack import (
+    BLIND,
+    FINDS,
+    LITTLE,
+    NOTHING,
+    Attack,
+    Evidence,
+    Score,
+    attempt,
+    check_view,
+)
 from posse.privacy.leakage.membership import BY_ERROR, BY_LOSS, BY_REWARD, Pairs, probes, verdict
 from posse.privacy.leakage.scores import hits, permuted
 
@@ -24,8 +36,12 @@ class Word(Message, frozen=True, array_like=True, tag=True, gc=False):
 
 def seen(numbers: list[int]) -> View:
     """What a clerk saw: one word a step."""
-    entries = [Entry(at, "owner", "clerk", Word(number), 3, at) for at, number in enumerate(numbers)]
-    return View(("clerk",), entries, {"clerk": {"kind": "clerk", "key": 7}}, {"steps": len(numbers)})
+    entries = [
+        Entry(at, "owner", "clerk", Word(number), 3, at) for at, number in enumerate(numbers)
+    ]
+    return View(
+        ("clerk",), entries, {"clerk": {"kind": "clerk", "key": 7}}, {"steps": len(numbers)}
+    )
 
 
 def guess_bits(view: View, seed: int = 0) -> list[int]:
@@ -44,7 +60,9 @@ def share_right(guesses: Sequence[list[int]], truths: Sequence[Mapping[str, Any]
 
 def tell(evidence: Evidence, seed: int) -> Evidence:
     """Plant the leak: every word is the bit."""
-    return Evidence(replace(evidence.seen, entries=seen(evidence.truth["bits"]).entries), evidence.truth)
+    return Evidence(
+        replace(evidence.seen, entries=seen(evidence.truth["bits"]).entries), evidence.truth
+    )
 
 
 def shuffled(truths: Sequence[Mapping[str, Any]], seed: int) -> list[Mapping[str, Any]]:
@@ -52,9 +70,17 @@ def shuffled(truths: Sequence[Mapping[str, Any]], seed: int) -> list[Mapping[str
 
 
 TOY = Attack(
-    "low-bits", "the owner's bits", ("clerk",), ("A clerk learns nothing of the owner's bits.",), guess_bits,
-    share_right, "bits right", tell, "words that are the bit", shuffled,
-)  # fmt: skip
+    "low-bits",
+    "the owner's bits",
+    ("clerk",),
+    ("A clerk learns nothing of the owner's bits.",),
+    guess_bits,
+    share_right,
+    "bits right",
+    tell,
+    "words that are the bit",
+    shuffled,
+)
 
 
 def world(leak: bool, secret: int = 3) -> Evidence:
@@ -70,7 +96,8 @@ def test_a_leak_is_found() -> None:
     assert outcome.honest
     assert (outcome.verdict, outcome.power, outcome.score.value) == (FINDS, 1.0, 1.0)
     assert outcome.sentence() == (
-        "the owner's bits, by clerk: finds it out. 1 [0.991, 1], without a view 0.5; finds 100% of planted leaks. "
+        "the owner's bits, by clerk: finds it out. 1 [0.991, 1], without a view 0.5; finds 100% of "
+        "planted leaks. "
         "Tests: A clerk learns nothing of the owner's bits."
     )
 
@@ -90,7 +117,9 @@ def test_where_nothing_leaks_the_planted_leak_is_found_and_the_attack_fails() ->
     assert outcome.score.value == pytest.approx(0.5, abs=0.1)
 
 
-@pytest.mark.parametrize("blind", [replace(TOY, plant=None), replace(TOY, estimate=lambda view, seed: [0] * NUMBERS)])
+@pytest.mark.parametrize(
+    "blind", [replace(TOY, plant=None), replace(TOY, estimate=lambda view, seed: [0] * NUMBERS)]
+)
 def test_a_failure_without_a_control_that_is_found_says_nothing(blind: Attack) -> None:
     outcome = attempt(blind, [world(leak=False)])
     assert (outcome.succeeded, outcome.conclusive, outcome.verdict) == (False, False, BLIND)
@@ -108,15 +137,21 @@ def test_an_attack_that_beats_a_truth_it_cannot_know_says_nothing() -> None:
 def test_the_estimate_sees_the_view_alone() -> None:
     given: list[object] = []
     evidence = world(leak=False)
-    spy = replace(TOY, estimate=lambda *seen: (given.append(seen), guess_bits(*seen))[1], plant=None)
+    spy = replace(
+        TOY, estimate=lambda *seen: (given.append(seen), guess_bits(*seen))[1], plant=None
+    )
     attempt(spy, [evidence], 8)
     assert given == [(evidence.seen, 8)]
 
 
 def test_an_adversary_is_not_given_the_secrets_of_another_role() -> None:
     view = world(leak=True).seen
-    stranger = replace(view, parties=("clerk", "owner"), secrets={**view.secrets, "owner": {"kind": "owner"}})
-    with pytest.raises(ConfigError, match="attack 'low-bits' is by clerk, got a view of owner 'owner'"):
+    stranger = replace(
+        view, parties=("clerk", "owner"), secrets={**view.secrets, "owner": {"kind": "owner"}}
+    )
+    with pytest.raises(
+        ConfigError, match="attack 'low-bits' is by clerk, got a view of owner 'owner'"
+    ):
         check_view(TOY, stranger)
     other = replace(view, parties=("owner",), secrets={"owner": {"kind": "owner"}})
     with pytest.raises(ConfigError, match="by clerk, got a view of owner"):
@@ -141,7 +176,9 @@ def test_membership_is_an_attack_with_its_baseline_and_control(attack: Attack) -
 
 
 def test_in_sample_nothing_succeeds() -> None:
-    """The rule knows every row by heart: an advantage of 1 without any leak, and no interval that covers."""
+    """The rule knows every row by heart: an advantage of 1 without any leak, and no interval that
+    covers.
+    """
     rng = np.random.default_rng(5)
     members, others = (Pairs(rng.integers(3, size=300), rng.normal(size=300)) for _ in range(2))
     outcome = attempt(BY_REWARD, [Evidence(*probes(members, others, split=False))])

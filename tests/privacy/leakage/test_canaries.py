@@ -19,13 +19,15 @@ from posse.privacy.leakage.canaries import (
     power_of,
     toss_again,
     tossed,
-)  # fmt: skip
+)
 
 MU, DELTA = 0.53, 0.01
 SIGMA = math.sqrt(2) / MU
 
 
-def released(count: int, seed: int, *, noise: float = 1.0, copies: int = 1, units_only: bool = False) -> Evidence:
+def released(
+    count: int, seed: int, *, noise: float = 1.0, copies: int = 1, units_only: bool = False
+) -> Evidence:
     """Pairs of counts, both moved by 1 where a canary is in."""
     rng = np.random.default_rng((seed, 1))
     coins = coins_of(count, seed)
@@ -64,7 +66,9 @@ def test_a_release_that_comes_again_as_it_was_adds_nothing() -> None:
 
 
 def test_the_power_is_as_it_says() -> None:
-    """Of 200 audits with half of the noise the share that is found is within 4 standard errors of the power."""
+    """Of 200 audits with half of the noise the share that is found is within 4 standard errors of
+    the power.
+    """
     found = np.mean([scored(released(500, seed, noise=0.5)).above(0.01) for seed in range(200)])
     power = power_of(MU, 400)
     assert 0.85 < power < 0.95

@@ -1,4 +1,6 @@
-"""Estimators of features: what arms tell, how good an estimate is, and which of two rows was opened."""
+"""Estimators of features: what arms tell, how good an estimate is, and which of two rows was
+opened.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from posse.privacy.leakage.features import Known, along, by_group, r_squared, re
 
 
 def bandit(steps: int, rate: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, Known]:
-    """A bandit by least squares on rows around three centres, whose own arm pays; also rows that somebody knows."""
+    """A bandit by least squares on rows around three centres, whose own arm pays; also rows that
+    somebody knows.
+    """
     rng = np.random.default_rng(seed)
     centres = np.eye(3)
     kinds = rng.integers(3, size=2 * steps)
@@ -20,7 +24,11 @@ def bandit(steps: int, rate: float, seed: int) -> tuple[np.ndarray, np.ndarray, 
     arms, rewards = np.empty(steps, np.int64), np.empty(steps)
     for at in range(steps):
         x = rows[at]
-        arm = int(rng.integers(3)) if rng.random() < rate else int((weights @ x + rng.normal(0, 1e-9, 3)).argmax())
+        arm = (
+            int(rng.integers(3))
+            if rng.random() < rate
+            else int((weights @ x + rng.normal(0, 1e-9, 3)).argmax())
+        )
         direction = inverses[arm] @ x
         gain = direction / (1 + direction @ x)
         weights[arm] += gain * (pays[at, arm] - weights[arm] @ x)
@@ -30,7 +38,9 @@ def bandit(steps: int, rate: float, seed: int) -> tuple[np.ndarray, np.ndarray, 
 
 
 @pytest.mark.parametrize("with_rewards", [False, True])
-def test_the_sequence_of_arms_tells_features_and_less_where_more_explores(with_rewards: bool) -> None:
+def test_the_sequence_of_arms_tells_features_and_less_where_more_explores(
+    with_rewards: bool,
+) -> None:
     found = {}
     for rate in (0.1, 1.0):
         rows, arms, rewards, known = bandit(300, rate, 1)
@@ -72,7 +82,9 @@ def opened(leak: bool, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, n
     rng = np.random.default_rng(seed)
     true, decoy = rng.normal(0, 0.3, (2, 120, 4))
     answers = rng.integers(2, size=120)
-    pairs = np.where(answers[:, None, None] == 0, np.stack([true, decoy], 1), np.stack([decoy, true], 1))
+    pairs = np.where(
+        answers[:, None, None] == 0, np.stack([true, decoy], 1), np.stack([decoy, true], 1)
+    )
     words = rng.integers(0, 2**64, (120, 500), np.uint64)
     if leak:
         words[:, 77] = np.rint(true[:, 2] * 2**26).astype(np.int64).view(np.uint64)

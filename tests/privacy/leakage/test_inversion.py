@@ -1,4 +1,6 @@
-"""Updates of linear models: exact contexts, means where samples mix, and samples that an update was learnt from."""
+"""Updates of linear models: exact contexts, means where samples mix, and samples that an update was
+learnt from.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from posse.core.errors import ConfigError
 from posse.privacy.leakage.inversion import aligned, invert, matches
 
 
-def descended(rows: np.ndarray, arms: np.ndarray, rewards: np.ndarray, many: int = 3) -> tuple[np.ndarray, np.ndarray]:
+def descended(
+    rows: np.ndarray, arms: np.ndarray, rewards: np.ndarray, many: int = 3
+) -> tuple[np.ndarray, np.ndarray]:
     """Some steps of gradient descent on (x.w + b - r)^2 at the chosen arm, from zeros."""
     weights, bias = np.zeros((rows.shape[1], many)), np.zeros(many)
     for x, arm, reward in zip(rows, arms, rewards, strict=True):

@@ -1,4 +1,6 @@
-"""Membership inference: nothing is found where nothing leaks, and a model that learnt by heart is caught."""
+"""Membership inference: nothing is found where nothing leaks, and a model that learnt by heart is
+caught.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ Floats = NDArray[np.float64]
 ARMS = 10
 RUNS = 2000
 Attack = Callable[..., Membership]
-reward_attack, loss_attack, error_attack = (partial(infer, rule) for rule in (BY_REWARD, BY_LOSS, BY_ERROR))
+reward_attack, loss_attack, error_attack = (
+    partial(infer, rule) for rule in (BY_REWARD, BY_LOSS, BY_ERROR)
+)
 
 
 def earned(rng: np.random.Generator, rows: int, share: float) -> Pairs:
@@ -37,15 +41,25 @@ def earned(rng: np.random.Generator, rows: int, share: float) -> Pairs:
 
 
 def rewards_attacked(gap: float, runs: int, rows: int = 2000, seed: int = 0) -> list[Membership]:
-    """Attack models that earn `gap` more on training rows; the true advantage of the best rule is `gap`."""
+    """Attack models that earn `gap` more on training rows; the true advantage of the best rule is
+    `gap`.
+    """
     rng = np.random.default_rng(seed)
-    return [reward_attack(earned(rng, rows, 0.6 + gap), earned(rng, rows, 0.6), seed=run) for run in range(runs)]
+    return [
+        reward_attack(earned(rng, rows, 0.6 + gap), earned(rng, rows, 0.6), seed=run)
+        for run in range(runs)
+    ]
 
 
-def losses_attacked(attack: Attack, scale: float, runs: int, rows: int = 1000, seed: int = 0) -> list[Membership]:
+def losses_attacked(
+    attack: Attack, scale: float, runs: int, rows: int = 1000, seed: int = 0
+) -> list[Membership]:
     """Attack exponential losses of mean 1 on training rows and of mean `scale` on others."""
     rng = np.random.default_rng(seed)
-    return [attack(rng.exponential(1, rows), rng.exponential(scale, rows), seed=run) for run in range(runs)]
+    return [
+        attack(rng.exponential(1, rows), rng.exponential(scale, rows), seed=run)
+        for run in range(runs)
+    ]
 
 
 def covered(results: list[Membership], truth: float) -> float:
@@ -55,15 +69,21 @@ def covered(results: list[Membership], truth: float) -> float:
 
 @pytest.mark.parametrize("attack", [reward_attack, loss_attack, error_attack])
 def test_where_nothing_leaks_the_interval_holds_0_as_often_as_it_says(attack: Attack) -> None:
-    """.95 over 2,000 attacks: .9345 is the lower .001 point; a false alarm in .025, .0366 the upper .001 point."""
-    attacked = rewards_attacked(0, RUNS) if attack is reward_attack else losses_attacked(attack, 1, RUNS)
+    """.95 over 2,000 attacks: .9345 is the lower .001 point; a false alarm in .025, .0366 the upper
+    .001 point.
+    """
+    attacked = (
+        rewards_attacked(0, RUNS) if attack is reward_attack else losses_attacked(attack, 1, RUNS)
+    )
     assert covered(attacked, 0) > 0.9345
     assert np.mean([result.leaks for result in attacked]) < 0.0366
     assert np.mean([result.advantage for result in attacked]) == pytest.approx(0, abs=0.003)
 
 
 def test_a_known_advantage_of_rewards() -> None:
-    """A reward calls a member: TPR .9, FPR .6. 800 attacks: .9227 is the lower .001 point of .95."""
+    """A reward calls a member: TPR .9, FPR .6. 800 attacks: .9227 is the lower .001 point of
+    .95.
+    """
     results = rewards_attacked(0.3, 800)
     assert np.mean([result.advantage for result in results]) == pytest.approx(0.3, abs=0.005)
     assert covered(results, 0.3) > 0.9227
@@ -72,7 +92,8 @@ def test_a_known_advantage_of_rewards() -> None:
 
 @pytest.mark.parametrize("attack", [loss_attack, error_attack])
 def test_a_known_advantage_of_losses(attack: Attack) -> None:
-    """Means 1 and 3: the densities cross at 1.5 log 3, and e^(-x/3) - e^(-x) is 3^-.5 - 3^-1.5 = .385 there.
+    """Means 1 and 3: the densities cross at 1.5 log 3, and e^(-x/3) - e^(-x) is 3^-.5 - 3^-1.5 =
+    .385 there.
 
     Bins of 50 rows cost the attack by error some hundredths of it.
     """
@@ -89,7 +110,9 @@ def test_power_against_a_small_leak() -> None:
 
 
 def test_in_sample_an_advantage_appears_without_any_leak() -> None:
-    """60,000 and 10,000 rows, ten arms, rewards .9: sqrt(2/pi) standard errors an arm, .8 %, the size published."""
+    """60,000 and 10,000 rows, ten arms, rewards .9: sqrt(2/pi) standard errors an arm, .8 %, the
+    size published.
+    """
     rng = np.random.default_rng(5)
     pairs = [(earned(rng, 60_000, 0.9), earned(rng, 10_000, 0.9)) for _ in range(100)]
     published = [reward_attack(*pair, split=False) for pair in pairs]
@@ -107,11 +130,13 @@ def test_the_gap_of_the_published_code_without_a_leak() -> None:
     assert np.mean(gaps) == pytest.approx(gap_without_leak(0.7, 500, 2000), rel=0.05)
 
 
-def learner(rows: int, features: int, ridge: float, signal: float) -> tuple[Membership, Membership, Membership]:
+def learner(
+    rows: int, features: int, ridge: float, signal: float
+) -> tuple[Membership, Membership, Membership]:
     """Attack linear scores of ten arms, learnt by ridge regression: by reward, by loss, by error.
 
-    The right arm earns 1. `signal` 0 gives labels that have nothing to do with the features: what is learnt of them is
-    learnt by heart.
+    The right arm earns 1. `signal` 0 gives labels that have nothing to do with the features: what
+    is learnt of them is learnt by heart.
     """
     rng = np.random.default_rng(rows + features)
     x, teacher = rng.normal(size=(2, rows, features)), rng.normal(size=(features, ARMS))
@@ -125,14 +150,18 @@ def learner(rows: int, features: int, ridge: float, signal: float) -> tuple[Memb
 
 
 def test_a_model_that_learnt_by_heart_is_caught_by_every_attack() -> None:
-    """As many features as rows and hardly any ridge: right on every training row, and on one in ten others."""
+    """As many features as rows and hardly any ridge: right on every training row, and on one in ten
+    others.
+    """
     for result in learner(400, 400, 1e-9, 0.0):
         assert result.leaks
         assert result.advantage > 0.8
 
 
 def test_a_ridge_hides_from_the_loss_and_not_from_the_others() -> None:
-    """Shrunken scores miss a reward of 1 by more than a reward of 0, which is rare on training rows."""
+    """Shrunken scores miss a reward of 1 by more than a reward of 0, which is rare on training
+    rows.
+    """
     by_reward, by_loss, by_error = learner(1000, 500, 100.0, 0.1)
     assert by_loss.advantage < 0.1
     assert by_reward.advantage > 0.3
@@ -155,15 +184,17 @@ def test_real_rewards_in_sample_are_all_members() -> None:
 
 
 def test_conditional_on_the_arm() -> None:
-    """Arm 0 earns more on members and arm 1 less: no difference in the mean, all of it given the arm."""
+    """Arm 0 earns more on members and arm 1 less: no difference in the mean, all of it given the
+    arm.
+    """
     rng = np.random.default_rng(8)
     arms = rng.integers(2, size=(2, 4000))
     chance = np.stack([np.where(arms[0] == 0, 0.9, 0.1), np.where(arms[1] == 0, 0.1, 0.9)])
     rewards = (rng.random((2, 4000)) < chance).astype(float)
     assert reward_gap(rewards[0], rewards[1]) < 0.05
-    assert reward_attack(Pairs(arms[0], rewards[0]), Pairs(arms[1], rewards[1])).advantage == pytest.approx(
-        0.8, abs=0.05
-    )
+    assert reward_attack(
+        Pairs(arms[0], rewards[0]), Pairs(arms[1], rewards[1])
+    ).advantage == pytest.approx(0.8, abs=0.05)
 
 
 def test_an_arm_or_reward_that_was_never_seen_is_no_member() -> None:
@@ -209,9 +240,15 @@ def test_what_is_no_row() -> None:
 
 @pytest.mark.parametrize(
     ("counts", "published"),
-    [((56, 70, 48, 80), (0.0524, 0.3339)), ((9, 10, 3, 10), (0.1705, 0.8090)), ((10, 10, 0, 20), (0.6791, 1.0))],
+    [
+        ((56, 70, 48, 80), (0.0524, 0.3339)),
+        ((9, 10, 3, 10), (0.1705, 0.8090)),
+        ((10, 10, 0, 20), (0.6791, 1.0)),
+    ],
 )
-def test_the_published_examples(counts: tuple[int, int, int, int], published: tuple[float, float]) -> None:
+def test_the_published_examples(
+    counts: tuple[int, int, int, int], published: tuple[float, float]
+) -> None:
     """Newcombe 1998, table II, method 10."""
     assert difference_interval(*counts) == pytest.approx(published, abs=6e-5)
 

@@ -1,4 +1,6 @@
-"""What the tests of secret sharing share: numbers at the edges, shares of them, and parties in one place."""
+"""What the tests of secret sharing share: numbers at the edges, shares of them, and parties in one
+place.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,12 @@ PARTIES = (1, 2, 3, 4, 5)
 """One party is the plain form."""
 EDGES = sorted(
     {0, 1, -1, LARGEST, -LARGEST, 0x5555555555555555 >> 2, -(0x5555555555555555 >> 2)}
-    | {sign * min(LARGEST, 2**place + by) for place in range(1, 63) for by in (-1, 0, 1) for sign in (1, -1)}
+    | {
+        sign * min(LARGEST, 2**place + by)
+        for place in range(1, 63)
+        for by in (-1, 0, 1)
+        for sign in (1, -1)
+    }
 )
 """Ends of the range, all powers of two and their neighbours, all-ones, alternating bits."""
 
@@ -38,7 +45,9 @@ parties = st.sampled_from(PARTIES)
 in_range = st.one_of(
     st.sampled_from(EDGES),
     st.integers(-LARGEST, LARGEST),
-    st.integers(0, 62).flatmap(lambda size: st.integers(-min(2**size, LARGEST), min(2**size, LARGEST))),
+    st.integers(0, 62).flatmap(
+        lambda size: st.integers(-min(2**size, LARGEST), min(2**size, LARGEST))
+    ),
 )
 """Edges, uniform numbers, and numbers of every length."""
 
@@ -56,7 +65,9 @@ def signed(array: np.ndarray) -> np.ndarray:
 
 def wrapped(numbers: Any) -> np.ndarray:
     """Python integers taken modulo 2^64 into -2^63 to 2^63 - 1."""
-    return np.vectorize(lambda number: (number + 2**63) % 2**64 - 2**63, otypes=[object])(np.array(numbers, object))
+    return np.vectorize(lambda number: (number + 2**63) % 2**64 - 2**63, otypes=[object])(
+        np.array(numbers, object)
+    )
 
 
 def secrets(seed: int) -> Secrets:
@@ -115,7 +126,9 @@ def streams(pattern: Callable[[bytes, int, int], bytes]) -> Any:
 
 
 def repeated(*blocks: bytes) -> Callable[[bytes, int, int], bytes]:
-    """Give every key the same 8 bytes again and again; keys take turns in the order they are first seen."""
+    """Give every key the same 8 bytes again and again; keys take turns in the order they are first
+    seen.
+    """
     seen: dict[bytes, int] = {}
 
     def pattern(key: bytes, counter: int, length: int) -> bytes:
@@ -128,11 +141,23 @@ def repeated(*blocks: bytes) -> Callable[[bytes, int, int], bytes]:
 HARD_MASKS = [
     tuple(number.to_bytes(8, "little") for number in numbers)
     for numbers in (
-        (0,), (2**64 - 1,), (2**63,), (2**63 - 1,), (2**62,), (2**64 - 2**62,), (1,), (0, 2**63), (2**64 - 1, 1),
-        (0x5555555555555555, 0xAAAAAAAAAAAAAAAA), (2**63 - 1, 1), (2**63, 2**64 - 1),
+        (0,),
+        (2**64 - 1,),
+        (2**63,),
+        (2**63 - 1,),
+        (2**62,),
+        (2**64 - 2**62,),
+        (1,),
+        (0, 2**63),
+        (2**64 - 1, 1),
+        (0x5555555555555555, 0xAAAAAAAAAAAAAAAA),
+        (2**63 - 1, 1),
+        (2**63, 2**64 - 1),
     )
-]  # fmt: skip
-"""Key streams that give masks at the edges: 0, all ones, the top bit alone or not at all, carries through all bits."""
+]
+"""Key streams that give masks at the edges: 0, all ones, the top bit alone or not at all, carries
+through all bits.
+"""
 
 
 @dataclass
@@ -165,7 +190,9 @@ class Watched(Session):
         super().open(share, noted, xor=xor)
 
 
-def tapes(program: Program, plan: Plan, parties: int, seed: int, passes: Iterable[int]) -> list[list[Tape]]:
+def tapes(
+    program: Program, plan: Plan, parties: int, seed: int, passes: Iterable[int]
+) -> list[list[Tape]]:
     """Deal, and open the tapes of some passes: by pass, by party."""
     names = [f"party-{number}" for number in range(1, parties + 1)]
     keys = {name: secrets(seed).key(b"sharing", context=name.encode()) for name in names}
@@ -181,8 +208,12 @@ def tapes(program: Program, plan: Plan, parties: int, seed: int, passes: Iterabl
     return found
 
 
-def watch(program: Program, parties: int, seed: int = 0, outside: Sequence[dict[str, bytes]] = ()) -> Seen:
-    """Run a program between parties and note everything that travels; `outside` has what other roles send, by round."""
+def watch(
+    program: Program, parties: int, seed: int = 0, outside: Sequence[dict[str, bytes]] = ()
+) -> Seen:
+    """Run a program between parties and note everything that travels; `outside` has what other
+    roles send, by round.
+    """
     plan = plan_of(program)
     (own,) = tapes(program, plan, parties, seed, [0])
     names = [f"party-{which}" for which in range(1, parties + 1)]

@@ -47,7 +47,9 @@ def one_hot(x: list[int], unless: int | None = None) -> list[int]:
 
 
 def spread(seed: int, count: int) -> list[list[int]]:
-    """Different numbers in random order: neighbours at the ends and around 0 and powers of two, far apart, random."""
+    """Different numbers in random order: neighbours at the ends and around 0 and powers of two, far
+    apart, random.
+    """
     random = np.random.default_rng(seed)
     powers = [0, *(sign * 2**place for place in range(62) for sign in (1, -1))][:count]
     far = [MOST - i if i % 2 else -MOST + i for i in range(count)]
@@ -76,15 +78,25 @@ def bytes_of(count: int, unless: bool) -> tuple[int, int]:
     if count > ALL_PAIRS:
         groups = (count + 9) // 10
         opened, dealt = bytes_of(groups, unless)
-        # 8 + 2 (nine bits) + 1 (choose) + 1 (two bits) a number of a full group; tables of 2^9 and 2^2 bits.
-        return opened + 10 * groups * 12 + 45 * groups * 5, dealt + groups * (45 * 352 + 10 * 64 + 10 * 1)
+        # 8 + 2 (nine bits) + 1 (choose) + 1 (two bits) a number of a full group; tables of 2^9 and
+        # 2^2 bits.
+        return opened + 10 * groups * 12 + 45 * groups * 5, dealt + groups * (
+            45 * 352 + 10 * 64 + 10 * 1
+        )
     pairs = count * (count - 1) // 2
-    opened = sum(tables * (1 if size <= 8 else 2) for tables, size in table_sizes(count - 1 + unless))
-    dealt = sum(tables * (2 ** (size - 3) if size >= 3 else 1) for tables, size in table_sizes(count - 1 + unless))
+    opened = sum(
+        tables * (1 if size <= 8 else 2) for tables, size in table_sizes(count - 1 + unless)
+    )
+    dealt = sum(
+        tables * (2 ** (size - 3) if size >= 3 else 1)
+        for tables, size in table_sizes(count - 1 + unless)
+    )
     return 8 * count + 5 * pairs + count * opened, 352 * pairs + count * dealt
 
 
-@pytest.mark.parametrize("count", [*range(2, 14), 22, 23, 39, 40, 41, 49, 50, 51, 99, 100, 110, 111, 120, 121, 200])
+@pytest.mark.parametrize(
+    "count", [*range(2, 14), 22, 23, 39, 40, 41, 49, 50, 51, 99, 100, 110, 111, 120, 121, 200]
+)
 def test_the_largest_of_close_and_far_numbers(count: int) -> None:
     for row, x in enumerate(spread(count, count)):
         n = PARTIES[(row + count) % 5]
@@ -96,17 +108,42 @@ def test_the_largest_of_close_and_far_numbers(count: int) -> None:
 
 
 def test_rounds_as_stated() -> None:
-    assert [rounds_of(count, False) for count in (2, 12, 13, 40, 41, 120, 121, 400)] == [4, 4, 5, 5, 10, 10, 11, 11]
-    assert [rounds_of(count, True) for count in (2, 11, 12, 40, 41, 110, 111, 400)] == [4, 4, 5, 5, 10, 10, 11, 11]
+    assert [rounds_of(count, False) for count in (2, 12, 13, 40, 41, 120, 121, 400)] == [
+        4,
+        4,
+        5,
+        5,
+        10,
+        10,
+        11,
+        11,
+    ]
+    assert [rounds_of(count, True) for count in (2, 11, 12, 40, 41, 110, 111, 400)] == [
+        4,
+        4,
+        5,
+        5,
+        10,
+        10,
+        11,
+        11,
+    ]
 
 
 @some
-@given(parties, seeds, st.sampled_from([None, 0, 1]), st.lists(in_range, min_size=2, max_size=16, unique=True))
+@given(
+    parties,
+    seeds,
+    st.sampled_from([None, 0, 1]),
+    st.lists(in_range, min_size=2, max_size=16, unique=True),
+)
 @example(2, 0, None, [LARGEST, -LARGEST])
 @example(3, 0, 0, [-LARGEST, LARGEST, 0, LARGEST - 1])
 @example(5, 0, 1, [-LARGEST, 1 - LARGEST])
 @example(2, 1, None, EDGES[-40:])
-def test_up_to_forty_numbers_anywhere_in_the_range(n: int, seed: int, unless: int | None, x: list[int]) -> None:
+def test_up_to_forty_numbers_anywhere_in_the_range(
+    n: int, seed: int, unless: int | None, x: list[int]
+) -> None:
     assert xored(run(finding(x, unless, seed), n, seed).results).tolist() == one_hot(x, unless)
 
 
@@ -152,7 +189,9 @@ def test_masks_at_the_edges(masks: tuple[bytes, ...]) -> None:
 @given(parties, seeds, st.lists(st.tuples(in_range, st.booleans()), min_size=1, max_size=30))
 @example(2, 0, [(x, i % 2 == 0) for i, x in enumerate(EDGES)])
 @example(3, 0, [(LARGEST, True)] * 4)
-def test_choosing_adds_up_where_the_bit_is_1(n: int, seed: int, given_: list[tuple[int, bool]]) -> None:
+def test_choosing_adds_up_where_the_bit_is_1(
+    n: int, seed: int, given_: list[tuple[int, bool]]
+) -> None:
     """1 round and 1 byte a number after the masking; 16 bytes dealt a number."""
     x, bits = [[one for one, _ in given_]], [[int(bit) for _, bit in given_]]
 
@@ -162,7 +201,9 @@ def test_choosing_adds_up_where_the_bit_is_1(n: int, seed: int, given_: list[tup
         return (yield from choose(s, shared_bits(s, bits, seed=seed), masked))
 
     done = run(program, n, seed)
-    assert added(done.results).tolist() == wrapped([sum(one for one, bit in given_ if bit)]).tolist()
+    assert (
+        added(done.results).tolist() == wrapped([sum(one for one, bit in given_ if bit)]).tolist()
+    )
     assert (done.rounds, done.sent) == (2, 9 * len(given_))
     assert (done.plan.sizes.wide, done.plan.sizes.bits) == (2 * len(given_), len(given_))
 
@@ -178,7 +219,12 @@ def test_choosing_with_masks_at_the_edges(masks: tuple[bytes, ...]) -> None:
 
     with streams(repeated(*masks)):
         found = added(watch(program, 2).results).tolist()
-    assert found == wrapped([sum(x for x, bit in zip(EDGES, row, strict=True) if bit) for row in bits]).tolist()
+    assert (
+        found
+        == wrapped(
+            [sum(x for x, bit in zip(EDGES, row, strict=True) if bit) for row in bits]
+        ).tolist()
+    )
 
 
 def test_only_plain_masks_are_chosen_from() -> None:
@@ -192,7 +238,7 @@ def test_only_plain_masks_are_chosen_from() -> None:
 
 
 def test_what_fills_the_last_group_is_below_the_range() -> None:
-    assert [int(word) - 2**64 for word in words_of(-(2**62)) + np.arange(1, 10, dtype=np.uint64)] == [
-        -(2**62) + i for i in range(1, 10)
-    ]
+    assert [
+        int(word) - 2**64 for word in words_of(-(2**62)) + np.arange(1, 10, dtype=np.uint64)
+    ] == [-(2**62) + i for i in range(1, 10)]
     assert max(-(2**62) + i for i in range(1, 10)) < -MOST

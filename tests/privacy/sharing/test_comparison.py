@@ -31,13 +31,17 @@ from tests.privacy.sharing.engine import (
 
 
 def packed(entries: np.ndarray, width: int) -> np.ndarray:
-    """Entries of so many bits along the last axis as bytes, from the low bit up: one bit at a time."""
+    """Entries of so many bits along the last axis as bytes, from the low bit up: one bit at a
+    time.
+    """
     bits = (entries.astype(np.uint8)[..., None] >> np.arange(width, dtype=np.uint8)) & np.uint8(1)
     return np.packbits(bits.reshape(*entries.shape[:-1], -1), axis=-1, bitorder="little")
 
 
 def looking_up(function: np.ndarray, x: np.ndarray, inputs: int, outputs: int, seed: int = 0):
-    """The program that applies a function, given as the list of its values, to numbers of so many bits."""
+    """The program that applies a function, given as the list of its values, to numbers of so many
+    bits.
+    """
     places = np.arange(2**inputs, dtype=np.uint16)
 
     def program(s):
@@ -55,7 +59,9 @@ def looking_up(function: np.ndarray, x: np.ndarray, inputs: int, outputs: int, s
 @pytest.mark.parametrize("inputs", range(1, 12))
 @pytest.mark.parametrize("outputs", [1, 2, 4, 8])
 def test_every_mask_of_a_table(inputs: int, outputs: int) -> None:
-    """Up to 6 bits every input meets every mask; above that every mask and every input comes once or more."""
+    """Up to 6 bits every input meets every mask; above that every mask and every input comes once
+    or more.
+    """
     random = np.random.default_rng(100 * inputs + outputs)
     size = 2**inputs
     function = random.integers(0, 2**outputs, size)
@@ -65,7 +71,9 @@ def test_every_mask_of_a_table(inputs: int, outputs: int) -> None:
     keys: list[bytes] = []
 
     def masks_and_more(key: bytes, counter: int, length: int) -> bytes:
-        """The first party's free bytes are the masks, the others' are 0; their tables are random."""
+        """The first party's free bytes are the masks, the others' are 0; their tables are
+        random.
+        """
         if key not in keys:
             keys.append(key)
         free = raw if key == keys[0] else bytes(len(raw))
@@ -85,9 +93,14 @@ def test_every_mask_of_a_table(inputs: int, outputs: int) -> None:
 
 @some
 @given(parties, seeds, st.integers(1, 11), st.sampled_from([1, 2, 4, 8]), st.integers(1, 12))
-def test_tables_with_masks_as_they_come(n: int, seed: int, inputs: int, outputs: int, rows: int) -> None:
+def test_tables_with_masks_as_they_come(
+    n: int, seed: int, inputs: int, outputs: int, rows: int
+) -> None:
     random = np.random.default_rng(seed)
-    function, x = random.integers(0, 2**outputs, 2**inputs), random.integers(0, 2**inputs, (rows, 3))
+    function, x = (
+        random.integers(0, 2**outputs, 2**inputs),
+        random.integers(0, 2**inputs, (rows, 3)),
+    )
     done = run(looking_up(function, x, inputs, outputs, seed), n, seed)
     assert xored(done.results).tolist() == function[x].tolist()
     assert (done.rounds, done.sent) == (1, 3 * rows * (1 if inputs <= 8 else 2))
@@ -126,7 +139,22 @@ def smaller(row: list[int]) -> list[int]:
     return [int(a < b) for a, b in itertools.combinations(row, 2)]
 
 
-CLOSE = [0, 1, -1, 15, 16, 17, 2**31, 2**32 - 1, 2**32, -(2**32), LARGEST, LARGEST - 1, -LARGEST, 1 - LARGEST]
+CLOSE = [
+    0,
+    1,
+    -1,
+    15,
+    16,
+    17,
+    2**31,
+    2**32 - 1,
+    2**32,
+    -(2**32),
+    LARGEST,
+    LARGEST - 1,
+    -LARGEST,
+    1 - LARGEST,
+]
 
 
 @some
@@ -137,7 +165,9 @@ CLOSE = [0, 1, -1, 15, 16, 17, 2**31, 2**32 - 1, 2**32, -(2**32), LARGEST, LARGE
 @example(1, 0, [-LARGEST, LARGEST])
 @example(2, 3, EDGES[:40])
 def test_all_pairs(n: int, seed: int, x: list[int]) -> None:
-    """Two rounds after the masking; 5 bytes opened and 352 dealt a pair. Equal numbers are not smaller."""
+    """Two rounds after the masking; 5 bytes opened and 352 dealt a pair. Equal numbers are not
+    smaller.
+    """
     done = run(comparing(x, seed), n, seed)
     assert xored(done.results).tolist() == smaller(x)
     count = len(x) * (len(x) - 1) // 2
@@ -179,7 +209,9 @@ def test_masks_at_the_edges(n: int, masks: tuple[bytes, ...]) -> None:
 def test_pairs_are_in_order() -> None:
     for count in (2, 3, 10):
         first, second = pairs(count)
-        assert list(zip(first.tolist(), second.tolist(), strict=True)) == list(itertools.combinations(range(count), 2))
+        assert list(zip(first.tolist(), second.tolist(), strict=True)) == list(
+            itertools.combinations(range(count), 2)
+        )
 
 
 @pytest.mark.parametrize("n", [1, 2])
@@ -212,7 +244,9 @@ def table_sizes(count: int) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("count", range(1, 131))
 def test_all_of_them(count: int) -> None:
     """All ones, one zero at every place, all zeros, and random bits; bytes and rounds as stated."""
-    rows = np.vstack([np.ones(count), 1 - np.eye(count), np.zeros(count), np.eye(count)[0]]).astype(int)
+    rows = np.vstack([np.ones(count), 1 - np.eye(count), np.zeros(count), np.eye(count)[0]]).astype(
+        int
+    )
     n = PARTIES[count % 5]
     done = run(all_of(rows, seed=count), n, seed=count)
     assert xored(done.results).tolist() == [int(row.all()) for row in rows]

@@ -1,4 +1,6 @@
-"""The dealer: shares add up to what it computed, come once, and hide it from all parties but all together."""
+"""The dealer: shares add up to what it computed, come once, and hide it from all parties but all
+together.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def keys_of(n: int, seed: int = 0) -> dict[str, bytes]:
 
 
 class Recorder:
-    """A program that takes items of every track, and what the dealer computed and saw when it ran."""
+    """A program that takes items of every track, and what the dealer computed and saw when it
+    ran.
+    """
 
     def __init__(self, scale: int = 1) -> None:
         self.random = np.random.default_rng(7)
@@ -45,7 +49,10 @@ class Recorder:
         self._scale = scale
 
     def __call__(self, s: Session, first: int = 0) -> Any:
-        self.computed, self.free = {name: [] for name in TRACKS[2:]}, {name: [] for name in TRACKS[:2]}
+        self.computed, self.free = (
+            {name: [] for name in TRACKS[2:]},
+            {name: [] for name in TRACKS[:2]},
+        )
         self.firsts.append(first)
 
         def deal(name: str, high: int, kind: Any, shape: tuple[int, ...]) -> Any:
@@ -74,7 +81,10 @@ class Recorder:
 
 def take_all(tape: Any, sizes: Sizes) -> dict[str, np.ndarray]:
     free = {"mask": tape.mask((sizes.mask,)), "bits": tape.bits((sizes.bits,))}
-    return {**free, **{name: getattr(tape, name)((getattr(sizes, name),), None) for name in TRACKS[2:]}}
+    return {
+        **free,
+        **{name: getattr(tape, name)((getattr(sizes, name),), None) for name in TRACKS[2:]},
+    }
 
 
 @pytest.mark.parametrize("n", [1, *FEW])
@@ -93,21 +103,37 @@ def test_shares_add_up_to_what_was_computed(n: int, scale: int) -> None:
         assert program.firsts[-1] == chunk * plan.passes
         assert len(dealt) == plan.passes * plan.sizes.dealt_bytes
         assert dealer.receiver(chunk) == names[chunk % n]
-        assert [supply.mine(chunk) for supply in supplies] == [name == dealer.receiver(chunk) for name in names]
+        assert [supply.mine(chunk) for supply in supplies] == [
+            name == dealer.receiver(chunk) for name in names
+        ]
         supplies[chunk % n].take(chunk, dealt)
         for place in range(0, plan.passes, 9):
             number = chunk * plan.passes + place
             tracks = [take_all(supply.open(number), plan.sizes) for supply in supplies]
             for name, modulus in (("mask", 2**64), ("wide", 2**64), ("narrow", 2**32)):
-                total = [sum(map(int, each)) % modulus for each in zip(*(one[name] for one in tracks), strict=True)]
+                total = [
+                    sum(map(int, each)) % modulus
+                    for each in zip(*(one[name] for one in tracks), strict=True)
+                ]
                 assert total == had[name][place].tolist(), name
             for name in ("bits", "table"):
-                assert np.bitwise_xor.reduce([one[name] for one in tracks]).tolist() == had[name][place].tolist(), name
+                assert (
+                    np.bitwise_xor.reduce([one[name] for one in tracks]).tolist()
+                    == had[name][place].tolist()
+                ), name
             assert plan.free(list(keys.values()), number).tolist() == had["mask"][place].tolist()
 
 
 def test_passes_dealt_together_make_about_256_kibibytes() -> None:
-    for table, passes in ((0, 64), (16, 64), (4096, 64), (4112, 63), (100_000, 2), (2**18, 1), (2**20, 1)):
+    for table, passes in (
+        (0, 64),
+        (16, 64),
+        (4096, 64),
+        (4112, 63),
+        (100_000, 2),
+        (2**18, 1),
+        (2**20, 1),
+    ):
         assert Plan(Sizes(table=table), (), {}).passes == passes
 
 
@@ -135,7 +161,9 @@ def test_corrections_are_determined_by_keys_and_chunk(n: int) -> None:
 
 @pytest.mark.parametrize("n", FEW)
 def test_corrections_leave_out_the_key_of_their_receiver(n: int) -> None:
-    """What it is sent does not depend on its own seed, where what is dealt does not depend on masks."""
+    """What it is sent does not depend on its own seed, where what is dealt does not depend on
+    masks.
+    """
     plan = plan_of(fixed)
     for chunk in range(n):
         for place, name in enumerate(names_of(n)):
@@ -161,13 +189,13 @@ def test_no_block_of_the_key_streams_comes_twice() -> None:
     assert len(set(found)) == len(found)
 
 
-# What shares and openings give away -----------------------------------------------------------------------------------
+# What shares and openings give away ---------------------------------------------------------------
 
 SAMPLES = 8192
 """Dealt words that a chi-square with 16 cells looks at, at level 1e-6: a seed in a million fails.
 
-A distribution that is .1 away in total variation has noncentrality 4 .1^2 8192 = 328 at least, and the limit is 56:
-it is found with a chance above 1 - 1e-9.
+A distribution that is .1 away in total variation has noncentrality 4 .1^2 8192 = 328 at least, and
+the limit is 56: it is found with a chance above 1 - 1e-9.
 """
 SECRETS = [0, 1, -1, LARGEST, -LARGEST, 0x0123456789ABCDEF]
 
@@ -201,11 +229,17 @@ def sharing(secret: int) -> Any:
 @pytest.mark.parametrize("secret", SECRETS)
 @pytest.mark.parametrize("n", FEW)
 def test_all_parties_but_one_know_nothing(n: int, secret: int) -> None:
-    """The shares of every strict subset add up to uniform words, whatever is shared, and by whatever operation."""
+    """The shares of every strict subset add up to uniform words, whatever is shared, and by
+    whatever operation.
+    """
     done = run(sharing(secret), n, seed=secret % 1000)
     for subset in strict_subsets(n):
         for place in range(4):
-            check_words(np.sum([done.results[party][place].share for party in subset], axis=0, dtype=np.uint64))
+            check_words(
+                np.sum(
+                    [done.results[party][place].share for party in subset], axis=0, dtype=np.uint64
+                )
+            )
         check_words(np.bitwise_xor.reduce([done.results[party][4] for party in subset]))
 
 
@@ -220,7 +254,9 @@ def test_all_parties_together_know_it() -> None:
 
 @pytest.mark.parametrize("n", FEW)
 def test_a_share_over_many_passes_is_uniform(n: int) -> None:
-    """One secret dealt again and again, by the key streams and corrections of successive passes and chunks."""
+    """One secret dealt again and again, by the key streams and corrections of successive passes and
+    chunks.
+    """
 
     def program(s: Session) -> Any:
         s.dealt((32,), lambda: words([LARGEST] * 32))
@@ -234,7 +270,9 @@ def test_a_share_over_many_passes_is_uniform(n: int) -> None:
         if number % plan.passes == 0:
             chunk = number // plan.passes
             supplies[chunk % n].take(chunk, dealer.deal(chunk))
-        shares.append([supply.open(number).wide((32,), lambda: np.zeros(0, np.uint64)) for supply in supplies])
+        shares.append(
+            [supply.open(number).wide((32,), lambda: np.zeros(0, np.uint64)) for supply in supplies]
+        )
     words_ = np.array(shares)
     assert set(words_.sum(axis=1, dtype=np.uint64).ravel().tolist()) == {LARGEST}
     for subset in strict_subsets(n):
@@ -282,7 +320,9 @@ def test_what_is_opened_is_uniform(n: int, secret: int) -> None:
 
 @pytest.mark.parametrize("n", FEW)
 def test_what_is_opened_is_uniform_to_all_parties_but_one(n: int) -> None:
-    """A coalition takes its own masks off what was opened; what the one outside added is left over."""
+    """A coalition takes its own masks off what was opened; what the one outside added is left
+    over.
+    """
     x = [LARGEST] * SAMPLES
 
     def program(s: Session) -> Any:
@@ -300,7 +340,9 @@ def test_what_is_opened_is_uniform_to_all_parties_but_one(n: int) -> None:
 
 @pytest.mark.parametrize("bit", [0, 1])
 def test_what_choosing_opens_is_a_fair_bit(bit: int) -> None:
-    """Of 8,192 bits: 5 standard deviations are 226; a bias of .05 gives 410, found with a chance above 1 - 1e-4."""
+    """Of 8,192 bits: 5 standard deviations are 226; a bias of .05 gives 410, found with a chance
+    above 1 - 1e-4.
+    """
 
     def program(s: Session) -> Any:
         masked = s.mask(shared(s, [[3] * SAMPLES]))
@@ -314,7 +356,9 @@ def test_what_choosing_opens_is_a_fair_bit(bit: int) -> None:
 
 @pytest.mark.parametrize("place", [0, 4, 9])
 def test_the_revealed_vector_is_shared_evenly(place: int) -> None:
-    """Each party's share of the winner's vector is uniform: all shares together give their XOR and nothing else."""
+    """Each party's share of the winner's vector is uniform: all shares together give their XOR and
+    nothing else.
+    """
     x = [[9 if i == place else i - 20 for i in range(10)]] * 1024
 
     def program(s: Session) -> Any:

@@ -24,8 +24,13 @@ def nearest(x: float, bits: int) -> int:
 
 @some
 @given(bits, st.lists(st.floats(-1, 1), min_size=1, max_size=50))
-@example(20, [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0**-20, -(2.0**-20), 2.0**-21, -(2.0**-21), 1 - 2.0**-53])
-@example(31, [1.0, -1.0, math.nextafter(1, 0), -math.nextafter(1, 0), 5e-324, 2.0**-32, 3 * 2.0**-32])
+@example(
+    20,
+    [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0**-20, -(2.0**-20), 2.0**-21, -(2.0**-21), 1 - 2.0**-53],
+)
+@example(
+    31, [1.0, -1.0, math.nextafter(1, 0), -math.nextafter(1, 0), 5e-324, 2.0**-32, 3 * 2.0**-32]
+)
 def test_numbers_are_rounded_to_the_nearest_unit(bits: int, values: list[float]) -> None:
     found = FixedPoint(bits, most=1.0).encode(values)
     assert found.dtype == np.uint64
@@ -64,7 +69,9 @@ def test_what_is_outside_the_range_is_refused(wrong: float) -> None:
         assert f"got {wrong:g}" in str(refused.value)
 
 
-@pytest.mark.parametrize(("bits", "most"), [(20, 2.0**42), (31, 2.0**31), (1, 2.0**61), (20, 0.0), (20, -1.0)])
+@pytest.mark.parametrize(
+    ("bits", "most"), [(20, 2.0**42), (31, 2.0**31), (1, 2.0**61), (20, 0.0), (20, -1.0)]
+)
 def test_a_range_that_does_not_fit_is_refused(bits: int, most: float) -> None:
     with pytest.raises(DataError, match="Take fewer bits"):
         FixedPoint(bits, most=most)

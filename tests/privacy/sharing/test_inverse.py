@@ -11,7 +11,16 @@ import pytest
 from posse.privacy.sharing.fixed import LIMIT
 from posse.privacy.sharing.reciprocal import first_guess, identity, inverse
 from posse.privacy.sharing.session import Session
-from tests.privacy.sharing.engine import HARD_MASKS, PARTIES, added, repeated, run, shared, streams, watch
+from tests.privacy.sharing.engine import (
+    HARD_MASKS,
+    PARTIES,
+    added,
+    repeated,
+    run,
+    shared,
+    streams,
+    watch,
+)
 
 SIZES = [1, 2, 3, 4, 8]
 
@@ -26,11 +35,20 @@ def inverting(matrix: list[list[int]], bits: int):
 
 
 def matrices(size: int, bits: int, seed: int) -> list[list[list[int]]]:
-    """Gram matrices of rows of norm at most 1, in units: none, all the same, all apart, few directions, random."""
+    """Gram matrices of rows of norm at most 1, in units: none, all the same, all apart, few
+    directions, random.
+    """
     random = np.random.default_rng(seed)
     drawn = random.normal(size=(size, size))
     few = drawn[:, : max(1, size // 2)]
-    rows = [np.zeros((size, 1)), np.ones((size, 1)), np.eye(size), few, drawn, drawn * random.random((size, 1))]
+    rows = [
+        np.zeros((size, 1)),
+        np.ones((size, 1)),
+        np.eye(size),
+        few,
+        drawn,
+        drawn * random.random((size, 1)),
+    ]
     rows = [a / np.maximum(1, np.linalg.norm(a, axis=1, keepdims=True)) for a in rows]
     return [[[round(x * 2**bits) for x in row] for row in a @ a.T] for a in rows]
 
@@ -39,7 +57,8 @@ def exact_inverse(matrix: list[list[int]], bits: int) -> list[list[Fraction]]:
     """(I + S)^-1 by elimination, in fractions; I + S is positive, so no pivot is 0."""
     size = len(matrix)
     rows = [
-        [Fraction(x, 2**bits) + (i == j) for j, x in enumerate(row)] + [Fraction(i == j) for j in range(size)]
+        [Fraction(x, 2**bits) + (i == j) for j, x in enumerate(row)]
+        + [Fraction(i == j) for j in range(size)]
         for i, row in enumerate(matrix)
     ]
     for i in range(size):
@@ -50,9 +69,11 @@ def exact_inverse(matrix: list[list[int]], bits: int) -> list[list[Fraction]]:
 
 
 def check_inverse(found: np.ndarray, matrix: list[list[int]], bits: int) -> None:
-    """1e-8, a unit of the last truncation, and at most sqrt(b) of the one before it; one is left for products of those.
+    """1e-8, a unit of the last truncation, and at most sqrt(b) of the one before it; one is left
+    for products of those.
 
-    Rows of the inverse have norm at most 1, so an error of a unit in every entry of a column adds up to sqrt(b) units.
+    Rows of the inverse have norm at most 1, so an error of a unit in every entry of a column adds
+    up to sqrt(b) units.
     """
     bound = 1e-8 + (2 + math.sqrt(len(matrix))) / 2**bits
     for row, exact in zip(found.tolist(), exact_inverse(matrix, bits), strict=True):
@@ -80,7 +101,9 @@ def test_masks_at_the_edges(masks: tuple[bytes, ...]) -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 4, 8, 16, 32])
 def test_the_guess_is_as_good_as_a_linear_one_can_be(size: int) -> None:
-    """x y(x) is off 1 by the same on alternate sides three times on [1, 1 + b]; its powers 2^steps reach 1e-8."""
+    """x y(x) is off 1 by the same on alternate sides three times on [1, 1 + b]; its powers 2^steps
+    reach 1e-8.
+    """
     constant, slope, steps = (one / 2**20 for one in first_guess(size))
     x = np.linspace(1, 1 + size, 100_001)
     error = x * (constant + slope * (x - 1)) - 1
@@ -103,7 +126,9 @@ class Ranges(Session):
 
     def truncate(self, x, bits, label=""):
         if not self.deals:
-            Ranges.largest = max(Ranges.largest, float(np.abs(x.share.view(np.int64).astype(float)).max()))
+            Ranges.largest = max(
+                Ranges.largest, float(np.abs(x.share.view(np.int64).astype(float)).max())
+            )
         return super().truncate(x, bits, label)
 
 

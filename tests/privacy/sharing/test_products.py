@@ -30,7 +30,21 @@ from tests.privacy.sharing.engine import (
 
 cuts = st.one_of(st.none(), st.integers(1, MOST_BITS))
 """Bits of a truncation, or a plain mask."""
-CORNERS = [0, 1, -1, 2, LARGEST, -LARGEST, 2**61, -(2**61), 2**32 - 1, -(2**32), 2**31 + 1, LARGEST // 3 * 2, 2**40 - 1]
+CORNERS = [
+    0,
+    1,
+    -1,
+    2,
+    LARGEST,
+    -LARGEST,
+    2**61,
+    -(2**61),
+    2**32 - 1,
+    -(2**32),
+    2**31 + 1,
+    LARGEST // 3 * 2,
+    2**40 - 1,
+]
 
 
 def masked(s, x, bits):
@@ -65,7 +79,9 @@ def check(results, *, contract=False) -> None:
 @example(4, 0, 1, 31, list(itertools.product(CORNERS, CORNERS)))
 @example(5, 0, None, 1, list(itertools.product(CORNERS, CORNERS)))
 @example(1, 0, 26, None, list(itertools.product(CORNERS, CORNERS)))
-def test_elementwise(n: int, seed: int, first: int | None, second: int | None, pairs: list[tuple[int, int]]) -> None:
+def test_elementwise(
+    n: int, seed: int, first: int | None, second: int | None, pairs: list[tuple[int, int]]
+) -> None:
     x, y = [list(one) for one in zip(*pairs, strict=True)]
     done = run(multiplying(x, y, first, second, seed=seed), n, seed)
     check(done.results)
@@ -79,7 +95,9 @@ def test_elementwise(n: int, seed: int, first: int | None, second: int | None, p
 @pytest.mark.parametrize("first", [None, 1, 20, 31])
 @pytest.mark.parametrize("second", [None, 1, 31])
 @pytest.mark.parametrize("contract", [False, True])
-def test_broadcasting_and_adding_up(n: int, first: int | None, second: int | None, contract: bool) -> None:
+def test_broadcasting_and_adding_up(
+    n: int, first: int | None, second: int | None, contract: bool
+) -> None:
     """Dealt: 8 bytes a product, and 4 for each wrap before the adding up."""
     random = np.random.default_rng(n)
     x = random.choice(objects(EDGES), (3, 1, 4))
@@ -140,7 +158,12 @@ def test_operands_that_were_negated_added_to_shifted_or_indexed(
     def program(s):
         a, b = masked(s, shared(s, x, seed), first), masked(s, shared(s, y, seed), second)
         yield
-        return a.shared, b.shared, s.product((-a + p)[..., ::-1], (-(b << 7) + q)), s.product(-a, -a)
+        return (
+            a.shared,
+            b.shared,
+            s.product((-a + p)[..., ::-1], (-(b << 7) + q)),
+            s.product(-a, -a),
+        )
 
     done = run(program, n, seed)
     a, b = added(done.results, 0), added(done.results, 1)
@@ -161,8 +184,12 @@ def test_masks_at_the_edges(n: int, masks: tuple[bytes, ...]) -> None:
 @given(st.integers(2, 5), seeds, st.integers(8, 31), st.integers(2, 6))
 @example(2, 0, 31, 6)
 @example(3, 0, 30, 6)
-def test_a_chain_of_products_of_truncated_numbers(n: int, seed: int, bits: int, length: int) -> None:
-    """Every truncation is floor or one more of the exact product before it; so the whole is within a unit a step."""
+def test_a_chain_of_products_of_truncated_numbers(
+    n: int, seed: int, bits: int, length: int
+) -> None:
+    """Every truncation is floor or one more of the exact product before it; so the whole is within
+    a unit a step.
+    """
     random = np.random.default_rng(seed)
     one = 2**bits
     x = [[int(a) for a in random.integers(-one, one + 1, 20)] for _ in range(length)]
@@ -210,7 +237,10 @@ def test_sums_of_masked_numbers_multiply(n: int, seed: int, bits: int, other: in
 @pytest.mark.parametrize("n", [1, 2])
 def test_operands_have_as_many_axes(n: int) -> None:
     """Three passes side by side and three rows would be taken for one another by the dealer."""
-    x, y = np.array(EDGES[:12], dtype=object).reshape(3, 1, 4), np.array(EDGES[:20], dtype=object).reshape(5, 4)
+    x, y = (
+        np.array(EDGES[:12], dtype=object).reshape(3, 1, 4),
+        np.array(EDGES[:20], dtype=object).reshape(5, 4),
+    )
     for left, right in ((x, y), (y, x)):
         with pytest.raises(AssertionError):
             run(multiplying(left, right, None, None), n)

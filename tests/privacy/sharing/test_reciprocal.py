@@ -12,7 +12,18 @@ from hypothesis import strategies as st
 from posse.privacy.sharing.fixed import LIMIT, MOST_BITS
 from posse.privacy.sharing.reciprocal import START, reciprocal, start_bits
 from posse.privacy.sharing.session import Session
-from tests.privacy.sharing.engine import HARD_MASKS, added, parties, repeated, run, seeds, shared, some, streams, watch
+from tests.privacy.sharing.engine import (
+    HARD_MASKS,
+    added,
+    parties,
+    repeated,
+    run,
+    seeds,
+    shared,
+    some,
+    streams,
+    watch,
+)
 
 ALL_BITS = range(12, 27)
 
@@ -33,13 +44,24 @@ def check_inverse(found: list[int], q: list[int], bits: int, steps: int) -> None
 
 
 def some_q(bits: int, seed: int) -> list[int]:
-    """0, 1, their neighbours in every unit that comes up, an even grid, random ones and powers of two."""
+    """0, 1, their neighbours in every unit that comes up, an even grid, random ones and powers of
+    two.
+    """
     one = 4**bits
     random = np.random.default_rng(seed)
-    near = [by * 2**place for place in (0, 1, bits - 1, bits, 2 * bits - start_bits(bits)) for by in (0, 1, 2)]
+    near = [
+        by * 2**place
+        for place in (0, 1, bits - 1, bits, 2 * bits - start_bits(bits))
+        for by in (0, 1, 2)
+    ]
     grid = [one * i // 97 for i in range(98)]
-    return [*near, *(one - by for by in near), *grid, *(one >> i for i in range(2 * bits)),
-            *(int(a) for a in random.integers(0, one + 1, 100))]  # fmt: skip
+    return [
+        *near,
+        *(one - by for by in near),
+        *grid,
+        *(one >> i for i in range(2 * bits)),
+        *(int(a) for a in random.integers(0, one + 1, 100)),
+    ]
 
 
 @pytest.mark.parametrize("bits", ALL_BITS)
@@ -56,7 +78,9 @@ def test_accuracy_rounds_and_bytes(bits: int, steps: int) -> None:
 @given(parties, seeds, st.sampled_from(ALL_BITS), st.integers(0, 3), st.data())
 def test_any_q(n: int, seed: int, bits: int, steps: int, data: st.DataObject) -> None:
     q = data.draw(st.lists(st.integers(0, 4**bits), min_size=1, max_size=20))
-    check_inverse(added(run(inverting(q, bits, steps, seed), n, seed).results).tolist(), q, bits, steps)
+    check_inverse(
+        added(run(inverting(q, bits, steps, seed), n, seed).results).tolist(), q, bits, steps
+    )
 
 
 @pytest.mark.parametrize("masks", HARD_MASKS)
@@ -66,11 +90,15 @@ def test_masks_at_the_edges(masks: tuple[bytes, ...]) -> None:
         for steps in (0, 2):
             q = some_q(bits, seed=1)
             with streams(repeated(*masks)):
-                check_inverse(added(watch(inverting(q, bits, steps), 2).results).tolist(), q, bits, steps)
+                check_inverse(
+                    added(watch(inverting(q, bits, steps), 2).results).tolist(), q, bits, steps
+                )
 
 
 def test_each_step_squares_the_error() -> None:
-    """Until the units are reached: at 26 bits and q = 0 the guess is 1e-2 off, then 1e-4, then a few units."""
+    """Until the units are reached: at 26 bits and q = 0 the guess is 1e-2 off, then 1e-4, then a
+    few units.
+    """
     off = []
     for steps in range(3):
         (y,) = added(run(inverting([0], 26, steps), 2).results).tolist()
@@ -81,12 +109,15 @@ def test_each_step_squares_the_error() -> None:
 
 
 def test_the_guess_has_the_least_relative_error() -> None:
-    """(1 + q) times the quadratic is 1/99 off 1 at most, and four times, on alternate sides: none does better."""
+    """(1 + q) times the quadratic is 1/99 off 1 at most, and four times, on alternate sides: none
+    does better.
+    """
     q = np.linspace(0, 1, 100_001)
     error = (1 + q) * (START[0] + START[1] * q + START[2] * q * q) - 1
     assert np.abs(error).max() == pytest.approx(1 / 99, rel=1e-5)
     peaks = [
-        float(part[np.abs(part).argmax()]) for part in np.split(error, np.flatnonzero(np.diff(np.sign(error))) + 1)
+        float(part[np.abs(part).argmax()])
+        for part in np.split(error, np.flatnonzero(np.diff(np.sign(error))) + 1)
     ]
     assert peaks == pytest.approx([-1 / 99, 1 / 99, -1 / 99, 1 / 99], rel=1e-4)
 
@@ -98,7 +129,9 @@ class Ranges(Session):
 
     def truncate(self, x, bits, label=""):
         if not self.deals:
-            Ranges.largest = max(Ranges.largest, float(np.abs(x.share.view(np.int64).astype(float)).max()))
+            Ranges.largest = max(
+                Ranges.largest, float(np.abs(x.share.view(np.int64).astype(float)).max())
+            )
         return super().truncate(x, bits, label)
 
 

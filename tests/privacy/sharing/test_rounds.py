@@ -14,7 +14,17 @@ from posse.privacy.sharing.local import run_sessions
 from posse.privacy.sharing.reciprocal import reciprocal
 from posse.privacy.sharing.session import Session, together
 from posse.privacy.sharing.tape import Sizes
-from tests.privacy.sharing.engine import PARTIES, added, run, shared, shared_bits, some, tapes, watch, xored
+from tests.privacy.sharing.engine import (
+    PARTIES,
+    added,
+    run,
+    shared,
+    shared_bits,
+    some,
+    tapes,
+    watch,
+    xored,
+)
 from tests.privacy.sharing.test_tape import blank
 
 
@@ -113,7 +123,9 @@ def test_what_travels_is_what_the_plan_says(n: int) -> None:
     def program(s):
         cut = s.truncate(shared(s, [[1, 2], [3, 4]]), 5)
         yield
-        found = s.look_up(shared_bits(s, [1, 2, 3], 9), lambda mask: np.zeros((*mask.shape, 64), np.uint8), 1)
+        found = s.look_up(
+            shared_bits(s, [1, 2, 3], 9), lambda mask: np.zeros((*mask.shape, 64), np.uint8), 1
+        )
         yield
         s.reveal("outsider", found.bits)
         yield

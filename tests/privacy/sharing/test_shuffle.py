@@ -1,4 +1,6 @@
-"""The largest of many shared numbers: exact for any K, in a uniformly random order, nothing dealt used twice."""
+"""The largest of many shared numbers: exact for any K, in a uniformly random order, nothing dealt
+used twice.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,10 @@ class Trio:
         while isinstance(asked, Question):
             self.questions.append(asked)
             answer = self.second.answer(asked)
-            self.messages, self.sent = self.messages + 2, self.sent + len(answer) + len(asked.shifts)
+            self.messages, self.sent = (
+                self.messages + 2,
+                self.sent + len(answer) + len(asked.shifts),
+            )
             asked = self.first.ask(answer)
         assert asked is not None
         self.messages += 1
@@ -66,7 +71,9 @@ class Trio:
 
 
 def numbers(rng: np.random.Generator, count: int) -> NDArray[np.int64]:
-    """Different numbers below 2^62 in magnitude, some of them next to each other and at the ends."""
+    """Different numbers below 2^62 in magnitude, some of them next to each other and at the
+    ends.
+    """
     kind = rng.integers(3)
     if kind == 0:
         return rng.permutation(count).astype(np.int64) + int(rng.integers(-(2**61), 2**61))
@@ -77,7 +84,7 @@ def numbers(rng: np.random.Generator, count: int) -> NDArray[np.int64]:
     return found
 
 
-# Comparing two numbers ------------------------------------------------------------------------------------------------
+# Comparing two numbers ----------------------------------------------------------------------------
 
 word = st.integers(0, TOP - 1)
 
@@ -86,25 +93,39 @@ word = st.integers(0, TOP - 1)
 @example(n=0, d=0, near=0, flip=False, seed=0)
 @example(n=TOP - 1, d=TOP - 1, near=0, flip=True, seed=0)
 @settings(max_examples=300, deadline=None)
-def test_one_message_says_which_is_smaller(n: int, d: int, near: int, flip: bool, seed: int) -> None:
+def test_one_message_says_which_is_smaller(
+    n: int, d: int, near: int, flip: bool, seed: int
+) -> None:
     rng = np.random.default_rng(seed)
     theirs = np.array([d, min(max(n + near, 0), TOP - 1)], np.uint64)
     mine = np.array([n, n], np.uint64)
     choices = rng.integers(0, TOP, 2, np.uint64)
     pads = rng.integers(0, 2**64, (2, WORDS), np.uint64)
     sent = np.empty_like(pads)
-    garble(theirs | np.uint64(TOP * flip), mine ^ choices, pads, rng.integers(0, 2**64, (2, LABELS), np.uint64), sent)
-    dealt, chosen, answer = np.empty((2, WORDS), np.uint8), np.empty((2, WORDS), np.uint8), np.empty(2, np.uint8)
+    garble(
+        theirs | np.uint64(TOP * flip),
+        mine ^ choices,
+        pads,
+        rng.integers(0, 2**64, (2, LABELS), np.uint64),
+        sent,
+    )
+    dealt, chosen, answer = (
+        np.empty((2, WORDS), np.uint8),
+        np.empty((2, WORDS), np.uint8),
+        np.empty(2, np.uint8),
+    )
     choose(pads, choices, dealt)
     choose(sent, choices, chosen)
     evaluate(chosen ^ dealt, answer)
     np.testing.assert_array_equal(answer, (mine < theirs) ^ flip)
 
 
-# The largest of many --------------------------------------------------------------------------------------------------
+# The largest of many ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", [2, 3, 4, 7, 8, 9, 10, 15, 16, 17, 18, 33, 64, 100, 101, 257, 1000, 3000])
+@pytest.mark.parametrize(
+    "count", [2, 3, 4, 7, 8, 9, 10, 15, 16, 17, 18, 33, 64, 100, 101, 257, 1000, 3000]
+)
 def test_the_largest_is_found(count: int) -> None:
     trio = Trio(count, count)
     for number in range(70 if count < 200 else 4):
@@ -140,14 +161,15 @@ def test_costs_are_what_the_page_says() -> None:
     assert len(trio.dealer.pairs(0)) == 63 * PAIRS
 
 
-# What opens is a random order -----------------------------------------------------------------------------------------
+# What opens is a random order ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("x", [(1, 2, 3), (3, 1, 2), (-(2**61), 0, 2**61)])
 def test_the_order_that_the_first_server_sees_is_uniform(
     x: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Six orders of three numbers over 6,000 passes, chi-square with 5 degrees of freedom, for each x alone.
+    """Six orders of three numbers over 6,000 passes, chi-square with 5 degrees of freedom, for each
+    x alone.
 
     An order of frequency 0.22 instead of 0.167 is found with 99 %.
     """
@@ -168,16 +190,25 @@ def _orders(x: NDArray[np.int64], monkeypatch: pytest.MonkeyPatch) -> dict[tuple
     trio = Trio(3, 5)
     for number in range(6000):
         trio.largest(number, x)
-    ranks = {tuple(int(p[i] < p[j]) for i, j in ((0, 1), (0, 2), (1, 2))): p for p in permutations(range(3))}
+    ranks = {
+        tuple(int(p[i] < p[j]) for i, j in ((0, 1), (0, 2), (1, 2))): p
+        for p in permutations(range(3))
+    }
     seen: dict[tuple[int, ...], int] = {}
     for pattern in bits:
         seen[ranks[pattern]] = seen.get(ranks[pattern], 0) + 1
     return seen
 
 
-def test_an_order_that_is_not_shuffled_by_one_server_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_order_that_is_not_shuffled_by_one_server_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Control: both permutations the identity."""
-    monkeypatch.setattr(shuffle, "order", lambda words: np.broadcast_to(np.arange(words.shape[-1]), words.shape).copy())
+    monkeypatch.setattr(
+        shuffle,
+        "order",
+        lambda words: np.broadcast_to(np.arange(words.shape[-1]), words.shape).copy(),
+    )
     seen = _orders(np.array([1, 2, 3]), monkeypatch)
     assert stats.chisquare([seen.get(order, 0) for order in permutations(range(3))]).pvalue < LEVEL
 
@@ -193,9 +224,11 @@ def test_the_place_that_the_second_server_sees_is_uniform(count: int) -> None:
 
 
 def _counts(count: int) -> tuple[list[int], list[int]]:
-    """Comparisons of passes in which the largest is among the places that come first, and of the others.
+    """Comparisons of passes in which the largest is among the places that come first, and of the
+    others.
 
-    The dealer, which knows both permutations, can tell them apart for every guess of who has the largest.
+    The dealer, which knows both permutations, can tell them apart for every guess of who has the
+    largest.
     """
     trio, sample, found = Trio(count, 4), shuffle._sample(count), ([], [])
     for number in range(500):
@@ -217,7 +250,7 @@ def test_places_taken_in_their_order_are_noticed(monkeypatch: pytest.MonkeyPatch
     assert stats.mannwhitneyu(*_counts(40)).pvalue < LEVEL
 
 
-# Nothing twice --------------------------------------------------------------------------------------------------------
+# Nothing twice ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("count", [3, 10, 40])
@@ -243,7 +276,8 @@ def test_every_word_is_used_once(count: int, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(Trio, "supply", lambda *_: None)
     for number in range(40):
         trio.largest(number, numbers(trio.rng, count))
-    # Each server's tape, the first's choices, the second's pads and labels; the order in which places are taken.
+    # Each server's tape, the first's choices, the second's pads and labels; the order in which
+    # places are taken.
     assert len(words) == (5 if count <= shuffle.ALL_PAIRS else 6)
     for spans in words.values():
         assert spans == sorted(spans)
@@ -269,7 +303,9 @@ def test_a_pass_or_a_chunk_is_never_used_twice() -> None:
 
 @pytest.mark.parametrize("count", [4, 30])
 def test_a_pair_is_compared_once_a_pass(count: int) -> None:
-    """A first server that could ask again with another shift would find the difference of two numbers bit by bit."""
+    """A first server that could ask again with another shift would find the difference of two
+    numbers bit by bit.
+    """
     trio = Trio(count)
     trio.largest(0, numbers(trio.rng, count))
     ahead, _ = trio.second.ahead(1, np.zeros(count, np.uint64))
@@ -318,9 +354,13 @@ def test_messages_out_of_turn_are_refused() -> None:
     trio = Trio(4)
     trio.supply(0)
     ahead, _ = trio.second.ahead(0, np.zeros(4, np.uint64))
-    for wrong in (lambda: trio.second.answer(Question(-1, bytes(4), bytes(8))), lambda: trio.second.place(0),
-                  lambda: trio.second.shuffle(bytes(8)), lambda: trio.first.undo(b"0"),
-                  lambda: trio.first.ask()):  # fmt: skip
+    for wrong in (
+        lambda: trio.second.answer(Question(-1, bytes(4), bytes(8))),
+        lambda: trio.second.place(0),
+        lambda: trio.second.shuffle(bytes(8)),
+        lambda: trio.first.undo(b"0"),
+        lambda: trio.first.ask(),
+    ):
         with pytest.raises(ProtocolError):
             wrong()
     masked = trio.first.begin(0, np.arange(4, dtype=np.uint64), ahead)
@@ -329,8 +369,12 @@ def test_messages_out_of_turn_are_refused() -> None:
         trio.second.shuffle(masked)
     asked = trio.first.ask()
     assert isinstance(asked, Question)
-    for question in (Question(4, bytes(2), bytes(8)), Question(-1, b"\x00\x00\x04\x00", bytes(8)),
-                     Question(-1, bytes(4), bytes(16)), Question(-1, b"", b"")):  # fmt: skip
+    for question in (
+        Question(4, bytes(2), bytes(8)),
+        Question(-1, b"\x00\x00\x04\x00", bytes(8)),
+        Question(-1, bytes(4), bytes(16)),
+        Question(-1, b"", b""),
+    ):
         with pytest.raises(ProtocolError):
             trio.second.answer(question)
     with pytest.raises(ProtocolError):

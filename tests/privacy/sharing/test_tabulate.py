@@ -33,7 +33,9 @@ def tabulating(x: list[int], bits: int, width: int, values: list[int], seed: int
     table = np.array([value % 2**32 for value in values], np.uint32)
 
     def program(s):
-        found = s.tabulate(shared(s, x, seed), bits, width, lambda places: table[places.astype(np.int64)], "table")
+        found = s.tabulate(
+            shared(s, x, seed), bits, width, lambda places: table[places.astype(np.int64)], "table"
+        )
         yield
         return found.shared
 
@@ -49,7 +51,9 @@ def values_of(seed: int, width: int) -> list[int]:
 
 
 def inside(bits: int, width: int) -> list[int]:
-    """Numbers whose floor, and one more, are in the range of a table: both ends, and around every multiple."""
+    """Numbers whose floor, and one more, are in the range of a table: both ends, and around every
+    multiple.
+    """
     low, high = -(2 ** (width - 2)), 3 * 2 ** (width - 2)
     unit = 2**bits
     near = [place * unit + by for place in range(low, high) for by in (0, 1, unit // 2, unit - 1)]
@@ -91,7 +95,9 @@ def test_masks_at_the_edges(n: int, masks: tuple[bytes, ...]) -> None:
         with streams(repeated(*masks)):
             seen = watch(tabulating(x, bits, width, values), n)
         places = [(a // 2**bits) + ((a % 2**bits + r % 2**bits) >> bits) for a in x]
-        assert added(seen.results).tolist() == [values[place % 2**width] * 2**32 for place in places]
+        assert added(seen.results).tolist() == [
+            values[place % 2**width] * 2**32 for place in places
+        ]
 
 
 def test_a_twin_finds_the_same_from_the_masks() -> None:
@@ -106,7 +112,9 @@ def test_a_twin_finds_the_same_from_the_masks() -> None:
 
 @pytest.mark.parametrize("x", [0, 2**30, -(2**20)])
 def test_what_is_opened_and_each_share_is_uniform(x: int) -> None:
-    """8,192 words, 16 cells, level 1e-6: .1 in total variation is found with a chance above 1 - 1e-9."""
+    """8,192 words, 16 cells, level 1e-6: .1 in total variation is found with a chance above 1 -
+    1e-9.
+    """
     seen = watch(tabulating([x] * 8192, 30, 4, values_of(1, 4)), 2)
     (opened,) = seen.sessions[0].seen
     for place in (0, 30, 60):
@@ -143,4 +151,7 @@ def test_lines_use_every_bit_of_a_number() -> None:
     assert plan_of(program).truncations == {"line": (0, (64,))}
     for number, got in zip(x, added(run(program, 3).results).tolist(), strict=True):
         down, up = number // 16, number // 16 + 1
-        assert got in (value[down] + slope[down] * (number - 16 * down), value[up] + slope[up] * (number - 16 * up))
+        assert got in (
+            value[down] + slope[down] * (number - 16 * down),
+            value[up] + slope[up] * (number - 16 * up),
+        )

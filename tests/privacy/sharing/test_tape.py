@@ -28,23 +28,38 @@ def nothing() -> np.ndarray:
 
 
 def taken(tape: Tape, name: str, shape: tuple[int, ...]) -> np.ndarray:
-    return getattr(tape, name)(shape) if name in ("mask", "bits") else getattr(tape, name)(shape, nothing)
+    return (
+        getattr(tape, name)(shape)
+        if name in ("mask", "bits")
+        else getattr(tape, name)(shape, nothing)
+    )
 
 
 def blank(sizes: Sizes, number: int = 0) -> Tape:
-    data = np.random.default_rng(number).integers(0, 256, sizes.free_bytes + sizes.dealt_bytes).astype(np.uint8)
+    data = (
+        np.random.default_rng(number)
+        .integers(0, 256, sizes.free_bytes + sizes.dealt_bytes)
+        .astype(np.uint8)
+    )
     return Tape(sizes, data, number)
 
 
 @some
 @given(sizes_of, st.integers(0, 9))
 def test_tracks_lie_one_behind_the_other_in_blocks_of_16_bytes(sizes: Sizes, number: int) -> None:
-    data = np.random.default_rng(number).integers(0, 256, sizes.free_bytes + sizes.dealt_bytes).astype(np.uint8)
+    data = (
+        np.random.default_rng(number)
+        .integers(0, 256, sizes.free_bytes + sizes.dealt_bytes)
+        .astype(np.uint8)
+    )
     raw, at = data.tobytes(), 0
     tape = Tape(sizes, data, number)
     for name in TRACKS:
         count, width = getattr(sizes, name), WIDTHS[name]
-        wanted = [int.from_bytes(raw[at + width * i : at + width * (i + 1)], "little") for i in range(count)]
+        wanted = [
+            int.from_bytes(raw[at + width * i : at + width * (i + 1)], "little")
+            for i in range(count)
+        ]
         assert taken(tape, name, (count,)).tolist() == wanted
         at += (count * width + 15) // 16 * 16
         assert name != "bits" or at == sizes.free_bytes
@@ -63,7 +78,9 @@ def test_past_its_end_there_is_nothing(name: str) -> None:
     assert (first.shape, second.shape) == ((2, 2), (2,))
     assert not np.shares_memory(first, second)
     for shape in ((1,), (3, 5), (1, 1)):
-        with pytest.raises(ReuseError, match=f"pass 41 has 6 items of '{name}', and {np.prod(shape)} more"):
+        with pytest.raises(
+            ReuseError, match=f"pass 41 has 6 items of '{name}', and {np.prod(shape)} more"
+        ):
             taken(tape, name, shape)
     taken(tape, name, (0,))
 
@@ -89,7 +106,7 @@ def test_half_words_are_given_as_words() -> None:
     assert (found.dtype, found.tolist()) == (np.uint64, [2**32 - 1] * 2)
 
 
-# Supplies -------------------------------------------------------------------------------------------------------------
+# Supplies -----------------------------------------------------------------------------------------
 
 
 def squaring(s: Session):
@@ -116,7 +133,9 @@ def test_a_pass_is_opened_once_and_never_after_a_later_one() -> None:
         one.open(number)
         assert one.next == number + 1
         for earlier in range(number + 1):
-            with pytest.raises(ReuseError, match=f"pass {earlier} was used; the next is {number + 1}"):
+            with pytest.raises(
+                ReuseError, match=f"pass {earlier} was used; the next is {number + 1}"
+            ):
                 one.open(earlier)
     with pytest.raises(ReuseError, match="was used"):
         one.open(-1)
@@ -151,7 +170,9 @@ def test_a_chunk_is_taken_once_by_the_party_whose_turn_it_is() -> None:
     assert [second.mine(chunk) for chunk in range(4)] == [False, True, False, True]
     first.take(0, CHUNK)
     for one, chunk in ((first, 0), (first, 1), (second, 0), (second, 2)):
-        with pytest.raises(ReuseError, match=f"chunk {chunk} of the dealer's was dealt before, or to another party"):
+        with pytest.raises(
+            ReuseError, match=f"chunk {chunk} of the dealer's was dealt before, or to another party"
+        ):
             one.take(chunk, CHUNK)
     first.open(10)
     with pytest.raises(ReuseError):
@@ -186,7 +207,9 @@ def test_whether_everything_up_to_a_chunk_is_here() -> None:
     assert [one.whole(last) for last in range(5)] == [True, True, True, True, False]
 
 
-@pytest.mark.parametrize("size", [0, 1, len(CHUNK) - 1, len(CHUNK) + 1, len(CHUNK) + SMALL.sizes.dealt_bytes])
+@pytest.mark.parametrize(
+    "size", [0, 1, len(CHUNK) - 1, len(CHUNK) + 1, len(CHUNK) + SMALL.sizes.dealt_bytes]
+)
 def test_a_chunk_of_another_length_is_refused(size: int) -> None:
     one = supply(0)
     with pytest.raises(ProtocolError, match=f"must have {len(CHUNK)} bytes, got {size}"):
@@ -214,7 +237,7 @@ def test_a_supply_goes_on_where_a_snapshot_was_taken() -> None:
     assert again.save() == (SMALL.passes, {})  # what was used is kept by nobody
 
 
-# Programs that are not the one that was dealt for ---------------------------------------------------------------------
+# Programs that are not the one that was dealt for -------------------------------------------------
 
 
 def test_a_party_that_takes_other_items_than_planned_is_found() -> None:
@@ -256,7 +279,7 @@ def test_a_dealer_that_takes_other_items_than_planned_is_found() -> None:
     tapes(other(3), SMALL, 2, 0, [0])
 
 
-# Every item once ------------------------------------------------------------------------------------------------------
+# Every item once ----------------------------------------------------------------------------------
 
 
 class Noting(Tape):
@@ -292,7 +315,9 @@ def apart(spans: list[tuple[int, int]]) -> bool:
 
 
 def everything(s: Session):
-    """All operations: a truncation, products, a comparison of twelve and of forty-five numbers, a reciprocal."""
+    """All operations: a truncation, products, a comparison of twelve and of forty-five numbers, a
+    reciprocal.
+    """
     a, b = s.mask(shared(s, [[5, -7, 9]])), s.truncate(shared(s, [[100, 200, 300]]), 3)
     yield
     q = s.product(a, b)
@@ -312,7 +337,11 @@ def test_every_item_is_used_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for session in seen.sessions:
         for name, spans in session.tape.given.items():
             assert apart(spans), name
-            assert sum(end - at for at, end in spans) == WIDTHS[name] * getattr(seen.plan.sizes, name) > 0
+            assert (
+                sum(end - at for at, end in spans)
+                == WIDTHS[name] * getattr(seen.plan.sizes, name)
+                > 0
+            )
         assert apart(session.tables)
         read = sum(end - at for at, end in session.tables)
         assert read == seen.plan.sizes.table

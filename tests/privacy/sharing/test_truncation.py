@@ -1,4 +1,6 @@
-"""Truncation by dealt pairs: floor or one more, right on average, and no wrap anywhere below 2^62."""
+"""Truncation by dealt pairs: floor or one more, right on average, and no wrap anywhere below
+2^62.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,12 @@ def test_every_edge_with_every_number_of_bits(n: int, bits: int) -> None:
     check_cut(added(done.results).tolist(), EDGES, bits)
     assert (done.rounds, done.sent) == (1, 8 * len(EDGES))
     sizes = done.plan.sizes
-    assert (sizes.mask, sizes.wide, sizes.narrow, sizes.table) == (len(EDGES), len(EDGES), len(EDGES), 0)
+    assert (sizes.mask, sizes.wide, sizes.narrow, sizes.table) == (
+        len(EDGES),
+        len(EDGES),
+        len(EDGES),
+        0,
+    )
 
 
 @some
@@ -69,7 +76,9 @@ def test_the_result_is_floor_or_one_more(n: int, seed: int, bits: int, x: list[i
 
 @pytest.mark.parametrize("x", [LARGEST, -LARGEST, LARGEST // 3, 1 - 2**61])
 def test_nothing_ever_wraps(x: int) -> None:
-    """200,000 truncations each; share-wise truncation would wrap in |x| 2^-64 of them, one in twelve at least."""
+    """200,000 truncations each; share-wise truncation would wrap in |x| 2^-64 of them, one in
+    twelve at least.
+    """
     done = run(truncating([x] * 200_000, 26), 2, seed=5)
     shares = [result.share for result in done.results]
     total = (shares[0] + shares[1]).view(np.int64) - x // 2**26
@@ -86,13 +95,17 @@ def test_masks_at_the_edges(n: int, masks: tuple[bytes, ...]) -> None:
             seen = watch(truncating(EDGES, bits), n)
         wanted = [(x // 2**bits) + ((x % 2**bits + r % 2**bits) >> bits) for x in EDGES]
         assert added(seen.results).tolist() == wanted
-        assert [int(c) for c in seen.sessions[0].seen[0]] == [(x + 2**62 + r) % 2**64 for x in EDGES]
+        assert [int(c) for c in seen.sessions[0].seen[0]] == [
+            (x + 2**62 + r) % 2**64 for x in EDGES
+        ]
 
 
 @some
 @given(parties, seeds, st.sampled_from(ALL_BITS))
 def test_a_twin_finds_the_same_from_the_masks(n: int, seed: int, bits: int) -> None:
-    """`Plan.truncations` says where the masks of a label lie, and `Plan.free` what they are, from all seeds."""
+    """`Plan.truncations` says where the masks of a label lie, and `Plan.free` what they are, from
+    all seeds.
+    """
     x = EDGES[seed % 5 :: 3]
 
     def program(s):
@@ -109,7 +122,10 @@ def test_a_twin_finds_the_same_from_the_masks(n: int, seed: int, bits: int) -> N
     at, shape = done.plan.truncations["cut"]
     assert (at, shape, list(done.plan.truncations)) == (3, (len(x),), ["cut"])
     masks = [int(r) for r in done.plan.free(keys, 0)[at : at + len(x)]]
-    wanted = [(a // 2**bits) + ((a % 2**bits + r % 2**bits) >> bits) for a, r in zip(x, masks, strict=True)]
+    wanted = [
+        (a // 2**bits) + ((a % 2**bits + r % 2**bits) >> bits)
+        for a, r in zip(x, masks, strict=True)
+    ]
     assert added(done.results, 0).tolist() == wanted
 
 
@@ -117,12 +133,14 @@ COUNT = 100_000
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-@pytest.mark.parametrize(("bits", "rest"), [(1, 1), (3, 1), (8, 200), (20, 2**19), (31, 2**31 - 2**28), (26, 1)])
+@pytest.mark.parametrize(
+    ("bits", "rest"), [(1, 1), (3, 1), (8, 200), (20, 2**19), (31, 2**31 - 2**28), (26, 1)]
+)
 def test_the_result_is_right_on_average(sign: int, bits: int, rest: int) -> None:
     """Ups are binomial with the fraction that is cut off.
 
-    5 standard deviations: one seed in 1.7 million fails. A rate that is off by .02 is found with a chance above 1 -
-    1e-13: that is 12 standard deviations at least, of which 5 are allowed.
+    5 standard deviations: one seed in 1.7 million fails. A rate that is off by .02 is found with a
+    chance above 1 - 1e-13: that is 12 standard deviations at least, of which 5 are allowed.
     """
     x = sign * (12_345 * 2**bits + rest)
     fraction = (x % 2**bits) / 2**bits

@@ -1,4 +1,6 @@
-"""What is local: adding, scaling, indexing, summing of shared and masked numbers and bits; opening under masks."""
+"""What is local: adding, scaling, indexing, summing of shared and masked numbers and bits; opening
+under masks.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ from tests.privacy.sharing.engine import (
 )
 
 lists = st.lists(in_range, min_size=1, max_size=40)
-factors = st.one_of(st.integers(-(2**64), 2**64), st.sampled_from([0, 1, -1, 2**63, -(2**63), 2**64 - 1]))
+factors = st.one_of(
+    st.integers(-(2**64), 2**64), st.sampled_from([0, 1, -1, 2**63, -(2**63), 2**64 - 1])
+)
 
 
 @some
@@ -79,9 +83,21 @@ def test_local_operations(n: int, seed: int, x: list[int], factor: int) -> None:
         a, b = shared(s, x, seed), shared(s, y, seed + 1)
         yield from ()
         return (
-            a + b, a - b, -a, a * factor, a * words(y), a << shift, a + factor, a + words(y), a[..., ::2],
-            a[..., None, :].sum(), a.roll(places), a.join(b), s.constant(words(x)), (a + b)[..., None] * 3,
-        )  # fmt: skip
+            a + b,
+            a - b,
+            -a,
+            a * factor,
+            a * words(y),
+            a << shift,
+            a + factor,
+            a + words(y),
+            a[..., ::2],
+            a[..., None, :].sum(),
+            a.roll(places),
+            a.join(b),
+            s.constant(words(x)),
+            (a + b)[..., None] * 3,
+        )
 
     wanted = [
         [p + q for p, q in zip(x, y, strict=True)],
@@ -119,21 +135,40 @@ def test_masked_numbers_are_indexed_negated_shifted_and_added_to(
         plain, cut = s.mask(shared(s, x, seed)), s.truncate(shared(s, x, seed), bits)
         yield
         made = [
-            [one, one[..., ::-1], -one, one + add, one + words(x), one << shift, -(one + add) << shift]
+            [
+                one,
+                one[..., ::-1],
+                -one,
+                one + add,
+                one + words(x),
+                one << shift,
+                -(one + add) << shift,
+            ]
             for one in (plain, cut)
         ]
-        return [*([each.shared for each in ones] for ones in made), plain[..., None, :].sum().shared]
+        return [
+            *([each.shared for each in ones] for ones in made),
+            plain[..., None, :].sum().shared,
+        ]
 
     done = run(program, n, seed)
     for which in (0, 1):
         one = added(done.results, which, 0).tolist()
         assert which or one == x
         wanted = [
-            one, one[::-1], [-a for a in one], [a + add for a in one], [a + b for a, b in zip(one, x, strict=True)],
-            [a << shift for a in one], [-(a + add) << shift for a in one],
-        ]  # fmt: skip
+            one,
+            one[::-1],
+            [-a for a in one],
+            [a + add for a in one],
+            [a + b for a, b in zip(one, x, strict=True)],
+            [a << shift for a in one],
+            [-(a + add) << shift for a in one],
+        ]
         for place, numbers in enumerate(wanted):
-            assert added(done.results, which, place).tolist() == wrapped(numbers).tolist(), (which, place)
+            assert added(done.results, which, place).tolist() == wrapped(numbers).tolist(), (
+                which,
+                place,
+            )
     assert added(done.results, 2).tolist() == wrapped([sum(x)]).tolist()
 
 
@@ -160,7 +195,9 @@ def test_axes_are_swapped(n: int) -> None:
 
 @some
 @given(parties, seeds, st.integers(1, 5), st.integers(1, 4), st.integers(1, 4))
-def test_bits_are_flipped_split_packed_and_joined(n: int, seed: int, rows: int, size: int, width: int) -> None:
+def test_bits_are_flipped_split_packed_and_joined(
+    n: int, seed: int, rows: int, size: int, width: int
+) -> None:
     random = np.random.default_rng(seed)
     x, y = (random.integers(0, 2**width, (rows, 3 * size)).tolist() for _ in range(2))
     flip = random.integers(0, 2**width, (rows, 3 * size))
@@ -176,7 +213,10 @@ def test_bits_are_flipped_split_packed_and_joined(n: int, seed: int, rows: int, 
     wanted = [
         x,
         [[p ^ q for p, q in zip(*rows, strict=True)] for rows in zip(x, y, strict=True)],
-        [[p ^ q for p, q in zip(*rows, strict=True)] for rows in zip(x, flip.tolist(), strict=True)],
+        [
+            [p ^ q for p, q in zip(*rows, strict=True)]
+            for rows in zip(x, flip.tolist(), strict=True)
+        ],
         [[p ^ 1 for p in row] for row in x],
         [p + q for p, q in zip(x, y, strict=True)],
         each,
@@ -190,7 +230,9 @@ def test_bits_are_flipped_split_packed_and_joined(n: int, seed: int, rows: int, 
 
 @pytest.mark.parametrize("n", PARTIES)
 def test_inputs_of_parties_and_of_roles_outside(n: int) -> None:
-    """The owner sends 8 bytes a number to every party; a party that brings inputs sends nothing else for them."""
+    """The owner sends 8 bytes a number to every party; a party that brings inputs sends nothing
+    else for them.
+    """
     random = np.random.default_rng(n)
     owners = [f"party-{number}" for number in range(1, n + 1)]
     brought = {owner: EDGES[number::7] for number, owner in enumerate([*owners, "outsider"])}
@@ -219,7 +261,9 @@ def test_inputs_of_parties_and_of_roles_outside(n: int) -> None:
     (travels,) = seen.plan.rounds
     assert travels.shares == 8 * 5
     assert travels.inputs == {owner: 8 * len(x) for owner, x in brought.items()}
-    assert all(travels.expected(owner, party=True) == 8 * len(brought[owner]) + 40 for owner in owners)
+    assert all(
+        travels.expected(owner, party=True) == 8 * len(brought[owner]) + 40 for owner in owners
+    )
     assert travels.expected("outsider", party=False) == len(sent)
     for number, waits in enumerate(seen.expected[0]):
         others = [owner for owner in owners if owner != owners[number]]
@@ -245,7 +289,10 @@ def test_bits_are_revealed_to_one_role_and_to_nobody_else(n: int) -> None:
     assert seen.broadcast == [[0] * n, [0] * n]
     wanted = [{"puller": first + second, "payee": second}, {"payee": first}]
     for got, bits in zip(seen.reveals, wanted, strict=True):
-        assert {to: np.bitwise_xor.reduce([list(one) for one in data]).tolist() for to, data in got.items()} == bits
+        assert {
+            to: np.bitwise_xor.reduce([list(one) for one in data]).tolist()
+            for to, data in got.items()
+        } == bits
     assert [one.reveals for one in seen.plan.rounds] == [
         {to: len(one) for to, one in round_.items()} for round_ in wanted
     ]
@@ -256,8 +303,15 @@ def test_what_is_not_opened_yet_cannot_be_read() -> None:
         def program(s):
             x = shared(s, [1, 2])
             masked, cut, found = s.mask(x), s.truncate(x, 3), None
-            inside = s.input("party-1", (2,), lambda: words([0, 0]), words([1, 2]) if s.name == "party-1" else None)
-            found = s.look_up(shared_bits(s, [1, 0]), lambda mask: np.zeros((*mask.shape, 1), np.uint8), 1)
+            inside = s.input(
+                "party-1",
+                (2,),
+                lambda: words([0, 0]),
+                words([1, 2]) if s.name == "party-1" else None,
+            )
+            found = s.look_up(
+                shared_bits(s, [1, 0]), lambda mask: np.zeros((*mask.shape, 1), np.uint8), 1
+            )
             if not s.deals:
                 read(s, masked, cut, inside, found)
             yield

@@ -110,7 +110,9 @@ def test_takes_a_report_one_ahead_and_uses_it_later():
     assert buy.round == 5
 
 
-@pytest.mark.parametrize("good", [(-1.0, 0.0), (5.0, 0.0), (0.0,), (math.nan, 0.0), (0.0, 0.0, 0.0)])
+@pytest.mark.parametrize(
+    "good", [(-1.0, 0.0), (5.0, 0.0), (0.0,), (math.nan, 0.0), (0.0, 0.0, 0.0)]
+)
 def test_refuses_deliveries_that_cannot_be(good):
     one, buy = greeted()
     assert buy.units == (4, 5)
@@ -158,14 +160,26 @@ def test_a_ledger_must_pay_for_what_is_sent(ledger):
         Agent("a", TERMS, buyer, SeededNoise(3), ledger)
     fcb = Terms(("a", "b"), ("p", "q"), 6, method="fcb")
     with pytest.raises(ConfigError, match="every round"):
-        Agent("a", fcb, buyer, SeededNoise(3), Ledger(plan_of_noise(1.0, rounds=(2,), producers=2), "a"))
+        Agent(
+            "a",
+            fcb,
+            buyer,
+            SeededNoise(3),
+            Ledger(plan_of_noise(1.0, rounds=(2,), producers=2), "a"),
+        )
 
 
 def test_noise_beyond_the_arithmetic_is_refused():
     ledger = Ledger(plan_of_noise(1e6, rounds=(2,), producers=2), "a")
     buyer = Buyer(np.array([0.1, 0.2]), np.array([4.0, 1e9]), 0.2, 1.0)
     with pytest.raises(ConfigError, match="larger than 53-bit arithmetic"):
-        Agent("a", Terms(("a", "b"), ("p", "q"), 6, reports=(2,), multipliers=(1e6,)), buyer, SeededNoise(3), ledger)
+        Agent(
+            "a",
+            Terms(("a", "b"), ("p", "q"), 6, reports=(2,), multipliers=(1e6,)),
+            buyer,
+            SeededNoise(3),
+            ledger,
+        )
 
 
 def test_refuses_other_terms_and_other_versions():
@@ -173,7 +187,9 @@ def test_refuses_other_terms_and_other_versions():
     one.start()
     other = msgspec.structs.replace(TERMS, multipliers=(1.0, 0.5))
     refused(one, "b", Hello(VERSION, other.digest), "other terms")
-    refused(one, "b", Hello(VERSION + 1, TERMS.digest), f"version {VERSION + 1} .* version {VERSION}")
+    refused(
+        one, "b", Hello(VERSION + 1, TERMS.digest), f"version {VERSION + 1} .* version {VERSION}"
+    )
 
 
 @settings(deadline=None, max_examples=60)
@@ -191,7 +207,9 @@ def test_no_sequence_of_messages_breaks_an_agent(data):
             st.one_of(
                 st.just(Hello(VERSION, TERMS.digest)),
                 st.builds(Report, st.integers(-1, 3), pair, pair),
-                st.builds(Delivered, st.integers(0, 7), st.tuples(st.integers(0, 4), st.integers(0, 5))),
+                st.builds(
+                    Delivered, st.integers(0, 7), st.tuples(st.integers(0, 4), st.integers(0, 5))
+                ),
             )
         )
         before = pickle.dumps(one.__dict__)
@@ -222,7 +240,9 @@ def test_noise_from_the_system_differs_between_runs_and_seeded_noise_does_not():
     terms = Terms(market.agents, market.producers, 60, reports=(20, 40), multipliers=(1.0, 1.0))
 
     def reports(seed):
-        run = MemoryRun(federation(market, terms, seed=seed), SimulatedMarket(market, 5, 60), transcript=1000)
+        run = MemoryRun(
+            federation(market, terms, seed=seed), SimulatedMarket(market, 5, 60), transcript=1000
+        )
         run.finish()
         return [entry.message for entry in run.transcript if isinstance(entry.message, Report)]
 

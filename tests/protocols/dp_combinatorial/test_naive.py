@@ -1,4 +1,6 @@
-"""Noise in every round, the exploration phase, and what a record says of the threshold and of noise."""
+"""Noise in every round, the exploration phase, and what a record says of the threshold and of
+noise.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def test_a_record_says_what_rounds_add_up_to_and_warns() -> None:
 
 def test_a_record_says_how_often_the_threshold_was_missed_beside_the_bound() -> None:
     record = posse.run(DpCombinatorial(policy="fcb", path="compiled", explore=10, **MARKET))
-    table = next(table for table in record.show["sections"] if table["title"] == "Rounds below the threshold")
+    table = next(
+        table for table in record.show["sections"] if table["title"] == "Rounds below the threshold"
+    )
     assert table["rows"][-1][0] == "150"
     missed, made = record.summary["missed"], 150 * MARKET["agents"]
     assert table["rows"][-1][1] == f"{100 * missed / made:.3g} %"
@@ -63,7 +67,9 @@ def test_a_record_says_how_often_the_threshold_was_missed_beside_the_bound() -> 
 def test_a_first_report_of_mostly_noise_is_remarked(start: int, warned: bool) -> None:
     record = posse.run(DpCombinatorial(path="compiled", start=start, **MARKET))
     assert bool(record.show["warnings"]) == warned
-    assert not posse.run(DpCombinatorial(path="compiled", start=start, noise="none", **MARKET)).show["warnings"]
+    assert not posse.run(
+        DpCombinatorial(path="compiled", start=start, noise="none", **MARKET)
+    ).show["warnings"]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +90,9 @@ def test_bad_values_are_refused(given: dict[str, object], words: str) -> None:
         DpCombinatorial.make({**MARKET, **given}).load()
 
 
-@pytest.mark.parametrize(("unit", "schedule"), [("entry", "tight"), ("entry", "equal"), ("history", "tight")])
+@pytest.mark.parametrize(
+    ("unit", "schedule"), [("entry", "tight"), ("entry", "equal"), ("history", "tight")]
+)
 def test_every_round_proves_what_was_asked(unit: str, schedule: str) -> None:
     plan = every_round(Budget(1, 0.01), unit, schedule, rounds=500, producers=6)
     assert 0.999 < plan.guarantee().epsilon <= 1
@@ -107,5 +115,7 @@ def test_ways_of_adding_up() -> None:
     assert added.epsilon == pytest.approx(10**4)
     assert not added.proved
     assert one.epsilon < gaussian.epsilon < rdp.epsilon < further.epsilon < basic.epsilon
-    assert advanced(0.1, 100, 1e-5) == pytest.approx(math.sqrt(200 * math.log(1e5)) * 0.1 + 10 * math.expm1(0.1))
+    assert advanced(0.1, 100, 1e-5) == pytest.approx(
+        math.sqrt(200 * math.log(1e5)) * 0.1 + 10 * math.expm1(0.1)
+    )
     assert noise_every_round(2.66, rounds=5, producers=3).guarantee().delta == 1e-5

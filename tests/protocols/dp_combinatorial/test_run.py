@@ -51,7 +51,9 @@ def test_a_schedule_of_ones_own_is_the_same_in_agents_and_simulation():
     assert real.messages == 6 + 6 * len(printed)
     assert "start" not in real.config
     assert list(real.config["reports"]) == list(printed)
-    doubled = DpCombinatorial(agents=3, producers=8, rounds=300, reports=(100, 200), path="compiled")
+    doubled = DpCombinatorial(
+        agents=3, producers=8, rounds=300, reports=(100, 200), path="compiled"
+    )
     usual = DpCombinatorial(agents=3, producers=8, rounds=300, start=100, stop=300, path="compiled")
     assert run(doubled).total == run(usual).total
 
@@ -78,7 +80,9 @@ def test_a_record_adds_up(records):
     assert record.regret[:, -1] == pytest.approx(record.party_regret.sum(axis=1))
     assert record.steps[-1] == 900
     assert (np.diff(record.regret, axis=1) >= -1e-9).all()
-    assert record.messages == 2 * (6 + 6 * 4)  # two runs: greetings, and reports after 100, 200, 400, 800
+    assert record.messages == 2 * (
+        6 + 6 * 4
+    )  # two runs: greetings, and reports after 100, 200, 400, 800
     assert "privacy" not in record.config
     assert record.words.arm == "producer"
 
@@ -154,7 +158,9 @@ def test_an_interrupted_simulation_keeps_every_run_as_far_as_it_came_and_stops_s
 
 
 def test_exact_oracle_runs_in_agents():
-    settings = DpCombinatorial(agents=2, producers=5, rounds=60, start=20, instance_seed=5, alpha=0.3, oracle="exact")
+    settings = DpCombinatorial(
+        agents=2, producers=5, rounds=60, start=20, instance_seed=5, alpha=0.3, oracle="exact"
+    )
     record = run(settings)
     greedy = run(settings.model_copy(update={"oracle": "greedy"}))
     assert record.total_mean == pytest.approx(greedy.total_mean, rel=0.05)
@@ -167,7 +173,9 @@ def test_memory_does_not_grow_with_the_rounds():
 
     def peak(rounds):
         tracemalloc.start()
-        run_once(market, Terms(market.agents, market.producers, rounds, "fcb"), 1, truth=truth, points=50)
+        run_once(
+            market, Terms(market.agents, market.producers, rounds, "fcb"), 1, truth=truth, points=50
+        )
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return most
@@ -200,7 +208,10 @@ def test_memory_does_not_grow_with_the_rounds():
         ({"margin": -0.1}, "margin must be"),
         ({"coefficient": -1}, "coefficient must be"),
         ({"oracle": "exact", "path": "compiled"}, "exact oracle runs in agents"),
-        ({"oracle": "exact", "horizon": 20_001}, "path 'agents' and 20,001 rounds. Use the greedy oracle"),
+        (
+            {"oracle": "exact", "horizon": 20_001},
+            "path 'agents' and 20,001 rounds. Use the greedy oracle",
+        ),
         ({"noise": "paper", "unit": "round"}, "schedule paper proves"),
         ({"epsilom": 1}, "unknown setting 'epsilom'. Did you mean 'epsilon'"),
         ({"unit": "year"}, "unit must be 'entry', 'round' or 'history'"),
@@ -217,7 +228,8 @@ def test_refuses_in_one_line(values, what):
 
 def test_what_is_sent_after_every_round_is_pooled_whatever_the_rule():
     rules = [
-        Terms(("ada", "bob"), ("north",), 6, method, (), (), "accept").learning_rule for method in ("fcb", "alone")
+        Terms(("ada", "bob"), ("north",), 6, method, (), (), "accept").learning_rule
+        for method in ("fcb", "alone")
     ]
     assert rules == [POOL, ACCEPT]
 

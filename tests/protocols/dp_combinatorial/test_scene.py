@@ -34,7 +34,11 @@ def test_a_report_without_its_noise_is_what_was_bought(more: dict[str, Any]) -> 
         assert delivery.explanation is not None
         protections = {part["protection"] for part in delivery.explanation["parts"]}
         assert ("noise" in protections) == (more.get("noise") != "none")
-        assert all(part["opens"] == [] for part in delivery.explanation["parts"] if part["protection"] == "noise")
+        assert all(
+            part["opens"] == []
+            for part in delivery.explanation["parts"]
+            if part["protection"] == "noise"
+        )
         units, good = true_report(run, delivery.sender, delivery.message)
         assert (good <= units).all()
         changed += not np.array_equal(units, delivery.message.units)
@@ -61,7 +65,11 @@ def test_money_alone_is_that_of_a_run_alone() -> None:
     assert scene["curves"]["alone"] == pytest.approx(other["curves"]["revenue"])
     assert "alone" not in other["curves"]
     assert scene["curves"]["revenue"] == pytest.approx(run.record().total[0])
-    assert scene["figures"][1]["value"] == scene["figures"][1]["of"] == len(run.settings.report_rounds())
+    assert (
+        scene["figures"][1]["value"]
+        == scene["figures"][1]["of"]
+        == len(run.settings.report_rounds())
+    )
 
 
 def test_producers_stand_with_units_and_quality() -> None:
@@ -73,4 +81,8 @@ def test_producers_stand_with_units_and_quality() -> None:
     assert [party["weight"] for party in producers] == run.world.bought.sum(axis=0).tolist()
     quality = run.settings.load().market.quality[0].tolist()
     assert [party["bar"]["truth"] for party in producers] == pytest.approx(quality, abs=6e-5)
-    assert [party["label"] for party in scene["parties"][:3]] == ["Corner Grocer", "Harbour Market", "Mill Kitchen"]
+    assert [party["label"] for party in scene["parties"][:3]] == [
+        "Corner Grocer",
+        "Harbour Market",
+        "Mill Kitchen",
+    ]

@@ -1,4 +1,6 @@
-"""A market of agents or compiled: by strides of any size, back to any moment, with the world outside."""
+"""A market of agents or compiled: by strides of any size, back to any moment, with the world
+outside.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +26,18 @@ def same(a: Record, b: Record) -> bool:
 
 
 @pytest.mark.parametrize("path", ["agents", "compiled"])
-@pytest.mark.parametrize("more", [{}, {"method": "fcb"}, {"rule": "fuse", "runs": 2}, {"noise": "none"}])
+@pytest.mark.parametrize(
+    "more", [{}, {"method": "fcb"}, {"rule": "fuse", "runs": 2}, {"noise": "none"}]
+)
 def test_strides_and_going_back_change_nothing(path: str, more: dict[str, Any]) -> None:
     settings = DpCombinatorial(**SMALL, path=path).instead(**settings_of(more))
-    whole, run, draw, saved, back = posse.run(settings), posse.start(settings), random.Random(2), None, 0
+    whole, run, draw, saved, back = (
+        posse.run(settings),
+        posse.start(settings),
+        random.Random(2),
+        None,
+        0,
+    )
     while not run.done:
         run.advance(draw.choice((1, 3, 20)))
         if draw.random() < 0.3:
@@ -49,12 +59,17 @@ def test_one_step_is_one_round_of_every_agent() -> None:
     for wanted in range(1, 31):
         run.step()
         assert run.time == wanted
-        rounds = [run.state(agent)["step"] for agent in run.parties]  # some may be ahead, as far as they need not wait
+        rounds = [
+            run.state(agent)["step"] for agent in run.parties
+        ]  # some may be ahead, as far as they need not wait
         assert wanted <= min(rounds) <= max(rounds) <= wanted + 2
     record = run.record()
     assert record.status == "running"
     assert record.summary["steps_done"] == 30
-    assert [entry["release"] for entry in record.privacy if "release" in entry] == [1, 2] * 3  # after 10 and 20
+    assert [entry["release"] for entry in record.privacy if "release" in entry] == [
+        1,
+        2,
+    ] * 3  # after 10 and 20
 
 
 def test_the_compiled_twin_pays_for_what_was_sent_so_far() -> None:
@@ -86,10 +101,18 @@ def test_a_world_outside_delivers() -> None:
 def test_twins_and_what_runs_beside() -> None:
     settings = DpCombinatorial(**SMALL, epsilon=0.5, delta="0.02", unit="round")
     plain = settings.plain()
-    assert (plain.policy, plain.noise, plain.path, plain.level) == ("p-fcb", "none", "compiled", "plain")
+    assert (plain.policy, plain.noise, plain.path, plain.level) == (
+        "p-fcb",
+        "none",
+        "compiled",
+        "plain",
+    )
     assert settings.but(policy="placebo").plain().policy == "alone"
     assert DpCombinatorial(method="fcb").plain().policy == "fcb"
-    assert [(one.policy, one.path) for one in SYSTEM.beside(settings)] == [("alone", "compiled"), ("fcb", "compiled")]
+    assert [(one.policy, one.path) for one in SYSTEM.beside(settings)] == [
+        ("alone", "compiled"),
+        ("fcb", "compiled"),
+    ]
     assert all(one.plain() == one for one in (plain, *SYSTEM.beside(settings)))
     exact = DpCombinatorial(agents=2, producers=5, rounds=60, start=20, oracle="exact")
     assert exact.plain().path == "agents"
@@ -99,7 +122,9 @@ def test_twins_and_what_runs_beside() -> None:
 
 
 def test_a_policy_is_a_name_or_a_table_and_never_a_function() -> None:
-    assert DpCombinatorial(policy={"name": "p-fcb", "coefficient": 0.5}) == DpCombinatorial(coefficient=0.5)
+    assert DpCombinatorial(policy={"name": "p-fcb", "coefficient": 0.5}) == DpCombinatorial(
+        coefficient=0.5
+    )
     for own in ("mine:Policy", object()):
         with pytest.raises(ConfigError, match="a policy of yours could send more"):
             DpCombinatorial(policy=own)

@@ -21,19 +21,25 @@ from posse.runtime.memory import MemoryRun
 
 def transcript(market, terms, seed=1):
     run = MemoryRun(
-        federation(market, terms, seed=seed), SimulatedMarket(market, seed, terms.rounds), transcript=10_000
+        federation(market, terms, seed=seed),
+        SimulatedMarket(market, seed, terms.rounds),
+        transcript=10_000,
     )
     run.finish()
     return run.transcript
 
 
 def sent(entries, sender):
-    return [entry for entry in entries if entry.sender == sender and isinstance(entry.message, Report)]
+    return [
+        entry for entry in entries if entry.sender == sender and isinstance(entry.message, Report)
+    ]
 
 
 def test_everyone_gets_the_same_pair_once():
     market = market_instance(1, agents=4, producers=6, alpha=0.2)
-    terms = Terms(market.agents, market.producers, 100, reports=(20, 40, 80), multipliers=(2.0, 2.0, 2.0))
+    terms = Terms(
+        market.agents, market.producers, 100, reports=(20, 40, 80), multipliers=(2.0, 2.0, 2.0)
+    )
     entries = transcript(market, terms)
     for name in market.agents:
         mine = sent(entries, name)
@@ -68,16 +74,24 @@ def test_a_report_tells_nothing_of_producers_an_agent_does_not_deal_with():
 def test_capacities_are_told_only_where_reports_are_fused():
     market = market_instance(1, agents=3, producers=5, alpha=0.2)
     for rule, told in (("accept", 0), ("fuse", 5)):
-        terms = Terms(market.agents, market.producers, 50, reports=(20, 40), multipliers=(1.0, 1.0), rule=rule)
-        assert {len(entry.message.sigma) for entry in sent(transcript(market, terms), "agent-1")} == {told}
+        terms = Terms(
+            market.agents, market.producers, 50, reports=(20, 40), multipliers=(1.0, 1.0), rule=rule
+        )
+        assert {
+            len(entry.message.sigma) for entry in sent(transcript(market, terms), "agent-1")
+        } == {told}
 
 
 def test_alone_says_nothing_and_placebo_nothing_of_purchases():
     market = market_instance(1, agents=3, producers=5, alpha=0.2)
     silent = transcript(market, Terms(market.agents, market.producers, 30, "alone"))
     assert not [entry for entry in silent if isinstance(entry.message, Report | Hello)]
-    terms = Terms(market.agents, market.producers, 50, "placebo", reports=(20, 40), multipliers=(1.0, 1.0))
-    richer = make_market(market.quality[0], market.cost * 0, market.capacity, alpha=0.0)  # buys everything
+    terms = Terms(
+        market.agents, market.producers, 50, "placebo", reports=(20, 40), multipliers=(1.0, 1.0)
+    )
+    richer = make_market(
+        market.quality[0], market.cost * 0, market.capacity, alpha=0.0
+    )  # buys everything
     said = [entry.message for entry in sent(transcript(market, terms), "agent-1")]
     assert said == [entry.message for entry in sent(transcript(richer, terms), "agent-1")]
 
@@ -89,7 +103,8 @@ CLAIMED = np.sqrt(2) / MULTIPLIER
 class Reports:
     """Real agents that buy a canary entry and report it; every producer of a report is one trial.
 
-    `noise` weakens the noise against what is claimed; `twice` lets the adversary see the window reported twice.
+    `noise` weakens the noise against what is claimed; `twice` lets the adversary see the window
+    reported twice.
     """
 
     def __init__(self, noise=1.0, twice=False):
@@ -97,11 +112,16 @@ class Reports:
 
     def __call__(self, entry, trials):
         reports = -(-trials // PRODUCERS)
-        rows = [np.concatenate([self._report(entry) for _ in range(self._releases)]).T for _ in range(reports)]
+        rows = [
+            np.concatenate([self._report(entry) for _ in range(self._releases)]).T
+            for _ in range(reports)
+        ]
         return np.concatenate(rows)[:trials]
 
     def _report(self, entry):
-        """One agent's report about one round in which it bought `entry` units of every producer, all good."""
+        """One agent's report about one round in which it bought `entry` units of every producer,
+        all good.
+        """
         self._seed += 1
         names = tuple(f"p{i}" for i in range(PRODUCERS))
         terms = Terms(("a", "b"), names, 1, reports=(1,), multipliers=(self._noise * MULTIPLIER,))
@@ -113,18 +133,27 @@ class Reports:
         agent.start()
         (buy,) = agent.receive("b", Hello(VERSION, terms.digest))
         actions = agent.receive(WORLD, Delivered(1, tuple(map(float, buy.units))))
-        (report,) = {send[2] for action in actions if isinstance(action, Many) for send in action.sends}
+        (report,) = {
+            send[2] for action in actions if isinstance(action, Many) for send in action.sends
+        }
         return np.array([report.units, report.good])
 
 
 def test_the_audit_has_its_size_and_power_on_real_reports():
-    """40 audits each: a size of .01 gives 4 or more alarms with chance 1e-4, a power of .95 under 33 with 1e-3."""
+    """40 audits each: a size of .01 gives 4 or more alarms with chance 1e-4, a power of .95 under
+    33 with 1e-3.
+    """
     trials = trials_needed(CLAIMED, np.sqrt(2) * CLAIMED)
     sound, halved, twice = Reports(), Reports(noise=0.5), Reports(twice=True)
-    canary, doubled = Canary(0, CAPACITY, direction=np.ones(2)), Canary(0, CAPACITY, direction=np.ones(4))
+    canary, doubled = (
+        Canary(0, CAPACITY, direction=np.ones(2)),
+        Canary(0, CAPACITY, direction=np.ones(4)),
+    )
 
     def alarms(reports, canary):
-        return sum(not audit(reports, canary, claimed_mu=CLAIMED, trials=trials).passed for _ in range(40))
+        return sum(
+            not audit(reports, canary, claimed_mu=CLAIMED, trials=trials).passed for _ in range(40)
+        )
 
     assert alarms(sound, canary) < 4
     assert alarms(halved, canary) >= 33

@@ -22,7 +22,9 @@ def tree(seed: int, size: float = 1.0) -> dict[str, jax.Array]:
 
 
 def exact_norm(update: dict[str, jax.Array]) -> float:
-    return float(np.sqrt(sum((np.asarray(leaf, np.float64) ** 2).sum() for leaf in update.values())))
+    return float(
+        np.sqrt(sum((np.asarray(leaf, np.float64) ** 2).sum() for leaf in update.values()))
+    )
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -74,20 +76,26 @@ def test_noise_has_its_standard_deviation() -> None:
     total = {"w": jnp.zeros((400, 500)), "b": jnp.full(50, 3.0)}
     given = noisy(total, 0.7, jax.random.key(1))
     drawn = np.asarray(given["w"], np.float64).ravel()
-    # 200,000 draws: the estimate's standard error is 0.16 %. 0.8 % is passed by chance once in 10^6, and an error of
-    # 1.6 % (a missing factor, a wrong divisor) is found as surely.
+    # 200,000 draws: the estimate's standard error is 0.16 %. 0.8 % is passed by chance once in
+    # 10^6, and an error of 1.6 % (a missing factor, a wrong divisor) is found as surely.
     assert abs(drawn.std() / 0.7 - 1) < 0.008
     assert abs(drawn.mean()) < 5 * 0.7 / np.sqrt(drawn.size)
     fourth = ((drawn / 0.7) ** 4).mean()
-    assert abs(fourth - 3) < 5 * np.sqrt(96 / drawn.size)  # a normal distribution's fourth moment is 3
+    assert abs(fourth - 3) < 5 * np.sqrt(
+        96 / drawn.size
+    )  # a normal distribution's fourth moment is 3
     assert np.asarray(given["b"]).std() > 0.1
-    assert np.corrcoef(drawn[:50], np.asarray(given["b"]))[0, 1] < 0.6  # leaves have draws of their own
+    assert (
+        np.corrcoef(drawn[:50], np.asarray(given["b"]))[0, 1] < 0.6
+    )  # leaves have draws of their own
 
 
 def test_rounding_is_right_on_average_and_to_a_neighbour() -> None:
     update = {"w": jnp.linspace(-1, 1, 41), "b": jnp.asarray([0.3, -0.001])}
     unit = jnp.float32(1 / 7)
-    draws = jax.jit(jax.vmap(lambda key: whole(update, unit, key)))(jax.random.split(jax.random.key(0), 4000))
+    draws = jax.jit(jax.vmap(lambda key: whole(update, unit, key)))(
+        jax.random.split(jax.random.key(0), 4000)
+    )
     assert draws["w"].dtype == jnp.int32
     for name, leaf in update.items():
         exact = np.asarray(leaf, np.float64) * 7
@@ -100,7 +108,9 @@ def test_rounding_is_right_on_average_and_to_a_neighbour() -> None:
 def test_sums_of_whole_numbers_are_those_of_the_secure_ring() -> None:
     quantise = pytest.importorskip("posse.privacy.aggregation.quantise")
     rounding = jax.jit(whole)
-    rounded = [rounding(tree(seed), jnp.float32(1 / 65536), jax.random.key(seed)) for seed in range(5)]
+    rounded = [
+        rounding(tree(seed), jnp.float32(1 / 65536), jax.random.key(seed)) for seed in range(5)
+    ]
     added = jax.tree.map(lambda *leaves: sum(leaves), *rounded)
     for name, leaf in added.items():
         words = sum(quantise.to_ring(np.asarray(one[name], np.int64)) for one in rounded)

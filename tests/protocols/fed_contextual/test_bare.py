@@ -46,11 +46,21 @@ def test_a_study_runs_on_a_bare_machine(tmp_path: Path) -> None:
     (tmp_path / "jobs.json").write_text(json.dumps([{"name": "line", "rounds": 2, "cohort": 4}]))
     done = subprocess.run(
         [
-            sys.executable, "-c", PROGRAM, "--data", str(tmp_path / "toy.npz"), "--jobs", str(tmp_path / "jobs.json"),
-            "--out", str(tmp_path / "out"),
+            sys.executable,
+            "-c",
+            PROGRAM,
+            "--data",
+            str(tmp_path / "toy.npz"),
+            "--jobs",
+            str(tmp_path / "jobs.json"),
+            "--out",
+            str(tmp_path / "out"),
         ],
         env=os.environ | {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"},
-        capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "out" / "line.npz").exists()

@@ -18,7 +18,14 @@ from posse.protocols.registry import start
 from posse.results.record import Record
 from tests.protocols.fed_contextual.toys import RATES, TASK, population
 
-SMALL: dict[str, Any] = {"rounds": 4, "cohort": 6, "batch": 4, "delta": 1e-2, "client_rate": 0.1, "server_rate": 0.1}
+SMALL: dict[str, Any] = {
+    "rounds": 4,
+    "cohort": 6,
+    "batch": 4,
+    "delta": 1e-2,
+    "client_rate": 0.1,
+    "server_rate": 0.1,
+}
 
 
 def ran(**changes: Any) -> Record:
@@ -31,7 +38,11 @@ def test_what_settings_mean() -> None:
             FedContextual(clip=word)
     auto = FedContextual(clip="auto")
     assert (auto.clip, auto.norm, auto.follows, auto.count_noise) == (0.0, 0.1, 0.5, 0.0)
-    assert (FedContextual().norm, FedContextual().follows, FedContextual(noise=1.0).follows) == (1.0, 0.8, 0.0)
+    assert (FedContextual().norm, FedContextual().follows, FedContextual(noise=1.0).follows) == (
+        1.0,
+        0.8,
+        0.0,
+    )
     noisy = FedContextual(noise=1.2, clip="auto", cohort=100)
     assert (noisy.follows, noisy.count_noise) == (0.5, 5.0)
     assert FedContextual(noise=1.2, quantile=0.7, cohort=10).count_noise == 1.2
@@ -49,9 +60,18 @@ def test_what_settings_mean() -> None:
         ({"clip": -1}, "clip must be"),
         ({"clip_noise": 1.0}, "clip_noise applies to a clip that follows updates under noise"),
         ({"clip_noise": 1.0, "noise": 1.0}, "clip_noise applies to"),
-        ({"clip_noise": 0.4, "noise": 1.0, "quantile": 0.5}, "clip_noise must be above noise / 2 = 0.5"),
-        ({"pretraining_privacy": "public", "noise": 1.0}, "pretraining_privacy applies to scenarios with pre-training"),
-        ({"pretraining_privacy": "noised", "scenario": "init"}, "pretraining_privacy goes with noise"),
+        (
+            {"clip_noise": 0.4, "noise": 1.0, "quantile": 0.5},
+            "clip_noise must be above noise / 2 = 0.5",
+        ),
+        (
+            {"pretraining_privacy": "public", "noise": 1.0},
+            "pretraining_privacy applies to scenarios with pre-training",
+        ),
+        (
+            {"pretraining_privacy": "noised", "scenario": "init"},
+            "pretraining_privacy goes with noise",
+        ),
     ],
 )
 def test_what_is_refused(changes: dict[str, Any], what: str) -> None:
@@ -77,17 +97,25 @@ def test_the_norm_follows_a_noisy_count() -> None:
     after, _ = advance(task, rates, state, total, sums, None, drawn)
     wanted = 0.05 * np.exp(-0.2 * ((5 - 3 + drawn) / 8 + 0.5 - 0.5))
     assert float(after.limit) == pytest.approx(wanted, rel=1e-5)
-    many = np.array([float(blurred(1.0, state._replace(round=jnp.int32(at)), 1)) for at in range(300)])
+    many = np.array(
+        [float(blurred(1.0, state._replace(round=jnp.int32(at)), 1)) for at in range(300)]
+    )
     assert abs(many.mean()) < 0.3  # some five standard errors; draws follow from the seed
     assert 0.8 < many.std() < 1.2
 
 
 def test_a_clip_that_follows_under_noise_is_paid_for() -> None:
-    """The same epsilon as a fixed clip: updates carry more noise, so that both releases count as `noise` together."""
+    """The same epsilon as a fixed clip: updates carry more noise, so that both releases count as
+    `noise` together.
+    """
     fixed, follows = ran(noise=1.0, quantile=0.0), ran(noise=1.0, clip="auto")
     assert [one["epsilon"] for one in follows.privacy] == [one["epsilon"] for one in fixed.privacy]
     assert "a count under noise 1" in str(follows.privacy[0]["covers"])
-    assert (follows.config["clip"], follows.config["clip_noise"], follows.config["quantile"]) == (0.1, 1.0, 0.5)
+    assert (follows.config["clip"], follows.config["clip_noise"], follows.config["quantile"]) == (
+        0.1,
+        1.0,
+        0.5,
+    )
     assert follows.summary["clip_norm"] != 0.1
     run = start(FedContextual(**SMALL, noise=1.0, clip="auto"), population=population())
     job = run.simulation.job  # type: ignore[attr-defined]
@@ -98,7 +126,9 @@ def test_a_clip_that_follows_under_noise_is_paid_for() -> None:
 
 def test_pre_training_through_the_ledger() -> None:
     before = {"scenario": "init", "pretraining": 3, "pretrained": 8, "noise": 2.0}
-    none, public, noised = (ran(**before, pretraining_privacy=how) for how in ("none", "public", "noised"))
+    none, public, noised = (
+        ran(**before, pretraining_privacy=how) for how in ("none", "public", "noised")
+    )
     assert any("Pre-training carries no noise" in leak for leak in none.leaks)
     assert any("who gave them to everybody" in leak for leak in public.leaks)
     assert not any("Pre-training" in leak for leak in noised.leaks)

@@ -26,27 +26,37 @@ def test_poisson_cohorts_have_the_sizes_of_coins() -> None:
         sizes.append(len(here))
         hits[here] += 1
     variance = 64 * (1 - 0.064)
-    # 5 standard errors of mean and variance: a cohort of fixed size, or one clients are drawn into twice, fails at once
+    # 5 standard errors of mean and variance: a cohort of fixed size, or one clients are drawn into
+    # twice, fails at once
     assert abs(np.mean(sizes) - 64) < 5 * math.sqrt(variance / 4000)
     assert abs(np.var(sizes) / variance - 1) < 5 * math.sqrt(2 / 4000)
     spread = 4000 * 0.064 * (1 - 0.064)
-    assert abs(((hits - 256) ** 2 / spread).mean() - 1) < 5 * math.sqrt(2 / 1000)  # every client alike
+    assert abs(((hits - 256) ** 2 / spread).mean() - 1) < 5 * math.sqrt(
+        2 / 1000
+    )  # every client alike
 
 
-@pytest.mark.parametrize(("clients", "expected"), [(342_477, 64), (342_477, 6400), (340_000, 16), (1000, 64)])
+@pytest.mark.parametrize(
+    ("clients", "expected"), [(342_477, 64), (342_477, 6400), (340_000, 16), (1000, 64)]
+)
 def test_a_poisson_cohort_overflows_once_in_a_billion_rounds(clients: int, expected: int) -> None:
     p, above = expected / clients, room(expected, "poisson") + 1
     log_chance = (
-        math.lgamma(clients + 1) - math.lgamma(above + 1) - math.lgamma(clients - above + 1)
-        + above * math.log(p) + (clients - above) * math.log1p(-p)
-    )  # fmt: skip
+        math.lgamma(clients + 1)
+        - math.lgamma(above + 1)
+        - math.lgamma(clients - above + 1)
+        + above * math.log(p)
+        + (clients - above) * math.log1p(-p)
+    )
     ratio = (clients - above) / (above + 1) * p / (1 - p)  # successive terms fall at least so fast
     assert math.exp(log_chance) / (1 - ratio) < 1e-9
 
 
 def test_a_cohort_that_does_not_fit_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cohorts, "room", lambda expected, sampling: expected)
-    with pytest.raises(OverflowingCohort, match=r"were drawn for round \d+ where there is room for 64"):
+    with pytest.raises(
+        OverflowingCohort, match=r"were drawn for round \d+ where there is room for 64"
+    ):
         [draw(0, round_, 1000, 64, "poisson") for round_ in range(50)]
 
 

@@ -16,7 +16,14 @@ import pytest
 
 import posse
 from posse.core.errors import ConfigError, DataError
-from posse.policies.contextual.explorations import EpsilonGreedy, Exploration, Falcon, Greedy, Softmax, draw
+from posse.policies.contextual.explorations import (
+    EpsilonGreedy,
+    Exploration,
+    Falcon,
+    Greedy,
+    Softmax,
+    draw,
+)
 from posse.protocols.fed_contextual.computing.models import bag_of_words, cnn, linear, write_model
 from posse.protocols.fed_contextual.computing.own_models import adapted
 from posse.protocols.fed_contextual.export import ExportSettings, Read, _scores, export, graph_of
@@ -33,7 +40,9 @@ def written(kind: str, folder: Path, **more: Any) -> tuple[Path, Any]:
     """A model of a kind with random numbers, and its file."""
     shapes = jax.eval_shape(MODELS[kind].init, jax.random.key(0))
     rng = np.random.default_rng(3)
-    params = jax.tree.map(lambda leaf: jnp.asarray(0.2 * rng.normal(size=leaf.shape), jnp.float32), shapes)
+    params = jax.tree.map(
+        lambda leaf: jnp.asarray(0.2 * rng.normal(size=leaf.shape), jnp.float32), shapes
+    )
     path = folder / f"{kind}.npz"
     write_model(path, params, 5, **more)
     return path, params
@@ -54,8 +63,12 @@ def contexts_of(kind: str, count: int) -> tuple[Any, dict[str, Any]]:
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_onnx_chooses_as_jax_does(kind: str, tmp_path: Path) -> None:
-    """On 10,000 contexts: the same arm unless scores, or a cumulated chance and the number drawn, are that close."""
-    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: make test-models")
+    """On 10,000 contexts: the same arm unless scores, or a cumulated chance and the number drawn,
+    are that close.
+    """
+    runtime = pytest.importorskip(
+        "onnxruntime", reason="onnxruntime is not installed: make test-models"
+    )
     pytest.importorskip("onnx", reason="onnx is not installed: make test-models")
     path, params = written(kind, tmp_path)
     count = 10_000
@@ -71,18 +84,24 @@ def test_onnx_chooses_as_jax_does(kind: str, tmp_path: Path) -> None:
         arms, wanted = (np.asarray(one) for one in draw(expected, jnp.asarray(u), jnp))
         top = np.sort(np.asarray(scores), axis=1)
         reached = np.cumsum(np.asarray(expected), axis=1)
-        near = (top[:, -1] - top[:, -2] < CLOSE) | (np.abs(reached - u[:, None]).min(axis=1) < CLOSE)
+        near = (top[:, -1] - top[:, -2] < CLOSE) | (
+            np.abs(reached - u[:, None]).min(axis=1) < CLOSE
+        )
         same = arm == arms
         assert (same | near).all()
         assert near.mean() < 0.01
-        np.testing.assert_allclose(chances, policy.probabilities(jnp.asarray(found), jnp), atol=CLOSE)
+        np.testing.assert_allclose(
+            chances, policy.probabilities(jnp.asarray(found), jnp), atol=CLOSE
+        )
         np.testing.assert_array_equal(chance, chances[np.arange(count), arm])
         steep = CLOSE * (50 if policy.name == "falcon" else 1)  # a gap's rounding, times gamma
         np.testing.assert_allclose(chance[same & ~near], wanted[same & ~near], atol=steep)
 
 
 def test_torch_chooses_as_jax_does(tmp_path: Path) -> None:
-    """On 10,000 contexts, with a module of the same numbers: the same arm unless it is that close."""
+    """On 10,000 contexts, with a module of the same numbers: the same arm unless it is that
+    close.
+    """
     torch = pytest.importorskip("torch", reason="torch is not installed: make test-models")
     _, params = written("linear", tmp_path)
     module = torch.nn.Linear(20, 7)
@@ -96,10 +115,16 @@ def test_torch_chooses_as_jax_does(tmp_path: Path) -> None:
     u = jnp.asarray(np.random.default_rng(2).random(len(rows), np.float32))
     for policy in POLICIES:
         chances = policy.probabilities(ours, jnp)
-        arms, others = (np.asarray(draw(policy.probabilities(one, jnp), u, jnp)[0]) for one in (ours, theirs))
+        arms, others = (
+            np.asarray(draw(policy.probabilities(one, jnp), u, jnp)[0]) for one in (ours, theirs)
+        )
         top, reached = np.sort(np.asarray(ours), axis=1), np.cumsum(np.asarray(chances), axis=1)
-        steep = CLOSE * (50 if policy.name == "falcon" else 10)  # a score's rounding, times gamma or 1 / beta
-        near = (top[:, -1] - top[:, -2] < CLOSE) | (np.abs(reached - np.asarray(u)[:, None]).min(axis=1) < steep)
+        steep = CLOSE * (
+            50 if policy.name == "falcon" else 10
+        )  # a score's rounding, times gamma or 1 / beta
+        near = (top[:, -1] - top[:, -2] < CLOSE) | (
+            np.abs(reached - np.asarray(u)[:, None]).min(axis=1) < steep
+        )
         assert ((arms == others) | near).all()
         assert near.mean() < 0.05
 
@@ -152,7 +177,9 @@ def test_an_application_decides_and_logs_as_devices_do(tmp_path: Path) -> None:
     np.testing.assert_allclose(rewards, np.arange(8, 40) / 40, rtol=1e-6)
     np.testing.assert_allclose(chances, [one.probability for one in made[-32:]], rtol=1e-6)
     assert mask.sum() == 32
-    again = posse.OnDevice(path, log, policy="softmax", keep=10)  # another process of the same application
+    again = posse.OnDevice(
+        path, log, policy="softmax", keep=10
+    )  # another process of the same application
     again.log(again.decide(rows[0]), 1.0)
     assert log_of(settings, log)[4].sum() == 10
     with pytest.raises(ConfigError, match="20 finite numbers"):
@@ -162,7 +189,12 @@ def test_an_application_decides_and_logs_as_devices_do(tmp_path: Path) -> None:
 
 
 def two_arms(path: Path, features: int) -> Path:
-    write_model(path, {"b": np.zeros(2, np.float32), "w": np.zeros((features, 2), np.float32)}, 1, ("left", "right"))
+    write_model(
+        path,
+        {"b": np.zeros(2, np.float32), "w": np.zeros((features, 2), np.float32)},
+        1,
+        ("left", "right"),
+    )
     return path
 
 
@@ -174,7 +206,9 @@ def test_contexts_of_another_width_are_refused_and_the_log_stays_as_it_was(tmp_p
     two_arms(path, 3)
     choice = app.decide([1.0, 2.0, 3.0])
     for _ in range(2):
-        with pytest.raises(DataError, match=r"holds contexts of 2 numbers, .* for 3 numbers\. Move the log away"):
+        with pytest.raises(
+            DataError, match=r"holds contexts of 2 numbers, .* for 3 numbers\. Move the log away"
+        ):
             app.log(choice, 1.0)
     assert log.read_bytes() == before
     log.rename(tmp_path / "old.npz")
@@ -185,7 +219,11 @@ def test_contexts_of_another_width_are_refused_and_the_log_stays_as_it_was(tmp_p
 def test_a_process_forked_while_a_row_is_written_does_not_keep_the_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app, opened, own = posse.OnDevice(two_arms(tmp_path / "model.npz", 1), tmp_path / "log.npz"), [], os.open
+    app, opened, own = (
+        posse.OnDevice(two_arms(tmp_path / "model.npz", 1), tmp_path / "log.npz"),
+        [],
+        os.open,
+    )
     monkeypatch.setattr(os, "open", lambda *given: opened.append(own(*given)) or opened[-1])
     with app._alone():
         kept = os.dup(opened[0])  # as a forked process has it
@@ -210,7 +248,9 @@ def test_two_applications_on_one_log_lose_no_row(tmp_path: Path) -> None:
     assert len(np.load(log)["arms"]) == 20
 
 
-def test_what_is_no_reward_no_decision_and_no_context_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_what_is_no_reward_no_decision_and_no_context_is_refused_in_one_line(
+    tmp_path: Path,
+) -> None:
     path, log = two_arms(tmp_path / "model.npz", 2), tmp_path / "log.npz"
     app = posse.OnDevice(path, log)
     choice = app.decide([0.1, 0.2])
@@ -238,7 +278,12 @@ def test_an_application_takes_the_model_that_was_deployed_last(tmp_path: Path) -
     with pytest.raises(DataError, match="no model was deployed"):
         app.decide([1.0])
     for bias in ([0.0, 1.0], [1.0, 0.0]):
-        write_model(path, {"b": np.array(bias, np.float32), "w": np.zeros((1, 2), np.float32)}, 1, ("left", "right"))
+        write_model(
+            path,
+            {"b": np.array(bias, np.float32), "w": np.zeros((1, 2), np.float32)},
+            1,
+            ("left", "right"),
+        )
         assert app.decide([1.0]).name == ("right" if bias[1] else "left")
 
 
@@ -257,7 +302,9 @@ def deployed(path: Path, **changes: Any) -> Path:
     """A file as devices get it: two arrays, with what they are."""
     about: dict[str, Any] = {"policy": "falcon", "explore": 50.0, "model": "linear", **changes}
     leaves = [np.zeros(3, np.float32), np.ones((2, 3), np.float32)]
-    write_version(path, Version(run="run", version=3, features=2, arms=3, bounds=None, leaves=leaves, **about))
+    write_version(
+        path, Version(run="run", version=3, features=2, arms=3, bounds=None, leaves=leaves, **about)
+    )
     return path
 
 
@@ -276,8 +323,9 @@ def test_a_deployed_model_is_what_it_says(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="holds a bag model"):
         Read(path, "linear")
     for changes, words in (
-        ({"model": "mine.py:Dense"}, "a model of your own, mine.py:Dense"), ({"policy": "mine:policy"}, "mine:policy"),
-    ):  # fmt: skip
+        ({"model": "mine.py:Dense"}, "a model of your own, mine.py:Dense"),
+        ({"policy": "mine:policy"}, "mine:policy"),
+    ):
         with pytest.raises(DataError, match=words):
             Read(deployed(path, **changes))
 
@@ -285,7 +333,12 @@ def test_a_deployed_model_is_what_it_says(tmp_path: Path) -> None:
 def test_a_graph_of_a_deployed_model_has_the_policy_that_devices_have(tmp_path: Path) -> None:
     """Another one would log chances with which nobody chose; a file that was altered is refused."""
     path, out = deployed(tmp_path / "model.npz"), tmp_path / "m.onnx"
-    for given in ({"policy": "softmax"}, {"policy": "falcon"}, {"policy": "falcon", "gamma": 9}, {"beta": 0.05}):
+    for given in (
+        {"policy": "softmax"},
+        {"policy": "falcon"},
+        {"policy": "falcon", "gamma": 9},
+        {"beta": 0.05},
+    ):
         with pytest.raises(ConfigError, match="was deployed for Falcon"):
             list(export(ExportSettings(model=path, out=out, **given)))
     assert not out.exists()

@@ -1,4 +1,6 @@
-"""A run that goes forward by rounds: it can be read, saved and taken back at any moment, side by side too."""
+"""A run that goes forward by rounds: it can be read, saved and taken back at any moment, side by
+side too.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,11 @@ def test_a_view_has_two_entries_a_round_with_the_bytes_of_a_fleet_and_the_last_u
     assert [type(one.message) for one in updates] == [Update] * 5  # of the last round
     assert [type(one.message) for one in view.entries[:2]] == [Order, Answers]
     parameters = 650 * 4
-    assert [one.size for one in orders] == [5 * parameters, 10 * parameters, 5 * parameters]  # with the deployed model
+    assert [one.size for one in orders] == [
+        5 * parameters,
+        10 * parameters,
+        5 * parameters,
+    ]  # with the deployed model
     assert [one.size for one in answers] == [5 * parameters, 5 * parameters, 5 * 12]
     assert {one.size for one in updates} == {parameters}
     assert sum(one.message.reward for one in answers) == run.record().total[0]  # type: ignore[attr-defined]
@@ -88,7 +94,12 @@ def test_states_are_of_the_round_that_was_done() -> None:
     assert run.state(SERVER) == {"round": 0, "rounds": 6}
     run.advance(3)
     server, cohort = run.state(SERVER), run.state(COHORT)
-    assert (server["round"], server["deployed"], server["rounds_paid"], server["clip"]) == (3, 2, 3, 1.0)
+    assert (server["round"], server["deployed"], server["rounds_paid"], server["clip"]) == (
+        3,
+        2,
+        3,
+        1.0,
+    )
     assert len(cohort["last_devices"]) == cohort["last_clients"]
     assert sum(cohort["pulls"]) == run.record().pulls.sum()
 
@@ -123,7 +134,11 @@ def test_a_function_of_a_users_own_is_a_policy() -> None:
     assert own.reward.tobytes() == softmax.reward.tobytes()
     policy = own.config["policy"]
     assert isinstance(policy, dict)
-    assert (policy["name"], policy["parameters"], len(str(policy["digest"]))) == ("warm", {"beta": 0.05}, 64)
+    assert (policy["name"], policy["parameters"], len(str(policy["digest"]))) == (
+        "warm",
+        {"beta": 0.05},
+        64,
+    )
     named = posse.run(FedContextual(**SMALL, policy={"name": f"{__name__}:warm", "beta": 0.5}))
     assert named.config["policy"]["parameters"] == {"beta": 0.5}  # type: ignore[index, call-overload]
     assert named.total != softmax.total

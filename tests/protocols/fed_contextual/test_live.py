@@ -1,4 +1,6 @@
-"""A federated contextual bandit in use: the rounds of a simulation, with decisions that its devices make one by one."""
+"""A federated contextual bandit in use: the rounds of a simulation, with decisions that its devices
+make one by one.
+"""
 
 from __future__ import annotations
 
@@ -30,16 +32,29 @@ def serving(bandit: Bandit) -> FedServing:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"policy": "falcon"}, {"levels": 65536, "policy": "softmax"}, {"noise": 1.0, "delta": 1e-3}]
+    "changes",
+    [{"policy": "falcon"}, {"levels": 65536, "policy": "softmax"}, {"noise": 1.0, "delta": 1e-3}],
 )
 def test_the_same_contexts_give_the_rounds_of_the_simulation(changes: dict[str, Any]) -> None:
-    values = {"data": "digits", "clients": 12, "cohort": 3, "deploy_every": 2, "seed": 3, "cap": 12, **changes}
+    values = {
+        "data": "digits",
+        "clients": 12,
+        "cohort": 3,
+        "deploy_every": 2,
+        "seed": 3,
+        "cap": 12,
+        **changes,
+    }
     given = posse.FedContextual(horizon=ROUNDS, **values)
     run: Any = posse.start(given)
     run.finish()
     bandit = posse.live(given, rewards="fold", every=10**9)
     own = serving(bandit)
-    table, population, pad = np.asarray(own._plan.rates.pays[0]), own._setup.population, own._samples
+    table, population, pad = (
+        np.asarray(own._plan.rates.pays[0]),
+        own._setup.population,
+        own._samples,
+    )
     for round_ in range(ROUNDS):
         numbers, present = cohort_of(own._plan.schedule, given.seed, round_)
         found = population.gather(numbers, pad, cap=min(given.cap, pad), seed=0)
@@ -49,22 +64,37 @@ def test_the_same_contexts_give_the_rounds_of_the_simulation(changes: dict[str, 
             assert one.probability is not None
             assert 0 < one.probability <= 1
             made[one.id] = float(table[found.y[device, row], one.arm])
-        bandit.reward_many(dict(sorted(made.items(), reverse=True)))  # in another order than they were decided
+        bandit.reward_many(
+            dict(sorted(made.items(), reverse=True))
+        )  # in another order than they were decided
         bandit.learn()
     expected, record = run.record(), bandit.record()
     assert record.pulls.tolist() == expected.pulls.tolist()
     assert record.total == pytest.approx(expected.total)
     assert record.privacy == expected.privacy
-    for one, other in zip(jax.tree.leaves(run._begun[0].state), jax.tree.leaves(own._state), strict=True):
+    for one, other in zip(
+        jax.tree.leaves(run._begun[0].state), jax.tree.leaves(own._state), strict=True
+    ):
         np.testing.assert_array_equal(one, other)
 
 
 def make(**changes: Any) -> Bandit:
-    values = {"clients": 4, "cohort": 2, "deploy_every": 1, "cap": 16, "policy": "softmax", "seed": 5, **changes}
+    values = {
+        "clients": 4,
+        "cohort": 2,
+        "deploy_every": 1,
+        "cap": 16,
+        "policy": "softmax",
+        "seed": 5,
+        **changes,
+    }
     return posse.live(posse.FedContextual(**values), arms=ARMS, features=2, rewards="fold", every=3)
 
 
-EVENTS = st.lists(st.tuples(st.sampled_from("dddrrxgs"), st.integers(0, 7), st.floats(0, 1, width=32)), max_size=30)
+EVENTS = st.lists(
+    st.tuples(st.sampled_from("dddrrxgs"), st.integers(0, 7), st.floats(0, 1, width=32)),
+    max_size=30,
+)
 
 
 def torment(bandit: Bandit, events: list[tuple[str, int, float]], *, restart: bool) -> list[Any]:
@@ -85,19 +115,33 @@ def torment(bandit: Bandit, events: list[tuple[str, int, float]], *, restart: bo
             id = waiting[place % len(waiting)]
             happened.append(bandit.reward(id, value) if what == "r" else bandit.drop(id))
     record = bandit.finish()
-    return [*happened, record.total, record.pulls.tolist(), [leaf.tolist() for leaf in jax.tree.leaves(
-        serving(bandit)._state)]]  # fmt: skip
+    return [
+        *happened,
+        record.total,
+        record.pulls.tolist(),
+        [leaf.tolist() for leaf in jax.tree.leaves(serving(bandit)._state)],
+    ]
 
 
 @settings(max_examples=8, deadline=None)
 @given(events=EVENTS)
-def test_restarts_change_nothing_whatever_happens_to_rewards(events: list[tuple[str, int, float]]) -> None:
+def test_restarts_change_nothing_whatever_happens_to_rewards(
+    events: list[tuple[str, int, float]],
+) -> None:
     assert torment(make(), events, restart=True) == torment(make(), events, restart=False)
 
 
 def test_it_learns_which_arm_a_context_is_for(tmp_path: Path) -> None:
-    given = posse.FedContextual(clients=8, cohort=8, deploy_every=1, cap=32, epsilon=0.2, policy="epsilon-greedy",
-                                server_rate=0.1, model_out=tmp_path / "model.npz")  # fmt: skip
+    given = posse.FedContextual(
+        clients=8,
+        cohort=8,
+        deploy_every=1,
+        cap=32,
+        epsilon=0.2,
+        policy="epsilon-greedy",
+        server_rate=0.1,
+        model_out=tmp_path / "model.npz",
+    )
     bandit, earned = posse.live(given, arms=ARMS, features=2, every=64), []
     for step in range(1600):
         context = (1.0, 0.0) if step % 3 else (0.0, 1.0)
@@ -123,7 +167,12 @@ def test_a_spent_privacy_budget_ends_learning_and_not_deciding() -> None:
 
 def test_mistakes_are_one_line() -> None:
     bandit = make(levels=1024)
-    for context, rule in ((None, "needs a context"), ([1, 2, 3], "shape"), ("tea", "numbers"), ([1, None], "numbers")):
+    for context, rule in (
+        (None, "needs a context"),
+        ([1, 2, 3], "shape"),
+        ("tea", "numbers"),
+        ([1, None], "numbers"),
+    ):
         with pytest.raises(ConfigError, match=rule):
             bandit.decide(context)
     with pytest.raises(ConfigError, match="device's number from 0 to 3, got 4"):

@@ -1,4 +1,6 @@
-"""Devices that lag or keep logs, and arms that come and go, beside a plain loop over devices that store all this."""
+"""Devices that lag or keep logs, and arms that come and go, beside a plain loop over devices that
+store all this.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +17,33 @@ from posse.core.errors import ConfigError
 from posse.policies.contextual.explorations import EpsilonGreedy, Falcon, Greedy, Softmax, among
 from posse.problems.populations.draws import LAG, uniforms
 from posse.protocols.fed_contextual.computing import rounds, training
-from posse.protocols.fed_contextual.computing.cohorts import Schedule, cohort_of, logs_of, past, versions
+from posse.protocols.fed_contextual.computing.cohorts import (
+    Schedule,
+    cohort_of,
+    logs_of,
+    past,
+    versions,
+)
 from posse.protocols.fed_contextual.computing.server import begin
 from posse.protocols.fed_contextual.computing.tasks import ACT, SHUFFLE, key_of
 from posse.protocols.fed_contextual.computing.training import Plan, joined, train
 from tests.protocols.fed_contextual.toys import ARMS, RATES, TASK, close, differs, population
 
 PLAIN: dict[str, Any] = {
-    "rounds": 14, "cohort": 5, "deploy_every": 3, "batch": 4, "client_rate": 0.1, "server_rate": 1.0, "seed": 3,
-    "optimiser": "sgd", "clip": 0.3, "quantile": 0.0, "beta": 0.2, "model": "linear", "points": 14,
-}  # fmt: skip
+    "rounds": 14,
+    "cohort": 5,
+    "deploy_every": 3,
+    "batch": 4,
+    "client_rate": 0.1,
+    "server_rate": 1.0,
+    "seed": 3,
+    "optimiser": "sgd",
+    "clip": 0.3,
+    "quantile": 0.0,
+    "beta": 0.2,
+    "model": "linear",
+    "points": 14,
+}
 SCHEDULE = Schedule(rounds=60, clients=12, cohort=5, deploy_every=4, samples=12)
 
 
@@ -44,11 +63,17 @@ class Device:
         if here:
             _, self.version, self.model = max(here, key=lambda one: one[1])
 
-    def act(self, settings: posse.FedContextual, now: int, table: NDArray[np.float64], there: list[int]) -> Any:
+    def act(
+        self, settings: posse.FedContextual, now: int, table: NDArray[np.float64], there: list[int]
+    ) -> Any:
         """Choose an arm that is there for every sample, and log it."""
         drawn = np.asarray(jax.random.uniform(key_of(settings.seed, ACT, now, self.number), (12,)))
         weights, bias = self.model
-        listed = [0.2] if settings.schedule == "constant" else [float(one) for one in settings.schedule.split(",")]
+        listed = (
+            [0.2]
+            if settings.schedule == "constant"
+            else [float(one) for one in settings.schedule.split(",")]
+        )
         beta = listed[min(self.version, len(listed) - 1)]
         arms, rewards, chances = np.zeros(12, int), np.zeros(12), np.ones(12)
         for at in np.flatnonzero(self.mask):
@@ -62,11 +87,15 @@ class Device:
     def learn(self, settings: posse.FedContextual, now: int, logs: list[Any], start: Any) -> Any:
         """Go once through the logs in a random order, and clip what was learnt."""
         (weights, bias), real = start, np.flatnonzero(self.mask)
-        drawn = np.asarray(jax.random.uniform(key_of(settings.seed, SHUFFLE, now, self.number), (12 * len(logs),)))
+        drawn = np.asarray(
+            jax.random.uniform(key_of(settings.seed, SHUFFLE, now, self.number), (12 * len(logs),))
+        )
         found = [
             (drawn[12 * k + at], self.x[at], log[0][at], log[1][at], 1 / log[2][at])
-            for k, log in enumerate(logs) if log is not None for at in real
-        ]  # fmt: skip
+            for k, log in enumerate(logs)
+            if log is not None
+            for at in real
+        ]
         largest, rows = max(row[4] for row in found), sorted(found, key=lambda row: row[0])
         for low in range(0, len(rows), 4):
             batch, step_w, step_b = rows[low : low + 4], np.zeros_like(weights), np.zeros_like(bias)
@@ -81,18 +110,27 @@ class Device:
         return tuple(part * 0.3 / max(0.3, size) for part in moved)
 
 
-def plain(settings: posse.FedContextual, coming: dict[str, Any]) -> tuple[list[float], list[int], Any, float]:
-    """Play the rounds: what each earned, how often each arm was chosen, the last model, what best arms would earn."""
+def plain(
+    settings: posse.FedContextual, coming: dict[str, Any]
+) -> tuple[list[float], list[int], Any, float]:
+    """Play the rounds: what each earned, how often each arm was chosen, the last model, what best
+    arms would earn.
+    """
     model = np.zeros((5, 3)), np.zeros(3)
     devices, every = [Device(number, model) for number in range(12)], settings.deploy_every
     drawn = settings.sampling or "fixed"
-    schedule = Schedule(settings.horizon, 12, settings.cohort, every, 12, drawn, answers=settings.answers())
+    schedule = Schedule(
+        settings.horizon, 12, settings.cohort, every, 12, drawn, answers=settings.answers()
+    )
     drift = settings.drifting(3)
     earned, pulls, best = [], np.zeros(3, int), 0.0
     for now in range(settings.horizon):
         if now and now % every == 0:
             for device in devices:
-                lag = int(uniforms(settings.seed, LAG, device.number, now // every)[0] * (settings.stale + 1))
+                lag = int(
+                    uniforms(settings.seed, LAG, device.number, now // every)[0]
+                    * (settings.stale + 1)
+                )
                 device.coming.append((now + lag, now // every, model))
         table, updates, total = np.eye(3) if drift is None else drift.table(now), [], 0.0
         numbers, present = cohort_of(schedule, settings.seed, now)
@@ -102,7 +140,9 @@ def plain(settings: posse.FedContextual, coming: dict[str, Any]) -> tuple[list[f
             device.wake(now)
         for device in (devices[number] for number in numbers[present > 0]):
             if device.version not in device.logs or not settings.keep_log:
-                arms, rewards, _ = device.logs[device.version] = device.act(settings, now, table, there)
+                arms, rewards, _ = device.logs[device.version] = device.act(
+                    settings, now, table, there
+                )
                 pulls += np.bincount(arms[device.mask], minlength=3)
                 total += rewards.sum()
                 best += sum(table[label, there].max() for label in device.y[device.mask])
@@ -111,7 +151,9 @@ def plain(settings: posse.FedContextual, coming: dict[str, Any]) -> tuple[list[f
         earned.append(total)
         if updates:
             count = len(updates) if drawn == "fixed" else settings.cohort
-            model = tuple(part + sum(one[at] for one in updates) / count for at, part in enumerate(model))
+            model = tuple(
+                part + sum(one[at] for one in updates) / count for at, part in enumerate(model)
+            )
     return earned, pulls.tolist(), model, best
 
 
@@ -140,9 +182,13 @@ def test_a_run_is_the_plain_loop_over_devices(changes: dict[str, Any]) -> None:
     earned, pulls, model, best = plain(settings, COMING if settings.available else {})
     assert record.reward[0].tolist() == np.cumsum(earned).tolist()
     assert record.pulls[0].tolist() == pulls
-    assert record.summary["average_regret"] == pytest.approx((best - sum(earned)) / sum(pulls), abs=1e-6)
+    assert record.summary["average_regret"] == pytest.approx(
+        (best - sum(earned)) / sum(pulls), abs=1e-6
+    )
     leaves = run.view("server").secrets["server"]["params"]
-    bias, weights = (np.frombuffer(one["data"], one["type"]).reshape(one["shape"]) for one in leaves)
+    bias, weights = (
+        np.frombuffer(one["data"], one["type"]).reshape(one["shape"]) for one in leaves
+    )
     assert np.abs(weights - model[0]).max() < 1e-5
     assert np.abs(bias - model[1]).max() < 1e-5
 
@@ -183,24 +229,33 @@ def test_a_log_is_made_once_for_a_deployment_and_given_up_after_so_many() -> Non
 
 def test_nobody_lags_before_a_second_deployment_and_no_lag_is_the_run_as_it_was() -> None:
     same = {"rounds": 3, "points": 3}
-    usual, late = (posse.run(posse.FedContextual(**{**PLAIN, **same, **more}), population=population())
-                   for more in ({}, {"stale": 2}))  # fmt: skip
+    usual, late = (
+        posse.run(posse.FedContextual(**{**PLAIN, **same, **more}), population=population())
+        for more in ({}, {"stale": 2})
+    )
     assert (usual.total, usual.pulls.tolist()) == (late.total, late.pulls.tolist())
     assert late.summary["behind"] == 0
     assert "behind" not in usual.summary
-    longer = [posse.run(posse.FedContextual(**{**PLAIN, "stale": lag}), population=population()) for lag in (0, 9)]
+    longer = [
+        posse.run(posse.FedContextual(**{**PLAIN, "stale": lag}), population=population())
+        for lag in (0, 9)
+    ]
     assert longer[0].pulls.tolist() != longer[1].pulls.tolist()
     assert 0.2 < float(longer[1].summary["behind"]) < 1
     assert longer[1].summary["most_behind"] == 3
 
 
 def test_device_host_cores_lanes_and_runs_side_by_side_agree() -> None:
-    schedule = Schedule(rounds=9, clients=12, cohort=4, deploy_every=2, samples=12, stale=3, keep_log=2)
+    schedule = Schedule(
+        rounds=9, clients=12, cohort=4, deploy_every=2, samples=12, stale=3, keep_log=2
+    )
     task = TASK._replace(older=schedule.older)
     plan = Plan(task, RATES, schedule, here=lambda at: np.array([True, at % 3 > 0, at < 5]))
     data, first = rounds.resident(population(), 256), begin(task, 0)
     *_, (last, _) = one = list(train(plan, first, data, 7, together=9))
-    *_, (hosted, _) = other = list(train(plan, first, rounds.host(population(), 12, 256), 7, together=4))
+    *_, (hosted, _) = other = list(
+        train(plan, first, rounds.host(population(), 12, 256), 7, together=4)
+    )
     close(last, hosted)
     close(joined([seen for _, seen in one]).reward, joined([seen for _, seen in other]).reward)
     runs = [training.Run(0.1, 1.0, seed, begin(task, 0)) for seed in (7, 8)]
@@ -226,24 +281,33 @@ def test_a_kept_run_goes_on_with_the_older_models(tmp_path: Path) -> None:
 
 
 def test_an_estimate_and_the_last_round_know_which_model_a_device_has() -> None:
-    settings = posse.FedContextual(**{**PLAIN, "stale": 6, "keep_log": 1, "evaluate": "softmax", "supervised": True})
+    settings = posse.FedContextual(
+        **{**PLAIN, "stale": 6, "keep_log": 1, "evaluate": "softmax", "supervised": True}
+    )
     run: Any = posse.start(settings, population=population())
     run.finish()
     told, last = run.record().summary, run.observe()
     assert 0 < float(told["estimated_reward"]) <= 1
     assert float(told["supervised_reward"]) > 0
-    reached = np.concatenate([leaf.reshape(len(last.devices), -1) for leaf in last.updates], axis=1).mean(axis=0)
-    assert np.linalg.norm(reached) == pytest.approx(float(run.state("server")["last_moved"]), rel=1e-5)
+    reached = np.concatenate(
+        [leaf.reshape(len(last.devices), -1) for leaf in last.updates], axis=1
+    ).mean(axis=0)
+    assert np.linalg.norm(reached) == pytest.approx(
+        float(run.state("server")["last_moved"]), rel=1e-5
+    )
 
 
 def test_figures_are_of_a_device_with_all_its_logs() -> None:
     noisy = {**PLAIN, "noise": 1.0, "delta": 1e-3}
     usual, kept = (
-        posse.run(posse.FedContextual(**{**noisy, "keep_log": keep}), population=population()) for keep in (0, 2)
+        posse.run(posse.FedContextual(**{**noisy, "keep_log": keep}), population=population())
+        for keep in (0, 2)
     )
     assert usual.privacy[0]["epsilon"] == kept.privacy[0]["epsilon"]
     used = kept.summary["log_used"]
-    assert f"a log was learnt from in up to {used} rounds, each counted in full" in str(kept.privacy[0]["sentence"])
+    assert f"a log was learnt from in up to {used} rounds, each counted in full" in str(
+        kept.privacy[0]["sentence"]
+    )
     assert usual.privacy[0]["composition"] == "sequential"
 
 
@@ -256,7 +320,10 @@ def test_figures_are_of_a_device_with_all_its_logs() -> None:
         ({"keep_log": -1}, "keep_log"),
         ({"stale": 2, "centralised": True}, "stale is about devices, got 2 for a centralised run"),
         ({"keep_log": 1, "centralised": True}, "keep_log is about devices"),
-        ({"keep_log": 1, "noise": 1.0, "sampling": "fixed"}, "under noise kept logs need devices .* drawn by coins"),
+        (
+            {"keep_log": 1, "noise": 1.0, "sampling": "fixed"},
+            "under noise kept logs need devices .* drawn by coins",
+        ),
         ({"available": "A"}, "first and last round, such as a:20-,b:1-99, got 'A'"),
         ({"available": "A:x-9"}, "first and last round"),
         ({"available": "A:1-" + 400 * "9"}, "first and last round"),
@@ -291,15 +358,23 @@ def test_a_limit_that_ends_the_run_before_the_lag_is_refused() -> None:
         ("0:3-,A:2-,a:4-", r"available leaves none in round 1\. Change"),
     ],
 )
-def test_arms_that_are_unknown_or_leave_a_round_without_any_are_refused(available: str, why: str) -> None:
-    settings = posse.FedContextual(**{**PLAIN, "available": available.replace("0:3-,A:-5", "0:1-3,A:-5")})
+def test_arms_that_are_unknown_or_leave_a_round_without_any_are_refused(
+    available: str, why: str
+) -> None:
+    settings = posse.FedContextual(
+        **{**PLAIN, "available": available.replace("0:3-,A:-5", "0:1-3,A:-5")}
+    )
     with pytest.raises(ConfigError, match=why):
         posse.run(settings, population=population())
 
 
-def test_an_arm_that_is_not_there_is_never_chosen_and_the_record_says_when_it_was(tmp_path: Path) -> None:
+def test_an_arm_that_is_not_there_is_never_chosen_and_the_record_says_when_it_was(
+    tmp_path: Path,
+) -> None:
     falcon = {"policy": "falcon", "beta": None, "evaluate": "epsilon-greedy", "supervised": True}
-    settings = posse.FedContextual(**{**PLAIN, **falcon, "rounds": 6, "stale": 2, "available": {"A": (5, None)}})
+    settings = posse.FedContextual(
+        **{**PLAIN, **falcon, "rounds": 6, "stale": 2, "available": {"A": (5, None)}}
+    )
     run: Any = posse.start(settings, population=population())
     run.step()
     assert run.state("cohort")["absent_arms"] == ["A"]
@@ -318,7 +393,10 @@ def test_an_arm_that_is_not_there_is_never_chosen_and_the_record_says_when_it_wa
 
 
 def test_chances_are_those_of_the_arms_that_are_there() -> None:
-    scores, here = np.random.default_rng(1).normal(size=(50, 6)), np.array([True, False, True, True, False, True])
+    scores, here = (
+        np.random.default_rng(1).normal(size=(50, 6)),
+        np.array([True, False, True, True, False, True]),
+    )
     softmax = among(Softmax(0.3).probabilities, scores, here)
     raised = np.exp(scores[:, here] / 0.3)
     assert np.allclose(softmax[:, here], raised / raised.sum(axis=1, keepdims=True))

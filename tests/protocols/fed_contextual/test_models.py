@@ -9,7 +9,14 @@ import pytest
 
 from posse.protocols.fed_contextual.computing import client
 from posse.protocols.fed_contextual.computing.client import Log, act
-from posse.protocols.fed_contextual.computing.models import Model, _convolve, _winograd, bag_of_words, cnn, linear
+from posse.protocols.fed_contextual.computing.models import (
+    Model,
+    _convolve,
+    _winograd,
+    bag_of_words,
+    cnn,
+    linear,
+)
 from posse.protocols.fed_contextual.computing.tasks import greedy
 from tests.protocols.fed_contextual.toys import close
 
@@ -21,7 +28,9 @@ study = jax.jit(client.study, static_argnames=("model", "pay_all", "batch", "alo
 
 def bags(samples: int, seed: int = 0) -> tuple[jax.Array, jax.Array]:
     rng = np.random.default_rng(seed)
-    numbers = rng.integers(0, WORDS, (samples, WIDTH)).astype(np.int32)  # a word may come twice in a text
+    numbers = rng.integers(0, WORDS, (samples, WIDTH)).astype(
+        np.int32
+    )  # a word may come twice in a text
     weights = rng.random((samples, WIDTH)).astype(np.float32) * (rng.random((samples, WIDTH)) < 0.8)
     return jnp.asarray(numbers), jnp.asarray(weights)
 
@@ -45,7 +54,9 @@ def test_sparse_step_is_the_step_down_the_dense_gradient() -> None:
         predicted = (dense @ now["w"] + now["b"])[jnp.arange(16), arms]
         return (weights * (predicted - rewards) ** 2).sum()
 
-    expected = jax.tree.map(lambda leaf, slope: leaf - 0.3 * slope, params, jax.jit(jax.grad(loss))(params))
+    expected = jax.tree.map(
+        lambda leaf, slope: leaf - 0.3 * slope, params, jax.jit(jax.grad(loss))(params)
+    )
     assert model.descend is not None
     close(jax.jit(model.descend)(params, contexts, arms, rewards, weights, 0.3), expected)
 
@@ -56,11 +67,16 @@ def test_a_whole_epoch_is_alike_sparse_and_dense(loss: str) -> None:
     dense = Model(sparse.init, sparse.scores)
     rng = np.random.default_rng(2)
     log = Log(
-        bags(40), jnp.asarray(rng.integers(0, ARMS, 40)), jnp.asarray(rng.random(40), jnp.float32),
-        jnp.asarray(rng.uniform(0.1, 1, 40), jnp.float32), jnp.asarray(np.arange(40) < 37, jnp.float32),
-    )  # fmt: skip
+        bags(40),
+        jnp.asarray(rng.integers(0, ARMS, 40)),
+        jnp.asarray(rng.random(40), jnp.float32),
+        jnp.asarray(rng.uniform(0.1, 1, 40), jnp.float32),
+        jnp.asarray(np.arange(40) < 37, jnp.float32),
+    )
     key = jax.random.key(5)
-    one, other = (learn(model, drawn_params(), log, 0.2, key, loss=loss) for model in (sparse, dense))
+    one, other = (
+        learn(model, drawn_params(), log, 0.2, key, loss=loss) for model in (sparse, dense)
+    )
     close(one, other)
     assert np.abs(np.asarray(one["w"])).max() > 0.01
 
@@ -69,9 +85,23 @@ def test_a_supervised_epoch_is_alike_sparse_and_dense() -> None:
     sparse = bag_of_words(WORDS, ARMS)
     dense = Model(sparse.init, sparse.scores)
     labels = jnp.asarray(np.random.default_rng(4).integers(0, ARMS, 40))
-    mask, key, seen = (jnp.arange(40) < 33).astype(jnp.float32), jax.random.key(6), jnp.asarray([1, 1, 0, 1, 0])
+    mask, key, seen = (
+        (jnp.arange(40) < 33).astype(jnp.float32),
+        jax.random.key(6),
+        jnp.asarray([1, 1, 0, 1, 0]),
+    )
     one, other = (
-        study(model, drawn_params(), lambda y: jnp.eye(ARMS)[y], bags(40), labels, mask, 0.4, key, seen=seen)
+        study(
+            model,
+            drawn_params(),
+            lambda y: jnp.eye(ARMS)[y],
+            bags(40),
+            labels,
+            mask,
+            0.4,
+            key,
+            seen=seen,
+        )
         for model in (sparse, dense)
     )
     close(one, other)
@@ -81,21 +111,28 @@ def test_a_supervised_epoch_is_alike_sparse_and_dense() -> None:
 def native(x: jax.Array, layer: dict[str, jax.Array]) -> jax.Array:
     """JAX's own convolution."""
     kernel = layer["w"].reshape(3, 3, x.shape[-1], -1)
-    out = jax.lax.conv_general_dilated(x, kernel, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    out = jax.lax.conv_general_dilated(
+        x, kernel, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
     return out + layer["b"]
 
 
 @pytest.mark.parametrize("convolve", [_convolve, _winograd])
 def test_convolutions_are_the_native_ones_and_so_are_their_gradients(convolve: Convolution) -> None:
     rng = np.random.default_rng(0)
-    x, w, b, out = (rng.normal(size=shape).astype(np.float32) for shape in ((2, 8, 6, 3), (27, 4), (4,), (2, 6, 4, 4)))
+    x, w, b, out = (
+        rng.normal(size=shape).astype(np.float32)
+        for shape in ((2, 8, 6, 3), (27, 4), (4,), (2, 6, 4, 4))
+    )
 
     def both(how: Convolution) -> tuple[jax.Array, object]:
         def against(x: jax.Array, layer: dict[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
             convolved = how(x, layer)
             return (convolved * out).sum(), convolved
 
-        slopes, convolved = jax.jit(jax.grad(against, argnums=(0, 1), has_aux=True))(x, {"w": w, "b": b})
+        slopes, convolved = jax.jit(jax.grad(against, argnums=(0, 1), has_aux=True))(
+            x, {"w": w, "b": b}
+        )
         return convolved, slopes
 
     close(both(convolve), both(native), 1e-5)
@@ -110,7 +147,9 @@ def test_the_network_is_the_one_of_native_convolutions() -> None:
         x = images.astype(jnp.float32)[..., None] / 255
         for name in ("conv1", "conv2"):
             x = jax.nn.relu(native(x, params[name]))
-        x = jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID").reshape(len(x), -1)
+        x = jax.lax.reduce_window(
+            x, -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID"
+        ).reshape(len(x), -1)
         x = jax.nn.relu(x @ params["dense"]["w"] + params["dense"]["b"])
         return x @ params["out"]["w"] + params["out"]["b"]
 

@@ -32,16 +32,22 @@ def test_each_is_what_its_words_say(largest: int) -> None:
 
 def test_their_law_is_the_normal_one() -> None:
     """A distribution function that is anywhere 0.005 off fails with a chance above .99."""
-    drawn = np.asarray(normals({"a": jnp.zeros(3), "b": jnp.zeros(1_000_000)}, jax.random.key(3))["b"])
+    drawn = np.asarray(
+        normals({"a": jnp.zeros(3), "b": jnp.zeros(1_000_000)}, jax.random.key(3))["b"]
+    )
     assert stats.kstest(drawn, "norm").pvalue > 1e-4
     assert len(np.unique(drawn)) > 0.9 * drawn.size
 
 
 def test_the_tail_beyond_what_jax_draws_has_its_weight() -> None:
-    """Numbers whose first word is below 2^12, a share of 2^-20, are all that can lie beyond 5.27."""
+    """Numbers whose first word is below 2^12, a share of 2^-20, are all that can lie beyond
+    5.27.
+    """
     rng = np.random.Generator(np.random.Philox(2))
     size, top = 400_000, 2**12
-    words = (rng.integers(0, most, size, dtype=np.uint64).astype(np.uint32) for most in (top, WORD, WORD))
+    words = (
+        rng.integers(0, most, size, dtype=np.uint64).astype(np.uint32) for most in (top, WORD, WORD)
+    )
     drawn = np.abs(np.asarray(normal_of(*map(jnp.asarray, words))))
     for beyond in (5.42, 6.0, 7.0):
         chance = 2 * special.ndtr(-beyond) * WORD / top

@@ -1,4 +1,6 @@
-"""Models of other libraries learn as the built-in linear one does, in a simulation and on a device."""
+"""Models of other libraries learn as the built-in linear one does, in a simulation and on a
+device.
+"""
 
 from __future__ import annotations
 
@@ -92,9 +94,18 @@ def where(tmp_path: Path) -> str:
 
 @pytest.mark.parametrize("kind", LIBRARIES)
 def test_a_simulation_learns_with_a_model_of_any_library(kind: str, where: str) -> None:
-    """The same linear model as the built-in one: the same choices in every round, and the same reward."""
+    """The same linear model as the built-in one: the same choices in every round, and the same
+    reward.
+    """
     needed(kind)
-    usual = {"rounds": 6, "cohort": 4, "deploy_every": 2, "batch": 4, "client_rate": 0.1, "server_rate": 0.05}
+    usual = {
+        "rounds": 6,
+        "cohort": 4,
+        "deploy_every": 2,
+        "batch": 4,
+        "client_rate": 0.1,
+        "server_rate": 0.05,
+    }
     ours = posse.run(FedContextual(**usual, model=f"{where}:{kind}"), population=population())
     theirs = posse.run(FedContextual(**usual, model="linear"), population=population())
     assert ours.config["model"] == "own"
@@ -109,16 +120,26 @@ def test_a_device_learns_with_it_and_clips_alike(kind: str, where: str) -> None:
     cohort = made.gather([0], 16)
     updates = []
     for model in (f"{where}:{kind}", "linear"):
-        settings = DeviceSettings(model=model, features=5, arms=3, samples=16, client_rate=0.3, server_rate=0.1)
-        task, rates, draws = device.task_of(settings), device.rates_of(settings), Draws(jnp.uint32(3), 2, 0)
+        settings = DeviceSettings(
+            model=model, features=5, arms=3, samples=16, client_rate=0.3, server_rate=0.1
+        )
+        task, rates, draws = (
+            device.task_of(settings),
+            device.rates_of(settings),
+            Draws(jnp.uint32(3), 2, 0),
+        )
         params = task.model.init(jax.random.key(0))
-        log = device.acted(task, rates, params, cohort.x[0], cohort.y[0], jnp.float32(cohort.mask[0]), draws)
+        log = device.acted(
+            task, rates, params, cohort.x[0], cohort.y[0], jnp.float32(cohort.mask[0]), draws
+        )
         given = device.learnt(task, rates, params, log, jnp.float32(0.05), draws)
         assert float(given.within) == 0  # it is clipped
         updates.append(sorted(leaves_of(given.update), key=np.ndim))
     (bias, weights), (their_bias, their_weights) = updates
     np.testing.assert_allclose(bias, their_bias, atol=1e-6)
-    np.testing.assert_allclose(weights if weights.shape == (5, 3) else weights.T, their_weights, atol=1e-6)
+    np.testing.assert_allclose(
+        weights if weights.shape == (5, 3) else weights.T, their_weights, atol=1e-6
+    )
 
 
 WRONG = {
@@ -161,7 +182,9 @@ def test_a_torch_module_that_does_not_fit_is_refused_in_one_line_before_anything
 @pytest.mark.parametrize("kind", [f"batches_{one}" for one in ("linen", "nnx", "equinox", "torch")])
 def test_statistics_of_batches_are_refused_with_the_reason(kind: str, where: str) -> None:
     needed(kind)
-    with pytest.raises(ConfigError, match=r"keeps statistics of batches \(BatchNorm\).*GroupNorm or LayerNorm"):
+    with pytest.raises(
+        ConfigError, match=r"keeps statistics of batches \(BatchNorm\).*GroupNorm or LayerNorm"
+    ):
         named(f"{where}:{kind}", (5,), 3)
 
 
@@ -178,7 +201,10 @@ def test_a_device_imports_only_what_its_own_configuration_names(where: str) -> N
     [
         ("a model", r"a pair \(init, apply\), or a module of flax, equinox or PyTorch, got str"),
         ((lambda key: {}, lambda params, x: x), "scores of shape"),
-        ((lambda key: {"w": jnp.zeros(3, int)}, lambda params, x: jnp.zeros((3, 4))), "float32, got int"),
+        (
+            (lambda key: {"w": jnp.zeros(3, int)}, lambda params, x: jnp.zeros((3, 4))),
+            "float32, got int",
+        ),
         ((lambda key: {}, lambda params, x: x @ "a"), "the model fails on contexts of shape"),
     ],
 )
@@ -196,7 +222,9 @@ def test_names_of_models_are_checked(where: str) -> None:
         named(f"{where}:none", (5,), 3)
     with pytest.raises(ConfigError, match="got str"):
         named(f"{where}:wrong", (5,), 3)
-    with pytest.raises(ConfigError, match=r"must be a function of \(shape, arms\) that returns a model"):
+    with pytest.raises(
+        ConfigError, match=r"must be a function of \(shape, arms\) that returns a model"
+    ):
         named(f"{where}:__name__", (5,), 3)
 
 

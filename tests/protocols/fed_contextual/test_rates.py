@@ -21,7 +21,9 @@ from tests.protocols.fed_contextual.toys import population, questions
 def scaled(times: float) -> Population:
     """The toy population, every number of its contexts multiplied."""
     made = population()
-    return Population(made.name, made.arms, made.offsets, np.asarray(made.inputs) * np.float32(times), made.labels)
+    return Population(
+        made.name, made.arms, made.offsets, np.asarray(made.inputs) * np.float32(times), made.labels
+    )
 
 
 def reward(made: Population, **values: Any) -> float:
@@ -66,13 +68,19 @@ def test_bags_count_their_weights() -> None:
         ({"server_rate": 0.5}, (0.031, 0.5)),
     ],
 )
-def test_a_fleet_goes_by_what_is_declared(values: dict[str, Any], rates: tuple[float, float]) -> None:
+def test_a_fleet_goes_by_what_is_declared(
+    values: dict[str, Any], rates: tuple[float, float]
+) -> None:
     assert DeviceSettings(**values).rates == pytest.approx(rates, rel=0.02)
 
 
-def test_a_trial_measures_the_file_that_its_operator_holds_but_not_under_noise(tmp_path: Any) -> None:
+def test_a_trial_measures_the_file_that_its_operator_holds_but_not_under_noise(
+    tmp_path: Any,
+) -> None:
     data = str(save(scaled(1.0), tmp_path / "toy.npz"))
-    assert TrialSettings(data=data, nodes=12).of_the_fleet().input_size == input_size(scaled(1.0), "linear")
+    assert TrialSettings(data=data, nodes=12).of_the_fleet().input_size == input_size(
+        scaled(1.0), "linear"
+    )
     assert TrialSettings(data=data, nodes=12, noise=1.0).of_the_fleet().input_size == 0
 
 
@@ -87,16 +95,31 @@ def test_divergence_is_said_with_fixed_clips_and_noise(values: dict[str, Any]) -
 
 def test_figures_of_privacy_do_not_cover_measured_rates() -> None:
     asked = FedContextual(rounds=1, cohort=4, noise=1.0, delta=1e-3)
-    measured, declared = (posse.run(one, population=scaled(1.0)) for one in (asked, asked.but(input_size=5.0)))
+    measured, declared = (
+        posse.run(one, population=scaled(1.0)) for one in (asked, asked.but(input_size=5.0))
+    )
     assert any("rates that were left out" in text for text in measured.privacy[0]["not_covered"])
-    assert not any("rates that were left out" in text for text in declared.privacy[0]["not_covered"])
-    assert ["other runs" in " ".join(not_covered({"runs": runs})) for runs in (1, 2)] == [False, True]
-    # One rate that was left out is measured, whatever the other is; and that of pre-training under noise.
+    assert not any(
+        "rates that were left out" in text for text in declared.privacy[0]["not_covered"]
+    )
+    assert ["other runs" in " ".join(not_covered({"runs": runs})) for runs in (1, 2)] == [
+        False,
+        True,
+    ]
+    # One rate that was left out is measured, whatever the other is; and that of pre-training under
+    # noise.
     some: list[dict[str, Any]] = [
-        {"server_rate": 0.1}, {"server_rate": 0.1, "client_rate": 0.1}, {"input_size": 5.0},
+        {"server_rate": 0.1},
+        {"server_rate": 0.1, "client_rate": 0.1},
+        {"input_size": 5.0},
         {"input_size": 5.0, "pretraining_privacy": "noised"},
-    ]  # fmt: skip
-    assert ["rates that were left out" in " ".join(not_covered(one)) for one in some] == [True, False, False, True]
+    ]
+    assert ["rates that were left out" in " ".join(not_covered(one)) for one in some] == [
+        True,
+        False,
+        False,
+        True,
+    ]
     # What a record shows beside the model, and no noise was added to.
     assert "updates within the clip, which carry no noise" in " ".join(not_covered({}))
     assert "supervised model" in " ".join(not_covered({"supervised": True}))

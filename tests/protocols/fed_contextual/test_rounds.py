@@ -9,10 +9,25 @@ import pytest
 
 from posse.protocols.fed_contextual.computing import rounds, tasks
 from posse.protocols.fed_contextual.computing.models import subtract
-from posse.protocols.fed_contextual.computing.rounds import Cohort, _lanes, bandit_round, gather, supervised_round
+from posse.protocols.fed_contextual.computing.rounds import (
+    Cohort,
+    _lanes,
+    bandit_round,
+    gather,
+    supervised_round,
+)
 from posse.protocols.fed_contextual.computing.server import Clipping, Measured, State, begin
 from posse.protocols.fed_contextual.computing.tasks import Rates, Task
-from tests.protocols.fed_contextual.toys import RATES, TASK, close, differs, gathered, population, questions, same
+from tests.protocols.fed_contextual.toys import (
+    RATES,
+    TASK,
+    close,
+    differs,
+    gathered,
+    population,
+    questions,
+    same,
+)
 
 EIGHT = [3, 1, 7, 0, 11, 5, 2, 9]
 bandit = jax.jit(bandit_round, static_argnames="task")
@@ -20,7 +35,11 @@ supervised = jax.jit(supervised_round, static_argnames="task")
 
 
 def round_of(
-    cohort: Cohort, task: Task = TASK, rates: Rates = RATES, seed: int = 1, state: State | None = None
+    cohort: Cohort,
+    task: Task = TASK,
+    rates: Rates = RATES,
+    seed: int = 1,
+    state: State | None = None,
 ) -> tuple[State, Measured]:
     return bandit(task, rates, begin(task, 0) if state is None else state, cohort, jnp.uint32(seed))
 
@@ -47,7 +66,13 @@ def test_lanes_do_not_matter(lanes: int, reference: tuple[State, Measured]) -> N
 
 
 def test_lanes_that_do_not_divide_a_cohort_are_fewer() -> None:
-    assert [_lanes(TASK._replace(lanes=lanes), gathered(EIGHT)) for lanes in (1, 3, 7, 8, 64)] == [1, 2, 4, 8, 8]
+    assert [_lanes(TASK._replace(lanes=lanes), gathered(EIGHT)) for lanes in (1, 3, 7, 8, 64)] == [
+        1,
+        2,
+        4,
+        8,
+        8,
+    ]
 
 
 def test_padding_of_samples_does_not_matter(reference: tuple[State, Measured]) -> None:
@@ -72,12 +97,16 @@ def test_cohorts_are_the_same_from_the_device_and_from_the_host(world: object) -
     real = np.asarray(one.mask) > 0
     same(one.mask, other.mask)
     for a, b in zip(
-        jax.tree.leaves((one.contexts, one.labels)), jax.tree.leaves((other.contexts, other.labels)), strict=True
+        jax.tree.leaves((one.contexts, one.labels)),
+        jax.tree.leaves((other.contexts, other.labels)),
+        strict=True,
     ):
         assert np.array_equal(np.asarray(a)[real], np.asarray(b)[real])
 
 
-def test_a_round_is_the_same_from_the_device_and_from_the_host(reference: tuple[State, Measured]) -> None:
+def test_a_round_is_the_same_from_the_device_and_from_the_host(
+    reference: tuple[State, Measured],
+) -> None:
     cohort = gather(rounds.resident(population(), 256), jnp.asarray(EIGHT), jnp.ones(8), 12)
     alike(round_of(cohort), reference)
 
@@ -95,14 +124,24 @@ def test_updates_add_up_client_by_client() -> None:
 
     def moved(numbers: list[int]) -> dict[str, jax.Array]:
         # a cohort of one size, so that one program does
-        cohort = gathered(numbers + [0] * (8 - len(numbers)), present=[1] * len(numbers) + [0] * (8 - len(numbers)))
-        change: dict[str, jax.Array] = subtract(round_of(cohort, rates=summed)[0].params, state.params)
+        cohort = gathered(
+            numbers + [0] * (8 - len(numbers)),
+            present=[1] * len(numbers) + [0] * (8 - len(numbers)),
+        )
+        change: dict[str, jax.Array] = subtract(
+            round_of(cohort, rates=summed)[0].params, state.params
+        )
         return change
 
     both, one, other = moved([3, 7]), moved([3]), moved([7])
     close(both, jax.tree.map(jnp.add, one, other))
     for change in (one, other):
-        assert np.sqrt(sum(float((np.asarray(leaf, np.float64) ** 2).sum()) for leaf in change.values())) <= 0.05
+        assert (
+            np.sqrt(
+                sum(float((np.asarray(leaf, np.float64) ** 2).sum()) for leaf in change.values())
+            )
+            <= 0.05
+        )
 
 
 def test_the_mean_is_of_those_present_or_by_a_fixed_divisor() -> None:
@@ -125,7 +164,9 @@ def test_what_is_measured_is_what_happened(reference: tuple[State, Measured]) ->
 
 @pytest.mark.parametrize("lanes", [1, 4])
 def test_pulls_are_those_of_the_logs(lanes: int) -> None:
-    """A greedy policy and a model that scores one arm highest: which one, and how often, is known."""
+    """A greedy policy and a model that scores one arm highest: which one, and how often, is
+    known.
+    """
     task = TASK._replace(policy=tasks.greedy, lanes=lanes)
     rates = RATES._replace(explore=())
     params = {"w": jnp.zeros((5, 3)).at[0].set(jnp.array([0.0, 1.0, -1.0])), "b": jnp.zeros(3)}
@@ -149,7 +190,9 @@ def test_noise_is_a_function_of_seed_and_round_and_scales_with_the_norm() -> Non
 
     def added(round_: int, limit: float = 0.05) -> dict[str, jax.Array]:
         at = state._replace(round=jnp.int32(round_), limit=jnp.float32(limit))
-        noisy, plain = (round_of(cohort, rates=rates, state=at)[0].params for rates in (loud, quiet))
+        noisy, plain = (
+            round_of(cohort, rates=rates, state=at)[0].params for rates in (loud, quiet)
+        )
         drawn: dict[str, jax.Array] = subtract(noisy, plain)
         return drawn
 
@@ -190,9 +233,13 @@ def test_a_centralised_round_learns_from_all_samples_as_one_client() -> None:
 def test_supervised_rounds_need_the_rewards_of_all_arms() -> None:
     state = begin(TASK, 0)
     for _ in range(60):
-        state, seen = supervised(TASK._replace(clipping=Clipping(1e3)), RATES, state, gathered(EIGHT), jnp.uint32(0))
+        state, seen = supervised(
+            TASK._replace(clipping=Clipping(1e3)), RATES, state, gathered(EIGHT), jnp.uint32(0)
+        )
     cohort = gathered(EIGHT)
-    guesses = np.asarray(TASK.model.scores(state.params, cohort.contexts.reshape(-1, 5))).argmax(axis=1)
+    guesses = np.asarray(TASK.model.scores(state.params, cohort.contexts.reshape(-1, 5))).argmax(
+        axis=1
+    )
     real = np.asarray(cohort.mask).ravel() > 0
     assert (guesses == np.asarray(cohort.labels).ravel())[real].mean() > 0.9
     assert float(seen.reward) == 0

@@ -1,4 +1,6 @@
-"""From settings to a record: what is refused, what is recorded, and that a run taken up again is the same run."""
+"""From settings to a record: what is refused, what is recorded, and that a run taken up again is
+the same run.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,10 @@ def test_a_record_holds_running_sums_and_says_what_was_used() -> None:
     assert record.pulls.shape == (2, 10)
     assert record.pulls.sum() == told["samples"]
     assert record.arm_names[3] == "3"
-    each = [total / samples for total, samples in zip(record.total, record.pulls.sum(axis=1), strict=True)]
+    each = [
+        total / samples
+        for total, samples in zip(record.total, record.pulls.sum(axis=1), strict=True)
+    ]
     assert told["average_reward_smallest"] == pytest.approx(min(each))
     assert told["average_reward_largest"] == pytest.approx(max(each))
     assert told["chance_reward"] == pytest.approx(0.1)
@@ -93,7 +98,9 @@ def test_a_run_taken_up_again_gives_the_same_curve(tmp_path: Path, at: int) -> N
 
 def test_more_rounds_go_on_from_a_kept_run_and_fewer_are_refused(tmp_path: Path) -> None:
     run(keep=tmp_path)
-    assert run(keep=tmp_path, rounds=12).reward.tobytes() == run(rounds=12, points=8).reward.tobytes()
+    assert (
+        run(keep=tmp_path, rounds=12).reward.tobytes() == run(rounds=12, points=8).reward.tobytes()
+    )
     with pytest.raises(ConfigError, match="holds 12 rounds, and 4 are asked for"):
         run(keep=tmp_path, rounds=4)
 
@@ -104,12 +111,16 @@ def test_a_kept_run_of_other_settings_or_a_damaged_one_is_refused(tmp_path: Path
         run(keep=tmp_path, client_rate=0.2)
     with np.load(tmp_path / "seed-0.npz") as kept:
         arrays = [kept[name] for name in kept.files]
-    shorter = [one[:-1] if one.shape == (2,) else one for one in arrays]  # a round that it does not show
+    shorter = [
+        one[:-1] if one.shape == (2,) else one for one in arrays
+    ]  # a round that it does not show
     np.savez(tmp_path / "seed-0.npz", *shorter)
     with pytest.raises(DataError, match="is damaged"):
         run(keep=tmp_path, rounds=2)
     (tmp_path / "seed-0.npz").write_bytes(b"nothing")
-    with pytest.raises(DataError, match=r"is damaged, or not of a run .* Remove it to begin that run anew") as error:
+    with pytest.raises(
+        DataError, match=r"is damaged, or not of a run .* Remove it to begin that run anew"
+    ) as error:
         run(keep=tmp_path, rounds=2)
     assert "pickle" not in str(error.value)
     (tmp_path / "run.json").write_text("{}")
@@ -117,7 +128,9 @@ def test_a_kept_run_of_other_settings_or_a_damaged_one_is_refused(tmp_path: Path
         run(keep=tmp_path, rounds=2)
 
 
-def test_rounds_that_come_while_others_are_looked_at_are_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rounds_that_come_while_others_are_looked_at_are_not_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A thread that keeps what was done after Ctrl-C looks while rounds go on."""
     one = Measured(*(np.ones(1) for _ in SERIES))
     outcome, joined = record.Outcome(0), record.joined
@@ -213,16 +226,29 @@ def test_noise_moves_the_model_and_clipping_is_fixed_under_it() -> None:
 def test_a_network_has_the_sizes_asked_for(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (12, 16, 16)).astype(np.uint8)
-    small = Population("images", ("a", "b"), np.arange(0, 13, 2), images, rng.integers(0, 2, 12).astype(np.int32))
+    small = Population(
+        "images", ("a", "b"), np.arange(0, 13, 2), images, rng.integers(0, 2, 12).astype(np.int32)
+    )
     asked = FedContextual(rounds=1, cohort=2, hidden=6, channels=(2, 3))
     record = run_fed(asked, population=small)
     assert record.config["model"] == "cnn"
-    assert record.summary["parameters"] == (9 * 2 + 2) + (18 * 3 + 3) + (36 * 3 * 6 + 6) + (6 * 2 + 2)
+    assert record.summary["parameters"] == (9 * 2 + 2) + (18 * 3 + 3) + (36 * 3 * 6 + 6) + (
+        6 * 2 + 2
+    )
 
 
 def test_pre_training_has_its_own_rates() -> None:
-    some: dict[str, Any] = {"rounds": 1, "scenario": "init", "pretraining": 20, "cohort": 10, "policy": "greedy"}
-    slow, quick = (run(**some, pretraining_client_rate=rate, pretraining_server_rate=1.0) for rate in (1e-6, 0.5))
+    some: dict[str, Any] = {
+        "rounds": 1,
+        "scenario": "init",
+        "pretraining": 20,
+        "cohort": 10,
+        "policy": "greedy",
+    }
+    slow, quick = (
+        run(**some, pretraining_client_rate=rate, pretraining_server_rate=1.0)
+        for rate in (1e-6, 0.5)
+    )
     assert quick.total_mean > 1.3 * slow.total_mean  # type: ignore[operator]
     adam = run(**some, pretraining_optimiser="adam", pretraining_server_rate=0.02)
     assert adam.total not in (slow.total, quick.total)
@@ -275,7 +301,9 @@ def test_errors_of_several_estimates_are_combined() -> None:
     some = FedContextual(**{**SMALL, "cohort": 10, "evaluate": "greedy"})
     split = some.population()  # of the first seed, for all runs of a record
     asked = ({}, {"seed": 1}, {"runs": 2})
-    one, two, both = (run_fed(some.model_copy(update=more), population=split).summary for more in asked)
+    one, two, both = (
+        run_fed(some.model_copy(update=more), population=split).summary for more in asked
+    )
     first, second = (float(told["estimated_reward_error"]) for told in (one, two))
     assert both["estimated_reward_error"] == pytest.approx(np.hypot(first, second) / 2)
     assert both["estimated_decisions"] == 2 * 1797
@@ -291,11 +319,15 @@ def times(scale: float) -> Population:
 
 
 def test_a_rate_left_out_follows_the_inputs_of_a_linear_model() -> None:
-    small, large = (FedContextual(cohort=4).check(population=times(scale)) for scale in (0.01, 1000.0))
+    small, large = (
+        FedContextual(cohort=4).check(population=times(scale)) for scale in (0.01, 1000.0)
+    )
     norm = float((np.asarray(times(1000.0).inputs, float) ** 2).sum(axis=1).mean())
     assert small.client_rate == 0.1
     assert large.client_rate == pytest.approx(0.5 / norm, rel=0.05)
-    assert FedContextual(cohort=4, client_rate=0.3).check(population=times(1000.0)).client_rate == 0.3
+    assert (
+        FedContextual(cohort=4, client_rate=0.3).check(population=times(1000.0)).client_rate == 0.3
+    )
     assert FedContextual(cohort=4).check(population=questions()).client_rate == 0.1
     assert FedContextual(cohort=4).check(Own(wide(), None), times(1000.0)).client_rate == 0.1
 
@@ -314,7 +346,9 @@ def test_rates_and_features_that_are_too_large_are_told() -> None:
 
 def test_a_model_that_was_never_deployed_and_a_clip_too_wide_are_told() -> None:
     told = run(deploy_every=10, noise=1.0, clip=100.0).summary
-    assert str(told["not_deployed"]).startswith("no model was deployed in 8 rounds: deploy_every is 10")
+    assert str(told["not_deployed"]).startswith(
+        "no model was deployed in 8 rounds: deploy_every is 10"
+    )
     assert str(told["wide_clip"]).startswith("all updates are within the clip")
     assert "no device acted" in str(run(deploy_every=8).summary["not_deployed"])
     fine = run(noise=1.0, clip=0.01).summary
@@ -322,20 +356,31 @@ def test_a_model_that_was_never_deployed_and_a_clip_too_wide_are_told() -> None:
 
 
 def test_the_rewards_without_a_model_follow_a_world_that_drifts() -> None:
-    still, moving = (run(rounds=2, **some).summary for some in ({}, {"drift": "values", "drift_share": 1.0}))
+    still, moving = (
+        run(rounds=2, **some).summary for some in ({}, {"drift": "values", "drift_share": 1.0})
+    )
     assert float(moving["best_fixed_reward"]) < float(still["best_fixed_reward"])
     assert (
-        "chance_reward" not in run_fed(FedContextual(rounds=2, cohort=4), population=population(), pay=by_sign).summary
+        "chance_reward"
+        not in run_fed(
+            FedContextual(rounds=2, cohort=4), population=population(), pay=by_sign
+        ).summary
     )
 
 
-def test_a_folder_that_cannot_be_written_is_told_before_anything_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_written_is_told_before_anything_is_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(simulation.Simulation, "warm_up", lambda self: pytest.fail("compiled"))
-    with pytest.raises(DataError, match=r"a run cannot be kept in /proc/nowhere: .* Name another folder"):
+    with pytest.raises(
+        DataError, match=r"a run cannot be kept in /proc/nowhere: .* Name another folder"
+    ):
         run(keep=Path("/proc/nowhere"))
 
 
-def test_a_state_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_that_cannot_be_written_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*args: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -370,12 +415,24 @@ def test_a_state_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pyt
         ({"policy": "ucb"}, "unknown policy 'ucb'"),
         ({"hidden": 0}, "hidden must be at least 1"),
         ({"hidden": 64}, "hidden applies to the cnn, got 64 for model linear"),
-        ({"channels": (0, 4)}, "channels must be two numbers of at least 1, such as 16,32, got 0,4"),
+        (
+            {"channels": (0, 4)},
+            "channels must be two numbers of at least 1, such as 16,32, got 0,4",
+        ),
         ({"channels": (1, 2, 3)}, "channels must be two numbers"),
-        ({"scenario": "init", "pretraining_client_rate": -1}, "pretraining_client_rate must be a finite number above"),
-        ({"scenario": "init", "pretraining_server_rate": 0}, "pretraining_server_rate must be a finite number above 0"),
+        (
+            {"scenario": "init", "pretraining_client_rate": -1},
+            "pretraining_client_rate must be a finite number above",
+        ),
+        (
+            {"scenario": "init", "pretraining_server_rate": 0},
+            "pretraining_server_rate must be a finite number above 0",
+        ),
         ({"pretraining_optimiser": "rms"}, "pretraining_optimiser must be"),
-        ({"pretraining_server_rate": 0.1}, "applies to scenarios with pre-training, got 0.1 for scenario scratch"),
+        (
+            {"pretraining_server_rate": 0.1},
+            "applies to scenarios with pre-training, got 0.1 for scenario scratch",
+        ),
         ({"model_out": Path("model.npy")}, "ends in .npz"),
         ({"model_out": Path("nowhere/model.npz")}, "in a folder that exists"),
         ({"model_out": Path("model.npz"), "runs": 2}, "of a single run, got runs 2"),
@@ -412,7 +469,9 @@ def test_files_that_do_not_fit(tmp_path: Path, text: str, what: str) -> None:
 def test_no_column_of_clients_means_dirichlet_clients(tmp_path: Path) -> None:
     rows = "".join(f"{'ab'[at % 2]},{at}\n" for at in range(40))
     (tmp_path / "own.csv").write_text("label,x\n" + rows)
-    asked = FedContextual(data="own", file=tmp_path / "own.csv", client_column="none", clients=4, cohort=2)
+    asked = FedContextual(
+        data="own", file=tmp_path / "own.csv", client_column="none", clients=4, cohort=2
+    )
     assert asked.client_column is None
     assert asked.check().population.clients == 4
 
@@ -420,7 +479,8 @@ def test_no_column_of_clients_means_dirichlet_clients(tmp_path: Path) -> None:
 def test_arrays_that_were_not_prepared_name_what_prepares_them(tmp_path: Path) -> None:
     np.savez(tmp_path / "plain.npz", x=np.zeros((4, 2)), y=np.zeros(4), client=np.zeros(4))
     with pytest.raises(
-        DataError, match=r"holds x, y, client and no header.*posse\.problems\.populations\.prepared\.save"
+        DataError,
+        match=r"holds x, y, client and no header.*posse\.problems\.populations\.prepared\.save",
     ):
         FedContextual(data="prepared", file=tmp_path / "plain.npz", cohort=1).check()
 
@@ -433,10 +493,14 @@ def test_arrays_that_were_not_prepared_name_what_prepares_them(tmp_path: Path) -
         ("offsets", np.array([0, 10, 10, 30]), "every client must have a sample"),
     ],
 )
-def test_prepared_files_are_looked_at_again(tmp_path: Path, field: str, value: Any, what: str) -> None:
+def test_prepared_files_are_looked_at_again(
+    tmp_path: Path, field: str, value: Any, what: str
+) -> None:
     arrays = {
-        "offsets": np.array([0, 10, 20, 30]), "inputs": np.zeros((30, 2), np.float32), "labels": np.zeros(30, np.int32),
-    }  # fmt: skip
+        "offsets": np.array([0, 10, 20, 30]),
+        "inputs": np.zeros((30, 2), np.float32),
+        "labels": np.zeros(30, np.int32),
+    }
     damaged = Population("damaged", ("a", "b"), **{**arrays, field: value}, checked=True)  # type: ignore[arg-type]
     save(damaged, tmp_path / "damaged.npz")
     with pytest.raises(DataError, match=what):
@@ -449,8 +513,12 @@ def test_a_model_that_diverges_is_told(rates: dict[str, float]) -> None:
         run(rounds=30, deploy_every=1, optimiser="sgd", **rates)
 
 
-@pytest.mark.parametrize(("module", "extra"), [("jax", "contextual"), ("optax", "contextual"), ("dp_accounting", "dp")])
-def test_a_missing_extra_names_its_command(monkeypatch: pytest.MonkeyPatch, module: str, extra: str) -> None:
+@pytest.mark.parametrize(
+    ("module", "extra"), [("jax", "contextual"), ("optax", "contextual"), ("dp_accounting", "dp")]
+)
+def test_a_missing_extra_names_its_command(
+    monkeypatch: pytest.MonkeyPatch, module: str, extra: str
+) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtraError, match=rf"pip install .*\[{extra}\]'"):
         FedContextual(**SMALL, optimiser="optax-adam", noise=1.0).check()
@@ -461,15 +529,20 @@ def test_settings_need_no_jax() -> None:
 
     program = (
         "import sys; sys.modules['jax'] = None; "
-        "from posse.protocols.fed_contextual.settings import FedContextual; print(FedContextual().horizon)"
+        "from posse.protocols.fed_contextual.settings import FedContextual; "
+        "print(FedContextual().horizon)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
     assert done.stdout.strip() == "200", done.stderr
 
 
 def test_a_record_goes_through_json(tmp_path: Path) -> None:
     save(population(), tmp_path / "toy.npz")
-    record = run_fed(FedContextual(data="prepared", file=tmp_path / "toy.npz", rounds=2, cohort=4, noise=1.0))
+    record = run_fed(
+        FedContextual(data="prepared", file=tmp_path / "toy.npz", rounds=2, cohort=4, noise=1.0)
+    )
     assert json.loads(json.dumps(record.metadata()))["kind"] == "fed-contextual"
 
 
@@ -488,7 +561,9 @@ def side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulation, "TOGETHER", {"cpu": 3})
 
 
-@pytest.mark.parametrize("changes", [{}, {"noise": 1.0}, {"scenario": "init", "pretraining": 3}, {"drift": "labels"}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"noise": 1.0}, {"scenario": "init", "pretraining": 3}, {"drift": "labels"}]
+)
 def test_runs_side_by_side_are_the_runs_one_after_the_other(
     changes: dict[str, Any], request: pytest.FixtureRequest
 ) -> None:
@@ -497,13 +572,19 @@ def test_runs_side_by_side_are_the_runs_one_after_the_other(
     seen: list[Progress] = []
     side = run_fed(FedContextual(**{**SMALL, "runs": 3, **changes}), watch=seen.append)
     assert [(one.run, one.together, one.fraction) for one in seen] == [
-        (low, size, pytest.approx((low + size * upto / 8) / 3)) for low, size in ((0, 2), (2, 1)) for upto in (3, 6, 8)
+        (low, size, pytest.approx((low + size * upto / 8) / 3))
+        for low, size in ((0, 2), (2, 1))
+        for upto in (3, 6, 8)
     ]
-    assert np.allclose(side.reward, alone.reward, rtol=0.02, atol=1)  # an arm or two may fall the other way
+    assert np.allclose(
+        side.reward, alone.reward, rtol=0.02, atol=1
+    )  # an arm or two may fall the other way
     assert side.summary["samples"] == alone.summary["samples"]
     assert side.summary["rounds_done"] == 24
     assert side.pulls.sum(axis=1).tolist() == alone.pulls.sum(axis=1).tolist()
-    assert [entry["releases"] for entry in side.privacy] == [entry["releases"] for entry in alone.privacy]
+    assert [entry["releases"] for entry in side.privacy] == [
+        entry["releases"] for entry in alone.privacy
+    ]
 
 
 @pytest.mark.usefixtures("side_by_side")
@@ -520,7 +601,11 @@ def test_runs_side_by_side_go_on_bit_for_bit(tmp_path: Path) -> None:
     partial = stopped.value.record
     assert (partial.status, partial.seeds) == ("interrupted", (0, 1))
     assert partial.reward.tobytes() == np.ascontiguousarray(whole.reward[:, :6]).tobytes()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.json", "seed-0.npz", "seed-1.npz"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "run.json",
+        "seed-0.npz",
+        "seed-1.npz",
+    ]
     (tmp_path / "seed-1.npz").unlink()  # one of the two begins anew and catches up
     again = run_fed(kept)
     assert again.reward.tobytes() == whole.reward.tobytes()
@@ -547,9 +632,15 @@ def test_a_kept_run_from_before_settings_and_pulls_goes_on(tmp_path: Path) -> No
 
 def test_the_last_model_is_written(tmp_path: Path) -> None:
     whole = run(model_out=tmp_path / "model.npz", keep=tmp_path / "kept")
-    with np.load(tmp_path / "model.npz") as found, np.load(tmp_path / "kept" / "seed-0.npz") as kept:
+    with (
+        np.load(tmp_path / "model.npz") as found,
+        np.load(tmp_path / "kept" / "seed-0.npz") as kept,
+    ):
         assert found.files == ["deployment", "leaf0", "leaf1", "arms", "scale"]
-        assert (int(found["deployment"]), found["arms"].tolist()) == (8, [str(arm) for arm in range(10)])
+        assert (int(found["deployment"]), found["arms"].tolist()) == (
+            8,
+            [str(arm) for arm in range(10)],
+        )
         assert [found[name].shape for name in ("leaf0", "leaf1")] == [(10,), (64, 10)]
         assert all(np.array_equal(found[f"leaf{at}"], kept[f"arr_{at}"]) for at in range(2))
     (tmp_path / "model.npz").unlink()
@@ -563,7 +654,10 @@ def wide(classes: int = 3) -> Model:
 
     def init(key: jax.Array) -> Any:
         one, two = jax.random.split(key)
-        return {"in": jax.random.normal(one, (5, 16)) / 2, "out": jax.random.normal(two, (16, classes)) / 4}
+        return {
+            "in": jax.random.normal(one, (5, 16)) / 2,
+            "out": jax.random.normal(two, (16, classes)) / 4,
+        }
 
     def scores(params: Any, x: jax.Array) -> jax.Array:
         return jax.nn.relu(x @ params["in"]) @ params["out"]
@@ -572,23 +666,31 @@ def wide(classes: int = 3) -> Model:
 
 
 def by_sign(x: jax.Array, y: jax.Array, arms: jax.Array) -> jax.Array:
-    """Arm 0 pays where the first feature is negative, arm 2 where it is not; labels do not matter."""
+    """Arm 0 pays where the first feature is negative, arm 2 where it is not; labels do not
+    matter.
+    """
     return jnp.where(arms == jnp.where(x[:, 0] < 0, 0, 2), 1.0, 0.0)
 
 
 @pytest.mark.parametrize("memory", [1 << 30, 0])
 def test_models_and_rewards_of_a_users_own(memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounds, "MEMORY", {"cpu": memory})
-    asked = FedContextual(rounds=60, cohort=8, deploy_every=2, batch=4, client_rate=0.3, server_rate=0.05)
+    asked = FedContextual(
+        rounds=60, cohort=8, deploy_every=2, batch=4, client_rate=0.3, server_rate=0.05
+    )
     record = run_fed(asked, population=population(), model=wide(), pay=by_sign)
     assert (record.config["model"], record.summary["parameters"]) == ("own", 5 * 16 + 16 * 3)
     assert record.problem["name"] == "toy"
     assert float(record.summary["average_reward_last_tenth"]) > 0.85
     assert record.pulls[0, 1] < 0.2 * record.pulls.sum()  # the arm that never pays
     told = run_fed(
-        asked.model_copy(update={"scenario": "init", "pretrained": 8, "rounds": 2, "evaluate": "greedy"}),
-        population=population(), model=wide(), pay=by_sign,
-    ).summary  # fmt: skip
+        asked.model_copy(
+            update={"scenario": "init", "pretrained": 8, "rounds": 2, "evaluate": "greedy"}
+        ),
+        population=population(),
+        model=wide(),
+        pay=by_sign,
+    ).summary
     assert float(told["average_reward"]) > 0.85  # pre-training sees what every arm pays
     assert float(told["estimated_reward"]) > 0.85
 
@@ -599,11 +701,17 @@ def test_models_and_rewards_of_a_users_own(memory: int, monkeypatch: pytest.Monk
         ({}, {"model": wide(4)}, r"scores of shape \(\d+, 3\), samples x arms, got \(\d+, 4\)"),
         ({}, {"pay": lambda x, y, arms: x}, "one reward a sample"),
         ({"model": "linear"}, {"model": wide()}, "goes without another"),
-        ({"drift": "labels"}, {"pay": by_sign}, "drift 'labels' changes .* rewards of your own have none"),
+        (
+            {"drift": "labels"},
+            {"pay": by_sign},
+            "drift 'labels' changes .* rewards of your own have none",
+        ),
         ({"scenario": "init-shift"}, {"pay": by_sign}, "needs those before deployment too"),
         ({"cohort": 13}, {}, "cohort must be at most 12"),
     ],
 )
-def test_what_does_not_fit_a_users_own(changes: dict[str, Any], own: dict[str, Any], what: str) -> None:
+def test_what_does_not_fit_a_users_own(
+    changes: dict[str, Any], own: dict[str, Any], what: str
+) -> None:
     with pytest.raises(ConfigError, match=what):
         run_fed(FedContextual(**{"cohort": 4, **changes}), population=population(), **own)

@@ -1,4 +1,6 @@
-"""Features of a table on scales of their own: scaled on request, and a model keeps how, wherever it decides."""
+"""Features of a table on scales of their own: scaled on request, and a model keeps how, wherever it
+decides.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,10 @@ def test_a_scaled_table_is_learnt_and_the_same_table_as_it_is_is_not(
 
 
 def test_the_default_changes_neither_the_run_nor_its_model(table: Path, tmp_path: Path) -> None:
-    one, other = ran(table, model_out=tmp_path / "a.npz"), ran(table, scale="none", model_out=tmp_path / "b.npz")
+    one, other = (
+        ran(table, model_out=tmp_path / "a.npz"),
+        ran(table, scale="none", model_out=tmp_path / "b.npz"),
+    )
     assert one.total == other.total
     for file in ("a.npz", "b.npz"):
         with np.load(tmp_path / file) as found:
@@ -71,7 +76,9 @@ def test_the_default_changes_neither_the_run_nor_its_model(table: Path, tmp_path
             assert float(found["scale"]) == 1.0
 
 
-def test_a_model_says_how_it_scales_wherever_it_decides(scaled: tuple[posse.Record, Path], tmp_path: Path) -> None:
+def test_a_model_says_how_it_scales_wherever_it_decides(
+    scaled: tuple[posse.Record, Path], tmp_path: Path
+) -> None:
     record, path = scaled
     assert record.policy.learnt is not None
     wanted = record.policy.learnt.scores(CONTEXTS)
@@ -99,7 +106,9 @@ def test_scaling_is_a_part_of_the_graph(scaled: tuple[posse.Record, Path], tmp_p
     assert "scales as the table was" in section.notes[0]
 
 
-def test_a_model_whose_scaling_is_not_whole_is_refused(scaled: tuple[posse.Record, Path], tmp_path: Path) -> None:
+def test_a_model_whose_scaling_is_not_whole_is_refused(
+    scaled: tuple[posse.Record, Path], tmp_path: Path
+) -> None:
     with np.load(scaled[1]) as found:
         parts = {name: found[name] for name in found.files}
     np.savez(tmp_path / "cut.npz", allow_pickle=False, **{**parts, "shift": parts["shift"][:2]})
@@ -131,19 +140,23 @@ def grown(table: Path, folder: Path) -> Path:
     head, *rows = table.read_text().splitlines()
     cells = [row.split(",") for row in rows]
     factor = 3 if path.exists() else 1
-    path.write_text("\n".join([head, *(f"{a},{factor * int(b)},{c},{d}" for a, b, c, d in cells)]) + "\n")
+    path.write_text(
+        "\n".join([head, *(f"{a},{factor * int(b)},{c},{d}" for a, b, c, d in cells)]) + "\n"
+    )
     return path
 
 
-def test_a_bandit_does_not_go_on_where_its_table_scales_otherwise(table: Path, tmp_path: Path) -> None:
+def test_a_bandit_does_not_go_on_where_its_table_scales_otherwise(
+    table: Path, tmp_path: Path
+) -> None:
     settings = posse.FedContextual(data=grown(table, tmp_path), scale="standard", cohort=4)
     posse.live(settings).save(tmp_path / "b.json")
     posse.live(settings).load(tmp_path / "b.json")
     grown(table, tmp_path)
     with pytest.raises(ConfigError, match="the table has changed since"):
-        posse.live(posse.FedContextual(data=tmp_path / "grown.csv", scale="standard", cohort=4)).load(
-            tmp_path / "b.json"
-        )
+        posse.live(
+            posse.FedContextual(data=tmp_path / "grown.csv", scale="standard", cohort=4)
+        ).load(tmp_path / "b.json")
 
 
 def test_a_kept_run_does_not_go_on_where_its_table_scales_otherwise_and_no_fleet_begins_from_it(
@@ -164,11 +177,17 @@ def test_a_kept_run_does_not_go_on_where_its_table_scales_otherwise_and_no_fleet
 def test_scaling_without_a_table_is_refused_with_the_reason(table: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="scale applies to own, got standard for digits"):
         posse.FedContextual(scale="standard")
-    with pytest.raises(ConfigError, match="scale measures the contexts of all devices, and a server sees none"):
+    with pytest.raises(
+        ConfigError, match="scale measures the contexts of all devices, and a server sees none"
+    ):
         DeviceSettings(scale="standard")  # type: ignore[call-arg]
     settings = posse.FedContextual(data=table, scale="standard", cohort=2)
     devices = Population(
-        "mine", ("a", "b"), np.array([0, 1, 2]), np.zeros((2, 1), np.float32), np.array([0, 1], np.int32)
+        "mine",
+        ("a", "b"),
+        np.array([0, 1, 2]),
+        np.zeros((2, 1), np.float32),
+        np.array([0, 1], np.int32),
     )
     with pytest.raises(ConfigError, match="scale measures the features of a table in data"):
         settings.check(population=devices)
@@ -181,4 +200,6 @@ def test_scaling_without_a_table_is_refused_with_the_reason(table: Path, tmp_pat
 def test_what_is_measured_without_noise_is_not_covered(table: Path) -> None:
     record = ran(table, scale="standard", noise=1.0, delta=1e-3, input_size=2.0)
     (entry, *_) = record.privacy
-    assert any("mean and standard deviation of every feature" in text for text in entry["not_covered"])  # type: ignore[union-attr]
+    assert any(
+        "mean and standard deviation of every feature" in text for text in entry["not_covered"]
+    )  # type: ignore[union-attr]

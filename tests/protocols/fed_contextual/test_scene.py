@@ -13,7 +13,13 @@ from posse.protocols.fed_contextual.run import FedRun
 from posse.protocols.fed_contextual.settings import FedContextual
 
 SYSTEM = registry.system("fed-contextual")
-SMALL: dict[str, Any] = {"data": "digits", "clients": 12, "horizon": 6, "cohort": 4, "deploy_every": 2}
+SMALL: dict[str, Any] = {
+    "data": "digits",
+    "clients": 12,
+    "horizon": 6,
+    "cohort": 4,
+    "deploy_every": 2,
+}
 
 
 def begun(**more: Any) -> FedRun:
@@ -33,7 +39,9 @@ def test_a_round_stands_in_the_picture_as_it_was() -> None:
     decisions = float(record.summary["samples"])
     assert scene["curves"]["a decision"] == pytest.approx(record.total[0] / decisions)
     assert scene["curves"]["at random"] == pytest.approx(float(record.summary["chance_reward"]))
-    assert scene["curves"]["at least"] <= scene["curves"]["a decision"] <= scene["curves"]["at most"]
+    assert (
+        scene["curves"]["at least"] <= scene["curves"]["a decision"] <= scene["curves"]["at most"]
+    )
     assert scene["last"]["says"].startswith("Round 3: {cohort} of 4 devices makes")
     code = SYSTEM.pseudocode(run.settings)
     ran = [code["server"][number - 1] for number in scene["last"]["lines"]["server"]]
@@ -45,7 +53,9 @@ def test_epsilon_of_the_rounds_done() -> None:
     names = [figure["name"] for figure in (SYSTEM.scene(run) or {})["figures"]]
     assert "epsilon" in names
     run.advance(4)
-    spent = next(figure for figure in (SYSTEM.scene(run) or {})["figures"] if figure["name"] == "epsilon")
+    spent = next(
+        figure for figure in (SYSTEM.scene(run) or {})["figures"] if figure["name"] == "epsilon"
+    )
     mechanism = run.setup.mechanism
     assert mechanism is not None
     assert spent["value"] == mechanism.epsilon(4, 1e-3, "rdp")
@@ -53,7 +63,9 @@ def test_epsilon_of_the_rounds_done() -> None:
 
 
 def test_variants_switch_noise_and_secure_sums() -> None:
-    found = dict(SYSTEM.variants(FedContextual(**{**SMALL, "noise": 1.0, "delta": 1e-3, "clip": 0.1})))
+    found = dict(
+        SYSTEM.variants(FedContextual(**{**SMALL, "noise": 1.0, "delta": 1e-3, "clip": 0.1}))
+    )
     assert (found["without noise"].noise, found["without noise"].levels) == (0.0, 0)
     assert found["with secure sums"].levels == 65536
     assert found["with secure sums"].noise == 1.0

@@ -37,8 +37,14 @@ def scheduled(text: str) -> Plan:
 
 @pytest.mark.parametrize("where", ["device", "host"])
 def test_a_schedule_is_runs_of_one_value_each_one_after_the_other(where: str) -> None:
-    """The reference: two rounds with each value, every one begun from where the last stood; bit for bit."""
-    source: Source = rounds.resident(population(), 256) if where == "device" else rounds.host(population(), 12, 256)
+    """The reference: two rounds with each value, every one begun from where the last stood; bit for
+    bit.
+    """
+    source: Source = (
+        rounds.resident(population(), 256)
+        if where == "device"
+        else rounds.host(population(), 12, 256)
+    )
     state, parts = begin(TASK, 0), []
     for number, beta in enumerate(VALUES, 1):
         plan = Plan(TASK, RATES._replace(explore=(beta,)), ROUNDS._replace(rounds=2 * number))
@@ -49,7 +55,11 @@ def test_a_schedule_is_runs_of_one_value_each_one_after_the_other(where: str) ->
     same((found[-1][0], joined([one for _, one in found])), (state, joined(parts)))
     if where == "device":
         (side, other), *_ = train_many(
-            plan, [Run(0.1, 1.0, seed, begin(TASK, 0)) for seed in (7, 8)], source, side=2, together=6
+            plan,
+            [Run(0.1, 1.0, seed, begin(TASK, 0)) for seed in (7, 8)],
+            source,
+            side=2,
+            together=6,
         )
         assert np.allclose(side[1].reward, found[-1][1].reward, atol=1e-4)
         assert not np.allclose(other[1].reward, side[1].reward)
@@ -59,7 +69,9 @@ def test_constant_and_one_value_are_a_run_without_a_schedule() -> None:
     assert posse.FedContextual(schedule=[0.8, 0.05]) == posse.FedContextual(schedule="0.8,0.05")
     assert posse.FedContextual(schedule=0.05) == posse.FedContextual(schedule="0.05")
     given = ({}, {"schedule": "0.05"}, {"schedule": "inverse-sqrt"})
-    usual, listed, made = (posse.run(posse.FedContextual(**USUAL, **one), population=population()) for one in given)
+    usual, listed, made = (
+        posse.run(posse.FedContextual(**USUAL, **one), population=population()) for one in given
+    )
     assert usual.config["schedule"] == "constant"
     assert (listed.total, listed.pulls.tolist()) == (usual.total, usual.pulls.tolist())
     assert not [one for one in usual.show["curves"] if one["name"].endswith("of the policy")]
@@ -67,7 +79,9 @@ def test_constant_and_one_value_are_a_run_without_a_schedule() -> None:
     (curve,) = [one for one in made.show["curves"] if one["name"] == "beta of the policy"]
     assert curve["values"][0] == [round(0.05 / math.sqrt(i), 6) for i in (1, 1, 2, 2, 3, 3)]
     rounded = posse.FedContextual(**USUAL, schedule="inverse-sqrt", levels=1 << 20)
-    assert posse.run(rounded.plain(), population=population()).total == made.total  # the twin has the schedule too
+    assert (
+        posse.run(rounded.plain(), population=population()).total == made.total
+    )  # the twin has the schedule too
 
 
 def test_formulas() -> None:
@@ -88,20 +102,26 @@ def test_formulas() -> None:
 
 def test_falcons_own_takes_its_constant_from_gamma_and_arms_from_the_data() -> None:
     run = posse.start(
-        posse.FedContextual(**USUAL, policy="falcon", schedule="falcon", gamma=2.0), population=population()
+        posse.FedContextual(**USUAL, policy="falcon", schedule="falcon", gamma=2.0),
+        population=population(),
     )
     plan = run.simulation.plan  # type: ignore[attr-defined]
     decisions = 5 * 2 * float(np.diff(population().offsets).mean())
     wanted = 2.0 * math.sqrt(3 * decisions / (18 + math.log(decisions / 0.05)))
     assert plan.at(1).explore == (3.0, 1.0)
     assert plan.at(2).explore == (3.0, pytest.approx(wanted))
-    assert posse.FedContextual(policy="falcon", schedule="falcon").exploration() == Falcon(gamma=1 / 30)
+    assert posse.FedContextual(policy="falcon", schedule="falcon").exploration() == Falcon(
+        gamma=1 / 30
+    )
     assert posse.FedContextual(policy="falcon").exploration() == Falcon()
 
 
 def test_a_function_of_ones_own_and_what_is_seen_of_a_round(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
-    file.write_text("def half(i):\n    return 0.4 / 2 ** i\n\n\ndef wrong(i):\n    return 0.5 if i < 3 else -1\n")
+    file.write_text(
+        "def half(i):\n    return 0.4 / 2 ** i\n\n\ndef wrong(i):\n    return 0.5 if i < 3 else "
+        "-1\n"
+    )
     settings = posse.FedContextual(**USUAL, policy="epsilon-greedy", schedule=f"{file}:half")
     run = posse.start(settings, population=population())
     run.finish()
@@ -113,7 +133,9 @@ def test_a_function_of_ones_own_and_what_is_seen_of_a_round(tmp_path: Path) -> N
     assert listed.record().total == run.record().total
     for count in (6, 4):  # the model after round 4 is deployed too, and an estimate acts with it
         settings = posse.FedContextual(**{**USUAL, "rounds": count}, schedule=f"{file}:wrong")
-        with pytest.raises(ConfigError, match="deployment 3: beta must be a finite number above 0, got -1"):
+        with pytest.raises(
+            ConfigError, match="deployment 3: beta must be a finite number above 0, got -1"
+        ):
             posse.start(settings, population=population()).step()
 
 
@@ -122,7 +144,9 @@ def test_falcons_own_follows_from_the_data_and_no_figure_covers_that() -> None:
     for schedule, said in (("falcon", True), ("10,20", False)):
         (entry, *_) = posse.run(noisy.but(schedule=schedule), population=population()).privacy
         assert ("FALCON's own schedule" in str(entry["not_covered"])) is said
-    used = posse.live(noisy.but(schedule="falcon", clients=9), arms=("a", "b"), features=2, every=1)  # every is given
+    used = posse.live(
+        noisy.but(schedule="falcon", clients=9), arms=("a", "b"), features=2, every=1
+    )  # every is given
     for _ in range(3):
         used.reward(used.decide([0.3, 0.1]).id, 0.5)
     (entry, *_) = used.record().privacy
@@ -130,7 +154,9 @@ def test_falcons_own_follows_from_the_data_and_no_figure_covers_that() -> None:
 
 
 def test_a_bandit_in_use_follows_it() -> None:
-    settings = posse.FedContextual(policy="epsilon-greedy", schedule="1,0", deploy_every=1, cohort=1, clients=2)
+    settings = posse.FedContextual(
+        policy="epsilon-greedy", schedule="1,0", deploy_every=1, cohort=1, clients=2
+    )
     bandit = posse.live(settings, arms=("a", "b", "c"), features=2, every=3)
     chances = []
     for _ in range(6):
@@ -143,7 +169,10 @@ def test_a_bandit_in_use_follows_it() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"schedule": "inverse-squared"}, "unknown schedule 'inverse-squared'. Did you mean 'inverse-sqrt'"),
+        (
+            {"schedule": "inverse-squared"},
+            "unknown schedule 'inverse-squared'. Did you mean 'inverse-sqrt'",
+        ),
         ({"schedule": "0.1,much"}, "unknown schedule '0.1,much'"),
         ({"schedule": "0.1,nan"}, "finite numbers"),
         ({"schedule": []}, "unknown schedule ''"),
@@ -160,10 +189,15 @@ def test_bad_schedules(given: dict[str, Any], message: str) -> None:
 
 
 def test_a_function_is_given_by_its_place() -> None:
-    with pytest.raises(ConfigError, match=r"got a function\. Put it into a file and name it, such as schedule='mine"):
+    with pytest.raises(
+        ConfigError,
+        match=r"got a function\. Put it into a file and name it, such as schedule='mine",
+    ):
         posse.FedContextual(schedule=lambda number: 0.4 / number)
     settings = posse.FedContextual()
-    with pytest.raises(ConfigError, match=r"got schedule\. It is a setting: give FedContextual\(schedule=\.\.\.\)"):
+    with pytest.raises(
+        ConfigError, match=r"got schedule\. It is a setting: give FedContextual\(schedule=\.\.\.\)"
+    ):
         posse.run(settings, schedule=lambda number: 0.4 / number)
     with pytest.raises(ConfigError, match=r"beside its settings, got frist\. Remove it"):
         posse.run(settings, frist=lambda name: True)

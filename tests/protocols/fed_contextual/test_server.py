@@ -8,7 +8,11 @@ from posse.protocols.fed_contextual.computing.server import optimiser
 
 
 def keras_adam(
-    updates: list[float], rate: float, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-7
+    updates: list[float],
+    rate: float,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-7,
 ) -> list[float]:
     """By hand: epsilon is added before the moments are corrected."""
     m = v = now = 0.0

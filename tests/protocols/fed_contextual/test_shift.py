@@ -1,4 +1,6 @@
-"""What was known before deployment, for any data; and what a run lost to the best that could be done."""
+"""What was known before deployment, for any data; and what a run lost to the best that could be
+done.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,15 @@ from posse.results.reports.report import render_report
 from tests.protocols.fed_contextual.toys import ARMS, population
 
 BASE: dict[str, Any] = {
-    "rounds": 1, "cohort": 12, "batch": 4, "pretraining": 60, "pretraining_client_rate": 0.2, "policy": "greedy",
-    "pretraining_server_rate": 1.0, "scenario": "init-shift",
-}  # fmt: skip
+    "rounds": 1,
+    "cohort": 12,
+    "batch": 4,
+    "pretraining": 60,
+    "pretraining_client_rate": 0.2,
+    "policy": "greedy",
+    "pretraining_server_rate": 1.0,
+    "scenario": "init-shift",
+}
 
 
 def table(path: Path, *rows: str) -> str:
@@ -49,11 +57,14 @@ def curves_of(record: Record) -> dict[str, np.ndarray]:
 
 
 def test_a_first_model_learns_what_paid_before(tmp_path: Path) -> None:
-    """A table, a function and a function that settings name give the same first model, which is wrong after."""
+    """A table, a function and a function that settings name give the same first model, which is
+    wrong after.
+    """
     rows = "label,0,A,a", "0,0,1,0", "A,0,0,1", "a,1,0,0"
     file = table(tmp_path / "before.csv", *rows)
     (tmp_path / "mine.py").write_text(
-        "import jax.numpy as jnp\ndef turned(x, y, arms):\n    return jnp.where(arms == (y + 1) % 3, 1.0, 0.0)\n"
+        "import jax.numpy as jnp\ndef turned(x, y, arms):\n    return jnp.where(arms == (y + 1) % "
+        "3, 1.0, 0.0)\n"
         "def some(name):\n    return name != 'client-1'\n"
     )
     by_table, by_function = ran({}, before=file), ran({"before": turned})
@@ -62,13 +73,19 @@ def test_a_first_model_learns_what_paid_before(tmp_path: Path) -> None:
     assert float(by_table.summary["average_reward"]) < 0.1
     assert float(ran({}, scenario="init").summary["average_reward"]) > 0.8
     # With rewards of one's own after deployment, a table or a function before it.
-    assert ran({"pay": right}, before=file).total == ran({"pay": right, "before": turned}).total == by_table.total
+    assert (
+        ran({"pay": right}, before=file).total
+        == ran({"pay": right, "before": turned}).total
+        == by_table.total
+    )
     # The turned arm pays again: the first model is right.
     assert float(ran({"pay": turned, "before": turned}).summary["average_reward"]) > 0.8
 
 
 def test_arms_without_a_column_are_not_seen(tmp_path: Path) -> None:
-    found = read_rewards(Path(table(tmp_path / "two.csv", "label, a ,0", "A,0.25,0", "0,0,1", "a,1,-1")), ARMS)
+    found = read_rewards(
+        Path(table(tmp_path / "two.csv", "label, a ,0", "A,0.25,0", "0,0,1", "a,1,-1")), ARMS
+    )
     assert found.arms.tolist() == [True, False, True]
     assert found.rewards.table.tolist() == [[1, 0, 0], [0, 0, 0.25], [-1, 0, 1]]
 
@@ -95,11 +112,15 @@ def test_tables_that_do_not_fit(tmp_path: Path, rows: tuple[str, ...], what: str
 def test_who_the_first_clients_are(tmp_path: Path) -> None:
     assert named_clients(population(), "client-1, client-1[12]").tolist() == [0, 10, 11]
     file = table(tmp_path / "b.csv", "label,0,A,a", "0,1,0,0", "A,0,1,0", "a,0,0,1")
-    one = start(FedContextual(**BASE, before=file, first="client-1*", seed=3), population=population())
+    one = start(
+        FedContextual(**BASE, before=file, first="client-1*", seed=3), population=population()
+    )
     world = one.setup.world  # type: ignore[attr-defined]
     assert (world.pretrained, world.initial(12, 3).tolist()) == (4, [0, 9, 10, 11])
     other = start(
-        FedContextual(**BASE, before=file, pretrained=2), population=population(), first=lambda name: name[-1] in "24"
+        FedContextual(**BASE, before=file, pretrained=2),
+        population=population(),
+        first=lambda name: name[-1] in "24",
     )
     drawn = other.setup.world.initial(12, 0).tolist()  # type: ignore[attr-defined]
     assert len(drawn) == 2
@@ -109,19 +130,43 @@ def test_who_the_first_clients_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "own", "what"),
     [
-        ({"scenario": "init", "before": "x.csv"}, {}, "before applies to scenario init-shift, got x.csv for init"),
+        (
+            {"scenario": "init", "before": "x.csv"},
+            {},
+            "before applies to scenario init-shift, got x.csv for init",
+        ),
         ({"scenario": "init"}, {"before": turned}, "before applies to scenario init-shift"),
-        ({"scenario": "scratch", "first": "a*"}, {}, "first applies to scenarios with pre-training"),
+        (
+            {"scenario": "scratch", "first": "a*"},
+            {},
+            "first applies to scenarios with pre-training",
+        ),
         ({"before": "nowhere.csv"}, {}, "there is no such file"),
-        ({"first": "clinic-*"}, {"before": turned}, "no client has a name like 'clinic-.', and the first is client-1"),
-        ({"first": "client-1", "pretrained": 2}, {"before": turned}, "pre-trains on 2 clients, and there are 1"),
+        (
+            {"first": "clinic-*"},
+            {"before": turned},
+            "no client has a name like 'clinic-.', and the first is client-1",
+        ),
+        (
+            {"first": "client-1", "pretrained": 2},
+            {"before": turned},
+            "pre-trains on 2 clients, and there are 1",
+        ),
         ({"before": "x.csv"}, {"before": turned}, "before is given twice"),
         ({}, {"before": lambda x, y, arms: x}, "before must give one reward a sample"),
         ({}, {"before": lambda x, y, arms: x.nope}, "before fails on .* samples: AttributeError"),
-        ({}, {"before": turned, "first": lambda name: name.nope}, "first fails on the client 'client-1': Attr"),
+        (
+            {},
+            {"before": turned, "first": lambda name: name.nope},
+            "first fails on the client 'client-1': Attr",
+        ),
         ({}, {"pay": right}, "needs those before deployment too"),
         ({"before": "json:nothing"}, {}, "json has no 'nothing'"),
-        ({"scenario": "scratch", "supervised": True, "drift": "labels"}, {}, "supervised needs rewards that stay"),
+        (
+            {"scenario": "scratch", "supervised": True, "drift": "labels"},
+            {},
+            "supervised needs rewards that stay",
+        ),
     ],
 )
 def test_what_is_refused(changes: dict[str, Any], own: dict[str, Any], what: str) -> None:
@@ -131,11 +176,20 @@ def test_what_is_refused(changes: dict[str, Any], own: dict[str, Any], what: str
 
 
 def test_regret_and_how_sure_devices_were() -> None:
-    """The best arm of every context pays 1; a supervised model earns what it earns alone, and regret is the rest."""
+    """The best arm of every context pays 1; a supervised model earns what it earns alone, and
+    regret is the rest.
+    """
     settings = FedContextual(
-        rounds=12, cohort=6, batch=4, deploy_every=3, supervised=True, runs=2, points=6, pretraining_client_rate=0.2,
+        rounds=12,
+        cohort=6,
+        batch=4,
+        deploy_every=3,
+        supervised=True,
+        runs=2,
+        points=6,
+        pretraining_client_rate=0.2,
         pretraining_server_rate=1.0,
-    )  # fmt: skip
+    )
     record = run_fed(settings, population=population())
     summary, samples, curves = record.summary, record.pulls.sum(axis=1), curves_of(record)
     sure, regret, lost = curves.values()
@@ -144,11 +198,17 @@ def test_regret_and_how_sure_devices_were() -> None:
     earned = float(summary["average_reward"])
     assert summary["average_regret"] == pytest.approx(1 - earned)
     assert float(summary["supervised_reward"]) > 0.8
-    assert summary["regret_to_supervised"] == pytest.approx(float(summary["supervised_reward"]) - earned)
+    assert summary["regret_to_supervised"] == pytest.approx(
+        float(summary["supervised_reward"]) - earned
+    )
     assert sure.shape == lost.shape == (2, 6)
-    assert sure[0, 0] == pytest.approx(1 / 3, abs=1e-5)  # nothing is deployed yet: all arms are alike
+    assert sure[0, 0] == pytest.approx(
+        1 / 3, abs=1e-5
+    )  # nothing is deployed yet: all arms are alike
     assert sure[0, -1] > 0.4
-    assert lost[:, -1].sum() / samples.sum() == pytest.approx(float(summary["regret_to_supervised"]), abs=1e-4)
+    assert lost[:, -1].sum() / samples.sum() == pytest.approx(
+        float(summary["regret_to_supervised"]), abs=1e-4
+    )
     page = render_report(record)
     assert "Mean probability of the chosen arm." in page
     assert "Cumulative regret to a supervised model." in page
@@ -162,4 +222,6 @@ def test_regret_where_arms_pay_other_rewards() -> None:
 
     record = run_fed(FedContextual(rounds=3, cohort=6, batch=4), population=population(), pay=half)
     regret = curves_of(record)["cumulative regret to the best arm of every context"]
-    assert regret[0, -1] == pytest.approx(0.25 * (record.pulls[0, 0] + record.pulls[0, 2]), abs=1e-5)
+    assert regret[0, -1] == pytest.approx(
+        0.25 * (record.pulls[0, 0] + record.pulls[0, 2]), abs=1e-5
+    )

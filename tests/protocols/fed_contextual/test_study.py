@@ -21,9 +21,15 @@ from posse.protocols.fed_contextual.study import Bench, device_of
 from tests.protocols.fed_contextual.toys import close, population, questions, same
 
 BASE = Job(
-    "base", rounds=6, cohort=4, deploy_every=2, batch=4, client_rate=0.2, server_rate=0.05,
+    "base",
+    rounds=6,
+    cohort=4,
+    deploy_every=2,
+    batch=4,
+    client_rate=0.2,
+    server_rate=0.05,
     pretraining=Pretraining(rounds=20, clients=6, client_rate=0.3, server_rate=1.0),
-)  # fmt: skip
+)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +51,9 @@ def test_arrays_are_over_rates_seeds_and_rounds(bench: Bench) -> None:
     assert np.allclose(running[..., 0], result.seen.reward[..., 0] / result.seen.samples[..., 0])
 
 
-@pytest.mark.parametrize("changes", [{}, {"scenario": "init"}, {"drift": {"kind": "labels", "every": 2}}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"scenario": "init"}, {"drift": {"kind": "labels", "every": 2}}]
+)
 def test_runs_side_by_side_are_the_runs_alone(bench: Bench, changes: dict[str, Any]) -> None:
     job = replace(BASE, client_rate=(0.1, 0.2), server_rate=(0.05, 0.1), seeds=(0, 3), **changes)
     alone, side = (Bench(bench.population, side=side).run(job) for side in (1, 3))
@@ -86,19 +94,27 @@ def test_pre_training_helps_and_the_first_model_can_be_left_as_it_is(bench: Benc
 
 def test_a_world_that_drifts_pays_other_arms(bench: Bench) -> None:
     still = replace(BASE, scenario="init-shift", policy="greedy", learns=False)
-    before, after = bench.run(still), bench.run(replace(still, drift={"kind": "labels", "every": 3}))
+    before, after = (
+        bench.run(still),
+        bench.run(replace(still, drift={"kind": "labels", "every": 3})),
+    )
     same(before.seen.reward[..., :3], after.seen.reward[..., :3])
     assert after.seen.reward[..., 3:].sum() < 0.7 * before.seen.reward[..., 3:].sum()
 
 
 def test_a_table_for_every_round_is_made_where_the_world_drifts(bench: Bench) -> None:
     world = study.scenario("init-shift", bench.population, 6)
-    plans = [bench.plan(replace(BASE, drift=drift), world) for drift in (BASE.drift, {"kind": "labels", "every": 3})]
+    plans = [
+        bench.plan(replace(BASE, drift=drift), world)
+        for drift in (BASE.drift, {"kind": "labels", "every": 3})
+    ]
     assert [plan.pays is None for plan in plans] == [True, False]
 
 
 def test_noise_coins_and_absence_run(bench: Bench) -> None:
-    noisy = replace(BASE, noise=0.01, quantile=0.0, sampling="poisson", availability={"missing": 0.3})
+    noisy = replace(
+        BASE, noise=0.01, quantile=0.0, sampling="poisson", availability={"missing": 0.3}
+    )
     seen = bench.run(noisy).seen
     assert np.asarray(seen.clients).std() > 0
     same(bench.run(noisy).seen, seen)
@@ -106,7 +122,9 @@ def test_noise_coins_and_absence_run(bench: Bench) -> None:
 
 def test_bags_of_words_with_tags_pay_by_rarity() -> None:
     tags = Bench(questions())
-    result = tags.run(replace(BASE, scenario="init-shift", policy="falcon", parameters={"gamma": 10.0}))
+    result = tags.run(
+        replace(BASE, scenario="init-shift", policy="falcon", parameters={"gamma": 10.0})
+    )
     assert (result.seen.reward >= 0).all()
     assert result.seen.reward.max() > 0
 
@@ -114,9 +132,15 @@ def test_bags_of_words_with_tags_pay_by_rarity() -> None:
 def test_a_study_skips_what_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     save(population(), tmp_path / "toy.npz")
     job: dict[str, Any] = {
-        "name": "line", "rounds": 4, "cohort": 4, "batch": 4, "seeds": [0, 1], "policy": "softmax",
-        "parameters": {"beta": 0.1}, "pretraining": {"rounds": 5},
-    }  # fmt: skip
+        "name": "line",
+        "rounds": 4,
+        "cohort": 4,
+        "batch": 4,
+        "seeds": [0, 1],
+        "policy": "softmax",
+        "parameters": {"beta": 0.1},
+        "pretraining": {"rounds": 5},
+    }
     (tmp_path / "jobs.json").write_text(json.dumps([job]))
     command = [
         "--data",
@@ -173,12 +197,21 @@ def test_wrong_jobs_are_refused(wrong: Mapping[str, Any], message: str) -> None:
 
 def test_files_of_jobs_are_lists_of_different_names(tmp_path: Path) -> None:
     path = tmp_path / "jobs.json"
-    for text, message in (("{}", "a JSON list"), ("[", "a JSON list"), ('[{"name":"a"},{"name":"a"}]', "'a' twice")):
+    for text, message in (
+        ("{}", "a JSON list"),
+        ("[", "a JSON list"),
+        ('[{"name":"a"},{"name":"a"}]', "'a' twice"),
+    ):
         path.write_text(text)
         with pytest.raises(ConfigError, match=message):
             read_jobs(path)
     path.write_text('[{"name": "a", "client_rate": [0.1, 0.2], "seeds": [1, 2]}]')
-    assert read_jobs(path)[0].runs == ((0.1, 0.002, 1), (0.1, 0.002, 2), (0.2, 0.002, 1), (0.2, 0.002, 2))
+    assert read_jobs(path)[0].runs == (
+        (0.1, 0.002, 1),
+        (0.1, 0.002, 2),
+        (0.2, 0.002, 1),
+        (0.2, 0.002, 2),
+    )
     assert job_of(json.loads(read_jobs(path)[0].to_json())) == read_jobs(path)[0]
 
 
@@ -198,7 +231,9 @@ def test_one_run_has_no_note_on_several_and_a_fleet_is_described_as_one() -> Non
     assert "decisions for each arm" in " ".join(leaks({"levels": 0}))
 
 
-def test_what_is_compiled_is_kept_where_the_user_did_not_say(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_is_compiled_is_kept_where_the_user_did_not_say(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     found: dict[str, object] = {}
     monkeypatch.setattr(jax.config, "update", found.__setitem__)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

@@ -14,7 +14,14 @@ from posse.protocols.fed_contextual.computing.models import cnn, linear
 from posse.protocols.fed_contextual.computing.rounds import Data, Source
 from posse.protocols.fed_contextual.computing.server import Measured, State, adam, begin, sgd
 from posse.protocols.fed_contextual.computing.tasks import Task
-from posse.protocols.fed_contextual.computing.training import Plan, average_reward, joined, load, save, train
+from posse.protocols.fed_contextual.computing.training import (
+    Plan,
+    average_reward,
+    joined,
+    load,
+    save,
+    train,
+)
 from tests.protocols.fed_contextual.toys import RATES, TASK, close, differs, population, same
 
 ADAM = TASK._replace(optimiser=adam())
@@ -27,8 +34,13 @@ def data() -> Data:
     return rounds.resident(population(), 256)
 
 
-def all_of(source: Source, schedule: Schedule = SCHEDULE, together: int = 4) -> tuple[list[State], Measured]:
-    states, seen = zip(*train(Plan(ADAM, RATES, schedule), begin(ADAM, 0), source, 7, together=together), strict=True)
+def all_of(
+    source: Source, schedule: Schedule = SCHEDULE, together: int = 4
+) -> tuple[list[State], Measured]:
+    states, seen = zip(
+        *train(Plan(ADAM, RATES, schedule), begin(ADAM, 0), source, 7, together=together),
+        strict=True,
+    )
     return list(states), joined(list(seen))
 
 
@@ -67,7 +79,10 @@ def test_any_number_of_cores_gives_the_same_bits(
     (whole, told) = list(train(plan, begin(task, 0), source, 7, together=3, cores=2))[-1]
     monkeypatch.setattr(training, "WORK", 1)
     monkeypatch.setattr(training, "PARTS", 3)
-    found = [list(train(plan, begin(task, 0), source, 7, together=3, cores=cores))[-1] for cores in (1, 2, 3)]
+    found = [
+        list(train(plan, begin(task, 0), source, 7, together=3, cores=cores))[-1]
+        for cores in (1, 2, 3)
+    ]
     for state, seen in found:
         same((state, seen), found[0])
         (same if task.levels else close)(state.params, whole.params)
@@ -76,12 +91,26 @@ def test_any_number_of_cores_gives_the_same_bits(
 
 
 def test_a_run_takes_the_cores_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that there are, or a number of them: the same record; and the one of a round in one piece, to rounding."""
+    """All that there are, or a number of them: the same record; and the one of a round in one
+    piece, to rounding.
+    """
     monkeypatch.setattr(training, "WORK", 1)
-    usual = {"rounds": 4, "cohort": 5, "deploy_every": 2, "batch": 4, "client_rate": 0.1, "server_rate": 0.05}
-    made = [posse.run(posse.FedContextual(**usual, cores=cores), population=population()) for cores in (None, 0, 1, 2)]
+    usual = {
+        "rounds": 4,
+        "cohort": 5,
+        "deploy_every": 2,
+        "batch": 4,
+        "client_rate": 0.1,
+        "server_rate": 0.05,
+    }
+    made = [
+        posse.run(posse.FedContextual(**usual, cores=cores), population=population())
+        for cores in (None, 0, 1, 2)
+    ]
     assert len({(one.total, tuple(one.pulls.ravel().tolist())) for one in made}) == 1
-    monkeypatch.setattr(training, "_on_cores", lambda *given: pytest.fail(f"it was divided over {given[-1]} cores"))
+    monkeypatch.setattr(
+        training, "_on_cores", lambda *given: pytest.fail(f"it was divided over {given[-1]} cores")
+    )
     posse.run(posse.FedContextual(**usual), population=population())
     with pytest.raises(pytest.fail.Exception, match="over 3 cores"):
         posse.run(posse.FedContextual(**usual, cores=3), population=population())
@@ -90,14 +119,22 @@ def test_a_run_takes_the_cores_it_is_given(monkeypatch: pytest.MonkeyPatch) -> N
 def test_rounds_are_divided_by_their_work_alone() -> None:
     small, large = linear(64, 10), cnn(62)
     assert training.divided(TASK._replace(model=small), 20, 96) == 1
-    assert [training.divided(TASK._replace(model=large), count, 208) for count in (1, 7, 20, 64, 128)] == [
-        1, 7, 7, 8, 8,
-    ]  # fmt: skip
+    assert [
+        training.divided(TASK._replace(model=large), count, 208) for count in (1, 7, 20, 64, 128)
+    ] == [
+        1,
+        7,
+        7,
+        8,
+        8,
+    ]
     assert training.divided(TASK._replace(model=large, centralised=True), 64, 208) == 1
 
 
 @pytest.mark.parametrize("where", ["device", "host"])
-def test_a_run_taken_up_again_is_the_same_bit_for_bit(where: str, data: Data, tmp_path: Path) -> None:
+def test_a_run_taken_up_again_is_the_same_bit_for_bit(
+    where: str, data: Data, tmp_path: Path
+) -> None:
     source: Source = data if where == "device" else rounds.host(population(), 12, 256)
     states, whole = all_of(source)
     running = train(PLAN, begin(ADAM, 0), source, 7, together=4)
@@ -149,4 +186,9 @@ def test_the_average_reward_runs() -> None:
     zeros = np.zeros(3)
     seen = Measured(np.array([2.0, 0, 4]), np.array([4.0, 4, 0]), zeros, zeros, zeros, zeros, zeros)
     assert average_reward(seen).tolist() == [0.5, 0.25, 0.75]
-    same(joined([jax.tree.map(lambda leaf: leaf[:1], seen), jax.tree.map(lambda leaf: leaf[1:], seen)]), seen)
+    same(
+        joined(
+            [jax.tree.map(lambda leaf: leaf[:1], seen), jax.tree.map(lambda leaf: leaf[1:], seen)]
+        ),
+        seen,
+    )

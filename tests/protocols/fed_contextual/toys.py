@@ -20,8 +20,14 @@ FEATURES = 5
 MODEL = linear(FEATURES, len(ARMS))
 SGD = sgd()
 TASK = Task(
-    MODEL, tasks.softmax, tasks.pay, SGD, Clipping(0.05), tasks.pay_all, batch=4,
-)  # fmt: skip
+    MODEL,
+    tasks.softmax,
+    tasks.pay,
+    SGD,
+    Clipping(0.05),
+    tasks.pay_all,
+    batch=4,
+)
 """Clips some updates and not others."""
 RATES = Rates(0.1, 1.0, explore=(0.3,), pays=(np.eye(3, dtype=np.float32),))
 
@@ -44,14 +50,21 @@ def questions(clients: int = 10) -> Population:
     rng = np.random.default_rng(3)
     sizes = rng.integers(1, 9, clients)
     offsets = np.concatenate([[0], np.cumsum(sizes)])
-    words = Ragged.of([rng.choice(20, rng.integers(1, 6), replace=False) for _ in range(offsets[-1])])
+    words = Ragged.of(
+        [rng.choice(20, rng.integers(1, 6), replace=False) for _ in range(offsets[-1])]
+    )
     tags = Ragged.of(
-        [rng.choice(12, rng.integers(0, 4), replace=False) for _ in range(offsets[-1] - 12)] + [[k] for k in range(12)]
+        [rng.choice(12, rng.integers(0, 4), replace=False) for _ in range(offsets[-1] - 12)]
+        + [[k] for k in range(12)]
     )
     return Population(
-        "questions", tuple(f"tag-{k}" for k in range(12)), offsets, words, tags,
+        "questions",
+        tuple(f"tag-{k}" for k in range(12)),
+        offsets,
+        words,
+        tags,
         vocabulary=tuple(f"word-{k}" for k in range(20)),
-    )  # fmt: skip
+    )
 
 
 def gathered(numbers: list[int], pad: int = 12, present: list[float] | None = None) -> Cohort:

@@ -14,7 +14,9 @@ Floats = NDArray[np.float64]
 Rows = list[list[tuple[Floats, float]]]
 
 
-def linear(steps: int, arms: int, size: int, *, epsilon: float = 0.1, seed: int = 1) -> tuple[Floats, Floats, Coins]:
+def linear(
+    steps: int, arms: int, size: int, *, epsilon: float = 0.1, seed: int = 1
+) -> tuple[Floats, Floats, Coins]:
     """Contexts of norm 1, rewards 0 or 1 whose chance is linear in the context, and coins."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(steps, size))
@@ -44,7 +46,14 @@ def solved(rows: Rows, size: int) -> tuple[Floats, Floats]:
 
 
 def oracle(
-    x: Floats, rewards: Floats, flips: Coins, *, batch: int = 1, kind: str = "greedy", width: float = 1.0, z: Floats
+    x: Floats,
+    rewards: Floats,
+    flips: Coins,
+    *,
+    batch: int = 1,
+    kind: str = "greedy",
+    width: float = 1.0,
+    z: Floats,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats, Rows]:
     """Arms, greedy arms, scores and the rows of every arm, slowly."""
     steps, arms = rewards.shape
@@ -95,7 +104,9 @@ def test_inverses_stay_symmetric_and_accurate_over_many_steps() -> None:
         own = x[found.arms == a]
         wanted = np.linalg.inv(np.eye(8) + own.T @ own)
         assert np.abs(found.inverses[a] - wanted).max() < 1e-9
-        assert np.abs(found.weights[a] - wanted @ own.T @ found.rewards[found.arms == a]).max() < 1e-9
+        assert (
+            np.abs(found.weights[a] - wanted @ own.T @ found.rewards[found.arms == a]).max() < 1e-9
+        )
 
 
 @pytest.mark.parametrize("kind", ["greedy", "ucb", "thompson"])
@@ -103,9 +114,11 @@ def test_inverses_stay_symmetric_and_accurate_over_many_steps() -> None:
 def test_replay_equals_run(kind: str, batch: int) -> None:
     x, rewards, flips = linear(500, 6, 4)
     options = {
-        "batch": batch, "exploration": kind, "normals": np.random.default_rng(2).normal(size=(500, 6)),
+        "batch": batch,
+        "exploration": kind,
+        "normals": np.random.default_rng(2).normal(size=(500, 6)),
         "checkpoints": (0, 100, 500),
-    }  # fmt: skip
+    }
     first = play(x, rewards, flips, **options)
     again = replay(x, first.arms, first.rewards, flips.ties, **options)  # type: ignore[arg-type]
     for name in Run._fields:
@@ -118,7 +131,9 @@ def test_replay_tells_how_far_another_arm_was() -> None:
     found = replay(x, arms, rewards[np.arange(400), arms], flips.ties, checkpoints=range(400))
     scores = np.einsum("tai,ti->ta", found.kept, x)
     assert np.abs(found.gaps - (scores.max(axis=1) - scores[np.arange(400), arms])).max() < 1e-12
-    assert (found.gaps > found.margins + 1e-9).any()  # a third-best arm is further off than the second
+    assert (
+        found.gaps > found.margins + 1e-9
+    ).any()  # a third-best arm is further off than the second
 
 
 def test_the_model_stands_still_for_a_batch() -> None:
@@ -171,7 +186,11 @@ def test_one_arm_has_no_rival() -> None:
 
 def test_arrays_of_another_layout_give_the_same_numbers() -> None:
     x, rewards, flips = linear(100, 3, 4)
-    turned = run(np.asfortranarray(x), np.asfortranarray(rewards), flips._replace(ties=np.asfortranarray(flips.ties)))
+    turned = run(
+        np.asfortranarray(x),
+        np.asfortranarray(rewards),
+        flips._replace(ties=np.asfortranarray(flips.ties)),
+    )
     assert (turned.weights == run(x, rewards, flips).weights).all()
 
 
@@ -181,8 +200,14 @@ def test_arrays_of_another_layout_give_the_same_numbers() -> None:
         ({"features": np.zeros((9, 2))}, r"features must have shape \(10, 2\)"),
         ({"rewards": np.zeros(10)}, "rewards must be a table"),
         ({"coins": coins(9, 3, epsilon=0.0, seed=1)}, r"explore must have shape \(10,\)"),
-        ({"coins": coins(10, 3, epsilon=0.0, seed=1)._replace(arms=np.zeros(9))}, r"arms must have shape \(10,\)"),
-        ({"coins": coins(10, 3, epsilon=0.0, seed=1)._replace(arms=np.full(10, 3))}, "arms must be in 0 to 2, got 3"),
+        (
+            {"coins": coins(10, 3, epsilon=0.0, seed=1)._replace(arms=np.zeros(9))},
+            r"arms must have shape \(10,\)",
+        ),
+        (
+            {"coins": coins(10, 3, epsilon=0.0, seed=1)._replace(arms=np.full(10, 3))},
+            "arms must be in 0 to 2, got 3",
+        ),
         ({"batch": 0}, "batch must be at least 1"),
         ({"checkpoints": (11,)}, r"checkpoints must be in \[0, 10\]"),
         ({"exploration": "thomson"}, "Did you mean 'thompson'"),
@@ -191,8 +216,10 @@ def test_arrays_of_another_layout_give_the_same_numbers() -> None:
 )
 def test_what_does_not_fit_is_refused(spoil: dict[str, object], words: str) -> None:
     given: dict[str, object] = {
-        "features": np.zeros((10, 2)), "rewards": np.zeros((10, 3)), "coins": coins(10, 3, epsilon=0.0, seed=1),
-    }  # fmt: skip
+        "features": np.zeros((10, 2)),
+        "rewards": np.zeros((10, 3)),
+        "coins": coins(10, 3, epsilon=0.0, seed=1),
+    }
     with pytest.raises(ConfigError, match=words):
         run(**{**given, **spoil})  # type: ignore[arg-type]
 

@@ -40,7 +40,9 @@ def test_a_torn_line_is_cut_off(tmp_path: Path) -> None:
     assert path.read_text() == "run,step,arm\nspring,0,3\nspring,1,2\n"
 
 
-def test_arms_reach_the_disk_where_there_is_no_fdatasync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arms_reach_the_disk_where_there_is_no_fdatasync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As on macOS."""
     path = tmp_path / "arms.csv"
     fsync = os.fsync
@@ -112,7 +114,8 @@ def test_answers_come_at_whole_slots() -> None:
 
 def test_slots_are_terms_and_change_what_is_not_protected() -> None:
     plain, slotted, jittered = (
-        MpcContextual(rows=50, **given).load().terms for given in ({}, {"slot": 0.5}, {"jitter": 0.1})
+        MpcContextual(rows=50, **given).load().terms
+        for given in ({}, {"slot": 0.5}, {"jitter": 0.1})
     )
     assert len({terms.digest() for terms in (plain, slotted, jittered)}) == 3
     said = ["".join(leaks(terms)) for terms in (plain, slotted, jittered)]

@@ -1,4 +1,6 @@
-"""The model stays sound up to the most steps that are allowed, and where it does not, whoever may look notices."""
+"""The model stays sound up to the most steps that are allowed, and where it does not, whoever may
+look notices.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,19 @@ TERMS = Terms("r", ("a", "b"), (2, 2), 3, 100, (1, 10), 14)
 @pytest.mark.parametrize(
     "setting",
     [
-        Setting("uncentred", 12, 20, 2), Setting("uncentred", 14, 20, 2), Setting("uncentred", 14, 60, 2),
-        Setting("few", 14, 20, 2), Setting("constant", 12, 5, 2), Setting("nearly equal", 12, 5, 2),
+        Setting("uncentred", 12, 20, 2),
+        Setting("uncentred", 14, 20, 2),
+        Setting("uncentred", 14, 60, 2),
+        Setting("few", 14, 20, 2),
+        Setting("constant", 12, 5, 2),
+        Setting("nearly equal", 12, 5, 2),
     ],
     ids=lambda setting: f"{setting.kind}, {setting.bits} bits, {setting.features} features",
-)  # fmt: skip
+)
 def test_hard_contexts_at_the_most_steps_allowed(setting: Setting) -> None:
-    """Without the quarter of a unit that every pull adds, P of the first four is not positive at the end."""
+    """Without the quarter of a unit that every pull adds, P of the first four is not positive at
+    the end.
+    """
     found = play(setting)
     assert found.broken == ""
     assert found.least > 10
@@ -35,7 +43,9 @@ def test_hard_contexts_at_the_most_steps_allowed(setting: Setting) -> None:
 
 
 @pytest.mark.long
-def test_every_setting_of_the_study(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_setting_of_the_study(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sys.argv", ["mpc_range", "--long"])
     mpc_range.main()
     assert "broken: 0 of " in capsys.readouterr().out
@@ -51,7 +61,10 @@ def broken_model() -> np.ndarray:
 def test_whoever_brings_the_shares_together_sees_a_broken_model(tmp_path) -> None:
     sound = Layout(TERMS.dimension).start(TERMS.arms, TERMS.bits)
     mask = np.random.default_rng(1).integers(0, 2**63, sound.shape, np.uint64)
-    for model, ends in ((sound, None), (broken_model(), r"arm 2 is broken after 100 steps: .* eigenvalue of P is -1")):
+    for model, ends in (
+        (sound, None),
+        (broken_model(), r"arm 2 is broken after 100 steps: .* eigenvalue of P is -1"),
+    ):
         for party, share in zip(TERMS.parties, (model - mask, mask), strict=True):
             (tmp_path / party).mkdir(exist_ok=True)
             write_share(tmp_path / party, TERMS, party, 100, share.tobytes())
@@ -69,7 +82,9 @@ def test_weights_beyond_their_bound_are_a_broken_model() -> None:
         Model(TERMS, 100, model).check()
 
 
-def test_a_simulation_on_roles_says_that_its_model_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_simulation_on_roles_says_that_its_model_is_broken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     run = start(MpcContextual(data="digits", horizon=4, bits=14, seed=1))
     assert isinstance(run, ContextualRun)
     run.finish()

@@ -6,7 +6,11 @@ from posse.protocols.mpc_contextual.federation import costs_section
 from posse.protocols.mpc_contextual.settings import MpcContextual
 
 SECONDS = {"party": 2.4, "puller": 0.05, "payee": 0.03, "dealer": 0.5}
-SUMMARY = {"rounds_a_step": 11, "bytes_a_step_sent_by_a_party": 41_303, "bytes_a_step_dealt_to_a_party": 41_208}
+SUMMARY = {
+    "rounds_a_step": 11,
+    "bytes_a_step_sent_by_a_party": 41_303,
+    "bytes_a_step_dealt_to_a_party": 41_208,
+}
 
 
 def settings(**changes: object) -> MpcContextual:

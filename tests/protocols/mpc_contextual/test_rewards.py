@@ -1,4 +1,6 @@
-"""Exact pays of a range that the user names: scaled to [0, 1] inside, in the user's own units everywhere else."""
+"""Exact pays of a range that the user names: scaled to [0, 1] inside, in the user's own units
+everywhere else.
+"""
 
 from __future__ import annotations
 
@@ -28,18 +30,24 @@ def exact(folder: Path, low: float = LOW, high: float = HIGH) -> dict[str, Any]:
     world = write_world(folder)
     rows = [line.split(",") for line in Path(world["rewards"]).read_text().splitlines()]
     # Multiples of 1 / 1000 of the range: the same units whatever the range is.
-    paid = [[row[0], *(repr(low + (high - low) * float(cell)) for cell in row[1:])] for row in rows[1:]]
+    paid = [
+        [row[0], *(repr(low + (high - low) * float(cell)) for cell in row[1:])] for row in rows[1:]
+    ]
     Path(world["rewards"]).write_text("\n".join(",".join(row) for row in [rows[0], *paid]) + "\n")
     return {**world, "reward_range": (low, high)}
 
 
 def settings_of(world: dict[str, Any], **more: Any) -> MpcContextual:
     data = {"features": world["features"], "rewards": world["rewards"]}
-    return MpcContextual(data=data, reward_range=world["reward_range"], seed=9, **{"steps": 60, **more})
+    return MpcContextual(
+        data=data, reward_range=world["reward_range"], seed=9, **{"steps": 60, **more}
+    )
 
 
 @pytest.mark.parametrize("how", [{}, {"batch": 4}, {"overlap": True}])
-def test_private_run_and_twin_pay_the_same_in_units_of_the_user(tmp_path: Path, how: dict[str, Any]) -> None:
+def test_private_run_and_twin_pay_the_same_in_units_of_the_user(
+    tmp_path: Path, how: dict[str, Any]
+) -> None:
     settings = settings_of(exact(tmp_path), **how)
     private, fixed = posse.run(settings), posse.run(settings.plain())
     assert private.total == fixed.total
@@ -75,7 +83,8 @@ def test_chances_stay_chances_without_a_range(tmp_path: Path, low: float) -> Non
     data = {"features": world["features"], "rewards": world["rewards"]}
     if low:
         with pytest.raises(
-            DataError, match=r"60 of 60 rows are bad\. .*must be in \[0, 1\], got -4\.\d+;.* give exact pays"
+            DataError,
+            match=r"60 of 60 rows are bad\. .*must be in \[0, 1\], got -4\.\d+;.* give exact pays",
         ):
             MpcContextual(data=data, steps=5).load()
         return
@@ -86,16 +95,28 @@ def test_chances_stay_chances_without_a_range(tmp_path: Path, low: float) -> Non
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ((1.0, 1.0), r"reward_range must be two finite numbers of up to 1e\+100, the lower one first, got \[1, 1\]"),
-        ((-8e307, 8e307), r"numbers of up to 1e\+100, the lower one first, got \[-8e\+307, 8e\+307\]"),
+        (
+            (1.0, 1.0),
+            r"reward_range must be two finite numbers of up to 1e\+100, the lower one first, got "
+            r"\[1, 1\]",
+        ),
+        (
+            (-8e307, 8e307),
+            r"numbers of up to 1e\+100, the lower one first, got \[-8e\+307, 8e\+307\]",
+        ),
         ((0.0, float("inf")), "reward_range.1 must be a finite number, got inf"),
         ((0.0, float("nan")), "reward_range.1 must be a finite number, got nan"),
         ((-1e308, 1.7e308), "two finite numbers"),
         (
             (0.0, 10.0),
-            r" more\. Correct it, or widen reward_range\. Or drop them with --skip-bad \(skip_bad = true\)\.$",
+            r" more\. Correct it, or widen reward_range\. Or drop them with --skip-bad \(skip_bad "
+            r"= true\)\.$",
         ),
-        ((0.0, 10.0), r"pays.csv: 56 of 60 rows are bad\. Row \d+, column 'wait': must be in \[0, 10\], got -?\d+"),
+        (
+            (0.0, 10.0),
+            r"pays.csv: 56 of 60 rows are bad\. Row \d+, column 'wait': must be in \[0, 10\], got "
+            r"-?\d+",
+        ),
     ],
 )
 def test_a_wrong_range_is_one_line(tmp_path: Path, given: tuple[float, float], says: str) -> None:
@@ -140,24 +161,30 @@ def test_a_deployed_payee_is_paid_in_the_range(tmp_path: Path) -> None:
 
 
 def parts(folder: Path) -> list[tuple[str, Any]]:
-    """Parties with files, a puller that writes arms, and a payee that reads what they earn from a file."""
+    """Parties with files, a puller that writes arms, and a payee that reads what they earn from a
+    file.
+    """
     world = exact(folder)
     rng = np.random.default_rng(3)
     paid = [repr(float(one)) for one in rng.uniform(LOW, HIGH, 30)]
     (folder / "paid.csv").write_text("\n".join(["reward", *paid, ""]))
     members = [{"name": name, "features": path} for name, path in world["features"].items()]
     return [
-        ("party", members), ("arms", len(ARMS)), ("reward_range", [LOW, HIGH]),
+        ("party", members),
+        ("arms", len(ARMS)),
+        ("reward_range", [LOW, HIGH]),
         ("puller", {"source": {"kind": "csv", "file": str(folder / "arms.csv")}}),
         ("payee", {"source": {"kind": "csv", "file": str(folder / "paid.csv")}}),
-    ]  # fmt: skip
+    ]
 
 
 def test_what_is_outside_of_the_range_is_refused_where_it_comes_from(tmp_path: Path) -> None:
     within = RewardRange(LOW, HIGH)
     (tmp_path / "paid.csv").write_text("reward\n3\n20.5\n")
     source = SourceSettings(kind="csv", file=tmp_path / "paid.csv")
-    with pytest.raises(DataError, match=r"row 3: a reward must be a number in \[-5, 20\], got '20.5'"):
+    with pytest.raises(
+        DataError, match=r"row 3: a reward must be a number in \[-5, 20\], got '20.5'"
+    ):
         source.source(1, tmp_path, within=within)
 
     async def paid(run: str, number: int) -> float:

@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from posse.core.errors import ConfigError, DisagreementError, JournalError, PosseError, ProtocolError
+from posse.core.errors import (
+    ConfigError,
+    DisagreementError,
+    JournalError,
+    PosseError,
+    ProtocolError,
+)
 from posse.core.roles import Message, Role
 from posse.privacy.sharing.fixed import FixedPoint
 from posse.protocols.mpc_contextual.coins import PartyCoins
@@ -39,7 +45,10 @@ def features(terms: Terms = TERMS, seed: int = 1) -> np.ndarray:
 
 
 def run_of(terms: Terms = TERMS) -> MemoryRun:
-    return MemoryRun(federation(terms, features(terms), 7), SimulatedWorld(lambda step, arm: (step + arm) % 2 << 24))
+    return MemoryRun(
+        federation(terms, features(terms), 7),
+        SimulatedWorld(lambda step, arm: (step + arm) % 2 << 24),
+    )
 
 
 def half_way(messages: int) -> MemoryRun:
@@ -49,7 +58,9 @@ def half_way(messages: int) -> MemoryRun:
     return run
 
 
-def refuse(role: Role, sender: str, message: Message, kind: type[PosseError] = ProtocolError) -> None:
+def refuse(
+    role: Role, sender: str, message: Message, kind: type[PosseError] = ProtocolError
+) -> None:
     before = role.save()
     with pytest.raises(kind):
         role.receive(sender, message)
@@ -67,7 +78,11 @@ BAD: dict[str, tuple[str, str, Callable[[Any], Message]]] = {
     "an opening of the wrong size": ("a", "b", lambda r: Opening(*r._following("b"), bytes(3))),
     "an opening of the puller": ("a", "puller", lambda r: Opening(r.step, 0, bytes(8))),
     "a choice of a party": ("a", "b", lambda r: Choice(r.step, bytes(32))),
-    "a choice of the wrong size": ("a", "puller", lambda r: Choice(r._following("puller")[0], bytes(31))),
+    "a choice of the wrong size": (
+        "a",
+        "puller",
+        lambda r: Choice(r._following("puller")[0], bytes(31)),
+    ),
     "a payoff of the puller": ("a", "puller", lambda r: Payoff(r.step, bytes(8))),
     "a chunk again": ("a", "dealer", lambda r: Dealt(0, bytes(8))),
     "a chunk of another party": ("a", "dealer", lambda r: Dealt(1, bytes(8))),
@@ -76,7 +91,11 @@ BAD: dict[str, tuple[str, str, Callable[[Any], Message]]] = {
     "a want too far": ("dealer", "a", lambda r: Want(10**15)),
     "a want again": ("dealer", "a", lambda r: Want(0)),
     "a reveal out of turn": ("puller", "a", lambda r: Reveal(9, bytes(4))),
-    "a reveal of the wrong size": ("puller", "a", lambda r: Reveal(r._passes + len(r._shares["a"]), bytes(5))),
+    "a reveal of the wrong size": (
+        "puller",
+        "a",
+        lambda r: Reveal(r._passes + len(r._shares["a"]), bytes(5)),
+    ),
     "an act that was not asked for": ("puller", "world", lambda r: Acted(r.step + 1)),
     "a pull told by a party": ("payee", "a", lambda r: Pulled(r.pulled)),
     "a pull told twice": ("payee", "puller", lambda r: Pulled(0)),
@@ -86,7 +105,9 @@ BAD: dict[str, tuple[str, str, Callable[[Any], Message]]] = {
 
 @pytest.mark.parametrize("case", BAD)
 @pytest.mark.parametrize("messages", [150, 333])
-def test_what_the_protocol_does_not_allow_is_refused_and_changes_nothing(case: str, messages: int) -> None:
+def test_what_the_protocol_does_not_allow_is_refused_and_changes_nothing(
+    case: str, messages: int
+) -> None:
     run = half_way(messages)
     name, sender, make = BAD[case]
     refuse(run.roles[name], sender, make(run.roles[name]))
@@ -126,17 +147,25 @@ def test_pads_are_random_and_cancel() -> None:
     pads = [coins.pad(party, 3, 500) for party in range(3)]
     assert (pads[0] ^ pads[1] ^ pads[2] == 0).all()
     for pad in pads:
-        assert abs(pad.mean() - 0.5) < 5 * 0.5 / np.sqrt(pad.size)  # chance of a false alarm below 1e-6
+        assert abs(pad.mean() - 0.5) < 5 * 0.5 / np.sqrt(
+            pad.size
+        )  # chance of a false alarm below 1e-6
     assert (coins.pad(0, 5, 1) == pads[0][2]).all()
     assert not (coins.pad(0, 6, 1) == pads[0][2]).all()
 
 
 def test_what_is_revealed_makes_one_arm() -> None:
     """That it is padded: `tests/leakage/test_mpc_views.py`, dealer and puller."""
-    run = MemoryRun(federation(TERMS, features(), 7), SimulatedWorld(lambda step, arm: 0), transcript=100_000)
+    run = MemoryRun(
+        federation(TERMS, features(), 7), SimulatedWorld(lambda step, arm: 0), transcript=100_000
+    )
     run.finish()
     assert run.transcript is not None
-    shares = {(e.sender, e.message.step): e.message.data for e in run.transcript if isinstance(e.message, Reveal)}
+    shares = {
+        (e.sender, e.message.step): e.message.data
+        for e in run.transcript
+        if isinstance(e.message, Reveal)
+    }
     total = [
         np.bitwise_xor.reduce([np.frombuffer(shares[p, t], np.uint8) for p in TERMS.parties])
         for t in range(TERMS.steps)
@@ -152,7 +181,9 @@ def test_runs_too_long_for_their_bits_are_refused(bits: int) -> None:
         Terms("r", ("a", "b"), (1, 1), 2, most + 1, (1, 2), bits=bits)
     with pytest.raises(ConfigError, match="bits must be in"):
         Terms("r", ("a", "b"), (1, 1), 2, 2, (1, 2), bits=27)
-    places = [Terms("r", ("a", "b"), (1, 1), arms, 2, (1, 2)).tie_bits for arms in (2, 3, 4, 5, 8, 9)]
+    places = [
+        Terms("r", ("a", "b"), (1, 1), arms, 2, (1, 2)).tie_bits for arms in (2, 3, 4, 5, 8, 9)
+    ]
     assert places == [1, 2, 2, 3, 3, 4]  # every arm has a place of its own
 
 
@@ -162,7 +193,9 @@ def test_every_arm_has_a_bit_of_the_pads(arms: int) -> None:
     assert coins.pad(0, 0, 2).shape == (2, arms)
 
 
-@pytest.mark.parametrize("parties", [("a",), ("a", "dealer"), ("a", "puller"), ("a", "payee"), ("a", "a")])
+@pytest.mark.parametrize(
+    "parties", [("a",), ("a", "dealer"), ("a", "puller"), ("a", "payee"), ("a", "a")]
+)
 def test_parties_that_cannot_be(parties: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError):
         Terms("r", parties, tuple(1 for _ in parties), 2, 2, (1, 2))

@@ -1,4 +1,6 @@
-"""A run on shares or of a twin: by steps of any size, back to any moment, with the world outside, recorded any time."""
+"""A run on shares or of a twin: by steps of any size, back to any moment, with the world outside,
+recorded any time.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def same(a: Record, b: Record) -> bool:
 
 
 def wander(run: Run, draw: random.Random) -> int:
-    """Run to the end by strides of any size, and now and then go back to a moment and on again; return how often."""
+    """Run to the end by strides of any size, and now and then go back to a moment and on again;
+    return how often.
+    """
     back, saved = 0, run.save()
     while not run.done:
         run.advance(draw.choice((1, 2, 5, 17)))
@@ -134,14 +138,19 @@ def test_a_policy_is_a_name_or_a_table_and_never_a_function() -> None:
         ({"epsilon": "0.141592653"}, r"nearest one is 14/99\."),
         ({"width": 1}, "width belongs to linucb"),
         ({"batch": 2, "newton": 3}, "newton belongs to runs without batch"),
-        ({"overlap": True, "newton": 3}, "newton belongs to runs without batch and overlap, got 3 for overlap"),
+        (
+            {"overlap": True, "newton": 3},
+            "newton belongs to runs without batch and overlap, got 3 for overlap",
+        ),
         ({"overlap": True, "batch": 2}, "overlap belongs to runs without a batch"),
         ({"bits": 40}, "bits must be"),
         ({"steps": 0}, "horizon must be at least 1"),
         ({"delta": 1}, "delta must be"),
     ],
 )
-def test_wrong_values_are_refused_when_the_settings_are_made(values: dict[str, Any], what: str) -> None:
+def test_wrong_values_are_refused_when_the_settings_are_made(
+    values: dict[str, Any], what: str
+) -> None:
     with pytest.raises(ConfigError, match=what):
         MpcContextual(**values)
 
@@ -149,4 +158,7 @@ def test_wrong_values_are_refused_when_the_settings_are_made(values: dict[str, A
 def test_a_folder_without_shares_or_data_is_no_model_and_no_problem(tmp_path: Path) -> None:
     assert SYSTEM.learnt(tmp_path) is None
     problems: Any = SYSTEM.problems(tmp_path).data["data"]
-    assert {one["name"]: one["ready"] for one in problems}.items() >= {"mnist": False, "own": True}.items()
+    assert {one["name"]: one["ready"] for one in problems}.items() >= {
+        "mnist": False,
+        "own": True,
+    }.items()

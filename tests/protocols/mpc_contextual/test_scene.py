@@ -1,4 +1,6 @@
-"""What explanations of mpc-contextual say about masks and shares, tried with the keys of the roles."""
+"""What explanations of mpc-contextual say about masks and shares, tried with the keys of the
+roles.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ def begun(**more: Any) -> ContextualRun:
 
 
 @pytest.mark.parametrize(
-    "more", [{}, {"policy": "linucb", "parties": 3}, {"batch": 2, "policy": "thompson"}, {"overlap": True}]
+    "more",
+    [{}, {"policy": "linucb", "parties": 3}, {"batch": 2, "policy": "thompson"}, {"overlap": True}],
 )
 def test_masked_inputs_open_with_the_masks_of_dealer_and_sender(more: dict[str, Any]) -> None:
     run = begun(**more)
@@ -41,14 +44,25 @@ def test_masked_inputs_open_with_the_masks_of_dealer_and_sender(more: dict[str, 
         assert "dealer" in part["opens"]
         assert "party" not in part["opens"]
         words = np.frombuffer(message.data[: part["length"]], "<u8")
-        opened = words + input_masks(roles["dealer"]._keys.inputs[delivery.sender], message.step, len(words))
-        other = next(name for name in (*terms.parties, "puller", "payee") if name != delivery.sender)
+        opened = words + input_masks(
+            roles["dealer"]._keys.inputs[delivery.sender], message.step, len(words)
+        )
+        other = next(
+            name for name in (*terms.parties, "puller", "payee") if name != delivery.sender
+        )
         wrong = words + input_masks(roles["dealer"]._keys.inputs[other], message.step, len(words))
         assert not np.array_equal(opened, wrong)
         if isinstance(message, said.Opening):
             shown = [f"{value:.3f}" for value in opened.view(np.int64) / 2.0**terms.bits]
-            assert [float(text) for text in clear["features"].replace(", ...", "").split(", ")] == pytest.approx(
-                [float(text) for text in shown[: min(8, terms.features[terms.parties.index(delivery.sender)])]]
+            assert [
+                float(text) for text in clear["features"].replace(", ...", "").split(", ")
+            ] == pytest.approx(
+                [
+                    float(text)
+                    for text in shown[
+                        : min(8, terms.features[terms.parties.index(delivery.sender)])
+                    ]
+                ]
             )
         elif isinstance(message, said.Choice):
             arms = opened.reshape(terms.batch, terms.arms).argmax(axis=1)

@@ -41,12 +41,16 @@ def test_a_deployed_owner_draws_its_coins_ties_and_own_numbers_from_aes() -> Non
         s_own, lane = owner._keys[1], owner._lane
         own = owner._secrets.key(b"samba own draws", context=owner._context())
         for index in (4, 17, 300):
-            assert lane._coins.rows(index, 1)[0].tolist() == stream(s_own, b"posse coins and ties", 3, index)
+            assert lane._coins.rows(index, 1)[0].tolist() == stream(
+                s_own, b"posse coins and ties", 3, index
+            )
             assert lane._seeds.rows(index, 1).tolist() == stream(own, b"posse own draws", 1, index)
 
 
 def test_no_key_of_64_bits_serves_two_passes_of_a_deployment() -> None:
-    """Philox under one 64-bit key was searched at scale: a key found from some passes named the slots of all."""
+    """Philox under one 64-bit key was searched at scale: a key found from some passes named the
+    slots of all.
+    """
     one, two, _ = owners(EpsilonGreedy(0.5))
     keys = [int(key) for owner in (one, two) for key in owner._lane._seeds.rows(0, 256)]
     assert len(set(keys)) == 512
@@ -57,8 +61,12 @@ def test_no_key_of_64_bits_serves_two_passes_of_a_deployment() -> None:
 def test_masks_and_coins_of_level_paper_are_from_aes_too() -> None:
     for owner in owners(EpsilonGreedy(0.5), "paper"):
         keys = owner._masks
-        assert owner._coins.at(5) == unit(np.uint64(stream(keys.coins, b"posse draws %d" % COIN, 1, 5)[0]))
-        assert owner._lane._masks.at(9) == unit(np.uint64(stream(keys.masks, b"posse draws %d" % MASK, 1, 9)[0]))
+        assert owner._coins.at(5) == unit(
+            np.uint64(stream(keys.coins, b"posse draws %d" % COIN, 1, 5)[0])
+        )
+        assert owner._lane._masks.at(9) == unit(
+            np.uint64(stream(keys.masks, b"posse draws %d" % MASK, 1, 9)[0])
+        )
 
 
 @pytest.mark.parametrize("passes", [1, 2])
@@ -83,4 +91,6 @@ def test_a_step_explores_in_its_last_pass() -> None:
 
 
 def test_comp_picks_among_equals_only() -> None:
-    assert [select_argmax(np.array([0.3, 0.7, 0.2, 0.7, 0.1]), u) for u in (0.0, 0.49, 0.51, 0.99)] == [1, 1, 3, 3]
+    assert [
+        select_argmax(np.array([0.3, 0.7, 0.2, 0.7, 0.1]), u) for u in (0.0, 0.49, 0.51, 0.99)
+    ] == [1, 1, 3, 3]

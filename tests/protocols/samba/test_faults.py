@@ -1,4 +1,6 @@
-"""What is altered, replayed, or of another run, step, pass or sender never changes a role's state."""
+"""What is altered, replayed, or of another run, step, pass or sender never changes a role's
+state.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ from posse.protocols.samba.messages import (
     Spent,
     Sum,
     Total,
-)  # fmt: skip
+)
 from tests.protocols.harness import Federation, snapshot
 
 KEY: PrivateKey = generate_key(2048)
@@ -51,7 +53,9 @@ def refused(federation: Federation, receiver: str, sender: str, message: Message
     assert snapshot(role) == before
 
 
-def at(kind: type[Message], skip: int = 0, **options: object) -> tuple[Federation, str, str, Message]:
+def at(
+    kind: type[Message], skip: int = 0, **options: object
+) -> tuple[Federation, str, str, Message]:
     """A federation with a message of this kind about to arrive, the `skip`-th of its kind."""
     policy = options.pop("policy", UCB())
     assert isinstance(policy, Policy)
@@ -102,7 +106,9 @@ SENT = [
 @pytest.mark.parametrize("shift", [-2, -1, 1, 2])
 def test_another_step_or_pass(kind: type[Message], shift: int, policy: Policy, level: str) -> None:
     federation, sender, receiver, message = at(kind, 2, level=level, policy=policy)
-    moved = type(message)(message.index + shift, *[getattr(message, name) for name in message.__struct_fields__[1:]])  # type: ignore[attr-defined]
+    moved = type(message)(
+        message.index + shift, *[getattr(message, name) for name in message.__struct_fields__[1:]]
+    )  # type: ignore[attr-defined]
     refused(federation, receiver, sender, moved)
 
 
@@ -115,7 +121,9 @@ AT_BOTH = [
 
 @pytest.mark.parametrize(("level", "kind"), [*AT_BOTH, ("standard", Close)])
 def test_the_same_message_again(kind: type[Message], level: str) -> None:
-    federation, sender, receiver, message = at(kind, 1 if kind in (Score, Reply) else 0, level=level)
+    federation, sender, receiver, message = at(
+        kind, 1 if kind in (Score, Reply) else 0, level=level
+    )
     role = federation.roles[receiver]
     role.receive(sender, message)
     refused(federation, receiver, sender, message)
@@ -154,7 +162,9 @@ def test_a_frame_of_another_pass_in_a_batch() -> None:
         federation.roles[receiver].receive(sender, Batch(old.index + 1, old.frames))
 
 
-@pytest.mark.parametrize("kind", [Score, Batch, Choice, Reply, Go, Keys, Offer, Consents, Spent, Sum, Total, Close])
+@pytest.mark.parametrize(
+    "kind", [Score, Batch, Choice, Reply, Go, Keys, Offer, Consents, Spent, Sum, Total, Close]
+)
 def test_another_sender(kind: type[Message]) -> None:
     federation, sender, receiver, message = at(kind)
     for stranger in {"owner-2", "comp", "customer", "controller", "mallory"} - {sender, receiver}:
@@ -167,7 +177,12 @@ def test_the_customer_starts_with_no_signature_of_another() -> None:
     federation, sender, receiver, message = at(Consents)
     assert isinstance(message, Consents)
     first, second, *rest = message.consents
-    refused(federation, receiver, sender, Consents((replace(first, signature=second.signature), second, *rest)))
+    refused(
+        federation,
+        receiver,
+        sender,
+        Consents((replace(first, signature=second.signature), second, *rest)),
+    )
 
 
 @settings(max_examples=40, deadline=None)
@@ -175,7 +190,9 @@ def test_the_customer_starts_with_no_signature_of_another() -> None:
 def test_signed_messages_cannot_be_altered(kind: type[Message], bit: int) -> None:
     federation, sender, receiver, message = at(kind)
     while receiver == "controller":
-        sender, receiver, message = federation.until(lambda s, r, m: isinstance(m, kind) and r != "controller")
+        sender, receiver, message = federation.until(
+            lambda s, r, m: isinstance(m, kind) and r != "controller"
+        )
     fields = {name: getattr(message, name) for name in message.__struct_fields__}
     name = sorted(name for name, value in fields.items() if isinstance(value, bytes))[
         bit % 3 % len([value for value in fields.values() if isinstance(value, bytes)])

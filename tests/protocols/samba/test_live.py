@@ -1,4 +1,6 @@
-"""A bandit in use: the twin, the roles and the simulation choose the same arms, whatever happens to the rewards."""
+"""A bandit in use: the twin, the roles and the simulation choose the same arms, whatever happens to
+the rewards.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,13 @@ KEY = generate_key(2048)
 
 
 def make(level: str = "strict", path: str = "roles", **changes: Any) -> Samba:
-    values = {"policy": "ucb", "means": (0.3, 0.6, 0.5), "seed": 4, "paillier_bits": 2048, **changes}
+    values = {
+        "policy": "ucb",
+        "means": (0.3, 0.6, 0.5),
+        "seed": 4,
+        "paillier_bits": 2048,
+        **changes,
+    }
     return Samba(level=level, path=path, **values)
 
 
@@ -46,7 +54,9 @@ def play(bandit: Bandit, steps: int) -> list[int]:
     for _ in range(steps):
         made = bandit.decide()
         chosen.append(made.arm)
-        assert bandit.reward(made.id, arms.reward(given.seed, made.arm, pulls[made.arm]) / REWARD_ONE)
+        assert bandit.reward(
+            made.id, arms.reward(given.seed, made.arm, pulls[made.arm]) / REWARD_ONE
+        )
         pulls[made.arm] += 1
     return chosen
 
@@ -80,13 +90,21 @@ def test_exploring_as_described_and_prices_in_use() -> None:
 
 
 EVENTS = st.lists(
-    st.tuples(st.sampled_from("ddddrrrxgs"), st.integers(0, 7), st.floats(0, 1, width=32)), min_size=12, max_size=40
+    st.tuples(st.sampled_from("ddddrrrxgs"), st.integers(0, 7), st.floats(0, 1, width=32)),
+    min_size=12,
+    max_size=40,
 )
-"""Decide, reward, drop, reward once more, save and load; which of those that are open; what it pays."""
+"""Decide, reward, drop, reward once more, save and load; which of those that are open; what it
+pays.
+"""
 
 
-def torment(bandit: Bandit, events: list[tuple[str, int, float]], again: Any = None) -> tuple[list[int], list[Any]]:
-    """Let things happen to a bandit; `again` makes it anew where it is saved. Return arms and what counted."""
+def torment(
+    bandit: Bandit, events: list[tuple[str, int, float]], again: Any = None
+) -> tuple[list[int], list[Any]]:
+    """Let things happen to a bandit; `again` makes it anew where it is saved. Return arms and what
+    counted.
+    """
     chosen, counted = [], []
     for what, place, value in events:
         waiting = bandit.pending
@@ -107,14 +125,25 @@ def torment(bandit: Bandit, events: list[tuple[str, int, float]], again: Any = N
 
 
 def check_torment(level: str, policy: str, events: list[tuple[str, int, float]]) -> None:
-    secure, plain = make(level, policy=policy, epsilon=0.4 if policy == "epsilon-greedy" else None), "plain"
+    secure, plain = (
+        make(level, policy=policy, epsilon=0.4 if policy == "epsilon-greedy" else None),
+        "plain",
+    )
     expected = torment(serve(secure.but(path=plain), rewards="fold"), events)
-    assert torment(serve(secure, rewards="fold"), events, lambda: serve(secure, rewards="fold")) == expected
+    assert (
+        torment(serve(secure, rewards="fold"), events, lambda: serve(secure, rewards="fold"))
+        == expected
+    )
     twin = secure.but(path=plain)
-    assert torment(serve(twin, rewards="fold"), events, lambda: serve(twin, rewards="fold")) == expected
+    assert (
+        torment(serve(twin, rewards="fold"), events, lambda: serve(twin, rewards="fold"))
+        == expected
+    )
 
 
-@pytest.mark.parametrize(("level", "policy"), [*zip(LEVELS, ["epsilon-greedy", "thompson", "pursuit"], strict=True)])
+@pytest.mark.parametrize(
+    ("level", "policy"), [*zip(LEVELS, ["epsilon-greedy", "thompson", "pursuit"], strict=True)]
+)
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(events=EVENTS)
 def test_delays_losses_duplicates_and_restarts_change_roles_as_they_change_the_twin(
@@ -155,7 +184,9 @@ def test_of_a_world_outside_no_regret_is_known() -> None:
 def test_with_wait_a_pending_reward_stops_the_next_decision() -> None:
     bandit = posse.live(make(path="plain"))
     made = bandit.decide()
-    with pytest.raises(ConfigError, match=r"decision 0 waits for its reward. Call reward\(0, value\), or drop\(0\)"):
+    with pytest.raises(
+        ConfigError, match=r"decision 0 waits for its reward. Call reward\(0, value\), or drop\(0\)"
+    ):
         bandit.decide()
     assert bandit.drop(made.id)
     assert not bandit.drop(made.id)
@@ -190,10 +221,14 @@ def test_twin_and_roles_go_on_from_each_other(tmp_path: Path) -> None:
         (tmp_path / "bandit").write_text(json.dumps(state))
         roles = serve(secure, rewards="fold").load(tmp_path / "bandit")
         assert roles.pending == (0,)
-        assert [made.arm for made in roles.decide_many(10)] == [made.arm for made in twin.decide_many(10)]
+        assert [made.arm for made in roles.decide_many(10)] == [
+            made.arm for made in twin.decide_many(10)
+        ]
         for one in (roles, twin):
             one.reward(0, 1)
-        assert [made.arm for made in roles.decide_many(5)] == [made.arm for made in twin.decide_many(5)]
+        assert [made.arm for made in roles.decide_many(5)] == [
+            made.arm for made in twin.decide_many(5)
+        ]
 
 
 def test_what_is_saved_holds_no_key_and_belongs_to_its_owner(tmp_path: Path) -> None:
@@ -251,7 +286,9 @@ def test_arms_have_the_names_that_they_are_given() -> None:
 
 @pytest.mark.parametrize("level", ["paper", "strict"])
 @pytest.mark.parametrize("policy", POLICIES)
-def test_the_twin_in_use_chooses_bit_for_bit_as_a_seed_among_others(policy: str, level: str) -> None:
+def test_the_twin_in_use_chooses_bit_for_bit_as_a_seed_among_others(
+    policy: str, level: str
+) -> None:
     given = make(level, "plain", policy=policy)
     setup = given.load()
     among = simulate(setup.arms, setup.policy, 60, [7, given.seed, 9], level=level, keep_arms=True)
@@ -263,7 +300,9 @@ def test_the_twin_in_use_chooses_bit_for_bit_as_a_seed_among_others(policy: str,
     assert alone.regret[0].tolist() == among.regret[1].tolist()
 
 
-def test_decisions_of_the_twin_start_no_thread_and_load_no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decisions_of_the_twin_start_no_thread_and_load_no_settings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     bandit = serve(make(path="plain"))
     play(bandit, 4)  # what is compiled is compiled
     threads, loads = [], []
@@ -317,5 +356,7 @@ def test_a_run_on_demand_can_be_taken_back(level: str) -> None:
 
 @pytest.mark.parametrize("name", ["MpcContextual", "DpCombinatorial"])
 def test_others_say_why_they_do_not_serve(name: str) -> None:
-    with pytest.raises(ConfigError, match=r"does not serve decisions in a process: .* Use posse.start"):
+    with pytest.raises(
+        ConfigError, match=r"does not serve decisions in a process: .* Use posse.start"
+    ):
         posse.live(getattr(posse, name)())

@@ -32,12 +32,25 @@ from tests.protocols.harness import secrets_of
 SYSTEM = registry.system("samba")
 KEY = generate_key(2048)
 POLICIES = ("ucb", "thompson", "epsilon-greedy", "epsilon-decreasing", "softmax", "pursuit")
-OFF = [dict.fromkeys(off, False) for off in (("aes",), ("mask",), ("permutation",), ("paillier",), ("aes", "mask"),
-       ("aes", "permutation", "mask", "paillier"))]  # fmt: skip
+OFF = [
+    dict.fromkeys(off, False)
+    for off in (
+        ("aes",),
+        ("mask",),
+        ("permutation",),
+        ("paillier",),
+        ("aes", "mask"),
+        ("aes", "permutation", "mask", "paillier"),
+    )
+]
 
 
-def begun(level: str, policy: str = "ucb", owners: int = 3, horizon: int = 7, **more: Any) -> SambaRun:
-    settings = Samba(level=level, policy=policy, owners=owners, horizon=horizon, paillier_bits=2048, **more)
+def begun(
+    level: str, policy: str = "ucb", owners: int = 3, horizon: int = 7, **more: Any
+) -> SambaRun:
+    settings = Samba(
+        level=level, policy=policy, owners=owners, horizon=horizon, paillier_bits=2048, **more
+    )
     run = SYSTEM.start(settings, transcript=10_000, key=KEY)
     assert isinstance(run, SambaRun)
     return run
@@ -49,7 +62,9 @@ def delivered(run: SambaRun) -> Iterator[tuple[Delivery, dict[str, Any]]]:
         yield delivery, dict(delivery.explanation)
 
 
-def check(run: SambaRun, delivery: Delivery, found: dict[str, Any], code: dict[str, list[str]]) -> None:
+def check(
+    run: SambaRun, delivery: Delivery, found: dict[str, Any], code: dict[str, list[str]]
+) -> None:
     size = len(msgspec.msgpack.encode(delivery.message))
     assert sum(part["length"] for part in found["parts"]) == size
     kinds = {role.kind for role in run.memory.roles.values()}
@@ -86,7 +101,10 @@ def test_every_message_is_explained(level: str, policy: str) -> None:
     assert pulls == run.world.pulls.tolist()
     for kind, lines in code.items():
         left = [lines[number - 1] for number in range(1, len(lines) + 1) if number not in ran[kind]]
-        assert not [text for text in left if "explore" not in text and "any place" not in text], (kind, left)
+        assert not [text for text in left if "explore" not in text and "any place" not in text], (
+            kind,
+            left,
+        )
 
 
 @pytest.mark.parametrize("off", OFF, ids=lambda off: "+".join(off))
@@ -96,8 +114,14 @@ def test_every_message_is_explained_with_protections_off(off: dict[str, bool]) -
     protections = set()
     for delivery, found in delivered(run):
         check(run, delivery, found, code)
-        protections |= {each for part in found["parts"] for each in (part["protection"], *part.get("also", ()))}
-    assert protections & {"paillier", "permutation", "mask"} == {"paillier", "permutation", "mask"} - set(off)
+        protections |= {
+            each for part in found["parts"] for each in (part["protection"], *part.get("also", ()))
+        }
+    assert protections & {"paillier", "permutation", "mask"} == {
+        "paillier",
+        "permutation",
+        "mask",
+    } - set(off)
     if set(off) == {"aes", "permutation", "mask", "paillier"}:
         assert "aes" in protections  # the owners' key is sealed to each of them whatever is off
 
@@ -106,12 +130,17 @@ def test_many_owners_are_compared_in_several_questions() -> None:
     run = begun("strict", owners=24, horizon=26)
     names = set()
     for delivery, found in delivered(run):
-        check(run, delivery, found, {kind: list(lines) for kind, lines in SYSTEM.pseudocode(run.settings).items()})
+        check(
+            run,
+            delivery,
+            found,
+            {kind: list(lines) for kind, lines in SYSTEM.pseudocode(run.settings).items()},
+        )
         names.add(found["name"])
     assert {"Shuffled", "Compare", "Compared", "Found", "Placed", "Share", "Total"} <= names
 
 
-# Who can open what ----------------------------------------------------------------------------------------------------
+# Who can open what --------------------------------------------------------------------------------
 
 
 def bytes_of(delivery: Delivery, found: dict[str, Any]) -> Iterator[tuple[dict[str, Any], bytes]]:
@@ -127,10 +156,14 @@ def frame_keys(role: Any) -> set[bytes]:
     return {key for key in held if len(key) == 32} | {key[:32] for key in held if len(key) == 64}
 
 
-def opens_frame(role: Any, run: SambaRun, direction: bytes, index: int, frame: bytes) -> bytes | None:
+def opens_frame(
+    role: Any, run: SambaRun, direction: bytes, index: int, frame: bytes
+) -> bytes | None:
     for key in frame_keys(role):
         try:
-            return Frames(key, role._digest, direction, len(run.settings.load().arms)).open(index, frame)
+            return Frames(key, role._digest, direction, len(run.settings.load().arms)).open(
+                index, frame
+            )
         except FrameError:
             continue
     return None
@@ -146,11 +179,15 @@ def test_sealed_scores_open_with_the_keys_of_owners_and_comp_alone(level: str) -
         part = next(part for part in found["parts"] if part["protection"] == "aes")
         for kind in ("owner", "controller", "comp", "customer"):
             role = run.memory.roles["owner-2" if kind == "owner" else kind]
-            opened = opens_frame(role, run, b"scores", delivery.message.index, delivery.message.frame)
+            opened = opens_frame(
+                role, run, b"scores", delivery.message.index, delivery.message.frame
+            )
             assert (opened is not None) == (kind in part["opens"]), kind
             if opened is not None and level == "paper":
                 clear = dict(found["clear"])
-                assert struct.unpack("<d", opened)[0] == pytest.approx(float(clear["score x mask"]), abs=6e-5)
+                assert struct.unpack("<d", opened)[0] == pytest.approx(
+                    float(clear["score x mask"]), abs=6e-5
+                )
         frames += 1
     assert frames == 4 * 3
 
@@ -162,7 +199,9 @@ def test_published_bits_open_with_the_keys_of_owners_and_comp_alone() -> None:
             part = next(part for part in found["parts"] if part["protection"] == "aes")
             for kind in ("owner", "controller", "comp", "customer"):
                 role = run.memory.roles["owner-3" if kind == "owner" else kind]
-                bit = opens_frame(role, run, b"replies", delivery.message.index, delivery.message.reply)
+                bit = opens_frame(
+                    role, run, b"replies", delivery.message.index, delivery.message.reply
+                )
                 assert (bit is not None) == (kind in part["opens"])
                 if bit is not None:
                     assert str(bit[0]) == dict(found["clear"])["pulling bit"]
@@ -177,8 +216,12 @@ def test_shares_of_scores_open_with_the_pads_of_owner_and_comp() -> None:
             assert set(part["opens"]) == {"owner", "comp"}
             owner = int(delivery.sender.removeprefix("owner-")) - 1
             pad = int(comp._pads(delivery.message.index)[0][owner])
-            x = np.int64(np.uint64((int.from_bytes(delivery.message.frame, "little") + pad) % (1 << 64)))
-            assert (int(x) >> 2) / (1 << 40) == pytest.approx(float(dict(found["clear"])["score"]), abs=6e-5)
+            x = np.int64(
+                np.uint64((int.from_bytes(delivery.message.frame, "little") + pad) % (1 << 64))
+            )
+            assert (int(x) >> 2) / (1 << 40) == pytest.approx(
+                float(dict(found["clear"])["score"]), abs=6e-5
+            )
             held = b"".join(secrets_of(run.memory.roles["controller"]))
             assert pad.to_bytes(8, "little") not in held
 
@@ -188,9 +231,13 @@ def test_tokens_are_read_by_their_owner_and_say_nothing_to_the_controller() -> N
     answers = 0
     for delivery, found in delivered(run):
         if found["step"] == "5":
-            (part, token), *_ = [pair for pair in bytes_of(delivery, found) if pair[0]["protection"] == "token"]
+            (part, token), *_ = [
+                pair for pair in bytes_of(delivery, found) if pair[0]["protection"] == "token"
+            ]
             assert part["opens"] == ["owner", "comp"]
-            drawn = run.memory.roles[delivery.receiver]._lane._own.rows(delivery.message.index, 1)[0]
+            drawn = run.memory.roles[delivery.receiver]._lane._own.rows(delivery.message.index, 1)[
+                0
+            ]
             yes = dict(found["clear"])["pulling bit"] == "1"
             assert int.from_bytes(token, "little") == int(drawn[int(yes)])
             answers += yes
@@ -199,7 +246,9 @@ def test_tokens_are_read_by_their_owner_and_say_nothing_to_the_controller() -> N
 
 @pytest.mark.parametrize("level", ["paper", "standard"])
 def test_sums_under_paillier(level: str) -> None:
-    """At paper the customer's key opens an owner's sum; at standard it finds masks below: only the total is true."""
+    """At paper the customer's key opens an owner's sum; at standard it finds masks below: only the
+    total is true.
+    """
     run = begun(level)
     sums_seen = 0
     for delivery, found in delivered(run):
@@ -252,7 +301,10 @@ def test_the_dealers_chunks_and_the_shares_of_the_total() -> None:
             part = next(part for part in found["parts"] if part["protection"] == "aes")
             assert part["opens"] == ["comp", "dealer"]
             seed, digest = roles["comp"]._seed, roles["comp"]._digest
-            assert len(frames_for_comp(seed, digest).open(message.chunk, message.sealed)) == part["length"]
+            assert (
+                len(frames_for_comp(seed, digest).open(message.chunk, message.sealed))
+                == part["length"]
+            )
             own = roles["controller"]._first
             for key in frame_keys(roles["controller"]) | {own.tape, own.pads}:
                 with pytest.raises(FrameError):
@@ -262,9 +314,13 @@ def test_the_dealers_chunks_and_the_shares_of_the_total() -> None:
             present = present_digest(sorted(customer.manifest.owners), customer._digest)
             pads = sums.added(sums.pad(stream, present) for stream in comp._streams)
             number, _ = sums.added((sums.decode(message.controller), pads))
-            part = next(part for part in found["parts"] if part["name"].startswith("controller's share"))
+            part = next(
+                part for part in found["parts"] if part["name"].startswith("controller's share")
+            )
             assert part["opens"] == ["customer", "comp"]
-            assert (number >> sums.PULLS) / REWARD_ONE == float(dict(found["clear"])["total reward"])
+            assert (number >> sums.PULLS) / REWARD_ONE == float(
+                dict(found["clear"])["total reward"]
+            )
 
 
 @pytest.mark.parametrize("level", ["paper", "standard", "strict"])
@@ -287,7 +343,7 @@ def test_no_key_mask_or_seed_is_in_what_is_shown(level: str) -> None:
         assert not [word for word in common.tolist() if str(word) in text]
 
 
-# Pictures -------------------------------------------------------------------------------------------------------------
+# Pictures -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("level", ["paper", "standard", "strict", "plain"])
@@ -313,14 +369,27 @@ def test_the_picture_holds_the_numbers_of_the_run(level: str) -> None:
 
 @pytest.mark.parametrize("level", ["paper", "standard", "strict"])
 def test_what_is_explained_again_after_going_back_is_the_same(level: str) -> None:
-    """But for random bytes: nonces have no part in an explanation, and signatures may differ by a byte in length."""
+    """But for random bytes: nonces have no part in an explanation, and signatures may differ by a
+    byte in length.
+    """
     run = begun(level, "thompson", owners=4, horizon=30)
     run.advance(12)
     saved = run.save()
-    first = [found for _, found in zip(range(60), (dict(found) for _, found in delivered(run)), strict=False)]
+    first = [
+        found
+        for _, found in zip(range(60), (dict(found) for _, found in delivered(run)), strict=False)
+    ]
     run.load(saved)
-    again = [found for _, found in zip(range(60), (dict(found) for _, found in delivered(run)), strict=False)]
-    hidden = {"order", "chosen", "pulling bits, in comp's order", "place"}  # of a permutation that is drawn anew
+    again = [
+        found
+        for _, found in zip(range(60), (dict(found) for _, found in delivered(run)), strict=False)
+    ]
+    hidden = {
+        "order",
+        "chosen",
+        "pulling bits, in comp's order",
+        "place",
+    }  # of a permutation that is drawn anew
 
     def kept(found: dict[str, Any]) -> dict[str, Any]:
         clear = [pair for pair in found["clear"] if pair[0] not in hidden]
@@ -352,7 +421,10 @@ def test_what_each_role_knows_follows_the_switches() -> None:
     assert reads in SYSTEM.knowledge(bare, "controller")["knows"]
     assert reads not in SYSTEM.knowledge(whole, "controller")["knows"]
     assert "All scores of a pass, as they are." in SYSTEM.knowledge(bare, "comp")["knows"]
-    assert "Which owner sent which score, and who is pulled." in SYSTEM.knowledge(bare, "comp")["knows"]
+    assert (
+        "Which owner sent which score, and who is pulled."
+        in SYSTEM.knowledge(bare, "comp")["knows"]
+    )
     assert SYSTEM.knowledge(strict, "dealer")["never"]
     for settings in (bare, whole, strict, begun("standard").settings, whole.plain()):
         for role in SYSTEM.roles:
@@ -365,17 +437,31 @@ def test_variants_are_settings_with_and_without_each_protection() -> None:
     found = dict(SYSTEM.variants(settings))
     assert found["as set"] == settings
     assert list(found) == [
-        "as set", "without AES-GCM", "without masks", "without permutation", "without Paillier", "plain"
-    ]  # fmt: skip
+        "as set",
+        "without AES-GCM",
+        "without masks",
+        "without permutation",
+        "without Paillier",
+        "plain",
+    ]
     assert not found["without Paillier"].paillier
     assert found["plain"].path == "plain"
     bare = begun("paper", aes=False).settings
     assert dict(SYSTEM.variants(bare))["with AES-GCM"].aes
-    assert list(dict(SYSTEM.variants(begun("strict").settings))) == ["as set", "level standard", "level paper", "plain"]
-    assert theorem4(settings) == {"AES-GCM calls": 4 * 3 * 4, "Paillier calls": 4, "encrypted numbers": 4 * 3 * 4 + 4}
+    assert list(dict(SYSTEM.variants(begun("strict").settings))) == [
+        "as set",
+        "level standard",
+        "level paper",
+        "plain",
+    ]
+    assert theorem4(settings) == {
+        "AES-GCM calls": 4 * 3 * 4,
+        "Paillier calls": 4,
+        "encrypted numbers": 4 * 3 * 4 + 4,
+    }
 
 
-# Scenarios and worked examples ----------------------------------------------------------------------------------------
+# Scenarios and worked examples --------------------------------------------------------------------
 
 
 def test_scenarios_are_settings_of_a_run() -> None:
@@ -389,7 +475,9 @@ def test_scenarios_are_settings_of_a_run() -> None:
 
 
 def walked(walk: str) -> tuple[SambaRun, list[dict[str, Any]]]:
-    given = next(scenario.settings for scenario in SYSTEM.scenarios if scenario.settings.get("walk") == walk)
+    given = next(
+        scenario.settings for scenario in SYSTEM.scenarios if scenario.settings.get("walk") == walk
+    )
     run = SYSTEM.start(SYSTEM.Settings(**given, paillier_bits=2048), transcript=1000, key=KEY)
     assert isinstance(run, SambaRun)
     count = 16 if walk.startswith(("pursuit", "epsilon")) else 8
@@ -433,7 +521,9 @@ def test_the_worked_example_of_softmax_has_the_printed_numbers() -> None:
     assert column(found, "5", "pulling bit") == ["1", "0", "0"]
 
 
-def test_the_worked_example_of_epsilon_greedy_exploits_by_one_coin_and_explores_by_the_other() -> None:
+def test_the_worked_example_of_epsilon_greedy_exploits_by_one_coin_and_explores_by_the_other() -> (
+    None
+):
     run, found = walked("epsilon-greedy-68")
     first, second = found[:8], found[8:]
     assert column(first, "2", "mean s / n") == ["0.73", "0.42", "0.2"]
@@ -443,7 +533,12 @@ def test_the_worked_example_of_epsilon_greedy_exploits_by_one_coin_and_explores_
     assert column(second, "3", "scores x mask") == ["0, 0, 0"]
     assert column(second, "5", "pulling bit").count("1") == 1
     code = SYSTEM.pseudocode(run.settings)
-    marked = {code["owner"][line - 1] for each in second if each["step"] == "2" for line in each["lines"]["owner"]}
+    marked = {
+        code["owner"][line - 1]
+        for each in second
+        if each["step"] == "2"
+        for line in each["lines"]["owner"]
+    }
     assert any("says explore: send the number that all send" in text for text in marked)
     assert not any("any place" in text for lines in code.values() for text in lines)
 
@@ -484,25 +579,39 @@ def test_an_example_away_from_its_place_is_refused() -> None:
         Samba(names=("a", "b"))
 
 
-# Who sees what --------------------------------------------------------------------------------------------------------
+# Who sees what ------------------------------------------------------------------------------------
 
 
 def table(**given: Any) -> dict[str, dict[str, str]]:
     found = SYSTEM.sees(Samba(policy="ucb", owners=3, horizon=10, **given))
     assert found is not None
-    return {row["data"]: dict(zip(found["columns"], row["cells"], strict=True)) for row in found["rows"]}
+    return {
+        row["data"]: dict(zip(found["columns"], row["cells"], strict=True)) for row in found["rows"]
+    }
 
 
 def test_figure_7_as_published() -> None:
     found = table(level="paper")
     assert found["cumulative reward"] == {
-        "the owner": "no message", "another owner": "no message", "customer": "in the clear", "controller": "Paillier",
-        "comp": "no message", "the wire": "Paillier",
-    }  # fmt: skip
+        "the owner": "no message",
+        "another owner": "no message",
+        "customer": "in the clear",
+        "controller": "Paillier",
+        "comp": "no message",
+        "the wire": "Paillier",
+    }
     sums = found["rewards and pulls of an owner"]
-    assert (sums["comp"], sums["controller"], sums["the wire"]) == ("mask, permutation", "AES-GCM", "AES-GCM")
+    assert (sums["comp"], sums["controller"], sums["the wire"]) == (
+        "mask, permutation",
+        "AES-GCM",
+        "AES-GCM",
+    )
     arm = found["arm pulled at a step"]
-    assert (arm["comp"], arm["controller"], arm["the wire"]) == ("permutation", "AES-GCM", "AES-GCM")
+    assert (arm["comp"], arm["controller"], arm["the wire"]) == (
+        "permutation",
+        "AES-GCM",
+        "AES-GCM",
+    )
     assert set(found["reward of a step"].values()) == {"its own", "no message"}
     assert all(cells["another owner"] == "no message" for cells in found.values())
 
@@ -516,7 +625,12 @@ def test_figure_7_as_published() -> None:
         (("aes",), "rewards and pulls of an owner", "controller", "in the clear"),
         (("aes",), "rewards and pulls of an owner", "the wire", "mask"),
         (("paillier",), "cumulative reward", "controller", "in the clear"),
-        (("aes", "mask", "permutation", "paillier"), "rewards and pulls of an owner", "comp", "in the clear"),
+        (
+            ("aes", "mask", "permutation", "paillier"),
+            "rewards and pulls of an owner",
+            "comp",
+            "in the clear",
+        ),
     ],
 )
 def test_a_protection_that_is_off_shows_in_the_table(
@@ -537,13 +651,20 @@ def test_at_strict_no_server_sees_anything_in_the_clear() -> None:
 def test_the_key_of_the_masks_is_with_owners_and_controller_alone() -> None:
     """What `opens` says of a mask at level `paper`: they hold its key, comp and customer do not."""
     run = begun("paper", aes=False)
-    masks = next(delivery.message for delivery, found in delivered(run) if found["name"] == "Mask seeds")
+    masks = next(
+        delivery.message for delivery, found in delivered(run) if found["name"] == "Mask seeds"
+    )
     controller = run.memory.roles["controller"]
-    assert controller._secrets.key(b"samba paper masks", context=controller._context()) == masks.masks
+    assert (
+        controller._secrets.key(b"samba paper masks", context=controller._context()) == masks.masks
+    )
     for name in ("comp", "customer"):
         assert masks.masks not in b"".join(secrets_of(run.memory.roles[name]))
     run = begun("paper", aes=False)
     scores = [found for _, found in delivered(run) if found["step"] == "2"]
-    assert {tuple(part["opens"]) for found in scores for part in found["parts"] if part["protection"] == "mask"} == {
-        ("owner", "controller")
-    }
+    assert {
+        tuple(part["opens"])
+        for found in scores
+        for part in found["parts"]
+        if part["protection"] == "mask"
+    } == {("owner", "controller")}

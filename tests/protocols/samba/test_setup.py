@@ -24,7 +24,9 @@ KEY = generate_key(2048)
 
 
 def forged(federation: Federation, offer: Offer, **changes: object) -> Offer:
-    """An offer with other terms, signed by the customer itself: not its key is in doubt but what it asks."""
+    """An offer with other terms, signed by the customer itself: not its key is in doubt but what it
+    asks.
+    """
     manifest = msgspec.msgpack.decode(offer.manifest, type=Manifest)
     body = msgspec.msgpack.encode(
         msgspec.structs.replace(manifest, terms=msgspec.structs.replace(manifest.terms, **changes))
@@ -39,7 +41,9 @@ def offered(policy: Policy | None = None, **options: object) -> tuple[Federation
     return federation, message
 
 
-def refuses(federation: Federation, name: str, sender: str, message: Message, match: str = ".") -> None:
+def refuses(
+    federation: Federation, name: str, sender: str, message: Message, match: str = "."
+) -> None:
     role = federation.roles[name]
     before = snapshot(role)
     with pytest.raises(ProtocolError, match=match):
@@ -60,12 +64,21 @@ def test_the_controller_cannot_join_as_another_part(part: str) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"level": "paper"}, {"level": "strict"}, {"off": ("paillier",)}, {"off": ("permutation", "aes")},
-        {"passes": 2}, {"passes": 0}, {"budget": 3}, {"budget": -5}, {"budget": 1 << 30},
-        {"paillier_n": b""}, {"paillier_n": bytes(256)}, {"policy": "ucb"},
+        {"level": "paper"},
+        {"level": "strict"},
+        {"off": ("paillier",)},
+        {"off": ("permutation", "aes")},
+        {"passes": 2},
+        {"passes": 0},
+        {"budget": 3},
+        {"budget": -5},
+        {"budget": 1 << 30},
+        {"paillier_n": b""},
+        {"paillier_n": bytes(256)},
+        {"policy": "ucb"},
     ],
     ids=lambda changes: "-".join(f"{name} {str(value)[:20]}" for name, value in changes.items()),
-)  # fmt: skip
+)
 def test_other_terms_are_not_signed(changes: dict[str, object], party: str) -> None:
     federation, offer = offered()
     refuses(federation, party, "controller", forged(federation, offer, **changes))
@@ -84,7 +97,12 @@ def test_parties_started_for_other_policies_do_not_sign(other: Policy) -> None:
 def test_a_manifest_that_is_no_manifest() -> None:
     federation, offer = offered()
     customer = federation.roles["customer"]
-    for body in (b"", b"\xc1", offer.manifest[:-1], offer.manifest.replace(b"owner-1", b"owner\xff1")):
+    for body in (
+        b"",
+        b"\xc1",
+        offer.manifest[:-1],
+        offer.manifest.replace(b"owner-1", b"owner\xff1"),
+    ):
         signed = Offer(body, customer._identity.sign(b"manifest", body))  # type: ignore[attr-defined]
         refuses(federation, "owner-2", "controller", signed)
 
@@ -109,7 +127,9 @@ def test_two_parties_with_one_run_key_are_not_admitted() -> None:
     shared = RunKey()
     for name in ("owner-1", "owner-3"):
         federation.roles[name]._run_key = shared  # type: ignore[attr-defined]
-    federation.queue = type(federation.queue)(action for role in federation.roles.values() for action in role.start())
+    federation.queue = type(federation.queue)(
+        action for role in federation.roles.values() for action in role.start()
+    )
     with pytest.raises(ProtocolError, match="same run key"):
         federation.finish()
 
@@ -138,13 +158,19 @@ def test_prices_go_by_the_order_of_the_owners_that_the_customer_named() -> None:
         if len(price) > 1:
             refuses(federation, "customer", "controller", turned, "another order")
             federation.finish()
-            assert federation.roles["owner-2"].manifest.owners == tuple(f"owner-{i}" for i in range(1, 5))  # type: ignore[attr-defined]
+            assert federation.roles["owner-2"].manifest.owners == tuple(
+                f"owner-{i}" for i in range(1, 5)
+            )  # type: ignore[attr-defined]
         else:
             federation.roles["customer"].receive("controller", turned)
 
 
 def test_a_join_is_signed_for_its_name_and_part() -> None:
-    assert join_bytes("a", "owner", b"k") != join_bytes("a", "comp", b"k") != join_bytes("b", "comp", b"k")
+    assert (
+        join_bytes("a", "owner", b"k")
+        != join_bytes("a", "comp", b"k")
+        != join_bytes("b", "comp", b"k")
+    )
 
 
 def test_no_total_is_taken_before_it_was_asked_for() -> None:
@@ -191,15 +217,18 @@ def test_join_is_the_only_thing_an_unknown_party_can_say() -> None:
         federation.roles["controller"].receive("mallory", Join("mallory", "owner", b"", b"", b""))
 
 
-@pytest.mark.parametrize("pair", [("controller", "comp"), ("comp", "owner-2"), ("owner-1", "owner-3")])
+@pytest.mark.parametrize(
+    "pair", [("controller", "comp"), ("comp", "owner-2"), ("owner-1", "owner-3")]
+)
 def test_two_parties_under_one_identity_are_refused(pair: tuple[str, str]) -> None:
     """Controller and comp under one identity would be one party that knows everything."""
     federation = Federation(UCB(), KEY)
     _, _, roster = federation.until(lambda s, r, m: isinstance(m, Roster))
     assert isinstance(roster, Roster)
     joins = {join.name: join for join in roster.joins}
-    joins["customer"] = msgspec.structs.replace(joins["comp"], name="customer", kind="customer", identity=b"c" * 33,
-                                                run_key=b"k" * 32)  # fmt: skip
+    joins["customer"] = msgspec.structs.replace(
+        joins["comp"], name="customer", kind="customer", identity=b"c" * 33, run_key=b"k" * 32
+    )
     check_members(list(joins.values()), "standard")
     joins[pair[1]] = msgspec.structs.replace(joins[pair[1]], identity=joins[pair[0]].identity)
     with pytest.raises(ProtocolError, match="must be a party of its own"):
@@ -207,7 +236,9 @@ def test_two_parties_under_one_identity_are_refused(pair: tuple[str, str]) -> No
 
 
 def test_setting_up_level_strict_is_linear_in_the_number_of_owners() -> None:
-    """In calls of functions, to the end of the first pass (`make bench` fits time and memory up to 3,000 owners)."""
+    """In calls of functions, to the end of the first pass (`make bench` fits time and memory up to
+    3,000 owners).
+    """
     sizes, calls = (4, 20, 40, 80), []
     for owners in sizes:
         profile = cProfile.Profile()
@@ -232,7 +263,11 @@ def test_terms_are_named_with_those_that_a_run_has() -> None:
 
 def test_a_run_of_a_living_federation_has_two_owners_and_a_pull_for_each() -> None:
     run = {"level": "standard", "policy": "ucb", "world": {"seed": 1, "owners": 2}}
-    assert set(invite({**run, "budget": 2, "owners": ["a", "b"]}, Path()).files) >= {"a", "b", "controller"}
+    assert set(invite({**run, "budget": 2, "owners": ["a", "b"]}, Path()).files) >= {
+        "a",
+        "b",
+        "controller",
+    }
     for owners, budget in ((["a"], 9), (["a", "b", "c"], 2)):
         with pytest.raises(ConfigError, match="owners"):
             invite({**run, "budget": budget, "owners": owners}, Path())

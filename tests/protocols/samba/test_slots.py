@@ -1,4 +1,6 @@
-"""Slots of level `strict`: owners answer in every slot, and what opens is whether all are ready; nothing else."""
+"""Slots of level `strict`: owners answer in every slot, and what opens is whether all are ready;
+nothing else.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ class Slotted:
         self.notes: list[Any] = []
 
     def slot(self) -> bool:
-        """Move messages until all wait, hand out the rewards that are there, and end the slot; False at the end."""
+        """Move messages until all wait, hand out the rewards that are there, and end the slot;
+        False at the end.
+        """
         run = self.run
         self.notes += list(run)
         pulls = {number: ask for number, ask in run.asks.items() if isinstance(ask, Pull)}
@@ -71,7 +75,9 @@ def at_times(pull: Pull) -> int:
 
 
 @pytest.mark.parametrize("late", [never, at_times])
-@pytest.mark.parametrize("policy", [UCB(), EpsilonGreedy(0.3), Pursuit(0.05)], ids=lambda policy: policy.name)
+@pytest.mark.parametrize(
+    "policy", [UCB(), EpsilonGreedy(0.3), Pursuit(0.05)], ids=lambda policy: policy.name
+)
 def test_the_result_is_the_plain_one_and_overruns_are_counted(policy: Policy, late: Late) -> None:
     run = Slotted(made(policy), late).finish()
     plain = simulate(ARMS, policy, BUDGET, [SEED], level="strict")
@@ -109,7 +115,9 @@ def test_comp_is_asked_about_a_slot_only_when_the_dealer_has_dealt() -> None:
     assert run.world.arms == twin.arms[0].tolist()
 
 
-def test_every_owner_answers_in_every_slot_and_no_pad_hides_two_values(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_owner_answers_in_every_slot_and_no_pad_hides_two_values(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     used: list[tuple[int, int]] = []
     answer = slots.answer
 
@@ -124,29 +132,37 @@ def test_every_owner_answers_in_every_slot_and_no_pad_hides_two_values(monkeypat
     gate = run.run.roles["controller"].gate  # type: ignore[attr-defined]
     assert len(scores) == OWNERS * gate.slot == len(used)
     assert {entry.size for entry in scores} == {scores[0].size}
-    opened = [entry.message for entry in run.run.transcript or () if isinstance(entry.message, Opened)]
+    opened = [
+        entry.message for entry in run.run.transcript or () if isinstance(entry.message, Opened)
+    ]
     assert {len(message.pads) for message in opened} == {0, 8 * OWNERS}
 
 
-# What opens -----------------------------------------------------------------------------------------------------------
+# What opens ---------------------------------------------------------------------------------------
 
 
 def views(first: set[str], second: set[str], server: str) -> tuple[Any, Any, Any]:
-    """Play with some owners slow at their first pull, and with others; return what a server saw of both, where the
-    owners' words, and for the controller the slot's pads, make up for it; and the second without."""
+    """Play with some owners slow at their first pull, and with others; return what a server saw of
+    both, where the owners' words, and for the controller the slot's pads, make up for it; and the
+    second without.
+    """
     game = Game(UCB(), OWNERS, BUDGET)
     game.make = prepare(ARMS, UCB(), BUDGET, seed=SEED, level="strict", slot=0.1)
 
     def play(slow: set[str], programmed: Mapping[bytes, bytes]) -> Played:
         with replaced(programmed):
-            run = Slotted(game.make(), lambda pull: int(pull.number == 0 and pull.party in slow)).finish()
+            run = Slotted(
+                game.make(), lambda pull: int(pull.number == 0 and pull.party in slow)
+            ).finish()
         return Played(game, run.run, list(run.world.arms or ()), [])
 
     one, two = play(first, {}), play(second, {})
     assert one.arms[OWNERS:] == two.arms[OWNERS:]
     roles: Any = two.run.roles
-    before, after = ({e.sender: e.message for e in reversed(p.entries) if isinstance(e.message, Score)}
-                     for p in (one, two))  # fmt: skip
+    before, after = (
+        {e.sender: e.message for e in reversed(p.entries) if isinstance(e.message, Score)}
+        for p in (one, two)
+    )
     lead = min(second)
     words = {name: roles[name]._ready_words for name in (*first, *second)}
     drawn = {name: max(int(each.rows(0, 1)[0, 0]), 1) for name, each in words.items()}
@@ -174,7 +190,9 @@ def _stream(key: bytes) -> Any:
 
 
 @pytest.mark.parametrize("server", ["controller", "comp"])
-@pytest.mark.parametrize("second", [{"owner-2"}, {"owner-2", "owner-3"}, {"owner-1", "owner-2", "owner-4"}], ids=len)
+@pytest.mark.parametrize(
+    "second", [{"owner-2"}, {"owner-2", "owner-3"}, {"owner-1", "owner-2", "owner-4"}], ids=len
+)
 def test_a_server_sees_neither_who_is_not_ready_nor_how_many(server: str, second: set[str]) -> None:
     first, same, other = views({"owner-1"}, second, server)
     assert first == same
@@ -182,14 +200,18 @@ def test_a_server_sees_neither_who_is_not_ready_nor_how_many(server: str, second
 
 
 def test_a_ready_word_that_counts_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted fault: an owner that is not ready sends 1. One or two of them give comp different sums."""
+    """Planted fault: an owner that is not ready sends 1. One or two of them give comp different
+    sums.
+    """
     answer = slots.answer
-    monkeypatch.setattr(slots, "answer", lambda score, ready, *rest: answer(score, min(ready, 1), *rest))
+    monkeypatch.setattr(
+        slots, "answer", lambda score, ready, *rest: answer(score, min(ready, 1), *rest)
+    )
     first, same, _ = views({"owner-1"}, {"owner-2", "owner-3"}, "comp")
     assert first != same
 
 
-# What a server that does not follow the protocol can do ---------------------------------------------------------------
+# What a server that does not follow the protocol can do -------------------------------------------
 
 
 def until(run: Slotted, wanted: type[Message]) -> tuple[str, str, Any]:
@@ -217,7 +239,9 @@ def test_comp_answers_nothing_before_all_owners_are_ready() -> None:
 
 
 def test_a_comp_that_says_that_all_are_ready_names_the_owner_that_is_not() -> None:
-    """The flipped ready bit: the owner that pulls refuses the reply, which ends the run; the others answer."""
+    """The flipped ready bit: the owner that pulls refuses the reply, which ends the run; the others
+    answer.
+    """
     run = Slotted(made(), lambda pull: 2 if pull.number == 1 else 0)
     while True:
         sender, receiver, message = until(run, Opened)
@@ -244,8 +268,12 @@ def test_a_comp_that_says_that_all_are_ready_names_the_owner_that_is_not() -> No
 
 
 @pytest.mark.parametrize("pulls", [True, False])
-def test_a_controller_that_alters_ready_words_sees_an_overrun_whatever_the_owner_does(pulls: bool) -> None:
-    """It does not know the word of an owner that is not ready: no change of its own opens the slot."""
+def test_a_controller_that_alters_ready_words_sees_an_overrun_whatever_the_owner_does(
+    pulls: bool,
+) -> None:
+    """It does not know the word of an owner that is not ready: no change of its own opens the
+    slot.
+    """
     run = Slotted(made(), lambda pull: int(pulls and pull.number == 1))
     for _ in range(OWNERS):  # past the first slot
         assert run.slot()
@@ -254,7 +282,9 @@ def test_a_controller_that_alters_ready_words_sees_an_overrun_whatever_the_owner
     rng = np.random.default_rng(5)
     for change in (1, -1, *rng.integers(1, 2**63, 20)):
         saved = comp.save()
-        (answer,) = comp.receive("controller", Ready(ready.slot, (ready.word + int(change)) % slots.WORD))
+        (answer,) = comp.receive(
+            "controller", Ready(ready.slot, (ready.word + int(change)) % slots.WORD)
+        )
         assert answer[2] == Opened(ready.slot, b"")
         with pytest.raises(ProtocolError, match="is answered"):
             comp.receive("controller", ready)
@@ -262,14 +292,19 @@ def test_a_controller_that_alters_ready_words_sees_an_overrun_whatever_the_owner
 
 
 def test_a_flipped_result_bit_shows_in_the_overruns_of_a_slow_arm() -> None:
-    """All arms are slow. A server that flips the bit of the one that was to pull sees that nobody overruns."""
+    """All arms are slow. A server that flips the bit of the one that was to pull sees that nobody
+    overruns.
+    """
     found = []
     for flipped in (0, 1, 2, 3):
         run = Slotted(made(), lambda pull: int(pull.number > 0))
         sender, receiver, message = until(run, Reply)
         replies = [(sender, receiver, message), *(until(run, Reply) for _ in range(OWNERS - 1))]
         roles: Any = run.run.roles
-        says = [reply.reply == roles[name]._lane._yes[roles[name]._lane._at] for _, name, reply in replies]
+        says = [
+            reply.reply == roles[name]._lane._yes[roles[name]._lane._at]
+            for _, name, reply in replies
+        ]
         for at, (sender, name, reply) in enumerate(replies):
             bits = bytes([reply.reply[0] ^ (at == flipped)]) + reply.reply[1:]
             run.run._queue.extend(roles[name].receive(sender, Reply(reply.index, bits)))
@@ -279,7 +314,7 @@ def test_a_flipped_result_bit_shows_in_the_overruns_of_a_slow_arm() -> None:
     assert sorted(found) == [(False, True)] * (OWNERS - 1) + [(True, False)]
 
 
-# Out of turn ----------------------------------------------------------------------------------------------------------
+# Out of turn --------------------------------------------------------------------------------------
 
 
 def test_what_comes_out_of_turn_is_refused_with_the_state_as_it_was() -> None:
@@ -289,10 +324,14 @@ def test_what_comes_out_of_turn_is_refused_with_the_state_as_it_was() -> None:
     roles: Any = run.run.roles
     comp, owner, controller = roles["comp"], roles["owner-1"], roles["controller"]
     wrong: list[tuple[Any, str, Message]] = [
-        (comp, "controller", Ready(ready.slot + 1, ready.word)), (owner, "controller", Again(5)),
-        (owner, "comp", Again(0)), (controller, "comp", Opened(7, b"")), (controller, "owner-1", Opened(0, b"")),
-        (controller, "comp", Opened(0, bytes(8))), (owner, "controller", Tock(0)),
-    ]  # fmt: skip
+        (comp, "controller", Ready(ready.slot + 1, ready.word)),
+        (owner, "controller", Again(5)),
+        (owner, "comp", Again(0)),
+        (controller, "comp", Opened(7, b"")),
+        (controller, "owner-1", Opened(0, b"")),
+        (controller, "comp", Opened(0, bytes(8))),
+        (owner, "controller", Tock(0)),
+    ]
     for role, sender, message in wrong:
         before = role.save()
         with pytest.raises(ProtocolError):
@@ -305,7 +344,9 @@ def test_what_comes_out_of_turn_is_refused_with_the_state_as_it_was() -> None:
 
 
 def test_an_early_end_leaves_at_the_end_of_a_slot() -> None:
-    """Whether an owner pulls or not; one that overruns answers a slot later, and the total counts its reward."""
+    """Whether an owner pulls or not; one that overruns answers a slot later, and the total counts
+    its reward.
+    """
     run = Slotted(made(), lambda pull: 2 if pull.number == 1 else 0)
     while not any(isinstance(ask, Pull) and ask.number == 1 for ask in run.run.asks.values()):
         assert run.slot()
@@ -321,14 +362,20 @@ def test_an_early_end_leaves_at_the_end_of_a_slot() -> None:
     run.notes += list(run.run)
     assert len(sent()) == OWNERS - 1
     run.finish()
-    assert [note.value for note in run.notes if note.kind == "total"] == [run.world.units.sum() / 2**24]
+    assert [note.value for note in run.notes if note.kind == "total"] == [
+        run.world.units.sum() / 2**24
+    ]
 
 
-# Settings -------------------------------------------------------------------------------------------------------------
+# Settings -----------------------------------------------------------------------------------------
 
 
 def test_a_simulated_world_has_no_slots_unless_they_are_given() -> None:
-    found = [clock.seconds(slot, None, "strict", simulated=simulated) for slot in (None, 0.3) for simulated in (1, 0)]
+    found = [
+        clock.seconds(slot, None, "strict", simulated=simulated)
+        for slot in (None, 0.3)
+        for simulated in (1, 0)
+    ]
     assert found == [0.0, clock.SLOT, 0.3, 0.3]
 
 
@@ -337,7 +384,11 @@ def test_a_slot_shorter_than_an_owners_slowest_pull_is_refused_with_the_line_to_
     clock.check_slot(0.5, 0.5, "a")
     clock.check_slot(0.02, 0.01, "a")
     clock.check_slot(0.0, None, "a")
-    for slot, slowest, line in [(0.1, 0.5, "slot = 0.5"), (0.05, None, "slot = 0.1"), (0.0, 0.2, "slot = 0.2")]:
+    for slot, slowest, line in [
+        (0.1, 0.5, "slot = 0.5"),
+        (0.05, None, "slot = 0.1"),
+        (0.0, 0.2, "slot = 0.2"),
+    ]:
         with pytest.raises(ConfigError, match=line) as raised:
             clock.check_slot(slot, slowest, "clinic-b")
         assert "'clinic-b'" in raised.value.text
@@ -347,7 +398,10 @@ def test_the_sentence_on_time_is_about_this_run() -> None:
     def timing(**how: Any) -> str:
         return leaks("strict", Switches(), 3, UCB(), **how)[-1]
 
-    assert timing() == "Timing can name the pulled arm: the chosen owner answers later because it pulls."
+    assert (
+        timing()
+        == "Timing can name the pulled arm: the chosen owner answers later because it pulls."
+    )
     assert "slot of 0.1 s" in timing(slot=0.1)
     assert "this run" not in timing(slot=0.1)
     assert timing(slot=0.1, overruns=0).endswith("no slot of this run was overrun.")

@@ -1,4 +1,6 @@
-"""Level `strict`: what a server that does not follow the protocol can do, what is refused, and the final sum."""
+"""Level `strict`: what a server that does not follow the protocol can do, what is refused, and the
+final sum.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,7 @@ def flipped(data: bytes, bit: int = 0) -> bytes:
     return data[: place // 8] + bytes([data[place // 8] ^ 1 << place % 8]) + data[place // 8 + 1 :]
 
 
-# What a malicious server can do ---------------------------------------------------------------------------------------
+# What a malicious server can do -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("chosen", [True, False])
@@ -86,7 +88,8 @@ def test_a_server_can_flip_a_bit_so_that_none_or_two_pull(chosen: bool) -> None:
     run.until(lambda *one: isinstance(one[2], Reply) and one[2].index == 12)
     replies: list[Any] = [run.queue.popleft() for _ in owners]
     says = [
-        reply.reply == owner._lane._yes[owner._lane._at] for owner, (_, _, reply) in zip(owners, replies, strict=True)
+        reply.reply == owner._lane._yes[owner._lane._at]
+        for owner, (_, _, reply) in zip(owners, replies, strict=True)
     ]
     assert sum(says) == 1
     target = says.index(chosen)
@@ -97,7 +100,9 @@ def test_a_server_can_flip_a_bit_so_that_none_or_two_pull(chosen: bool) -> None:
 
 
 def test_a_server_with_an_owners_help_compares_a_score_of_its_choice_with_the_largest() -> None:
-    """Whoever adds to a share moves that owner's score; the owner's own bit says whether it is above the others."""
+    """Whoever adds to a share moves that owner's score; the owner's own bit says whether it is
+    above the others.
+    """
     for above in (True, False):
         run = strict(owners=4, budget=30)
         frames, pads = {}, {}
@@ -111,7 +116,9 @@ def test_a_server_with_an_owners_help_compares_a_score_of_its_choice_with_the_la
         best = max(number for name, number in frames.items() if name != sender)
         shift = best + (1 if above else -1) - frames[sender]
         altered = (int.from_bytes(pads[sender].frame, "little") + shift) % 2**64
-        run.queue.extend(run.roles["controller"].receive(sender, Score(10, altered.to_bytes(8, "little"))))
+        run.queue.extend(
+            run.roles["controller"].receive(sender, Score(10, altered.to_bytes(8, "little")))
+        )
         for _, receiver, message in run.deliveries():
             if isinstance(message, Reply) and message.index == 10 and receiver == sender:
                 owner: Any = run.roles[sender]
@@ -150,7 +157,9 @@ def test_a_server_alone_cannot_alter_the_total_and_with_an_owner_it_can() -> Non
         changed = sums.encode((number + more, tag + (slope * more if helped else 1)))
         customer: Any = run.roles["customer"]
         actions = customer.receive("controller", Shares(changed, message.comp))
-        sent.append([(action[1], type(action[2])) for action in actions if isinstance(action, tuple)])
+        sent.append(
+            [(action[1], type(action[2])) for action in actions if isinstance(action, tuple)]
+        )
         if helped:
             assert customer.total == run.world.units.sum() / REWARD_ONE + 1
         else:
@@ -161,14 +170,34 @@ def test_a_server_alone_cannot_alter_the_total_and_with_an_owner_it_can() -> Non
     assert sent == [[("controller", Closed)]] * 2
 
 
-# What is refused ------------------------------------------------------------------------------------------------------
+# What is refused ----------------------------------------------------------------------------------
 
-ALTERED = (Score, Shuffled, Compare, Compared, Placed, Dealt, DealtPairs, Relayed, Stream, Streams, Seeds, Dealing,
-           Keyring, Keys, Share, Shares, Found, Want)  # fmt: skip
+ALTERED = (
+    Score,
+    Shuffled,
+    Compare,
+    Compared,
+    Placed,
+    Dealt,
+    DealtPairs,
+    Relayed,
+    Stream,
+    Streams,
+    Seeds,
+    Dealing,
+    Keyring,
+    Keys,
+    Share,
+    Shares,
+    Found,
+    Want,
+)
 
 
 @pytest.mark.parametrize("kind", ALTERED, ids=lambda kind: kind.__name__)
-def test_a_message_from_another_party_is_refused_with_the_state_as_it_was(kind: type[Message]) -> None:
+def test_a_message_from_another_party_is_refused_with_the_state_as_it_was(
+    kind: type[Message],
+) -> None:
     run = strict(owners=20, budget=60)
     _, receiver, message = run.until(lambda *one: isinstance(one[2], kind))
     role = run.roles[receiver]
@@ -179,8 +208,25 @@ def test_a_message_from_another_party_is_refused_with_the_state_as_it_was(kind: 
     assert run.finish() == [run.world.units.sum() / REWARD_ONE]
 
 
-@pytest.mark.parametrize("kind", [Dealt, DealtPairs, Relayed, Streams, Seeds, Dealing, Keyring, Keys, Stream, Shuffled,
-                                  Compare, Placed, Share, Shares])  # fmt: skip
+@pytest.mark.parametrize(
+    "kind",
+    [
+        Dealt,
+        DealtPairs,
+        Relayed,
+        Streams,
+        Seeds,
+        Dealing,
+        Keyring,
+        Keys,
+        Stream,
+        Shuffled,
+        Compare,
+        Placed,
+        Share,
+        Shares,
+    ],
+)
 def test_a_message_again_is_refused_or_answered_with_the_same_bytes(kind: type[Message]) -> None:
     run = strict(owners=20, budget=60)
     sender, receiver, message = run.until(lambda *one: isinstance(one[2], kind))
@@ -198,9 +244,24 @@ def test_a_message_again_is_refused_or_answered_with_the_same_bytes(kind: type[M
     assert run.finish() == [run.world.units.sum() / REWARD_ONE]
 
 
-AUTHENTIC = (Offer, Go, Consents, Roster, Dealing, Streams, Seeds, Keys, Relayed, Close, Closed, Reply)
-"""What a receiver can tell to be of another run, by a signature, a seal or a pad of this one. The rest is numbers, of
-which TLS alone says who sends them, or is relayed to the party that can tell; out of turn they are refused too."""
+AUTHENTIC = (
+    Offer,
+    Go,
+    Consents,
+    Roster,
+    Dealing,
+    Streams,
+    Seeds,
+    Keys,
+    Relayed,
+    Close,
+    Closed,
+    Reply,
+)
+"""What a receiver can tell to be of another run, by a signature, a seal or a pad of this one. The
+rest is numbers, of which TLS alone says who sends them, or is relayed to the party that can tell;
+out of turn they are refused too.
+"""
 REPEATED = (Shuffled, Compare, Found, Ready)
 """Questions that comp answers again with the same bytes."""
 
@@ -208,9 +269,15 @@ REPEATED = (Shuffled, Compare, Found, Ready)
 @pytest.mark.parametrize("slot", [0.0, 0.1])
 @pytest.mark.parametrize("seed", range(3))
 def test_no_replayed_foreign_or_misdirected_frame_changes_a_role(seed: int, slot: float) -> None:
-    """Before every message of a run, to a role at random: one that it was sent before, one of another run of the same
-    parties, one that another party sends. Each is refused with the state as it was, and the run ends as it would."""
-    rng, seen, tried = random.Random(seed), list[tuple[str, str, Message]](), Counter[tuple[str, str]]()
+    """Before every message of a run, to a role at random: one that it was sent before, one of
+    another run of the same parties, one that another party sends. Each is refused with the state as
+    it was, and the run ends as it would.
+    """
+    rng, seen, tried = (
+        random.Random(seed),
+        list[tuple[str, str, Message]](),
+        Counter[tuple[str, str]](),
+    )
     options: dict[str, Any] = {"owners": 3, "budget": 12, "slot": slot}
     foreign = [each for each in strict(**options).deliveries() if isinstance(each[2], AUTHENTIC)]
     run = strict(**options)
@@ -224,7 +291,9 @@ def test_no_replayed_foreign_or_misdirected_frame_changes_a_role(seed: int, slot
             answers = ()
         again = kind == "replayed" and isinstance(message, REPEATED)
         where = kind, type(message).__name__, receiver
-        assert not answers or (again and all(each in (*seen, current, *run.queue) for each in answers)), where
+        assert not answers or (
+            again and all(each in (*seen, current, *run.queue) for each in answers)
+        ), where
         assert snapshot(role) == before, where
         tried[kind, receiver] += 1
 
@@ -236,14 +305,24 @@ def test_no_replayed_foreign_or_misdirected_frame_changes_a_role(seed: int, slot
         others = ["mallory", *(name for name in run.roles if name[:5] != sender[:5])]
         hostile("misdirected", rng.choice(others), receiver, message)
         seen.append(current)
-    assert [note.value for note in run.notes if note.kind == "total"] == [run.world.units.sum() / REWARD_ONE]
+    assert [note.value for note in run.notes if note.kind == "total"] == [
+        run.world.units.sum() / REWARD_ONE
+    ]
     assert {receiver for kind, receiver in tried if kind == "misdirected"} == set(run.roles)
-    assert min(sum(n for (kind, _), n in tried.items() if kind == one) for one in ("replayed", "foreign")) > 100
+    assert (
+        min(
+            sum(n for (kind, _), n in tried.items() if kind == one)
+            for one in ("replayed", "foreign")
+        )
+        > 100
+    )
 
 
 @pytest.mark.parametrize("committed", [True, False])
 def test_a_first_owner_that_gives_others_other_secrets_is_refused(committed: bool) -> None:
-    """With commitments to both, by the controller; with one for all, by the owner whose secrets do not fit it."""
+    """With commitments to both, by the controller; with one for all, by the owner whose secrets do
+    not fit it.
+    """
     run = strict(owners=4, budget=12)
     _, _, message = run.until(lambda *one: isinstance(one[2], Keyring))
     assert isinstance(message, Keyring)
@@ -251,15 +330,25 @@ def test_a_first_owner_that_gives_others_other_secrets_is_refused(committed: boo
     secrets, first._secrets = first._secrets, Secrets.fresh()
     others = {name: keys for keys in first.make_keyring() for name in keys.sealed}
     first._secrets = secrets
-    keys = [others[name] if (name := next(iter(one.sealed))) == "owner-3" else one for one in message.keys]
+    keys = [
+        others[name] if (name := next(iter(one.sealed))) == "owner-3" else one
+        for one in message.keys
+    ]
     if not committed:
         one = message.keys[0]
         body = first._keys_bytes(keys[2].sealed, one.frame_commitment, one.own_commitment)
-        keys[2] = Keys(keys[2].sealed, one.frame_commitment, one.own_commitment, first._identity.sign(b"keys", body))
+        keys[2] = Keys(
+            keys[2].sealed,
+            one.frame_commitment,
+            one.own_commitment,
+            first._identity.sign(b"keys", body),
+        )
     run.queue[0] = ("owner-1", "controller", Keyring(tuple(keys)))
     role = run.roles["controller" if committed else "owner-3"]
     kind = Keyring if committed else Keys
-    sender, _, message = run.until(lambda _, receiver, one: isinstance(one, kind) and run.roles[receiver] is role)
+    sender, _, message = run.until(
+        lambda _, receiver, one: isinstance(one, kind) and run.roles[receiver] is role
+    )
     before = snapshot(role)
     with pytest.raises(ProtocolError, match="commit"):
         role.receive(sender, message)
@@ -285,15 +374,21 @@ def test_comp_ends_no_pass_before_the_next_one_is_dealt() -> None:
 def test_comp_answers_one_question_in_its_place() -> None:
     """Other numbers, other pairs or another place for a pass that was answered are refused."""
     run = strict(owners=20, budget=60)
-    sender, receiver, message = run.until(lambda *one: isinstance(one[2], Shuffled) and one[2].index == 25)
+    sender, receiver, message = run.until(
+        lambda *one: isinstance(one[2], Shuffled) and one[2].index == 25
+    )
     assert isinstance(message, Shuffled)
     comp = run.roles[receiver]
     run.queue.popleft()
     actions = comp.receive(sender, message)
     before = snapshot(comp)
-    for other in (msgspec.structs.replace(message, masked=flipped(message.masked)),
-                  msgspec.structs.replace(message, shifts=flipped(message.shifts)),
-                  msgspec.structs.replace(message, index=24), Found(26, 0), Compare(24, -1, b"", b"")):  # fmt: skip
+    for other in (
+        msgspec.structs.replace(message, masked=flipped(message.masked)),
+        msgspec.structs.replace(message, shifts=flipped(message.shifts)),
+        msgspec.structs.replace(message, index=24),
+        Found(26, 0),
+        Compare(24, -1, b"", b""),
+    ):
         with pytest.raises(ProtocolError):
             comp.receive(sender, other)
     assert snapshot(comp) == before
@@ -301,7 +396,10 @@ def test_comp_answers_one_question_in_its_place() -> None:
     assert run.finish() == [run.world.units.sum() / REWARD_ONE]
 
 
-@given(kind=st.sampled_from([Dealt, Relayed, Stream, Seeds, Dealing, Keyring, Share]), bit=st.integers(0, 10**6))
+@given(
+    kind=st.sampled_from([Dealt, Relayed, Stream, Seeds, Dealing, Keyring, Share]),
+    bit=st.integers(0, 10**6),
+)
 @settings(max_examples=40, deadline=None)
 def test_what_is_sealed_or_signed_cannot_be_altered(kind: type[Message], bit: int) -> None:
     """One bit of any sealed part: refused by whoever opens it, never taken."""
@@ -310,8 +408,12 @@ def test_what_is_sealed_or_signed_cannot_be_altered(kind: type[Message], bit: in
     run.queue.popleft()
     changed: Any = message
     if isinstance(message, Dealing):
-        changed = Dealing(msgspec.structs.replace(message.controller, sealed=flipped(message.controller.sealed, bit)),
-                          message.comp)  # fmt: skip
+        changed = Dealing(
+            msgspec.structs.replace(
+                message.controller, sealed=flipped(message.controller.sealed, bit)
+            ),
+            message.comp,
+        )
     elif isinstance(message, Keyring):
         keys = message.keys[0]
         sealed = {name: flipped(one, bit) for name, one in keys.sealed.items()}
@@ -353,8 +455,10 @@ def test_the_dealer_must_be_a_party_of_its_own() -> None:
     customer = Join("customer", "customer", b"c" * 33, b"k" * 32, b"")
     for name in ("controller", "comp", "owner-2", "customer"):
         everybody = [*joins, customer]
-        same = [msgspec.structs.replace(join, identity=dealer.identity) if join.name == name else join
-                for join in everybody]  # fmt: skip
+        same = [
+            msgspec.structs.replace(join, identity=dealer.identity) if join.name == name else join
+            for join in everybody
+        ]
         with pytest.raises(ProtocolError, match="dealer"):
             check_members(same, "strict")
     check_members([*joins, customer], "strict")
@@ -362,15 +466,21 @@ def test_the_dealer_must_be_a_party_of_its_own() -> None:
         check_members([join for join in (*joins, customer) if join.name != "dealer"], "strict")
 
 
-# The final sum --------------------------------------------------------------------------------------------------------
+# The final sum ------------------------------------------------------------------------------------
 
 
-@given(numbers=st.lists(st.tuples(st.integers(0, 2**53), st.integers(0, 2**29)), min_size=1, max_size=8))
+@given(
+    numbers=st.lists(
+        st.tuples(st.integers(0, 2**53), st.integers(0, 2**29)), min_size=1, max_size=8
+    )
+)
 def test_shares_add_up_to_the_sum(numbers: list[tuple[int, int]]) -> None:
     key, present = b"k" * 32, b"present"
     streams = {f"owner-{i}": hkdf(b"%d" % i, b"stream") for i in range(len(numbers))}
-    sent = [sums.share(*number, key=key, stream=streams[name], present=present, owner=name)
-            for name, number in zip(streams, numbers, strict=True)]  # fmt: skip
+    sent = [
+        sums.share(*number, key=key, stream=streams[name], present=present, owner=name)
+        for name, number in zip(streams, numbers, strict=True)
+    ]
     comp = sums.added(sums.pad(stream, present) for stream in streams.values())
     both = sums.added(map(sums.decode, sent)), comp
     total = tuple(np.array(numbers, object).sum(axis=0))
@@ -378,12 +488,17 @@ def test_shares_add_up_to_the_sum(numbers: list[tuple[int, int]]) -> None:
     with pytest.raises(ProtocolError, match="tag"):
         sums.opened(both, key=key, present=b"other", owners=tuple(streams))
     with pytest.raises(ProtocolError, match="tag"):
-        sums.opened((both[0], (comp[0] + 1, comp[1])), key=key, present=present, owners=tuple(streams))
+        sums.opened(
+            (both[0], (comp[0] + 1, comp[1])), key=key, present=present, owners=tuple(streams)
+        )
 
 
 def test_a_share_of_the_sum_is_uniform_and_another_set_has_another_pad() -> None:
     streams = [hkdf(b"%d" % i, b"stream") for i in range(400)]
-    shares = [sums.decode(sums.share(7, 1, key=b"k" * 32, stream=s, present=b"p", owner="a"))[0] for s in streams]
+    shares = [
+        sums.decode(sums.share(7, 1, key=b"k" * 32, stream=s, present=b"p", owner="a"))[0]
+        for s in streams
+    ]
     halves = sum(share > sums.PRIME // 2 for share in shares)
     assert 140 < halves < 260  # six standard deviations of 400 fair coins
     assert len(set(shares)) == 400
@@ -408,7 +523,9 @@ def test_owners_and_comp_answer_for_one_set_of_owners() -> None:
     customer: Any = run.roles["customer"]
     fewer = ask(customer._identity, close.present[:3], 1, customer._digest)
     owners: list[Any] = [run.roles[name] for name in fewer.present]
-    agrees = (agree(owner._identity, owner.name, fewer, owner._index, owner._digest) for owner in owners)
+    agrees = (
+        agree(owner._identity, owner.name, fewer, owner._index, owner._digest) for owner in owners
+    )
     agreed = Agreed(fewer, tuple(agrees))
     for name in (receiver, "owner-1"):
         for message in (fewer, agreed):
@@ -417,7 +534,9 @@ def test_owners_and_comp_answer_for_one_set_of_owners() -> None:
 
 
 def test_without_a_world_seed_coins_come_from_the_owners_secret() -> None:
-    """A run as deployed: it goes to its end, and the servers hold nothing that coins derive from."""
+    """A run as deployed: it goes to its end, and the servers hold nothing that coins derive
+    from.
+    """
     arms = BernoulliArms([0.2, 0.5, 0.8])
     for policy in (EpsilonGreedy(0.3), Thompson()):
         run = strict(policy, owners=3, budget=40, seed=None)

@@ -47,7 +47,10 @@ def test_sums_are_masked_from_controller_and_customer_together() -> None:
     for sender, _, message in federation.deliveries():
         if isinstance(message, Sum):
             sums[sender] = message.ciphertext
-    plain = {name: KEY.decrypt(Ciphertext.from_bytes(data, KEY.public_key)) for name, data in sums.items()}
+    plain = {
+        name: KEY.decrypt(Ciphertext.from_bytes(data, KEY.public_key))
+        for name, data in sums.items()
+    }
     true = {name: int(federation.world.units[i]) << 64 for i, name in enumerate(sorted(plain))}
     assert all(abs(plain[name] - true[name]) > 1 << 100 for name in plain)
     total = sum(plain.values()) % (1 << 128)
@@ -55,8 +58,15 @@ def test_sums_are_masked_from_controller_and_customer_together() -> None:
     assert total % (1 << 64) == 20
 
 
-@pytest.mark.parametrize("present", [("owner-1", "owner-2"), ("owner-1",), ("owner-2", "owner-3", "owner-4"),
-                                     ("owner-1", "owner-2", "owner-3", "mallory")])  # fmt: skip
+@pytest.mark.parametrize(
+    "present",
+    [
+        ("owner-1", "owner-2"),
+        ("owner-1",),
+        ("owner-2", "owner-3", "owner-4"),
+        ("owner-1", "owner-2", "owner-3", "mallory"),
+    ],
+)
 def test_an_owner_refuses_small_or_foreign_sets(present: tuple[str, ...]) -> None:
     federation, _ = closing()
     role = federation.roles["owner-1"]
@@ -85,13 +95,19 @@ def test_no_sum_before_the_budget_is_spent() -> None:
 
 def forgeries(true: bytes) -> list[bytes]:
     key = PublicKey(KEY.public_key.n)
-    forged = (Ciphertext.from_bytes(true, key) + 1, key.encrypt(12345), key.encrypt((1 << 127) + 20))
+    forged = (
+        Ciphertext.from_bytes(true, key) + 1,
+        key.encrypt(12345),
+        key.encrypt((1 << 127) + 20),
+    )
     return [*(each.to_bytes() for each in forged), true[:-1]]
 
 
 @pytest.mark.parametrize("which", range(4))
 def test_an_altered_total_ends_the_run_and_the_servers_do_not_learn_it(which: int) -> None:
-    """Before, a refused total could be followed by another: a controller learnt the true one from some 16 to 116."""
+    """Before, a refused total could be followed by another: a controller learnt the true one from
+    some 16 to 116.
+    """
     federation = Federation(UCB(), KEY)
     _, _, message = federation.until(lambda sender, receiver, message: isinstance(message, Total))
     assert isinstance(message, Total)
@@ -103,14 +119,18 @@ def test_an_altered_total_ends_the_run_and_the_servers_do_not_learn_it(which: in
     assert customer.finished
     with pytest.raises(ProtocolError, match="known already"):
         customer.receive("controller", message)  # the true one comes too late
-    again = type(customer)(customer._identity, customer._expected, customer._terms, {}, KEY, secrets=customer._secrets)
+    again = type(customer)(
+        customer._identity, customer._expected, customer._terms, {}, KEY, secrets=customer._secrets
+    )
     again.load(customer.save())
     assert again.finished
     assert again.refused == customer.refused != ""
     honest = Federation(UCB(), KEY)
     sent = [entry for entry in honest.deliveries() if entry[0] == "customer"]
     assert (closed[0], closed[1], type(closed[2])) == (sent[-1][0], sent[-1][1], type(sent[-1][2]))
-    assert len(msgspec.msgpack.encode(closed[2])) in range(70, 90)  # a signature and nothing else, as for a total
+    assert len(msgspec.msgpack.encode(closed[2])) in range(
+        70, 90
+    )  # a signature and nothing else, as for a total
 
 
 def test_all_have_finished_when_the_customer_has_an_answer_and_nobody_before() -> None:
@@ -137,7 +157,7 @@ def test_the_whole_budget_may_be_the_first_pulls() -> None:
     assert totals == list(simulate(BernoulliArms(np.linspace(0.2, 0.8, 5)), UCB(), 5, [3]).total)
 
 
-# Many owners ----------------------------------------------------------------------------------------------------------
+# Many owners --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("owners", [129, 200, 1001])
@@ -147,15 +167,21 @@ def test_many_owners_mask_along_a_graph_that_all_see_alike(owners: int) -> None:
     assert {len(near) for near in graph.values()} == {NEIGHBOURS}
     assert all(name in graph[other] for name, near in graph.items() for other in near)
     assert all(name not in near for name, near in graph.items())
-    assert set(partners(names[0], names, context, b"t" * 32)) != graph[names[0]]  # servers cannot choose or know it
+    assert (
+        set(partners(names[0], names, context, b"t" * 32)) != graph[names[0]]
+    )  # servers cannot choose or know it
     assert len(partners(names[0], names[:COMPLETE], context, s_own)) == COMPLETE - 1
 
 
 def test_the_graph_holds_together_with_the_stated_probability() -> None:
-    """At most 2^-40 that two gaps of NEIGHBOURS / 2 places open in the circle where a third of the owners collude."""
+    """At most 2^-40 that two gaps of NEIGHBOURS / 2 places open in the circle where a third of the
+    owners collude.
+    """
     for owners in range(COMPLETE + 1, MAX_OWNERS + 1):
         corrupt = owners // 3
-        apart = Fraction(owners**2, 2) * Fraction(comb(corrupt, NEIGHBOURS), comb(owners, NEIGHBOURS))
+        apart = Fraction(owners**2, 2) * Fraction(
+            comb(corrupt, NEIGHBOURS), comb(owners, NEIGHBOURS)
+        )
         assert apart < Fraction(1, 1 << 40), owners
 
 
@@ -166,7 +192,9 @@ def test_the_sum_of_many_owners_is_exact_and_each_alone_is_hidden() -> None:
     for sender, _, message in federation.deliveries():
         if isinstance(message, Sum):
             sums[sender] = KEY.decrypt(Ciphertext.from_bytes(message.ciphertext, KEY.public_key))
-    assert [note.value for note in federation.notes if note.kind == "total"] == [federation.world.curve[-1]]
+    assert [note.value for note in federation.notes if note.kind == "total"] == [
+        federation.world.curve[-1]
+    ]
     assert sum(sums.values()) % (1 << 128) == (int(federation.world.units.sum()) << 64) + owners + 5
     assert min(sums.values()) > 1 << 96  # a bare sum is below 2^94
 

@@ -57,14 +57,21 @@ def transcript(policy: Policy, level: str, budget: int = 60) -> MemoryRun:
 
 
 def test_exploring_looks_like_exploiting_on_the_wire_at_standard() -> None:
-    """Every pass has K scores, one batch, one choice and K replies of the same sizes, whatever the coin says."""
+    """Every pass has K scores, one batch, one choice and K replies of the same sizes, whatever the
+    coin says.
+    """
     run = transcript(EpsilonGreedy(0.5), "standard")
     assert run.transcript is not None
     passes: dict[int, Counter[tuple[str, int]]] = {}
     for entry in run.transcript:
         if isinstance(entry.message, (Score, Batch, Choice, Reply)):
-            size = sum(len(getattr(entry.message, name, b"")) for name in ("frame", "frames", "replies", "reply"))
-            passes.setdefault(entry.message.index, Counter())[type(entry.message).__name__, size] += 1
+            size = sum(
+                len(getattr(entry.message, name, b""))
+                for name in ("frame", "frames", "replies", "reply")
+            )
+            passes.setdefault(entry.message.index, Counter())[
+                type(entry.message).__name__, size
+            ] += 1
     assert len(passes) == 54
     assert len({tuple(sorted(count.items())) for count in passes.values()}) == 1
 
@@ -72,31 +79,55 @@ def test_exploring_looks_like_exploiting_on_the_wire_at_standard() -> None:
 def test_exploring_is_visible_at_paper() -> None:
     run = transcript(EpsilonGreedy(0.5), "paper")
     assert run.transcript is not None
-    explored = [entry.message.index for entry in run.transcript if isinstance(entry.message, Explore)]
+    explored = [
+        entry.message.index for entry in run.transcript if isinstance(entry.message, Explore)
+    ]
     scored = {entry.message.index for entry in run.transcript if isinstance(entry.message, Score)}
     assert 10 < len(explored) < 45
     assert not scored & set(explored)
 
 
 def test_exploring_as_described_sends_in_every_pass_and_comp_sees_equal_numbers() -> None:
-    """Sizes and counts on the wire are the same in every pass; what comp opens of an exploring one is K times 0."""
-    run = start(Samba(policy="epsilon-greedy", epsilon=0.5, means=(0.6, 0.7, 0.8), level="paper", horizon=60,
-                      shortcut=False), transcript=10**6, key=KEY)  # fmt: skip
+    """Sizes and counts on the wire are the same in every pass; what comp opens of an exploring one
+    is K times 0.
+    """
+    run = start(
+        Samba(
+            policy="epsilon-greedy",
+            epsilon=0.5,
+            means=(0.6, 0.7, 0.8),
+            level="paper",
+            horizon=60,
+            shortcut=False,
+        ),
+        transcript=10**6,
+        key=KEY,
+    )
     run.finish()
     passes: dict[int, Counter[str]] = {}
     for entry in run.memory.transcript:
         if isinstance(entry.message, (Score, Batch, Choice, Reply, Explore)):
             passes.setdefault(entry.message.index, Counter())[type(entry.message).__name__] += 1
     assert len(passes) == 57
-    assert all(count == {"Score": 3, "Batch": 1, "Choice": 1, "Reply": 3} for count in passes.values())
+    assert all(
+        count == {"Score": 3, "Batch": 1, "Choice": 1, "Reply": 3} for count in passes.values()
+    )
     explored = run.truth()["explores"][3:60].tolist()
     assert 10 < sum(explored) < 48
     opened = read(run.view("comp"))
-    assert np.isnan(opened.values[:, 0]).tolist() == explored  # no exploiting step has means of 0 here
+    assert (
+        np.isnan(opened.values[:, 0]).tolist() == explored
+    )  # no exploiting step has means of 0 here
     text = " ".join(run.settings.leaks())
     assert "all owners send the same number in it" in text
     (costs,) = [one for one in sections(run.record()) if one.title == "Cost in primitives"]
-    assert [row[1] == row[2] for row in costs.rows] == [True, True, False, True, True]  # Theorem 4, but for K + 1
+    assert [row[1] == row[2] for row in costs.rows] == [
+        True,
+        True,
+        False,
+        True,
+        True,
+    ]  # Theorem 4, but for K + 1
 
 
 @pytest.mark.parametrize(
@@ -111,34 +142,49 @@ def test_exploring_as_described_sends_in_every_pass_and_comp_sees_equal_numbers(
 )
 def test_the_shortcut_is_switched_off_where_it_is(given: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(says)):
-        Samba(**{"policy": "epsilon-greedy", "owners": 3, "horizon": 20, "shortcut": False, **given})
+        Samba(
+            **{"policy": "epsilon-greedy", "owners": 3, "horizon": 20, "shortcut": False, **given}
+        )
 
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_every_owner_states_what_it_is_owed_and_nobody_else_does(level: str) -> None:
     prices = (0.1, 0.25, 0.02)
-    run = start(Samba(policy="ucb", means=(0.3, 0.5, 0.7), level=level, horizon=40, price=prices), key=KEY)
+    run = start(
+        Samba(policy="ucb", means=(0.3, 0.5, 0.7), level=level, horizon=40, price=prices), key=KEY
+    )
     assert all("owed" not in run.state(name) for name in run.parties)  # nothing is agreed on yet
     run.finish()
     pulls = run.record().pulls[0].tolist()
     states = {name: run.state(name) for name in run.parties}
     for i, price in enumerate(prices):
         assert states[f"owner-{i + 1}"]["owed"] == float(Decimal(str(price)) * pulls[i])
-    assert [name for name, state in states.items() if "owed" in state] == ["owner-1", "owner-2", "owner-3"]
+    assert [name for name, state in states.items() if "owed" in state] == [
+        "owner-1",
+        "owner-2",
+        "owner-3",
+    ]
     (owed,) = [one for one in sections(run.record()) if one.title == "What owners are owed"]
     plain = start(run.settings.plain())
     plain.finish()
     assert [one.rows for one in sections(plain.record()) if one.title == owed.title] == [owed.rows]
-    assert any(sentence.startswith("An owner's statement of what it is owed") for sentence in run.settings.leaks())
+    assert any(
+        sentence.startswith("An owner's statement of what it is owed")
+        for sentence in run.settings.leaks()
+    )
     bare = Samba(policy="ucb", owners=3, horizon=40, level=level)
     assert not any("owed" in sentence for sentence in bare.leaks())
 
 
 @pytest.mark.parametrize(
     ("price", "says"),
-    [(-1, "price must be 0 or more, got -1"), ((1, 2), "one number, or one an owner, got 2 for 3 owners"),
-     (float("nan"), "price"), ("much", "price")],
-)  # fmt: skip
+    [
+        (-1, "price must be 0 or more, got -1"),
+        ((1, 2), "one number, or one an owner, got 2 for 3 owners"),
+        (float("nan"), "price"),
+        ("much", "price"),
+    ],
+)
 def test_a_price_that_is_none_is_refused(price: Any, says: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(says)):
         Samba(owners=3, horizon=20, price=price).load()
@@ -160,7 +206,9 @@ def test_replies_hide_the_bit_and_differ_at_standard() -> None:
 
 
 def test_comp_sees_another_scale_and_order_every_pass() -> None:
-    """The same scores twice in a row (ties at zero) never give comp the same numbers or the same frames."""
+    """The same scores twice in a row (ties at zero) never give comp the same numbers or the same
+    frames.
+    """
     run = transcript(UCB(), "standard")
     assert run.transcript is not None
     batches = [entry.message.frames for entry in run.transcript if isinstance(entry.message, Batch)]
@@ -169,7 +217,9 @@ def test_comp_sees_another_scale_and_order_every_pass() -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_no_secret_in_states_records_or_errors(level: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_secret_in_states_records_or_errors(
+    level: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     federation_ = Federation(Softmax(0.1), KEY, level=level, budget=40)
     shown: list[str] = []
     secrets: set[bytes] = set()
@@ -185,7 +235,9 @@ def test_no_secret_in_states_records_or_errors(level: str, capsys: pytest.Captur
             shown.append(f"{error!r} {error}")
     record = run(Samba(policy="softmax", owners=4, budget=30, level=level, seed=987654321), key=KEY)  # type: ignore[arg-type]
     document = json.dumps(record.metadata())
-    assert "987654321" in document  # the world seed of a simulation is in the record, and nothing secret is
+    assert (
+        "987654321" in document
+    )  # the world seed of a simulation is in the record, and nothing secret is
     secrets |= {int(prime).to_bytes(128, "big") for prime in (KEY._p, KEY._q)}
     assert len(secrets) > 50
     text = document + "".join(shown) + "".join(capsys.readouterr())
@@ -201,7 +253,9 @@ def test_memory_does_not_grow_with_the_budget() -> None:
     arms = embedded_arms("movielens", 5)
 
     def peak(budget: int) -> int:
-        run = MemoryRun(federation(arms, UCB(), budget, seed=1, key=KEY), SimulatedWorld(arms, 1, budget))
+        run = MemoryRun(
+            federation(arms, UCB(), budget, seed=1, key=KEY), SimulatedWorld(arms, 1, budget)
+        )
         tracemalloc.start()
         for note in run:
             if note.step == budget:
@@ -211,7 +265,8 @@ def test_memory_does_not_grow_with_the_budget() -> None:
         return top
 
     peak(300)
-    # Six thousand steps more: a single number kept a step (28 bytes and more) would show as 168,000 bytes.
+    # Six thousand steps more: a single number kept a step (28 bytes and more) would show as 168,000
+    # bytes.
     short, long = peak(2000), peak(8000)
     assert long < short + 100_000, (short, long)
 
@@ -257,7 +312,9 @@ def test_a_policy_of_ones_own() -> None:
 
 
 def test_a_plain_run_says_whose_twin_it_is_at_level_paper() -> None:
-    found = [Samba(path="plain", level=level).protection for level in ("paper", "standard", "strict")]
+    found = [
+        Samba(path="plain", level=level).protection for level in ("paper", "standard", "strict")
+    ]
     assert found == ["plain, twin of paper", "plain", "plain"]
 
 

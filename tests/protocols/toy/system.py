@@ -1,6 +1,7 @@
 """A toy system: one folder, two roles, one message, one level, one attack, one action.
 
-A teller pulls the arms of a small bandit in turn and tells every reward to a listener, who adds them up.
+A teller pulls the arms of a small bandit in turn and tells every reward to a listener, who adds
+them up.
 """
 
 from __future__ import annotations
@@ -71,7 +72,10 @@ class Teller:
         assert isinstance(message, Reward)
         self._step += 1
         self._total += message.units
-        told: list[Done] = [(TELLER, LISTENER, Tell(self._step, message.units)), Note(TELLER, "step", self._step)]
+        told: list[Done] = [
+            (TELLER, LISTENER, Tell(self._step, message.units)),
+            Note(TELLER, "step", self._step),
+        ]
         return [*told, Pull(TELLER, self._step)] if self._step < self._horizon else told
 
     @property
@@ -200,16 +204,25 @@ def record_of(run: Run, worlds: Sequence[World], status: str | None, **more: Any
     arms, reached = len(settings.means), min(world.reached for world in worlds)
     steps = points_of(settings.horizon, settings.points)
     steps = steps[steps <= reached]
-    curves = np.array([np.cumsum(world.rewards)[steps - 1] / REWARD_ONE for world in worlds]).reshape(len(worlds), -1)
+    curves = np.array(
+        [np.cumsum(world.rewards)[steps - 1] / REWARD_ONE for world in worlds]
+    ).reshape(len(worlds), -1)
     return Record(
-        kind="toy", config=settings.resolved(), problem={"name": "toy arms", "means": list(settings.means)},
-        level=run.system.level_of(settings), leaks=run.system.not_protected(settings),
-        seeds=run.seeds[: len(worlds)], steps=steps, reward=curves,
+        kind="toy",
+        config=settings.resolved(),
+        problem={"name": "toy arms", "means": list(settings.means)},
+        level=run.system.level_of(settings),
+        leaks=run.system.not_protected(settings),
+        seeds=run.seeds[: len(worlds)],
+        steps=steps,
+        reward=curves,
         total=tuple(sum(world.rewards) / REWARD_ONE for world in worlds),
         pulls=[[len(world.rewards[arm::arms]) for arm in range(arms)] for world in worlds],
-        status=status or ("finished" if run.done else "running"), seconds=run.seconds,
-        show=run.system.show(settings), **more,
-    )  # fmt: skip
+        status=status or ("finished" if run.done else "running"),
+        seconds=run.seconds,
+        show=run.system.show(settings),
+        **more,
+    )
 
 
 class Greeting(Settings):
@@ -222,7 +235,9 @@ class Greeting(Settings):
 def greet(settings: Greeting) -> Iterator[str | Section]:
     """The action."""
     yield "thinking"
-    yield Section("A greeting", ("to", "text"), ((settings.name, "hello"),), data={"to": settings.name})
+    yield Section(
+        "A greeting", ("to", "text"), ((settings.name, "hello"),), data={"to": settings.name}
+    )
 
 
 def build(place: Place) -> Deployment:
@@ -239,7 +254,9 @@ def build(place: Place) -> Deployment:
         return world(ask)
 
     answering: Source = source
-    return Deployment(Teller(horizon), vocabulary, {LISTENER: LISTENER}, answering, place.file.options)
+    return Deployment(
+        Teller(horizon), vocabulary, {LISTENER: LISTENER}, answering, place.file.options
+    )
 
 
 class ToyFederation(Settings):
@@ -260,29 +277,52 @@ def layout(values: dict[str, Any], here: Path) -> Layout:
     def lay_out(folder: Path) -> list[Path]:
         enrol_all(folder, federation.run, {TELLER: TELLER, LISTENER: LISTENER})
         options = federation.model_dump(mode="json", include={"horizon", "means", "seed"})
-        reach = {LISTENER: {"listen": federation.listen}, TELLER: {"connect": {LISTENER: federation.listen}}}
+        reach = {
+            LISTENER: {"listen": federation.listen},
+            TELLER: {"connect": {LISTENER: federation.listen}},
+        }
         return [
             write_party(
                 folder / f"{name}.toml",
-                {"protocol": "toy", "identity": name, "journal": f"{name}/journal", "options": options, **reach[name]},
+                {
+                    "protocol": "toy",
+                    "identity": name,
+                    "journal": f"{name}/journal",
+                    "options": options,
+                    **reach[name],
+                },
             )
             for name in (LISTENER, TELLER)
         ]
 
     return Layout(
-        federation, lay_out, federation.horizon, LISTENER, (LISTENER,), lambda name: name, LISTENER, ("listen",)
-    )  # fmt: skip
+        federation,
+        lay_out,
+        federation.horizon,
+        LISTENER,
+        (LISTENER,),
+        lambda name: name,
+        LISTENER,
+        ("listen",),
+    )
 
 
 def right(guesses: Sequence[float], truths: Sequence[Mapping[str, Any]]) -> Score:
     """How many totals were added up right."""
-    return hits(sum(guess == truth["total"] for guess, truth in zip(guesses, truths, strict=True)), len(truths), 0.001,
-                "runs")  # fmt: skip
+    return hits(
+        sum(guess == truth["total"] for guess, truth in zip(guesses, truths, strict=True)),
+        len(truths),
+        0.001,
+        "runs",
+    )
 
 
 def add_up(view: View, seed: int) -> float:
     """The attack: a listener adds up what it was told."""
-    return sum(entry.message.units for entry in view.entries if isinstance(entry.message, Tell)) / REWARD_ONE
+    return (
+        sum(entry.message.units for entry in view.entries if isinstance(entry.message, Tell))
+        / REWARD_ONE
+    )
 
 
 class ToySystem(System):
@@ -298,13 +338,27 @@ class ToySystem(System):
         RoleKind(LISTENER, "listener", ("#b02a37", "#ea868f"), "what it is told"),
     )
     levels = (
-        Level("open", "told in the clear", lambda _: ("The listener learns every reward.",),
-              lambda _: ("The listener learns the total.",)),
-    )  # fmt: skip
+        Level(
+            "open",
+            "told in the clear",
+            lambda _: ("The listener learns every reward.",),
+            lambda _: ("The listener learns the total.",),
+        ),
+    )
     attacks = (
-        Attack("add-up", "the total", (LISTENER,), ("The listener learns",), add_up, right, "runs right"),
-    )  # fmt: skip
-    actions = (Action(("greet",), "Greet somebody.", lambda: Greeting, greet, positional=("name",)),)
+        Attack(
+            "add-up",
+            "the total",
+            (LISTENER,),
+            ("The listener learns",),
+            add_up,
+            right,
+            "runs right",
+        ),
+    )
+    actions = (
+        Action(("greet",), "Greet somebody.", lambda: Greeting, greet, positional=("name",)),
+    )
     presets: ClassVar[dict[str, dict[str, Any]]] = {"demo": {"horizon": 40}}
 
     @property

@@ -1,4 +1,6 @@
-"""A system is one folder: it runs from Python and the command line, makes records and reports, and runs over TLS."""
+"""A system is one folder: it runs from Python and the command line, makes records and reports, and
+runs over TLS.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,15 @@ MODULE = "tests.protocols.toy.system"
 def _found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(registry.VARIABLE, MODULE)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))))
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    )
 
 
 def command(*words: str) -> str:
-    done = subprocess.run([sys.executable, "-m", "posse", *words], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "posse", *words], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -51,7 +57,9 @@ def test_it_runs_from_python(tmp_path: Path) -> None:
 
 def test_a_broken_package_breaks_no_other_system(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(registry.VARIABLE)
-    monkeypatch.setattr(registry, "_installed", lambda _: (("broken", "nowhere.system"), ("other", MODULE)))
+    monkeypatch.setattr(
+        registry, "_installed", lambda _: (("broken", "nowhere.system"), ("other", MODULE))
+    )
     assert [one.name for one in registry.systems()] == list(registry.BUILT_IN)
     with pytest.raises(ConfigError, match=r"no module 'nowhere\.system' with a system"):
         registry.system("broken")
@@ -61,18 +69,36 @@ def test_a_broken_package_breaks_no_other_system(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize(
     ("body", "why"),
-    [("import nowhere_at_all", "No module named"), ("raise RuntimeError('no GPU')", "no GPU"), ("x = (", "SyntaxError"),
-     ("import os\nos.nothing", "has no attribute"), ("", "has no SYSTEM")],
-)  # fmt: skip
-def test_an_installed_package_that_fails_is_told_where_it_is_named(tmp_path: Path, body: str, why: str) -> None:
+    [
+        ("import nowhere_at_all", "No module named"),
+        ("raise RuntimeError('no GPU')", "no GPU"),
+        ("x = (", "SyntaxError"),
+        ("import os\nos.nothing", "has no attribute"),
+        ("", "has no SYSTEM"),
+    ],
+)
+def test_an_installed_package_that_fails_is_told_where_it_is_named(
+    tmp_path: Path, body: str, why: str
+) -> None:
     (tmp_path / "broken-1.0.dist-info").mkdir()
-    (tmp_path / "broken-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
-    (tmp_path / "broken-1.0.dist-info" / "entry_points.txt").write_text("[posse.systems]\nbroken = broken_system\n")
+    (tmp_path / "broken-1.0.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n"
+    )
+    (tmp_path / "broken-1.0.dist-info" / "entry_points.txt").write_text(
+        "[posse.systems]\nbroken = broken_system\n"
+    )
     (tmp_path / "broken_system.py").write_text(body)
-    beside = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), os.environ.get("PYTHONPATH", "")))}
+    beside = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join((str(tmp_path), os.environ.get("PYTHONPATH", ""))),
+    }
     for words, code in ((("--help",), 0), (("run", "--help"), 0), (("run", "broken"), 2)):
         done = subprocess.run(
-            [sys.executable, "-m", "posse", *words], capture_output=True, text=True, check=False, env=beside
+            [sys.executable, "-m", "posse", *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=beside,
         )
         assert done.returncode == code, (words, done.stderr)
         assert "Traceback" not in done.stderr
@@ -95,7 +121,10 @@ def test_it_runs_from_the_command_line() -> None:
 
 def test_it_runs_as_two_processes(tmp_path: Path) -> None:
     file = tmp_path / "federation.toml"
-    file.write_text(f'protocol = "toy"\nrun = "trial-1"\nlisten = "127.0.0.1:{free_port()}"\nhorizon = 30\nseed = 9\n')
+    file.write_text(
+        f'protocol = "toy"\nrun = "trial-1"\nlisten = "127.0.0.1:{free_port()}"\nhorizon = '
+        "30\nseed = 9\n"
+    )
     told = json.loads(command("up", str(file), "--json"))
     assert (told["total"],) == posse.run(Toy(horizon=30, seed=9)).total
     assert told["pulls"] == 30
@@ -115,4 +144,8 @@ def test_its_parties_are_two_roles() -> None:
     assert run.parties == ("teller", LISTENER)
     first = run.deliver()
     assert first is not None
-    assert (first.sender, first.receiver, first.time) == ("teller", LISTENER, 2)  # the next pull is answered already
+    assert (first.sender, first.receiver, first.time) == (
+        "teller",
+        LISTENER,
+        2,
+    )  # the next pull is answered already

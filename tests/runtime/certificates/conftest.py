@@ -39,17 +39,25 @@ def request_for(token: Token) -> bytes:
 
 
 def issue(
-    authority: Authority, role: str, name: str, key: ec.EllipticCurvePrivateKey | None = None, **options: Any
+    authority: Authority,
+    role: str,
+    name: str,
+    key: ec.EllipticCurvePrivateKey | None = None,
+    **options: Any,
 ) -> x509.Certificate:
     """Enrol a key as a party does, and return its certificate."""
     token = authority.token(role, name, **options)
     request = make_request(token, making.signing_request(key or making.new_key()))
-    return x509.load_der_x509_certificate(read_answer(token, request, Desk(authority).answer(request).data).certificate)
+    return x509.load_der_x509_certificate(
+        read_answer(token, request, Desk(authority).answer(request).data).certificate
+    )
 
 
 @pytest.fixture(autouse=True, scope="package")
 def _no_waiting_for_the_disk() -> Iterator[None]:
-    """A killed process loses nothing that was written; only a power cut would, which no test here brings about."""
+    """A killed process loses nothing that was written; only a power cut would, which no test here
+    brings about.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
         patch.setattr(register, "SYNCHRONOUS", "OFF")

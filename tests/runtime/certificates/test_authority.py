@@ -33,9 +33,14 @@ def mode(path: Path) -> int:
 def test_files_and_their_permissions(authority: Authority) -> None:
     assert mode(authority.folder) == 0o700
     assert {path.name: mode(path) for path in authority.folder.iterdir()} == {
-        "ca.key": 0o600, "register.db": 0o600, "ca.crt": 0o644, "crl.pem": 0o644,
-    }  # fmt: skip
-    assert list(authority.folder.parent.iterdir()) == [authority.folder], "nothing is left beside it"
+        "ca.key": 0o600,
+        "register.db": 0o600,
+        "ca.crt": 0o644,
+        "crl.pem": 0o644,
+    }
+    assert list(authority.folder.parent.iterdir()) == [authority.folder], (
+        "nothing is left beside it"
+    )
 
 
 def test_permissions_do_not_follow_a_lax_umask(tmp_path: Path) -> None:
@@ -44,7 +49,11 @@ def test_permissions_do_not_follow_a_lax_umask(tmp_path: Path) -> None:
         made = Authority.init(tmp_path / "lax", "acme", RUN)
     finally:
         os.umask(before)
-    assert (mode(made.folder), mode(made.folder / "ca.key"), mode(made.register.path)) == (0o700, 0o600, 0o600)
+    assert (mode(made.folder), mode(made.folder / "ca.key"), mode(made.register.path)) == (
+        0o700,
+        0o600,
+        0o600,
+    )
 
 
 def test_its_certificate(authority: Authority) -> None:
@@ -75,7 +84,9 @@ def test_nothing_is_overwritten(authority: Authority, tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "x"
 
 
-@pytest.mark.parametrize(("name", "run"), [("Acme", RUN), ("acme", "trial 7"), ("", RUN), ("acme", "a/b")])
+@pytest.mark.parametrize(
+    ("name", "run"), [("Acme", RUN), ("acme", "trial 7"), ("", RUN), ("acme", "a/b")]
+)
 def test_names_are_checked_before_anything_is_written(tmp_path: Path, name: str, run: str) -> None:
     with pytest.raises(ConfigError, match="must be 1 to 63"):
         Authority.init(tmp_path / "ca", name, run)
@@ -83,14 +94,18 @@ def test_names_are_checked_before_anything_is_written(tmp_path: Path, name: str,
 
 
 def test_a_folder_without_an_authority(tmp_path: Path) -> None:
-    with pytest.raises(CertificateError, match=r"there is no authority in .* Make one with 'posse ca init'"):
+    with pytest.raises(
+        CertificateError, match=r"there is no authority in .* Make one with 'posse ca init'"
+    ):
         Authority(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["", "ca.key", "register.db"])
 def test_secrets_that_others_may_read(authority: Authority, name: str) -> None:
     (authority.folder / name).chmod(0o750)
-    with pytest.raises(CertificateError, match=r"can be used by others \(mode 750\). Run: chmod go= ") as caught:
+    with pytest.raises(
+        CertificateError, match=r"can be used by others \(mode 750\). Run: chmod go= "
+    ) as caught:
         Authority(authority.folder).key
     assert caught.value.reason == "permissions"
 
@@ -134,13 +149,18 @@ def test_an_issued_certificate(authority: Authority) -> None:
     extensions = certificate.extensions
     assert not extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     assert list(extensions.get_extension_for_class(x509.ExtendedKeyUsage).value) == [
-        ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH,
-    ]  # fmt: skip
+        ExtendedKeyUsageOID.CLIENT_AUTH,
+        ExtendedKeyUsageOID.SERVER_AUTH,
+    ]
     usage = extensions.get_extension_for_class(x509.KeyUsage).value
     assert usage.digital_signature
     assert not usage.key_cert_sign
     names = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert [str(name.value) for name in names] == [f"posse://{RUN}/comp/comp", "a.example.org", "10.0.0.7"]
+    assert [str(name.value) for name in names] == [
+        f"posse://{RUN}/comp/comp",
+        "a.example.org",
+        "10.0.0.7",
+    ]
     assert certificate.public_key() == key.public_key()
 
 
@@ -150,7 +170,11 @@ def test_hosts_are_those_of_the_token(authority: Authority) -> None:
     opened = read_answer(token, request, Desk(authority).answer(request).data)
     certificate = x509.load_der_x509_certificate(opened.certificate)
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert [str(name.value) for name in names] == [f"posse://{RUN}/owner/clinic-b", "b.example.org", "::1"]
+    assert [str(name.value) for name in names] == [
+        f"posse://{RUN}/owner/clinic-b",
+        "b.example.org",
+        "::1",
+    ]
     assert certificate.not_valid_after_utc == START + timedelta(days=7)
 
 
@@ -203,7 +227,10 @@ def test_a_certificate_ends_with_its_authority(authority: Authority, clock: Cloc
     assert certificate.not_valid_after_utc == authority.certificate.not_valid_after_utc
     clock.turn(days=10)
     public, later = making.new_key().public_key(), Peer(RUN, "owner", "later")
-    with authority.register.writing() as writing, pytest.raises(CertificateError, match="the authority has expired"):
+    with (
+        authority.register.writing() as writing,
+        pytest.raises(CertificateError, match="the authority has expired"),
+    ):
         authority.sign(writing, public, later, (), 90)
 
 
@@ -220,7 +247,9 @@ def test_revocation_by_name_and_by_serial(authority: Authority) -> None:
     assert authority.revoke(f"{third.serial_number:X}") == [f"{third.serial_number:x}"]
     assert len(authority.revoke("a")) == 2
     listed = x509.load_pem_x509_crl(authority.crl())
-    assert {entry.serial_number for entry in listed} == {one.serial_number for one in (first, second, third)}
+    assert {entry.serial_number for entry in listed} == {
+        one.serial_number for one in (first, second, third)
+    }
     assert listed.is_signature_valid(making.public_key(authority.certificate))
     assert authority.current_crl() == listed
     with pytest.raises(CertificateError, match="nothing to revoke"):
@@ -257,7 +286,9 @@ authority.Authority.init(folder, "acme", "trial-7")
 @pytest.mark.parametrize("step", [1, 5, 6, 7])
 def test_a_kill_while_it_is_made_leaves_all_or_nothing(tmp_path: Path, step: int) -> None:
     folder = tmp_path / "ca"
-    done = subprocess.run([sys.executable, "-c", KILLED, str(step), str(folder)], capture_output=True, timeout=240)
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(step), str(folder)], capture_output=True, timeout=240
+    )
     assert done.returncode == -signal.SIGKILL
     if folder.exists():
         Authority(folder).crl()

@@ -36,9 +36,13 @@ def authority(tmp_path: Path) -> Authority:
 
 
 @asynccontextmanager
-async def served(authority: Authority, **options: Any) -> AsyncIterator[tuple[int, EnrolmentServer, list[Reply]]]:
+async def served(
+    authority: Authority, **options: Any
+) -> AsyncIterator[tuple[int, EnrolmentServer, list[Reply]]]:
     replies: list[Reply] = []
-    server = EnrolmentServer(Desk(authority), decided=lambda reply, address: replies.append(reply), **options)
+    server = EnrolmentServer(
+        Desk(authority), decided=lambda reply, address: replies.append(reply), **options
+    )
     _, port = await server.start("127.0.0.1", 0)
     try:
         yield port, server, replies
@@ -67,14 +71,23 @@ def test_parties_enrol_at_once_and_the_server_ends(authority: Authority, tmp_pat
             ending = asyncio.create_task(server.until_used(every=0.02))
             await asyncio.sleep(0.1)
             assert not ending.done()
-            await asyncio.gather(*(enrol(token, tmp_path / token.peer.name, port) for token in tokens))
+            await asyncio.gather(
+                *(enrol(token, tmp_path / token.peer.name, port) for token in tokens)
+            )
             await ending
-            assert sorted(str(reply.peer and reply.peer.name) for reply in replies) == [f"clinic-{i}" for i in range(3)]
+            assert sorted(str(reply.peer and reply.peer.name) for reply in replies) == [
+                f"clinic-{i}" for i in range(3)
+            ]
 
     run(body())
     for token in tokens:
         assert PartyIdentity.load(tmp_path / token.peer.name).peer == token.peer
-    assert sorted(path.name for path in authority.folder.iterdir()) == ["ca.crt", "ca.key", "crl.pem", "register.db"]
+    assert sorted(path.name for path in authority.folder.iterdir()) == [
+        "ca.crt",
+        "ca.key",
+        "crl.pem",
+        "register.db",
+    ]
 
 
 def test_it_ends_when_tokens_expire(tmp_path: Path) -> None:
@@ -111,13 +124,17 @@ def test_one_token_for_many_at_once(authority: Authority, tmp_path: Path) -> Non
     assert len(authority.list()[1]) == 1
 
 
-def test_the_client_sends_nothing_to_another_authority(authority: Authority, tmp_path: Path) -> None:
+def test_the_client_sends_nothing_to_another_authority(
+    authority: Authority, tmp_path: Path
+) -> None:
     other = Authority.init(tmp_path / "other", "acme", RUN)
     token = authority.token("owner", "clinic-b")
 
     async def body() -> None:
         async with served(other) as (port, _, replies):
-            with pytest.raises(EnrolmentError, match="Somebody else answers at that address") as caught:
+            with pytest.raises(
+                EnrolmentError, match="Somebody else answers at that address"
+            ) as caught:
                 await ask(token, request_for(token), "127.0.0.1", port)
             assert caught.value.reason == "wrong-authority"
             await asyncio.sleep(0.05)
@@ -127,9 +144,15 @@ def test_the_client_sends_nothing_to_another_authority(authority: Authority, tmp
 
 
 async def impostor(
-    tmp_path: Path, certificate: bytes, key: bytes, hello: bytes, check: Callable[[int], Awaitable[None]]
+    tmp_path: Path,
+    certificate: bytes,
+    key: bytes,
+    hello: bytes,
+    check: Callable[[int], Awaitable[None]],
 ) -> bytes:
-    """Serve a hello with a TLS certificate of one's choice; returns what the client sent after it."""
+    """Serve a hello with a TLS certificate of one's choice; returns what the client sent after
+    it.
+    """
     (tmp_path / "pair.pem").write_bytes(certificate + key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "pair.pem")
@@ -151,13 +174,16 @@ async def impostor(
 
 
 def test_a_man_in_the_middle_with_the_true_hello(authority: Authority, tmp_path: Path) -> None:
-    """The authority's certificate is public: showing it proves nothing, the TLS certificate must be signed by it."""
+    """The authority's certificate is public: showing it proves nothing, the TLS certificate must be
+    signed by it.
+    """
     token = authority.token("owner", "clinic-b")
     request = request_for(token)
     hello = authority.certificate.public_bytes(Encoding.DER)
     key = making.new_key()
     selfsigned = making.authority_certificate(key, "acme", RUN, utc_now())
-    # Signed by an authority of the same name, for the right purpose and name: only the signature gives it away.
+    # Signed by an authority of the same name, for the right purpose and name: only the signature
+    # gives it away.
     alike = making.desk_certificate(selfsigned, key, key.public_key(), utc_now())
     a_party = issue(authority, "controller", "controller", key)
     posing = issue(authority, "controller", "controller", key, hosts=[making.DESK_NAME])
@@ -173,7 +199,9 @@ def test_a_man_in_the_middle_with_the_true_hello(authority: Authority, tmp_path:
                 await ask(token, request, "127.0.0.1", port)
 
         async def body(certificate: Any = certificate) -> None:
-            sent = await impostor(tmp_path, certificate.public_bytes(Encoding.PEM), private_pem(key), hello, check)
+            sent = await impostor(
+                tmp_path, certificate.public_bytes(Encoding.PEM), private_pem(key), hello, check
+            )
             assert sent == b"", "the request was sent to an impostor"
 
         run(body())
@@ -182,7 +210,9 @@ def test_a_man_in_the_middle_with_the_true_hello(authority: Authority, tmp_path:
 def test_a_port_certificate_out_of_date(authority: Authority) -> None:
     token = authority.token("owner", "clinic-b")
     key = making.new_key().public_key()
-    shown = making.desk_certificate(authority.certificate, authority.key, key, utc_now()).public_bytes(Encoding.DER)
+    shown = making.desk_certificate(
+        authority.certificate, authority.key, key, utc_now()
+    ).public_bytes(Encoding.DER)
     hello = authority.certificate.public_bytes(Encoding.DER)
     check_desk(token, shown, hello)
     with pytest.raises(EnrolmentError, match="out of date"):
@@ -205,7 +235,9 @@ async def closes(reader: asyncio.StreamReader, within: float) -> float:
 
 
 async def tls_to(port: int, context: ssl.SSLContext | None = None) -> Any:
-    return await asyncio.open_connection("127.0.0.1", port, ssl=context or enrolment._client_context())
+    return await asyncio.open_connection(
+        "127.0.0.1", port, ssl=context or enrolment._client_context()
+    )
 
 
 def test_oversized_and_empty_frames(authority: Authority) -> None:
@@ -219,7 +251,9 @@ def test_oversized_and_empty_frames(authority: Authority) -> None:
                 await closes(reader, 240)
                 writer.transport.abort()
             assert replies == []
-            read_answer(token, (request := request_for(token)), await ask(token, request, "127.0.0.1", port))
+            read_answer(
+                token, (request := request_for(token)), await ask(token, request, "127.0.0.1", port)
+            )
 
     run(body())
 
@@ -230,7 +264,9 @@ def test_a_client_meets_an_oversized_frame(authority: Authority, tmp_path: Path)
     async def body() -> None:
         async with served(authority) as (port, server, _):
             server._hello = bytes(LONGEST + 1)
-            with pytest.raises(EnrolmentError, match="a frame must have 1 to 65536 bytes, got 65537"):
+            with pytest.raises(
+                EnrolmentError, match="a frame must have 1 to 65536 bytes, got 65537"
+            ):
                 await ask(token, request_for(token), "127.0.0.1", port)
 
     run(body())
@@ -322,7 +358,9 @@ def test_plaintext_and_old_tls(authority: Authority) -> None:
     run(body())
 
 
-def test_a_client_meets_plaintext_silence_and_nobody(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_meets_plaintext_silence_and_nobody(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
     token = authority.token("owner", "clinic-b")
     request = request_for(token)
     monkeypatch.setattr(enrolment, "DEADLINE", 0.2)
@@ -337,7 +375,10 @@ def test_a_client_meets_plaintext_silence_and_nobody(authority: Authority, monke
             await reader.read()
             writer.close()
 
-        for handler, says in ((http, "does not speak TLS 1.3"), (silent, "did not answer within 0.4 s")):
+        for handler, says in (
+            (http, "does not speak TLS 1.3"),
+            (silent, "did not answer within 0.4 s"),
+        ):
             listening = await asyncio.start_server(handler, "127.0.0.1", 0)
             with pytest.raises(EnrolmentError, match=says):
                 await ask(token, request, "127.0.0.1", listening.sockets[0].getsockname()[1])
@@ -350,7 +391,9 @@ def test_a_client_meets_plaintext_silence_and_nobody(authority: Authority, monke
     run(body())
 
 
-def test_a_failing_register_is_a_refusal(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_register_is_a_refusal(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
     token = authority.token("owner", "clinic-b")
 
     def broken(self: Desk, data: bytes) -> Reply:
@@ -423,23 +466,32 @@ def test_killed_between_marking_and_answering(authority: Authority, tmp_path: Pa
             with pytest.raises(EnrolmentError, match="used already"):
                 await enrol(token, tmp_path / "thief", port)
             await enrol(token, folder, port)
-            assert [(reply.reason, reply.repeated) for reply in replies] == [("used", False), ("", True)]
+            assert [(reply.reason, reply.repeated) for reply in replies] == [
+                ("used", False),
+                ("", True),
+            ]
 
     run(again())
     assert f"{PartyIdentity.load(folder).certificate.serial_number:x}" == certificate.serial
     assert len(authority.list()[1]) == 1
 
 
-def test_the_ports_key_is_nowhere_on_the_disk(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_ports_key_is_nowhere_on_the_disk(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
     written: list[bytes] = []
     write = enrolment.files.write_whole
     monkeypatch.setattr(
-        enrolment.files, "write_whole", lambda path, data, **mode: (written.append(data), write(path, data, **mode))
+        enrolment.files,
+        "write_whole",
+        lambda path, data, **mode: (written.append(data), write(path, data, **mode)),
     )
     EnrolmentServer(Desk(authority))
     (pair,) = written
     assert b"ENCRYPTED PRIVATE KEY" in pair
-    assert not [path for path in authority.folder.rglob("*") if path.name.startswith((".enrol", "pair"))]
+    assert not [
+        path for path in authority.folder.rglob("*") if path.name.startswith((".enrol", "pair"))
+    ]
 
 
 def test_tampering_with_a_token_in_transit(authority: Authority, tmp_path: Path) -> None:

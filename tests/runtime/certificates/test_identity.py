@@ -23,11 +23,21 @@ from posse.core.errors import CertificateError, ConfigError
 from posse.privacy.crypto.keys import Identity, verify
 from posse.runtime.certificates import enrolment, making
 from posse.runtime.certificates.authority import Authority, Desk, utc_now
-from posse.runtime.certificates.identity import ALPN, PartyIdentity, Peer, Reason, crl_number, peer_of, ssl_contexts
+from posse.runtime.certificates.identity import (
+    ALPN,
+    PartyIdentity,
+    Peer,
+    Reason,
+    crl_number,
+    peer_of,
+    ssl_contexts,
+)
 from tests.runtime.certificates.conftest import RUN, START, Clock, issue
 
 
-def enrolled(authority: Authority, folder: Path, role: str = "owner", name: str = "clinic-b") -> Path:
+def enrolled(
+    authority: Authority, folder: Path, role: str = "owner", name: str = "clinic-b"
+) -> Path:
     token = authority.token(role, name)
     answer = Desk(authority).answer(enrolment.prepare(token, folder, authority.now())).data
     enrolment.complete(token, folder, answer, authority.now())
@@ -38,7 +48,9 @@ def issued(authority: Authority, role: str = "owner", name: str = "clinic-b") ->
     return issue(authority, role, name).public_bytes(Encoding.DER)
 
 
-def reason(authority: Authority, der: bytes | None, *, run: str = RUN, now: datetime = START) -> str:
+def reason(
+    authority: Authority, der: bytes | None, *, run: str = RUN, now: datetime = START
+) -> str:
     with pytest.raises(CertificateError) as caught:
         peer_of(der, authority.certificate, authority.current_crl(), run, now)
     text = str(caught.value)
@@ -54,7 +66,10 @@ def handmade(
     signer: ec.EllipticCurvePrivateKey | None = None,
     key: Any = None,
     ca: bool = False,
-    usages: tuple[x509.ObjectIdentifier, ...] = (ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH),
+    usages: tuple[x509.ObjectIdentifier, ...] = (
+        ExtendedKeyUsageOID.CLIENT_AUTH,
+        ExtendedKeyUsageOID.SERVER_AUTH,
+    ),
     digest: Any = None,
     strange: bool = False,
     bare: bool = False,
@@ -75,12 +90,16 @@ def handmade(
             .add_extension(making._usage(signs_certificates=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
         )
-        names = [x509.UniformResourceIdentifier(uri) for uri in uris] or [x509.DNSName("x.example.org")]
+        names = [x509.UniformResourceIdentifier(uri) for uri in uris] or [
+            x509.DNSName("x.example.org")
+        ]
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
     if strange:
         odd = x509.UnrecognizedExtension(x509.ObjectIdentifier("1.3.6.1.4.1.99999.1"), b"\x05\x00")
         builder = builder.add_extension(odd, critical=True)
-    return builder.sign(signer or authority.key, digest or hashes.SHA256()).public_bytes(Encoding.DER)
+    return builder.sign(signer or authority.key, digest or hashes.SHA256()).public_bytes(
+        Encoding.DER
+    )
 
 
 def test_a_certificate_names_its_party(authority: Authority) -> None:
@@ -90,25 +109,44 @@ def test_a_certificate_names_its_party(authority: Authority) -> None:
     assert peer.public == making.public_key(x509.load_der_x509_certificate(der)).public_bytes(
         Encoding.X962, making.PublicFormat.CompressedPoint
     )
-    assert peer_of(handmade(authority), authority.certificate, authority.current_crl(), RUN, START).name == "x"
+    assert (
+        peer_of(
+            handmade(authority), authority.certificate, authority.current_crl(), RUN, START
+        ).name
+        == "x"
+    )
 
 
 def test_expired_and_not_yet_valid(authority: Authority) -> None:
     der = issued(authority)
     assert reason(authority, der, now=START + timedelta(days=90)) == Reason.EXPIRED
-    assert reason(authority, der, now=START - making.SKEW - timedelta(minutes=1)) == Reason.NOT_YET_VALID
+    assert (
+        reason(authority, der, now=START - making.SKEW - timedelta(minutes=1))
+        == Reason.NOT_YET_VALID
+    )
     peer_of(der, authority.certificate, authority.current_crl(), RUN, START - making.SKEW)
-    peer_of(der, authority.certificate, authority.current_crl(), RUN, START + timedelta(days=89, hours=23))
+    peer_of(
+        der,
+        authority.certificate,
+        authority.current_crl(),
+        RUN,
+        START + timedelta(days=89, hours=23),
+    )
 
 
 def test_revoked(authority: Authority) -> None:
     der, other = issued(authority), issued(authority, name="clinic-c")
     authority.revoke("clinic-b")
     assert reason(authority, der) == Reason.REVOKED
-    assert peer_of(other, authority.certificate, authority.current_crl(), RUN, START).name == "clinic-c"
+    assert (
+        peer_of(other, authority.certificate, authority.current_crl(), RUN, START).name
+        == "clinic-c"
+    )
 
 
-def test_of_another_authority_with_the_same_name_and_run(authority: Authority, tmp_path: Path, clock: Clock) -> None:
+def test_of_another_authority_with_the_same_name_and_run(
+    authority: Authority, tmp_path: Path, clock: Clock
+) -> None:
     other = Authority.init(tmp_path / "other", "acme", RUN, now=clock)
     assert other.certificate.subject == authority.certificate.subject
     assert reason(authority, issued(other)) == Reason.WRONG_AUTHORITY
@@ -129,9 +167,13 @@ def test_of_another_run(authority: Authority) -> None:
 def test_without_a_role(authority: Authority) -> None:
     assert reason(authority, handmade(authority, ())) == Reason.NO_ROLE
     assert reason(authority, handmade(authority, bare=True)) == Reason.NO_ROLE
-    assert reason(authority, handmade(authority, ("https://example.org/owner/x",))) == Reason.NO_ROLE
+    assert (
+        reason(authority, handmade(authority, ("https://example.org/owner/x",))) == Reason.NO_ROLE
+    )
     assert reason(authority, authority.certificate.public_bytes(Encoding.DER)) == Reason.NO_ROLE
-    desk = making.desk_certificate(authority.certificate, authority.key, making.new_key().public_key(), START)
+    desk = making.desk_certificate(
+        authority.certificate, authority.key, making.new_key().public_key(), START
+    )
     assert reason(authority, desk.public_bytes(Encoding.DER)) == Reason.NO_ROLE
 
 
@@ -148,16 +190,27 @@ def test_malformed(authority: Authority) -> None:
     ):
         assert reason(authority, handmade(authority, uris)) == Reason.MALFORMED
     assert reason(authority, handmade(authority, ca=True)) == Reason.MALFORMED
-    assert reason(authority, handmade(authority, usages=(ExtendedKeyUsageOID.SERVER_AUTH,))) == Reason.MALFORMED
-    assert reason(authority, handmade(authority, key=ec.generate_private_key(ec.SECP384R1()))) == Reason.MALFORMED
-    assert reason(authority, handmade(authority, key=rsa.generate_private_key(65537, 2048))) == Reason.MALFORMED
+    assert (
+        reason(authority, handmade(authority, usages=(ExtendedKeyUsageOID.SERVER_AUTH,)))
+        == Reason.MALFORMED
+    )
+    assert (
+        reason(authority, handmade(authority, key=ec.generate_private_key(ec.SECP384R1())))
+        == Reason.MALFORMED
+    )
+    assert (
+        reason(authority, handmade(authority, key=rsa.generate_private_key(65537, 2048)))
+        == Reason.MALFORMED
+    )
     assert reason(authority, handmade(authority, digest=hashes.SHA512())) == Reason.MALFORMED
     assert reason(authority, handmade(authority, strange=True)) == Reason.MALFORMED
 
 
 def test_a_list_of_another_authority(authority: Authority, tmp_path: Path, clock: Clock) -> None:
     other = Authority.init(tmp_path / "other", "acme", RUN, now=clock)
-    with pytest.raises(CertificateError, match="the revocation list is not signed by this run's authority"):
+    with pytest.raises(
+        CertificateError, match="the revocation list is not signed by this run's authority"
+    ):
         peer_of(issued(authority), authority.certificate, other.current_crl(), RUN, START)
 
 
@@ -165,7 +218,10 @@ def test_an_expired_authority(authority: Authority, clock: Clock) -> None:
     clock.turn(days=5 * 365 - 1)
     der = issued(authority)
     assert reason(authority, der, now=clock() + timedelta(days=1)) == Reason.EXPIRED
-    assert reason(authority, handmade(authority, days=9999), now=clock() + timedelta(days=1)) == Reason.EXPIRED
+    assert (
+        reason(authority, handmade(authority, days=9999), now=clock() + timedelta(days=1))
+        == Reason.EXPIRED
+    )
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +232,9 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[Authority, bytes]:
 
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
-def test_a_certificate_changed_in_any_way(sound: tuple[Authority, bytes], data: st.DataObject) -> None:
+def test_a_certificate_changed_in_any_way(
+    sound: tuple[Authority, bytes], data: st.DataObject
+) -> None:
     authority, der = sound
     start = data.draw(st.integers(0, len(der)))
     end = data.draw(st.integers(start, min(len(der), start + 8)))
@@ -195,7 +253,9 @@ def test_loading_an_identity(authority: Authority, tmp_path: Path, clock: Clock)
     assert identity.check(der, START) == identity.peer
 
 
-def test_the_protocols_key_is_the_certificates(authority: Authority, tmp_path: Path, clock: Clock) -> None:
+def test_the_protocols_key_is_the_certificates(
+    authority: Authority, tmp_path: Path, clock: Clock
+) -> None:
     identity = PartyIdentity.load(enrolled(authority, tmp_path / "b"), now=clock)
     signing = identity.signing
     assert signing.public == identity.peer.public
@@ -206,9 +266,13 @@ def test_the_protocols_key_is_the_certificates(authority: Authority, tmp_path: P
 
 @pytest.mark.parametrize(
     ("name", "mode", "says"),
-    [("party.key", 0o640, "can be used by others"), ("party.key", 0o604, "can be used by others"),
-     ("ca.crt", 0o664, "can be written by others"), ("crl.pem", 0o646, "can be written by others")],
-)  # fmt: skip
+    [
+        ("party.key", 0o640, "can be used by others"),
+        ("party.key", 0o604, "can be used by others"),
+        ("ca.crt", 0o664, "can be written by others"),
+        ("crl.pem", 0o646, "can be written by others"),
+    ],
+)
 def test_permissions_of_an_identity(
     authority: Authority, tmp_path: Path, clock: Clock, name: str, mode: int, says: str
 ) -> None:
@@ -218,7 +282,9 @@ def test_permissions_of_an_identity(
         PartyIdentity.load(folder, now=clock)
 
 
-def test_parts_that_do_not_belong_together(authority: Authority, tmp_path: Path, clock: Clock) -> None:
+def test_parts_that_do_not_belong_together(
+    authority: Authority, tmp_path: Path, clock: Clock
+) -> None:
     other = Authority.init(tmp_path / "other", "acme", RUN, now=clock)
     mine, same, foreign = tmp_path / "b", tmp_path / "c", tmp_path / "d"
     enrolled(authority, mine)
@@ -244,7 +310,9 @@ def test_parts_that_do_not_belong_together(authority: Authority, tmp_path: Path,
         PartyIdentity.load(tmp_path / "nowhere")
 
 
-def test_an_identity_that_has_expired_or_was_revoked(authority: Authority, tmp_path: Path, clock: Clock) -> None:
+def test_an_identity_that_has_expired_or_was_revoked(
+    authority: Authority, tmp_path: Path, clock: Clock
+) -> None:
     folder = enrolled(authority, tmp_path / "b")
     with pytest.raises(CertificateError) as caught:
         PartyIdentity.load(folder, now=lambda: START + timedelta(days=91))
@@ -256,7 +324,9 @@ def test_an_identity_that_has_expired_or_was_revoked(authority: Authority, tmp_p
     assert caught.value.reason == Reason.REVOKED
 
 
-def test_a_newer_list_is_taken_and_an_older_one_is_not(authority: Authority, tmp_path: Path, clock: Clock) -> None:
+def test_a_newer_list_is_taken_and_an_older_one_is_not(
+    authority: Authority, tmp_path: Path, clock: Clock
+) -> None:
     folder = enrolled(authority, tmp_path / "b")
     identity = PartyIdentity.load(folder, now=clock)
     old, peer = (folder / "crl.pem").read_bytes(), issued(authority, name="clinic-c")
@@ -288,7 +358,9 @@ async def meet(server: ssl.SSLContext, client: ssl.SSLContext) -> tuple[Any, Any
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         tls = writer.get_extra_info("ssl_object")
-        seen.set_result((tls.version(), tls.selected_alpn_protocol(), tls.getpeercert(binary_form=True)))
+        seen.set_result(
+            (tls.version(), tls.selected_alpn_protocol(), tls.getpeercert(binary_form=True))
+        )
         writer.write(b"x")
         await writer.drain()
         writer.close()
@@ -302,7 +374,11 @@ async def meet(server: ssl.SSLContext, client: ssl.SSLContext) -> tuple[Any, Any
                 tls = writer.get_extra_info("ssl_object")
                 # A refusal of the client's certificate shows at the first byte.
                 await reader.readexactly(1)
-                return await seen, (tls.version(), tls.selected_alpn_protocol(), tls.getpeercert(binary_form=True))
+                return await seen, (
+                    tls.version(),
+                    tls.selected_alpn_protocol(),
+                    tls.getpeercert(binary_form=True),
+                )
             finally:
                 writer.transport.abort()
     finally:
@@ -318,9 +394,13 @@ def test_both_ends_know_each_other(parties: tuple[PartyIdentity, PartyIdentity])
     assert b.check(at_client[2], utc_now()) == comp.peer
 
 
-def test_strangers_do_not_get_through(parties: tuple[PartyIdentity, PartyIdentity], tmp_path: Path) -> None:
+def test_strangers_do_not_get_through(
+    parties: tuple[PartyIdentity, PartyIdentity], tmp_path: Path
+) -> None:
     b, comp = parties
-    other = PartyIdentity.load(enrolled(Authority.init(tmp_path / "o", "acme", RUN), tmp_path / "ob"))
+    other = PartyIdentity.load(
+        enrolled(Authority.init(tmp_path / "o", "acme", RUN), tmp_path / "ob")
+    )
     old = ssl_contexts(b)[1]
     old.minimum_version = ssl.TLSVersion.TLSv1_2
     old.maximum_version = ssl.TLSVersion.TLSv1_2

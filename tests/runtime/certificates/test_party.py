@@ -1,4 +1,6 @@
-"""The party's folder: what an enrolment writes, keeps, refuses, and how it goes on after being cut short."""
+"""The party's folder: what an enrolment writes, keeps, refuses, and how it goes on after being cut
+short.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +29,17 @@ def test_what_it_writes(desk: Desk, token: Token, tmp_path: Path) -> None:
     folder = tmp_path / "b"
     request = enrolment.prepare(token, folder, START)
     assert mode(folder) == 0o700
-    assert {path.name: mode(path) for path in folder.iterdir()} == {"party.key": 0o600, "enrol.request": 0o600}
+    assert {path.name: mode(path) for path in folder.iterdir()} == {
+        "party.key": 0o600,
+        "enrol.request": 0o600,
+    }
     enrolled = enrolment.complete(token, folder, desk.answer(request).data, START)
     assert {path.name: mode(path) for path in folder.iterdir()} == {
-        "party.key": 0o600, "party.crt": 0o644, "ca.crt": 0o644, "crl.pem": 0o644,
-    }  # fmt: skip
+        "party.key": 0o600,
+        "party.crt": 0o644,
+        "ca.crt": 0o644,
+        "crl.pem": 0o644,
+    }
     assert enrolled.peer == token.peer
     assert enrolled.authority_fingerprint == desk.authority.fingerprint
     assert PartyIdentity.load(folder, now=lambda: START).name == "clinic-b"
@@ -54,7 +62,9 @@ def test_it_goes_on_with_the_same_bytes(desk: Desk, token: Token, tmp_path: Path
     enrolment.complete(token, folder, desk.answer(again).data, START)
 
 
-def test_a_new_token_in_the_same_folder_keeps_the_key(authority: Authority, desk: Desk, tmp_path: Path) -> None:
+def test_a_new_token_in_the_same_folder_keeps_the_key(
+    authority: Authority, desk: Desk, tmp_path: Path
+) -> None:
     folder = tmp_path / "b"
     first, second = authority.token("owner", "clinic-b"), authority.token("owner", "clinic-b")
     enrolment.prepare(first, folder, START)
@@ -66,7 +76,9 @@ def test_a_new_token_in_the_same_folder_keeps_the_key(authority: Authority, desk
     enrolment.complete(second, folder, desk.answer(request).data, START)
 
 
-def test_an_identity_is_never_overwritten(authority: Authority, desk: Desk, token: Token, tmp_path: Path) -> None:
+def test_an_identity_is_never_overwritten(
+    authority: Authority, desk: Desk, token: Token, tmp_path: Path
+) -> None:
     folder = tmp_path / "b"
     answer = desk.answer(enrolment.prepare(token, folder, START)).data
     enrolment.complete(token, folder, answer, START)
@@ -108,7 +120,9 @@ def test_a_damaged_request_is_made_again(desk: Desk, token: Token, tmp_path: Pat
     folder = tmp_path / "b"
     enrolment.prepare(token, folder, START)
     (folder / "enrol.request").write_bytes(b"cut sh")
-    enrolment.complete(token, folder, desk.answer(enrolment.prepare(token, folder, START)).data, START)
+    enrolment.complete(
+        token, folder, desk.answer(enrolment.prepare(token, folder, START)).data, START
+    )
 
 
 def answered(desk: Desk, token: Token, folder: Path) -> Answer:
@@ -145,7 +159,10 @@ def test_answers_whose_tag_is_right_and_content_wrong(
     not_an_authority = change(true, authority=true.certificate)
     assert refused(token, folder, not_an_authority) == "wrong-authority"
     strange_key = issue(authority, "owner", "clinic-b")
-    assert refused(token, folder, change(true, certificate=strange_key.public_bytes(Encoding.DER))) == "other-key"
+    assert (
+        refused(token, folder, change(true, certificate=strange_key.public_bytes(Encoding.DER)))
+        == "other-key"
+    )
     assert refused(token, folder, change(true, serial="0")) == "malformed"
     assert refused(token, folder, change(true, certificate=b"junk")) == "malformed"
     assert refused(token, folder, change(true, nonce=bytes(32))) == "other-request"
@@ -155,13 +172,17 @@ def test_answers_whose_tag_is_right_and_content_wrong(
 
 
 @pytest.mark.parametrize(("role", "name"), [("comp", "comp"), ("owner", "clinic-c")])
-def test_an_answer_for_another_party(desk: Desk, token: Token, tmp_path: Path, role: str, name: str) -> None:
+def test_an_answer_for_another_party(
+    desk: Desk, token: Token, tmp_path: Path, role: str, name: str
+) -> None:
     folder = tmp_path / "b"
     true = answered(desk, token, folder)
     authority = desk.authority
     public = making.requested_key(read_request((folder / "enrol.request").read_bytes()).csr)
     peer = enrolment.Peer(RUN, role, name)
-    other = making.party_certificate(authority.certificate, authority.key, public, peer, (), START, 90)
+    other = making.party_certificate(
+        authority.certificate, authority.key, public, peer, (), START, 90
+    )
     wrong = msgspec.structs.replace(true, certificate=other.public_bytes(Encoding.DER))
     assert refused(token, folder, wrong) == "other"
 
@@ -172,12 +193,16 @@ def test_an_answer_for_another_run(desk: Desk, token: Token, tmp_path: Path) -> 
     authority = desk.authority
     key = enrolment.load_key(folder / "party.key")
     peer = enrolment.Peer("trial-8", "owner", "clinic-b")
-    other = making.party_certificate(authority.certificate, authority.key, key.public_key(), peer, (), START, 90)
+    other = making.party_certificate(
+        authority.certificate, authority.key, key.public_key(), peer, (), START, 90
+    )
     wrong = msgspec.structs.replace(true, certificate=other.public_bytes(Encoding.DER))
     assert refused(token, folder, wrong) == "other-run"
 
 
-def test_a_token_with_another_fingerprint(authority: Authority, desk: Desk, token: Token, tmp_path: Path) -> None:
+def test_a_token_with_another_fingerprint(
+    authority: Authority, desk: Desk, token: Token, tmp_path: Path
+) -> None:
     wrong = msgspec.structs.replace(token, fingerprint=bytes(32))
     answer = desk.answer(enrolment.prepare(wrong, tmp_path / "b", START)).data
     with pytest.raises(EnrolmentError, match="the token says 0000-0000") as caught:

@@ -32,7 +32,9 @@ from posse.runtime.certificates.tokens import (
 )
 from tests.runtime.certificates.conftest import RUN, Clock, request_for
 
-FUZZ = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(
+    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 def refusal(token: Token, request: bytes, reply: bytes) -> EnrolmentError:
@@ -58,7 +60,9 @@ def test_the_secret_never_travels(desk: Desk, token: Token, authority: Authority
     assert token.secret not in authority.register.path.read_bytes()
 
 
-def test_the_keys_of_a_token_are_deleted_when_it_is_used(desk: Desk, token: Token, authority: Authority) -> None:
+def test_the_keys_of_a_token_are_deleted_when_it_is_used(
+    desk: Desk, token: Token, authority: Authority
+) -> None:
     path = authority.register.path
     assert token.key("request") in path.read_bytes()
     desk.answer(request_for(token))
@@ -67,14 +71,18 @@ def test_the_keys_of_a_token_are_deleted_when_it_is_used(desk: Desk, token: Toke
     assert token.key("answer") not in stored
 
 
-def test_the_keys_of_a_token_are_deleted_when_it_expires(token: Token, authority: Authority, clock: Clock) -> None:
+def test_the_keys_of_a_token_are_deleted_when_it_expires(
+    token: Token, authority: Authority, clock: Clock
+) -> None:
     clock.turn(minutes=15)
     ((row,), _) = authority.list()
     assert row.state == "expired"
     assert token.key("request") not in authority.register.path.read_bytes()
 
 
-def test_the_same_request_gets_the_same_answer_while_the_token_lasts(desk: Desk, token: Token, clock: Clock) -> None:
+def test_the_same_request_gets_the_same_answer_while_the_token_lasts(
+    desk: Desk, token: Token, clock: Clock
+) -> None:
     request = request_for(token)
     first = desk.answer(request)
     clock.turn(minutes=14, seconds=59)
@@ -123,16 +131,24 @@ def test_a_token_works_to_its_last_second(desk: Desk, token: Token, clock: Clock
         (Peer(RUN, "owner", "clinic-c"), Refused.OTHER_NAME),
     ],
 )
-def test_a_token_for_another_run_role_or_name(desk: Desk, token: Token, peer: Peer, reason: Refused) -> None:
-    """Who holds a token can write another name into it, with a right checksum; the authority knows better."""
+def test_a_token_for_another_run_role_or_name(
+    desk: Desk, token: Token, peer: Peer, reason: Refused
+) -> None:
+    """Who holds a token can write another name into it, with a right checksum; the authority knows
+    better.
+    """
     changed = msgspec.structs.replace(token, peer=peer)
     request = request_for(changed)
     assert refusal(token, request, desk.answer(request).data).reason == reason
     assert desk.authority.list()[1] == []
-    assert desk.answer(request_for(token)).reason == "", "a refused request does not use the token up"
+    assert desk.answer(request_for(token)).reason == "", (
+        "a refused request does not use the token up"
+    )
 
 
-def test_an_unknown_token_and_one_of_another_authority(desk: Desk, tmp_path: Path, clock: Clock) -> None:
+def test_an_unknown_token_and_one_of_another_authority(
+    desk: Desk, tmp_path: Path, clock: Clock
+) -> None:
     other = Authority.init(tmp_path / "other", "other", RUN, now=clock).token("owner", "clinic-b")
     request = request_for(other)
     reply = desk.answer(request)
@@ -153,7 +169,12 @@ def test_an_altered_request_is_refused_at_every_byte(desk: Desk, token: Token) -
     request = request_for(token)
     for i in range(len(request)):
         reply = desk.answer(request[:i] + bytes([request[i] ^ 1]) + request[i + 1 :])
-        assert reply.reason in (Refused.ALTERED, Refused.MALFORMED, Refused.UNKNOWN, Refused.VERSION), i
+        assert reply.reason in (
+            Refused.ALTERED,
+            Refused.MALFORMED,
+            Refused.UNKNOWN,
+            Refused.VERSION,
+        ), i
     assert desk.authority.list()[1] == []
     assert desk.answer(request).reason == ""
 
@@ -176,7 +197,9 @@ def test_an_altered_answer_is_refused_at_every_byte(exchange: tuple[Token, bytes
 
 @FUZZ
 @given(data=st.data())
-def test_an_answer_changed_in_any_way_is_refused(exchange: tuple[Token, bytes, bytes], data: st.DataObject) -> None:
+def test_an_answer_changed_in_any_way_is_refused(
+    exchange: tuple[Token, bytes, bytes], data: st.DataObject
+) -> None:
     token, request, answer = exchange
     start = data.draw(st.integers(0, len(answer)))
     end = data.draw(st.integers(start, min(len(answer), start + 40)))
@@ -193,7 +216,9 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Desk, bytes]:
 
 @FUZZ
 @given(data=st.data())
-def test_a_request_changed_in_any_way_is_refused(asked: tuple[Desk, bytes], data: st.DataObject) -> None:
+def test_a_request_changed_in_any_way_is_refused(
+    asked: tuple[Desk, bytes], data: st.DataObject
+) -> None:
     desk, request = asked
     start = data.draw(st.integers(0, len(request)))
     end = data.draw(st.integers(start, min(len(request), start + 40)))
@@ -212,15 +237,23 @@ def test_decoders_take_any_bytes(exchange: tuple[Token, bytes, bytes], data: byt
 
 
 ANYTHING = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.binary(max_size=20) | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.binary(max_size=20)
+    | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
 
 @FUZZ
 @given(st.lists(ANYTHING, max_size=8), st.sampled_from(["request", "answer", "refusal"]))
-def test_decoders_take_any_structure(exchange: tuple[Token, bytes, bytes], fields: list[object], kind: str) -> None:
+def test_decoders_take_any_structure(
+    exchange: tuple[Token, bytes, bytes], fields: list[object], kind: str
+) -> None:
     token, request, _ = exchange
     data = msgspec.msgpack.encode([f"posse enrol {kind}", *fields]) + bytes(TAG)
     with pytest.raises(EnrolmentError):
@@ -239,7 +272,9 @@ def test_an_answer_to_another_request_of_the_same_token(desk: Desk, token: Token
     assert error.reason == "other-request"
 
 
-def test_a_request_is_no_answer_and_an_answer_under_the_request_key_none(exchange: tuple[Token, bytes, bytes]) -> None:
+def test_a_request_is_no_answer_and_an_answer_under_the_request_key_none(
+    exchange: tuple[Token, bytes, bytes],
+) -> None:
     token, request, answer = exchange
     assert refusal(token, request, request).reason == "malformed"
     opened = read_answer(token, request, answer)
@@ -254,14 +289,18 @@ def test_a_refusal_cannot_be_forged_or_replayed(desk: Desk, token: Token, clock:
     assert "not authenticated" not in str(refusal(token, first, true))
     assert "not authenticated" in str(refusal(token, second, true)), "a refusal of another request"
     for i in range(len(true) - TAG, len(true)):
-        assert "not authenticated" in str(refusal(token, first, true[:i] + bytes([true[i] ^ 1]) + true[i + 1 :]))
+        assert "not authenticated" in str(
+            refusal(token, first, true[:i] + bytes([true[i] ^ 1]) + true[i + 1 :])
+        )
     forged = sealed(tokens.Refusal(1, read_request(first).nonce, "used"), token.key("answer"))
     assert "not authenticated" in str(refusal(token, first, forged))
 
 
 def test_a_refusal_of_a_later_version(token: Token) -> None:
     request = request_for(token)
-    later = sealed(tokens.Refusal(1, read_request(request).nonce, "full-moon"), token.key("refusal"))
+    later = sealed(
+        tokens.Refusal(1, read_request(request).nonce, "full-moon"), token.key("refusal")
+    )
     assert refusal(token, request, later).reason == "version"
 
 
@@ -325,7 +364,9 @@ def test_of_many_at_once_with_one_token_exactly_one_wins(desk: Desk, token: Toke
     assert (len(certificates), row.refusals) == (1, 7)
 
 
-def test_a_withdrawn_token_and_a_revoked_repeat(desk: Desk, authority: Authority, token: Token) -> None:
+def test_a_withdrawn_token_and_a_revoked_repeat(
+    desk: Desk, authority: Authority, token: Token
+) -> None:
     authority.revoke("clinic-b")
     request = request_for(token)
     assert refusal(token, request, desk.answer(request).data).reason == Refused.WITHDRAWN

@@ -39,16 +39,29 @@ def test_every_wrong_letter_is_told_as_a_typo() -> None:
 
 def test_a_token_cut_short_or_swapped_is_a_typo() -> None:
     text = TOKEN.text()
-    for wrong in (text[:-1], text[:-5], text + "A", text[:30] + text[31:], text[:40] + text[41] + text[40] + text[42:]):
+    for wrong in (
+        text[:-1],
+        text[:-5],
+        text + "A",
+        text[:30] + text[31:],
+        text[:40] + text[41] + text[40] + text[42:],
+    ):
         if wrong != text:
             with pytest.raises(EnrolmentError, match="Copy it again, whole"):
                 Token.read(wrong)
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"), [("", "malformed"), ("hello", "malformed"), ("posse2_abc", "version"), ("posse1_", "typo"),
-                         ("posse1_" + "A" * 3000, "malformed"), ("posse1_é", "typo")]
-)  # fmt: skip
+    ("text", "reason"),
+    [
+        ("", "malformed"),
+        ("hello", "malformed"),
+        ("posse2_abc", "version"),
+        ("posse1_", "typo"),
+        ("posse1_" + "A" * 3000, "malformed"),
+        ("posse1_é", "typo"),
+    ],
+)
 def test_what_is_no_token(text: str, reason: str) -> None:
     with pytest.raises(EnrolmentError) as caught:
         Token.read(text)
@@ -68,7 +81,16 @@ FIELDS = [b"i" * 16, b"s" * 32, b"f" * 32, RUN, "owner", "clinic-b", 1_900_000_0
 
 @pytest.mark.parametrize(
     ("index", "value"),
-    [(0, b"short"), (1, b"short"), (2, b"short"), (3, "Other Run"), (4, ""), (5, "a/b"), (6, 10**17), (7, "nowhere")],
+    [
+        (0, b"short"),
+        (1, b"short"),
+        (2, b"short"),
+        (3, "Other Run"),
+        (4, ""),
+        (5, "a/b"),
+        (6, 10**17),
+        (7, "nowhere"),
+    ],
 )
 def test_fields_out_of_their_rule(index: int, value: object) -> None:
     def read(fields: list[object]) -> Token:
@@ -95,15 +117,23 @@ def test_keys_differ_by_purpose_and_are_not_the_secret() -> None:
 
 def test_it_expires_to_the_second() -> None:
     TOKEN.check_open(TOKEN.expires - timedelta(seconds=1))
-    with pytest.raises(EnrolmentError, match=r"expired at 2030-05-01 12:15 UTC.*Ask the customer for a new one"):
+    with pytest.raises(
+        EnrolmentError, match=r"expired at 2030-05-01 12:15 UTC.*Ask the customer for a new one"
+    ):
         TOKEN.check_open(TOKEN.expires)
 
 
-@pytest.mark.parametrize("name", ["", "-a", "A", "a" * 64, "a_b", "a/b", "a.b", "ä", "a\n", "a b", "٣"])
+@pytest.mark.parametrize(
+    "name", ["", "-a", "A", "a" * 64, "a_b", "a/b", "a.b", "ä", "a\n", "a b", "٣"]
+)
 def test_names_that_could_be_read_in_two_ways(name: str) -> None:
     with pytest.raises(ConfigError, match="name must be"):
         check_name(name=name)
-    for build in (lambda: Peer(name, "owner", "b"), lambda: Peer("r", name, "b"), lambda: Peer("r", "owner", name)):
+    for build in (
+        lambda: Peer(name, "owner", "b"),
+        lambda: Peer("r", name, "b"),
+        lambda: Peer("r", "owner", name),
+    ):
         with pytest.raises(ConfigError):
             build()
     assert from_uri(f"posse://trial-7/owner/{name}") is None
@@ -111,14 +141,29 @@ def test_names_that_could_be_read_in_two_ways(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "uri", ["", "posse://", "posse://r/o", "posse://r/o/n/x", "posse:///r/o/n", "http://r/o/n", "POSSE://r/o/n",
-            "posse://r/o/n?x", "posse://r:1/o/n", "posse://u@r/o/n", "posse://r/o/n#f", "posse://r//n"]
-)  # fmt: skip
+    "uri",
+    [
+        "",
+        "posse://",
+        "posse://r/o",
+        "posse://r/o/n/x",
+        "posse:///r/o/n",
+        "http://r/o/n",
+        "POSSE://r/o/n",
+        "posse://r/o/n?x",
+        "posse://r:1/o/n",
+        "posse://u@r/o/n",
+        "posse://r/o/n#f",
+        "posse://r//n",
+    ],
+)
 def test_other_uris_are_no_peer(uri: str) -> None:
     assert from_uri(uri) is None
 
 
-@pytest.mark.parametrize("host", ["", "*", "*.a.org", "a..b", "-a.org", "A.org", "1.2.3", "a_b", "a" * 64, "x y"])
+@pytest.mark.parametrize(
+    "host", ["", "*", "*.a.org", "a..b", "-a.org", "A.org", "1.2.3", "a_b", "a" * 64, "x y"]
+)
 def test_hosts_that_are_none(host: str) -> None:
     with pytest.raises(ConfigError, match="host must be"):
         check_host(host)

@@ -16,9 +16,16 @@ from posse.core.errors import BudgetError, ConfigError, JournalError
 from posse.runtime.federation.consent import Consent, Demand, Ledger
 
 CONSENT = Consent(
-    systems=("samba", "market"), levels=("strict",), policies=("ucb", "p-fcb"), budget=50, budget_in_all=120,
-    epsilon=1.0, epsilon_in_all=2.5, delta_in_all=0.02, runs=6,
-)  # fmt: skip
+    systems=("samba", "market"),
+    levels=("strict",),
+    policies=("ucb", "p-fcb"),
+    budget=50,
+    budget_in_all=120,
+    epsilon=1.0,
+    epsilon_in_all=2.5,
+    delta_in_all=0.02,
+    runs=6,
+)
 demands = st.builds(
     Demand,
     st.sampled_from(["samba", "market", "other"]),
@@ -31,7 +38,9 @@ demands = st.builds(
 
 
 class Proposals(RuleBasedStateMachine):
-    """Proposes, starts, drops, repeats and kills in any order; `took` is what the member really took part in."""
+    """Proposes, starts, drops, repeats and kills in any order; `took` is what the member really
+    took part in.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -112,7 +121,9 @@ LIMITS: dict[str, tuple[object, int]] = {
 
 @pytest.mark.parametrize("name", Consent.model_fields)
 def test_every_limit_alone_refuses_the_run_that_passes_it(name: str, tmp_path: Path) -> None:
-    """Also where the member was restarted in between; without the limit the same runs are all taken."""
+    """Also where the member was restarted in between; without the limit the same runs are all
+    taken.
+    """
     value, fitting = LIMITS[name]
     limited = Consent.make({name: value})
     for number in range(fitting):
@@ -123,7 +134,9 @@ def test_every_limit_alone_refuses_the_run_that_passes_it(name: str, tmp_path: P
     Ledger(tmp_path).reserve("more", FITS, Consent(), "customer", "customer")
     spent = Ledger(tmp_path).spent
     assert (spent.runs, spent.decisions) == (fitting + 1, 10 * (fitting + 1))
-    assert (spent.epsilon, spent.delta) == pytest.approx((0.1 * (fitting + 1), 0.01 * (fitting + 1)))
+    assert (spent.epsilon, spent.delta) == pytest.approx(
+        (0.1 * (fitting + 1), 0.01 * (fitting + 1))
+    )
 
 
 def test_one_run_more_fits_exactly(tmp_path: Path) -> None:
@@ -148,7 +161,9 @@ def test_a_run_that_started_is_not_started_again_on_the_same_entry(tmp_path: Pat
 
 def test_a_run_without_differential_privacy_is_beyond_any_epsilon(tmp_path: Path) -> None:
     with pytest.raises(BudgetError, match="proves no differential privacy; epsilon_in_all is 5"):
-        Ledger(tmp_path).reserve("a", Demand("s", "l", "p", 1), Consent(epsilon_in_all=5), "customer", "customer")
+        Ledger(tmp_path).reserve(
+            "a", Demand("s", "l", "p", 1), Consent(epsilon_in_all=5), "customer", "customer"
+        )
 
 
 def test_who_may_propose(tmp_path: Path) -> None:
@@ -184,7 +199,10 @@ def test_a_limit_below_zero_is_refused() -> None:
 def test_a_decision_is_paid_no_less_than_the_consent_asks_for() -> None:
     asks, demand = Consent(price=0.05), Demand("samba", "strict", "ucb", 10, price=0.05)
     asks.check(demand, "customer", "customer")
-    for less in (Demand("samba", "strict", "ucb", 10, price=0.04), Demand("samba", "strict", "ucb", 10)):
+    for less in (
+        Demand("samba", "strict", "ucb", 10, price=0.04),
+        Demand("samba", "strict", "ucb", 10),
+    ):
         with pytest.raises(BudgetError, match=r"a decision; price is 0\.05"):
             asks.check(less, "customer", "customer")
     with pytest.raises(ConfigError, match="price"):

@@ -1,4 +1,6 @@
-"""A member agrees only to what it consents to, whatever its founder sends, in whatever order, and wherever it dies."""
+"""A member agrees only to what it consents to, whatever its founder sends, in whatever order, and
+wherever it dies.
+"""
 
 from __future__ import annotations
 
@@ -75,10 +77,15 @@ MOST = 100
 
 
 class Federation:
-    """An authority, its customer and one member, whose folder is laid out anew for every example."""
+    """An authority, its customer and one member, whose folder is laid out anew for every
+    example.
+    """
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.authority = folder, Authority.init(folder / "authority", "customer", "hospitals")
+        self.folder, self.authority = (
+            folder,
+            Authority.init(folder / "authority", "customer", "hospitals"),
+        )
         self.customer = self.enrolled("customer", "customer")
         self.enrolled("owner", "clinic-b")
         self.revoked = self.authority.current_crl().public_bytes(Encoding.DER)
@@ -92,7 +99,10 @@ class Federation:
         return PartyIdentity.load(self.folder / name)
 
     def propose(self, run: str, budget: int) -> Signed:
-        return Signed.sign(Proposal.make("hospitals", {"protocol": "toy", "run": run, "budget": budget}), self.customer)
+        return Signed.sign(
+            Proposal.make("hospitals", {"protocol": "toy", "run": run, "budget": budget}),
+            self.customer,
+        )
 
     def file(self, folder: str, **values: Any) -> Path:
         """Write the file of the member's service."""
@@ -104,7 +114,9 @@ class Federation:
         """Start the member's service, or start it again: a process that is gone holds no folder."""
         if folder in self.members:
             self.members.pop(folder).close()
-        self.members[folder] = made = Member(self.file(folder), self.systems(), lambda *_, **__: None)
+        self.members[folder] = made = Member(
+            self.file(folder), self.systems(), lambda *_, **__: None
+        )
         return made
 
     def systems(self) -> Systems:
@@ -130,16 +142,22 @@ def federation() -> Federation:
     return Federation(Path(tempfile.mkdtemp()))
 
 
-async def tell(member: Member, federation: Federation, *lines: tuple[Signed, str]) -> dict[str, str]:
+async def tell(
+    member: Member, federation: Federation, *lines: tuple[Signed, str]
+) -> dict[str, str]:
     """Send a sheet, and return what the member made of each run."""
     sheet = Sheet(tuple(Line(signed, phase, {}) for signed, phase in lines), federation.revoked)
     return {entry.digest: entry.state for entry in (await member.take(sheet)).entries}
 
 
 steps = st.lists(
-    st.tuples(st.integers(0, 5), st.sampled_from([PROPOSED, PROPOSED, STARTED, STARTED, DROPPED, OVER, "kill"])),
-    min_size=1, max_size=25,
-)  # fmt: skip
+    st.tuples(
+        st.integers(0, 5),
+        st.sampled_from([PROPOSED, PROPOSED, STARTED, STARTED, DROPPED, OVER, "kill"]),
+    ),
+    min_size=1,
+    max_size=25,
+)
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -150,7 +168,9 @@ def test_no_sequence_of_sheets_passes_the_consent(
     runs = Path(tempfile.mkdtemp(dir=federation.folder))
     federation.took.clear()
     # Two proposals may have one name: they are two runs, of which a member takes one.
-    proposals = [federation.propose(f"run-{number // 2}", budget) for number, budget in enumerate(budgets)]
+    proposals = [
+        federation.propose(f"run-{number // 2}", budget) for number, budget in enumerate(budgets)
+    ]
 
     async def go() -> None:
         member = federation.member(runs.name)
@@ -198,7 +218,9 @@ def test_a_member_takes_part_as_far_as_it_agreed(federation: Federation) -> None
 
 def test_what_is_not_signed_for_this_federation_is_refused(federation: Federation) -> None:
     member = federation.member("refusals")
-    other = Signed.sign(Proposal.make("banks", {"protocol": "toy", "run": "a", "budget": 9}), federation.customer)
+    other = Signed.sign(
+        Proposal.make("banks", {"protocol": "toy", "run": "a", "budget": 9}), federation.customer
+    )
     good = federation.propose("b", 9)
     forged = Signed(good.body, other.signature, good.certificate)
     owner = Signed.sign(good.proposal, PartyIdentity.load(federation.folder / "clinic-b"))
@@ -212,7 +234,10 @@ def test_what_is_not_signed_for_this_federation_is_refused(federation: Federatio
         assert asyncio.run(tell(member, federation, (signed, PROPOSED))) == {signed.digest: REFUSED}
     # What a member proposes itself needs no consent but its own limits.
     assert asyncio.run(tell(member, federation, (owner, PROPOSED))) == {owner.digest: ACCEPTED}
-    assert asyncio.run(tell(member, federation, (federation.propose("c", 61), PROPOSED))).popitem()[1] == REFUSED
+    assert (
+        asyncio.run(tell(member, federation, (federation.propose("c", 61), PROPOSED))).popitem()[1]
+        == REFUSED
+    )
 
 
 def test_a_run_is_not_started_that_was_not_agreed_to(federation: Federation) -> None:
@@ -230,9 +255,13 @@ def test_what_was_dropped_before_it_started_is_given_back(federation: Federation
     assert not (member.runs / "e").exists()
 
 
-def test_a_restored_member_counts_what_it_can_and_asks_its_operator_for_the_rest(federation: Federation) -> None:
+def test_a_restored_member_counts_what_it_can_and_asks_its_operator_for_the_rest(
+    federation: Federation,
+) -> None:
     member, good = federation.member("restored"), federation.propose("good", 30)
-    old = Signed.sign(Proposal.make("hospitals", {"protocol": "gone", "run": "old"}), federation.customer)
+    old = Signed.sign(
+        Proposal.make("hospitals", {"protocol": "gone", "run": "old"}), federation.customer
+    )
 
     def known(name: str, values: Mapping[str, Any]) -> Invitation:
         if name == "gone":
@@ -247,21 +276,39 @@ def test_a_restored_member_counts_what_it_can_and_asks_its_operator_for_the_rest
     told = decode(encode(Recalled(founder.history("clinic-b"))))
     assert isinstance(told, Recalled)
     member.recalled(told.runs)
-    assert (member.ledger.spent.decisions, member.uncounted, member.ledger.restored) == (30, ("old",), True)
+    assert (member.ledger.spent.decisions, member.uncounted, member.ledger.restored) == (
+        30,
+        ("old",),
+        True,
+    )
     # What would lower the sum counts as nothing that is known.
     member.recalled((Past("less", "0" * 32, OVER, Demand("toy", "strict", "ucb", -30)),))
-    assert (member.ledger.spent.decisions, member.uncounted, member.ledger.restored) == (30, ("less",), True)
+    assert (member.ledger.spent.decisions, member.uncounted, member.ledger.restored) == (
+        30,
+        ("less",),
+        True,
+    )
     member.recalled(())
     assert not member.ledger.restored
     # A long history of large proposals fits in a frame.
-    large = Proposal.make("hospitals", {"protocol": "toy", "run": "large", "budget": 1, "note": "x" * 90_000})
-    founder.items = [Item(0, Signed.sign(large, federation.customer), {"clinic-b": "owner"}, (), OVER)] * 1000
+    large = Proposal.make(
+        "hospitals", {"protocol": "toy", "run": "large", "budget": 1, "note": "x" * 90_000}
+    )
+    founder.items = [
+        Item(0, Signed.sign(large, federation.customer), {"clinic-b": "owner"}, (), OVER)
+    ] * 1000
     assert len(encode(Recalled(founder.history("clinic-b")))) < LARGEST_FRAME / 10
 
 
 def test_a_run_is_looked_up_by_its_name(federation: Federation) -> None:
     member = federation.member("absent")
-    asyncio.run(tell(member, federation, *((federation.propose(name, 9), PROPOSED) for name in ("first", "second"))))
+    asyncio.run(
+        tell(
+            member,
+            federation,
+            *((federation.propose(name, 9), PROPOSED) for name in ("first", "second")),
+        )
+    )
     assert member.absent("second") == f"'clinic-b' has {ACCEPTED} run 'second'"
     assert member.absent("third") == "run 'third' is not known"
 
@@ -275,12 +322,15 @@ class Stoppable:
         self.stopped = True
 
 
-def test_a_party_stops_whose_run_ended_after_the_backup_or_whose_peer_moved(federation: Federation) -> None:
+def test_a_party_stops_whose_run_ended_after_the_backup_or_whose_peer_moved(
+    federation: Federation,
+) -> None:
     member, signed = federation.member("stopped"), federation.propose("ended", 9)
     asyncio.run(tell(member, federation, (signed, PROPOSED)))
     (part,) = member.parts.values()
     made: Any = lambda name, values: replace(  # noqa: E731
-        invite(name, values), files={"clinic-b": {**invite(name, values).files["clinic-b"], "connect": ("customer",)}}
+        invite(name, values),
+        files={"clinic-b": {**invite(name, values).files["clinic-b"], "connect": ("customer",)}},
     )
     member.systems = replace(member.systems, invite=made)
     moved, ended = Stoppable(), Stoppable()
@@ -291,10 +341,20 @@ def test_a_party_stops_whose_run_ended_after_the_backup_or_whose_peer_moved(fede
     assert (part.again, moved.stopped, ended.stopped, part.state) == (True, True, True, OVER)
 
 
-def test_a_part_that_stands_still_is_logged_and_its_founder_knows_why(federation: Federation) -> None:
+def test_a_part_that_stands_still_is_logged_and_its_founder_knows_why(
+    federation: Federation,
+) -> None:
     member, signed = federation.member("halted"), federation.propose("halted", 9)
     founder, events = Founder(member, federation.authority, lambda _: None), []
-    item = Item(0, signed, {"clinic-b": "owner", "clinic-d": "owner"}, (), STARTED, without=("clinic-d",), began=True)
+    item = Item(
+        0,
+        signed,
+        {"clinic-b": "owner", "clinic-d": "owner"},
+        (),
+        STARTED,
+        without=("clinic-d",),
+        began=True,
+    )
     item.ends_at = "clinic-b"
     founder.items.append(item)
     service: Any = SimpleNamespace(member=member, founder=founder)
@@ -314,7 +374,9 @@ def test_a_part_that_stands_still_is_logged_and_its_founder_knows_why(federation
         part.task.cancel()  # it would be tried again
         sheet = Sheet((Line(signed, STARTED, {}),), federation.revoked)
         founder.take("clinic-b", await member.take(sheet))
-        assert founder.shown(item, {})["waiting"] == {"clinic-b": "its part stands still: its disk is full."}
+        assert founder.shown(item, {})["waiting"] == {
+            "clinic-b": "its part stands still: its disk is full."
+        }
         assert not care._health(service)["healthy"]
         halted.clear()
         member._began(part, Stoppable(), Deployment(Leaf("clinic-b"), Vocabulary(()), {}))  # type: ignore[arg-type]
@@ -328,12 +390,20 @@ def test_a_part_that_stands_still_is_logged_and_its_founder_knows_why(federation
     assert ("stopped", {"run": "halted", "why": "its disk is full."}) in events
     stream = io.StringIO()
     log = json_log("clinic-b", stream, least="warning")
-    for event, fields in [("stopped", {}), ("accepted", {}), *events, ("not renewed", {}), ("sheet refused", {})]:
+    for event, fields in [
+        ("stopped", {}),
+        ("accepted", {}),
+        *events,
+        ("not renewed", {}),
+        ("sheet refused", {}),
+    ]:
         log(event, **fields)
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert [(line["event"], line["level"]) for line in lines] == [
-        ("stopped", "error"), ("not renewed", "warning"), ("sheet refused", "warning"),
-    ]  # fmt: skip
+        ("stopped", "error"),
+        ("not renewed", "warning"),
+        ("sheet refused", "warning"),
+    ]
 
 
 def test_a_part_that_is_dropped_while_it_stands_still_is_not_tried_again(
@@ -362,15 +432,24 @@ def test_a_part_that_is_dropped_while_it_stands_still_is_not_tried_again(
 
 def test_a_member_in_a_run_does_not_leave(federation: Federation) -> None:
     founder = Founder(federation.member("leaves"), federation.authority, lambda _: None)
-    founder.items.append(Item(0, federation.propose("long", 9), {"clinic-b": "owner"}, (), STARTED, began=True))
+    founder.items.append(
+        Item(0, federation.propose("long", 9), {"clinic-b": "owner"}, (), STARTED, began=True)
+    )
     with pytest.raises(ConfigError, match="'clinic-b' is in a run"):
         founder.leave("clinic-b")
     assert "clinic-b" in founder.members()
 
 
-def test_a_founder_that_starts_reads_its_queue_and_drops_runs_of_who_was_revoked(tmp_path: Path) -> None:
+def test_a_founder_that_starts_reads_its_queue_and_drops_runs_of_who_was_revoked(
+    tmp_path: Path,
+) -> None:
     federation = Federation(tmp_path)
-    values = {"identity": "customer", "authority": "authority", "listen": "127.0.0.1:0", "runs": "founder"}
+    values = {
+        "identity": "customer",
+        "authority": "authority",
+        "listen": "127.0.0.1:0",
+        "runs": "founder",
+    }
     path = write_party(tmp_path / "customer.toml", values)
     federation.authority.revoke("clinic-b")
 
@@ -394,7 +473,9 @@ def test_a_founder_that_starts_reads_its_queue_and_drops_runs_of_who_was_revoked
 
 def test_a_second_hello_ends_a_control_connection() -> None:
     async def go() -> None:
-        control = Control("hospitals", "customer", lambda _: ("owner", "clinic-b"), print, print, print)
+        control = Control(
+            "hospitals", "customer", lambda _: ("owner", "clinic-b"), print, print, print
+        )
         connection = Connection(control)
         connection.peer, control.connections["clinic-b"] = "clinic-b", connection
         control.frame(connection, Kept(0))
@@ -407,23 +488,42 @@ def test_a_second_hello_ends_a_control_connection() -> None:
 def test_a_short_certificate_is_renewed_in_its_last_third(federation: Federation) -> None:
     now = federation.authority.now()
     made = making.party_certificate(
-        federation.authority.certificate, federation.authority.key, federation.customer.key.public_key(),
-        federation.customer.peer, (), now, 6 / 24,
-    )  # fmt: skip
+        federation.authority.certificate,
+        federation.authority.key,
+        federation.customer.key.public_key(),
+        federation.customer.peer,
+        (),
+        now,
+        6 / 24,
+    )
     due = [making.renewal_due(made, 30, now + timedelta(hours=hours)) for hours in (0, 3.9, 4.1)]
     assert due == [False, False, True]
 
 
 @pytest.mark.parametrize("times", [2_000, pytest.param(100_000, marks=pytest.mark.long)])
-def test_what_is_altered_on_a_control_connection_is_no_proposal(federation: Federation, times: int) -> None:
-    """Every kind of message with bytes changed or cut: it does not decode, or what was signed does not verify."""
+def test_what_is_altered_on_a_control_connection_is_no_proposal(
+    federation: Federation, times: int
+) -> None:
+    """Every kind of message with bytes changed or cut: it does not decode, or what was signed does
+    not verify.
+    """
     rng, good, identity = random.Random(3), federation.propose("fuzz", 9), federation.customer
     told = [
-        Sheet((Line(good, PROPOSED, {"controller": "127.0.0.1:1"}, (), {"customer": b"c"}),), federation.revoked),
-        Report("127.0.0.1:1", (Entry(good.digest, ACCEPTED),)), Renew(b"csr"), Renewed(b"der"), Leave(), Left("no"),
-        Propose(good), Wanted("fuzz", True), Shown("fuzz", "{}"), Recall(),
+        Sheet(
+            (Line(good, PROPOSED, {"controller": "127.0.0.1:1"}, (), {"customer": b"c"}),),
+            federation.revoked,
+        ),
+        Report("127.0.0.1:1", (Entry(good.digest, ACCEPTED),)),
+        Renew(b"csr"),
+        Renewed(b"der"),
+        Leave(),
+        Left("no"),
+        Propose(good),
+        Wanted("fuzz", True),
+        Shown("fuzz", "{}"),
+        Recall(),
         Recalled((Past("fuzz", good.digest, OVER, Demand("toy", "strict", "ucb", 9)),)),
-    ]  # fmt: skip
+    ]
     bodies, largest = [encode(each) for each in told], 0
     for number in range(times):
         if number == times // 10:
@@ -445,7 +545,9 @@ def test_what_is_altered_on_a_control_connection_is_no_proposal(federation: Fede
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - largest < 50 << 10
 
 
-@pytest.mark.parametrize("value", ["../x", "/etc/passwd", "~root", "a\\b", {"deep": [{"er": "x/y.csv"}]}])
+@pytest.mark.parametrize(
+    "value", ["../x", "/etc/passwd", "~root", "a\\b", {"deep": [{"er": "x/y.csv"}]}]
+)
 def test_settings_name_no_file(value: object) -> None:
     with pytest.raises(ConfigError, match="names a file"):
         check_portable({"data": value})

@@ -1,4 +1,6 @@
-"""A service's file and its folder of runs: limits hold as they are now, and one process of one member has it."""
+"""A service's file and its folder of runs: limits hold as they are now, and one process of one
+member has it.
+"""
 
 from __future__ import annotations
 
@@ -41,10 +43,12 @@ def quiet(*_: object, **__: object) -> None:
     """Log nothing."""
 
 
-# Limits -------------------------------------------------------------------------------------------------------------
+# Limits -------------------------------------------------------------------------------------------
 
 
-def test_a_limit_that_is_lowered_behind_a_running_service_holds_at_the_next_decision(federation: Federation) -> None:
+def test_a_limit_that_is_lowered_behind_a_running_service_holds_at_the_next_decision(
+    federation: Federation,
+) -> None:
     member = federation.member("runs")
     first, second, third = (federation.propose(run, 40) for run in ("first", "second", "third"))
 
@@ -79,7 +83,11 @@ def test_a_limit_that_is_lowered_behind_a_running_service_holds_at_the_next_deci
 def test_a_file_that_cannot_be_read_refuses_every_proposal(
     federation: Federation, text: str | None, words: str
 ) -> None:
-    member, path, signed = federation.member("runs"), federation.folder / "clinic-b.toml", federation.propose("a", 1)
+    member, path, signed = (
+        federation.member("runs"),
+        federation.folder / "clinic-b.toml",
+        federation.propose("a", 1),
+    )
     path.unlink() if text is None else path.write_text(text)
     assert asyncio.run(tell(member, federation, (signed, PROPOSED))) == {signed.digest: REFUSED}
     assert words in member._refused[signed].text
@@ -89,7 +97,9 @@ def test_a_file_that_cannot_be_read_refuses_every_proposal(
         assert not said["consent"].fine
         assert "it cannot be read, so every proposal is refused" in member.place.edited()
     else:
-        assert said["consent"].said == "no [consent]: it agrees to nothing but what it proposes itself"
+        assert (
+            said["consent"].said == "no [consent]: it agrees to nothing but what it proposes itself"
+        )
     federation.file("runs")
     other = federation.propose("b", 1)
     assert asyncio.run(tell(member, federation, (other, PROPOSED))) == {other.digest: ACCEPTED}
@@ -111,14 +121,14 @@ def test_what_else_was_edited_is_named_and_its_values_are_not(federation: Federa
     path = federation.file("runs", proxy="http://bob:secret@proxy.example:3128", sync=False)
     assert member.place.edited() == (
         "proxy, sync changed since the service started; stop and start it to take that up"
-    )  # fmt: skip
+    )
     federation.file("runs", consent={"runs": 1})
     assert member.place.edited() == ""
     said = {one.what: one.said for one in care.examine(path)}
     assert said["consent"] == "runs = 1"
 
 
-# Whose runs ---------------------------------------------------------------------------------------------------------
+# Whose runs ---------------------------------------------------------------------------------------
 
 
 def test_a_folder_of_runs_belongs_to_one_member(federation: Federation) -> None:
@@ -127,7 +137,10 @@ def test_a_folder_of_runs_belongs_to_one_member(federation: Federation) -> None:
     values = {"identity": "clinic-c", "home": "127.0.0.1:7400", "runs": "runs"}
     other = write_party(federation.folder / "clinic-c.toml", values)
     before = everything(federation.folder / "runs")
-    words = "holds the runs of 'clinic-b' of federation 'hospitals', and clinic-c.toml is the file of 'clinic-c'"
+    words = (
+        "holds the runs of 'clinic-b' of federation 'hospitals', and clinic-c.toml is the file of "
+        "'clinic-c'"
+    )
     with pytest.raises(JournalError, match=words):
         Member(other, federation.systems(), quiet)
     (finding,) = care.examine(other)
@@ -152,8 +165,9 @@ def test_a_folder_of_the_release_before_is_bound_at_the_first_start(federation: 
     (federation.folder / "runs" / MEMBER).unlink()
     assert federation.member("runs").ledger.spent.decisions == 7
     assert json.loads((federation.folder / "runs" / MEMBER).read_text()) == {
-        "federation": "hospitals", "name": "clinic-b",
-    }  # fmt: skip
+        "federation": "hospitals",
+        "name": "clinic-b",
+    }
     (federation.folder / "runs" / MEMBER).write_text("{")
     with pytest.raises(JournalError, match=r"member\.json cannot be read"):
         federation.member("runs")
@@ -162,8 +176,13 @@ def test_a_folder_of_the_release_before_is_bound_at_the_first_start(federation: 
 def test_an_answer_of_another_members_service_is_told(federation: Federation) -> None:
     place = open_service(federation.file("runs"))
     place.check_answers({"service": "clinic-b", "federation": "hospitals", "pid": 9})
-    for status in ({"service": "clinic-c", "federation": "hospitals"}, {"service": "clinic-b", "federation": "banks"}):
-        with pytest.raises(JournalError, match=r"process 9 has .*runs open and serves .*clinic-b\.toml is the file"):
+    for status in (
+        {"service": "clinic-c", "federation": "hospitals"},
+        {"service": "clinic-b", "federation": "banks"},
+    ):
+        with pytest.raises(
+            JournalError, match=r"process 9 has .*runs open and serves .*clinic-b\.toml is the file"
+        ):
             place.check_answers({**status, "pid": 9})
 
 
@@ -236,7 +255,7 @@ def test_a_service_that_does_not_start_lets_go_of_its_folder(federation: Federat
             federation.member("runs")
 
 
-# The password of a proxy --------------------------------------------------------------------------------------------
+# The password of a proxy --------------------------------------------------------------------------
 
 
 def test_a_file_with_a_password_is_for_its_owner_only(federation: Federation) -> None:
@@ -244,7 +263,9 @@ def test_a_file_with_a_password_is_for_its_owner_only(federation: Federation) ->
     path.chmod(0o644)
     with pytest.raises(CertificateError, match=r"clinic-b\.toml can be used by others .*chmod go="):
         Member(path, federation.systems(), quiet)
-    assert next(one.said for one in care.examine(path) if "password" in one.what).endswith(f"chmod go= {path}")
+    assert next(one.said for one in care.examine(path) if "password" in one.what).endswith(
+        f"chmod go= {path}"
+    )
     path.chmod(0o600)
     Member(path, federation.systems(), quiet).close()
     assert not [one for one in care.examine(path) if "password" in one.what]

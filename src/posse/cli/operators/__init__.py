@@ -1,1 +1,3 @@
-"""Commands of those who operate parties: certificates, federations, services, and looking at what runs."""
+"""Commands of those who operate parties: certificates, federations, services, and looking at what
+runs.
+"""

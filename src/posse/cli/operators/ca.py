@@ -1,4 +1,6 @@
-"""`posse ca`, the customer's authority, which says who is who in a run; `posse enrol`, by which a party joins it."""
+"""`posse ca`, the customer's authority, which says who is who in a run; `posse enrol`, by which a
+party joins it.
+"""
 
 from __future__ import annotations
 
@@ -24,59 +26,99 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     help="Certify the parties of a run (the customer's work): tokens, certificates, revocation.",
-    callback=flags.help_when_alone, invoke_without_command=True,
-)  # fmt: skip
+    callback=flags.help_when_alone,
+    invoke_without_command=True,
+)
 
 Folder = Annotated[Path, typer.Option("--ca", help="Folder of the authority.", metavar="FOLDER")]
 PassphraseFile = Annotated[
-    Path | None, typer.Option(help="File with the passphrase of the authority's key.", metavar="FILE")
+    Path | None,
+    typer.Option(help="File with the passphrase of the authority's key.", metavar="FILE"),
 ]
 Ask = Annotated[bool, typer.Option("--passphrase", help="Encrypt the key; asks for a passphrase.")]
 Run = Annotated[str, typer.Option(help="The run it is for: a-z, 0-9 and -.", metavar="TEXT")]
-Named = Annotated[str, typer.Option(help="What the authority is called: a-z, 0-9 and -.", metavar="TEXT")]
+Named = Annotated[
+    str, typer.Option(help="What the authority is called: a-z, 0-9 and -.", metavar="TEXT")
+]
 Role = Annotated[
     str,
-    typer.Option(help="Its role in its system; an unknown one is answered with those there are.", metavar="TEXT"),
+    typer.Option(
+        help="Its role in its system; an unknown one is answered with those there are.",
+        metavar="TEXT",
+    ),
 ]
 Name = Annotated[
-    str | None, typer.Option(help="Name of the party: a-z, 0-9 and -. Default: the role, where one party has it.")
+    str | None,
+    typer.Option(
+        help="Name of the party: a-z, 0-9 and -. Default: the role, where one party has it."
+    ),
 ]
 Host = Annotated[
-    list[str] | None, typer.Option(help="DNS name or IP address its certificate may show.", metavar="HOST")
+    list[str] | None,
+    typer.Option(help="DNS name or IP address its certificate may show.", metavar="HOST"),
 ]
 Address = Annotated[
-    str | None, typer.Option(help="Where the party reaches 'posse ca serve'; goes into the token.", metavar="HOST:PORT")
+    str | None,
+    typer.Option(
+        help="Where the party reaches 'posse ca serve'; goes into the token.", metavar="HOST:PORT"
+    ),
 ]
 Minutes = Annotated[int, typer.Option(help="How long the token can be used.", metavar="INTEGER")]
 Days = Annotated[float, typer.Option(help="How long the certificate will count.", metavar="NUMBER")]
-Bind = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.", metavar="ADDRESS")]
-Port = Annotated[int, typer.Option(help="Port to listen on; 0 for a free one.", min=0, max=65535, metavar="INTEGER")]
+Bind = Annotated[
+    str, typer.Option(help="Address to listen on; 0.0.0.0 for all.", metavar="ADDRESS")
+]
+Port = Annotated[
+    int,
+    typer.Option(help="Port to listen on; 0 for a free one.", min=0, max=65535, metavar="INTEGER"),
+]
 Keep = Annotated[bool, typer.Option("--keep", help="Go on when no token is open, until Ctrl-C.")]
 Asked = Annotated[Path, typer.Argument(help="What 'posse enrol --request' wrote.", metavar="FILE")]
-Out = Annotated[Path, typer.Option("--out", "-o", help="Where to write the answer.", metavar="FILE")]
-ListOut = Annotated[
-    Path | None, typer.Option("--out", "-o", help="Where to write the list (default: stdout).", metavar="FILE")
+Out = Annotated[
+    Path, typer.Option("--out", "-o", help="Where to write the answer.", metavar="FILE")
 ]
-Which = Annotated[str, typer.Argument(help="Name of a party, or serial of a certificate.", metavar="NAME")]
+ListOut = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", help="Where to write the list (default: stdout).", metavar="FILE"),
+]
+Which = Annotated[
+    str, typer.Argument(help="Name of a party, or serial of a certificate.", metavar="NAME")
+]
 TokenText = Annotated[
     str | None,
-    typer.Argument(help="The token the customer sent; '-' reads it from stdin, out of others' sight.", metavar="TOKEN"),
+    typer.Argument(
+        help="The token the customer sent; '-' reads it from stdin, out of others' sight.",
+        metavar="TOKEN",
+    ),
 ]
-TokenFile = Annotated[Path | None, typer.Option(help="File with the token, which only you may read.", metavar="FILE")]
+TokenFile = Annotated[
+    Path | None, typer.Option(help="File with the token, which only you may read.", metavar="FILE")
+]
 TokenOut = Annotated[
-    Path | None, typer.Option("--out", "-o", help="Write the token to a new file for you alone.", metavar="FILE")
+    Path | None,
+    typer.Option(
+        "--out", "-o", help="Write the token to a new file for you alone.", metavar="FILE"
+    ),
 ]
 AuthorityAddress = Annotated[
-    str | None, typer.Option(help="Where the authority listens (default: as the token says).", metavar="HOST:PORT")
+    str | None,
+    typer.Option(
+        help="Where the authority listens (default: as the token says).", metavar="HOST:PORT"
+    ),
 ]
 IdentityFolder = Annotated[
-    Path | None, typer.Option("--out", "-o", help="Folder of the identity (default: the name).", metavar="FOLDER")
+    Path | None,
+    typer.Option(
+        "--out", "-o", help="Folder of the identity (default: the name).", metavar="FOLDER"
+    ),
 ]
 RequestFile = Annotated[
-    Path | None, typer.Option("--request", help="Write the request here; send it yourself.", metavar="FILE")
+    Path | None,
+    typer.Option("--request", help="Write the request here; send it yourself.", metavar="FILE"),
 ]
 AnswerFile = Annotated[
-    Path | None, typer.Option("--answer", help="Read the answer that came back from here.", metavar="FILE")
+    Path | None,
+    typer.Option("--answer", help="Read the answer that came back from here.", metavar="FILE"),
 ]
 
 HERE = Path("posse-ca")
@@ -93,12 +135,19 @@ def init(
     """Make the authority of a run."""
     from posse.runtime.certificates.authority import Authority
 
-    secret = passphrase_of(passphrase_file, confirm=True)() if passphrase or passphrase_file else None
+    secret = (
+        passphrase_of(passphrase_file, confirm=True)() if passphrase or passphrase_file else None
+    )
     made = Authority.init(ca, name, run, passphrase=secret)
-    remark(f"made the authority '{name}' of run '{run}' in {ca}, until {_day(made.certificate.not_valid_after_utc)}.")
+    remark(
+        f"made the authority '{name}' of run '{run}' in {ca}, until "
+        f"{_day(made.certificate.not_valid_after_utc)}."
+    )
     remark(f"fingerprint: {_fingerprint(made)}")
     if secret is None:
-        remark(f"{ca / 'ca.key'} is not encrypted (--passphrase): who reads it can pose as any party.")
+        remark(
+            f"{ca / 'ca.key'} is not encrypted (--passphrase): who reads it can pose as any party."
+        )
     remark(f"next, for every party: posse ca token --ca {ca} --role ROLE --name NAME")
 
 
@@ -119,16 +168,26 @@ def token(
 
     authority = _authority(ca)
     made = authority.token(
-        role, name_for(role, name), minutes=minutes, hosts=host or (), days=days, address=address or ""
+        role,
+        name_for(role, name),
+        minutes=minutes,
+        hosts=host or (),
+        days=days,
+        address=address or "",
     )
     if json:
         print_json(
             {
-                "token": made.text(), "run": made.peer.run, "role": made.peer.role, "name": made.peer.name,
-                "expires": made.expires.isoformat(), "authority": made.fingerprint.hex(), "address": made.address,
+                "token": made.text(),
+                "run": made.peer.run,
+                "role": made.peer.role,
+                "name": made.peer.name,
+                "expires": made.expires.isoformat(),
+                "authority": made.fingerprint.hex(),
+                "address": made.address,
                 "hosts": host or [],
             }
-        )  # fmt: skip
+        )
         return
     if out is None:
         sys.stdout.write(made.text() + "\n")
@@ -138,9 +197,19 @@ def token(
 
         write_whole(out, f"{made.text()}\n".encode(), mode=PRIVATE, replace=False)
     remark(f"for {made.peer}, once, until {made.expires:%H:%M} UTC ({minutes} min).")
-    remark("send it to that party by a channel you trust, not over this network: who has it first can enrol.")
-    serve = "posse serve, with the founder's file" if (ca / QUEUE).is_dir() else f"posse ca serve --ca {ca}"
-    remark(f"they run: posse enrol --token-file FILE{'' if address else ' --address HOST:PORT'}; here runs: {serve}")
+    remark(
+        "send it to that party by a channel you trust, not over this network: who has it first can "
+        "enrol."
+    )
+    serve = (
+        "posse serve, with the founder's file"
+        if (ca / QUEUE).is_dir()
+        else f"posse ca serve --ca {ca}"
+    )
+    remark(
+        f"they run: posse enrol --token-file FILE{'' if address else ' --address HOST:PORT'}; here "
+        f"runs: {serve}"
+    )
 
 
 @app.command()
@@ -158,7 +227,9 @@ def serve(
 
     authority = _authority(ca, passphrase_file)
     if not keep and not authority.register.open_tokens(authority.now()):
-        raise ConfigError("no token is open. Make one with 'posse ca token', or pass --keep to wait for one.")
+        raise ConfigError(
+            "no token is open. Make one with 'posse ca token', or pass --keep to wait for one."
+        )
     try:
         asyncio.run(_serve(Desk(authority), bind, port, keep))
     except KeyboardInterrupt:
@@ -177,7 +248,10 @@ async def _serve(desk: Desk, bind: str, port: int, keep: bool) -> None:
     try:
         host, bound = await server.start(bind, port)
         shown = f"[{host}]" if ":" in host else host
-        remark(f"taking requests on {shown}:{bound}; the authority's fingerprint is {_fingerprint(desk.authority)}.")
+        remark(
+            f"taking requests on {shown}:{bound}; the authority's fingerprint is "
+            f"{_fingerprint(desk.authority)}."
+        )
         if host in ("127.0.0.1", "::1"):
             remark("only this machine reaches that address; --bind 0.0.0.0 lets others in.")
         for row in desk.authority.register.open_tokens(desk.authority.now()):
@@ -192,7 +266,9 @@ def _say_decision(reply: Reply, address: str) -> None:
         again = " again: its first answer was lost" if reply.repeated else ""
         remark(f"enrolled {reply.peer}{again} (serial {reply.serial}), from {address}.")
     elif reply.peer is not None:
-        alarm = " Somebody else may hold that token: ask that party." if reply.reason == "used" else ""
+        alarm = (
+            " Somebody else may hold that token: ask that party." if reply.reason == "used" else ""
+        )
         remark(f"refused a request for {reply.peer} from {address}: {reply.reason}.{alarm}")
     else:
         remark(f"refused a request from {address}: {reply.reason}.")
@@ -209,7 +285,9 @@ def sign(file: Asked, out: Out, ca: Folder = HERE, passphrase_file: PassphraseFi
     reply = Desk(_authority(ca, passphrase_file)).answer(data)
     if reply.reason:
         whose = f" for {reply.peer}" if reply.peer else ""
-        raise EnrolmentError(f"the request{whose} is refused: {refused(Refused(reply.reason)).text}", reply.reason)
+        raise EnrolmentError(
+            f"the request{whose} is refused: {refused(Refused(reply.reason)).text}", reply.reason
+        )
     write_whole(out, reply.data)
     remark(f"enrolled {reply.peer} (serial {reply.serial}).")
     remark(f"send {out} back; they run: posse enrol TOKEN --answer {out.name}")
@@ -223,11 +301,12 @@ def list_all(ca: Folder = HERE, json: flags.Json = False) -> None:
     if json:
         print_json(
             {
-                "run": authority.run, "authority": authority.fingerprint.hex(),
+                "run": authority.run,
+                "authority": authority.fingerprint.hex(),
                 "tokens": [_token_entry(row) for row in tokens],
                 "certificates": [_certificate_entry(row, authority.now()) for row in certificates],
             }
-        )  # fmt: skip
+        )
         return
     heading(f"Run {authority.run}, authority {authority.name} ({_fingerprint(authority)})")
     if not tokens and not certificates:
@@ -236,12 +315,16 @@ def list_all(ca: Folder = HERE, json: flags.Json = False) -> None:
     if certificates:
         heading("Certificates")
         rows = [
-            (row.name, row.role, _state(row, authority.now()), _day(row.expires), row.serial) for row in certificates
+            (row.name, row.role, _state(row, authority.now()), _day(row.expires), row.serial)
+            for row in certificates
         ]
         table(("name", "role", "state", "until (UTC)", "serial"), rows)
     if tokens:
         heading("Tokens")
-        rows = [(row.name, row.role, row.state, f"{row.expires:%Y-%m-%d %H:%M}", _refusals(row)) for row in tokens]
+        rows = [
+            (row.name, row.role, row.state, f"{row.expires:%Y-%m-%d %H:%M}", _refusals(row))
+            for row in tokens
+        ]
         table(("name", "role", "state", "until (UTC)", "refused requests"), rows)
 
 
@@ -250,7 +333,10 @@ def revoke(which: Which, ca: Folder = HERE, passphrase_file: PassphraseFile = No
     """Revoke a certificate, or all of a party and its open tokens."""
     serials = _authority(ca, passphrase_file).revoke(which)
     remark(f"revoked {', '.join(serials)}." if serials else f"withdrew the open tokens of {which}.")
-    remark(f"give every party the new list {ca / 'crl.pem'}: it takes the place of crl.pem in its folder.")
+    remark(
+        f"give every party the new list {ca / 'crl.pem'}: it takes the place of crl.pem in its "
+        "folder."
+    )
 
 
 @app.command()
@@ -266,7 +352,7 @@ def crl(ca: Folder = HERE, out: ListOut = None, passphrase_file: PassphraseFile 
     remark(f"wrote {out}; it takes the place of crl.pem in every party's folder.")
 
 
-# The party's side ------------------------------------------------------------------------------------------------
+# The party's side ---------------------------------------------------------------------------------
 
 
 def enrol(
@@ -286,7 +372,9 @@ def enrol(
     from posse.runtime.certificates.tokens import Token
 
     if sum(one is not None for one in (address, request, answer)) > 1:
-        raise ConfigError("--address, --request and --answer are three ways to enrol. Pass one of them.")
+        raise ConfigError(
+            "--address, --request and --answer are three ways to enrol. Pass one of them."
+        )
     no_core_dumps()
     read = Token.read(_given(token, token_file))
     folder = out if out is not None else Path(read.peer.name)
@@ -298,7 +386,9 @@ def enrol(
     if request is not None:
         write_whole(request, data)
         remark(f"drew the key of {read.peer} in {folder} and wrote the request.")
-        remark(f"send {request} to the customer, who runs: posse ca sign {request.name} --out ANSWER")
+        remark(
+            f"send {request} to the customer, who runs: posse ca sign {request.name} --out ANSWER"
+        )
         remark(f"then: posse enrol TOKEN --answer ANSWER --out {folder}")
     elif where is not None:
         _say_enrolled(complete(read, folder, asyncio.run(ask(read, data, *where)), utc_now()))
@@ -310,7 +400,8 @@ def _where(token: Token, address: str | None) -> tuple[str, int]:
     where = address or token.address
     if not where:
         raise ConfigError(
-            "the token does not say where the authority listens. Pass --address host:port, or --request FILE to send "
+            "the token does not say where the authority listens. Pass --address host:port, or "
+            "--request FILE to send "
             "the request yourself."
         )
     return split_address(where)
@@ -321,12 +412,16 @@ def _given(token: str | None, file: Path | None) -> str:
     from posse.core.files import check_private, read
 
     if (token is None) == (file is None):
-        raise ConfigError("a token is needed, once. Pass --token-file FILE, or - to read it from stdin.")
+        raise ConfigError(
+            "a token is needed, once. Pass --token-file FILE, or - to read it from stdin."
+        )
     if file is None:
         assert token is not None
         return _text(token)
     check_private(file)
-    return read(file, "the token", "Save there what the customer sent.")[:4096].decode("utf-8", "replace")
+    return read(file, "the token", "Save there what the customer sent.")[:4096].decode(
+        "utf-8", "replace"
+    )
 
 
 def _text(token: str) -> str:
@@ -337,19 +432,26 @@ def _text(token: str) -> str:
     try:
         return sys.stdin.read(4096)
     except UnicodeDecodeError as error:
-        raise EnrolmentError("what came on stdin is no token. Pass the text that 'posse ca token' printed.") from error
+        raise EnrolmentError(
+            "what came on stdin is no token. Pass the text that 'posse ca token' printed."
+        ) from error
 
 
 def _say_enrolled(enrolled: Enrolled) -> None:
     from posse.runtime.certificates.making import spoken
 
-    remark(f"enrolled {enrolled.peer}, until {enrolled.expires:%Y-%m-%d} (serial {enrolled.serial}).")
-    remark(f"wrote party.key, party.crt, ca.crt and crl.pem in {enrolled.folder}; party.key stays there.")
+    remark(
+        f"enrolled {enrolled.peer}, until {enrolled.expires:%Y-%m-%d} (serial {enrolled.serial})."
+    )
+    remark(
+        f"wrote party.key, party.crt, ca.crt and crl.pem in {enrolled.folder}; party.key stays "
+        "there."
+    )
     remark(f"fingerprint of your key:      {spoken(enrolled.key_fingerprint)}")
     remark(f"fingerprint of the authority: {spoken(enrolled.authority_fingerprint)}")
 
 
-# What both need -----------------------------------------------------------------------------------------------------
+# What both need -----------------------------------------------------------------------------------
 
 
 def _read(path: Path, what: str) -> bytes:
@@ -362,7 +464,9 @@ def _read(path: Path, what: str) -> bytes:
     except OSError as error:
         raise DataError(f"cannot read the {what} {path}: {error.strerror}.") from error
     if len(data) > LONGEST:
-        raise DataError(f"{path} is too long for an enrolment {what}: it has more than {LONGEST} bytes.")
+        raise DataError(
+            f"{path} is too long for an enrolment {what}: it has more than {LONGEST} bytes."
+        )
     return data
 
 
@@ -382,18 +486,29 @@ def passphrase_of(file: Path | None, *, confirm: bool = False) -> Callable[[], b
             try:
                 return file.read_bytes().rstrip(b"\r\n")
             except OSError as error:
-                raise DataError(f"cannot read the passphrase file {file}: {error.strerror}.") from error
+                raise DataError(
+                    f"cannot read the passphrase file {file}: {error.strerror}."
+                ) from error
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise ConfigError("a passphrase is needed, and this is not a terminal. Pass --passphrase-file FILE.")
+            raise ConfigError(
+                "a passphrase is needed, and this is not a terminal. Pass --passphrase-file FILE."
+            )
         return str(
-            typer.prompt("Passphrase of the authority", hide_input=True, confirmation_prompt=confirm, err=True)
+            typer.prompt(
+                "Passphrase of the authority",
+                hide_input=True,
+                confirmation_prompt=confirm,
+                err=True,
+            )
         ).encode()
 
     return ask
 
 
 def name_for(role: str, name: str | None, flag: str = "--name") -> str:
-    """Return the party's name, given by a flag: the only party of its role goes by the name of the role."""
+    """Return the party's name, given by a flag: the only party of its role goes by the name of the
+    role.
+    """
     from posse.protocols.parties import deployed
     from posse.runtime.certificates.names import NO_PART
 
@@ -407,26 +522,41 @@ def name_for(role: str, name: str | None, flag: str = "--name") -> str:
     if name is None:
         raise ConfigError(f"{some} needs a name. Pass {flag}, such as {flag} clinic-b.")
     if role in sole:
-        raise ConfigError(f"the {role} of a run is called '{role}', got '{name}'. Leave {flag} out.")
+        raise ConfigError(
+            f"the {role} of a run is called '{role}', got '{name}'. Leave {flag} out."
+        )
     if name in (*sole, NO_PART):
-        raise ConfigError(f"'{name}' is the name of a role, got it for {some}. Choose another name.")
+        raise ConfigError(
+            f"'{name}' is the name of a role, got it for {some}. Choose another name."
+        )
     return name
 
 
 def _token_entry(row: TokenRow) -> dict[str, Any]:
     return {
-        "name": row.name, "role": row.role, "state": row.state, "made": row.made.isoformat(),
-        "expires": row.expires.isoformat(), "hosts": list(row.hosts), "serial": row.serial,
-        "refusals": row.refusals, "last_refusal": row.last_refusal,
-    }  # fmt: skip
+        "name": row.name,
+        "role": row.role,
+        "state": row.state,
+        "made": row.made.isoformat(),
+        "expires": row.expires.isoformat(),
+        "hosts": list(row.hosts),
+        "serial": row.serial,
+        "refusals": row.refusals,
+        "last_refusal": row.last_refusal,
+    }
 
 
 def _certificate_entry(row: CertificateRow, now: datetime) -> dict[str, Any]:
     return {
-        "serial": row.serial, "name": row.name, "role": row.role, "state": _state(row, now), "key": row.key.hex(),
-        "issued": row.issued.isoformat(), "expires": row.expires.isoformat(),
+        "serial": row.serial,
+        "name": row.name,
+        "role": row.role,
+        "state": _state(row, now),
+        "key": row.key.hex(),
+        "issued": row.issued.isoformat(),
+        "expires": row.expires.isoformat(),
         "revoked": row.revoked and row.revoked.isoformat(),
-    }  # fmt: skip
+    }
 
 
 def _state(row: CertificateRow, now: datetime) -> str:

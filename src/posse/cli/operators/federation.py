@@ -20,7 +20,14 @@ from posse.cli.flags import INTERRUPTED
 from posse.cli.operators.watch import Watch, source_failing, state_of, status_of
 from posse.cli.screen import bullets, print_json, remark, say, table
 from posse.core.agreement import difference, written
-from posse.core.errors import ConfigError, DataError, LinkError, PosseError, StalledError, UnfinishedError
+from posse.core.errors import (
+    ConfigError,
+    DataError,
+    LinkError,
+    PosseError,
+    StalledError,
+    UnfinishedError,
+)
 from posse.core.interrupts import noted
 
 if TYPE_CHECKING:
@@ -30,12 +37,19 @@ if TYPE_CHECKING:
 
 File = Annotated[Path, typer.Argument(help="The party's file.", metavar="FILE")]
 RecordView = Annotated[
-    bool, typer.Option("--record-view", help="Record what this party sees, for 'posse audit'; give it at every start.")
+    bool,
+    typer.Option(
+        "--record-view",
+        help="Record what this party sees, for 'posse audit'; give it at every start.",
+    ),
 ]
-Without = Annotated[str, typer.Option(help="Parties that are gone, with commas between.", metavar="NAME,...")]
+Without = Annotated[
+    str, typer.Option(help="Parties that are gone, with commas between.", metavar="NAME,...")
+]
 Federation = Annotated[Path, typer.Argument(help="The federation's file.", metavar="FILE")]
 Folder = Annotated[
-    Path | None, typer.Option(help="Where identities, journals and logs go; beside the file if not given.")
+    Path | None,
+    typer.Option(help="Where identities, journals and logs go; beside the file if not given."),
 ]
 BEGUN = "federation.json"
 """In the folder of `posse up`: the settings the run began with."""
@@ -44,11 +58,13 @@ STOPPING = 12.0
 _CANNOT_LISTEN = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES, errno.EPERM)
 
 
-# One party ----------------------------------------------------------------------------------------------------------
+# One party ----------------------------------------------------------------------------------------
 
 
 def party(file: File, record_view: RecordView = False) -> None:
-    """Run one party of a federation until its part is over; started again, it goes on where it was."""
+    """Run one party of a federation until its part is over; started again, it goes on where it
+    was.
+    """
     from posse.core.files import no_core_dumps
     from posse.protocols.parties import read_result, run_and_record
     from posse.runtime.network.operate import json_log
@@ -64,7 +80,10 @@ def party(file: File, record_view: RecordView = False) -> None:
     try:
         log("started", role=identity.role, run=place.run, version=__version__)
         if read_result(place.journal):
-            remark("its part was over before; it stays a few seconds for others that miss its last messages.")
+            remark(
+                "its part was over before; it stays a few seconds for others that miss its last "
+                "messages."
+            )
         result = asyncio.run(run_and_record(place, _reachable, remark))
     except UnfinishedError:
         say(sentence(read_result(place.journal)))
@@ -90,7 +109,8 @@ def _reachable(place: Place, made: Deployment) -> Deployment:
     lost = sorted(set(made.peers) - set(place.file.connect)) if place.file.listen is None else []
     if lost:
         raise ConfigError(
-            f"there is no way to '{lost[0]}'. Give [connect] with {lost[0]} = \"host:port\", or listen where it calls."
+            f"there is no way to '{lost[0]}'. Give [connect] with {lost[0]} = \"host:port\", or "
+            "listen where it calls."
         )
     for text in made.remarks:
         remark(text)
@@ -102,7 +122,8 @@ def cannot_listen(error: OSError, file: Path) -> NoReturn:
     if error.errno not in _CANNOT_LISTEN:
         raise error
     raise LinkError(
-        f"cannot listen as {file} says: {error.strerror}. Stop what holds the port, or change listen or metrics; "
+        f"cannot listen as {file} says: {error.strerror}. Stop what holds the port, or change "
+        "listen or metrics; "
         f"'posse doctor {file}' looks at both."
     ) from error
 
@@ -114,7 +135,7 @@ def sentence(result: Mapping[str, Any]) -> str:
     return f"run {result['run']}: {result['outcome']}"
 
 
-# A whole federation -------------------------------------------------------------------------------------------------
+# A whole federation -------------------------------------------------------------------------------
 
 
 def up(file: Federation, folder: Folder = None, json_: flags.Json = False) -> None:
@@ -146,10 +167,14 @@ def _up(file: Path, place: Path, again: str, json_: bool) -> None:
         paths = federation.lay_out(place)
         _begin(place / BEGUN, settings)
     except OSError as error:
-        raise DataError(f"cannot write in {place}: {error.strerror}. Pass --folder with a place you own.") from error
+        raise DataError(
+            f"cannot write in {place}: {error.strerror}. Pass --folder with a place you own."
+        ) from error
     _check_none_runs(paths)
     # Modules of sources are beside the federation's file, not beside the parties' files.
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(file.resolve().parent), os.environ.get("PYTHONPATH"))))
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        filter(None, (str(file.resolve().parent), os.environ.get("PYTHONPATH")))
+    )
     for text in (
         *federation.remarks,
         f"{len(paths)} parties in {place}; Ctrl-C stops them, and the same command goes on.",
@@ -157,7 +182,9 @@ def _up(file: Path, place: Path, again: str, json_: bool) -> None:
         remark(text)
     watch = Watch(local.start_one, federation)
     # Whatever was started is stopped, however this ends; a signal is noted, and ends the watching.
-    with noted(lambda number: setattr(watch, "signal", number), lambda: local.stop(watch.processes)):
+    with noted(
+        lambda number: setattr(watch, "signal", number), lambda: local.stop(watch.processes)
+    ):
         for path in paths:
             watch.take(local.start_one(path))
         watch.follow()
@@ -169,7 +196,9 @@ def _up(file: Path, place: Path, again: str, json_: bool) -> None:
 
 
 def _outcome(federation: Layout, place: Path) -> dict[str, Any]:
-    """Return how a run ended; nothing before. Without a total it is over when everyone's part is."""
+    """Return how a run ended; nothing before. Without a total it is over when everyone's part
+    is.
+    """
     from posse.protocols.parties import read_result
 
     if federation.total_at is not None:
@@ -186,7 +215,9 @@ def _folder_of(file: Path) -> Path:
     return folder if folder != file else file.with_name(f"{file.name}.d")
 
 
-def _check_same(begun: Path, now: Mapping[str, Any], place: Path, may_change: tuple[str, ...]) -> None:
+def _check_same(
+    begun: Path, now: Mapping[str, Any], place: Path, may_change: tuple[str, ...]
+) -> None:
     """A run goes on with the settings it began with: everyone has signed them."""
     try:
         before: dict[str, Any] = json.loads(begun.read_text())
@@ -195,11 +226,13 @@ def _check_same(begun: Path, now: Mapping[str, Any], place: Path, may_change: tu
     except (OSError, ValueError) as error:
         raise DataError(f"{begun} cannot be read: {error}. Pass --folder to begin anew.") from error
     was, given = (
-        written({key: value for key, value in values.items() if key not in may_change}) for values in (before, now)
+        written({key: value for key, value in values.items() if key not in may_change})
+        for values in (before, now)
     )
     if text := difference(was, given, ("when it began", "in the file now")):
         raise ConfigError(
-            f"the run in {place} has other settings: {text}. Put the file back, or give the run another name and pass "
+            f"the run in {place} has other settings: {text}. Put the file back, or give the run "
+            "another name and pass "
             "--folder."
         )
 
@@ -221,12 +254,20 @@ def _ended(watch: Watch, federation: Layout, place: Path) -> dict[str, Any]:
     if failed:
         with suppress(OSError):
             lines = failed[0].log.read_text(errors="replace").strip().splitlines()
-        last = next((line for line in reversed(lines) if line.startswith("error:")), lines[-1] if lines else "no word")
+        last = next(
+            (line for line in reversed(lines) if line.startswith("error:")),
+            lines[-1] if lines else "no word",
+        )
         stalled = failed[0].handle.returncode == StalledError.exit_code
         error = StalledError if stalled else PosseError
-        raise error(f"'{failed[0].name}' ended early: {last.removeprefix('error: ')} (its log: {failed[0].log})")
+        raise error(
+            f"'{failed[0].name}' ended early: {last.removeprefix('error: ')} (its log: "
+            f"{failed[0].log})"
+        )
     if not (outcome := _outcome(federation, place)):
-        raise PosseError("the parties were stopped before the end of the run. The same command goes on.")
+        raise PosseError(
+            "the parties were stopped before the end of the run. The same command goes on."
+        )
     return outcome
 
 
@@ -235,14 +276,21 @@ def _show(outcome: Mapping[str, Any], place: Path, federation: Layout, as_json: 
 
     if as_json:
         hidden = ("party", "role", "outcome")
-        print_json({key: value for key, value in outcome.items() if key not in hidden} | {"folder": str(place)})
+        print_json(
+            {key: value for key, value in outcome.items() if key not in hidden}
+            | {"folder": str(place)}
+        )
         return
     say(sentence(outcome), style="bold")
-    where = [] if federation.total_at is None else [f"result: {place / federation.total_at / 'journal' / RESULT}"]
+    where = (
+        []
+        if federation.total_at is None
+        else [f"result: {place / federation.total_at / 'journal' / RESULT}"]
+    )
     bullets([*where, f"files and logs of the parties: {place}", "their records: posse runs list"])
 
 
-# What an operator asks ----------------------------------------------------------------------------------------------
+# What an operator asks ----------------------------------------------------------------------------
 
 
 def _journal(file: Path) -> Path:
@@ -298,8 +346,20 @@ def status(file: File, json_: flags.Json = False) -> None:
         say(f"over for: {', '.join(over)}")
 
 
-_STATE = ("role", "run", "version", "pid", "healthy", "paused", "begun", "finished", "missing", "waiting", "over",
-          "source")  # fmt: skip
+_STATE = (
+    "role",
+    "run",
+    "version",
+    "pid",
+    "healthy",
+    "paused",
+    "begun",
+    "finished",
+    "missing",
+    "waiting",
+    "over",
+    "source",
+)
 """Fields of a status that are said in words."""
 
 
@@ -313,7 +373,14 @@ def _status_at_rest(file: Path, error: LinkError, as_json: bool) -> None:
     finished = bool(result) and not found["running"]
     if as_json:
         state = "finished" if finished else "not answering" if found["running"] else "not running"
-        print_json({**found, "finished": finished, "state": state, **({"result": result} if finished else {})})
+        print_json(
+            {
+                **found,
+                "finished": finished,
+                "state": state,
+                **({"result": result} if finished else {}),
+            }
+        )
     elif finished:
         say(f"finished, and does not run any more: {sentence(result)}")
     else:
@@ -335,7 +402,8 @@ def resume(file: File) -> None:
 
 
 def end(file: File, without: Without = "") -> None:
-    """End a run early, at a party that may, with those that are left; what the others earned is absent.
+    """End a run early, at a party that may, with those that are left; what the others earned is
+    absent.
 
     Until all that are left have acknowledged it, another end corrects it.
     """
@@ -348,13 +416,17 @@ def end(file: File, without: Without = "") -> None:
             raise
         role = _command(file, "status")["role"]
         raise ConfigError(
-            f"the part of this {role} cannot end the run. Ask the operator of a party that can: the deployment page of "
+            f"the part of this {role} cannot end the run. Ask the operator of a party that can: "
+            "the deployment page of "
             "the system names it."
         ) from None
     label = ", and a total over some of them is labelled so" if without else ""
     say(f"asked to end; it ends when all that are left have acknowledged{label}")
     if without:
-        remark(f"if one more of them is gone after all, correct it with: posse end {file} --without NAME,...")
+        remark(
+            f"if one more of them is gone after all, correct it with: posse end {file} --without "
+            "NAME,..."
+        )
 
 
 def change(file: File) -> None:
@@ -381,21 +453,31 @@ def stop(file: File) -> None:
     end = time.monotonic() + STOPPING
     while asyncio.run(status_of(file)):
         if time.monotonic() > end:
-            raise LinkError(f"the party was asked to stop and still answers after {STOPPING:g} s. See its log.")
+            raise LinkError(
+                f"the party was asked to stop and still answers after {STOPPING:g} s. See its log."
+            )
         time.sleep(0.1)
     say(f"stopped; go on with: {_starting(file)}")
 
 
 def _starting(file: Path) -> str:
-    """Return the line that starts a party again; of a run that a service has, the service takes it up."""
+    """Return the line that starts a party again; of a run that a service has, the service takes it
+    up.
+    """
     from posse.runtime.network.health import starts
 
     command = starts(_journal(file))
-    return f"{command} {file}" if command == "posse party" else f"{command}, with the file of its service"
+    return (
+        f"{command} {file}"
+        if command == "posse party"
+        else f"{command}, with the file of its service"
+    )
 
 
 def doctor(file: File, json_: flags.Json = False) -> None:
-    """Check a party's file, identity, journal, peers and source, or a service, and say what to mend."""
+    """Check a party's file, identity, journal, peers and source, or a service, and say what to
+    mend.
+    """
     from posse.cli.operators.living import is_service
     from posse.protocols.parties import parties_of
     from posse.runtime.federation import care
@@ -409,6 +491,9 @@ def doctor(file: File, json_: flags.Json = False) -> None:
     if json_:
         print_json([{"what": one.what, "fine": one.fine, "said": one.said} for one in findings])
     else:
-        table(("", "what", "found"), [("ok" if one.fine else "MEND", one.what, one.said) for one in findings])
+        table(
+            ("", "what", "found"),
+            [("ok" if one.fine else "MEND", one.what, one.said) for one in findings],
+        )
     if not all(one.fine for one in findings):
         raise typer.Exit(1)

@@ -1,4 +1,6 @@
-"""A federation that lives: `posse found`, `serve`, `submit`, `queue`, and what its operators ask of a service."""
+"""A federation that lives: `posse found`, `serve`, `submit`, `queue`, and what its operators ask of
+a service.
+"""
 
 from __future__ import annotations
 
@@ -20,26 +22,47 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 File = Annotated[Path, typer.Argument(help="The file of a service.", metavar="FILE")]
-At = Annotated[Path, typer.Option("--at", help="The file of the founder's service.", metavar="FILE")]
-Through = Annotated[Path, typer.Option("--at", help="File of the founder's service, or a customer's.", metavar="FILE")]
+At = Annotated[
+    Path, typer.Option("--at", help="The file of the founder's service.", metavar="FILE")
+]
+Through = Annotated[
+    Path,
+    typer.Option("--at", help="File of the founder's service, or a customer's.", metavar="FILE"),
+]
 RunFile = Annotated[Path, typer.Argument(help="The run's file.", metavar="FILE")]
 FederationName = Annotated[str, typer.Argument(help="Name of the federation.", metavar="NAME")]
-Place = Annotated[Path | None, typer.Option(help="Folder to make; called as the federation if not given.")]
-FounderRole = Annotated[str, typer.Option(help="Role that the founder has in runs; operator for none.", metavar="ROLE")]
-FounderName = Annotated[str | None, typer.Option(help="Its name; that of its role if not given.", metavar="NAME")]
+Place = Annotated[
+    Path | None, typer.Option(help="Folder to make; called as the federation if not given.")
+]
+FounderRole = Annotated[
+    str, typer.Option(help="Role that the founder has in runs; operator for none.", metavar="ROLE")
+]
+FounderName = Annotated[
+    str | None, typer.Option(help="Its name; that of its role if not given.", metavar="NAME")
+]
 Listen = Annotated[str, typer.Option(help="host:port where members call.", metavar="HOST:PORT")]
-EnrolAt = Annotated[str, typer.Option("--enrol", help="host:port where tokens are used.", metavar="HOST:PORT")]
-Days = Annotated[float, typer.Option(help="Days for which the founder's certificate counts.", metavar="NUMBER")]
+EnrolAt = Annotated[
+    str, typer.Option("--enrol", help="host:port where tokens are used.", metavar="HOST:PORT")
+]
+Days = Annotated[
+    float, typer.Option(help="Days for which the founder's certificate counts.", metavar="NUMBER")
+]
 Member = Annotated[str, typer.Argument(help="Name of a member.", metavar="NAME")]
 Cancelled = Annotated[str, typer.Option("--cancel", help="Drop this run.", metavar="RUN")]
-Complete = Annotated[bool, typer.Option("--complete", help="Say that a restored queue or ledger lacks no run.")]
+Complete = Annotated[
+    bool, typer.Option("--complete", help="Say that a restored queue or ledger lacks no run.")
+]
 NewKey = Annotated[bool, typer.Option("--new-key", help="Draw a new key too, between runs.")]
 Protected = Annotated[bool, typer.Option("--passphrase", help="Encrypt the authority's key.")]
-PassphraseFile = Annotated[Path | None, typer.Option(help="File with the passphrase of the authority's key.")]
+PassphraseFile = Annotated[
+    Path | None, typer.Option(help="File with the passphrase of the authority's key.")
+]
 EVERY, PATIENCE = 0.3, 20.0
 """Seconds between two looks at a run, and until an answer must be here."""
 ANSWER = 60.0
-"""Seconds in which a service does what it is asked: for a run's settings it may have to load a system and its data."""
+"""Seconds in which a service does what it is asked: for a run's settings it may have to load a
+system and its data.
+"""
 
 
 def found(
@@ -53,7 +76,9 @@ def found(
     passphrase: Protected = False,
     passphrase_file: PassphraseFile = None,
 ) -> None:
-    """Found a federation: its authority, the founder's own identity, and the file of the founder's service."""
+    """Found a federation: its authority, the founder's own identity, and the file of the founder's
+    service.
+    """
     from posse.cli.operators.ca import name_for
     from posse.core.files import make_folder
     from posse.runtime.certificates.authority import Authority, Desk
@@ -65,27 +90,42 @@ def found(
     own, place = name_for(role, called, "--called"), folder or Path(name)
     for where in (listen, enrol):
         address(where)
-    secret = passphrase_of(passphrase_file, confirm=True)() if passphrase or passphrase_file else None
+    secret = (
+        passphrase_of(passphrase_file, confirm=True)() if passphrase or passphrase_file else None
+    )
     authority = Authority.init(place / AUTHORITY, own, name, passphrase=secret)
     token = authority.token(role, own, days=days)
     now = authority.now()
     complete(token, place / own, Desk(authority).answer(prepare(token, place / own, now)).data, now)
-    values = {"identity": own, "founder": own, "authority": AUTHORITY, "listen": listen, "enrol": enrol}
+    values = {
+        "identity": own,
+        "founder": own,
+        "authority": AUTHORITY,
+        "listen": listen,
+        "enrol": enrol,
+    }
     file = write_party(place / f"{own}.toml", values)
     make_folder(place / AUTHORITY / QUEUE)
-    say(f"founded '{name}' in {place}: its authority, the identity of {role} '{own}', and {file.name}")
+    say(
+        f"founded '{name}' in {place}: its authority, the identity of {role} '{own}', and "
+        f"{file.name}"
+    )
     bullets(
         [
             f"start its service: posse serve {file}",
-            f"for every member: posse ca token --ca {place / AUTHORITY} --role ROLE --name NAME --address {enrol}",
-            f'in the file of every member: home = "{listen}" (as members reach it), founder = "{own}"',
+            f"for every member: posse ca token --ca {place / AUTHORITY} --role ROLE --name NAME "
+            f"--address {enrol}",
+            f'in the file of every member: home = "{listen}" (as members reach it), founder = '
+            f'"{own}"',
             f"propose a run: posse submit RUN.toml --at {file}",
         ]
     )
 
 
 def serve(file: File, passphrase_file: PassphraseFile = None) -> None:
-    """Be a member of a federation until stopped: take part in run after run, within the consent of its file."""
+    """Be a member of a federation until stopped: take part in run after run, within the consent of
+    its file.
+    """
     import sys
 
     from posse.core.files import no_core_dumps
@@ -97,7 +137,9 @@ def serve(file: File, passphrase_file: PassphraseFile = None) -> None:
 
     no_core_dumps()
     place = open_service(file)
-    sys.path.insert(0, str(file.resolve().parent))  # modules of sources lie beside the service's file
+    sys.path.insert(
+        0, str(file.resolve().parent)
+    )  # modules of sources lie beside the service's file
 
     async def run() -> None:
         log = json_log(place.identity.name, least=place.file.log)
@@ -115,7 +157,9 @@ def serve(file: File, passphrase_file: PassphraseFile = None) -> None:
 
 
 def submit(run: RunFile, at: Through, json: flags.Json = False) -> None:
-    """Propose a run to a federation, follow it to its end and print its result; the same command follows it again."""
+    """Propose a run to a federation, follow it to its end and print its result; the same command
+    follows it again.
+    """
     from posse.core.settings import read_toml
 
     values = read_toml(run)
@@ -123,14 +167,18 @@ def submit(run: RunFile, at: Through, json: flags.Json = False) -> None:
     try:
         shown = _follow(at, shown)
     except KeyboardInterrupt:
-        remark(f"run '{shown['run']}' goes on; follow it with the same command, drop it with: "
-               f"posse queue {at} --cancel {shown['run']}")  # fmt: skip
+        remark(
+            f"run '{shown['run']}' goes on; follow it with the same command, drop it with: "
+            f"posse queue {at} --cancel {shown['run']}"
+        )
         raise typer.Exit(INTERRUPTED) from None
     _finish(shown, json)
 
 
 def _follow(at: Path, shown: dict[str, Any]) -> dict[str, Any]:
-    """Say how far a run is whenever that changes, until it is over; a service that is started again is waited for."""
+    """Say how far a run is whenever that changes, until it is over; a service that is started again
+    is waited for.
+    """
     said, missed = "", 0.0
     while shown["phase"] not in ("over", "dropped", "refused"):
         if (line := _line(shown)) != said:
@@ -149,7 +197,10 @@ def _follow(at: Path, shown: dict[str, Any]) -> dict[str, Any]:
 def _line(shown: Mapping[str, Any]) -> str:
     waiting = ", ".join(f"{name} ({why})" for name, why in shown["waiting"].items())
     without = f", without {', '.join(shown['without'])}" if shown["without"] else ""
-    return f"run '{shown['run']}' is {shown['phase']}{without}{f'; waiting for {waiting}' if waiting else ''}"
+    return (
+        f"run '{shown['run']}' is "
+        f"{shown['phase']}{without}{f'; waiting for {waiting}' if waiting else ''}"
+    )
 
 
 def _finish(shown: Mapping[str, Any], as_json: bool) -> None:
@@ -160,17 +211,25 @@ def _finish(shown: Mapping[str, Any], as_json: bool) -> None:
         raise PosseError(f"run '{shown['run']}' is not in the queue: {shown['text']}")
     if shown["phase"] == "dropped":
         raise PosseError(
-            f"run '{shown['run']}' was dropped: {shown['text'].rstrip('.')}. To propose it again, give it another name."
+            f"run '{shown['run']}' was dropped: {shown['text'].rstrip('.')}. To propose it again, "
+            "give it another name."
         )
     result = read_result(Path(shown["journal"])) if shown["journal"] else {}
     if as_json:
         print_json(result or {"run": shown["run"]})
     else:
-        say(sentence(result) if result else f"run {shown['run']}: the parts of all are over", style="bold")
+        say(
+            sentence(result) if result else f"run {shown['run']}: the parts of all are over",
+            style="bold",
+        )
 
 
-def queue(file: File, cancel: Cancelled = "", complete: Complete = False, json: flags.Json = False) -> None:
-    """Show a service: members and runs at the founder, its own parts and what they have asked of it."""
+def queue(
+    file: File, cancel: Cancelled = "", complete: Complete = False, json: flags.Json = False
+) -> None:
+    """Show a service: members and runs at the founder, its own parts and what they have asked of
+    it.
+    """
     if complete:
         _ask(file, "complete")
     if cancel:
@@ -184,41 +243,70 @@ def queue(file: File, cancel: Cancelled = "", complete: Complete = False, json: 
         print_json(shown)
         return
     heading(f"{shown['role']} '{shown['service']}' of federation '{shown['federation']}'")
-    rows = [("process", str(shown["pid"])), ("certificate until", shown["until"][:16].replace("T", " "))]
+    rows = [
+        ("process", str(shown["pid"])),
+        ("certificate until", shown["until"][:16].replace("T", " ")),
+    ]
     rows += [("founder", shown["home"])] if "home" in shown else []
     spent = shown["spent"]
-    rows.append(("asked of it in all", f"{spent['runs']} runs, {spent['decisions']:,} decisions, epsilon "
-                 f"{spent['epsilon']:g}, delta {spent['delta']:g}"))  # fmt: skip
+    rows.append(
+        (
+            "asked of it in all",
+            f"{spent['runs']} runs, {spent['decisions']:,} decisions, epsilon "
+            f"{spent['epsilon']:g}, delta {spent['delta']:g}",
+        )
+    )
     if shown.get("edited"):  # a service of the release before does not say it
         rows.append(("its file", shown["edited"]))
     if shown["uncounted"]:
-        rows.append(("since its backup, not counted", f"{', '.join(shown['uncounted'])}: lower the limits of [consent] "
-                     "by what they asked, then say --complete"))  # fmt: skip
+        rows.append(
+            (
+                "since its backup, not counted",
+                f"{', '.join(shown['uncounted'])}: lower the limits of [consent] "
+                "by what they asked, then say --complete",
+            )
+        )
     if shown.get("queue_restored"):
-        rows.append(("queue", "of a backup: when it lacks no run that started since, say --complete"))
+        rows.append(
+            ("queue", "of a backup: when it lacks no run that started since, say --complete")
+        )
     table(("service", shown["service"]), rows)
     if "members" in shown:
-        members = [(name, one["role"], "yes" if one["connected"] else "no") for name, one in shown["members"].items()]
+        members = [
+            (name, one["role"], "yes" if one["connected"] else "no")
+            for name, one in shown["members"].items()
+        ]
         table(("member", "role", "connected"), members)
         runs = []
         for one in shown["runs"]:
-            waiting = ", ".join(f"waiting for {name}: {why}" for name, why in one["waiting"].items())
+            waiting = ", ".join(
+                f"waiting for {name}: {why}" for name, why in one["waiting"].items()
+            )
             runs.append((one["run"], one["system"], one["phase"], one["text"] or waiting))
         table(("run", "system", "state", "why"), runs)
     else:
-        table(("run", "state", "why"), [(run, one["state"], one["text"]) for run, one in shown["parts"].items()])
+        table(
+            ("run", "state", "why"),
+            [(run, one["state"], one["text"]) for run, one in shown["parts"].items()],
+        )
 
 
 def expel(name: Member, at: At) -> None:
-    """Expel a member: its certificate is revoked, and runs that it is in end without it where they can."""
+    """Expel a member: its certificate is revoked, and runs that it is in end without it where they
+    can.
+    """
     if "members" not in (shown := _ask(at, "status")):
-        raise ConfigError(f"only the founder expels; {at} is the file of {shown['role']} '{shown['service']}'.")
+        raise ConfigError(
+            f"only the founder expels; {at} is the file of {shown['role']} '{shown['service']}'."
+        )
     _ask(at, f"expel {name}")
     say(f"expelled '{name}': all members are told, and its connections are cut")
 
 
 def leave(file: File) -> None:
-    """Leave a federation, between runs: the founder revokes this member's certificate, and its service stops."""
+    """Leave a federation, between runs: the founder revokes this member's certificate, and its
+    service stops.
+    """
     answer = _wait(file, "leave", "left")
     if answer != "left":
         raise ConfigError(f"it has not left: {answer}")
@@ -253,7 +341,9 @@ def stop_service(file: Path) -> None:
     end = time.monotonic() + PATIENCE
     while _process(file):
         if time.monotonic() > end:
-            raise LinkError(f"the service was asked to stop and runs still after {PATIENCE:g} s. See its log.")
+            raise LinkError(
+                f"the service was asked to stop and runs still after {PATIENCE:g} s. See its log."
+            )
         time.sleep(0.1)
     say(f"stopped; go on with: posse serve {file}")
 
@@ -283,7 +373,9 @@ def _file(path: Path) -> Any:
 
 
 def _ask(path: Path, command: str) -> Any:
-    """Ask the service of a file; one of another member, which has the same folder of runs, is asked nothing."""
+    """Ask the service of a file; one of another member, which has the same folder of runs, is asked
+    nothing.
+    """
     from posse.runtime.federation.place import check_answers
 
     if len(command) > 60_000:
@@ -305,4 +397,6 @@ def _answer(path: Path, command: str, patience: float) -> Any:
             raise PosseError(error.text.partition("answers: ")[2]) from None
         if frozen := not_answering(folder):
             raise LinkError(f"the service of {path} does not answer: {frozen}.") from None
-        raise LinkError(f"no service of {path} answers. Start it with: posse serve {path}") from None
+        raise LinkError(
+            f"no service of {path} answers. Start it with: posse serve {path}"
+        ) from None

@@ -1,4 +1,6 @@
-"""`posse backup`, `posse restore` and `posse units`: what an operator keeps of a party, and how a machine runs it."""
+"""`posse backup`, `posse restore` and `posse units`: what an operator keeps of a party, and how a
+machine runs it.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +16,26 @@ from posse.core.settings import read_toml
 
 File = Annotated[Path, typer.Argument(help="The party's file.", metavar="FILE")]
 Archive = Annotated[Path, typer.Argument(help="The backup.", metavar="BACKUP")]
-Out = Annotated[Path | None, typer.Option(help="Where the backup goes; beside the party's file if not given.")]
+Out = Annotated[
+    Path | None, typer.Option(help="Where the backup goes; beside the party's file if not given.")
+]
 User = Annotated[str, typer.Option(help="The user that runs it; one for each party.")]
 Serve = Annotated[bool, typer.Option("--serve", help="The file is a service's ('posse serve').")]
-UnitOut = Annotated[Path | None, typer.Option("--out", help="Where the unit goes; stdout if not given.")]
+UnitOut = Annotated[
+    Path | None, typer.Option("--out", help="Where the unit goes; stdout if not given.")
+]
 WithoutJournal = Annotated[
-    bool, typer.Option("--without-journal", help="Restore file and identity only, for the party's next run.")
+    bool,
+    typer.Option(
+        "--without-journal", help="Restore file and identity only, for the party's next run."
+    ),
 ]
 
 
 def backup(file: File, out: Out = None) -> None:
-    """Write a backup of a party, or of a whole service, which may run meanwhile; it is as secret as their keys."""
+    """Write a backup of a party, or of a whole service, which may run meanwhile; it is as secret as
+    their keys.
+    """
     from posse.cli.operators.living import is_service
     from posse.runtime.backup import make
     from posse.runtime.federation import care
@@ -33,25 +44,41 @@ def backup(file: File, out: Out = None) -> None:
     out = out or file.with_name(f"{file.stem}-{when}.backup")
     if is_service(file):
         made = care.backup(file, out)
-        say(f"{out}: the service of {made.role} '{made.party}' in federation {made.run}, with all its runs")
+        say(
+            f"{out}: the service of {made.role} '{made.party}' in federation {made.run}, with all "
+            "its runs"
+        )
         remark("it holds the member's keys: keep it where only you can read it.")
         return
     made = make(file, out)
-    state = "its part is over" if made.finished else "in the middle of its run" if made.begun else "not begun"
+    state = (
+        "its part is over"
+        if made.finished
+        else "in the middle of its run"
+        if made.begun
+        else "not begun"
+    )
     say(f"{out}: {made.role} '{made.party}' of run {made.run}, {state}")
     remark("it holds the party's keys: keep it where only you can read it.")
 
 
 def restore(archive: Archive, file: File, without_journal: WithoutJournal = False) -> None:
-    """Put a party back from a backup, where its file says; in a run, its peers must say that it went no further."""
+    """Put a party back from a backup, where its file says; in a run, its peers must say that it
+    went no further.
+    """
     from posse.runtime.backup import read, restore
     from posse.runtime.federation import care
 
     if read(archive)[0].kind == "service":
         if without_journal:
-            raise ConfigError("a service is restored with all its runs. Leave --without-journal out.")
+            raise ConfigError(
+                "a service is restored with all its runs. Leave --without-journal out."
+            )
         service, notes = care.restore(archive, file)
-        say(f"restored the service of {service.role} '{service.party}' in federation {service.run}, of {service.made}")
+        say(
+            f"restored the service of {service.role} '{service.party}' in federation "
+            f"{service.run}, of {service.made}"
+        )
         for note in notes:
             remark(note)
         remark(f"check it with 'posse doctor {file}', start it with: posse serve {file}")
@@ -61,12 +88,17 @@ def restore(archive: Archive, file: File, without_journal: WithoutJournal = Fals
     if without_journal:
         remark("without its journal: it can take part in another run, not in this one.")
     elif made.begun and not made.finished:
-        remark("started, it asks every peer whether the run has gone on since, and goes on only if none says so.")
+        remark(
+            "started, it asks every peer whether the run has gone on since, and goes on only if "
+            "none says so."
+        )
     remark(f"check it with: posse doctor {file}")
 
 
 def units(file: File, user: User = "posse", serve: Serve = False, out: UnitOut = None) -> None:
-    """Write a systemd unit for a party's file, or a service's, with limits and as few rights as it needs."""
+    """Write a systemd unit for a party's file, or a service's, with limits and as few rights as it
+    needs.
+    """
     import sys
 
     from posse.cli.operators.living import is_service
@@ -83,11 +115,16 @@ def units(file: File, user: User = "posse", serve: Serve = False, out: UnitOut =
         typer.echo(text, nl=False)
         return
     files.write_whole(out, text.encode(), replace=False)
-    say(f"{out}; check it with 'systemd-analyze verify {out}', then: systemctl enable --now {out.name}")
+    say(
+        f"{out}; check it with 'systemd-analyze verify {out}', then: systemctl enable --now "
+        f"{out.name}"
+    )
 
 
 def unit(file: Path, user: str, command: str, program: Path, home: Path) -> str:
-    """Render a unit: what the party writes is its journal, its identity and its store, and nothing else."""
+    """Render a unit: what the party writes is its journal, its identity and its store, and nothing
+    else.
+    """
     from posse.runtime.place import address
 
     values, folder = read_toml(file), file.resolve().parent
@@ -95,34 +132,66 @@ def unit(file: Path, user: str, command: str, program: Path, home: Path) -> str:
     low = isinstance(listen, str) and address(listen)[1] < 1024
     if command == "serve":
         values = {"runs": "runs", **values}
-    written = [folder / str(values[name]) for name in ("identity", "journal", "runs", "authority") if name in values]
+    written = [
+        folder / str(values[name])
+        for name in ("identity", "journal", "runs", "authority")
+        if name in values
+    ]
     lines = {
-        "Unit": [f"Description=Posse {command} {_plain(file.stem)}", "Wants=network-online.target",
-                 "After=network-online.target time-sync.target", "StartLimitIntervalSec=0"],
+        "Unit": [
+            f"Description=Posse {command} {_plain(file.stem)}",
+            "Wants=network-online.target",
+            "After=network-online.target time-sync.target",
+            "StartLimitIntervalSec=0",
+        ],
         "Service": [
             f"User={_plain(user)}",
             f"ExecStart={_quoted(program)} {command} {_quoted(file.resolve()).replace('$', '$$')}",
-            f"WorkingDirectory={_plain(str(folder))}", f"Environment={_quoted(f'POSSE_HOME={home}')}",
+            f"WorkingDirectory={_plain(str(folder))}",
+            f"Environment={_quoted(f'POSSE_HOME={home}')}",
             "Environment=OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1",
-            "Restart=on-failure", "RestartSec=10", "TimeoutStopSec=20",
+            "Restart=on-failure",
+            "RestartSec=10",
+            "TimeoutStopSec=20",
             f"ReadWritePaths={' '.join(_quoted(path, '-') for path in (*written, home))}",
             *(["AmbientCapabilities=CAP_NET_BIND_SERVICE"] if low else []),
-            f"CapabilityBoundingSet={'CAP_NET_BIND_SERVICE' if low else ''}", *_HARDENED,
+            f"CapabilityBoundingSet={'CAP_NET_BIND_SERVICE' if low else ''}",
+            *_HARDENED,
         ],
         "Install": ["WantedBy=multi-user.target"],
-    }  # fmt: skip
+    }
     return "\n".join("\n".join([f"[{name}]", *rows, ""]) for name, rows in lines.items())
 
 
 _HARDENED = (
-    "NoNewPrivileges=yes", "ProtectSystem=strict", "ProtectHome=read-only", "PrivateTmp=yes", "PrivateDevices=yes",
-    "ProtectProc=invisible", "ProtectClock=yes", "ProtectHostname=yes", "ProtectKernelLogs=yes",
-    "ProtectKernelModules=yes", "ProtectKernelTunables=yes", "ProtectControlGroups=yes", "RestrictNamespaces=yes",
-    "RestrictRealtime=yes", "RestrictSUIDSGID=yes", "RemoveIPC=yes", "LockPersonality=yes", "UMask=0077",
-    "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX", "SystemCallArchitectures=native",
-    "SystemCallFilter=@system-service", "SystemCallFilter=~@privileged", "SystemCallErrorNumber=EPERM",
-    "LimitNOFILE=4096", "LimitCORE=0", "TasksMax=64", "MemoryMax=1G",
-)  # fmt: skip
+    "NoNewPrivileges=yes",
+    "ProtectSystem=strict",
+    "ProtectHome=read-only",
+    "PrivateTmp=yes",
+    "PrivateDevices=yes",
+    "ProtectProc=invisible",
+    "ProtectClock=yes",
+    "ProtectHostname=yes",
+    "ProtectKernelLogs=yes",
+    "ProtectKernelModules=yes",
+    "ProtectKernelTunables=yes",
+    "ProtectControlGroups=yes",
+    "RestrictNamespaces=yes",
+    "RestrictRealtime=yes",
+    "RestrictSUIDSGID=yes",
+    "RemoveIPC=yes",
+    "LockPersonality=yes",
+    "UMask=0077",
+    "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX",
+    "SystemCallArchitectures=native",
+    "SystemCallFilter=@system-service",
+    "SystemCallFilter=~@privileged",
+    "SystemCallErrorNumber=EPERM",
+    "LimitNOFILE=4096",
+    "LimitCORE=0",
+    "TasksMax=64",
+    "MemoryMax=1G",
+)
 """No MemoryDenyWriteExecute: compiled functions are written to memory and run there."""
 
 

@@ -1,7 +1,8 @@
-"""A federation on this machine while it runs: who is where, how fast it goes, and when it may be over.
+"""A federation on this machine while it runs: who is where, how fast it goes, and when it may be
+over.
 
-How far a party is is shown for those roles only that its system allows: one whose reward is awaited is a step behind
-the others, and would be named.
+How far a party is is shown for those roles only that its system allows: one whose reward is awaited
+is a step behind the others, and would be named.
 """
 
 from __future__ import annotations
@@ -63,7 +64,9 @@ class Pace:
         return (step - first) / (now - began) if now > began else 0.0
 
 
-def state_of(status: Mapping[str, Any], code: int | None = None, *, seen: bool = True, over: bool = False) -> str:
+def state_of(
+    status: Mapping[str, Any], code: int | None = None, *, seen: bool = True, over: bool = False
+) -> str:
     """Say in a few words where a party is; `code` is how its process ended.
 
     >>> state_of({"waiting": {"comp": "has not called yet"}}, None, seen=True, over=False)
@@ -86,8 +89,10 @@ def state_of(status: Mapping[str, Any], code: int | None = None, *, seen: bool =
 def source_failing(name: str, source: Mapping[str, Any], file: Path) -> str:
     """Say that a party's source fails at every call, why, and what to do."""
     return (
-        f"the source of '{name}' has failed {source['failures']} times in a row: {source['why']}. Mend what [source] "
-        f"in {file} names: it is asked again and again, and the run goes on when it answers. A changed module is read "
+        f"the source of '{name}' has failed {source['failures']} times in a row: {source['why']}. "
+        "Mend what [source] "
+        f"in {file} names: it is asked again and again, and the run goes on when it answers. A "
+        "changed module is read "
         "when the party is started again."
     )
 
@@ -96,7 +101,9 @@ class Watch:
     """Follows the processes of a federation to their end."""
 
     def __init__(self, again: Callable[[Path], Process], federation: Layout) -> None:
-        """`again` starts a party anew that was killed; the federation says whose steps may be shown."""
+        """`again` starts a party anew that was killed; the federation says whose steps may be
+        shown.
+        """
         self._again, self._federation = again, federation
         self.processes: list[Process] = []
         self.signal = 0
@@ -123,7 +130,9 @@ class Watch:
         if live is not None:
             self._say = live.console.print
         with nullcontext() if live is None else live:
-            while not self.signal and any(process.handle.poll() is None for process in self.processes):
+            while not self.signal and any(
+                process.handle.poll() is None for process in self.processes
+            ):
                 if any((process.handle.poll() or 0) > 0 for process in self.processes):
                     return
                 self._look()
@@ -138,14 +147,19 @@ class Watch:
         from posse.protocols.parties import RESULT
 
         statuses = asyncio.run(_ask_all([process.file for process in self.processes]))
-        over = [(process.file.with_suffix("") / "journal" / RESULT).exists() for process in self.processes]
+        over = [
+            (process.file.with_suffix("") / "journal" / RESULT).exists()
+            for process in self.processes
+        ]
         left = {process.name for process, ended in zip(self.processes, over, strict=True) if ended}
         for number, process in enumerate(self.processes):
             status, code = statuses[number], process.handle.poll()
             if status:
                 self._seen.add(process.name)
                 # Nobody waits for who has done its part.
-                status["waiting"] = {peer: why for peer, why in status["waiting"].items() if peer not in left}
+                status["waiting"] = {
+                    peer: why for peer, why in status["waiting"].items() if peer not in left
+                }
                 self._look_at_source(process, status)
             row = self._rows[process.name]
             row.state = state_of(status, code, seen=process.name in self._seen, over=over[number])
@@ -153,10 +167,14 @@ class Watch:
                 row.step = status.get("step")
             if code is not None and code < 0 and not status:
                 self._start_again(number, -code)
-        self._measure(next((one for one in statuses if one.get("role") == self._federation.lead), {}))
+        self._measure(
+            next((one for one in statuses if one.get("role") == self._federation.lead), {})
+        )
 
     def _look_at_source(self, process: Process, status: Mapping[str, Any]) -> None:
-        """Say on screen that a source fails at every call, once a minute: the run stands still until it is mended."""
+        """Say on screen that a source fails at every call, once a minute: the run stands still
+        until it is mended.
+        """
         if not (source := status.get("source")):
             self._failing.pop(process.name, None)
         elif time.monotonic() - self._failing.get(process.name, -AGAIN) >= AGAIN:
@@ -168,10 +186,14 @@ class Watch:
         self._restarts[process.name] = self._restarts.get(process.name, 0) + 1
         if self._restarts[process.name] > MOST_RESTARTS:
             raise PosseError(
-                f"'{process.name}' was killed {MOST_RESTARTS + 1} times (signal {signal}). See {process.log}, and "
+                f"'{process.name}' was killed {MOST_RESTARTS + 1} times (signal {signal}). See "
+                f"{process.log}, and "
                 "whether the machine has memory enough; the same command goes on."
             )
-        self._say(f"'{process.name}' was killed (signal {signal}) and is started again; it goes on where it was.")
+        self._say(
+            f"'{process.name}' was killed (signal {signal}) and is started again; it goes on where "
+            "it was."
+        )
         self._seen.discard(process.name)
         self.processes[number] = self._again(process.file)
 
@@ -190,7 +212,9 @@ class Watch:
         self.reached = progress(lead)
         self.line = f"{self.reached}, {pace:,.0f} {unit}s/s{absent}"
         # While somebody is missing nobody knows how long it takes.
-        left = int(lead.get("horizon") or self._federation.steps) - step  # a run may have ended before its last step
+        left = (
+            int(lead.get("horizon") or self._federation.steps) - step
+        )  # a run may have ended before its last step
         self._left = "" if missing or not pace or left <= 0 else f", {about(left / pace)}"
 
     def _picture(self) -> RenderableType:

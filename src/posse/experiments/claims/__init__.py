@@ -1,9 +1,10 @@
 """What the published documents say, claim by claim, beside what was measured here.
 
-A document is a TOML file of this folder: its claims (figures, tables, theorems, algorithms, sentences with a number)
-and the departures of this package from it. A claim's id is `system/reproduction/name`: the reproduction of that id
-writes its verdict into `claims.json` beside its figures, and those of record lie in `measured`. A claim whose
-reproduction has not been run, or has none, says so.
+A document is a TOML file of this folder: its claims (figures, tables, theorems, algorithms,
+sentences with a number) and the departures of this package from it. A claim's id is
+`system/reproduction/name`: the reproduction of that id writes its verdict into `claims.json` beside
+its figures, and those of record lie in `measured`. A claim whose reproduction has not been run, or
+has none, says so.
 
 >>> rows(["samba/theorems/aes"])[0].claim.place
 'Theorem 4'
@@ -57,9 +58,13 @@ def combined(claim: str, parts: Sequence[Finding]) -> Finding:
     """
     verdicts = {part.verdict for part in parts}
     verdict = FAILS if FAILS in verdicts else UNKNOWN if UNKNOWN in verdicts else HOLDS
-    reasons = [part for part in parts if part.verdict == verdict and (verdict != HOLDS or part.because)]
+    reasons = [
+        part for part in parts if part.verdict == verdict and (verdict != HOLDS or part.because)
+    ]
     because = "; ".join(f"{part.claim}: {part.because or verdict}" for part in reasons)
-    return Finding(claim, "; ".join(f"{part.claim}: {part.measured}" for part in parts), verdict, because)
+    return Finding(
+        claim, "; ".join(f"{part.claim}: {part.measured}" for part in parts), verdict, because
+    )
 
 
 @dataclass(frozen=True)
@@ -111,14 +116,18 @@ def document(name: str) -> Document:
     """Read a document's claims."""
     table = tomllib.loads(files(__name__).joinpath(f"{name}.toml").read_text(encoding="utf-8"))
     return Document(
-        name, table["title"], tuple(Claim(**one) for one in table["claim"]),
+        name,
+        table["title"],
+        tuple(Claim(**one) for one in table["claim"]),
         tuple(Departure(**one) for one in table.get("departure", ())),
-    )  # fmt: skip
+    )
 
 
 def claims_of(reproduction: str) -> tuple[Claim, ...]:
     """Claims that a reproduction judges."""
-    return tuple(c for name in DOCUMENTS for c in document(name).claims if c.reproduction == reproduction)
+    return tuple(
+        c for name in DOCUMENTS for c in document(name).claims if c.reproduction == reproduction
+    )
 
 
 @dataclass(frozen=True)
@@ -132,7 +141,9 @@ class Measurement:
     version: str
     findings: tuple[Finding, ...]
     load: float = 0.0
-    """Mean number of processes at work on the machine in the last quarter of an hour; 0 where it is not known."""
+    """Mean number of processes at work on the machine in the last quarter of an hour; 0 where it is
+    not known.
+    """
 
     @property
     def command(self) -> str:
@@ -146,18 +157,32 @@ class Measurement:
 
     def write(self, path: Path) -> Path:
         """Write it as JSON."""
-        path.write_text(json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        path.write_text(
+            json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
         return path
 
 
-def measurement(reproduction: str, small: bool, findings: Sequence[Finding], machine: str = "") -> Measurement:
-    """Take down what a run found; every claim of the reproduction needs a finding, and each finding a claim."""
-    wanted, found = sorted(claim.name for claim in claims_of(reproduction)), sorted(f.claim for f in findings)
+def measurement(
+    reproduction: str, small: bool, findings: Sequence[Finding], machine: str = ""
+) -> Measurement:
+    """Take down what a run found; every claim of the reproduction needs a finding, and each finding
+    a claim.
+    """
+    wanted, found = (
+        sorted(claim.name for claim in claims_of(reproduction)),
+        sorted(f.claim for f in findings),
+    )
     if found != wanted or not wanted:
-        raise ValueError(f"{reproduction} has the claims {', '.join(wanted) or 'none'}, and judged {', '.join(found)}.")
+        raise ValueError(
+            f"{reproduction} has the claims {', '.join(wanted) or 'none'}, and judged "
+            f"{', '.join(found)}."
+        )
     today = datetime.now(UTC).date().isoformat()
     load = round(os.getloadavg()[2], 1) if hasattr(os, "getloadavg") else 0.0
-    return Measurement(reproduction, small, today, machine or this_machine(), __version__, tuple(findings), load)
+    return Measurement(
+        reproduction, small, today, machine or this_machine(), __version__, tuple(findings), load
+    )
 
 
 @cache
@@ -166,7 +191,10 @@ def this_machine() -> str:
     name = platform.processor() or platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), name)
+        name = next(
+            (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
+            name,
+        )
     except OSError:
         pass
     return f"{name}, {os.cpu_count()} cores, Python {platform.python_version()}"
@@ -176,9 +204,13 @@ def read(path: Path) -> Measurement:
     """Read what a reproduction wrote."""
     try:
         table = json.loads(path.read_text(encoding="utf-8"))
-        return Measurement(**{**table, "findings": tuple(Finding(**one) for one in table["findings"])})
+        return Measurement(
+            **{**table, "findings": tuple(Finding(**one) for one in table["findings"])}
+        )
     except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"{path} is not what a reproduction writes as claims.json: {error}") from error
+        raise ConfigError(
+            f"{path} is not what a reproduction writes as claims.json: {error}"
+        ) from error
 
 
 def measured(folder: Path | None = None) -> dict[str, Measurement]:
@@ -234,11 +266,17 @@ class Row:
     def data(self) -> dict[str, object]:
         """The row as plain values."""
         return {
-            "id": self.claim.id, "document": self.document, "place": self.claim.place, "says": self.claim.says,
-            "measured": self.measured, "verdict": self.verdict, "because": self.because, "command": self.command,
+            "id": self.claim.id,
+            "document": self.document,
+            "place": self.claim.place,
+            "says": self.claim.says,
+            "measured": self.measured,
+            "verdict": self.verdict,
+            "because": self.because,
+            "command": self.command,
             "date": "" if self.source is None else self.source.date,
             "machine": "" if self.source is None else self.source.machine,
-        }  # fmt: skip
+        }
 
 
 def rows(patterns: Iterable[str] = (), folder: Path | None = None) -> list[Row]:
@@ -253,17 +291,22 @@ def rows(patterns: Iterable[str] = (), folder: Path | None = None) -> list[Row]:
     chosen = [
         row
         for row in every
-        if not wanted or any(row.claim.id.startswith(one) or fnmatchcase(row.claim.id, one) for one in wanted)
+        if not wanted
+        or any(row.claim.id.startswith(one) or fnmatchcase(row.claim.id, one) for one in wanted)
     ]
     if not chosen:
-        raise ConfigError(f"no claim matches {', '.join(wanted)}. 'posse reproduce --claims' lists all.")
+        raise ConfigError(
+            f"no claim matches {', '.join(wanted)}. 'posse reproduce --claims' lists all."
+        )
     return chosen
 
 
 def machines_of(every: Sequence[Row]) -> tuple[list[str], str]:
     """Machines that rows were measured on, and a line that numbers them."""
     found = list(dict.fromkeys(row.source.machine for row in every if row.source is not None))
-    return found, "Machines: " + "; ".join(f"{number}: {name}" for number, name in enumerate(found, 1)) + "."
+    return found, "Machines: " + "; ".join(
+        f"{number}: {name}" for number, name in enumerate(found, 1)
+    ) + "."
 
 
 def counted(every: Sequence[Row]) -> str:
@@ -273,7 +316,11 @@ def counted(every: Sequence[Row]) -> str:
     True
     """
     parts = [(word, sum(row.verdict == word for row in every)) for word in (*VERDICTS, UNMEASURED)]
-    words = [f"{number} {word if number == 1 else PLURAL.get(word, word)}" for word, number in parts if number]
+    words = [
+        f"{number} {word if number == 1 else PLURAL.get(word, word)}"
+        for word, number in parts
+        if number
+    ]
     return f"{len(every)} claims: " + ", ".join(words)
 
 
@@ -289,28 +336,52 @@ def page(folder: Path | None = None) -> str:
     every = rows(folder=folder)
     machines, numbered = machines_of(every)
     lines = [
-        "# The papers, claim by claim", "",
-        "Every figure, table, theorem and algorithm of the five documents, and sentences with a number, beside what "
-        "was measured here. Reproductions write the rows (`make claims`); intervals are 95 %. A row's command repeats "
-        "it; `posse reproduce --claims` prints the same with what you measured yourself. Tables and pictures: "
-        "[what was measured](reproduced/index.md).", "",
-        f"{counted(every)}.", "",
-        numbered, "",
-    ]  # fmt: skip
+        "# The papers, claim by claim",
+        "",
+        "Every figure, table, theorem and algorithm of the five documents, and sentences with a "
+        "number, beside what "
+        "was measured here. Reproductions write the rows (`make claims`); intervals are 95 %. A "
+        "row's command repeats "
+        "it; `posse reproduce --claims` prints the same with what you measured yourself. Tables "
+        "and pictures: "
+        "[what was measured](reproduced/index.md).",
+        "",
+        f"{counted(every)}.",
+        "",
+        numbered,
+        "",
+    ]
     for name in DOCUMENTS:
         own, said = [row for row in every if row.document == name], document(name)
         lines += [f"## {said.title}", "", f"{counted(own)}.", ""]
         lines += [
-            _line(("id", "where", "it says", "measured", "verdict", "command, date, machine, load")),
+            _line(
+                ("id", "where", "it says", "measured", "verdict", "command, date, machine, load")
+            ),
             "|" + "---|" * 6,
         ]
         for row in own:
             source = row.source
             how = f"`{row.command}`" if row.command else ""
-            how += f", {source.date}, {machines.index(source.machine) + 1}" if source is not None else ""
+            how += (
+                f", {source.date}, {machines.index(source.machine) + 1}"
+                if source is not None
+                else ""
+            )
             how += f", load {source.load:g}" if source is not None and source.load else ""
             verdict = f"**{row.verdict}**" + (f": {row.because}" if row.because else "")
-            lines.append(_line((f"`{row.claim.id}`", row.claim.place, row.claim.says, row.measured, verdict, how)))
+            lines.append(
+                _line(
+                    (
+                        f"`{row.claim.id}`",
+                        row.claim.place,
+                        row.claim.says,
+                        row.measured,
+                        verdict,
+                        how,
+                    )
+                )
+            )
         if said.departures:
             lines += ["", "Departures:", "", _line(("the paper", "here", "why")), "|---|---|---|"]
             lines += [_line((one.paper, one.here, one.why)) for one in said.departures]
@@ -319,7 +390,9 @@ def page(folder: Path | None = None) -> str:
 
 
 def take(folder: Path) -> list[str]:
-    """Keep what reproductions below a folder found as the measurements of record; returns what was taken."""
+    """Keep what reproductions below a folder found as the measurements of record; returns what was
+    taken.
+    """
     kept, taken = measured(), measured(folder)
     target = Path(str(files(__name__).joinpath("measured")))
     target.mkdir(exist_ok=True)

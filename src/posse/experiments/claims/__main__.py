@@ -1,6 +1,8 @@
-"""Keep what reproductions found, and write the pages: `python -m posse.experiments.claims posse-reproduce page.md`.
+"""Keep what reproductions found, and write the pages: `python -m posse.experiments.claims
+posse-reproduce page.md`.
 
-Beside the page of claims, a folder `reproduced` has tables and picture of every full form, with date and command.
+Beside the page of claims, a folder `reproduced` has tables and picture of every full form, with
+date and command.
 """
 
 import re
@@ -25,8 +27,15 @@ def keep(folder: Path, reproduced: Path) -> None:
             kept = reproduced / f"{name}{f'-{number + 1}' if number else ''}.svg"
             kept.write_text(rounded(picture.read_text(encoding="utf-8")), encoding="utf-8")
             lines += ["", f"![{title.lstrip('# ')}]({kept.name})"]
-        (reproduced / f"{name}.md").write_text("\n".join([*lines, rest.rstrip(), ""]), encoding="utf-8")
-    lines = ["# What was measured", "", "Tables and pictures of the full forms, with command, date and machine.", ""]
+        (reproduced / f"{name}.md").write_text(
+            "\n".join([*lines, rest.rstrip(), ""]), encoding="utf-8"
+        )
+    lines = [
+        "# What was measured",
+        "",
+        "Tables and pictures of the full forms, with command, date and machine.",
+        "",
+    ]
     for path in sorted(reproduced.glob("*.md")):
         if path.name != "index.md":
             title = path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
@@ -35,14 +44,20 @@ def keep(folder: Path, reproduced: Path) -> None:
 
 
 def rounded(svg: str) -> str:
-    """Write the numbers of an SVG's paths with one decimal, and nothing between its elements: a third of its size."""
+    """Write the numbers of an SVG's paths with one decimal, and nothing between its elements: a
+    third of its size.
+    """
 
     def short(path: re.Match[str]) -> str:
-        numbers = re.sub(r"-?\d+\.\d+", lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), path[0])
+        numbers = re.sub(
+            r"-?\d+\.\d+", lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), path[0]
+        )
         return re.sub(r"\s+", " ", re.sub(r"\s*([A-Za-z])\s*", r"\1", numbers.removeprefix(' d="')))
 
     paths = re.sub(r' d="[^"]+', lambda path: f' d="{short(path).strip()}', svg)
-    return re.sub(r"\s*\n\s*", "\n", re.sub(r"<metadata>.*?</metadata>", "", paths, flags=re.DOTALL))
+    return re.sub(
+        r"\s*\n\s*", "\n", re.sub(r"<metadata>.*?</metadata>", "", paths, flags=re.DOTALL)
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Figures of the paper on private federated combinatorial bandits (P-FCB), and what they leave open."""
+"""Figures of the paper on private federated combinatorial bandits (P-FCB), and what they leave
+open.
+"""
 
 from posse.experiments.dp_combinatorial import (
     exp1,
@@ -15,8 +17,17 @@ from posse.experiments.dp_combinatorial import (
 )
 
 EXPERIMENTS = (
-    setting.SETTING, theorem1.THEOREM1, fig2.FIG2, naive.NAIVE, exp1.EXP1, exp2.EXP2, exp3.EXP3,
-    order.ORDER, weights.WEIGHTS, when.WHEN, overlap.OVERLAP,
-)  # fmt: skip
+    setting.SETTING,
+    theorem1.THEOREM1,
+    fig2.FIG2,
+    naive.NAIVE,
+    exp1.EXP1,
+    exp2.EXP2,
+    exp3.EXP3,
+    order.ORDER,
+    weights.WEIGHTS,
+    when.WHEN,
+    overlap.OVERLAP,
+)
 
 __all__ = ["EXPERIMENTS"]

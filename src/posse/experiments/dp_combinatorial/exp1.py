@@ -1,4 +1,6 @@
-"""EXP1 (figure 3): regret over rounds, with and without federation, and the published ratios beside ours."""
+"""EXP1 (figure 3): regret over rounds, with and without federation, and the published ratios beside
+ours.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,16 @@ from pathlib import Path
 from posse.experiments import claims, kit
 from posse.experiments.claims import FAILS, HOLDS, UNKNOWN, Finding
 from posse.experiments.dp_combinatorial import looks, markets
-from posse.experiments.dp_combinatorial.markets import ALONE, DISTRIBUTIONS, FCB, PAPER, TIGHT, Cost, Method, Runs
+from posse.experiments.dp_combinatorial.markets import (
+    ALONE,
+    DISTRIBUTIONS,
+    FCB,
+    PAPER,
+    TIGHT,
+    Cost,
+    Method,
+    Runs,
+)
 from posse.experiments.kit import Analysis, Table, Watch, write_files
 from posse.results import plots, words
 from posse.results.record import points_of
@@ -20,8 +31,9 @@ PUBLISHED = {
     "uniform": {"P-FCB, paper noise": 2.36, "alone": 3.33},
     "normal": {"P-FCB, paper noise": 3.35, "alone": 4.94},
 }
-"""Regret at round 100,000 over that of FCB (section 6.2, EXP1: 136 %, 233 %, 235 % and 394 % more); other results are
-printed as pictures only."""
+"""Regret at round 100,000 over that of FCB (section 6.2, EXP1: 136 %, 233 %, 235 % and 394 % more);
+other results are printed as pictures only.
+"""
 PUBLISHED_METHODS = (ALONE, PAPER, FCB)
 """What the paper ran: 3 methods, 2 distributions, 5 instances, 20 runs."""
 FILLED = {ALONE, PAPER, TIGHT, FCB}
@@ -29,12 +41,19 @@ FILLED = {ALONE, PAPER, TIGHT, FCB}
 
 
 def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
-    """Run the paper's methods as often as it did, timed for themselves, and the others on the first seeds of these."""
+    """Run the paper's methods as often as it did, timed for themselves, and the others on the first
+    seeds of these.
+    """
     size, fewer = (markets.SMALL, markets.SMALL) if small else (markets.FULL, markets.FEWER)
     extra = (
-        markets.ALONE_HALF, markets.PLACEBO, markets.matched(size), TIGHT, markets.FUSED, markets.CLEAR,
+        markets.ALONE_HALF,
+        markets.PLACEBO,
+        markets.matched(size),
+        TIGHT,
+        markets.FUSED,
+        markets.CLEAR,
         markets.TIGHT_HALF,
-    )  # fmt: skip
+    )
     own = len(PUBLISHED_METHODS) * size.runs
     share = own / (own + len(extra) * fewer.runs)
     first = markets.run_markets(size, size.all_places(), PUBLISHED_METHODS, watch, 0.0, share)
@@ -45,18 +64,29 @@ def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
 
 
 def analyse(published: Runs, runs: Runs, methods: Sequence[Method], out: Path) -> Analysis:
-    """Write rows and figure, and put the published ratios beside ours; `runs` has all methods, on fewer seeds."""
+    """Write rows and figure, and put the published ratios beside ours; `runs` has all methods, on
+    fewer seeds.
+    """
     compared = comparisons(published)
-    rows = published.rows() + [row for row in runs.rows() if row["method"] not in {m.name for m in PUBLISHED_METHODS}]
+    rows = published.rows() + [
+        row for row in runs.rows() if row["method"] not in {m.name for m in PUBLISHED_METHODS}
+    ]
     files = write_files(out, "exp1", rows, regret_figure(runs, methods))
-    tables = (published_table(compared), method_table(runs, methods), time_table(published.cost, runs.cost))
+    tables = (
+        published_table(compared),
+        method_table(runs, methods),
+        time_table(published.cost, runs.cost),
+    )
     notes = (
         looks.instances_words(published.size),
-        f"The published ratios are of {words.count(published.size.runs, 'run')} an instance, as in the paper; the "
+        f"The published ratios are of {words.count(published.size.runs, 'run')} an instance, as in "
+        "the paper; the "
         f"table of all methods and the figure are of the first {runs.size.runs}.",
-        f"{runs.size.instances} instances are few, here as in the paper: intervals over so few cover less than 95 %, "
+        f"{runs.size.instances} instances are few, here as in the paper: intervals over so few "
+        "cover less than 95 %, "
         "are wide all the same and so agree with much, and other fives would give other ratios. "
-        "`dp-combinatorial/order` draws random fives from many instances and says how far they spread.",
+        "`dp-combinatorial/order` draws random fives from many instances and says how far they "
+        "spread.",
         looks.privacy_words(runs.size),
         _honest(runs),
         f"The paper's part: {looks.cost_words(published.cost)}",
@@ -88,7 +118,11 @@ def comparisons(runs: Runs) -> tuple[Comparison, ...]:
         for method in (PAPER, ALONE):
             means = markets.ratio_of_means(runs.at_end(places, method), runs.at_end(places, FCB))
             published = PUBLISHED[distribution][method.name]
-            made.append(Comparison(distribution, method.name, published, means, runs.ratio(places, method, FCB)))
+            made.append(
+                Comparison(
+                    distribution, method.name, published, means, runs.ratio(places, method, FCB)
+                )
+            )
     return tuple(made)
 
 
@@ -110,35 +144,52 @@ def agreement(compared: Sequence[Comparison]) -> str:
     """Say in one sentence how many published numbers lie in our intervals, and which do not."""
     out = [one for one in compared if verdict(one.published, one.means) != "inside"]
     sentence = (
-        f"{len(compared) - len(out)} of {len(compared)} published ratios to FCB lie in our 95 % intervals (ratios of "
+        f"{len(compared) - len(out)} of {len(compared)} published ratios to FCB lie in our 95 % "
+        "intervals (ratios of "
         "means, bootstrap over instances)"
     )
     if not out:
         return f"{sentence}."
-    named = "; ".join(f"{one.distribution}, {one.method}: published {one.published}, ours {one.means}" for one in out)
+    named = "; ".join(
+        f"{one.distribution}, {one.method}: published {one.published}, ours {one.means}"
+        for one in out
+    )
     return f"{sentence}; we disagree on {named}."
 
 
 def judged(one: Comparison, instances: int) -> Finding:
-    """Judge a published ratio: it holds where it lies in our interval and that of the other method does not.
+    """Judge a published ratio: it holds where it lies in our interval and that of the other method
+    does not.
 
     An interval that holds both published numbers cannot tell P-FCB from agents alone.
     """
-    text, lies = f"{one.means} times, published {one.published:g}", verdict(one.published, one.means)
+    text, lies = (
+        f"{one.means} times, published {one.published:g}",
+        verdict(one.published, one.means),
+    )
     if lies != "inside":
         return Finding(one.method, text, UNKNOWN if lies == "no interval" else FAILS, lies)
-    name, other = next((name, ratio) for name, ratio in PUBLISHED[one.distribution].items() if name != one.method)
+    name, other = next(
+        (name, ratio) for name, ratio in PUBLISHED[one.distribution].items() if name != one.method
+    )
     if verdict(other, one.means) != "inside":
         return Finding(one.method, text, HOLDS)
     half, away = math.log(one.means.high / one.means.low) / 2, abs(math.log(other / one.published))
     many = looks.enough(instances, half, away)
-    return Finding(one.method, text, UNKNOWN, f"the interval holds the published {other:g} of {name} as well; {many}")
+    return Finding(
+        one.method,
+        text,
+        UNKNOWN,
+        f"the interval holds the published {other:g} of {name} as well; {many}",
+    )
 
 
 def findings(size: markets.Size, compared: Sequence[Comparison]) -> tuple[Finding, ...]:
     """Judge the published ratios, and what the published noise proves."""
     made = [
-        claims.combined(d, [judged(one, size.instances) for one in compared if one.distribution == d])
+        claims.combined(
+            d, [judged(one, size.instances) for one in compared if one.distribution == d]
+        )
         for d in DISTRIBUTIONS
     ]
     proved = PAPER.proved(size)
@@ -150,16 +201,28 @@ def published_table(compared: Sequence[Comparison]) -> Table:
     """Say for every published ratio whether it lies in our intervals."""
     rows = tuple(
         (
-            one.distribution, one.method, f"{one.published:g}", str(one.means), verdict(one.published, one.means),
-            str(one.median), verdict(one.published, one.median),
+            one.distribution,
+            one.method,
+            f"{one.published:g}",
+            str(one.means),
+            verdict(one.published, one.means),
+            str(one.median),
+            verdict(one.published, one.median),
         )
         for one in compared
-    )  # fmt: skip
+    )
     columns = (
-        "distribution", "method", "published", "ours, ratio of means", "published lies", "ours, median of instances",
+        "distribution",
+        "method",
+        "published",
+        "ours, ratio of means",
         "published lies",
-    )  # fmt: skip
-    return Table("Regret over that of FCB at the last round, 95 % intervals over instances", columns, rows)
+        "ours, median of instances",
+        "published lies",
+    )
+    return Table(
+        "Regret over that of FCB at the last round, 95 % intervals over instances", columns, rows
+    )
 
 
 # All methods.
@@ -173,17 +236,30 @@ def method_table(runs: Runs, methods: Sequence[Method]) -> Table:
         alone, fcb = (runs.at_end(places, method) for method in (ALONE, FCB))
         for method in methods:
             mine = runs.at_end(places, method)
-            missed = sum(float(runs.of(place, method).missed.mean()) for place in places) / len(places)
+            missed = sum(float(runs.of(place, method).missed.mean()) for place in places) / len(
+                places
+            )
             share = missed / runs.size.rounds
-            rows.append((
-                distribution, method.name, method.privacy(runs.size), words.number(float(mine.mean())),
-                looks.against(mine, alone), "1" if method == FCB else str(markets.ratio_of_means(mine, fcb)),
-                f"{100 * share:.2g} %" if share >= 1e-5 else "below 0.001 %",
-            ))  # fmt: skip
+            rows.append(
+                (
+                    distribution,
+                    method.name,
+                    method.privacy(runs.size),
+                    words.number(float(mine.mean())),
+                    looks.against(mine, alone),
+                    "1" if method == FCB else str(markets.ratio_of_means(mine, fcb)),
+                    f"{100 * share:.2g} %" if share >= 1e-5 else "below 0.001 %",
+                )
+            )
     columns = (
-        "distribution", "method", "privacy", "regret an agent, mean", "FRR, median", "over FCB, ratio of means",
+        "distribution",
+        "method",
+        "privacy",
+        "regret an agent, mean",
+        "FRR, median",
+        "over FCB, ratio of means",
         "rounds below the threshold",
-    )  # fmt: skip
+    )
     return Table("All methods at the last round", columns, tuple(rows))
 
 
@@ -191,12 +267,28 @@ def time_table(first: Cost, second: Cost) -> Table:
     """What the paper's part and ours took."""
     rows = tuple(
         (
-            part, f"{cost.runs:,}", f"{cost.agent_rounds:,}", words.seconds(cost.wall), words.seconds(cost.cpu),
-            f"{cost.speed / 1e6:.2f} million", f"{cost.cores:.2f}",
+            part,
+            f"{cost.runs:,}",
+            f"{cost.agent_rounds:,}",
+            words.seconds(cost.wall),
+            words.seconds(cost.cpu),
+            f"{cost.speed / 1e6:.2f} million",
+            f"{cost.cores:.2f}",
         )
-        for part, cost in (("the paper's methods: alone, P-FCB, FCB", first), ("the other methods", second))
-    )  # fmt: skip
-    columns = ("part", "runs", "agent-rounds", "wall", "CPU", "agent-rounds a second of CPU", "cores in use")
+        for part, cost in (
+            ("the paper's methods: alone, P-FCB, FCB", first),
+            ("the other methods", second),
+        )
+    )
+    columns = (
+        "part",
+        "runs",
+        "agent-rounds",
+        "wall",
+        "CPU",
+        "agent-rounds a second of CPU",
+        "cores in use",
+    )
     return Table("Time", columns, rows)
 
 
@@ -206,19 +298,26 @@ def _honest(runs: Runs) -> str:
     for distribution in DISTRIBUTIONS:
         places = runs.size.places(distribution)
         half, paper, tight, both = (
-            runs.at_end(places, m).mean() for m in (markets.ALONE_HALF, PAPER, TIGHT, markets.TIGHT_HALF)
+            runs.at_end(places, m).mean()
+            for m in (markets.ALONE_HALF, PAPER, TIGHT, markets.TIGHT_HALF)
         )
-        alone.append(f"{distribution} {half / paper:.2f} (paper noise) and {half / tight:.2f} (tight noise)")
+        alone.append(
+            f"{distribution} {half / paper:.2f} (paper noise) and {half / tight:.2f} (tight noise)"
+        )
         joined.append(f"{distribution} {both / half:.2f}")
     return (
-        "Nobody needs a federation to explore less: the mean regret of agents alone with coefficient 0.5 instead of 1, "
-        f"over that of P-FCB with coefficient 1, is {'; '.join(alone)}. Where all explore with 0.5, the mean regret of "
+        "Nobody needs a federation to explore less: the mean regret of agents alone with "
+        "coefficient 0.5 instead of 1, "
+        f"over that of P-FCB with coefficient 1, is {'; '.join(alone)}. Where all explore with "
+        "0.5, the mean regret of "
         f"P-FCB (tight noise) over that alone is {'; '.join(joined)}."
     )
 
 
 def regret_figure(runs: Runs, methods: Sequence[Method]) -> plots.Figure:
-    """Draw regret over rounds above, and what it is of the regret alone below; means or medians over instances."""
+    """Draw regret over rounds above, and what it is of the regret alone below; means or medians
+    over instances.
+    """
     size = runs.size
     figure, (above, below) = looks.columns(2, 8.2, share_y=False)
     x = points_of(size.rounds, markets.POINTS) / 1000
@@ -231,14 +330,19 @@ def regret_figure(runs: Runs, methods: Sequence[Method]) -> plots.Figure:
         alone = runs.curves(places, ALONE)
         for method in methods:
             mine, style, filled = runs.curves(places, method), looks.line(method), method in FILLED
-            looks.curve(top, x, markets.band(mine.mean(axis=1) / 1000), style, method.name, filled=filled)
+            looks.curve(
+                top, x, markets.band(mine.mean(axis=1) / 1000), style, method.name, filled=filled
+            )
             if method != ALONE:
-                looks.curve(bottom, x, markets.band_of_ratio(mine, alone), style, method.name, filled=filled)
+                looks.curve(
+                    bottom, x, markets.band_of_ratio(mine, alone), style, method.name, filled=filled
+                )
         bottom.axhline(1.0, **looks.line(ALONE))
         bottom.set_ylim(0.0, 1.3)
         top.set_ylim(bottom=0.0)
     note = (
-        f"{size.instances} instances, {size.runs} runs each. Bands: 95 % bootstrap intervals over instances, of the "
+        f"{size.instances} instances, {size.runs} runs each. Bands: 95 % bootstrap intervals over "
+        "instances, of the "
         f"paper's methods and tight noise.\n{looks.privacy_note(size, same=True)}"
     )
     kit.legend(figure, above[DISTRIBUTIONS[0]], 3, note)
@@ -247,4 +351,4 @@ def regret_figure(runs: Runs, methods: Sequence[Method]) -> plots.Figure:
 
 EXP1 = markets.REFERENCE.experiment(
     "exp1", "P-FCB, EXP1 (figure 3): regret over rounds", ("regret", "privacy"), sweep
-)  # fmt: skip
+)

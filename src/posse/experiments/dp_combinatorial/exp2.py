@@ -12,7 +12,15 @@ import numpy as np
 from posse.experiments import claims, kit
 from posse.experiments.claims import FAILS, HOLDS, UNKNOWN, Finding
 from posse.experiments.dp_combinatorial import looks, markets
-from posse.experiments.dp_combinatorial.markets import ALONE, DELTA, DISTRIBUTIONS, PAPER, TIGHT, UNIT, Runs
+from posse.experiments.dp_combinatorial.markets import (
+    ALONE,
+    DELTA,
+    DISTRIBUTIONS,
+    PAPER,
+    TIGHT,
+    UNIT,
+    Runs,
+)
 from posse.experiments.kit import Analysis, Table, Watch, mean_of, write_files
 from posse.privacy.dp.schedules import paper_split
 from posse.problems.markets.instances import Distribution
@@ -47,7 +55,11 @@ class Cell:
 def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
     """Run both kinds of noise at every epsilon, and the lines."""
     size, epsilons = (markets.SMALL, SMALL_EPSILONS) if small else (markets.FEWER, EPSILONS)
-    methods = (ALONE, *LEVELS, *(make(epsilon) for epsilon in epsilons for make in (markets.paper, markets.tight)))
+    methods = (
+        ALONE,
+        *LEVELS,
+        *(make(epsilon) for epsilon in epsilons for make in (markets.paper, markets.tight)),
+    )
     runs = markets.run_markets(size, size.all_places(), methods, watch)
     watch("figure and analysis", 1.0)
     return analyse(runs, epsilons, out)
@@ -61,12 +73,16 @@ def analyse(runs: Runs, epsilons: Sequence[float], out: Path) -> Analysis:
         for d in DISTRIBUTIONS
         for e, paper, tight in ((e, markets.paper(e), markets.tight(e)) for e in epsilons)
     ]
-    levels: Levels = {(d, method.name): runs.ratio(places[d], method) for d in DISTRIBUTIONS for method in LEVELS}
+    levels: Levels = {
+        (d, method.name): runs.ratio(places[d], method) for d in DISTRIBUTIONS for method in LEVELS
+    }
     files = write_files(out, "exp2", runs.rows(), budget_figure(cells, levels, size))
     notes = (
         looks.instances_words(size),
-        f"Every epsilon is at delta {DELTA:g} for one {UNIT}. For the published noise `asked` is what the paper claims "
-        "and `proved` is what its noise proves; where that is 0, delta alone covers what can be told. For tight noise "
+        f"Every epsilon is at delta {DELTA:g} for one {UNIT}. For the published noise `asked` is "
+        "what the paper claims "
+        "and `proved` is what its noise proves; where that is 0, delta alone covers what can be "
+        "told. For tight noise "
         "both are the same.",
         _textbook(size, epsilons),
         "The paper prints figure 4 as a picture, without numbers in its text.",
@@ -74,37 +90,57 @@ def analyse(runs: Runs, epsilons: Sequence[float], out: Path) -> Analysis:
     )
     body = tuple((distribution, name, str(frr)) for (distribution, name), frr in levels.items())
     table = Table("FRR of what does not depend on epsilon", ("distribution", "method", "FRR"), body)
-    return Analysis(headline(cells), (budget_table(cells), table), notes, files, findings(cells, runs))
+    return Analysis(
+        headline(cells), (budget_table(cells), table), notes, files, findings(cells, runs)
+    )
 
 
 def findings(cells: Sequence[Cell], runs: Runs) -> tuple[Finding, ...]:
     """Judge the fall of FRR with the budget asked for, by the published noise.
 
-    It falls where the regret at the largest budget is below that at the smallest, instance by instance. It falls
-    sub-linearly where the slope over the first step of budgets is steeper than over the last.
+    It falls where the regret at the largest budget is below that at the smallest, instance by
+    instance. It falls sub-linearly where the slope over the first step of budgets is steeper than
+    over the last.
     """
     falls_, bends, small = [], [], []
     count = runs.size.instances
     for distribution in DISTRIBUTIONS:
         own = [cell for cell in cells if cell.distribution == distribution]
         first, last = own[0], own[-1]
-        ratio = runs.ratio(runs.size.places(distribution), markets.paper(last.epsilon), markets.paper(first.epsilon))
-        text = f"FRR {first.paper} at epsilon {first.epsilon:g}, {last.paper} at {last.epsilon:g}; regret of the last "
+        ratio = runs.ratio(
+            runs.size.places(distribution),
+            markets.paper(last.epsilon),
+            markets.paper(first.epsilon),
+        )
+        text = (
+            f"FRR {first.paper} at epsilon {first.epsilon:g}, {last.paper} at {last.epsilon:g}; "
+            "regret of the last "
+        )
         judged = looks.saves(distribution, ratio, count)
         falls_.append(replace(judged, measured=f"{text}over that of the first {ratio}"))
         bends.append(bends_down(distribution, [cell.epsilon for cell in own], runs))
-        small += [looks.saves(f"{distribution}, epsilon {c.epsilon:g}", c.paper, count) for c in own if c.epsilon < 1]
+        small += [
+            looks.saves(f"{distribution}, epsilon {c.epsilon:g}", c.paper, count)
+            for c in own
+            if c.epsilon < 1
+        ]
     made = (("falls", falls_), ("sublinear", bends), ("below-one", small))
     return tuple(claims.combined(name, parts) for name, parts in made)
 
 
 def bends_down(distribution: Distribution, epsilons: Sequence[float], runs: Runs) -> Finding:
-    """Judge that FRR falls faster, a unit of epsilon, over the first step of budgets than over the last."""
+    """Judge that FRR falls faster, a unit of epsilon, over the first step of budgets than over the
+    last.
+    """
     places = runs.size.places(distribution)
     alone = runs.at_end(places, ALONE).mean(axis=1)
-    frr = np.stack([runs.at_end(places, markets.paper(e)).mean(axis=1) / alone for e in epsilons], axis=1)
+    frr = np.stack(
+        [runs.at_end(places, markets.paper(e)).mean(axis=1) / alone for e in epsilons], axis=1
+    )
     slopes = -np.diff(frr, axis=1) / np.diff(epsilons)
-    first, last, more = (mean_of(one) for one in (slopes[:, 0], slopes[:, -1], slopes[:, 0] - slopes[:, -1]))
+    first, last, more = (
+        mean_of(one) for one in (slopes[:, 0], slopes[:, -1], slopes[:, 0] - slopes[:, -1])
+    )
     text = f"FRR falls by {first.text(3)} a unit of epsilon at first and by {last.text(3)} at last"
     if slopes.shape[1] < 2:
         return Finding(distribution, text, UNKNOWN, "two budgets have one slope")
@@ -120,8 +156,10 @@ def _textbook(size: markets.Size, epsilons: Sequence[float]) -> str:
     beyond = [e for e in epsilons if max(paper_split(e, size.rounds, count)) >= 1]
     where = f"at epsilon {words.listed([f'{e:g}' for e in beyond])}" if beyond else "nowhere here"
     return (
-        "The published noise is made with the textbook's formula, which is proved for an epsilon below 1 a message. "
-        f"Its split gives some message more than that {where}; what we say is proved does not rest on the formula."
+        "The published noise is made with the textbook's formula, which is proved for an epsilon "
+        "below 1 a message. "
+        f"Its split gives some message more than that {where}; what we say is proved does not rest "
+        "on the formula."
     )
 
 
@@ -129,15 +167,23 @@ def budget_table(cells: Sequence[Cell]) -> Table:
     """FRR at every epsilon."""
     body = tuple(
         (
-            c.distribution, f"({c.epsilon:g}, {DELTA:g})", f"({c.proved:g}, {DELTA:g})", str(c.paper), str(c.tight),
+            c.distribution,
+            f"({c.epsilon:g}, {DELTA:g})",
+            f"({c.proved:g}, {DELTA:g})",
+            str(c.paper),
+            str(c.tight),
             f"{c.tight.estimate / c.paper.estimate:.2f}",
         )
         for c in cells
-    )  # fmt: skip
+    )
     columns = (
-        "distribution", f"asked, unit {UNIT}", "proved for paper noise", "FRR, paper noise", "FRR, tight noise",
+        "distribution",
+        f"asked, unit {UNIT}",
+        "proved for paper noise",
+        "FRR, paper noise",
+        "FRR, tight noise",
         "tight over paper",
-    )  # fmt: skip
+    )
     return Table("FRR at the last round against the budget, medians of instances", columns, body)
 
 
@@ -158,11 +204,14 @@ def headline(cells: Sequence[Cell]) -> str:
         parts = []
         for name in ("paper", "tight"):
             frr = [getattr(cell, name).estimate for cell in own]
-            parts.append(f"{name} noise {frr[0]:.2f} to {frr[-1]:.2f}, falling at {falls(frr)} steps")
+            parts.append(
+                f"{name} noise {frr[0]:.2f} to {frr[-1]:.2f}, falling at {falls(frr)} steps"
+            )
         said.append(f"{distribution}: {'; '.join(parts)}")
     low, high = cells[0].epsilon, cells[-1].epsilon
     return (
-        f"FRR as the epsilon asked for grows from {low:g} to {high:g} (delta {DELTA:g}, unit {UNIT}). "
+        f"FRR as the epsilon asked for grows from {low:g} to {high:g} (delta {DELTA:g}, unit "
+        f"{UNIT}). "
         f"{'. '.join(said)}."
     )
 
@@ -171,11 +220,19 @@ def budget_figure(cells: Sequence[Cell], levels: Levels, size: markets.Size) -> 
     """Draw FRR against epsilon, as asked for and as proved, a panel a distribution."""
     figure, (row,) = looks.columns(1, 5.0)
     for distribution, ax in row.items():
-        plots.style(ax, x=f"epsilon (logarithmic), at delta {DELTA:g}, unit {UNIT}", y="FRR: regret over regret alone")
-        kit.title(ax, f"{distribution}, n = {size.agents}, m = {size.producers}, T = {size.rounds:,}")
+        plots.style(
+            ax,
+            x=f"epsilon (logarithmic), at delta {DELTA:g}, unit {UNIT}",
+            y="FRR: regret over regret alone",
+        )
+        kit.title(
+            ax, f"{distribution}, n = {size.agents}, m = {size.producers}, T = {size.rounds:,}"
+        )
         _curves(ax, [cell for cell in cells if cell.distribution == distribution])
         for method in LEVELS:
-            ax.axhline(levels[distribution, method.name].estimate, label=method.name, **looks.line(method))
+            ax.axhline(
+                levels[distribution, method.name].estimate, label=method.name, **looks.line(method)
+            )
         ax.axhline(1.0, label=ALONE.name, **looks.line(ALONE))
         ax.set_xscale("log")
         ticks = [tick for tick in TICKS if tick <= max(cell.epsilon for cell in cells)]
@@ -188,19 +245,27 @@ def budget_figure(cells: Sequence[Cell], levels: Levels, size: markets.Size) -> 
 
 def _curves(ax: plots.Axes, cells: Sequence[Cell]) -> None:
     x = np.array([cell.epsilon for cell in cells])
-    for method, name, what in ((PAPER, "paper", "at what it claims"), (TIGHT, "tight", "at what it proves")):
+    for method, name, what in (
+        (PAPER, "paper", "at what it claims"),
+        (TIGHT, "tight", "at what it proves"),
+    ):
         ratios: list[Interval] = [getattr(cell, name) for cell in cells]
         estimate, low, high = np.array([(one.estimate, one.low, one.high) for one in ratios]).T
         style = looks.line(method) | looks.dots(method)
         looks.curve(ax, x, (estimate, low, high), style, f"{method.name}, {what}")
     shown = [cell for cell in cells if cell.proved >= SHOWN]
     ax.plot(
-        [cell.proved for cell in shown], [cell.paper.estimate for cell in shown],
-        label=f"{PAPER.name}, at what it proves", markerfacecolor="white",
+        [cell.proved for cell in shown],
+        [cell.paper.estimate for cell in shown],
+        label=f"{PAPER.name}, at what it proves",
+        markerfacecolor="white",
         **(looks.line(PAPER) | looks.dots(PAPER) | {"linestyle": DASHES[1]}),
-    )  # fmt: skip
+    )
 
 
 EXP2 = markets.REFERENCE.experiment(
-    "exp2", "P-FCB, EXP2 (figure 4): regret ratio against the privacy budget", ("regret", "privacy"), sweep
+    "exp2",
+    "P-FCB, EXP2 (figure 4): regret ratio against the privacy budget",
+    ("regret", "privacy"),
+    sweep,
 )

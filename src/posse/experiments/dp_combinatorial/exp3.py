@@ -11,7 +11,16 @@ import numpy as np
 from posse.experiments import claims, kit
 from posse.experiments.claims import FAILS, HOLDS, UNKNOWN, Finding
 from posse.experiments.dp_combinatorial import looks, markets
-from posse.experiments.dp_combinatorial.markets import ALONE, DISTRIBUTIONS, FCB, PAPER, TIGHT, Method, Runs, Varied
+from posse.experiments.dp_combinatorial.markets import (
+    ALONE,
+    DISTRIBUTIONS,
+    FCB,
+    PAPER,
+    TIGHT,
+    Method,
+    Runs,
+    Varied,
+)
 from posse.experiments.kit import Analysis, Floats, Table, Watch, write_files
 from posse.problems.markets.instances import Distribution
 from posse.results import plots, words
@@ -24,9 +33,13 @@ LINEAR = (0.5, 1.5)
 """Last slope over the first, of a fall that is called linear."""
 
 
-def first_regrets(found: Varied, distribution: Distribution, agents: float, method: Method) -> Floats:
+def first_regrets(
+    found: Varied, distribution: Distribution, agents: float, method: Method
+) -> Floats:
     """(instances, runs) regret an agent of those agents that are there at every n."""
-    regrets = [found.runs.of(place, method).agent_regret for place in found.places(distribution, agents)]
+    regrets = [
+        found.runs.of(place, method).agent_regret for place in found.places(distribution, agents)
+    ]
     return np.stack([one[:, : int(found.values[0])].mean(axis=1) for one in regrets])
 
 
@@ -43,8 +56,10 @@ def analyse(found: Varied, out: Path) -> Analysis:
     notes = (
         f"{looks.instances_words(found.runs.size, most)} That is among {most} agents.",
         _threshold_words(found.runs),
-        f"Instances of one seed share their qualities at every n, and agents 1 to {few} with their costs and "
-        f"capacities are in all of them: the last column is about these {few}, where no other agents' costs blur the "
+        f"Instances of one seed share their qualities at every n, and agents 1 to {few} with their "
+        "costs and "
+        f"capacities are in all of them: the last column is about these {few}, where no other "
+        "agents' costs blur the "
         "fall.",
         looks.privacy_words(found.runs.size),
         "The paper prints figure 5 as a picture and calls the fall approximately linear.",
@@ -54,13 +69,22 @@ def analyse(found: Varied, out: Path) -> Analysis:
 
 
 def _threshold_words(runs: Runs) -> str:
-    """Say which agent alone buys below the threshold most often: one such agent rules the mean of its instance."""
-    missed = {job: outcome.missed.mean(axis=0) for job, outcome in runs.outcomes.items() if job.method == ALONE}
+    """Say which agent alone buys below the threshold most often: one such agent rules the mean of
+    its instance.
+    """
+    missed = {
+        job: outcome.missed.mean(axis=0)
+        for job, outcome in runs.outcomes.items()
+        if job.method == ALONE
+    }
     job = max(missed, key=lambda one: float(missed[one].max()))
     return (
-        f"The agent that buys below the threshold most often does so in {missed[job].max():,.0f} of "
-        f"{runs.size.rounds:,} rounds alone (agent {int(missed[job].argmax()) + 1} of {job.place.distribution} "
-        f"instance {job.place.seed}). Where that is often, it makes most of the mean regret of all agents from the n "
+        f"The agent that buys below the threshold most often does so in {missed[job].max():,.0f} "
+        "of "
+        f"{runs.size.rounds:,} rounds alone (agent {int(missed[job].argmax()) + 1} of "
+        f"{job.place.distribution} "
+        f"instance {job.place.seed}). Where that is often, it makes most of the mean regret of all "
+        "agents from the n "
         "on at which it joins, and federation changes little about it."
     )
 
@@ -72,20 +96,36 @@ def agents_table(found: Varied) -> Table:
         for method in METHODS:
             for n in found.values:
                 mine, alone = (found.regrets(distribution, n, m) for m in (method, ALONE))
-                body.append((
-                    distribution, method.name, method.privacy(found.runs.size), str(n),
-                    words.number(float(mine.mean())), str(bootstrap(mine)), looks.against(mine, alone),
-                    words.number(float(first_regrets(found, distribution, n, method).mean())),
-                ))  # fmt: skip
+                body.append(
+                    (
+                        distribution,
+                        method.name,
+                        method.privacy(found.runs.size),
+                        str(n),
+                        words.number(float(mine.mean())),
+                        str(bootstrap(mine)),
+                        looks.against(mine, alone),
+                        words.number(float(first_regrets(found, distribution, n, method).mean())),
+                    )
+                )
     columns = (
-        "distribution", "method", "privacy", "agents", "regret an agent, mean", "median of instances", "FRR, median",
+        "distribution",
+        "method",
+        "privacy",
+        "agents",
+        "regret an agent, mean",
+        "median of instances",
+        "FRR, median",
         f"agents 1 to {found.values[0]}, mean",
-    )  # fmt: skip
-    return Table("Regret an agent at the last round against the number of agents", columns, tuple(body))
+    )
+    return Table(
+        "Regret an agent at the last round against the number of agents", columns, tuple(body)
+    )
 
 
 def bend(agents: tuple[int, ...], regrets: Sequence[Any]) -> Any:
-    """Slope over the last step over slope over the first: 1 where the fall is linear, near 0 where it has levelled off.
+    """Slope over the last step over slope over the first: 1 where the fall is linear, near 0 where
+    it has levelled off.
 
     >>> bend((2, 5, 10), [10.0, 7.0, 2.0]), bend((2, 5, 10), [10.0, 7.0, 6.5])
     (1.0, 0.1)
@@ -96,12 +136,19 @@ def bend(agents: tuple[int, ...], regrets: Sequence[Any]) -> Any:
 
 
 def linear(found: Varied) -> Finding:
-    """Judge the linear fall: the last slope is between half and one and a half of the first, with its interval."""
+    """Judge the linear fall: the last slope is between half and one and a half of the first, with
+    its interval.
+    """
     parts = []
     for distribution in DISTRIBUTIONS:
-        each = np.stack([first_regrets(found, distribution, n, PAPER).mean(axis=1) for n in found.values], axis=1)
+        each = np.stack(
+            [first_regrets(found, distribution, n, PAPER).mean(axis=1) for n in found.values],
+            axis=1,
+        )
         if each.shape[1] < 3:
-            parts.append(Finding(distribution, "two numbers of agents", UNKNOWN, "a bend needs three"))
+            parts.append(
+                Finding(distribution, "two numbers of agents", UNKNOWN, "a bend needs three")
+            )
             continue
         slope = bent(found.values, each)
         means = each.mean(axis=0)
@@ -112,13 +159,17 @@ def linear(found: Varied) -> Finding:
         inside, outside = LINEAR[0] <= slope.low <= slope.high <= LINEAR[1], slope.high < LINEAR[0]
         word = HOLDS if inside else FAILS if outside or slope.low > LINEAR[1] else UNKNOWN
         away = min(abs(slope.estimate - end) for end in LINEAR)
-        many = looks.enough(len(each), (slope.high - slope.low) / 2, away) if word == UNKNOWN else ""
+        many = (
+            looks.enough(len(each), (slope.high - slope.low) / 2, away) if word == UNKNOWN else ""
+        )
         parts.append(Finding(distribution, text, word, many))
     return claims.combined("linear", parts)
 
 
 def bent(agents: tuple[int, ...], each: Floats) -> Interval:
-    """Bend of the mean over instances (instances, numbers of agents), with its interval over instances."""
+    """Bend of the mean over instances (instances, numbers of agents), with its interval over
+    instances.
+    """
 
     def statistic(numbers: Floats, axis: int) -> object:
         means = np.moveaxis(each[numbers.astype(np.int64)].mean(axis=axis), -1, 0)
@@ -134,12 +185,19 @@ def headline(found: Varied) -> str:
     for distribution in DISTRIBUTIONS:
         parts = []
         for method in METHODS[1:]:
-            means = [float(first_regrets(found, distribution, n, method).mean()) for n in found.values]
-            bent = f", the last slope {bend(found.values, means):.2f} of the first" if len(means) > 2 else ""
+            means = [
+                float(first_regrets(found, distribution, n, method).mean()) for n in found.values
+            ]
+            bent = (
+                f", the last slope {bend(found.values, means):.2f} of the first"
+                if len(means) > 2
+                else ""
+            )
             parts.append(f"{method.name} to {means[-1] / means[0]:.2f}{bent}")
         said.append(f"{distribution}: {'; '.join(parts)}")
     return (
-        f"Regret of the same {few} agents as others join, n = {few} to {many} (1 would be linear for the slopes). "
+        f"Regret of the same {few} agents as others join, n = {few} to {many} (1 would be linear "
+        "for the slopes). "
         f"{'. '.join(said)}."
     )
 
@@ -150,13 +208,23 @@ def agents_figure(found: Varied) -> plots.Figure:
     size = found.runs.size
     for distribution in DISTRIBUTIONS:
         top, bottom = above[distribution], below[distribution]
-        plots.style(top, x="agents n", y=f"regret of agents 1 to {found.values[0]}, mean (thousands)")
+        plots.style(
+            top, x="agents n", y=f"regret of agents 1 to {found.values[0]}, mean (thousands)"
+        )
         plots.style(bottom, x="agents n", y="FRR: regret over regret alone, median")
         kit.title(top, f"{distribution}, m = {size.producers}, T = {size.rounds:,}")
         for method in METHODS:
             style = looks.line(method) | looks.dots(method)
-            regrets = [first_regrets(found, distribution, n, method).mean(axis=1) for n in found.values]
-            looks.curve(top, found.values, markets.band(np.stack(regrets, axis=1) / 1000), style, method.name)
+            regrets = [
+                first_regrets(found, distribution, n, method).mean(axis=1) for n in found.values
+            ]
+            looks.curve(
+                top,
+                found.values,
+                markets.band(np.stack(regrets, axis=1) / 1000),
+                style,
+                method.name,
+            )
             if method != ALONE:
                 ratios = markets.band(found.ratios(distribution, method), np.median)
                 looks.curve(bottom, found.values, ratios, style, method.name)
@@ -169,5 +237,8 @@ def agents_figure(found: Varied) -> plots.Figure:
 
 
 EXP3 = markets.REFERENCE.experiment(
-    "exp3", "P-FCB, EXP3 (figure 5): regret against the number of agents", ("regret", "privacy"), sweep
+    "exp3",
+    "P-FCB, EXP3 (figure 5): regret against the number of agents",
+    ("regret", "privacy"),
+    sweep,
 )

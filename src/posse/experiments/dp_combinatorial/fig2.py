@@ -8,7 +8,15 @@ from pathlib import Path
 
 from posse.experiments import claims, kit
 from posse.experiments.dp_combinatorial import looks, markets
-from posse.experiments.dp_combinatorial.markets import ALONE, DISTRIBUTIONS, FCB, FULL, REFERENCE, SMALL, Runs
+from posse.experiments.dp_combinatorial.markets import (
+    ALONE,
+    DISTRIBUTIONS,
+    FCB,
+    FULL,
+    REFERENCE,
+    SMALL,
+    Runs,
+)
 from posse.experiments.kit import Analysis, Floats, Table, Watch, write_files
 from posse.problems.markets.instances import Distribution
 from posse.results import plots, words
@@ -33,7 +41,12 @@ class Ratio:
 def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
     """Run FCB and alone in both settings."""
     size = SMALL if small else FULL
-    places = [p for d in DISTRIBUTIONS for same in SETTINGS.values() for p in size.places(d, homogeneous=same)]
+    places = [
+        p
+        for d in DISTRIBUTIONS
+        for same in SETTINGS.values()
+        for p in size.places(d, homogeneous=same)
+    ]
     runs = markets.run_markets(size, places, (ALONE, FCB), watch)
     watch("figure and analysis", 1.0)
     return analyse(runs, out)
@@ -52,21 +65,34 @@ def analyse(runs: Runs, out: Path) -> Analysis:
         for setting, homogeneous in SETTINGS.items():
             fcb, alone = (curve[:, :, -1] for curve in regrets(runs, distribution, homogeneous))
             each = fcb.mean(axis=1) / alone.mean(axis=1)
-            ratios.append(Ratio(distribution, setting, regret_ratio(fcb, alone), tuple(each), float(fcb.mean())))
+            ratios.append(
+                Ratio(
+                    distribution, setting, regret_ratio(fcb, alone), tuple(each), float(fcb.mean())
+                )
+            )
     files = write_files(out, "fig2", runs.rows(), ratio_figure(runs))
     notes = (
         looks.instances_words(runs.size),
-        "FCB sends everything after every round, in the clear: no privacy. In the homogeneous setting all agents have "
-        "the costs and capacities of the first agent of the same seed, so the two settings share qualities.",
-        "The paper prints figure 2 as a picture, without numbers in its text. Its theorem bounds the regret of the "
-        f"homogeneous setting by O(ln(nT) / n), against O(ln T) alone: a ratio that falls as 1 / n, here "
+        "FCB sends everything after every round, in the clear: no privacy. In the homogeneous "
+        "setting all agents have "
+        "the costs and capacities of the first agent of the same seed, so the two settings share "
+        "qualities.",
+        "The paper prints figure 2 as a picture, without numbers in its text. Its theorem bounds "
+        "the regret of the "
+        "homogeneous setting by O(ln(nT) / n), against O(ln T) alone: a ratio that falls as 1 / "
+        "n, here "
         f"{1 / runs.size.agents:g}.",
         f"Time: {looks.cost_words(runs.cost)}",
     )
     settings = {"federation": "heterogeneous", "algorithm1": "homogeneous"}
     findings = tuple(
         claims.combined(
-            claim, [looks.saves(r.distribution, r.frr, len(r.each)) for r in ratios if r.setting == setting]
+            claim,
+            [
+                looks.saves(r.distribution, r.frr, len(r.each))
+                for r in ratios
+                if r.setting == setting
+            ],
         )
         for claim, setting in settings.items()
     )
@@ -76,7 +102,12 @@ def analyse(runs: Runs, out: Path) -> Analysis:
 def ratio_table(ratios: Sequence[Ratio]) -> Table:
     """FRR at the last round."""
     body = tuple((r.distribution, r.setting, str(r.frr), words.number(r.regret)) for r in ratios)
-    columns = ("distribution", "setting", "FRR of FCB, median of instances", "regret of FCB an agent, mean")
+    columns = (
+        "distribution",
+        "setting",
+        "FRR of FCB, median of instances",
+        "regret of FCB an agent, mean",
+    )
     return Table("FRR at the last round, 95 % intervals over instances", columns, body)
 
 
@@ -85,11 +116,13 @@ def headline(ratios: Sequence[Ratio]) -> str:
     said = []
     for distribution in dict.fromkeys(r.distribution for r in ratios):
         mixed, alike = (
-            next(r for r in ratios if (r.distribution, r.setting) == (distribution, setting)) for setting in SETTINGS
+            next(r for r in ratios if (r.distribution, r.setting) == (distribution, setting))
+            for setting in SETTINGS
         )
         lower = sum(a < b for a, b in zip(alike.each, mixed.each, strict=True))
         said.append(
-            f"{distribution} {alike.frr} homogeneous and {mixed.frr} heterogeneous (lower among agents that are alike "
+            f"{distribution} {alike.frr} homogeneous and {mixed.frr} heterogeneous (lower among "
+            "agents that are alike "
             f"in {lower} of {len(alike.each)} instances)"
         )
     return f"FRR of FCB at the last round: {'; '.join(said)}."
@@ -104,7 +137,9 @@ def ratio_figure(runs: Runs) -> plots.Figure:
         plots.style(ax, x="round (thousands)", y="FRR: regret of FCB over regret alone")
         kit.title(ax, f"{distribution}, n = {size.agents}, m = {size.producers}")
         for setting, homogeneous in SETTINGS.items():
-            style = looks.line(FCB) | ({"color": looks.HOMOGENEOUS, "linestyle": (0, (5, 2))} if homogeneous else {})
+            style = looks.line(FCB) | (
+                {"color": looks.HOMOGENEOUS, "linestyle": (0, (5, 2))} if homogeneous else {}
+            )
             band = markets.band_of_ratio(*regrets(runs, distribution, homogeneous))
             looks.curve(ax, x, band, style, f"FCB, {setting} agents")
         ax.set_ylim(0.0, 1.05)
@@ -115,4 +150,4 @@ def ratio_figure(runs: Runs) -> plots.Figure:
 
 FIG2 = REFERENCE.experiment(
     "fig2", "P-FCB, figure 2: homogeneous against heterogeneous agents", ("regret",), sweep
-)  # fmt: skip
+)

@@ -1,4 +1,6 @@
-"""How the figures of this paper look and read: one colour a method, a column a distribution, shared sentences."""
+"""How the figures of this paper look and read: one colour a method, a column a distribution, shared
+sentences.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,16 @@ import numpy as np
 
 from posse.experiments.claims import FAILS, HOLDS, UNKNOWN, Finding
 from posse.experiments.dp_combinatorial import markets
-from posse.experiments.dp_combinatorial.markets import DELTA, DISTRIBUTIONS, PAPER, UNIT, Band, Cost, Method, Size
+from posse.experiments.dp_combinatorial.markets import (
+    DELTA,
+    DISTRIBUTIONS,
+    PAPER,
+    UNIT,
+    Band,
+    Cost,
+    Method,
+    Size,
+)
 from posse.experiments.kit import LEVEL, Floats, Mean, mean_of, of_family
 from posse.privacy.leakage.membership import wilson
 from posse.problems.markets.instances import Distribution, binds
@@ -59,14 +70,23 @@ def saves(claim: str, ratio: Interval, instances: int, below: float = 1.0) -> Fi
         return Finding(claim, str(ratio), UNKNOWN, "too few instances for an interval")
     if ratio.low <= below <= ratio.high:
         away, half = abs(math.log(ratio.estimate / below)), math.log(ratio.high / ratio.low) / 2
-        return Finding(claim, str(ratio), UNKNOWN, f"the interval holds {below:g}; {enough(instances, half, away)}")
+        return Finding(
+            claim,
+            str(ratio),
+            UNKNOWN,
+            f"the interval holds {below:g}; {enough(instances, half, away)}",
+        )
     return Finding(claim, str(ratio), HOLDS if ratio.high < below else FAILS)
 
 
 def share(claim: str, holds: Sequence[bool], least: float) -> Finding:
-    """Judge a claim that something holds in at least a share of instances, by Wilson's 95 % interval.
+    """Judge a claim that something holds in at least a share of instances, by Wilson's 95 %
+    interval.
 
-    >>> share("order", [True] * 58 + [False] * 2, 0.9).measured, share("order", [True] * 60, 0.9).verdict
+    >>> (
+    ...     share("order", [True] * 58 + [False] * 2, 0.9).measured,
+    ...     share("order", [True] * 60, 0.9).verdict,
+    ... )
     ('58 of 60, 97 % [89, 99]', 'holds')
     >>> share("order", [True] * 58 + [False] * 2, 0.9).because
     'the interval holds 90 %; about 78 instances would tell'
@@ -76,15 +96,24 @@ def share(claim: str, holds: Sequence[bool], least: float) -> Finding:
     text = f"{hits} of {count}, {100 * hits / count:.0f} % [{100 * low:.0f}, {100 * high:.0f}]"
     if low > least or high < least:
         return Finding(claim, text, HOLDS if low > least else FAILS)
-    # Wilson's interval ends where z standard errors, those of that share itself, lie between it and what was seen.
-    many = enough(1, NormalDist().inv_cdf((1 + LEVEL) / 2) * math.sqrt(least * (1 - least)), abs(hits / count - least))
+    # Wilson's interval ends where z standard errors, those of that share itself, lie between it and
+    # what was seen.
+    many = enough(
+        1,
+        NormalDist().inv_cdf((1 + LEVEL) / 2) * math.sqrt(least * (1 - least)),
+        abs(hits / count - least),
+    )
     return Finding(claim, text, UNKNOWN, f"the interval holds {100 * least:g} %; {many}")
 
 
 def below(claim: str, mean: Mean, margin: float, text: str, *, ratio: bool = False) -> Finding:
-    """Judge a claim that a mean over instances lies below a margin; of a ratio, both are logarithms.
+    """Judge a claim that a mean over instances lies below a margin; of a ratio, both are
+    logarithms.
 
-    >>> below("low", Mean(0.1, 0.05, 5), 0.25, "0.1").verdict, below("low", Mean(0.2, 0.1, 5), 0.25, "0.2").because
+    >>> (
+    ...     below("low", Mean(0.1, 0.05, 5), 0.25, "0.1").verdict,
+    ...     below("low", Mean(0.2, 0.1, 5), 0.25, "0.2").because,
+    ... )
     ('holds', 'the interval holds 0.25; about 20 instances would tell')
     >>> below("less", Mean(-0.1, 0.2, 5), 0.0, "0.90", ratio=True).because
     'the interval holds 1; about 20 instances would tell'
@@ -94,7 +123,12 @@ def below(claim: str, mean: Mean, margin: float, text: str, *, ratio: bool = Fal
     if math.isnan(mean.half):
         return Finding(claim, text, UNKNOWN, "too few instances for an interval")
     many = enough(mean.runs, mean.half, abs(mean.mean - margin))
-    return Finding(claim, text, UNKNOWN, f"the interval holds {math.exp(margin) if ratio else margin:g}; {many}")
+    return Finding(
+        claim,
+        text,
+        UNKNOWN,
+        f"the interval holds {math.exp(margin) if ratio else margin:g}; {many}",
+    )
 
 
 def times(mean: Mean) -> str:
@@ -109,12 +143,15 @@ def times(mean: Mean) -> str:
 
 
 def log_ratio(above: Floats, base: Floats, tests: int = 1) -> Mean:
-    """Mean over instances of the logarithm of a ratio of regrets (instances, runs), one of several tests together."""
+    """Mean over instances of the logarithm of a ratio of regrets (instances, runs), one of several
+    tests together.
+    """
     return of_family(mean_of(np.log(above.mean(axis=1) / base.mean(axis=1))), tests)
 
 
 def enough(instances: int, half: float, away: float) -> str:
-    """Say how many instances would tell: half the width of an interval shrinks with the root of their number.
+    """Say how many instances would tell: half the width of an interval shrinks with the root of
+    their number.
 
     >>> enough(5, 0.2, 0.1)
     'about 20 instances would tell'
@@ -132,14 +169,21 @@ def columns(
 ) -> tuple[plots.Figure, list[dict[Distribution, plots.Axes]]]:
     """Make a figure with a column a distribution; each row maps a distribution to its axes."""
     figure = plots.blank(height, width=9.0)
-    grid = figure.subplots(rows, len(DISTRIBUTIONS), squeeze=False, sharey="row" if share_y else False)
+    grid = figure.subplots(
+        rows, len(DISTRIBUTIONS), squeeze=False, sharey="row" if share_y else False
+    )
     return figure, [dict(zip(DISTRIBUTIONS, row, strict=True)) for row in grid]
 
 
 def curve(
-    ax: plots.Axes, x: Sequence[float] | Floats, band: Band, style: dict[str, Any], label: str,
-    *, filled: bool = True,
-) -> None:  # fmt: skip
+    ax: plots.Axes,
+    x: Sequence[float] | Floats,
+    band: Band,
+    style: dict[str, Any],
+    label: str,
+    *,
+    filled: bool = True,
+) -> None:
     """Draw an estimate and, where asked for, its interval."""
     middle, low, high = band
     ax.plot(x, middle, label=label, **style)
@@ -148,12 +192,20 @@ def curve(
 
 
 def instances_words(size: Size, agents: int | None = None) -> str:
-    """Say which instances were taken, and in how many the quality constraint binds (among so many agents)."""
-    places = [place for distribution in DISTRIBUTIONS for place in size.places(distribution, agents=agents)]
+    """Say which instances were taken, and in how many the quality constraint binds (among so many
+    agents).
+    """
+    places = [
+        place
+        for distribution in DISTRIBUTIONS
+        for place in size.places(distribution, agents=agents)
+    ]
     bound = [f"{place.distribution} {place.seed}" for place in places if binds(place.market())]
     return (
-        f"Instances are seeds 1 to {size.instances} of each distribution, in order, none left out; the quality "
-        f"constraint binds in {len(bound)} of {len(places)}{': ' + ', '.join(bound) if bound else ''}. "
+        f"Instances are seeds 1 to {size.instances} of each distribution, in order, none left out; "
+        "the quality "
+        f"constraint binds in {len(bound)} of "
+        f"{len(places)}{': ' + ', '.join(bound) if bound else ''}. "
         f"{words.count(size.runs, 'run')} each, the same seeds for every method."
     )
 
@@ -161,34 +213,46 @@ def instances_words(size: Size, agents: int | None = None) -> str:
 def privacy_words(size: Size) -> str:
     """Say what the figures of privacy are about, and what is proved for the published noise."""
     return (
-        f"Privacy is told for one {UNIT} (one agent's purchase from one producer in one round) at delta {DELTA:g}. The "
-        f"published noise claims (1, {DELTA:g}); what is proved for it is ({PAPER.proved(size):g}, {DELTA:g}). Tight "
+        f"Privacy is told for one {UNIT} (one agent's purchase from one producer in one round) at "
+        f"delta {DELTA:g}. The "
+        f"published noise claims (1, {DELTA:g}); what is proved for it is ({PAPER.proved(size):g}, "
+        f"{DELTA:g}). Tight "
         "noise is the least that proves what it says."
     )
 
 
 def privacy_note(size: Size, *, same: bool = False) -> str:
-    """Say the same in a line below a figure; `same` where tight noise is drawn at paper's proved figure as well."""
+    """Say the same in a line below a figure; `same` where tight noise is drawn at paper's proved
+    figure as well.
+    """
     return (
-        f"Unit {UNIT}: paper noise claims (1, {DELTA:g}) and proves ({PAPER.proved(size):g}, {DELTA:g}); tight noise "
+        f"Unit {UNIT}: paper noise claims (1, {DELTA:g}) and proves ({PAPER.proved(size):g}, "
+        f"{DELTA:g}); tight noise "
         f"proves (1, {DELTA:g}){', or where said the same as paper noise' if same else ''}."
     )
 
 
 def note(size: Size) -> str:
-    """Say below a figure what was run, what the bands are, and what the figures of privacy are about."""
+    """Say below a figure what was run, what the bands are, and what the figures of privacy are
+    about.
+    """
     return f"{size.instances} instances, {size.runs} runs each; {INTERVAL}.\n{privacy_note(size)}"
 
 
 def cost_words(cost: Cost) -> str:
     """Say what a sweep took."""
     return (
-        f"{words.count(cost.runs, 'run')} in {words.seconds(cost.wall)} with {cost.cores:.1f} cores in use on average; "
-        f"{words.seconds(cost.cpu)} of CPU, {cost.speed / 1e6:.2f} million agent-rounds a second of it: "
-        f"{words.seconds(cost.cpu / 2)} on two cores that do nothing else. Compilation is not counted."
+        f"{words.count(cost.runs, 'run')} in {words.seconds(cost.wall)} with {cost.cores:.1f} "
+        "cores in use on average; "
+        f"{words.seconds(cost.cpu)} of CPU, {cost.speed / 1e6:.2f} million agent-rounds a second "
+        "of it: "
+        f"{words.seconds(cost.cpu / 2)} on two cores that do nothing else. Compilation is not "
+        "counted."
     )
 
 
 def against(mine: Floats, base: Floats) -> str:
-    """Write the median over instances of mine / base with its interval; 1 where both are the same."""
+    """Write the median over instances of mine / base with its interval; 1 where both are the
+    same.
+    """
     return "1" if np.array_equal(mine, base) else str(regret_ratio(mine, base))

@@ -1,8 +1,8 @@
 """The markets of section 6, the methods that are compared on them, and runs of both.
 
-Instances are the seeds 1, 2, ... of `market_instance`, in order, none left out; the paper does not say that it left any
-out either. A larger market of the same seed holds the smaller one. Methods are the paper's three, and what an honest
-comparison needs beside them.
+Instances are the seeds 1, 2, ... of `market_instance`, in order, none left out; the paper does not
+say that it left any out either. A larger market of the same seed holds the smaller one. Methods are
+the paper's three, and what an honest comparison needs beside them.
 """
 
 from __future__ import annotations
@@ -30,13 +30,16 @@ from posse.results.statistics import Interval, Statistic, bootstrap, regret_rati
 
 REFERENCE = Paper(
     "dp-combinatorial",
-    "Solanki, Kanaparthy, Damle, Gujar: Differentially private federated combinatorial bandits with constraints, "
+    "Solanki, Kanaparthy, Damle, Gujar: Differentially private federated combinatorial bandits "
+    "with constraints, "
     "ECML PKDD 2022",
 )
 DISTRIBUTIONS: tuple[Distribution, ...] = get_args(Distribution)
 DELTA = 0.01
 UNIT = "entry"
-"""What every figure of privacy here is about: one agent's purchase from one producer in one round."""
+"""What every figure of privacy here is about: one agent's purchase from one producer in one
+round.
+"""
 
 
 @dataclass(frozen=True)
@@ -57,14 +60,20 @@ class Place:
         [[0.62, 0.48, 0.4, 0.9]]
         """
         return market_instance(
-            self.seed, agents=self.agents, producers=self.producers, distribution=self.distribution,
-            homogeneous=self.homogeneous, overlap=self.overlap,
-        )  # fmt: skip
+            self.seed,
+            agents=self.agents,
+            producers=self.producers,
+            distribution=self.distribution,
+            homogeneous=self.homogeneous,
+            overlap=self.overlap,
+        )
 
 
 @dataclass(frozen=True)
 class Size:
-    """How large an experiment is: the market, the rounds, when agents report, and how often all is repeated."""
+    """How large an experiment is: the market, the rounds, when agents report, and how often all is
+    repeated.
+    """
 
     agents: int = 10
     producers: int = 30
@@ -80,7 +89,12 @@ class Size:
         return seeds_of(self.runs)
 
     def places(
-        self, distribution: Distribution, *, agents: int | None = None, homogeneous: bool = False, overlap: float = 1.0
+        self,
+        distribution: Distribution,
+        *,
+        agents: int | None = None,
+        homogeneous: bool = False,
+        overlap: float = 1.0,
     ) -> tuple[Place, ...]:
         """Instances 1, 2, ... of a distribution.
 
@@ -99,7 +113,9 @@ class Size:
 
 FULL = Size()
 FEWER = Size(runs=2)
-"""For sweeps of many methods or markets: instances make the intervals, and runs of one instance differ little."""
+"""For sweeps of many methods or markets: instances make the intervals, and runs of one instance
+differ little.
+"""
 SMALL = Size(agents=4, producers=8, rounds=3000, start=50, stop=1200, instances=2, runs=2)
 """The same work in seconds, to see that everything runs; its numbers mean nothing."""
 
@@ -109,7 +125,9 @@ SMALL = Size(agents=4, producers=8, rounds=3000, start=50, stop=1200, instances=
 
 @dataclass(frozen=True)
 class Method:
-    """What agents do, and with which noise; `epsilon` is what is asked for, at delta 0.01 for one entry."""
+    """What agents do, and with which noise; `epsilon` is what is asked for, at delta 0.01 for one
+    entry.
+    """
 
     name: str
     kind: str
@@ -157,7 +175,11 @@ class Method:
             return "none: in the clear"
         proved = f"proved {self.plan(size).guarantee().figure}, unit {UNIT}"
         each = " each round" if self.kind == "naive" else ""
-        return f"claims {Budget(self.epsilon, DELTA)}{each}, {proved}" if self.noise == "paper" else proved
+        return (
+            f"claims {Budget(self.epsilon, DELTA)}{each}, {proved}"
+            if self.noise == "paper"
+            else proved
+        )
 
 
 def reports_of(size: Size) -> tuple[int, ...]:
@@ -171,9 +193,14 @@ def _plan(always: bool, noise: str, epsilon: float, size: Size) -> Plan:
     if always:
         return every_round(budget, UNIT, noise, rounds=size.rounds, producers=size.producers)
     return plan(
-        budget, UNIT, noise, rounds=reports_of(size), producers=size.producers, horizon=size.rounds,
+        budget,
+        UNIT,
+        noise,
+        rounds=reports_of(size),
+        producers=size.producers,
+        horizon=size.rounds,
         stop=size.stop,
-    )  # fmt: skip
+    )
 
 
 def paper(epsilon: float) -> Method:
@@ -187,7 +214,9 @@ def tight(epsilon: float) -> Method:
 
 
 def matched(size: Size) -> Method:
-    """P-FCB with the least noise that proves what the published noise for a claimed epsilon of 1 proves."""
+    """P-FCB with the least noise that proves what the published noise for a claimed epsilon of 1
+    proves.
+    """
     return Method(MATCHED, "p-fcb", "tight", PAPER.proved(size))
 
 
@@ -221,13 +250,18 @@ class Job:
     def __str__(self) -> str:
         place, method = self.place, self.method
         epsilon = f" at epsilon {method.epsilon:g}" if method.noise else ""
-        return f"{place.distribution} instance {place.seed}, {place.agents} agents, {method.name}{epsilon}"
+        return (
+            f"{place.distribution} instance {place.seed}, {place.agents} agents, "
+            f"{method.name}{epsilon}"
+        )
 
     def run(self, seed: int) -> Run:
         """Run it for one world seed."""
         market, truth = known_market(self.place)
         terms = self.method.terms(market, self.size)
-        return run_once(market, terms, seed, coefficient=self.method.coefficient, points=POINTS, truth=truth)
+        return run_once(
+            market, terms, seed, coefficient=self.method.coefficient, points=POINTS, truth=truth
+        )
 
 
 @dataclass(frozen=True)
@@ -246,7 +280,9 @@ class Cost:
 
     @property
     def cores(self) -> float:
-        """Cores in use on average: below what there are where other programs ran at the same time."""
+        """Cores in use on average: below what there are where other programs ran at the same
+        time.
+        """
         return self.cpu / self.wall
 
 
@@ -273,11 +309,12 @@ class Runs:
         """Return the same with the first runs of each job alone, as many as another size has."""
         kept = {
             Job(job.place, job.method, size): Outcome(
-                one.seeds[: size.runs], one.steps,
+                one.seeds[: size.runs],
+                one.steps,
                 *(getattr(one, field.name)[: size.runs] for field in fields(Outcome)[2:]),
             )
             for job, one in self.outcomes.items()
-        }  # fmt: skip
+        }
         return Runs(size, kept, self.cost)
 
     def curves(self, places: Sequence[Place], method: Method) -> Floats:
@@ -289,7 +326,9 @@ class Runs:
         return self.curves(places, method)[:, :, -1]
 
     def ratio(self, places: Sequence[Place], method: Method, to: Method = ALONE) -> Interval:
-        """Median over instances of a method's regret over that of another; FRR where the other is alone."""
+        """Median over instances of a method's regret over that of another; FRR where the other is
+        alone.
+        """
         return regret_ratio(self.at_end(places, method), self.at_end(places, to))
 
     def rows(self) -> list[Row]:
@@ -297,45 +336,75 @@ class Runs:
         return [row for job in self.outcomes for row in self._rows(job)]
 
     def _rows(self, job: Job) -> list[Row]:
-        """The runs of a job as rows: where, how, with which privacy, and what came out at the last round."""
+        """The runs of a job as rows: where, how, with which privacy, and what came out at the last
+        round.
+        """
         place, method, outcome = job.place, job.method, self.outcomes[job]
         noisy = bool(method.noise) and method.kind != "placebo"
         common: dict[str, str | int | float] = {
-            "distribution": place.distribution, "instance": place.seed, "agents": place.agents,
-            "producers": place.producers, "homogeneous": int(place.homogeneous), "overlap": place.overlap,
-            "method": method.name, "epsilon_asked": method.epsilon if noisy else "",
-            "epsilon_proved": method.proved(job.size) if noisy else "", "delta": DELTA if noisy else "",
-            "unit": UNIT if noisy else "", "rounds": job.size.rounds, "start": job.size.start, "width": method.width,
-            "weight": method.weight, "explore": method.explore,
-        }  # fmt: skip
+            "distribution": place.distribution,
+            "instance": place.seed,
+            "agents": place.agents,
+            "producers": place.producers,
+            "homogeneous": int(place.homogeneous),
+            "overlap": place.overlap,
+            "method": method.name,
+            "epsilon_asked": method.epsilon if noisy else "",
+            "epsilon_proved": method.proved(job.size) if noisy else "",
+            "delta": DELTA if noisy else "",
+            "unit": UNIT if noisy else "",
+            "rounds": job.size.rounds,
+            "start": job.size.start,
+            "width": method.width,
+            "weight": method.weight,
+            "explore": method.explore,
+        }
         return [
             {
-                **common, "seed": seed, "regret_per_agent": float(outcome.regret[run, -1]) / place.agents,
+                **common,
+                "seed": seed,
+                "regret_per_agent": float(outcome.regret[run, -1]) / place.agents,
                 "revenue_per_agent": float(outcome.revenue[run, -1]) / place.agents,
                 "missed_rounds_per_agent": float(outcome.missed[run].mean()),
                 "entries_taken_per_agent": float(outcome.taken[run].mean()),
             }
             for run, seed in enumerate(outcome.seeds)
-        ]  # fmt: skip
+        ]
 
 
 def run_markets(
-    size: Size, places: Iterable[Place], methods: Sequence[Method], watch: Watch, begin: float = 0.0, end: float = 0.98
+    size: Size,
+    places: Iterable[Place],
+    methods: Sequence[Method],
+    watch: Watch,
+    begin: float = 0.0,
+    end: float = 0.98,
 ) -> Runs:
-    """Run every method on every market once, on all cores; `watch` gets fractions from `begin` to `end`."""
+    """Run every method on every market once, on all cores; `watch` gets fractions from `begin` to
+    `end`.
+    """
     jobs = list(dict.fromkeys(Job(place, method, size) for place in places for method in methods))
     _compile(jobs[0])
     wall, cpu = time.perf_counter(), time.process_time()
     every = [(job, seed) for job in jobs for seed in size.seeds]
     runs = run_jobs(
-        every, lambda one: one[0].run(one[1]), lambda one: str(one[0]), watch, begin, end,
+        every,
+        lambda one: one[0].run(one[1]),
+        lambda one: str(one[0]),
+        watch,
+        begin,
+        end,
         weight=lambda one: one[0].place.agents,
-    )  # fmt: skip
+    )
     agent_rounds = sum(job.place.agents for job in jobs) * size.rounds * size.runs
     cost = Cost(len(every), agent_rounds, time.perf_counter() - wall, time.process_time() - cpu)
     points = points_of(size.rounds, POINTS)
     own = (runs[first : first + size.runs] for first in range(0, len(runs), size.runs))
-    return Runs(size, {job: gather(size.seeds, points, some) for job, some in zip(jobs, own, strict=True)}, cost)
+    return Runs(
+        size,
+        {job: gather(size.seeds, points, some) for job, some in zip(jobs, own, strict=True)},
+        cost,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -356,12 +425,17 @@ class Varied:
 
     def ratios(self, distribution: Distribution, method: Method) -> Floats:
         """(instances, values) regret of a method over regret alone, means over runs."""
-        each = [[self.regrets(distribution, v, m).mean(axis=1) for v in self.values] for m in (method, ALONE)]
+        each = [
+            [self.regrets(distribution, v, m).mean(axis=1) for v in self.values]
+            for m in (method, ALONE)
+        ]
         ratios: Floats = np.stack(each[0], axis=1) / np.stack(each[1], axis=1)
         return ratios
 
 
-def run_varied(size: Size, trait: str, values: Sequence[float], methods: Sequence[Method], watch: Watch) -> Varied:
+def run_varied(
+    size: Size, trait: str, values: Sequence[float], methods: Sequence[Method], watch: Watch
+) -> Varied:
     """Run every method at every value of a trait."""
     traits = [(distribution, {trait: value}) for distribution in DISTRIBUTIONS for value in values]
     places = [place for distribution, one in traits for place in size.places(distribution, **one)]  # type: ignore[arg-type]
@@ -384,7 +458,8 @@ Band = tuple[Floats, Floats, Floats]
 
 
 def ratio_of_means(above: Floats, below: Floats) -> Interval:
-    """Mean of all over mean of all, as a paper's averages give it; instances are resampled in pairs.
+    """Mean of all over mean of all, as a paper's averages give it; instances are resampled in
+    pairs.
 
     >>> print(ratio_of_means(np.array([[2.0], [9.0]]), np.array([[1.0], [3.0]])).estimate)
     2.75
@@ -399,7 +474,8 @@ def ratio_of_means(above: Floats, below: Floats) -> Interval:
 
 
 def band_of_ratio(above: Floats, below: Floats) -> Band:
-    """Median over instances of the ratio of two sets of curves (instances, runs, points), with its band.
+    """Median over instances of the ratio of two sets of curves (instances, runs, points), with its
+    band.
 
     Points where an instance has no regret to compare with are NaN.
     """
@@ -410,7 +486,8 @@ def band_of_ratio(above: Floats, below: Floats) -> Band:
 def band(values: Floats, statistic: Statistic = np.mean) -> Band:
     """Estimate, low and high of a statistic over instances (the first axis) at every point.
 
-    The 95 % percentile interval of the bootstrap, with the same 1,000 resamples at all points of a curve.
+    The 95 % percentile interval of the bootstrap, with the same 1,000 resamples at all points of a
+    curve.
 
     >>> [part.tolist() for part in band(np.array([[1.0, 2.0], [3.0, 2.0]]))]
     [[2.0, 2.0], [1.0, 2.0], [3.0, 2.0]]

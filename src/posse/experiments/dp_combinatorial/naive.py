@@ -1,8 +1,10 @@
-"""Section 5.1 and claim 1: noise in every round, what it adds up to and what it costs; estimates without noise.
+"""Section 5.1 and claim 1: noise in every round, what it adds up to and what it costs; estimates
+without noise.
 
-The paper's baseline is FCB with noise on what is sent after every round. It is run with the least noise that proves
-(1, 0.01) for one entry, which lies in one round; with the least that proves it for all rounds composed in sequence; and
-with the textbook's noise for epsilon 0.01 in each round, the paper's example.
+The paper's baseline is FCB with noise on what is sent after every round. It is run with the least
+noise that proves (1, 0.01) for one entry, which lies in one round; with the least that proves it
+for all rounds composed in sequence; and with the textbook's noise for epsilon 0.01 in each round,
+the paper's example.
 """
 
 from __future__ import annotations
@@ -63,10 +65,12 @@ def example() -> tuple[Claim, ...]:
 
 
 def seen_changes(seed: int = 1, rounds: int = 200) -> tuple[int, int, int]:
-    """Count, for one market, rounds with and without a purchase, and how often an exact estimate moved in each.
+    """Count, for one market, rounds with and without a purchase, and how often an exact estimate
+    moved in each.
 
-    An agent alone buys; who sees its exact estimates after every round says "it bought" where one moved. Returns
-    purchases that moved the estimate, all purchases, and rounds without one in which it moved.
+    An agent alone buys; who sees its exact estimates after every round says "it bought" where one
+    moved. Returns purchases that moved the estimate, all purchases, and rounds without one in which
+    it moved.
     """
     market = market_instance(seed, agents=3, producers=8)
     terms = Terms(market.agents, market.producers, rounds, "alone")
@@ -90,18 +94,26 @@ def findings(runs: Runs) -> tuple[Finding, ...]:
     ways, size = example(), runs.size
     added, proved = ways[0], next(way for way in ways if "sequential" in way.how)
     text = (
-        f"added up {added.epsilon:,.0f} (delta counted once); composed in sequence {proved.figure}; one entry, which "
+        f"added up {added.epsilon:,.0f} (delta counted once); composed in sequence "
+        f"{proved.figure}; one entry, which "
         f"is in one round, {ways[-1].figure}"
     )
     right, purchases, wrong = seen_changes()
-    moved = f"{right:,} of {purchases:,} purchases moved the exact estimate, {wrong} of the rounds without one"
+    moved = (
+        f"{right:,} of {purchases:,} purchases moved the exact estimate, {wrong} of the rounds "
+        "without one"
+    )
     worse, helps = [], []
     for d in DISTRIBUTIONS:
-        alone, sequence, entry = (runs.at_end(size.places(d), method) for method in (ALONE, SEQUENCE, ENTRY))
+        alone, sequence, entry = (
+            runs.at_end(size.places(d), method) for method in (ALONE, SEQUENCE, ENTRY)
+        )
         judged = looks.saves(d, regret_ratio(alone, sequence), size.instances)
         worse.append(replace(judged, measured=f"FRR {regret_ratio(sequence, alone)}"))
         judged = looks.saves(d, regret_ratio(alone, entry), size.instances)
-        helps.append(replace(judged, measured=f"FRR {regret_ratio(entry, alone)} at {ENTRY.privacy(size)}"))
+        helps.append(
+            replace(judged, measured=f"FRR {regret_ratio(entry, alone)} at {ENTRY.privacy(size)}")
+        )
     return (
         Finding("composition", text, HOLDS if proved.epsilon <= BOUND else FAILS),
         combined("more-noise", worse),
@@ -115,15 +127,21 @@ def analyse(runs: Runs, out: Path) -> Analysis:
     files = write_files(out, "naive", runs.rows(), naive_figure(runs))
     notes = (
         looks.instances_words(runs.size),
-        "Reports of every round are added up as they are, negative ones too: dropping those would leave a sum that is "
+        "Reports of every round are added up as they are, negative ones too: dropping those would "
+        "leave a sum that is "
         "too large. A sum of no units counts as nothing known.",
-        "The paper adds up the epsilons of all rounds. Its definition of privacy is about one entry, which lies in one "
-        "round and so in one report: for that, rounds do not add up. For what shows over many rounds they do.",
-        f"Messages: {runs.size.rounds:,} reports an agent, where P-FCB has {len(markets.reports_of(runs.size))}.",
+        "The paper adds up the epsilons of all rounds. Its definition of privacy is about one "
+        "entry, which lies in one "
+        "round and so in one report: for that, rounds do not add up. For what shows over many "
+        "rounds they do.",
+        f"Messages: {runs.size.rounds:,} reports an agent, where P-FCB has "
+        f"{len(markets.reports_of(runs.size))}.",
         looks.privacy_words(runs.size),
         f"Time: {looks.cost_words(runs.cost)}",
     )
-    return Analysis(headline(runs), (naive_table(runs), sums_table(runs)), notes, files, findings(runs))
+    return Analysis(
+        headline(runs), (naive_table(runs), sums_table(runs)), notes, files, findings(runs)
+    )
 
 
 def together(method: Method, size: markets.Size) -> str:
@@ -140,13 +158,24 @@ def naive_table(runs: Runs) -> Table:
         places = runs.size.places(d)
         for method in METHODS:
             mine, alone = (runs.at_end(places, m) for m in (method, ALONE))
-            rows.append((
-                d, method.name, method.privacy(runs.size), together(method, runs.size),
-                words.number(float(mine.mean())), looks.against(mine, alone),
-            ))  # fmt: skip
+            rows.append(
+                (
+                    d,
+                    method.name,
+                    method.privacy(runs.size),
+                    together(method, runs.size),
+                    words.number(float(mine.mean())),
+                    looks.against(mine, alone),
+                )
+            )
     columns = (
-        "distribution", "method", "privacy", "all reports in sequence", "regret an agent, mean", "FRR, median",
-    )  # fmt: skip
+        "distribution",
+        "method",
+        "privacy",
+        "all reports in sequence",
+        "regret an agent, mean",
+        "FRR, median",
+    )
     return Table("Noise in every round beside noise at a few", columns, tuple(rows))
 
 
@@ -158,7 +187,11 @@ def sums_table(runs: Runs) -> Table:
 
     rows = lines(f"paper's example, {EXAMPLE:g} each round", example())
     rows += lines(ENTRY.name, ENTRY.plan(runs.size).claims())
-    return Table("What noise in every round adds up to", ("noise", "how", "(epsilon, delta)", "a proof"), tuple(rows))
+    return Table(
+        "What noise in every round adds up to",
+        ("noise", "how", "(epsilon, delta)", "a proof"),
+        tuple(rows),
+    )
 
 
 def headline(runs: Runs) -> str:
@@ -166,7 +199,9 @@ def headline(runs: Runs) -> str:
     said = []
     for d in DISTRIBUTIONS:
         places = runs.size.places(d)
-        parts = [f"{m.name} {runs.ratio(places, m).estimate:.2f}" for m in (TIGHT, ENTRY, SEQUENCE, EACH)]
+        parts = [
+            f"{m.name} {runs.ratio(places, m).estimate:.2f}" for m in (TIGHT, ENTRY, SEQUENCE, EACH)
+        ]
         said.append(f"{d}: {', '.join(parts)}")
     return f"FRR, medians of instances. {'. '.join(said)}."
 
@@ -182,7 +217,9 @@ def naive_figure(runs: Runs) -> plots.Figure:
         for method in METHODS:
             mine = runs.curves(size.places(distribution), method).mean(axis=1) / 1000
             looks.curve(ax, x, markets.band(mine), looks.line(method), method.name, filled=False)
-        kit.logarithmic(ax, [float(np.mean(runs.at_end(size.places(distribution), m))) / 1000 for m in METHODS])
+        kit.logarithmic(
+            ax, [float(np.mean(runs.at_end(size.places(distribution), m))) / 1000 for m in METHODS]
+        )
     kit.legend(
         figure,
         row[DISTRIBUTIONS[0]],
@@ -194,4 +231,4 @@ def naive_figure(runs: Runs) -> plots.Figure:
 
 NAIVE = markets.REFERENCE.experiment(
     "naive", "P-FCB, section 5.1: noise in every round", ("regret", "privacy"), sweep
-)  # fmt: skip
+)

@@ -1,4 +1,6 @@
-"""Beyond the paper: agents that deal with some of the producers each, and share only a part of them."""
+"""Beyond the paper: agents that deal with some of the producers each, and share only a part of
+them.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,14 @@ import numpy as np
 
 from posse.experiments import claims, kit
 from posse.experiments.dp_combinatorial import looks, markets
-from posse.experiments.dp_combinatorial.markets import ALONE, DISTRIBUTIONS, FCB, PAPER, TIGHT, Varied
+from posse.experiments.dp_combinatorial.markets import (
+    ALONE,
+    DISTRIBUTIONS,
+    FCB,
+    PAPER,
+    TIGHT,
+    Varied,
+)
 from posse.experiments.kit import Analysis, Table, Watch, write_files
 from posse.problems.markets.instances import Distribution, binds
 from posse.results import plots, words
@@ -23,7 +32,9 @@ METHODS = (ALONE, PAPER, TIGHT, FCB)
 
 def free(found: Varied, distribution: Distribution, share: float) -> list[int]:
     """Numbers of the instances whose constraint does not bind."""
-    return [k for k, place in enumerate(found.places(distribution, share)) if not binds(place.market())]
+    return [
+        k for k, place in enumerate(found.places(distribution, share)) if not binds(place.market())
+    ]
 
 
 def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
@@ -38,29 +49,37 @@ def analyse(found: Varied, out: Path) -> Analysis:
     files = write_files(out, "overlap", found.runs.rows(), share_figure(found))
     size = found.runs.size
     binding = "; ".join(
-        f"{distribution} {share:g}: {size.instances - len(free(found, distribution, share))} of {size.instances}"
+        f"{distribution} {share:g}: {size.instances - len(free(found, distribution, share))} of "
+        f"{size.instances}"
         for distribution in DISTRIBUTIONS
         for share in found.values
     )
     notes = (
         f"Instances are seeds 1 to {size.instances} of each distribution, in order, none left out; "
-        f"{words.count(size.runs, 'run')} each, the same seeds for every method. Each agent deals with this share of "
-        f"the {size.producers} producers, drawn for each by itself: of n agents about a share of n know a producer.",
-        f"The quality constraint binds in: {binding}. With few producers an agent is more often left with a "
+        f"{words.count(size.runs, 'run')} each, the same seeds for every method. Each agent deals "
+        "with this share of "
+        f"the {size.producers} producers, drawn for each by itself: of n agents about a share of n "
+        "know a producer.",
+        f"The quality constraint binds in: {binding}. With few producers an agent is more often "
+        "left with a "
         "purchase that it may not make, and regret is then ruled by rounds below the threshold.",
         looks.privacy_words(size),
-        "The paper leaves overlapping sets of producers to future work: there is nothing to compare with.",
+        "The paper leaves overlapping sets of producers to future work: there is nothing to "
+        "compare with.",
         f"Time: {looks.cost_words(found.runs.cost)}",
     )
     least = found.values[-1]
     parts = [
         looks.saves(
             f"FRR, {d}, {least:g} of the producers",
-            regret_ratio(*(found.regrets(d, least, m) for m in (PAPER, ALONE))), size.instances,
+            regret_ratio(*(found.regrets(d, least, m) for m in (PAPER, ALONE))),
+            size.instances,
         )
         for d in DISTRIBUTIONS
-    ]  # fmt: skip
-    return Analysis(headline(found), (share_table(found),), notes, files, (claims.combined("future", parts),))
+    ]
+    return Analysis(
+        headline(found), (share_table(found),), notes, files, (claims.combined("future", parts),)
+    )
 
 
 def share_table(found: Varied) -> Table:
@@ -71,17 +90,38 @@ def share_table(found: Varied) -> Table:
             for share in found.values:
                 mine, alone = (found.regrets(distribution, share, m) for m in (method, ALONE))
                 unbinding = free(found, distribution, share)
-                unbound = f"{looks.against(mine[unbinding], alone[unbinding])} " if len(unbinding) > 1 else ""
-                body.append((
-                    distribution, method.name, method.privacy(found.runs.size), f"{share:g}",
-                    words.number(float(mine.mean())), looks.against(mine, alone),
-                    f"{unbound}({len(unbinding)} instances)" if unbound else f"{len(unbinding)} instances",
-                ))  # fmt: skip
+                unbound = (
+                    f"{looks.against(mine[unbinding], alone[unbinding])} "
+                    if len(unbinding) > 1
+                    else ""
+                )
+                body.append(
+                    (
+                        distribution,
+                        method.name,
+                        method.privacy(found.runs.size),
+                        f"{share:g}",
+                        words.number(float(mine.mean())),
+                        looks.against(mine, alone),
+                        f"{unbound}({len(unbinding)} instances)"
+                        if unbound
+                        else f"{len(unbinding)} instances",
+                    )
+                )
     columns = (
-        "distribution", "method", "privacy", "share of producers", "regret an agent, mean", "FRR, median",
+        "distribution",
+        "method",
+        "privacy",
+        "share of producers",
+        "regret an agent, mean",
+        "FRR, median",
         "FRR, instances whose constraint does not bind",
-    )  # fmt: skip
-    return Table("Regret at the last round against the share of producers an agent deals with", columns, tuple(body))
+    )
+    return Table(
+        "Regret at the last round against the share of producers an agent deals with",
+        columns,
+        tuple(body),
+    )
 
 
 def headline(found: Varied) -> str:
@@ -92,7 +132,9 @@ def headline(found: Varied) -> str:
         parts = []
         for method in METHODS[1:]:
             most, least = (
-                regret_ratio(found.regrets(distribution, s, method), found.regrets(distribution, s, ALONE))
+                regret_ratio(
+                    found.regrets(distribution, s, method), found.regrets(distribution, s, ALONE)
+                )
                 for s in (first, last)
             )
             parts.append(f"{method.name} {most.estimate:.2f} to {least.estimate:.2f}")
@@ -105,8 +147,14 @@ def share_figure(found: Varied) -> plots.Figure:
     size = found.runs.size
     figure, (row,) = looks.columns(1, 4.8)
     for distribution, ax in row.items():
-        plots.style(ax, x="share of producers that an agent deals with", y="FRR: regret over regret alone, median")
-        kit.title(ax, f"{distribution}, n = {size.agents}, m = {size.producers}, T = {size.rounds:,}")
+        plots.style(
+            ax,
+            x="share of producers that an agent deals with",
+            y="FRR: regret over regret alone, median",
+        )
+        kit.title(
+            ax, f"{distribution}, n = {size.agents}, m = {size.producers}, T = {size.rounds:,}"
+        )
         for method in METHODS[1:]:
             style = looks.line(method) | looks.dots(method)
             ratios = markets.band(found.ratios(distribution, method), np.median)
@@ -119,6 +167,8 @@ def share_figure(found: Varied) -> plots.Figure:
 
 
 OVERLAP = markets.REFERENCE.experiment(
-    "overlap", "P-FCB beyond the paper: agents that share only some producers",
-    ("regret", "privacy", "beyond the paper"), sweep,
-)  # fmt: skip
+    "overlap",
+    "P-FCB beyond the paper: agents that share only some producers",
+    ("regret", "privacy", "beyond the paper"),
+    sweep,
+)

@@ -1,11 +1,14 @@
-"""Fresh instances, the order of three methods on them, the instances that break it, and how near the others are.
+"""Fresh instances, the order of three methods on them, the instances that break it, and how near
+the others are.
 
-Instances are never chosen by what came out: seeds 1001, 1002, ... in order, less those whose constraint binds.
+Instances are never chosen by what came out: seeds 1001, 1002, ... in order, less those whose
+constraint binds.
 
-Federation can cost an agent where accepted noise has spoilt its estimates. An accepted report counts ten times. Where
-its noise was large the interval around an agent's estimate then is narrow and beside the truth, and the agent buys from
-a producer that it should leave, or leaves one that it should buy from, for as long as it takes to learn otherwise.
-Which entries are wrong at the last round can be counted.
+Federation can cost an agent where accepted noise has spoilt its estimates. An accepted report
+counts ten times. Where its noise was large the interval around an agent's estimate then is narrow
+and beside the truth, and the agent buys from a producer that it should leave, or leaves one that it
+should buy from, for as long as it takes to learn otherwise. Which entries are wrong at the last
+round can be counted.
 """
 
 from __future__ import annotations
@@ -16,7 +19,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from posse.experiments.dp_combinatorial import markets
-from posse.experiments.dp_combinatorial.markets import ALONE, FCB, PAPER, TIGHT, Job, Method, Place, Runs, Size, matched
+from posse.experiments.dp_combinatorial.markets import (
+    ALONE,
+    FCB,
+    PAPER,
+    TIGHT,
+    Job,
+    Method,
+    Place,
+    Runs,
+    Size,
+    matched,
+)
 from posse.experiments.kit import Floats, Table
 from posse.policies.purchase.oracle import rate
 from posse.problems.markets.instances import Distribution, binds
@@ -37,7 +51,9 @@ LITTLE = 0.9
 
 @dataclass(frozen=True)
 class Fresh:
-    """Instances of one distribution, and the seeds that were passed over because the constraint binds."""
+    """Instances of one distribution, and the seeds that were passed over because the constraint
+    binds.
+    """
 
     distribution: Distribution
     kept: tuple[Place, ...]
@@ -122,7 +138,8 @@ class Spoilt:
 
     def __str__(self) -> str:
         return (
-            f"{self.beside:.1f} intervals beside the truth a run; {self.left:.1f} good producers left, {self.kept:.1f} "
+            f"{self.beside:.1f} intervals beside the truth a run; {self.left:.1f} good producers "
+            f"left, {self.kept:.1f} "
             f"bad ones bought from, {self.cost:.2g} a round and agent"
         )
 
@@ -134,7 +151,9 @@ def spoilt(job: Job) -> Spoilt:
 
 
 def wrong_entries(job: Job, known: Knowledge) -> tuple[float, float, float, float]:
-    """Count entries beside the truth, wrongly left and wrongly bought from, and what these cost in a round."""
+    """Count entries beside the truth, wrongly left and wrongly bought from, and what these cost in
+    a round.
+    """
     market, _ = markets.known_market(job.place)
     units = known.units + known.told_units
     seen = units > 0
@@ -178,15 +197,25 @@ def breaks_of(fresh: Fresh, runs: Runs) -> list[Break]:
     for k, place in enumerate(fresh.kept):
         if ranked.holds[k]:
             continue
-        joined, alone = (runs.of(place, method).agent_regret.mean(axis=0) for method in (PAPER, ALONE))
+        joined, alone = (
+            runs.of(place, method).agent_regret.mean(axis=0) for method in (PAPER, ALONE)
+        )
         held = in_order(ranked.alone[k], ranked.paper[k], ranked.fcb[k])
         breaks.append(
             Break(
-                place.distribution, place.seed, float(ranked.alone[k].mean()), float(ranked.paper[k].mean()),
-                float(ranked.fcb[k].mean()), held.count(False), len(held), int((joined > alone).sum()), place.agents,
-                float(np.max(joined / np.maximum(alone, 1e-9))), spoilt(Job(place, PAPER, runs.size)),
+                place.distribution,
+                place.seed,
+                float(ranked.alone[k].mean()),
+                float(ranked.paper[k].mean()),
+                float(ranked.fcb[k].mean()),
+                held.count(False),
+                len(held),
+                int((joined > alone).sum()),
+                place.agents,
+                float(np.max(joined / np.maximum(alone, 1e-9))),
+                spoilt(Job(place, PAPER, runs.size)),
             )
-        )  # fmt: skip
+        )
     return breaks
 
 
@@ -215,33 +244,52 @@ def near(place: Place, runs: Runs) -> Near:
     alone, paper = (runs.of(place, method) for method in (ALONE, PAPER))
     ratios = paper.agent_regret.mean(axis=0) / alone.agent_regret.mean(axis=0)
     return Near(
-        place.distribution, place.seed, float(paper.regret[:, -1].mean() / alone.regret[:, -1].mean()),
-        float(alone.missed.mean()), float(paper.missed.mean()), int((ratios >= 1).sum()), place.agents,
+        place.distribution,
+        place.seed,
+        float(paper.regret[:, -1].mean() / alone.regret[:, -1].mean()),
+        float(alone.missed.mean()),
+        float(paper.missed.mean()),
+        int((ratios >= 1).sum()),
+        place.agents,
         float(ratios.max()),
-    )  # fmt: skip
+    )
 
 
 def near_table(seen: Sequence[Near]) -> Table:
     """The instances of each distribution with the largest FRR."""
     rows = []
     for distribution in dict.fromkeys(one.distribution for one in seen):
-        own = sorted((one for one in seen if one.distribution == distribution), key=lambda one: -one.frr)
+        own = sorted(
+            (one for one in seen if one.distribution == distribution), key=lambda one: -one.frr
+        )
         rows += [
             (
-                one.distribution, str(one.seed), f"{one.frr:.2f}", f"{one.missed_alone:,.1f}", f"{one.missed:,.1f}",
-                f"{one.losing} of {one.agents}", f"{one.worst:.2f}",
+                one.distribution,
+                str(one.seed),
+                f"{one.frr:.2f}",
+                f"{one.missed_alone:,.1f}",
+                f"{one.missed:,.1f}",
+                f"{one.losing} of {one.agents}",
+                f"{one.worst:.2f}",
             )
             for one in own[:SHOWN]
-        ]  # fmt: skip
+        ]
     columns = (
-        "distribution", "instance", "FRR, paper noise", "rounds below the threshold an agent, alone",
-        "with P-FCB", "agents that lose by taking part", "regret over alone, the worst agent",
-    )  # fmt: skip
+        "distribution",
+        "instance",
+        "FRR, paper noise",
+        "rounds below the threshold an agent, alone",
+        "with P-FCB",
+        "agents that lose by taking part",
+        "regret over alone, the worst agent",
+    )
     return Table("Nearest to breaking the order", columns, tuple(rows))
 
 
 def near_words(seen: Sequence[Near], rankings: Sequence[Ranking]) -> str:
-    """Say how many agents and single runs do not follow the order that the means of instances follow."""
+    """Say how many agents and single runs do not follow the order that the means of instances
+    follow.
+    """
     losing, agents = sum(one.losing for one in seen), sum(one.agents for one in seen)
     runs = [
         held
@@ -250,21 +298,27 @@ def near_words(seen: Sequence[Near], rankings: Sequence[Ranking]) -> str:
         for held in in_order(a, p, f)
     ]
     return (
-        f"The order is one of instances. Of single agents, {losing:,} of {agents:,} lose by taking part in P-FCB with "
-        f"paper noise (means over runs); of single runs, {runs.count(False):,} of {len(runs):,} are out of order. "
+        f"The order is one of instances. Of single agents, {losing:,} of {agents:,} lose by taking "
+        "part in P-FCB with "
+        f"paper noise (means over runs); of single runs, {runs.count(False):,} of {len(runs):,} "
+        "are out of order. "
         f"{_threshold_words(seen)}"
     )
 
 
 def _threshold_words(seen: Sequence[Near]) -> str:
-    """Say whether instances in which joining gains little are those in which the threshold is often missed."""
+    """Say whether instances in which joining gains little are those in which the threshold is often
+    missed.
+    """
     little = [one for one in seen if one.frr > LITTLE]
     rest = [one.missed_alone for one in seen if one.frr <= LITTLE]
     if not little or not rest:
         return f"FRR is {max(one.frr for one in seen):.2f} at most."
     least, most = min(one.missed_alone for one in little), max(one.missed_alone for one in little)
     return (
-        f"In the {words.count(len(little), 'instance')} with FRR above {LITTLE:g} an agent alone buys below the "
-        f"threshold in {least:,.1f} to {most:,.1f} rounds, in the others in {np.median(rest):,.1f} (median): where the "
+        f"In the {words.count(len(little), 'instance')} with FRR above {LITTLE:g} an agent alone "
+        "buys below the "
+        f"threshold in {least:,.1f} to {most:,.1f} rounds, in the others in {np.median(rest):,.1f} "
+        "(median): where the "
         "constraint almost binds, such rounds make much of the regret."
     )

@@ -1,4 +1,6 @@
-"""Figure 1: agents that buy from common producers and exchange noisy statistics, seen from every message."""
+"""Figure 1: agents that buy from common producers and exchange noisy statistics, seen from every
+message.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ class Followed:
 
     @property
     def as_planned(self) -> bool:
-        """Whether the variance of the noise is that of the plan, within four standard errors of a normal one."""
+        """Whether the variance of the noise is that of the plan, within four standard errors of a
+        normal one.
+        """
         return bool(abs((self.noise**2).mean() - 1) <= 4 * np.sqrt(2 / len(self.noise)))
 
     @property
@@ -66,17 +70,31 @@ class Followed:
         """Whether agents buy from common producers and send noisy statistics, nothing else."""
         pairs = self.place.agents * (self.place.agents - 1)
         whole = (self.greetings, self.reports) == (pairs, self.planned)
-        return whole and not self.others and self.alike and self.bought and self.same and self.as_planned
+        return (
+            whole
+            and not self.others
+            and self.alike
+            and self.bought
+            and self.same
+            and self.as_planned
+        )
 
     def row(self) -> Row:
         """The run as a row of the raw file."""
         return {
-            "distribution": self.place.distribution, "agents": self.place.agents, "method": self.method.name,
-            "seed": self.seed, "greetings": self.greetings, "reports": self.reports,
-            "planned": self.planned, "others": self.others, "numbers": len(self.noise),
-            "noise_mean": float(self.noise.mean()), "noise_deviation": float(self.noise.std()),
+            "distribution": self.place.distribution,
+            "agents": self.place.agents,
+            "method": self.method.name,
+            "seed": self.seed,
+            "greetings": self.greetings,
+            "reports": self.reports,
+            "planned": self.planned,
+            "others": self.others,
+            "numbers": len(self.noise),
+            "noise_mean": float(self.noise.mean()),
+            "noise_deviation": float(self.noise.std()),
             "as_drawn": int(self.as_drawn),
-        }  # fmt: skip
+        }
 
 
 def follow(place: Place, method: Method, size: Size, seed: int) -> Followed:
@@ -109,16 +127,29 @@ def follow(place: Place, method: Method, size: Size, seed: int) -> Followed:
         bought, before[one.sender] = known - before[one.sender], known
         sent[key] = one.message
         deviation = terms.multiplier(one.message.number) * market.capacity[number[one.sender]]
-        noise.append((np.array(one.message.units) - bought)[deviation > 0] / deviation[deviation > 0])
+        noise.append(
+            (np.array(one.message.units) - bought)[deviation > 0] / deviation[deviation > 0]
+        )
     _, curves = run_once(market, terms, seed, truth=truth)
-    every = len(purchases) == place.agents * size.rounds and bool((world.bought > 0)[market.capacity > 0].all())
+    every = len(purchases) == place.agents * size.rounds and bool(
+        (world.bought > 0)[market.capacity > 0].all()
+    )
     planned = place.agents * (place.agents - 1) * len(terms.reports)
     same = np.array_equal(world.curves.regret, curves.regret)
     others = moved.total() - moved[Hello] - moved[Report]
     return Followed(
-        place, method, seed, moved[Hello], moved[Report], planned, others, alike, every, same,
+        place,
+        method,
+        seed,
+        moved[Hello],
+        moved[Report],
+        planned,
+        others,
+        alike,
+        every,
+        same,
         np.concatenate(noise),
-    )  # fmt: skip
+    )
 
 
 def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
@@ -126,7 +157,10 @@ def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
     size, runs_ = (SMALL, 1) if small else (FULL, 5)
     cells = product(DISTRIBUTIONS, BOTH, range(runs_))
     plan = [(size.places(d)[0], method, size, seed) for seed, (d, method, _) in enumerate(cells, 1)]
-    runs = [follow(*one) for one in progress(plan, lambda c: f"{c[0].distribution}, {c[1].name}, run {c[3]}", watch)]
+    runs = [
+        follow(*one)
+        for one in progress(plan, lambda c: f"{c[0].distribution}, {c[1].name}, run {c[3]}", watch)
+    ]
     watch("figure and analysis", 1.0)
     return analyse(runs, out)
 
@@ -136,36 +170,73 @@ def analyse(runs: Sequence[Followed], out: Path) -> Analysis:
     files = write_files(out, "setting", [one.row() for one in runs], picture(runs))
     right, noise = sum(one.as_drawn for one in runs), np.concatenate([one.noise for one in runs])
     text = (
-        f"{right} of {len(runs)} runs: every agent buys from all of its producers; between agents move the reports of "
-        f"the schedule and nothing else, the same to everyone; the noise of {len(noise):,} reported numbers has "
-        f"{noise.std():.3f} of the planned deviation; regret is that of the compiled twin, bit for bit"
+        f"{right} of {len(runs)} runs: every agent buys from all of its producers; between agents "
+        "move the reports of "
+        f"the schedule and nothing else, the same to everyone; the noise of {len(noise):,} "
+        "reported numbers has "
+        f"{noise.std():.3f} of the planned deviation; regret is that of the compiled twin, bit for "
+        "bit"
     )
     finding = Finding("agents", text, HOLDS if right == len(runs) else FAILS)
     body = tuple(
-        (one.place.distribution, one.method.name, str(one.seed), str(one.place.agents), str(one.greetings),
-         str(one.reports), str(one.planned), str(len(one.noise)), f"{one.noise.std():.3f}",
-         "yes" if one.as_drawn else "no")
+        (
+            one.place.distribution,
+            one.method.name,
+            str(one.seed),
+            str(one.place.agents),
+            str(one.greetings),
+            str(one.reports),
+            str(one.planned),
+            str(len(one.noise)),
+            f"{one.noise.std():.3f}",
+            "yes" if one.as_drawn else "no",
+        )
         for one in runs
-    )  # fmt: skip
+    )
     columns = (
-        "distribution", "method", "seed", "agents", "greetings", "reports", "planned", "numbers of units",
-        "deviation of the noise / plan", "as drawn",
-    )  # fmt: skip
-    notes = ("What an agent asks of the world, its purchases, goes to producers; no agent sees another's.",)
+        "distribution",
+        "method",
+        "seed",
+        "agents",
+        "greetings",
+        "reports",
+        "planned",
+        "numbers of units",
+        "deviation of the noise / plan",
+        "as drawn",
+    )
+    notes = (
+        "What an agent asks of the world, its purchases, goes to producers; no agent sees "
+        "another's.",
+    )
     headline = f"{right} of {len(runs)} runs are as drawn."
-    return Analysis(headline, (Table("Runs of real agents", columns, body),), notes, files, (finding,))
+    return Analysis(
+        headline, (Table("Runs of real agents", columns, body),), notes, files, (finding,)
+    )
 
 
 def picture(runs: Sequence[Followed]) -> plots.Figure:
     """Draw the noise of reports beside the planned normal distribution."""
     figure, (ax,) = kit.panels(1)
-    plots.style(ax, x="noise of a reported number of units, in planned standard deviations", y="density")
+    plots.style(
+        ax, x="noise of a reported number of units, in planned standard deviations", y="density"
+    )
     noise = np.concatenate([one.noise for one in runs])
-    ax.hist(noise, bins=40, range=(-4, 4), density=True, color=kit.look(0)["color"], alpha=0.35, label="reports")
+    ax.hist(
+        noise,
+        bins=40,
+        range=(-4, 4),
+        density=True,
+        color=kit.look(0)["color"],
+        alpha=0.35,
+        label="reports",
+    )
     x = np.linspace(-4, 4, 200)
     kit.line(ax, x, np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi), 1, "planned: normal", marker=False)
     kit.legend(figure, ax, 2, f"{len(noise):,} numbers of {len(runs)} runs")
     return figure
 
 
-SETTING = REFERENCE.experiment("setting", "P-FCB, figure 1: what agents send", ("protocol",), sweep, "figure 1")
+SETTING = REFERENCE.experiment(
+    "setting", "P-FCB, figure 1: what agents send", ("protocol",), sweep, "figure 1"
+)

@@ -1,8 +1,10 @@
-"""Theorem 1: regret against agents and rounds among agents that are all alike, beside its bound; a fit under noise.
+"""Theorem 1: regret against agents and rounds among agents that are all alike, beside its bound; a
+fit under noise.
 
-n regret / ln(nT) is bounded where the theorem holds, so its growth is measured: its exponent in n at the last round,
-and in T among the most agents, over the last two decades of rounds. An exponent of 0 is the theorem's rate. Regret that
-fell as 1 / sqrt(n) would have 1/2, and regret that grew as sqrt(T) nearly that. `MARGIN` lies between.
+n regret / ln(nT) is bounded where the theorem holds, so its growth is measured: its exponent in n
+at the last round, and in T among the most agents, over the last two decades of rounds. An exponent
+of 0 is the theorem's rate. Regret that fell as 1 / sqrt(n) would have 1/2, and regret that grew as
+sqrt(T) nearly that. `MARGIN` lies between.
 """
 
 from __future__ import annotations
@@ -16,8 +18,26 @@ import numpy as np
 from posse.experiments import claims, kit
 from posse.experiments.claims import FAILS, HOLDS, Finding
 from posse.experiments.dp_combinatorial import looks, markets
-from posse.experiments.dp_combinatorial.markets import DISTRIBUTIONS, FCB, PAPER, TIGHT, Method, Place, Runs, Size
-from posse.experiments.kit import Analysis, Floats, Mean, Table, Watch, exponent, mean_of, write_files
+from posse.experiments.dp_combinatorial.markets import (
+    DISTRIBUTIONS,
+    FCB,
+    PAPER,
+    TIGHT,
+    Method,
+    Place,
+    Runs,
+    Size,
+)
+from posse.experiments.kit import (
+    Analysis,
+    Floats,
+    Mean,
+    Table,
+    Watch,
+    exponent,
+    mean_of,
+    write_files,
+)
 from posse.problems.markets.instances import Distribution
 from posse.protocols.dp_combinatorial.remarks import bound_below
 from posse.results import plots, words
@@ -47,7 +67,9 @@ def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
     size, agents = (markets.SMALL, SMALL_AGENTS) if small else (markets.FEWER, AGENTS)
     made: Runs | None = None
     for number, n in enumerate(agents):
-        places = [place for d in DISTRIBUTIONS for place in size.places(d, agents=n, homogeneous=True)]
+        places = [
+            place for d in DISTRIBUTIONS for place in size.places(d, agents=n, homogeneous=True)
+        ]
         ends = [0.98 * sum(agents[:k]) / sum(agents) for k in (number, number + 1)]
         runs = markets.run_markets(size, places, (*METHODS, explored(n, size.rounds)), watch, *ends)
         made = runs if made is None else Runs(size, made.outcomes | runs.outcomes, runs.cost)
@@ -86,7 +108,9 @@ class Found:
 
     def scaled(self, distribution: Distribution, n: int, method: Method) -> Floats:
         """(instances, rounds) n regret / ln(nT)."""
-        return np.asarray(n * self.regret(distribution, n, method) / np.log(n * np.array(self.rounds)))
+        return np.asarray(
+            n * self.regret(distribution, n, method) / np.log(n * np.array(self.rounds))
+        )
 
     def in_agents(self, distribution: Distribution, method: Method) -> Mean:
         """Exponent in n at the last round, over instances."""
@@ -95,18 +119,28 @@ class Found:
 
     def in_rounds(self, distribution: Distribution, method: Method) -> Mean:
         """Exponent in T among the most agents, over instances."""
-        return mean_of([exponent(self.rounds, row) for row in self.scaled(distribution, self.agents[-1], method)])
+        return mean_of(
+            [
+                exponent(self.rounds, row)
+                for row in self.scaled(distribution, self.agents[-1], method)
+            ]
+        )
 
 
 def explicit(place: Place, n: int, rounds: int) -> float:
-    """The bound of the proof's last line, with the largest Delta_min that it can have and without R.
+    """The bound of the proof's last line, with the largest Delta_min that it can have and without
+    R.
 
-    Delta_min is at most what one unit of the least producer changes, min |r_i|, and R (the smoothness of revenue)
-    divides it: the theorem's own bound is larger still.
+    Delta_min is at most what one unit of the least producer changes, min |r_i|, and R (the
+    smoothness of revenue) divides it: the theorem's own bound is larger still.
     """
     market, truth = markets.known_market(place)
     worth = np.abs(truth.revenue[0, 0][market.capacity[0] > 0])
-    smallest, largest, k = float(worth.min()), float(truth.worst[0, 0]), float(market.capacity.max())
+    smallest, largest, k = (
+        float(worth.min()),
+        float(truth.worst[0, 0]),
+        float(market.capacity.max()),
+    )
     terms = math.pi**2 * k / (3 * n**3) + 6 * math.log(n * rounds) / (n * smallest**2)
     return terms * len(market.producers) * largest
 
@@ -128,8 +162,15 @@ def findings(found: Found) -> tuple[Finding, ...]:
     def grows(method: Method) -> list[Finding]:
         parts = []
         for d in DISTRIBUTIONS:
-            for what, mean in (("n", found.in_agents(d, method)), ("T", found.in_rounds(d, method))):
-                name = f"{d}, {method.name}, exponent in {what}" if method != FCB else f"{d}, exponent in {what}"
+            for what, mean in (
+                ("n", found.in_agents(d, method)),
+                ("T", found.in_rounds(d, method)),
+            ):
+                name = (
+                    f"{d}, {method.name}, exponent in {what}"
+                    if method != FCB
+                    else f"{d}, exponent in {what}"
+                )
                 parts.append(looks.below(name, mean, MARGIN, mean.text(2, sign=True)))
         return parts
 
@@ -148,7 +189,9 @@ def _threshold(found: Found, distribution: Distribution) -> Finding:
     n = found.agents[-1]
     places = found.places(distribution, n)
     missed = [float(found.runs.of(place, FCB).missed.mean()) for place in places]
-    bounds = [bound_below(place.market(), n, found.size.rounds) * found.size.rounds for place in places]
+    bounds = [
+        bound_below(place.market(), n, found.size.rounds) * found.size.rounds for place in places
+    ]
     text = f"{np.mean(missed):,.1f} rounds an agent, bound {np.mean(bounds):,.1f}"
     return looks.below(distribution, mean_of(np.array(missed) - np.array(bounds)), 0.0, text)
 
@@ -158,15 +201,21 @@ def analyse(found: Found, out: Path) -> Analysis:
     files = write_files(out, "theorem1", found.runs.rows(), rate_figure(found))
     size = found.size
     notes = (
-        f"Agents of one instance are all alike (homogeneous), as the theorem wants. Instances are seeds 1 to "
-        f"{size.instances} of each distribution, in order, none left out; {words.count(size.runs, 'run')} each.",
-        "The bound takes the largest Delta_min that an instance can have, one unit of its least producer, and leaves "
+        "Agents of one instance are all alike (homogeneous), as the theorem wants. Instances are "
+        "seeds 1 to "
+        f"{size.instances} of each distribution, in order, none left out; "
+        f"{words.count(size.runs, 'run')} each.",
+        "The bound takes the largest Delta_min that an instance can have, one unit of its least "
+        "producer, and leaves "
         "the division by R out: the theorem's own is larger.",
-        f"`{explored(2, size.rounds).name}` has the phase of Algorithm 1 with zeta = {ZETA:g} and y = 1, which the "
+        f"`{explored(2, size.rounds).name}` has the phase of Algorithm 1 with zeta = {ZETA:g} and "
+        "y = 1, which the "
         "paper does not give: 3 ln T / (2 n zeta^2) rounds of one unit of every producer.",
         looks.privacy_words(size),
     )
-    return Analysis(headline(found), (rate_table(found), fit_table(found)), notes, files, findings(found))
+    return Analysis(
+        headline(found), (rate_table(found), fit_table(found)), notes, files, findings(found)
+    )
 
 
 def rate_table(found: Found) -> Table:
@@ -175,17 +224,32 @@ def rate_table(found: Found) -> Table:
     for d in DISTRIBUTIONS:
         for n in found.agents:
             first = found.regret(d, n, explored(n, found.size.rounds)).mean(axis=0)
-            regret, scaled = found.regret(d, n, FCB).mean(axis=0), found.scaled(d, n, FCB).mean(axis=0)
+            regret, scaled = (
+                found.regret(d, n, FCB).mean(axis=0),
+                found.scaled(d, n, FCB).mean(axis=0),
+            )
             for at, t in enumerate(found.rounds):
                 bounds = [explicit(place, n, t) for place in found.places(d, n)]
-                rows.append((
-                    d, str(n), f"{t:,}", words.number(float(regret[at])), words.number(float(scaled[at])),
-                    f"{min(bounds):.2g}", words.number(float(first[at])),
-                ))  # fmt: skip
+                rows.append(
+                    (
+                        d,
+                        str(n),
+                        f"{t:,}",
+                        words.number(float(regret[at])),
+                        words.number(float(scaled[at])),
+                        f"{min(bounds):.2g}",
+                        words.number(float(first[at])),
+                    )
+                )
     columns = (
-        "distribution", "agents n", "rounds T", "regret an agent, mean", "n regret / ln(nT)",
-        "explicit bound, smallest", "regret, exploring first",
-    )  # fmt: skip
+        "distribution",
+        "agents n",
+        "rounds T",
+        "regret an agent, mean",
+        "n regret / ln(nT)",
+        "explicit bound, smallest",
+        "regret, exploring first",
+    )
     return Table("FCB among agents that are all alike", columns, tuple(rows))
 
 
@@ -193,25 +257,36 @@ def fit_table(found: Found) -> Table:
     """Exponents of n regret / ln(nT), without noise and with it."""
     rows = tuple(
         (
-            d, method.name, method.privacy(found.size), found.in_agents(d, method).text(2, sign=True),
+            d,
+            method.name,
+            method.privacy(found.size),
+            found.in_agents(d, method).text(2, sign=True),
             found.in_rounds(d, method).text(2, sign=True),
         )
         for d in DISTRIBUTIONS
         for method in METHODS
-    )  # fmt: skip
-    columns = ("distribution", "method", "privacy", "exponent in n", f"exponent in T, n = {found.agents[-1]}")
+    )
+    columns = (
+        "distribution",
+        "method",
+        "privacy",
+        "exponent in n",
+        f"exponent in T, n = {found.agents[-1]}",
+    )
     return Table("n regret / ln(nT) ~ n^a T^b: 0 is the theorem's rate", columns, rows)
 
 
 def headline(found: Found) -> str:
     """Say how n regret / ln(nT) grows."""
     said = [
-        f"{d} n^{found.in_agents(d, FCB).text(2, sign=True)} and T^{found.in_rounds(d, FCB).text(2, sign=True)}"
+        f"{d} n^{found.in_agents(d, FCB).text(2, sign=True)} and "
+        f"T^{found.in_rounds(d, FCB).text(2, sign=True)}"
         for d in DISTRIBUTIONS
     ]
     largest = max(ratios_to_bound(found))
     return (
-        f"n regret / ln(nT) of FCB grows as {'; '.join(said)}; regret is at most {largest:.1g} of the explicit bound."
+        f"n regret / ln(nT) of FCB grows as {'; '.join(said)}; regret is at most {largest:.1g} of "
+        "the explicit bound."
     )
 
 
@@ -220,21 +295,32 @@ def rate_figure(found: Found) -> plots.Figure:
     figure, (row,) = looks.columns(1, 4.6, share_y=False)
     for distribution, ax in row.items():
         plots.style(ax, x="agents n", y="n regret / ln(nT) at the last round")
-        kit.title(ax, f"{distribution}, all alike, m = {found.size.producers}, T = {found.size.rounds:,}")
+        kit.title(
+            ax, f"{distribution}, all alike, m = {found.size.producers}, T = {found.size.rounds:,}"
+        )
         values: list[float] = []
         for method in METHODS:
-            each = np.stack([found.scaled(distribution, n, method)[:, -1] for n in found.agents], axis=1)
+            each = np.stack(
+                [found.scaled(distribution, n, method)[:, -1] for n in found.agents], axis=1
+            )
             band = markets.band(each)
-            looks.curve(ax, found.agents, band, looks.line(method) | looks.dots(method), method.name)
+            looks.curve(
+                ax, found.agents, band, looks.line(method) | looks.dots(method), method.name
+            )
             values += [*band[1].tolist(), *band[2].tolist()]
         kit.logarithmic(ax, values)
         ax.set_xscale("log", base=2)
         ax.set_xticks(found.agents, [str(n) for n in found.agents])
-    note = f"Means of {found.size.instances} instances, {found.size.runs} runs each; {looks.INTERVAL}"
+    note = (
+        f"Means of {found.size.instances} instances, {found.size.runs} runs each; {looks.INTERVAL}"
+    )
     kit.legend(figure, row[DISTRIBUTIONS[0]], 3, note)
     return figure
 
 
 THEOREM1 = markets.REFERENCE.experiment(
-    "theorem1", "P-FCB, theorem 1: regret against agents and rounds, and its bound", ("regret", "theory"), sweep
+    "theorem1",
+    "P-FCB, theorem 1: regret against agents and rounds, and its bound",
+    ("regret", "theory"),
+    sweep,
 )

@@ -1,7 +1,9 @@
-"""The two weights of what is learnt from reports: does only their product matter, and is the published one the best?
+"""The two weights of what is learnt from reports: does only their product matter, and is the
+published one the best?
 
-The discussion says that a larger width of acceptance can be used if the weight is decreased, and that it is optimal to
-keep the product. Pairs of the published product are judged for being alike, pairs of others for having more regret.
+The discussion says that a larger width of acceptance can be used if the weight is decreased, and
+that it is optimal to keep the product. Pairs of the published product are judged for being alike,
+pairs of others for having more regret.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ def weighted(pair: tuple[float, float]) -> Method:
     'P-FCB, width 1, weight 1'
     """
     width, weight = pair
-    return replace(PAPER, name=f"P-FCB, width {width:g}, weight {weight:g}", width=width, weight=weight)
+    return replace(
+        PAPER, name=f"P-FCB, width {width:g}, weight {weight:g}", width=width, weight=weight
+    )
 
 
 def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
@@ -46,7 +50,9 @@ def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
     return analyse(runs, out)
 
 
-def apart(runs: Runs, distribution: Distribution, pair: tuple[float, float], tests: int) -> kit.Mean:
+def apart(
+    runs: Runs, distribution: Distribution, pair: tuple[float, float], tests: int
+) -> kit.Mean:
     """Mean over instances of ln of the published pair's regret over that of another."""
     places = runs.size.places(distribution)
     return looks.log_ratio(runs.at_end(places, PAPER), runs.at_end(places, weighted(pair)), tests)
@@ -59,7 +65,10 @@ def findings(runs: Runs) -> tuple[Finding, ...]:
         for pair in SAME:
             mean = apart(runs, d, pair, len(SAME) * len(DISTRIBUTIONS))
             text = f"{looks.times(replace(mean, mean=-mean.mean))} times the regret of (0.1, 10)"
-            inside, outside = -ALIKE < mean.low <= mean.high < ALIKE, mean.high < -ALIKE or mean.low > ALIKE
+            inside, outside = (
+                -ALIKE < mean.low <= mean.high < ALIKE,
+                mean.high < -ALIKE or mean.low > ALIKE,
+            )
             word = HOLDS if inside else FAILS if outside else UNKNOWN
             many = "" if word != UNKNOWN else "too few instances for an interval"
             if word == UNKNOWN and not np.isnan(mean.half):
@@ -69,7 +78,9 @@ def findings(runs: Runs) -> tuple[Finding, ...]:
         for pair in OTHER:
             mean = apart(runs, d, pair, len(OTHER) * len(DISTRIBUTIONS))
             text = f"{looks.times(replace(mean, mean=-mean.mean))} times the regret of (0.1, 10)"
-            best.append(looks.below(f"{d}, ({pair[0]:g}, {pair[1]:g})", mean, 0.0, text, ratio=True))
+            best.append(
+                looks.below(f"{d}, ({pair[0]:g}, {pair[1]:g})", mean, 0.0, text, ratio=True)
+            )
     return claims.combined("product", best), claims.combined("only", only)
 
 
@@ -78,7 +89,8 @@ def analyse(runs: Runs, out: Path) -> Analysis:
     files = write_files(out, "weights", runs.rows(), weight_figure(runs))
     notes = (
         looks.instances_words(runs.size),
-        "All pairs use the published noise. Intervals of a claim hold together (Bonferroni); alike means within a "
+        "All pairs use the published noise. Intervals of a claim hold together (Bonferroni); alike "
+        "means within a "
         "tenth of each other.",
         looks.privacy_words(runs.size),
         f"Time: {looks.cost_words(runs.cost)}",
@@ -98,11 +110,24 @@ def weight_table(runs: Runs) -> Table:
         places = runs.size.places(d)
         for (width, weight), method in _pairs():
             taken = float(np.mean([runs.of(place, method).taken.mean() for place in places]))
-            rows.append((
-                d, f"{width:g}", f"{weight:g}", f"{width * weight:g}", str(runs.ratio(places, method)),
-                words.number(taken),
-            ))  # fmt: skip
-    columns = ("distribution", "width", "weight", "product", "FRR, median", "entries learnt from, an agent")
+            rows.append(
+                (
+                    d,
+                    f"{width:g}",
+                    f"{weight:g}",
+                    f"{width * weight:g}",
+                    str(runs.ratio(places, method)),
+                    words.number(taken),
+                )
+            )
+    columns = (
+        "distribution",
+        "width",
+        "weight",
+        "product",
+        "FRR, median",
+        "entries learnt from, an agent",
+    )
     return Table("Regret over regret alone by the two weights", columns, tuple(rows))
 
 
@@ -114,7 +139,10 @@ def headline(runs: Runs) -> str:
         frr = {pair: runs.ratio(places, method).estimate for pair, method in _pairs()}
         pair = min(frr, key=lambda one: frr[one])
         own = frr[PAPER.width, PAPER.weight]
-        said.append(f"{d} {own:.2f} at (0.1, 10), {frr[1.0, 1.0]:.2f} at (1, 1), least {frr[pair]:.2f} at {pair}")
+        said.append(
+            f"{d} {own:.2f} at (0.1, 10), {frr[1.0, 1.0]:.2f} at (1, 1), least {frr[pair]:.2f} at "
+            f"{pair}"
+        )
     return f"FRR by (width, weight), medians of instances: {'; '.join(said)}."
 
 
@@ -123,23 +151,37 @@ def weight_figure(runs: Runs) -> plots.Figure:
     figure, (row,) = looks.columns(1, 4.4)
     for distribution, ax in row.items():
         plots.style(ax, x="width and weight", y="FRR: regret over regret alone, median", grid="y")
-        kit.title(ax, f"{distribution}, n = {runs.size.agents}, m = {runs.size.producers}, T = {runs.size.rounds:,}")
+        kit.title(
+            ax,
+            f"{distribution}, n = {runs.size.agents}, m = {runs.size.producers}, T = "
+            f"{runs.size.rounds:,}",
+        )
         places = runs.size.places(distribution)
         pairs = sorted(_pairs(), key=lambda one: (round(one[0][0] * one[0][1], 6), one[0]))
         for at, (_, method) in enumerate(pairs):
             ratio = runs.ratio(places, method)
             style = looks.dots(PAPER) | ({} if method == PAPER else {"markerfacecolor": "white"})
-            ends = [[ratio.estimate - ratio.low], [ratio.high - ratio.estimate]] if ratio.known else None
+            ends = (
+                [[ratio.estimate - ratio.low], [ratio.high - ratio.estimate]]
+                if ratio.known
+                else None
+            )
             ax.errorbar([at], [ratio.estimate], yerr=ends, linestyle="", capsize=3, **style)
         ax.set_xticks(range(len(pairs)), [f"{w:g}, {v:g}" for (w, v), _ in pairs], rotation=40)
         ax.axhline(1.0, label=ALONE.name, **looks.line(ALONE))
         ax.set_ylim(bottom=0.0)
-    shown = f"{runs.size.instances} instances, {runs.size.runs} runs each; bars: intervals over instances."
-    note = f"By product: a tenth, 1, ten; filled: as published. {shown}\n{looks.privacy_note(runs.size)}"
+    shown = (
+        f"{runs.size.instances} instances, {runs.size.runs} runs each; bars: intervals over "
+        "instances."
+    )
+    note = (
+        "By product: a tenth, 1, ten; filled: as published. "
+        f"{shown}\n{looks.privacy_note(runs.size)}"
+    )
     kit.legend(figure, row[DISTRIBUTIONS[0]], 3, note)
     return figure
 
 
 WEIGHTS = markets.REFERENCE.experiment(
     "weights", "P-FCB: does only the product of the two weights matter?", ("regret",), sweep
-)  # fmt: skip
+)

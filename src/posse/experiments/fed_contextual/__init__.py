@@ -1,4 +1,5 @@
-"""Figures 1 to 4 and sections 5.2, 5.3 and 6 of the paper on federated contextual bandits, beside its claims.
+"""Figures 1 to 4 and sections 5.2, 5.3 and 6 of the paper on federated contextual bandits, beside
+its claims.
 
 Importing this needs no JAX: what runs is imported when an experiment is run.
 """
@@ -13,8 +14,10 @@ from posse.experiments.fed_contextual.problem import REFERENCE, SETTINGS
 from posse.experiments.kit import Analysis, Experiment, Sweep, Watch
 
 _WHAT = {
-    "scratch": "from scratch", "init": "after pre-training", "init-shift": "after pre-training on other rewards",
-}  # fmt: skip
+    "scratch": "from scratch",
+    "init": "after pre-training",
+    "init-shift": "after pre-training on other rewards",
+}
 
 
 def _sweep(module: str, *figure: str) -> Sweep:
@@ -46,17 +49,38 @@ EXPERIMENTS = (
             name,
             f"figure {name[3]} ({name[4]}): {setting.kind}, {_WHAT[setting.scenario]}"
             + (", deployed often" if setting.often else ""),
-            ("reward", setting.kind), _sweep("fig1_2", name),
+            ("reward", setting.kind),
+            _sweep("fig1_2", name),
         )
         for name, setting in SETTINGS.items()
     ),
     _made("fig3", "figure 3: variation over seeds", ("reward",), _sweep("fig3")),
     _made("fig4", "figure 4: clipping and noise", ("reward", "privacy"), _sweep("fig4")),
-    _made("noise", "section 5.3: noise and clients of a round scaled together", ("reward", "privacy"), _sweep("noise")),
+    _made(
+        "noise",
+        "section 5.3: noise and clients of a round scaled together",
+        ("reward", "privacy"),
+        _sweep("noise"),
+    ),
     _made("accounting", "section 5.3: what noise proves", ("privacy",), _accounting),
-    _made("algorithms", "algorithms 1 to 4: written out beside a run", ("protocol",), _sweep("algorithms")),
-    _made("sec5_2", "section 5.2: deployment, optimiser, importance weights", ("reward",), _sweep("sec5_2")),
-    _made("theory", "section 6: bounds beside regret, 1 to 40 clients", ("regret", "theory"), _sweep("theory")),
-)  # fmt: skip
+    _made(
+        "algorithms",
+        "algorithms 1 to 4: written out beside a run",
+        ("protocol",),
+        _sweep("algorithms"),
+    ),
+    _made(
+        "sec5_2",
+        "section 5.2: deployment, optimiser, importance weights",
+        ("reward",),
+        _sweep("sec5_2"),
+    ),
+    _made(
+        "theory",
+        "section 6: bounds beside regret, 1 to 40 clients",
+        ("regret", "theory"),
+        _sweep("theory"),
+    ),
+)
 
 __all__ = ["EXPERIMENTS"]

@@ -33,7 +33,11 @@ def claims(found: Sequence[Found]) -> list[Statement]:
     first = LABELS["init"]
     if first in ends and SETTINGS[found[0].line.figure].scenario == "init-shift":
         claimed.append(
-            findings.better(f"{SOFTMAX} earns more than the first model left as it is", ends[SOFTMAX], ends[first])
+            findings.better(
+                f"{SOFTMAX} earns more than the first model left as it is",
+                ends[SOFTMAX],
+                ends[first],
+            )
         )
     return claimed
 
@@ -56,11 +60,15 @@ def analyse(figure: str, form: Form, found: Sequence[Found], out: Path) -> Analy
     if setting.scenario == "init":
         notes.append(
             "The paper finds little to gain over a first model that fits: above it are "
-            + ", ".join(f"{x.line.label} {findings.above(x.ends, found[-1].ends).text(3, sign=True)}" for x in learnt)
+            + ", ".join(
+                f"{x.line.label} {findings.above(x.ends, found[-1].ends).text(3, sign=True)}"
+                for x in learnt
+            )
             + "."
         )
     notes += [
-        "The paper prints its rewards as a picture: none stand beside ours. Differences are of the same seeds, which "
+        "The paper prints its rewards as a picture: none stand beside ours. Differences are of the "
+        "same seeds, which "
         "draw the same clients.",
         findings.protocol_note(form, setting.kind),
     ]
@@ -72,11 +80,18 @@ def analyse(figure: str, form: Form, found: Sequence[Found], out: Path) -> Analy
     )
     ends = {one.line.label: one.ends for one in found}
     if setting.scenario == "init":
-        little = findings.alike("Softmax above the first model", ends[SOFTMAX], ends[LABELS["init"]])
+        little = findings.alike(
+            "Softmax above the first model", ends[SOFTMAX], ends[LABELS["init"]]
+        )
         judged = [findings.judged("little", [little])]
     else:
         judged = [findings.judged("exploring", claimed[: len(EXPLORING)])]
-    judged += [findings.judged("softmax", [claimed[len(EXPLORING)]]), findings.chosen("rates", found, paper)]
+    judged += [
+        findings.judged("softmax", [claimed[len(EXPLORING)]]),
+        findings.chosen("rates", found, paper),
+    ]
     if setting.scenario == "init-shift":
         judged.append(findings.judged("first", claimed[-1:]))
-    return Analysis(headline, tables, tuple(notes), files, tuple(judged), findings.computed_on(found))
+    return Analysis(
+        headline, tables, tuple(notes), files, tuple(judged), findings.computed_on(found)
+    )

@@ -40,35 +40,50 @@ def analyse(form: Form, found: Sequence[Found], out: Path) -> Analysis:
     spreads = [spread(one.ends) for one in found]
     rows = tuple(
         (
-            one.line.kind, mean_of(one.ends).text(), f"{one.ends.min():.4f} to {one.ends.max():.4f}",
-            f"{100 * wide.share:.2f} %", f"{100 * wide.bound:.2f} %", wide.verdict,
+            one.line.kind,
+            mean_of(one.ends).text(),
+            f"{one.ends.min():.4f} to {one.ends.max():.4f}",
+            f"{100 * wide.share:.2f} %",
+            f"{100 * wide.bound:.2f} %",
+            wide.verdict,
         )
         for one, wide in zip(found, spreads, strict=True)
-    )  # fmt: skip
+    )
     columns = (
-        "population", "average reward", "smallest to largest", "standard deviation, of the mean",
-        "it is below, at 95 %", "variation is negligible",
-    )  # fmt: skip
+        "population",
+        "average reward",
+        "smallest to largest",
+        "standard deviation, of the mean",
+        "it is below, at 95 %",
+        "variation is negligible",
+    )
     seeds = len(found[0].ends)
     headline = f"Over {seeds} seeds the reward of Softmax in init-shift varies by " + " and ".join(
-        f"{100 * wide.share:.1f} % ({one.line.kind})" for one, wide in zip(found, spreads, strict=True)
+        f"{100 * wide.share:.1f} % ({one.line.kind})"
+        for one, wide in zip(found, spreads, strict=True)
     )
     notes = [
-        f"The paper calls the variation over 5 trials negligible. Called so here: a standard deviation below "
+        "The paper calls the variation over 5 trials negligible. Called so here: a standard "
+        "deviation below "
         f"{100 * TOLERANCE:g} % of the mean at 95 % confidence; "
-        + ", ".join(f"{one.line.kind}: {wide.verdict}" for one, wide in zip(found, spreads, strict=True))
+        + ", ".join(
+            f"{one.line.kind}: {wide.verdict}" for one, wide in zip(found, spreads, strict=True)
+        )
         + ".",
         *(protocol_note(form, kind) for kind in KINDS),
     ]
     table = Table("Spread over seeds at the end of training", columns, rows)
     parts = [
         Finding(
-            one.line.kind, f"{100 * wide.share:.2f} % of the mean, below {100 * wide.bound:.2f} % at 95 %",
+            one.line.kind,
+            f"{100 * wide.share:.2f} % of the mean, below {100 * wide.bound:.2f} % at 95 %",
             wide.verdict,
-            "" if wide.verdict != UNKNOWN else f"{seeds} seeds bound it too loosely; some 20 would tell",
+            ""
+            if wide.verdict != UNKNOWN
+            else f"{seeds} seeds bound it too loosely; some 20 would tell",
         )
         for one, wide in zip(found, spreads, strict=True)
-    ]  # fmt: skip
+    ]
     judged = (combined("negligible", parts),)
     return Analysis(f"{headline}.", (table,), tuple(notes), files, judged, computed_on(found))
 
@@ -79,7 +94,9 @@ def picture(form: Form, found: Sequence[Found]) -> plots.Figure:
     figure, axes = kit.panels(2, titles)
     for ax, one in zip(axes, found, strict=True):
         plots.style(ax, x="round", y=REWARD)
-        for number, (seed, curve) in enumerate(zip(one.result.job["seeds"], one.curves, strict=True)):
+        for number, (seed, curve) in enumerate(
+            zip(one.result.job["seeds"], one.curves, strict=True)
+        ):
             kit.line(ax, np.arange(1, len(curve) + 1), curve, number, f"seed {seed}", marker=False)
         late = one.curves[:, one.curves.shape[1] // 10 :]
         ax.set_ylim(0.9 * late.min(), 1.05 * late.max())

@@ -1,4 +1,5 @@
-"""What the paper claims and what came out: statements from paired differences, tables and pictures of lines.
+"""What the paper claims and what came out: statements from paired differences, tables and pictures
+of lines.
 
 A claim holds, does not hold, or cannot be told from the seeds that were run.
 """
@@ -20,10 +21,14 @@ from posse.results import plots, statistics
 from posse.results.plots import INK
 
 TOLERANCE = 0.05
-"""Differences below this share of the reward are small: an interval within it shows that two lines are alike."""
+"""Differences below this share of the reward are small: an interval within it shows that two lines
+are alike.
+"""
 
 NARROW = 0.1
-"""Share of half an interval below which its distance from the number that decides is called narrow."""
+"""Share of half an interval below which its distance from the number that decides is called
+narrow.
+"""
 
 Ends = Mapping[str, Floats]
 """Rewards at the end by line, one a seed; seeds are paired."""
@@ -41,7 +46,8 @@ class Statement:
 
     @property
     def because(self) -> str:
-        """Say how many seeds would tell, or that the verdict is narrow: a GPU does not repeat a run bit for bit.
+        """Say how many seeds would tell, or that the verdict is narrow: a GPU does not repeat a run
+        bit for bit.
 
         >>> Statement("more", Mean(0.2, 0.19, 9), HOLDS, 0.01).because
         'narrowly, by 0.0100: another run on a GPU could leave it untold'
@@ -49,7 +55,11 @@ class Statement:
         if self.verdict == UNKNOWN:
             return kit.enough(self.difference)
         narrow = self.edge < NARROW * self.difference.half
-        return f"narrowly, by {self.edge:.4f}: another run on a GPU could leave it untold" if narrow else ""
+        return (
+            f"narrowly, by {self.edge:.4f}: another run on a GPU could leave it untold"
+            if narrow
+            else ""
+        )
 
     @property
     def words(self) -> str:
@@ -70,19 +80,23 @@ def above(one: Floats, other: Floats) -> Mean:
 
 
 def better(claim: str, one: Floats, other: Floats) -> Statement:
-    """Claim that one line earns more: holds if the whole interval is above 0, does not if it is below.
+    """Claim that one line earns more: holds if the whole interval is above 0, does not if it is
+    below.
 
     >>> better("more", np.array([0.5, 0.6, 0.7]), np.array([0.1, 0.21, 0.29])).verdict
     'holds'
     """
     gap = above(one, other)
-    return Statement(claim, gap, HOLDS if gap.low > 0 else FAILS if gap.high < 0 else UNKNOWN, _edge(gap))
+    return Statement(
+        claim, gap, HOLDS if gap.low > 0 else FAILS if gap.high < 0 else UNKNOWN, _edge(gap)
+    )
 
 
 def no_worse(claim: str, one: Floats, other: Floats) -> Statement:
     """Claim that one line earns as much or more.
 
-    Holds if the interval reaches 0 and not further below it than the tolerance; does not if all of it is below 0.
+    Holds if the interval reaches 0 and not further below it than the tolerance; does not if all of
+    it is below 0.
     """
     gap = above(one, other)
     if gap.high < 0:
@@ -92,7 +106,9 @@ def no_worse(claim: str, one: Floats, other: Floats) -> Statement:
 
 
 def alike(claim: str, one: Floats, other: Floats) -> Statement:
-    """Claim that two lines earn the same: holds if the interval is within the tolerance, does not if it is beyond 0."""
+    """Claim that two lines earn the same: holds if the interval is within the tolerance, does not
+    if it is beyond 0.
+    """
     gap = above(one, other)
     small = TOLERANCE * abs(float(other.mean()))
     if (most := max(abs(gap.low), abs(gap.high))) <= small:
@@ -106,18 +122,29 @@ def _edge(gap: Mean) -> float:
 
 def exploring(ends: Ends, greedy: str, others: Sequence[str]) -> list[Statement]:
     """Claim of every policy that explores that it earns no less than Greedy."""
-    return [no_worse(f"{other} earns no less than {greedy}", ends[other], ends[greedy]) for other in others]
+    return [
+        no_worse(f"{other} earns no less than {greedy}", ends[other], ends[greedy])
+        for other in others
+    ]
 
 
 def close_to_best(ends: Ends, own: str, others: Sequence[str]) -> Statement:
-    """Claim that a line is the best, or that its interval reaches the best: against the best of the others."""
+    """Claim that a line is the best, or that its interval reaches the best: against the best of the
+    others.
+    """
     best = max(others, key=lambda other: float(ends[other].mean()))
-    return no_worse(f"{own} is the best or within the interval of it (best other: {best})", ends[own], ends[best])
+    return no_worse(
+        f"{own} is the best or within the interval of it (best other: {best})",
+        ends[own],
+        ends[best],
+    )
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Standard deviation over seeds as a share of the mean, with a bound that it is below in 95 of 100 cases."""
+    """Standard deviation over seeds as a share of the mean, with a bound that it is below in 95 of
+    100 cases.
+    """
 
     share: float
     bound: float
@@ -129,7 +156,8 @@ class Spread:
 
 
 def spread(values: Floats) -> Spread:
-    """Measure the spread over seeds; the bound is by chi-squared (Wilson and Hilferty's form of its quantile).
+    """Measure the spread over seeds; the bound is by chi-squared (Wilson and Hilferty's form of its
+    quantile).
 
     >>> spread(np.array([0.70, 0.701, 0.699])).verdict
     'holds'
@@ -143,7 +171,11 @@ def spread(values: Floats) -> Spread:
 def statement_table(statements: Sequence[Statement]) -> Table:
     """Every claim with its difference."""
     rows = tuple((one.claim, one.difference.text(sign=True), one.verdict) for one in statements)
-    return Table("What the paper says, here", ("claim", "difference ± 95 % t interval, paired by seed", "so"), rows)
+    return Table(
+        "What the paper says, here",
+        ("claim", "difference ± 95 % t interval, paired by seed", "so"),
+        rows,
+    )
 
 
 def judged(claim: str, statements: Sequence[Statement]) -> Finding:
@@ -153,13 +185,24 @@ def judged(claim: str, statements: Sequence[Statement]) -> Finding:
 
 def chosen(claim: str, found: Sequence[Found], printed: Mapping[str, Printed]) -> Finding:
     """Put hyper-parameters chosen here beside the paper's; other data and grids choose others."""
-    own = {one.line.name: one.chosen for one in found if one.chosen is not None and one.line.name in printed}
-    same = sum((one.client, one.server) == (printed[name].client, printed[name].server) for name, one in own.items())
-    text = "; ".join(
-        f"{name.partition('-')[2]} {one.client:g}/{one.server:g} ({printed[name].client:g}/{printed[name].server:g})"
+    own = {
+        one.line.name: one.chosen
+        for one in found
+        if one.chosen is not None and one.line.name in printed
+    }
+    same = sum(
+        (one.client, one.server) == (printed[name].client, printed[name].server)
         for name, one in own.items()
     )
-    because = f"rates of client/server (paper) agree in {same} of {len(own)}; data, rounds and grid are not the paper's"
+    text = "; ".join(
+        f"{name.partition('-')[2]} {one.client:g}/{one.server:g} "
+        f"({printed[name].client:g}/{printed[name].server:g})"
+        for name, one in own.items()
+    )
+    because = (
+        f"rates of client/server (paper) agree in {same} of {len(own)}; data, rounds and grid are "
+        "not the paper's"
+    )
     if all(math.isnan(one.reward) for one in own.values()):
         because = "rates are taken from the paper's table: none were chosen here"
     return Finding(claim, text, UNKNOWN, because)
@@ -171,7 +214,9 @@ def counts(statements: Sequence[Statement]) -> str:
     >>> counts([Statement("a", Mean(1, 0.1, 3), HOLDS), Statement("b", Mean(0, 0.1, 3), UNKNOWN)])
     '1 of 2 claims holds, 0 do not, 1 cannot be told'
     """
-    held, failed, open_ = (sum(one.verdict == word for one in statements) for word in (HOLDS, FAILS, UNKNOWN))
+    held, failed, open_ = (
+        sum(one.verdict == word for one in statements) for word in (HOLDS, FAILS, UNKNOWN)
+    )
     return (
         f"{held} of {len(statements)} claims {'holds' if held == 1 else 'hold'}, {failed} "
         f"{'does' if failed == 1 else 'do'} not, {open_} cannot be told"
@@ -202,21 +247,39 @@ def reward_table(found: Sequence[Found], against: Found | None = None) -> Table:
 
 
 def rate_table(found: Sequence[Found], printed: Mapping[str, Printed], table: str) -> Table:
-    """Hyper-parameters that were chosen, beside those that the paper prints (by the name of the line)."""
+    """Hyper-parameters that were chosen, beside those that the paper prints (by the name of the
+    line).
+    """
     rows = []
     for one in found:
         if one.chosen is None:
             continue
         own = one.chosen
         paper = printed.get(one.line.name)
-        rows.append((
-            one.line.label, f"{own.client:g}", f"{own.server:g}", own.explore, own.edge,
-            *(("-", "-", "-") if paper is None else (f"{paper.client:g}", f"{paper.server:g}", paper.explore)),
-        ))  # fmt: skip
+        rows.append(
+            (
+                one.line.label,
+                f"{own.client:g}",
+                f"{own.server:g}",
+                own.explore,
+                own.edge,
+                *(
+                    ("-", "-", "-")
+                    if paper is None
+                    else (f"{paper.client:g}", f"{paper.server:g}", paper.explore)
+                ),
+            )
+        )
     columns = (
-        "line", "client rate", "server rate", "exploration", "at an edge of its grid", "paper: client", "server",
+        "line",
+        "client rate",
+        "server rate",
+        "exploration",
+        "at an edge of its grid",
+        "paper: client",
+        "server",
         "exploration of the paper",
-    )  # fmt: skip
+    )
     return Table(f"Hyper-parameters chosen here, and the paper's ({table})", columns, tuple(rows))
 
 
@@ -229,16 +292,23 @@ def rows_of(found: Sequence[Found]) -> list[Row]:
         for number, seed in enumerate(one.result.job["seeds"]):
             rows += [
                 {
-                    "line": one.line.name, "setting": one.line.figure, "label": one.line.label, "seed": int(seed),
-                    "round": at + 1, "average_reward": float(one.curves[number, at]),
+                    "line": one.line.name,
+                    "setting": one.line.figure,
+                    "label": one.line.label,
+                    "seed": int(seed),
+                    "round": at + 1,
+                    "average_reward": float(one.curves[number, at]),
                     "probability": float(one.probabilities[number, at]),
                 }
                 for at in range(every - 1, rounds, every)
-            ]  # fmt: skip
+            ]
     return rows
 
 
-ALONE = " (one seed: another study may choose neighbours in the grid, which moves a line by more than its interval)"
+ALONE = (
+    " (one seed: another study may choose neighbours in the grid, which moves a line by more than "
+    "its interval)"
+)
 
 
 def protocol_note(form: Form, kind: str) -> str:
@@ -248,7 +318,8 @@ def protocol_note(form: Form, kind: str) -> str:
         "letters": "digits called letters of both cases, 60 Dirichlet clients, a linear model",
         "bags": "made-up texts of 90 users with 20 tags, a linear model",
         "emnist": "EMNIST by class, test part (116,323 images, 590 Dirichlet clients of 197; the paper has 3,400 "
-        f"writers), a network of {size.channels[0]} and {size.channels[1]} channels and {size.hidden} hidden units "
+        f"writers), a network of {size.channels[0]} and {size.channels[1]} channels and "
+        f"{size.hidden} hidden units "
         "(paper: 32, 64 and 128)",
         "stackexchange": "questions of three small Stack Exchange sites (1,672 of 696 users, 50 tags; the paper has "
         "342,477 users of StackOverflow), so that every client is met many times",
@@ -257,19 +328,27 @@ def protocol_note(form: Form, kind: str) -> str:
         "stackoverflow": "StackOverflow, the paper's sentences and tags, 342,477 users",
     }[size.data]
     paper = {"images": 800, "tags": 1600}[kind]
-    clients, server = (", ".join(f"{rate:g}" for rate in rates) for rates in (size.client_rates, size.server_rates))
+    clients, server = (
+        ", ".join(f"{rate:g}" for rate in rates) for rates in (size.client_rates, size.server_rates)
+    )
     more = "".join(f", {pattern} 1 to {count}" for pattern, count in form.more.items())
     how = (
-        f"Every policy has the same grid: client rates {clients}; server rates {server}; and values of exploration "
-        f"({len(form.betas)} for Softmax, {len(form.epsilons)} for ε-Greedy, {len(form.falcons)} for FALCON, none for "
-        f"Greedy). Chosen on seed {_listed(form.choose)}{'' if len(form.choose) > 1 else ALONE}, reported"
+        f"Every policy has the same grid: client rates {clients}; server rates {server}; and "
+        "values of exploration "
+        f"({len(form.betas)} for Softmax, {len(form.epsilons)} for ε-Greedy, {len(form.falcons)} "
+        "for FALCON, none for "
+        f"Greedy). Chosen on seed {_listed(form.choose)}{'' if len(form.choose) > 1 else ALONE}, "
+        "reported"
     )
     if form.as_printed:
         how = "Hyper-parameters are those that the paper prints, chosen on its own data. Reported"
     return (
-        f"Population: {what}. {size.rounds:,} rounds, {size.before} of them pre-training where there is some "
-        f"(paper: {paper:,} and 100), {size.cohort} clients a round (paper: 64), models deployed every "
-        f"{size.seldom} rounds, or {size.often} where often (paper: 200, 40). {how} on {_listed(form.report)}"
+        f"Population: {what}. {size.rounds:,} rounds, {size.before} of them pre-training where "
+        "there is some "
+        f"(paper: {paper:,} and 100), {size.cohort} clients a round (paper: 64), models deployed "
+        "every "
+        f"{size.seldom} rounds, or {size.often} where often (paper: 200, 40). {how} on "
+        f"{_listed(form.report)}"
         f"{f' (lines {more[2:]}; lines are compared on the seeds that both have)' if more else ''}."
     )
 
@@ -280,7 +359,11 @@ def computed_on(found: Iterable[Found]) -> str:
     Results of a study elsewhere say what it ran on; figures and tables are always made here.
     """
     here = claims.this_machine()
-    others = {one.result.about.get("machine", "GPU") for one in found if one.result.about.get("device") == "gpu"}
+    others = {
+        one.result.about.get("machine", "GPU")
+        for one in found
+        if one.result.about.get("device") == "gpu"
+    }
     return f"one {', one '.join(sorted(others))} (the table: {here})" if others else ""
 
 
@@ -295,7 +378,9 @@ def setting_words(form: Form, figure: str) -> str:
     """Name a setting: scenario and how often models are deployed."""
     setting = SETTINGS[figure]
     size = form.size(setting.kind)
-    return f"{setting.scenario}, deployed every {size.often if setting.often else size.seldom} rounds"
+    return (
+        f"{setting.scenario}, deployed every {size.often if setting.often else size.seldom} rounds"
+    )
 
 
 # Pictures.

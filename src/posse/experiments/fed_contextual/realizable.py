@@ -1,10 +1,11 @@
 """Bounds (8) to (10) of section 6 and FALCON's, and a world that has all that the section assumes.
 
-The class F is finite and holds the truth: |F| tables of rewards over contexts and arms, each entry 0.5 or `GAP` above
-or below. Clients see contexts in their own proportions (Dirichlet), and every seed draws tables, truth and clients
-anew. The regression oracle is exact: least squares over F on all data so far, so that its error is 0. Regret is
-expected, by the known truth. Constants that O hides are taken as 1. FedAvg stands beside it: the system itself on such
-a world, with a linear model of one number a context and arm.
+The class F is finite and holds the truth: |F| tables of rewards over contexts and arms, each entry
+0.5 or `GAP` above or below. Clients see contexts in their own proportions (Dirichlet), and every
+seed draws tables, truth and clients anew. The regression oracle is exact: least squares over F on
+all data so far, so that its error is 0. Regret is expected, by the known truth. Constants that O
+hides are taken as 1. FedAvg stands beside it: the system itself on such a world, with a linear
+model of one number a context and arm.
 """
 
 from __future__ import annotations
@@ -22,14 +23,18 @@ from posse.policies.contextual.schedules import C, explores_of
 
 ARMS, CONTEXTS, CLASS, GAP = 5, 32, 1024, 0.15
 EPSILON, DELTA, SPREAD = 0.05, 0.05, 0.3
-"""Epsilon of the paper's experiments, the chance that a bound may fail, and Dirichlet's parameter of clients."""
+"""Epsilon of the paper's experiments, the chance that a bound may fail, and Dirichlet's parameter
+of clients.
+"""
 CONSTANTS = (C, 1.0)
 """FALCON's c: that of its proof, and 1."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """How many clients, decisions of each in a period, periods and seeds; and the same of FedAvg's runs."""
+    """How many clients, decisions of each in a period, periods and seeds; and the same of FedAvg's
+    runs.
+    """
 
     clients: tuple[int, ...] = (1, 2, 5, 10, 20, 40)
     decisions: int = 50
@@ -45,7 +50,9 @@ class Size:
 FULL = Size()
 SMALL = Size((1, 40), 50, 8, tuple(range(1, 7)), (50, 400), 20, (1,), 2)
 EVERY = 5
-"""Rounds of a period, and samples of a client, in FedAvg's runs: 5 rounds of 10 samples are 50 decisions."""
+"""Rounds of a period, and samples of a client, in FedAvg's runs: 5 rounds of 10 samples are 50
+decisions.
+"""
 
 
 # Bounds, as printed.
@@ -82,7 +89,9 @@ def bound_falcon(n: int, periods: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """Tables of rewards, which of them is true, how often contexts are seen, and the draws that follow."""
+    """Tables of rewards, which of them is true, how often contexts are seen, and the draws that
+    follow.
+    """
 
     tables: Floats
     """(class, contexts, arms)"""
@@ -105,26 +114,42 @@ class World:
 def world_of(seed: int, clients: int) -> World:
     """Draw a world; those of a seed have the same tables, truth and first clients."""
     draws = np.random.Generator(np.random.Philox(seed))
-    tables: Floats = np.asarray(0.5 + GAP * draws.integers(-1, 2, (CLASS, CONTEXTS, ARMS)), np.float64)
+    tables: Floats = np.asarray(
+        0.5 + GAP * draws.integers(-1, 2, (CLASS, CONTEXTS, ARMS)), np.float64
+    )
     true, first = draws.choice(CLASS, 2, replace=False)
     seen = draws.dirichlet(np.full(CONTEXTS, SPREAD), max(FULL.clients))[:clients].mean(axis=0)
-    return World(tables, tables[true], int(first), seen, np.random.Generator(np.random.Philox([seed, clients])))
+    return World(
+        tables,
+        tables[true],
+        int(first),
+        seen,
+        np.random.Generator(np.random.Philox([seed, clients])),
+    )
 
 
 def federated(seed: int, clients: int, size: Size, policy: EpsilonGreedy | Falcon) -> Floats:
-    """Return (2, periods): expected regret a decision of the policy deployed in each period, and of its greedy arm.
+    """Return (2, periods): expected regret a decision of the policy deployed in each period, and of
+    its greedy arm.
 
     Counts and sums of rewards by context and arm are all that least squares needs.
     """
     world, n = world_of(seed, clients), clients * size.decisions
-    own = explores_of("falcon", policy, ARMS, n, math.log(CLASS)) if isinstance(policy, Falcon) else None
+    own = (
+        explores_of("falcon", policy, ARMS, n, math.log(CLASS))
+        if isinstance(policy, Falcon)
+        else None
+    )
     flat = world.tables.reshape(CLASS, -1)
     squares, counts, sums = flat**2, np.zeros(CONTEXTS * ARMS), np.zeros(CONTEXTS * ARMS)
     chosen, found = world.first, np.zeros((2, size.periods))
     for period in range(size.periods):
         values = policy.values(ARMS) if own is None else own(period + 1)
         chances = np.asarray(type(policy).formula(world.tables[chosen], *values))
-        found[:, period] = world.regret(chances), world.regret(np.asarray(greedy(world.tables[chosen])))
+        found[:, period] = (
+            world.regret(chances),
+            world.regret(np.asarray(greedy(world.tables[chosen]))),
+        )
         pulls = world.draws.multinomial(world.draws.multinomial(n, world.contexts), chances)
         counts += pulls.ravel()
         sums += world.draws.binomial(pulls, world.truth).ravel()
@@ -133,13 +158,19 @@ def federated(seed: int, clients: int, size: Size, policy: EpsilonGreedy | Falco
 
 
 def central(seeds: Sequence[int], steps: int) -> Floats:
-    """Return (2, seeds, steps): the same for one client of epsilon-Greedy with a new model after every decision."""
+    """Return (2, seeds, steps): the same for one client of epsilon-Greedy with a new model after
+    every decision.
+    """
     worlds = [world_of(seed, 1) for seed in seeds]
     tables = np.stack([one.tables for one in worlds])
     first = np.array([one.first for one in worlds])
     uniforms = np.stack([one.draws.random((3, steps)) for one in worlds], axis=1)
     places = np.stack([one.draws.choice(CONTEXTS, steps, p=one.contexts) for one in worlds])
-    every, losses, found = np.arange(len(seeds)), np.zeros((len(seeds), CLASS)), np.zeros((2, len(seeds), steps))
+    every, losses, found = (
+        np.arange(len(seeds)),
+        np.zeros((len(seeds), CLASS)),
+        np.zeros((2, len(seeds), steps)),
+    )
     lost, often = np.stack([one.lost for one in worlds]), np.stack([one.contexts for one in worlds])
     truth = np.stack([one.truth for one in worlds])
     for step in range(steps):
@@ -167,18 +198,35 @@ def fedavg(clients: int, size: Size, policy: dict[str, Any]) -> Floats:
 
     world, samples = world_of(0, clients), size.decisions // EVERY
     places = world.draws.choice(CONTEXTS, clients * samples, p=world.contexts)
-    inputs, truth = np.eye(CONTEXTS, dtype=np.float32)[places], jnp.asarray(world.truth, jnp.float32)
+    inputs, truth = (
+        np.eye(CONTEXTS, dtype=np.float32)[places],
+        jnp.asarray(world.truth, jnp.float32),
+    )
     offsets, labels = np.arange(0, len(places) + 1, samples), np.zeros(len(places), np.int32)
-    population = Population("section-6", tuple(f"arm-{a}" for a in range(1, ARMS + 1)), offsets, inputs, labels)
+    population = Population(
+        "section-6", tuple(f"arm-{a}" for a in range(1, ARMS + 1)), offsets, inputs, labels
+    )
 
     def pay(contexts: Any, labels: Any, arms: Any) -> Any:
         return truth[jnp.argmax(contexts, axis=-1), arms]
 
     settings = FedContextual(
-        **policy, horizon=size.rounds, points=size.rounds, cohort=clients, deploy_every=EVERY, runs=size.runs, seed=1
+        **policy,
+        horizon=size.rounds,
+        points=size.rounds,
+        cohort=clients,
+        deploy_every=EVERY,
+        runs=size.runs,
+        seed=1,
     )
     run = SYSTEM.start(settings, population=population, pay=pay)
     run.finish()
     curves: Any = run.record().show["curves"]
-    lost = np.array(next(one["values"] for one in curves if one["name"].startswith("cumulative regret to the best")))
+    lost = np.array(
+        next(
+            one["values"]
+            for one in curves
+            if one["name"].startswith("cumulative regret to the best")
+        )
+    )
     return np.asarray((lost[:, -1] - lost[:, -1 - EVERY]) / (EVERY * clients * samples))

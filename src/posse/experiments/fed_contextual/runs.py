@@ -1,9 +1,11 @@
-"""Lines of the figures as jobs of a study, and their results: choose hyper-parameters first, then report.
+"""Lines of the figures as jobs of a study, and their results: choose hyper-parameters first, then
+report.
 
-A line has one job for each value of exploration to choose by, and one to report. Results of a full form lie in the
-folder that POSSE_FED_CONTEXTUAL_RESULTS names, else in `results` beside the output folders of the experiments, which
-share them. What is there is not run again; what is missing is run here. The small form keeps nothing, and needs no
-download: its populations are digits called letters, and texts drawn from topics.
+A line has one job for each value of exploration to choose by, and one to report. Results of a full
+form lie in the folder that POSSE_FED_CONTEXTUAL_RESULTS names, else in `results` beside the output
+folders of the experiments, which share them. What is there is not run again; what is missing is run
+here. The small form keeps nothing, and needs no download: its populations are digits called
+letters, and texts drawn from topics.
 """
 
 from __future__ import annotations
@@ -22,7 +24,15 @@ import jax
 import numpy as np
 
 from posse.core.errors import ConfigError, DataError
-from posse.experiments.fed_contextual.problem import FORM, KINDS, SETTINGS, WHOLE, Form, form_of, printed
+from posse.experiments.fed_contextual.problem import (
+    FORM,
+    KINDS,
+    SETTINGS,
+    WHOLE,
+    Form,
+    form_of,
+    printed,
+)
 from posse.experiments.kit import Floats, Watch
 from posse.policies.contextual.explorations import EXPLORATIONS
 from posse.problems.datasets.emnist import FEMNIST_FILES
@@ -36,7 +46,13 @@ from posse.protocols.fed_contextual.study import Bench, run_jobs
 
 RESULTS = "POSSE_FED_CONTEXTUAL_RESULTS"
 """Environment variable that names the folder of a study's results."""
-LABELS = {"greedy": "Greedy", "epsilon-greedy": "ε-Greedy", "softmax": "Softmax", "falcon": "FALCON", "init": "Init"}
+LABELS = {
+    "greedy": "Greedy",
+    "epsilon-greedy": "ε-Greedy",
+    "softmax": "Softmax",
+    "falcon": "FALCON",
+    "init": "Init",
+}
 
 
 @dataclass(frozen=True)
@@ -87,13 +103,17 @@ class Line:
         return form.explorations(self.policy, form.size(self.kind).arms)
 
     def to_choose(self, form: Form) -> list[Job]:
-        """Give the jobs that hyper-parameters are chosen by; none if nothing is learnt, or all are printed."""
+        """Give the jobs that hyper-parameters are chosen by; none if nothing is learnt, or all are
+        printed.
+        """
         if not self.learns or form.as_printed:
             return []
         size = form.size(self.kind)
         server = size.sgd_rates if self.fixed.get("optimiser") == "sgd" else size.server_rates
         return [
-            self._job(form, f"{self.name}-choose-{number}", form.choose, size.client_rates, server, values)
+            self._job(
+                form, f"{self.name}-choose-{number}", form.choose, size.client_rates, server, values
+            )
             for number, values in enumerate(self.explorations(form), 1)
         ]
 
@@ -111,10 +131,15 @@ class Line:
         """
         table, row = self.figure, self.policy
         if self.name.startswith("fig4"):
-            table, row = (self.kind, f"{self.fixed['noise']:g}") if "noise" in self.fixed else (self.figure, "softmax")
+            table, row = (
+                (self.kind, f"{self.fixed['noise']:g}")
+                if "noise" in self.fixed
+                else (self.figure, "softmax")
+            )
         elif self.name != f"{table}-{row}":
             raise ConfigError(
-                f"the paper prints no hyper-parameters for '{self.name}', and the form '{form.name}' chooses none. "
+                f"the paper prints no hyper-parameters for '{self.name}', and the form "
+                f"'{form.name}' chooses none. "
                 f"Set {FORM}=paper, or =brief, to have them chosen."
             )
         found = printed()[table][row]
@@ -128,23 +153,42 @@ class Line:
         return self._job(form, self.name, seeds, chosen.client, chosen.server, chosen.parameters)
 
     def _job(
-        self, form: Form, name: str, seeds: tuple[int, ...], client: float | tuple[float, ...],
-        server: float | tuple[float, ...], parameters: Mapping[str, float],
-    ) -> Job:  # fmt: skip
+        self,
+        form: Form,
+        name: str,
+        seeds: tuple[int, ...],
+        client: float | tuple[float, ...],
+        server: float | tuple[float, ...],
+        parameters: Mapping[str, float],
+    ) -> Job:
         setting, size = SETTINGS[self.figure], form.size(self.kind)
         first = size.supervised.get(setting.scenario)
-        before = Pretraining() if first is None else Pretraining(size.before, size.pretrained, *first)
+        before = (
+            Pretraining() if first is None else Pretraining(size.before, size.pretrained, *first)
+        )
         return Job(
-            f"{form.name}-{name}", setting.scenario, self.policy, dict(parameters), client, server,
-            deploy_every=size.often if setting.often else size.seldom, rounds=size.phase(setting.scenario),
-            seeds=seeds, model=size.model, hidden=size.hidden, channels=size.channels, pretraining=before,
+            f"{form.name}-{name}",
+            setting.scenario,
+            self.policy,
+            dict(parameters),
+            client,
+            server,
+            deploy_every=size.often if setting.often else size.seldom,
+            rounds=size.phase(setting.scenario),
+            seeds=seeds,
+            model=size.model,
+            hidden=size.hidden,
+            channels=size.channels,
+            pretraining=before,
             **{"cohort": size.cohort, **self.fixed},
-        )  # fmt: skip
+        )
 
 
 def figure_lines(figure: str) -> tuple[Line, ...]:
     """Give the four policies of a setting, and the first model left as it is."""
-    lines = tuple(Line(f"{figure}-{policy}", figure, policy, LABELS[policy]) for policy in EXPLORATIONS)
+    lines = tuple(
+        Line(f"{figure}-{policy}", figure, policy, LABELS[policy]) for policy in EXPLORATIONS
+    )
     if SETTINGS[figure].scenario == "scratch":
         return lines
     return (*lines, Line(f"{figure}-init", figure, "greedy", LABELS["init"], {"learns": False}))
@@ -156,27 +200,46 @@ def line_of(figure: str, policy: str) -> Line:
 
 
 def private_lines(form: Form, kind: str) -> tuple[Line, ...]:
-    """Give figure 4's lines: no privacy, clipping alone, and two noises; Softmax of beta 0.05 from scratch."""
+    """Give figure 4's lines: no privacy, clipping alone, and two noises; Softmax of beta 0.05 from
+    scratch.
+    """
     size, figure = form.size(kind), {"images": "fig1a", "tags": "fig2a"}[kind]
     plain = Line(f"fig4-{kind}-plain", figure, "softmax", "no DP", betas=(0.05,))
     noisy = tuple(
         Line(
-            f"fig4-{kind}-noise-{noise:g}", figure, "softmax", f"noise {noise:g}" if noise else "clipped, no noise",
-            {"clip": size.clip, "quantile": 0.0, "noise": noise}, (0.05,),
+            f"fig4-{kind}-noise-{noise:g}",
+            figure,
+            "softmax",
+            f"noise {noise:g}" if noise else "clipped, no noise",
+            {"clip": size.clip, "quantile": 0.0, "noise": noise},
+            (0.05,),
         )
         for noise in (0.0, *size.noises)
-    )  # fmt: skip
+    )
     return (plain, *noisy)
 
 
 def scaled_lines(form: Form) -> tuple[Line, Line, Line]:
-    """Give tags with figure 4's larger noise, with many times it, and with as many times the clients beside that."""
+    """Give tags with figure 4's larger noise, with many times it, and with as many times the
+    clients beside that.
+    """
     size, (*_, small) = form.tags, private_lines(form, "tags")
     much, cohort = size.noises[1] * size.scale, size.cohort * size.scale
     fixed = {"clip": size.clip, "quantile": 0.0, "noise": much}
-    loud = Line("noise-tags-much", "fig2a", "softmax", f"noise {much:g}, {size.cohort} clients", fixed, (0.05,))
-    both = replace(loud, name="noise-tags-scaled", label=f"noise {much:g}, {cohort} clients",
-                   fixed={**fixed, "cohort": cohort})  # fmt: skip
+    loud = Line(
+        "noise-tags-much",
+        "fig2a",
+        "softmax",
+        f"noise {much:g}, {size.cohort} clients",
+        fixed,
+        (0.05,),
+    )
+    both = replace(
+        loud,
+        name="noise-tags-scaled",
+        label=f"noise {much:g}, {cohort} clients",
+        fixed={**fixed, "cohort": cohort},
+    )
     return small, loud, both
 
 
@@ -191,11 +254,19 @@ def beta_lines(form: Form) -> dict[tuple[float, float], Line]:
 
 
 def choice_lines(kind: str) -> tuple[Line, ...]:
-    """Give section 5.2's own lines, in init-shift: Softmax with SGD at the server, and weighted epsilon-Greedy."""
+    """Give section 5.2's own lines, in init-shift: Softmax with SGD at the server, and weighted
+    epsilon-Greedy.
+    """
     figure = {"images": "fig1c", "tags": "fig2c"}[kind]
     return (
         Line(f"sec5_2-{kind}-sgd", figure, "softmax", "Softmax, SGD", {"optimiser": "sgd"}),
-        Line(f"sec5_2-{kind}-weighted", figure, "epsilon-greedy", "ε-Greedy, weighted", {"loss": "importance"}),
+        Line(
+            f"sec5_2-{kind}-weighted",
+            figure,
+            "epsilon-greedy",
+            "ε-Greedy, weighted",
+            {"loss": "importance"},
+        ),
     )
 
 
@@ -224,7 +295,8 @@ def letters() -> Population:
 
 
 def bags(seed: int = 0) -> Population:
-    """Draw texts of 90 users: one or two of 20 tags each, frequent ones more often, and words that go with them.
+    """Draw texts of 90 users: one or two of 20 tags each, frequent ones more often, and words that
+    go with them.
 
     >>> made = bags()
     >>> made.clients, made.samples, len(made.arms), len(made.vocabulary)
@@ -240,7 +312,11 @@ def bags(seed: int = 0) -> Population:
         drawn = [*draw.choice(near, 4), *draw.integers(0, _WORDS, 4)]
         user = text if text < _USERS else int(draw.integers(_USERS))
         questions.append(
-            Question(f"user-{user:02d}", tuple(f"word-{word}" for word in drawn), tuple(f"tag-{tag}" for tag in own))
+            Question(
+                f"user-{user:02d}",
+                tuple(f"word-{word}" for word in drawn),
+                tuple(f"tag-{tag}" for tag in own),
+            )
         )
     return questions_population(questions, _WORDS, _TAGS)
 
@@ -254,11 +330,15 @@ def population_of(data: str, data_dir: Path | None = None) -> Population:
     if (made := {"letters": letters, "bags": bags}.get(data)) is not None:
         return made()
     file = data_folder(data_dir) / PREPARED if data == "stackoverflow" else None
-    return PopulationSettings.model_validate({"data": data, "data_dir": data_dir, "file": file}).population()
+    return PopulationSettings.model_validate(
+        {"data": data, "data_dir": data_dir, "file": file}
+    ).population()
 
 
 def with_whole_data(form: Form, data_dir: Path | None = None) -> Form:
-    """Take the paper's own data, FEMNIST and StackOverflow, where a form wants them and they are found."""
+    """Take the paper's own data, FEMNIST and StackOverflow, where a form wants them and they are
+    found.
+    """
     files = {"femnist": FEMNIST_FILES, "stackoverflow": (PREPARED,)}
     taken: dict[str, Any] = {}
     for kind in KINDS if form.whole else ():
@@ -266,7 +346,9 @@ def with_whole_data(form: Form, data_dir: Path | None = None) -> Form:
         with suppress(DataError):
             find(files[name], "", data_dir)
             taken[kind] = replace(form.size(kind), data=name)
-    return replace(form, name="-".join((form.name, *(size.data for size in taken.values()))), **taken)
+    return replace(
+        form, name="-".join((form.name, *(size.data for size in taken.values()))), **taken
+    )
 
 
 # Results.
@@ -296,13 +378,17 @@ class Found:
     def probabilities(self) -> Floats:
         """Mean probability of the arm that was chosen, (seeds, rounds)."""
         seen = self.result.seen
-        mean: Floats = np.asarray(seen.probability[0], np.float64) / np.maximum(np.asarray(seen.samples[0]), 1)
+        mean: Floats = np.asarray(seen.probability[0], np.float64) / np.maximum(
+            np.asarray(seen.samples[0]), 1
+        )
         return mean
 
 
 @lru_cache(maxsize=2)
 def bench_of(data: str) -> Bench:
-    """Make a bench once, on a GPU where there is one: what is compiled and pre-trained serves all experiments."""
+    """Make a bench once, on a GPU where there is one: what is compiled and pre-trained serves all
+    experiments.
+    """
     return Bench(population_of(data), "gpu" if jax.default_backend() == "gpu" else "cpu")
 
 
@@ -311,12 +397,16 @@ def choose(form: Form, jobs: Sequence[Job], results: Sequence[Result]) -> Chosen
     best: Chosen | None = None
     for job, result in zip(jobs, results, strict=True):
         if set(result.job["seeds"]) & set(form.seeds(job.name.removeprefix(f"{form.name}-"))):
-            raise ConfigError(f"{job.name} was run on seeds that are reported. Choose hyper-parameters on others.")
+            raise ConfigError(
+                f"{job.name} was run on seeds that are reported. Choose hyper-parameters on others."
+            )
         means = result.averages[..., -1].mean(axis=1)
         at = int(np.nanargmax(means))
         if best is None or means[at] > best.reward:
             client, server = job.pairs[at]
-            best = Chosen(client, server, job.parameters, float(means[at]), _edge(job, client, server))
+            best = Chosen(
+                client, server, job.parameters, float(means[at]), _edge(job, client, server)
+            )
     if best is None:
         raise ValueError("nothing to choose from: give a job.")
     return best
@@ -341,17 +431,24 @@ class Runs:
     watch: Watch
 
     def of(self, lines: Sequence[Line]) -> dict[str, Found]:
-        """Choose hyper-parameters of every line, and run it on the seeds that are reported; by the lines' names."""
+        """Choose hyper-parameters of every line, and run it on the seeds that are reported; by the
+        lines' names.
+        """
         total = sum(len(line.to_choose(self.form)) + 1 for line in lines)
         found: dict[str, Found] = {}
         done = 0
         for line in lines:
             tried = line.to_choose(self.form)
-            results = [self._result(line.kind, job, done + number, total) for number, job in enumerate(tried)]
+            results = [
+                self._result(line.kind, job, done + number, total)
+                for number, job in enumerate(tried)
+            ]
             done += len(tried)
             chosen = line.chosen(self.form, tried, results)
             found[line.name] = Found(
-                line, chosen, self._result(line.kind, line.to_report(self.form, chosen), done, total)
+                line,
+                chosen,
+                self._result(line.kind, line.to_report(self.form, chosen), done, total),
             )
             done += 1
         return found
@@ -371,7 +468,8 @@ class Runs:
         result = read(path)
         if job_of(result.job).to_json() != job.to_json():
             raise ConfigError(
-                f"{path} is the result of another job of that name. Name another folder in {RESULTS}, or remove it."
+                f"{path} is the result of another job of that name. Name another folder in "
+                f"{RESULTS}, or remove it."
             )
         return result
 

@@ -30,7 +30,11 @@ def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
             line
             for kind in KINDS
             for line in (
-                *(line_of(figure, policy) for figure in (SELDOM[kind], OFTEN[kind]) for policy in EXPLORATIONS),
+                *(
+                    line_of(figure, policy)
+                    for figure in (SELDOM[kind], OFTEN[kind])
+                    for policy in EXPLORATIONS
+                ),
                 *choice_lines(kind),
             )
         ]
@@ -44,23 +48,30 @@ def frequency_claims(form: Form, kind: str, found: Ran) -> list[Statement]:
     size = form.size(kind)
     return [
         better(
-            f"{kind}: {LABELS[policy]} earns more when deployed every {size.often} rounds than every {size.seldom}",
-            found[f"{OFTEN[kind]}-{policy}"].ends, found[f"{SELDOM[kind]}-{policy}"].ends,
+            f"{kind}: {LABELS[policy]} earns more when deployed every {size.often} rounds than "
+            f"every {size.seldom}",
+            found[f"{OFTEN[kind]}-{policy}"].ends,
+            found[f"{SELDOM[kind]}-{policy}"].ends,
         )
         for policy in EXPLORATIONS
-    ]  # fmt: skip
+    ]
 
 
 def choice_claims(kind: str, found: Ran) -> list[Statement]:
     """What SGD at the server and importance weights change."""
-    adam, plain = (found[f"{SELDOM[kind]}-{policy}"].ends for policy in ("softmax", "epsilon-greedy"))
+    adam, plain = (
+        found[f"{SELDOM[kind]}-{policy}"].ends for policy in ("softmax", "epsilon-greedy")
+    )
     sgd, weighted = (found[f"sec5_2-{kind}-{what}"].ends for what in ("sgd", "weighted"))
     compared = (
         alike(f"{kind}: Softmax earns the same with Adam and SGD at the server", adam, sgd)
         if kind == "images"
         else better(f"{kind}: Softmax earns more with Adam at the server than with SGD", adam, sgd)
     )
-    return [compared, better(f"{kind}: ε-Greedy earns less with importance weights", plain, weighted)]
+    return [
+        compared,
+        better(f"{kind}: ε-Greedy earns less with importance weights", plain, weighted),
+    ]
 
 
 def analyse(form: Form, found: Ran, out: Path) -> Analysis:
@@ -69,15 +80,26 @@ def analyse(form: Form, found: Ran, out: Path) -> Analysis:
     often = [one for kind in KINDS for one in frequency_claims(form, kind, found)]
     choices = [one for kind in KINDS for one in choice_claims(kind, found)]
     own = [one for name, one in found.items() if name.startswith("sec5_2")]
-    plain = [found[f"{SELDOM[kind]}-{policy}"] for kind in KINDS for policy in ("softmax", "epsilon-greedy")]
-    paper = {f"{figure}-{policy}": row for figure, rows in printed().items() for policy, row in rows.items()}
+    plain = [
+        found[f"{SELDOM[kind]}-{policy}"]
+        for kind in KINDS
+        for policy in ("softmax", "epsilon-greedy")
+    ]
+    paper = {
+        f"{figure}-{policy}": row
+        for figure, rows in printed().items()
+        for policy, row in rows.items()
+    }
     tables = (
-        findings.statement_table([*often, *choices]), frequency_table(form, found), choice_table(found),
+        findings.statement_table([*often, *choices]),
+        frequency_table(form, found),
+        choice_table(found),
         findings.rate_table([*plain, *own], paper, "tables 3 and 7"),
-    )  # fmt: skip
+    )
     notes = (
         *(one.words for one in (*often, *choices)),
-        "Hyper-parameters of every line, these among them, are chosen on a grid of their own; SGD has larger rates at "
+        "Hyper-parameters of every line, these among them, are chosen on a grid of their own; SGD "
+        "has larger rates at "
         "the server. Weights are 1 / probability, scaled so that the largest of a client is 1.",
         *(findings.protocol_note(form, kind) for kind in KINDS),
     )
@@ -95,15 +117,28 @@ def frequency_table(form: Form, found: Ran) -> Table:
     """Rewards at both frequencies."""
     rows = tuple(
         (
-            kind, LABELS[policy], mean_of(seldom.ends).text(), mean_of(often.ends).text(),
+            kind,
+            LABELS[policy],
+            mean_of(seldom.ends).text(),
+            mean_of(often.ends).text(),
             findings.above(often.ends, seldom.ends).text(sign=True),
         )
         for kind in KINDS
         for policy in EXPLORATIONS
         for seldom, often in [(found[f"{SELDOM[kind]}-{policy}"], found[f"{OFTEN[kind]}-{policy}"])]
-    )  # fmt: skip
-    columns = ("population", "policy", f"every {form.images.seldom}", f"every {form.images.often}", "difference")
-    return Table("Average reward in init-shift by rounds between deployments, ± 95 % t interval", columns, rows)
+    )
+    columns = (
+        "population",
+        "policy",
+        f"every {form.images.seldom}",
+        f"every {form.images.often}",
+        "difference",
+    )
+    return Table(
+        "Average reward in init-shift by rounds between deployments, ± 95 % t interval",
+        columns,
+        rows,
+    )
 
 
 def choice_table(found: Ran) -> Table:
@@ -116,22 +151,38 @@ def choice_table(found: Ran) -> Table:
         ):
             one, other = found[f"{SELDOM[kind]}-{policy}"].ends, found[f"sec5_2-{kind}-{what}"].ends
             theirs = f"{paper[kind][0]:g} to {paper[kind][1]:g}" if kind in paper else "no change"
-            rows.append((
-                kind, words, mean_of(one).text(), mean_of(other).text(), findings.above(other, one).text(sign=True),
-                theirs,
-            ))  # fmt: skip
+            rows.append(
+                (
+                    kind,
+                    words,
+                    mean_of(one).text(),
+                    mean_of(other).text(),
+                    findings.above(other, one).text(sign=True),
+                    theirs,
+                )
+            )
     columns = ("population", "change", "before", "after", "difference", "paper")
     return Table("Average reward in init-shift, ± 95 % t interval", columns, tuple(rows))
 
 
 def picture(form: Form, found: Ran) -> plots.Figure:
-    """Draw Softmax at both frequencies and with SGD, and epsilon-Greedy with and without weights."""
+    """Draw Softmax at both frequencies and with SGD, and epsilon-Greedy with and without
+    weights.
+    """
     figure = plots.blank(7.2, width=9.0)
     axes = figure.subplots(len(KINDS), 2, squeeze=False)
     for (left, right), kind in zip(axes, KINDS, strict=True):
         size = form.size(kind)
-        soft = [found[f"{SELDOM[kind]}-softmax"], found[f"{OFTEN[kind]}-softmax"], found[f"sec5_2-{kind}-sgd"]]
-        words = (f"Adam, every {size.seldom} rounds", f"Adam, every {size.often} rounds", f"SGD, every {size.seldom}")
+        soft = [
+            found[f"{SELDOM[kind]}-softmax"],
+            found[f"{OFTEN[kind]}-softmax"],
+            found[f"sec5_2-{kind}-sgd"],
+        ]
+        words = (
+            f"Adam, every {size.seldom} rounds",
+            f"Adam, every {size.often} rounds",
+            f"SGD, every {size.seldom}",
+        )
         plain = [found[f"{SELDOM[kind]}-epsilon-greedy"], found[f"sec5_2-{kind}-weighted"]]
         _panel(left, soft, words, f"{kind}, init-shift: Softmax")
         _panel(right, plain, ("regression", "importance-weighted"), f"{kind}, init-shift: ε-Greedy")

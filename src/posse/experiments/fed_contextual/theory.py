@@ -28,7 +28,18 @@ from posse.experiments.fed_contextual.realizable import (
     bound10,
     bound_falcon,
 )
-from posse.experiments.kit import Analysis, Floats, Mean, Row, Table, Watch, exponent, judged, mean_of, write_files
+from posse.experiments.kit import (
+    Analysis,
+    Floats,
+    Mean,
+    Row,
+    Table,
+    Watch,
+    exponent,
+    judged,
+    mean_of,
+    write_files,
+)
 from posse.policies.contextual.explorations import EpsilonGreedy, Falcon
 from posse.policies.contextual.schedules import C, explores_of
 from posse.results import plots
@@ -57,13 +68,17 @@ class Found:
 
 
 def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
-    """Run worlds of few and many clients, the same with a model after every decision, and the system's own runs."""
+    """Run worlds of few and many clients, the same with a model after every decision, and the
+    system's own runs.
+    """
     size = SMALL if small else FULL
     policies: list[tuple[str, EpsilonGreedy | Falcon]] = [("ε-Greedy", EpsilonGreedy(EPSILON))]
     policies += [(f"FALCON, c = {c:.3g}", Falcon(gamma=c)) for c in CONSTANTS]
     jobs = [(clients, name, policy) for name, policy in policies for clients in size.clients]
     lines: dict[str, dict[int, Floats]] = {}
-    for clients, name, policy in kit.progress(jobs, lambda job: f"{job[1]}, {job[0]} clients", watch, 0.0, 0.5):
+    for clients, name, policy in kit.progress(
+        jobs, lambda job: f"{job[1]}, {job[0]} clients", watch, 0.0, 0.5
+    ):
         lines.setdefault(name, {})[clients] = np.stack(
             [realizable.federated(s, clients, size, policy) for s in size.seeds]
         )
@@ -73,13 +88,19 @@ def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
     alone = np.concatenate([realizable.central(some, steps) for some in groups], axis=1)
     system: dict[str, dict[int, Floats]] = {}
     own = {"ε-Greedy": {"policy": "epsilon-greedy", "epsilon": EPSILON}}
-    own |= {} if small else {"FALCON, c = 1": {"policy": "falcon", "schedule": "falcon", "gamma": 1.0}}
+    own |= (
+        {} if small else {"FALCON, c = 1": {"policy": "falcon", "schedule": "falcon", "gamma": 1.0}}
+    )
     cells = [(name, clients) for name in own for clients in size.system_clients]
-    for name, clients in kit.progress(cells, lambda job: f"FedAvg, {job[0]}, {job[1]} clients", watch, 0.6, 0.98):
+    for name, clients in kit.progress(
+        cells, lambda job: f"FedAvg, {job[0]}, {job[1]} clients", watch, 0.6, 0.98
+    ):
         system.setdefault(name, {})[clients] = realizable.fedavg(clients, size, own[name])
     watch("figure and analysis", 1.0)
     late, *falcons = lines.values()
-    return analyse(Found(size, late, dict(zip(CONSTANTS, falcons, strict=True)), alone, system), out)
+    return analyse(
+        Found(size, late, dict(zip(CONSTANTS, falcons, strict=True)), alone, system), out
+    )
 
 
 def analyse(found: Found, out: Path) -> Analysis:
@@ -93,20 +114,31 @@ def analyse(found: Found, out: Path) -> Analysis:
     )
     held = sum(one.verdict == HOLDS for one in findings)
     notes = (
-        f"{ARMS} arms, {CONTEXTS} contexts, |F| = {CLASS:,} tables of 0.5 or {GAP:g} more or less, epsilon "
-        f"{EPSILON:g}, delta {DELTA:g}; {found.size.periods} periods of {found.size.decisions} decisions a client; "
+        f"{ARMS} arms, {CONTEXTS} contexts, |F| = {CLASS:,} tables of 0.5 or {GAP:g} more or less, "
+        "epsilon "
+        f"{EPSILON:g}, delta {DELTA:g}; {found.size.periods} periods of {found.size.decisions} "
+        "decisions a client; "
         f"seeds {found.size.seeds[0]} to {found.size.seeds[-1]}, each with its own world.",
-        "The oracle is exact, so that the bounds' optimisation errors are 0; constants hidden by O are taken as 1.",
-        f"At its closest, over clients and periods, the mean regret of the greedy arm is {ratio:.2g} of (8).",
+        "The oracle is exact, so that the bounds' optimisation errors are 0; constants hidden by O "
+        "are taken as 1.",
+        "At its closest, over clients and periods, the mean regret of the greedy arm is "
+        f"{ratio:.2g} of (8).",
         f"FALCON's own c = 1/30 explores nearly evenly at these lengths: gamma is below "
-        f"{_gamma(found, C):.2g} with {max(found.size.clients)} clients, and an arm that is {GAP:g} worse then has "
+        f"{_gamma(found, C):.2g} with {max(found.size.clients)} clients, and an arm that is "
+        f"{GAP:g} worse then has "
         f"{100 / (ARMS + GAP * _gamma(found, C)):.0f} % where chance has {100 / ARMS:.0f} %.",
-        f"FedAvg: Posse's own runs in the world of seed 0, {found.size.rounds} rounds, a deployment every {EVERY}, "
-        f"{found.size.runs} seeds, a linear model of {(CONTEXTS + 1) * ARMS} numbers, default rates, rewards without "
-        "noise. It learns from the logs of one round at a time and its class is all tables: the section's bounds do "
+        f"FedAvg: Posse's own runs in the world of seed 0, {found.size.rounds} rounds, a "
+        f"deployment every {EVERY}, "
+        f"{found.size.runs} seeds, a linear model of {(CONTEXTS + 1) * ARMS} numbers, default "
+        "rates, rewards without "
+        "noise. It learns from the logs of one round at a time and its class is all tables: the "
+        "section's bounds do "
         "not speak of it.",
-    )  # fmt: skip
-    headline = f"{held} of {len(findings)} statements of section 6 hold in a world that has what it assumes."
+    )
+    headline = (
+        f"{held} of {len(findings)} statements of section 6 hold in a world that has what it "
+        "assumes."
+    )
     return Analysis(headline, _tables(found), notes, files, findings)
 
 
@@ -129,7 +161,9 @@ def _epsilon(found: Found) -> Finding:
 
 
 def _ratios(found: Found) -> tuple[int, Floats]:
-    """(seeds, 2) cumulative regret with a model a period over that with a model a decision: early, and at the end."""
+    """(seeds, 2) cumulative regret with a model a period over that with a model a decision: early,
+    and at the end.
+    """
     n, periods = found.size.decisions, found.size.periods
     early = max(2, periods // 10)
     late, alone = found.late[1][:, 0].cumsum(axis=1) * n, found.central[0].cumsum(axis=1)
@@ -154,28 +188,39 @@ def _late(found: Found) -> Finding:
 
 
 def _single(found: Found) -> Finding:
-    """With one period nothing is learnt in time; with a model a decision the greedy arm's regret falls, below (10)."""
+    """With one period nothing is learnt in time; with a model a decision the greedy arm's regret
+    falls, below (10).
+    """
     totals, alone = np.maximum(found.central[1].cumsum(axis=1), 1e-9), found.size.alone
     each = np.stack([totals[:, n - 1] / n for n in alone], axis=1)
     fall, first = mean_of([exponent(alone, row) for row in each]), found.late[1][:, 1, 0]
     limits = [bound10(n) / n - EPSILON for n in alone]
     text = (
-        f"one period: {mean_of(first).text()} a decision for any n; a model a decision: {mean_of(each[:, 0]).text()} "
-        f"at n = {alone[0]} ((10) without epsilon {limits[0]:.2f}), {mean_of(each[:, -1]).text()} at {alone[-1]:,} "
+        f"one period: {mean_of(first).text()} a decision for any n; a model a decision: "
+        f"{mean_of(each[:, 0]).text()} "
+        f"at n = {alone[0]} ((10) without epsilon {limits[0]:.2f}), {mean_of(each[:, -1]).text()} "
+        f"at {alone[-1]:,} "
         f"({limits[-1]:.2f}), exponent {fall.text(2)}"
     )
     if fall.high < -MARGIN and (each <= limits).mean() >= 1 - DELTA:
         return Finding("one-period", text, HOLDS)
     if fall.low > -MARGIN or (each > limits).mean() > DELTA:
         return Finding("one-period", text, FAILS)
-    return Finding("one-period", text, UNKNOWN, kit.enough(Mean(fall.mean + MARGIN, fall.half, fall.runs)))
+    return Finding(
+        "one-period", text, UNKNOWN, kit.enough(Mean(fall.mean + MARGIN, fall.half, fall.runs))
+    )
 
 
 def _falcon(found: Found) -> Finding:
     """Regret over FALCON's bound: bounded as clients grow, and by 1 / c where c is below 1."""
     parts = []
     for c, lines in found.falcons.items():
-        limits = np.array([[bound_falcon(k * found.size.decisions, found.size.periods)] for k in found.size.clients])
+        limits = np.array(
+            [
+                [bound_falcon(k * found.size.decisions, found.size.periods)]
+                for k in found.size.clients
+            ]
+        )
         ratios = found.last(lines) / limits
         largest = mean_of(ratios[int(ratios.mean(axis=1).argmax())])
         text = f"regret at most {largest.text(2)} of it"
@@ -189,14 +234,17 @@ def _floor(found: Found) -> Finding:
     own = mean_of([exponent(found.size.clients, row) for row in found.last(found.falcons[1.0]).T])
     ends = [mean_of(found.last(lines)[-1]).text() for lines in (found.falcons[1.0], found.late)]
     text = (
-        f"exponents in clients: FALCON (c = 1) {own.text(2)}, exploring with a fixed epsilon {fixed.text(2)}; with "
+        f"exponents in clients: FALCON (c = 1) {own.text(2)}, exploring with a fixed epsilon "
+        f"{fixed.text(2)}; with "
         f"{found.size.clients[-1]} clients regret is {ends[0]} and {ends[1]}"
     )
     if own.high < -MARGIN and max(abs(fixed.low), abs(fixed.high)) < MARGIN:
         return Finding("floor", text, HOLDS)
     if own.low > -MARGIN or fixed.high < -MARGIN:
         return Finding("floor", text, FAILS)
-    return Finding("floor", text, UNKNOWN, f"an interval reaches over {MARGIN:g}; more seeds would tell")
+    return Finding(
+        "floor", text, UNKNOWN, f"an interval reaches over {MARGIN:g}; more seeds would tell"
+    )
 
 
 def _exploring(found: Found) -> Floats:
@@ -208,59 +256,108 @@ def _tables(found: Found) -> tuple[Table, ...]:
     size, rows = found.size, []
     for at, clients in enumerate(size.clients):
         n = clients * size.decisions
-        rows.append((
-            str(clients), f"{n * size.periods:,}", mean_of(found.last(found.late)[at]).text(),
-            mean_of(found.last(found.late, 1)[at]).text(), f"{bound8(n, size.periods):.3f}",
-            *(mean_of(found.last(lines)[at]).text() for lines in found.falcons.values()),
-            f"{bound_falcon(n, size.periods):.3f}",
-            *(mean_of(lines[clients]).text() if clients in lines else "-" for lines in found.system.values()),
-        ))  # fmt: skip
+        rows.append(
+            (
+                str(clients),
+                f"{n * size.periods:,}",
+                mean_of(found.last(found.late)[at]).text(),
+                mean_of(found.last(found.late, 1)[at]).text(),
+                f"{bound8(n, size.periods):.3f}",
+                *(mean_of(found.last(lines)[at]).text() for lines in found.falcons.values()),
+                f"{bound_falcon(n, size.periods):.3f}",
+                *(
+                    mean_of(lines[clients]).text() if clients in lines else "-"
+                    for lines in found.system.values()
+                ),
+            )
+        )
     columns = (
-        "clients", "decisions", "ε-Greedy", "its greedy arm", "(8)", *(f"FALCON, c = {c:.3g}" for c in found.falcons),
-        "FALCON's bound", *(f"FedAvg, {name}" for name in found.system),
-    )  # fmt: skip
+        "clients",
+        "decisions",
+        "ε-Greedy",
+        "its greedy arm",
+        "(8)",
+        *(f"FALCON, c = {c:.3g}" for c in found.falcons),
+        "FALCON's bound",
+        *(f"FedAvg, {name}" for name in found.system),
+    )
     n, periods, totals = size.decisions, size.periods, []
     for i in sorted({max(2, periods // 10), max(2, periods // 4), periods}):
-        late, alone = found.late[1][:, 0, :i].sum(axis=1) * n, found.central[0, :, : n * i].sum(axis=1)
-        totals.append((
-            str(i), mean_of(late).text(1), f"{bound9(n, i):,.0f}", mean_of(alone).text(1), f"{bound10(n * i):,.0f}",
-            mean_of(late / alone).text(2),
-        ))  # fmt: skip
+        late, alone = (
+            found.late[1][:, 0, :i].sum(axis=1) * n,
+            found.central[0, :, : n * i].sum(axis=1),
+        )
+        totals.append(
+            (
+                str(i),
+                mean_of(late).text(1),
+                f"{bound9(n, i):,.0f}",
+                mean_of(alone).text(1),
+                f"{bound10(n * i):,.0f}",
+                mean_of(late / alone).text(2),
+            )
+        )
     return (
-        Table("Regret a decision in the last period, mean over seeds ± 95 % t interval", columns, tuple(rows)),
+        Table(
+            "Regret a decision in the last period, mean over seeds ± 95 % t interval",
+            columns,
+            tuple(rows),
+        ),
         Table(
             f"Cumulative regret of one client, {n} decisions a period",
-            ("periods", "a model a period", "(9)", "a model a decision", "(10)", "late over at once"), tuple(totals),
+            (
+                "periods",
+                "a model a period",
+                "(9)",
+                "a model a decision",
+                "(10)",
+                "late over at once",
+            ),
+            tuple(totals),
         ),
-    )  # fmt: skip
+    )
 
 
 def _rows(found: Found) -> list[Row]:
     """Regret of every run by period."""
-    lines = {"epsilon-greedy": found.late} | {f"falcon-{c:.3g}": one for c, one in found.falcons.items()}
+    lines = {"epsilon-greedy": found.late} | {
+        f"falcon-{c:.3g}": one for c, one in found.falcons.items()
+    }
     return [
         {
-            "policy": name, "clients": clients, "seed": seed, "period": period + 1,
-            "regret": float(each[at, 0, period]), "greedy_regret": float(each[at, 1, period]),
+            "policy": name,
+            "clients": clients,
+            "seed": seed,
+            "period": period + 1,
+            "regret": float(each[at, 0, period]),
+            "greedy_regret": float(each[at, 1, period]),
         }
         for name, line in lines.items()
         for clients, each in line.items()
         for at, seed in enumerate(found.size.seeds)
         for period in range(found.size.periods)
-    ]  # fmt: skip
+    ]
 
 
 def picture(found: Found) -> plots.Figure:
-    """Draw regret against clients beside the bounds, and the cumulative regret of one client, late and at once."""
-    figure, (left, right) = kit.panels(2, ("regret a decision, last period", "one client: cumulative regret"))
+    """Draw regret against clients beside the bounds, and the cumulative regret of one client, late
+    and at once.
+    """
+    figure, (left, right) = kit.panels(
+        2, ("regret a decision, last period", "one client: cumulative regret")
+    )
     size, x = found.size, found.size.clients
     plots.style(left, x="clients", y="regret a decision")
     values: list[float] = []
-    lines = {"ε-Greedy": found.late} | {f"FALCON, c = {c:.3g}": one for c, one in found.falcons.items()}
+    lines = {"ε-Greedy": found.late} | {
+        f"FALCON, c = {c:.3g}": one for c, one in found.falcons.items()
+    }
     for number, (name, line) in enumerate(lines.items()):
         means = [mean_of(row) for row in found.last(line)]
         kit.line(left, x, [one.mean for one in means], number, name)
-        kit.band(left, x, [max(one.low, 1e-6) for one in means], [one.high for one in means], number)
+        kit.band(
+            left, x, [max(one.low, 1e-6) for one in means], [one.high for one in means], number
+        )
         values += [one.mean for one in means]
     limits = {
         "ε + (8)": [EPSILON + bound8(k * size.decisions, size.periods) for k in x],
@@ -270,24 +367,34 @@ def picture(found: Found) -> plots.Figure:
         kit.line(left, x, limit, number, name, marker=False)
         values += limit
     for number, (name, own) in enumerate(found.system.items(), len(lines) + len(limits)):
-        kit.line(left, list(own), [float(one.mean()) for one in own.values()], number, f"FedAvg, {name}")
+        kit.line(
+            left, list(own), [float(one.mean()) for one in own.values()], number, f"FedAvg, {name}"
+        )
         values += [max(float(one.mean()), 1e-4) for one in own.values()]
     left.set_xscale("log", base=2)
     left.set_xticks(x, [str(k) for k in x])
     kit.logarithmic(left, values)
     plots.style(right, x="decisions", y="cumulative regret")
     n, steps = size.decisions, np.arange(1, size.periods + 1) * size.decisions
-    late, alone = found.late[1][:, 0].cumsum(axis=1).mean(axis=0) * n, found.central[0].cumsum(axis=1).mean(axis=0)
+    late, alone = (
+        found.late[1][:, 0].cumsum(axis=1).mean(axis=0) * n,
+        found.central[0].cumsum(axis=1).mean(axis=0),
+    )
     curves = [
-        late, alone[steps - 1], np.array([bound9(n, i) for i in range(1, size.periods + 1)]),
+        late,
+        alone[steps - 1],
+        np.array([bound9(n, i) for i in range(1, size.periods + 1)]),
         np.array([bound10(int(t)) for t in steps]),
-    ]  # fmt: skip
+    ]
     for number, (name, curve) in enumerate(
         zip(("a model a period", "a model a decision", "(9)", "(10)"), curves, strict=True)
     ):
         kit.line(right, steps, curve, number, name, marker=False)
     kit.logarithmic(right, [float(v) for curve in curves for v in curve])
     right.legend(frameon=False, fontsize=8, labelcolor=plots.INK)
-    note = f"Means of {len(size.seeds)} worlds; bands: 95 % t interval; constants of the bounds taken as 1"
+    note = (
+        f"Means of {len(size.seeds)} worlds; bands: 95 % t interval; constants of the bounds taken "
+        "as 1"
+    )
     kit.legend(figure, left, 4, note)
     return figure

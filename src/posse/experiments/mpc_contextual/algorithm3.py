@@ -1,8 +1,10 @@
-"""Algorithm 3: how often a shared number divided share by share comes out wrong, by the number of parties.
+"""Algorithm 3: how often a shared number divided share by share comes out wrong, by the number of
+parties.
 
-Every party divides its own share, a signed number modulo 2^64. The sum of the shares is x plus theta 2^64, and the
-result is wrong by theta 2^(64 - L) where theta is not 0. Algorithm 3 counts theta with a dealt random number whose own
-wraps are known, and leaves out one term (whether z is below that number), which is not 0 with probability |x| / 2^64.
+Every party divides its own share, a signed number modulo 2^64. The sum of the shares is x plus
+theta 2^64, and the result is wrong by theta 2^(64 - L) where theta is not 0. Algorithm 3 counts
+theta with a dealt random number whose own wraps are known, and leaves out one term (whether z is
+below that number), which is not 0 with probability |x| / 2^64.
 """
 
 from __future__ import annotations
@@ -53,13 +55,18 @@ class Cell:
     def row(self) -> Row:
         """The cell as a row of the raw file."""
         return {
-            "parties": self.parties, "log2_x": self.size, "trials": self.trials, "failures_alone": self.bare,
-            "failures_counted": self.counted, "predicted_two_parties": self.predicted,
-        }  # fmt: skip
+            "parties": self.parties,
+            "log2_x": self.size,
+            "trials": self.trials,
+            "failures_alone": self.bare,
+            "failures_counted": self.counted,
+            "predicted_two_parties": self.predicted,
+        }
 
 
 def wraps(shares: Words) -> np.ndarray:
-    """Return theta of signed shares (parties, trials): what their sum is above their value, in multiples of 2^64.
+    """Return theta of signed shares (parties, trials): what their sum is above their value, in
+    multiples of 2^64.
 
     >>> wraps(np.array([[2**63 - 1], [2**63 - 1]], np.uint64)).tolist()
     [1]
@@ -82,8 +89,13 @@ def drawn(x: Words, parties: int, rng: np.random.Generator) -> Words:
 def failures(parties: int, size: int, trials: int, number: int) -> Cell:
     """Divide numbers +-2^size; `number` is that of a chunk, which is its seed."""
     rng = np.random.default_rng((SEED, parties, size, number))
-    x = np.where(rng.random(trials) < 0.5, np.int64(1) << size, -(np.int64(1) << size)).view(np.uint64)
-    shares, random = drawn(x, parties, rng), drawn(rng.integers(0, 2**64, trials, np.uint64), parties, rng)
+    x = np.where(rng.random(trials) < 0.5, np.int64(1) << size, -(np.int64(1) << size)).view(
+        np.uint64
+    )
+    shares, random = (
+        drawn(x, parties, rng),
+        drawn(rng.integers(0, 2**64, trials, np.uint64), parties, rng),
+    )
     theta = wraps(shares)
     # beta: each party's own wrap as it adds its shares; z is opened, and its wraps are public.
     summed = shares + random
@@ -111,36 +123,52 @@ def analyse(done: Sequence[Cell], out: Path) -> Analysis:
     two = [cell for cell in done if cell.parties == 2]
     far = max((abs(cell.z(cell.bare)) for cell in two), default=0.0)
     more = [min(c.bare / c.trials for c in done if c.parties == p) for p in PARTIES[1:]]
-    text = ", ".join(f"{p} parties {100 * share:.1f} % or more" for p, share in zip(PARTIES[1:], more, strict=True))
+    text = ", ".join(
+        f"{p} parties {100 * share:.1f} % or more"
+        for p, share in zip(PARTIES[1:], more, strict=True)
+    )
     most = max(cell.bare / cell.trials for cell in two if cell.size < 60)
     rest = max(abs(cell.z(cell.counted)) for cell in done)
     findings = (
         Finding(
-            "two", f"within {far:.1f} standard errors of |x| / 2^64 at {len(two)} sizes", HOLDS if far < 4 else FAILS
+            "two",
+            f"within {far:.1f} standard errors of |x| / 2^64 at {len(two)} sizes",
+            HOLDS if far < 4 else FAILS,
         ),
         Finding(
-            "parties", f"{text}; two parties at most {100 * most:.2f} % below 2^60",
+            "parties",
+            f"{text}; two parties at most {100 * most:.2f} % below 2^60",
             HOLDS if min(more) > most else FAILS,
         ),
         Finding(
-            "counted", f"within {rest:.1f} standard errors of |x| / 2^64 at {len(done)} sizes and numbers of parties",
+            "counted",
+            f"within {rest:.1f} standard errors of |x| / 2^64 at {len(done)} sizes and numbers of "
+            "parties",
             HOLDS if rest < 4 else FAILS,
         ),
-    )  # fmt: skip
+    )
     rows = tuple(
         (
-            str(c.parties), f"2^{c.size}", f"{c.bare / c.trials:.3g}", f"{c.counted / c.trials:.3g}",
+            str(c.parties),
+            f"2^{c.size}",
+            f"{c.bare / c.trials:.3g}",
+            f"{c.counted / c.trials:.3g}",
             f"{c.predicted:.3g}",
         )
         for c in done
-    )  # fmt: skip
+    )
     columns = ("parties", "|x|", "failures, shares alone", "with wraps counted", "|x| / 2^64")
     notes = (
-        "Real roles of this package truncate by dealt pairs, which are exact for any number of parties below 2^62.",
+        "Real roles of this package truncate by dealt pairs, which are exact for any number of "
+        "parties below 2^62.",
         "Algorithm 3 is run with its last term left out, as the paper does.",
     )
     return Analysis(
-        f"Failures of share-wise division: {text}.", (Table("Failures", columns, rows),), notes, files, findings
+        f"Failures of share-wise division: {text}.",
+        (Table("Failures", columns, rows),),
+        notes,
+        files,
+        findings,
     )
 
 
@@ -151,7 +179,11 @@ def picture(done: Sequence[Cell]) -> plots.Figure:
     for number, parties in enumerate(PARTIES):
         own = [cell for cell in done if cell.parties == parties and cell.bare]
         kit.line(
-            ax, [c.size for c in own], [c.bare / c.trials for c in own], number, f"{parties} parties, shares alone"
+            ax,
+            [c.size for c in own],
+            [c.bare / c.trials for c in own],
+            number,
+            f"{parties} parties, shares alone",
         )
         own = [cell for cell in done if cell.parties == parties and cell.counted]
         label = f"{parties} parties, wraps counted"
@@ -162,6 +194,8 @@ def picture(done: Sequence[Cell]) -> plots.Figure:
 
 
 ALGORITHM3 = REFERENCE.experiment(
-    "algorithm3", "Private contextual bandits, Algorithm 3 (appendix C): failures of share-wise division",
-    ("precision",), sweep,
-)  # fmt: skip
+    "algorithm3",
+    "Private contextual bandits, Algorithm 3 (appendix C): failures of share-wise division",
+    ("precision",),
+    sweep,
+)

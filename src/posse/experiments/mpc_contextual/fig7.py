@@ -14,28 +14,62 @@ import numpy as np
 
 from posse.experiments import kit
 from posse.experiments.claims import FAILS, HOLDS, UNKNOWN, Finding
-from posse.experiments.kit import Analysis, Floats, Mean, Row, Table, Watch, mean_of, run_jobs, seeds_of, write_files
-from posse.experiments.mpc_contextual.problem import EPSILONS, FULL, REFERENCE, SMALL, Place, World, world_of
+from posse.experiments.kit import (
+    Analysis,
+    Floats,
+    Mean,
+    Row,
+    Table,
+    Watch,
+    mean_of,
+    run_jobs,
+    seeds_of,
+    write_files,
+)
+from posse.experiments.mpc_contextual.problem import (
+    EPSILONS,
+    FULL,
+    REFERENCE,
+    SMALL,
+    Place,
+    World,
+    world_of,
+)
 from posse.privacy.leakage import membership
 from posse.protocols.mpc_contextual.twins import floats
 from posse.results import plots
 from posse.results.plots import INK
 
 QUANTITIES = (
-    "code", "floor", "signed", "in_sample", "apart", "error", "same_source", "same_source_error",
-)  # fmt: skip
-"""Of every checkpoint: what the authors' code computes and its mean without a leak, the same with its sign, the attack
-of the paper's text in sample and with rows kept apart, the attack by the error of the score, and the last two against
-rows of the training set that the run has not met yet."""
+    "code",
+    "floor",
+    "signed",
+    "in_sample",
+    "apart",
+    "error",
+    "same_source",
+    "same_source_error",
+)
+"""Of every checkpoint: what the authors' code computes and its mean without a leak, the same with
+its sign, the attack of the paper's text in sample and with rows kept apart, the attack by the error
+of the score, and the last two against rows of the training set that the run has not met yet.
+"""
 
 NAMES = (
-    "authors' code", "its floor without a leak", "the same, signed", "paper's text, in sample", "paper's text, apart",
-    "error of the score, apart", "paper's text, same source", "error, same source",
-)  # fmt: skip
+    "authors' code",
+    "its floor without a leak",
+    "the same, signed",
+    "paper's text, in sample",
+    "paper's text, apart",
+    "error of the score, apart",
+    "paper's text, same source",
+    "error, same source",
+)
 TITLES = {
-    "code": "what the authors' code computes", "apart": "the attack of the text, rows kept apart",
+    "code": "what the authors' code computes",
+    "apart": "the attack of the text, rows kept apart",
     "same_source_error": "error of the score, same source",
-}  # fmt: skip
+}
 """Panels of the picture."""
 SCALE = 100
 """Results are in percent points."""
@@ -58,8 +92,12 @@ class Rows:
         return Rows(self.features[low:high], self.rewards[low:high])
 
 
-def answers(weights: Floats, rows: Rows, epsilon: float, rng: np.random.Generator) -> tuple[membership.Pairs, Floats]:
-    """Ask a model about rows: the arm that it pulls, exploring as it did when it learnt, the reward, and the error."""
+def answers(
+    weights: Floats, rows: Rows, epsilon: float, rng: np.random.Generator
+) -> tuple[membership.Pairs, Floats]:
+    """Ask a model about rows: the arm that it pulls, exploring as it did when it learnt, the
+    reward, and the error.
+    """
     scores = rows.features @ weights.T
     explore = rng.random(len(rows)) < epsilon
     arms = np.where(explore, rng.integers(0, scores.shape[1], len(rows)), scores.argmax(axis=1))
@@ -67,10 +105,14 @@ def answers(weights: Floats, rows: Rows, epsilon: float, rng: np.random.Generato
     return pairs, membership.score_errors(scores, pairs)
 
 
-def at_checkpoint(weights: Floats, met: Rows, later: Rows, held: Rows, epsilon: float, seed: int) -> Floats:
+def at_checkpoint(
+    weights: Floats, met: Rows, later: Rows, held: Rows, epsilon: float, seed: int
+) -> Floats:
     """Return all quantities of one model, in the order of `QUANTITIES`."""
     rng = np.random.default_rng((seed, _PULLS))
-    (inside, errors), (outside, other_errors) = (answers(weights, rows, epsilon, rng) for rows in (met, held))
+    (inside, errors), (outside, other_errors) = (
+        answers(weights, rows, epsilon, rng) for rows in (met, held)
+    )
     share = float(np.concatenate([inside.rewards, outside.rewards]).mean())
     values = [
         membership.reward_gap(inside.rewards, outside.rewards),
@@ -90,13 +132,19 @@ def at_checkpoint(weights: Floats, met: Rows, later: Rows, held: Rows, epsilon: 
     return np.array(values)
 
 
-def attacked(place: Place, held: Rows, epsilons: tuple[float, ...], stages: tuple[int, ...], seed: int) -> Floats:
-    """Train for every exploration rate, and attack every checkpoint: (epsilons, stages, quantities)."""
+def attacked(
+    place: Place, held: Rows, epsilons: tuple[float, ...], stages: tuple[int, ...], seed: int
+) -> Floats:
+    """Train for every exploration rate, and attack every checkpoint: (epsilons, stages,
+    quantities).
+    """
     world = world_of(place, seed)
     rows = Rows(world.features, world.rewards)
     values = np.empty((len(epsilons), len(stages), len(QUANTITIES)))
     for i, epsilon in enumerate(epsilons):
-        kept = floats.run(world.features, world.rewards, world.coins(epsilon), checkpoints=stages).kept
+        kept = floats.run(
+            world.features, world.rewards, world.coins(epsilon), checkpoints=stages
+        ).kept
         for j, stage in enumerate(stages):
             later = rows.part(stage, stage + len(held))
             values[i, j] = at_checkpoint(kept[j], rows.part(0, stage), later, held, epsilon, seed)
@@ -105,9 +153,11 @@ def attacked(place: Place, held: Rows, epsilons: tuple[float, ...], stages: tupl
 
 @dataclass(frozen=True)
 class Heart:
-    """A control: few rows, more features than rows, and many sweeps, so that the model learns them by heart.
+    """A control: few rows, more features than rows, and many sweeps, so that the model learns them
+    by heart.
 
-    It learns from arms drawn at random, so that it meets every arm of every row, and is asked without exploration.
+    It learns from arms drawn at random, so that it meets every arm of every row, and is asked
+    without exploration.
     """
 
     rows: int = 150
@@ -119,7 +169,9 @@ class Heart:
 
 
 def by_heart(place: Place, held: Rows, heart: Heart, seed: int) -> Floats:
-    """Train the same bandit on random features of few rows, again and again, and attack it: one value a quantity."""
+    """Train the same bandit on random features of few rows, again and again, and attack it: one
+    value a quantity.
+    """
     rng = np.random.default_rng((seed, _PULLS))
     world = world_of(place, seed).first(heart.rows + heart.others)
     directions = heart.bandwidth * rng.normal(size=(world.features.shape[1], heart.features))
@@ -134,9 +186,12 @@ def by_heart(place: Place, held: Rows, heart: Heart, seed: int) -> Floats:
     steps = heart.rows * heart.sweeps
     arms = world.rewards.shape[1]
     again = World(
-        np.tile(met.features, (heart.sweeps, 1)), np.tile(met.rewards, (heart.sweeps, 1)), rng.random(steps),
-        rng.integers(0, arms, steps), rng.permuted(np.tile(np.arange(arms), (steps, 1)), axis=1),
-    )  # fmt: skip
+        np.tile(met.features, (heart.sweeps, 1)),
+        np.tile(met.rewards, (heart.sweeps, 1)),
+        rng.random(steps),
+        rng.integers(0, arms, steps),
+        rng.permuted(np.tile(np.arange(arms), (steps, 1)), axis=1),
+    )
     run = floats.run(again.features, again.rewards, again.coins(1.0))
     others = Rows(lifted(held.features), held.rewards)
     return at_checkpoint(run.weights, met, later, others, 0.0, seed)
@@ -186,13 +241,21 @@ def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
     place.contexts()
     held = Rows(*place.held_out())
     values = run_jobs(
-        seeds_of(runs), lambda seed: attacked(place, held, EPSILONS, stages, seed), lambda seed: f"run {seed}", watch,
-        0.0, 0.9,
-    )  # fmt: skip
+        seeds_of(runs),
+        lambda seed: attacked(place, held, EPSILONS, stages, seed),
+        lambda seed: f"run {seed}",
+        watch,
+        0.0,
+        0.9,
+    )
     hearts = run_jobs(
-        seeds_of(controls), lambda seed: by_heart(place, held, heart, seed),
-        lambda seed: f"a model that learnt by heart, run {seed}", watch, 0.9, 1.0,
-    )  # fmt: skip
+        seeds_of(controls),
+        lambda seed: by_heart(place, held, heart, seed),
+        lambda seed: f"a model that learnt by heart, run {seed}",
+        watch,
+        0.9,
+        1.0,
+    )
     watch("figure and analysis", 1.0)
     return analyse(Found(place, stages, np.stack(values), heart, np.stack(hearts), len(held)), out)
 
@@ -205,7 +268,8 @@ def analyse(found: Found, out: Path) -> Analysis:
     ends = [found.mean("apart", i, last) for i in range(len(EPSILONS))]
     caught = found.control("apart")
     headline = (
-        f"With rows kept apart the paper's attack has an advantage of {_range(ends)} percent points after "
+        f"With rows kept apart the paper's attack has an advantage of {_range(ends)} percent "
+        "points after "
         f"{found.stages[-1]:,} steps; on the control that learnt by heart it has {caught.text(0)}."
     )
     return Analysis(headline, tables, notes(found), files, findings(found))
@@ -217,21 +281,30 @@ def notes(found: Found) -> tuple[str, ...]:
     as_many = ", as in the paper" if runs == RUNS else f" (the paper: {RUNS})"
     return (
         _claims(found),
-        "What the paper's text describes needs two empirical distributions and is scored, as far as it says, on the "
-        "rows they were estimated from; the authors' code does not compute it but abs(mean reward on all rows met so "
-        "far - mean reward on the held-out rows). Its absolute value is above 0 for any model: `floor` is its mean "
+        "What the paper's text describes needs two empirical distributions and is scored, as far "
+        "as it says, on the "
+        "rows they were estimated from; the authors' code does not compute it but abs(mean reward "
+        "on all rows met so "
+        "far - mean reward on the held-out rows). Its absolute value is above 0 for any model: "
+        "`floor` is its mean "
         "where nothing leaks.",
         _sign(found),
         _stronger(found),
         f"{runs} runs{as_many}, {found.held:,} held-out rows "
-        f"({'MNIST test set' if found.place.base == 'mnist' else 'digits that were left out'}); models are asked with "
-        "the exploration rate they learnt with, as in the authors' code. The paper's figure is a picture; its text "
+        f"({'MNIST test set' if found.place.base == 'mnist' else 'digits that were left out'}); "
+        "models are asked with "
+        "the exploration rate they learnt with, as in the authors' code. The paper's figure is a "
+        "picture; its text "
         "gives 1-2 % early, below 0.75 % later, and a slight increase at the end.",
-        f"Control: the same bandit on {found.heart.features} random features of {found.heart.rows} rows, "
+        f"Control: the same bandit on {found.heart.features} random features of {found.heart.rows} "
+        "rows, "
         f"{found.heart.sweeps} sweeps with arms at random, {len(found.controls)} runs. "
-        + ("The attacks catch it: they can fail to find a leak only where there is little." if caught_all(found)
-           else "The attacks MISS it: nothing above may be taken as a sign of safety."),
-    )  # fmt: skip
+        + (
+            "The attacks catch it: they can fail to find a leak only where there is little."
+            if caught_all(found)
+            else "The attacks MISS it: nothing above may be taken as a sign of safety."
+        ),
+    )
 
 
 def findings(found: Found) -> tuple[Finding, ...]:
@@ -239,16 +312,30 @@ def findings(found: Found) -> tuple[Finding, ...]:
     half, last = len(found.stages) // 2, len(found.stages) - 1
     first, floor = found.pooled("code", 0), found.pooled("floor", 0)
     early = Finding(
-        "early", f"{first.text(2)} percent points after {found.stages[0]:,} steps",
+        "early",
+        f"{first.text(2)} percent points after {found.stages[0]:,} steps",
         HOLDS if first.low <= EARLY and first.high >= 1 else FAILS,
         f"without any leak the same number would be {floor.mean:.2f}",
-    )  # fmt: skip
+    )
     cells = [found.mean("code", i, j) for i in range(len(EPSILONS)) for j in range(half, last + 1)]
     most = max(cells, key=lambda one: one.mean)
-    word = HOLDS if all(one.high < LATER for one in cells) else FAILS if most.low > LATER else UNKNOWN
-    many = math.ceil(most.runs * (most.half / (most.mean - LATER)) ** 2) if most.mean != LATER else 0
-    because = f"an interval holds {LATER:g}; about {many:,} runs would tell of the largest" if word == UNKNOWN else ""
-    later = Finding("later", f"{_range(cells)} percent points from {found.stages[half]:,} steps on", word, because)
+    word = (
+        HOLDS if all(one.high < LATER for one in cells) else FAILS if most.low > LATER else UNKNOWN
+    )
+    many = (
+        math.ceil(most.runs * (most.half / (most.mean - LATER)) ** 2) if most.mean != LATER else 0
+    )
+    because = (
+        f"an interval holds {LATER:g}; about {many:,} runs would tell of the largest"
+        if word == UNKNOWN
+        else ""
+    )
+    later = Finding(
+        "later",
+        f"{_range(cells)} percent points from {found.stages[half]:,} steps on",
+        word,
+        because,
+    )
     of = SCALE * found.values[..., QUANTITIES.index("code")].mean(axis=1)
     return early, later, kit.judged("rises", mean_of(of[:, last] - of[:, half]))
 
@@ -263,12 +350,18 @@ def _claims(found: Found) -> str:
     """Put the published ranges beside what the authors' code gives here."""
     half = len(found.stages) // 2
     early = [found.mean("code", i, 0) for i in range(len(EPSILONS))]
-    later = [found.mean("code", i, j) for i in range(len(EPSILONS)) for j in range(half, len(found.stages))]
+    later = [
+        found.mean("code", i, j)
+        for i in range(len(EPSILONS))
+        for j in range(half, len(found.stages))
+    ]
     below = sum(one.mean < LATER for one in later)
     floors = [found.mean("floor", i, 0) for i in range(len(EPSILONS))]
     return (
-        f"As the authors' code computes it: {_range(early)} percent points after {found.stages[0]:,} steps (floor "
-        f"{_range(floors)}), and below {LATER} in {below} of {len(later)} cells from {found.stages[half]:,} steps on "
+        f"As the authors' code computes it: {_range(early)} percent points after "
+        f"{found.stages[0]:,} steps (floor "
+        f"{_range(floors)}), and below {LATER} in {below} of {len(later)} cells from "
+        f"{found.stages[half]:,} steps on "
         f"({_range(later)})."
     )
 
@@ -279,12 +372,18 @@ def _sign(found: Found) -> str:
     ends = [found.mean("signed", i, last) for i in range(len(EPSILONS))]
     if all(one.high < 0 for one in ends):
         return (
-            f"At the end models earn MORE on held-out rows than on those they learnt from ({_range(ends)} percent "
-            "points): a difference between the two sets of images, no memory of rows, and the absolute value counts it "
-            "as an advantage. It would explain why the published curve rises late (the paper: 'the model slightly "
+            "At the end models earn MORE on held-out rows than on those they learnt from "
+            f"({_range(ends)} percent "
+            "points): a difference between the two sets of images, no memory of rows, and the "
+            "absolute value counts it "
+            "as an advantage. It would explain why the published curve rises late (the paper: 'the "
+            "model slightly "
             "underfits'). `same source` compares with later rows of the set that was learnt from."
         )
-    return f"At the end the reward on learnt rows less that on held-out rows is {_range(ends)} percent points."
+    return (
+        f"At the end the reward on learnt rows less that on held-out rows is {_range(ends)} "
+        "percent points."
+    )
 
 
 def _stronger(found: Found) -> str:
@@ -294,11 +393,16 @@ def _stronger(found: Found) -> str:
     shows = [stage for stage, one in known if one.low > 0]
     parts = "; ".join(f"{stage:,} steps {one.text(2)}" for stage, one in known)
     return (
-        "An attacker that sees the score of the pulled arm as well has, against later rows of the same set, an "
+        "An attacker that sees the score of the pulled arm as well has, against later rows of the "
+        "same set, an "
         f"advantage in percent points of: {parts}. Membership shows "
-        + (f"at {', '.join(f'{stage:,}' for stage in shows)} steps: the paper's attack sees rewards only, and less."
-           if shows else "nowhere.")
-    )  # fmt: skip
+        + (
+            f"at {', '.join(f'{stage:,}' for stage in shows)} steps: the paper's attack sees "
+            "rewards only, and less."
+            if shows
+            else "nowhere."
+        )
+    )
 
 
 def _range(values: Sequence[Mean]) -> str:
@@ -312,7 +416,8 @@ def _text(one: Mean) -> str:
 def claim_table(found: Found) -> Table:
     """Every stage, averaged over exploration rates: attacks side by side."""
     rows = tuple(
-        (f"{stage:,}", *(_text(found.pooled(name, j)) for name in QUANTITIES)) for j, stage in enumerate(found.stages)
+        (f"{stage:,}", *(_text(found.pooled(name, j)) for name in QUANTITIES))
+        for j, stage in enumerate(found.stages)
     )
     title = "Advantage in percent points, mean over exploration rates ± 95 % t interval"
     return Table(title, ("steps", *NAMES), rows)
@@ -325,7 +430,11 @@ def control_table(found: Found) -> Table:
         (words, _text(found.control(name)), _text(found.pooled(name, last)))
         for name, words in zip(QUANTITIES, NAMES, strict=True)
     )
-    columns = ("attack", "learnt by heart (control)", f"the bandit after {found.stages[-1]:,} steps")
+    columns = (
+        "attack",
+        "learnt by heart (control)",
+        f"the bandit after {found.stages[-1]:,} steps",
+    )
     return Table("The attacks on a model that must be caught, percent points", columns, rows)
 
 
@@ -336,28 +445,35 @@ def stage_table(found: Found) -> Table:
         for i, epsilon in enumerate(EPSILONS)
         for j, stage in enumerate(found.stages)
     )
-    return Table("Advantage in percent points, every exploration rate", ("epsilon", "steps", *NAMES), rows)
+    return Table(
+        "Advantage in percent points, every exploration rate", ("epsilon", "steps", *NAMES), rows
+    )
 
 
 def raw_rows(found: Found) -> list[Row]:
     """Every run, rate and stage; the control as stage 0."""
     rows: list[Row] = [
         {
-            "model": "bandit", "seed": run + 1, "epsilon": epsilon, "steps": stage,
+            "model": "bandit",
+            "seed": run + 1,
+            "epsilon": epsilon,
+            "steps": stage,
             **{name: float(found.values[run, i, j, q]) for q, name in enumerate(QUANTITIES)},
         }
         for run in range(len(found.values))
         for i, epsilon in enumerate(EPSILONS)
         for j, stage in enumerate(found.stages)
-    ]  # fmt: skip
+    ]
     return rows + [
         {
-            "model": "learnt by heart", "seed": run + 1, "epsilon": 1.0,
+            "model": "learnt by heart",
+            "seed": run + 1,
+            "epsilon": 1.0,
             "steps": found.heart.rows * found.heart.sweeps,
             **{name: float(found.controls[run, q]) for q, name in enumerate(QUANTITIES)},
         }
         for run in range(len(found.controls))
-    ]  # fmt: skip
+    ]
 
 
 def picture(found: Found) -> plots.Figure:
@@ -365,18 +481,28 @@ def picture(found: Found) -> plots.Figure:
     figure, axes = kit.panels(3, tuple(TITLES.values()), 4.1, width=10.5, sharex=True, sharey=True)
     x = np.array(found.stages)
     for ax, name in zip(axes, TITLES, strict=True):
-        plots.style(ax, x="training steps (logarithmic)", y="advantage (percent points)" if name == "code" else "")
+        plots.style(
+            ax,
+            x="training steps (logarithmic)",
+            y="advantage (percent points)" if name == "code" else "",
+        )
         for number, epsilon in enumerate(EPSILONS):
             means = [found.mean(name, number, j) for j in range(len(x))]
             kit.line(ax, x, [one.mean for one in means], number, f"ε = {epsilon:g}")
             kit.band(ax, x, [one.low for one in means], [one.high for one in means], number)
         ax.axhline(0.0, color=INK, linewidth=1.0)
         ax.set_xscale("log")
-    floor = [np.mean([found.mean("floor", i, j).mean for i in range(len(EPSILONS))]) for j in range(len(x))]
-    axes[0].plot(x, floor, color=INK, linestyle=":", linewidth=1.8, label="its mean without any leak")
+    floor = [
+        np.mean([found.mean("floor", i, j).mean for i in range(len(EPSILONS))])
+        for j in range(len(x))
+    ]
+    axes[0].plot(
+        x, floor, color=INK, linestyle=":", linewidth=1.8, label="its mean without any leak"
+    )
     caught = ", ".join(f"{found.control(name).mean:.0f}" for name in TITLES)
     note = (
-        f"Means of {len(found.values)} runs; bands: 95 % t intervals. The same three attacks on a model that learnt "
+        f"Means of {len(found.values)} runs; bands: 95 % t intervals. The same three attacks on a "
+        "model that learnt "
         f"its rows by heart: {caught} percent points."
     )
     kit.legend(figure, axes[0], 5, note)
@@ -384,5 +510,9 @@ def picture(found: Found) -> plots.Figure:
 
 
 FIG7 = REFERENCE.experiment(
-    "fig7", "Private contextual bandits, figure 7: membership inference", ("leakage",), sweep, "figure 7"
+    "fig7",
+    "Private contextual bandits, figure 7: membership inference",
+    ("leakage",),
+    sweep,
+    "figure 7",
 )

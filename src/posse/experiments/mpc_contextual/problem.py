@@ -1,11 +1,12 @@
-"""The problem of the paper: images as contexts, ten classes or K clusters as arms, and what a run draws by chance.
+"""The problem of the paper: images as contexts, ten classes or K clusters as arms, and what a run
+draws by chance.
 
-Full size is the paper's: MNIST on 20 principal components, rows of norm 1, one sweep of 60,000. It needs the data (set
-POSSE_DATA to the folder that holds `mnist`); the small forms use scikit-learn's digits. Runs are the seeds 1, 2, ...
-in order, none left out.
+Full size is the paper's: MNIST on 20 principal components, rows of norm 1, one sweep of 60,000. It
+needs the data (set POSSE_DATA to the folder that holds `mnist`); the small forms use scikit-learn's
+digits. Runs are the seeds 1, 2, ... in order, none left out.
 
-Curves come from twins. `check` runs real roles, which exchange shares, for the first steps of a run: they must pull
-what the fixed-point twin pulls.
+Curves come from twins. `check` runs real roles, which exchange shares, for the first steps of a
+run: they must pull what the fixed-point twin pulls.
 """
 
 from __future__ import annotations
@@ -33,10 +34,14 @@ from posse.protocols.mpc_contextual.twins.twin import coins_of, run_fixed
 from posse.runtime.memory import MemoryRun
 
 REFERENCE = Paper(
-    "mpc-contextual", "Hannun, Knott, Sengupta, van der Maaten: Privacy-preserving multi-party contextual bandits, 2019"
+    "mpc-contextual",
+    "Hannun, Knott, Sengupta, van der Maaten: Privacy-preserving multi-party contextual bandits, "
+    "2019",
 )
 EPSILONS = (0.01, 0.02, 0.05, 0.1)
-"""Exploration rates of figures 2 and 7: four, as in the paper, whose text does not give its legend."""
+"""Exploration rates of figures 2 and 7: four, as in the paper, whose text does not give its
+legend.
+"""
 
 Base = Literal["digits", "mnist"]
 _COINS = 7
@@ -45,7 +50,9 @@ _COINS = 7
 
 @dataclass(frozen=True)
 class Place:
-    """Where a bandit runs: on which images, with how many clusters as arms (none: the ten classes), for how long."""
+    """Where a bandit runs: on which images, with how many clusters as arms (none: the ten classes),
+    for how long.
+    """
 
     base: Base
     steps: int
@@ -69,7 +76,9 @@ class Place:
         return _contexts(self.base, self.clusters, self.rows)
 
     def held_out(self) -> tuple[Floats, Floats]:
-        """Return features and rewards of images that no run meets: MNIST's test set, or what `rows` leaves over."""
+        """Return features and rewards of images that no run meets: MNIST's test set, or what `rows`
+        leaves over.
+        """
         images = mnist(part="test") if self.base == "mnist" else digits()
         first = 0 if self.base == "mnist" else self.rows or 0
         return images.rows[first:], np.eye(len(images.classes))[images.labels[first:]]
@@ -87,13 +96,17 @@ SMALL = Place("digits", 1_500)
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """What one run meets, a row a step; the same for every exploration rate, so that rates are compared in pairs."""
+    """What one run meets, a row a step; the same for every exploration rate, so that rates are
+    compared in pairs.
+    """
 
     features: Floats
     rewards: Floats
     """(steps, arms)"""
     chance: Floats
-    """(steps,) it explores where this lies below the rate: a larger rate explores wherever a smaller one does."""
+    """(steps,) it explores where this lies below the rate: a larger rate explores wherever a
+    smaller one does.
+    """
     drawn: NDArray[np.int64]
     ties: NDArray[np.int64]
 
@@ -110,7 +123,11 @@ class World:
     def first(self, steps: int) -> World:
         """Keep the first steps only."""
         return World(
-            self.features[:steps], self.rewards[:steps], self.chance[:steps], self.drawn[:steps], self.ties[:steps]
+            self.features[:steps],
+            self.rewards[:steps],
+            self.chance[:steps],
+            self.drawn[:steps],
+            self.ties[:steps],
         )
 
 
@@ -122,7 +139,13 @@ def world_of(place: Place, seed: int) -> World:
     units = contexts.rewards(seed, rows[:, None], np.arange(arms)).reshape(steps, arms)
     rng = np.random.default_rng((seed, _COINS))
     ties = rng.permuted(np.tile(np.arange(arms), (steps, 1)), axis=1)
-    return World(contexts.features[rows], units / REWARD_ONE, rng.random(steps), rng.integers(0, arms, steps), ties)
+    return World(
+        contexts.features[rows],
+        units / REWARD_ONE,
+        rng.random(steps),
+        rng.integers(0, arms, steps),
+        ties,
+    )
 
 
 # Private runs beside their twins.
@@ -130,14 +153,18 @@ def world_of(place: Place, seed: int) -> World:
 
 @dataclass(frozen=True)
 class Check:
-    """The first steps of a private run, beside the same steps of its two twins on the same coins."""
+    """The first steps of a private run, beside the same steps of its two twins on the same
+    coins.
+    """
 
     what: str
     steps: int
     same: int
     """Steps in which the private run and the fixed-point twin pulled the same arm."""
     differs: int
-    """Steps without exploration in which the float twin, led along the same arms, has another best arm."""
+    """Steps without exploration in which the float twin, led along the same arms, has another best
+    arm.
+    """
     gap: float
     """Largest difference of the float scores of the two arms in those steps."""
     reward: float
@@ -159,7 +186,9 @@ def private_run(setup: Setup, seed: int) -> MemoryRun:
 
 
 def check(settings: MpcContextual, what: str, steps: int, seed: int = 1) -> Check:
-    """Run real roles in memory for the first `steps` of a run; about 5 ms a step at 10 arms and two parties."""
+    """Run real roles in memory for the first `steps` of a run; about 5 ms a step at 10 arms and two
+    parties.
+    """
     setup = settings.load()
     rows, terms = setup.order(seed), setup.terms
     units, encoded, coins = setup.units(seed, rows), setup.encoded(rows), coins_of(terms, seed)
@@ -178,25 +207,39 @@ def check(settings: MpcContextual, what: str, steps: int, seed: int = 1) -> Chec
     first = Coins(coins.explore[:steps], coins.arms[:steps], coins.ties[:steps])
     alone = floats.run(features, units[:steps] / REWARD_ONE, first, lift=terms.lift)
     return Check(
-        what, steps, int((fixed.arms[:steps] == arms).sum()), int(other.sum()),
-        float(along.gaps[other].max(initial=0.0)), float(rewards.mean()), float(alone.rewards.mean()),
-    )  # fmt: skip
+        what,
+        steps,
+        int((fixed.arms[:steps] == arms).sum()),
+        int(other.sum()),
+        float(along.gaps[other].max(initial=0.0)),
+        float(rewards.mean()),
+        float(alone.rewards.mean()),
+    )
 
 
 def check_table(checks: Sequence[Check]) -> Table:
     """Put private runs beside their twins."""
     rows = tuple(
         (
-            one.what, f"{one.steps:,}", "yes" if one.equal else f"no: {one.steps - one.same:,} differ",
-            f"{one.differs:,}", f"{one.gap:.1e}" if one.differs else "–", f"{one.reward:.4f}",
+            one.what,
+            f"{one.steps:,}",
+            "yes" if one.equal else f"no: {one.steps - one.same:,} differ",
+            f"{one.differs:,}",
+            f"{one.gap:.1e}" if one.differs else "–",
+            f"{one.reward:.4f}",
             f"{one.plain_reward:.4f}",
         )
         for one in checks
-    )  # fmt: skip
+    )
     columns = (
-        "private run", "steps", "all arms as the fixed twin", "float twin has another best arm",
-        "largest gap of its scores there", "average reward", "of the float twin by itself",
-    )  # fmt: skip
+        "private run",
+        "steps",
+        "all arms as the fixed twin",
+        "float twin has another best arm",
+        "largest gap of its scores there",
+        "average reward",
+        "of the float twin by itself",
+    )
     return Table("Private check: real roles in memory", columns, rows)
 
 
@@ -205,6 +248,8 @@ def check_words(checks: Sequence[Check]) -> str:
     equal = sum(one.equal for one in checks)
     steps, differs = sum(one.steps for one in checks), sum(one.differs for one in checks)
     return (
-        f"Private check: in {equal} of {len(checks)} runs of real roles all arms are those of the fixed-point twin "
-        f"({steps:,} steps). The float twin, led along the same arms, has another best arm in {differs:,} of them."
+        f"Private check: in {equal} of {len(checks)} runs of real roles all arms are those of the "
+        "fixed-point twin "
+        f"({steps:,} steps). The float twin, led along the same arms, has another best arm in "
+        f"{differs:,} of them."
     )

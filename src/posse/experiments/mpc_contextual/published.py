@@ -1,21 +1,25 @@
 """The paper's learner in fixed point, simulated on whole numbers modulo 2^64, for Figures 8 and 9.
 
-A number v is held as round(v 2^L), and every product is cut back by L bits. Two things can be chosen.
+A number v is held as round(v 2^L), and every product is cut back by L bits. Two things can be
+chosen.
 
-The form. `published`: W_a^-1 and b_a are kept and w_a = W_a^-1 b_a is worked out anew for all arms in every step; the
-reciprocal of d = 1 + x.W^-1 x starts from 3 exp(1/2 - d) + .003, the exponential being (1 + v / 2^8)^(2^8) by eight
-squarings in the same fixed point, as in CrypTen. `recursive`: P_a and w_a as in `floats`, the reciprocal from
-2.12121212 - 1.45454545 d + .32323232 d^2, which needs contexts of norm at most 1 (d in [1, 2]).
+The form. `published`: W_a^-1 and b_a are kept and w_a = W_a^-1 b_a is worked out anew for all arms
+in every step; the reciprocal of d = 1 + x.W^-1 x starts from 3 exp(1/2 - d) + .003, the exponential
+being (1 + v / 2^8)^(2^8) by eight squarings in the same fixed point, as in CrypTen. `recursive`:
+P_a and w_a as in `floats`, the reciprocal from 2.12121212 - 1.45454545 d + .32323232 d^2, which
+needs contexts of norm at most 1 (d in [1, 2]).
 
-The truncation. `published`: every party cuts its own share, and the wraps of the shares are counted by Algorithm 3
-without its last term eta. `exact`: by dealt pairs. Both round up or down by chance so that the mean is right; the
-first is off by 2^(64 - L) with probability |x| / 2^64, the second never is while |x| < 2^62.
+The truncation. `published`: every party cuts its own share, and the wraps of the shares are counted
+by Algorithm 3 without its last term eta. `exact`: by dealt pairs. Both round up or down by chance
+so that the mean is right; the first is off by 2^(64 - L) with probability |x| / 2^64, the second
+never is while |x| < 2^62.
 
-The one-hot of the arm and the coin are 0 or 1 and cost no truncation; arms that are not pulled are multiplied by 0
-and not worked out. A step of the published form at 10 arms and 20 features makes 1,074 truncations and takes about
-20 microseconds, the recursive form 287 and 6.
+The one-hot of the arm and the coin are 0 or 1 and cost no truncation; arms that are not pulled are
+multiplied by 0 and not worked out. A step of the published form at 10 arms and 20 features makes
+1,074 truncations and takes about 20 microseconds, the recursive form 287 and 6.
 
-A. Hannun et al.: Privacy-preserving multi-party contextual bandits; Algorithms 1 and 3, Appendices B to D.
+A. Hannun et al.: Privacy-preserving multi-party contextual bandits; Algorithms 1 and 3, Appendices
+B to D.
 """
 
 from __future__ import annotations
@@ -29,10 +33,19 @@ from posse.core import check
 from posse.core.compiled import loops
 from posse.core.random import words
 from posse.protocols.mpc_contextual.coins import Coins
-from posse.protocols.mpc_contextual.twins.floats import Floats, Wholes, check_inputs, plain, tidy, winner
+from posse.protocols.mpc_contextual.twins.floats import (
+    Floats,
+    Wholes,
+    check_inputs,
+    plain,
+    tidy,
+    winner,
+)
 
 Word = np.uint64
-"""A number modulo 2^64. Compiled code takes for granted that signed sums and products do not overflow; these may."""
+"""A number modulo 2^64. Compiled code takes for granted that signed sums and products do not
+overflow; these may.
+"""
 Words = NDArray[np.uint64]
 
 FORMS = ("published", "recursive")
@@ -40,7 +53,9 @@ TRUNCATIONS = ("published", "exact")
 NEWTON = {"published": 7, "recursive": 2}
 """Newton steps of the reciprocal unless given."""
 SHARES = 32
-"""Purpose of the draws: the shares of every number that is cut, (seed, step), one attempt a number."""
+"""Purpose of the draws: the shares of every number that is cut, (seed, step), one attempt a
+number.
+"""
 EXPONENT_SQUARINGS = 8
 
 _ONE, _TWO, _THREE = np.uint64(1), np.uint64(2), np.uint64(3)
@@ -69,7 +84,9 @@ class Outcome(NamedTuple):
     inverses: Floats
     """(arms, features, features) at the end."""
     wraps: int
-    """Truncations that were off by a multiple of 2^(64 - L), or could be: those of |x| >= 2^62 where it is `exact`."""
+    """Truncations that were off by a multiple of 2^(64 - L), or could be: those of |x| >= 2^62
+    where it is `exact`.
+    """
 
 
 @loops
@@ -92,12 +109,14 @@ def toward_zero(x: Word, bits: Word) -> Word:
 def share_wise(x: Word, share: Word, pad: Word, bits: Word) -> Word:
     """Cut x as two parties do that hold `share` and x - share (Appendix C), with eta left out.
 
-    The result is [x]_1 / 2^f + [x]_2 / 2^f - n 2^(64-f) with n = theta_z + beta - theta_r, where r (`pad`) is the
-    number that Algorithm 3 adds. Sums of signed numbers give [x]_p + [r]_p = [z]_p + beta_p 2^64, and so on, so that
-    n = theta_x + eta, however r is split into shares: theta_x counts the wraps of [x]_1 + [x]_2, which is right, and
-    eta those of x + r, which occur with probability |x| / 2^64. CrypTen does not count at all for two parties: it is
-    off by theta_x, by chance as often and by as much. Apart from wraps, shares of different signs give floor(x / 2^f)
-    or one more; with probability |x| / 2^64 they have the same one, and the result is up to two units nearer to 0.
+    The result is [x]_1 / 2^f + [x]_2 / 2^f - n 2^(64-f) with n = theta_z + beta - theta_r, where r
+    (`pad`) is the number that Algorithm 3 adds. Sums of signed numbers give [x]_p + [r]_p = [z]_p +
+    beta_p 2^64, and so on, so that n = theta_x + eta, however r is split into shares: theta_x
+    counts the wraps of [x]_1 + [x]_2, which is right, and eta those of x + r, which occur with
+    probability |x| / 2^64. CrypTen does not count at all for two parties: it is off by theta_x, by
+    chance as often and by as much. Apart from wraps, shares of different signs give floor(x / 2^f)
+    or one more; with probability |x| / 2^64 they have the same one, and the result is up to two
+    units nearer to 0.
     """
     other = x - share
     wrapped = np.uint64(overflow(share, other) + overflow(x, pad))
@@ -108,17 +127,25 @@ def share_wise(x: Word, share: Word, pad: Word, bits: Word) -> Word:
 def dealt(x: Word, r: Word, bits: Word) -> Word:
     """Cut x by a dealt pair: floor(x / 2^f) or one more, for -2^62 <= x < 2^62.
 
-    With hi = (r mod 2^63) >> f and m = msb r dealt as shares and c = x + 2^62 + r opened, the carry out of 63 bits is
-    v = m xor msb c, which is linear in m, and the result ((c mod 2^63) >> f) - hi + v 2^(63-f) - 2^(62-f).
+    With hi = (r mod 2^63) >> f and m = msb r dealt as shares and c = x + 2^62 + r opened, the carry
+    out of 63 bits is v = m xor msb c, which is linear in m, and the result ((c mod 2^63) >> f) - hi
+    + v 2^(63-f) - 2^(62-f).
     """
     c = x + _QUARTER + r
     carry = (c ^ r) >> _TOP
-    return ((c & _LOW63) >> bits) - ((r & _LOW63) >> bits) + (carry << (_TOP - bits)) - (_QUARTER >> bits)
+    return (
+        ((c & _LOW63) >> bits)
+        - ((r & _LOW63) >> bits)
+        + (carry << (_TOP - bits))
+        - (_QUARTER >> bits)
+    )
 
 
 @loops
 def cut(x: Word, bits: Word, setup: Setup, state: Wholes) -> Word:
-    """Cut x by `bits` bits with fresh shares; `state` is (step, numbers cut in this step, wraps so far)."""
+    """Cut x by `bits` bits with fresh shares; `state` is (step, numbers cut in this step, wraps so
+    far).
+    """
     first, second = words(setup.key, SHARES, 0, state[0], state[1])
     state[1] += 1
     if setup.exact:
@@ -166,7 +193,11 @@ def _quadratic_start(d: Word, setup: Setup, state: Wholes) -> Word:
 @loops
 def reciprocal(d: Word, setup: Setup, state: Wholes) -> Word:
     """Return 1 / d by y <- 2 y - d y^2, two truncations a step."""
-    y = _quadratic_start(d, setup, state) if setup.recursive else _exponential_start(d, setup, state)
+    y = (
+        _quadratic_start(d, setup, state)
+        if setup.recursive
+        else _exponential_start(d, setup, state)
+    )
     for _ in range(setup.newton):
         y = _TWO * y - _times(_times(y, y, setup, state), d, setup, state)
     return y
@@ -184,7 +215,9 @@ def _direction(inverse: Words, x: Words, k: Words, setup: Setup, state: Wholes) 
 def _learn_published(
     inverse: Words, sums: Words, x: Words, reward: Word, k: Words, setup: Setup, state: Wholes
 ) -> None:
-    """W^-1 -= (k k^T) (1 / d), b += r x; every product is cut by itself, so W^-1 is symmetric up to rounding only."""
+    """W^-1 -= (k k^T) (1 / d), b += r x; every product is cut by itself, so W^-1 is symmetric up to
+    rounding only.
+    """
     size, share = x.shape[0], _direction(inverse, x, k, setup, state)
     for i in range(size):
         for j in range(size):
@@ -216,9 +249,17 @@ def _learn_recursive(
 
 @loops
 def _simulate(
-    features: Words, rewards: Words, coins: Coins, setup: Setup, inverses: Words, sums: Words, weights: Words,
-    arms: Wholes, greedy: Wholes, state: Wholes,
-) -> None:  # fmt: skip
+    features: Words,
+    rewards: Words,
+    coins: Coins,
+    setup: Setup,
+    inverses: Words,
+    sums: Words,
+    weights: Words,
+    arms: Wholes,
+    greedy: Wholes,
+    state: Wholes,
+) -> None:
     steps, size = features.shape
     scores, k = np.zeros(weights.shape[0], np.int64), np.zeros(size, np.uint64)
     for t in range(steps):
@@ -265,11 +306,19 @@ def simulate(
     newton = NEWTON[form] if newton is None else newton
     check.at_least(0, newton=newton)
     check.between(0, 2**64 - 1, seed=seed)
-    setup = Setup(np.uint64(seed), np.uint64(bits), truncation == "exact", form == "recursive", newton)
+    setup = Setup(
+        np.uint64(seed), np.uint64(bits), truncation == "exact", form == "recursive", newton
+    )
     inverses = np.tile(encode(np.eye(size), bits), (arms, 1, 1))
     sums, weights = np.zeros((arms, size), np.uint64), np.zeros((arms, size), np.uint64)
-    pulled, greedy, state = np.empty(steps, np.int64), np.empty(steps, np.int64), np.zeros(3, np.int64)
+    pulled, greedy, state = (
+        np.empty(steps, np.int64),
+        np.empty(steps, np.int64),
+        np.zeros(3, np.int64),
+    )
     x, r = encode(features, bits), encode(rewards, bits)
     _simulate(x, r, tidy(coins), setup, inverses, sums, weights, pulled, greedy, state)
     earned = plain(rewards)[np.arange(steps), pulled]
-    return Outcome(pulled, greedy, earned, decode(weights, bits), decode(inverses, bits), int(state[2]))
+    return Outcome(
+        pulled, greedy, earned, decode(weights, bits), decode(inverses, bits), int(state[2])
+    )

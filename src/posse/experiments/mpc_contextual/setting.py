@@ -1,4 +1,6 @@
-"""Figure 1: who holds features, who pulls and who is paid, seen from every message of runs of real roles."""
+"""Figure 1: who holds features, who pulls and who is paid, seen from every message of runs of real
+roles.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +28,23 @@ from posse.results import plots
 Way = tuple[str, str, str]
 """Kinds of sender and receiver, and what is sent."""
 DRAWN: tuple[Way, ...] = (
-    ("party", "party", "Opening"), ("party", PULLER, "Reveal"), (PULLER, PAYEE, "Pulled"), (PULLER, "party", "Choice"),
+    ("party", "party", "Opening"),
+    ("party", PULLER, "Reveal"),
+    (PULLER, PAYEE, "Pulled"),
+    (PULLER, "party", "Choice"),
     (PAYEE, "party", "Payoff"),
-)  # fmt: skip
-"""A step: shares of what is opened, shares of the arm, that it was pulled, arm and reward back under masks."""
+)
+"""A step: shares of what is opened, shares of the arm, that it was pulled, arm and reward back
+under masks.
+"""
 BESIDE: tuple[Way, ...] = (
-    ("party", "party", "Hello"), ("party", DEALER, "Want"), (DEALER, "party", "Dealt"), (DEALER, "party", "Seed"),
-    (DEALER, PULLER, "Seed"), (DEALER, PAYEE, "Seed"),
-)  # fmt: skip
+    ("party", "party", "Hello"),
+    ("party", DEALER, "Want"),
+    (DEALER, "party", "Dealt"),
+    (DEALER, "party", "Seed"),
+    (DEALER, PULLER, "Seed"),
+    (DEALER, PAYEE, "Seed"),
+)
 """Set-up, and the dealer that the paper describes in section 4."""
 
 
@@ -54,18 +65,33 @@ class Followed:
 
     @property
     def as_drawn(self) -> bool:
-        """Whether roles send what is drawn and nothing else; only the puller pulls, and only the payee is paid."""
+        """Whether roles send what is drawn and nothing else; only the puller pulls, and only the
+        payee is paid.
+        """
         others = set(self.ways) - {*DRAWN, *BESIDE}
         asked = {(PULLER, "Act"): self.steps, (PAYEE, "Earn"): self.steps}
-        return set(DRAWN) <= set(self.ways) and not others and self.asked == asked and not self.shown and self.same
+        return (
+            set(DRAWN) <= set(self.ways)
+            and not others
+            and self.asked == asked
+            and not self.shown
+            and self.same
+        )
 
     def rows(self) -> list[Row]:
         """Messages by way, as rows of the raw file."""
         return [
-            {"parties": self.parties, "seed": self.seed, "steps": self.steps, "sender": way[0], "receiver": way[1],
-             "message": way[2], "messages": count}
+            {
+                "parties": self.parties,
+                "seed": self.seed,
+                "steps": self.steps,
+                "sender": way[0],
+                "receiver": way[1],
+                "message": way[2],
+                "messages": count,
+            }
             for way, count in sorted(self.ways.items())
-        ]  # fmt: skip
+        ]
 
 
 def follow(parties: int, steps: int, seed: int) -> Followed:
@@ -93,15 +119,22 @@ def follow(parties: int, steps: int, seed: int) -> Followed:
             shown += len(hidden.intersection(np.frombuffer(inputs, np.uint64).tolist()))
     puller = run.roles[PULLER]
     assert isinstance(puller, Puller)
-    fixed = run_fixed(terms, plan(terms), features, setup.units(seed, rows), coins_of(terms, seed), seed)
-    return Followed(parties, seed, steps, ways, asked, shown, bool((fixed.arms == puller.arms).all()))
+    fixed = run_fixed(
+        terms, plan(terms), features, setup.units(seed, rows), coins_of(terms, seed), seed
+    )
+    return Followed(
+        parties, seed, steps, ways, asked, shown, bool((fixed.arms == puller.arms).all())
+    )
 
 
 def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
     """Follow runs of two and more parties."""
     sizes, steps, seeds = ((2, 3), 20, (1,)) if small else ((2, 3, 5, 10), 200, seeds_of(3))
     plan_ = list(product(sizes, seeds))
-    runs = [follow(*one) for one in progress([(p, steps, s) for p, s in plan_], lambda c: f"{c[0]} parties", watch)]
+    runs = [
+        follow(*one)
+        for one in progress([(p, steps, s) for p, s in plan_], lambda c: f"{c[0]} parties", watch)
+    ]
     watch("figure and analysis", 1.0)
     return analyse(runs, out)
 
@@ -111,23 +144,34 @@ def analyse(runs: Sequence[Followed], out: Path) -> Analysis:
     files = write_files(out, "setting", [row for one in runs for row in one.rows()], picture(runs))
     right, shown = sum(one.as_drawn for one in runs), sum(one.shown for one in runs)
     text = (
-        f"{right} of {len(runs)} runs: parties send shares and masked numbers alone ({shown} of their features as they "
-        "are), the arm of every step is opened to the puller and its reward to the payee, and nobody else asks the "
+        f"{right} of {len(runs)} runs: parties send shares and masked numbers alone ({shown} of "
+        "their features as they "
+        "are), the arm of every step is opened to the puller and its reward to the payee, and "
+        "nobody else asks the "
         "world; all arms are those of the fixed-point twin"
     )
     finding = Finding("parties", text, HOLDS if right == len(runs) else FAILS)
     body = tuple(
-        (str(one.parties), *(f"{one.ways[way] / one.steps:g}" for way in DRAWN), "yes" if one.as_drawn else "no")
+        (
+            str(one.parties),
+            *(f"{one.ways[way] / one.steps:g}" for way in DRAWN),
+            "yes" if one.as_drawn else "no",
+        )
         for one in runs
         if one.seed == 1
     )
     table = Table("Messages a step, run 1", ("parties", *map(words_of, DRAWN), "as drawn"), body)
     notes = (
-        "Beside these a run has its set-up and a dealer, which sends parties what makes their tapes fit and receives "
-        "nothing but how many it wants; the paper's figure leaves it out and its section 4 describes it.",
-        "A feature in fixed point that a party sent as it is would be found among the words of its messages.",
+        "Beside these a run has its set-up and a dealer, which sends parties what makes their "
+        "tapes fit and receives "
+        "nothing but how many it wants; the paper's figure leaves it out and its section 4 "
+        "describes it.",
+        "A feature in fixed point that a party sent as it is would be found among the words of its "
+        "messages.",
     )
-    return Analysis(f"{right} of {len(runs)} runs are as drawn.", (table,), notes, files, (finding,))
+    return Analysis(
+        f"{right} of {len(runs)} runs are as drawn.", (table,), notes, files, (finding,)
+    )
 
 
 def words_of(way: Way) -> str:
@@ -145,7 +189,13 @@ def picture(runs: Sequence[Followed]) -> plots.Figure:
     plots.style(ax, x="parties", y="messages a step (logarithmic)")
     own = [one for one in runs if one.seed == 1]
     for number, way in enumerate(DRAWN):
-        kit.line(ax, [one.parties for one in own], [one.ways[way] / one.steps for one in own], number, words_of(way))
+        kit.line(
+            ax,
+            [one.parties for one in own],
+            [one.ways[way] / one.steps for one in own],
+            number,
+            words_of(way),
+        )
     ax.set_xticks([one.parties for one in own])
     kit.logarithmic(ax, [one.ways[way] / one.steps for one in own for way in DRAWN])
     kit.legend(figure, ax, 3)
@@ -153,5 +203,9 @@ def picture(runs: Sequence[Followed]) -> plots.Figure:
 
 
 SETTING = problem.REFERENCE.experiment(
-    "setting", "Private contextual bandits, figure 1: who sends what to whom", ("protocol",), sweep, "figure 1"
+    "setting",
+    "Private contextual bandits, figure 1: who sends what to whom",
+    ("protocol",),
+    sweep,
+    "figure 1",
 )

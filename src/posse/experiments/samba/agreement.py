@@ -1,14 +1,15 @@
 """Whether our mean rewards agree with the published ones, and which parameters these point at.
 
-Three differences are taken, in standard errors. `z` counts the published runs as independent. They are not (see
-`replay`): they share one world, so their mean is uncertain by that world's luck as well. `z_world` adds it: N numbers
-that all runs are paid by, of which a share p pays, vary by sqrt(N p (1 - p)). `z_replay` instead replays our policies
-in their world, where that luck cancels.
+Three differences are taken, in standard errors. `z` counts the published runs as independent. They
+are not (see `replay`): they share one world, so their mean is uncertain by that world's luck as
+well. `z_world` adds it: N numbers that all runs are paid by, of which a share p pays, vary by
+sqrt(N p (1 - p)). `z_replay` instead replays our policies in their world, where that luck cancels.
 
-Parameters are those of the authors' repository. As a check, every candidate is replayed in the authors' world at K = 10
-and compared with the published rewards of all budgets; the ones that differ by less than three standard errors at every
-budget fit. Several may: the rewards of one policy at one K do not determine its parameter. Agreement is then judged on
-the other K, which this check has not seen.
+Parameters are those of the authors' repository. As a check, every candidate is replayed in the
+authors' world at K = 10 and compared with the published rewards of all budgets; the ones that
+differ by less than three standard errors at every budget fit. Several may: the rewards of one
+policy at one K do not determine its parameter. Agreement is then judged on the other K, which this
+check has not seen.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ def published_estimate(cell: PublishedResult) -> Estimate:
 
 
 def z_score(ours: Estimate, theirs: Estimate, *, world: float = 0.0) -> float:
-    """(ours - theirs) / sqrt(error_ours^2 + error_theirs^2 + world^2), world the sd of a luck that their runs share.
+    """(ours - theirs) / sqrt(error_ours^2 + error_theirs^2 + world^2), world the sd of a luck that
+    their runs share.
 
     >>> z_score(Estimate(10.0, 3.0, 9), Estimate(8.0, 4.0, 4))
     0.8944271909999159
@@ -130,9 +132,17 @@ class Comparison:
     def row(self) -> Row:
         """The comparison as a row of the raw file."""
         row: dict[str, str | int | float] = {
-            "kind": self.kind, "dataset": self.dataset, "policy": self.policy, "K": self.arms, "N": self.budget,
-        }  # fmt: skip
-        for name, one in (("ours", self.ours), ("replayed", self.replayed), ("published", self.theirs)):
+            "kind": self.kind,
+            "dataset": self.dataset,
+            "policy": self.policy,
+            "K": self.arms,
+            "N": self.budget,
+        }
+        for name, one in (
+            ("ours", self.ours),
+            ("replayed", self.replayed),
+            ("published", self.theirs),
+        ):
             row |= {f"{name}_mean": one.mean, f"{name}_sd": one.sd, f"{name}_runs": one.runs}
         for name, z in (("z", self.z), ("z_world", self.z_world), ("z_replay", self.z_replay)):
             row |= {name: z, f"{name}_verdict": verdict(z)}
@@ -142,13 +152,16 @@ class Comparison:
 # Rewards of the plain twin, and of the same policies replayed in the authors' world.
 
 BATCH = 10
-"""Runs simulated at a time: the whole curve of each is kept, and memory should not grow with the number of runs."""
+"""Runs simulated at a time: the whole curve of each is kept, and memory should not grow with the
+number of runs.
+"""
 
 
 def our_rewards(dataset: str, name: str, arms: int, budgets: Sequence[int], runs: int) -> Floats:
     """Cumulative rewards of the plain twin at the budgets, one row a run.
 
-    Every policy here knows t and not N, so a run of N steps begins with the runs of all smaller budgets.
+    Every policy here knows t and not N, so a run of N steps begins with the runs of all smaller
+    budgets.
     """
     problem, chosen = embedded_arms(dataset, arms), policy(name, dataset)
     parts = []
@@ -159,7 +172,9 @@ def our_rewards(dataset: str, name: str, arms: int, budgets: Sequence[int], runs
     return np.concatenate(parts)
 
 
-def compare_cells(dataset: str, name: str, arms: int, budgets: Sequence[int], runs: int) -> list[Comparison]:
+def compare_cells(
+    dataset: str, name: str, arms: int, budgets: Sequence[int], runs: int
+) -> list[Comparison]:
     """Put every published reward of a policy at K arms beside ours."""
     theirs = cells(dataset, name, arms, tuple(budgets))
     ours = our_rewards(dataset, name, arms, budgets, runs)
@@ -178,7 +193,9 @@ def compare_cells(dataset: str, name: str, arms: int, budgets: Sequence[int], ru
 
 @dataclass(frozen=True)
 class Variant:
-    """Thompson sampling with some of what the authors' code does: its world, one stream for all owners, its sampler."""
+    """Thompson sampling with some of what the authors' code does: its world, one stream for all
+    owners, its sampler.
+    """
 
     dataset: str
     arms: int
@@ -195,12 +212,16 @@ STEPS = 2_000
 
 
 def thompson_variants(known: Comparison) -> list[Variant]:
-    """Switch on what the authors' code does one by one; with nothing and with everything is known already."""
+    """Switch on what the authors' code does one by one; with nothing and with everything is known
+    already.
+    """
     means, runs = embedded_arms(known.dataset, known.arms).means, known.ours.runs
 
     def again(their_world: bool, shared: bool) -> Estimate:
         budgets = (known.budget,)
-        rewards = replay(means, Thompson(), budgets, runs, their_world=their_world, shared_draws=shared)
+        rewards = replay(
+            means, Thompson(), budgets, runs, their_world=their_world, shared_draws=shared
+        )
         return estimate(rewards[:, 0])
 
     variants = [
@@ -210,13 +231,19 @@ def thompson_variants(known: Comparison) -> list[Variant]:
         (True, SHARED, again(True, True)),
         (True, THEIRS, known.replayed),
     ]
-    return [Variant(known.dataset, known.arms, known.budget, *one, known.theirs) for one in variants]
+    return [
+        Variant(known.dataset, known.arms, known.budget, *one, known.theirs) for one in variants
+    ]
 
 
 def draw_correlation(draws: str) -> tuple[float, float]:
-    """Smallest and largest correlation between the samples of five arms with fixed posteriors, over steps."""
+    """Smallest and largest correlation between the samples of five arms with fixed posteriors, over
+    steps.
+    """
     posteriors = ((530, 1000), (60, 140), (20, 60), (900, 1700), (5, 15))
-    samples = np.array([[_sample(draws, arm, t, *one) for t in range(STEPS)] for arm, one in enumerate(posteriors)])
+    samples = np.array(
+        [[_sample(draws, arm, t, *one) for t in range(STEPS)] for arm, one in enumerate(posteriors)]
+    )
     pairs = np.corrcoef(samples)[np.triu_indices(len(posteriors), 1)]
     return float(pairs.min()), float(pairs.max())
 
@@ -224,7 +251,9 @@ def draw_correlation(draws: str) -> tuple[float, float]:
 def _sample(draws: str, arm: int, t: int, total: int, pulls: int) -> float:
     if draws == THEIRS:
         return float(their_beta(total + 1.0, pulls - total + 1.0, their_stream(STEPS)[t]))
-    return Thompson.score(t, 0, float(total), pulls, 0.0, np.uint64(1 if draws == SHARED else 1 + arm), (0.0,))
+    return Thompson.score(
+        t, 0, float(total), pulls, 0.0, np.uint64(1 if draws == SHARED else 1 + arm), (0.0,)
+    )
 
 
 # Parameters that the published rewards point at.
@@ -248,7 +277,9 @@ SCHEDULES: dict[str, Policy] = {
 
 @dataclass(frozen=True)
 class Implied:
-    """What the rewards say about one parameter: how far every candidate is off, and the value in the repository."""
+    """What the rewards say about one parameter: how far every candidate is off, and the value in
+    the repository.
+    """
 
     dataset: str
     parameter: str
@@ -260,18 +291,27 @@ class Implied:
     def fitting(self) -> tuple[str, ...]:
         """The candidates that agree at every budget, nearest first."""
         ranked = sorted(self.worst, key=lambda candidate: self.worst[candidate])
-        return tuple(candidate for candidate in ranked if verdict(self.worst[candidate]) == "agrees")
+        return tuple(
+            candidate for candidate in ranked if verdict(self.worst[candidate]) == "agrees"
+        )
 
 
 def candidates(dataset: str, *, small: bool) -> list[tuple[str, str, dict[str, Policy], str]]:
     """Give every parameter with its policy, candidates and repository value."""
     known = PARAMETERS[dataset]
-    epsilons: dict[str, Policy] = {f"{e:g}": EpsilonGreedy(e) for e in (EPSILONS[3:] if small else EPSILONS)}
+    epsilons: dict[str, Policy] = {
+        f"{e:g}": EpsilonGreedy(e) for e in (EPSILONS[3:] if small else EPSILONS)
+    }
     found = [("epsilon", "epsilon-greedy", epsilons, f"{known['epsilon']:g}")]
     if not small:
         found += [
             ("tau", "softmax", {f"{tau:g}": Softmax(tau) for tau in TAUS}, f"{known['tau']:g}"),
-            ("beta", "pursuit", {f"{beta:g}": Pursuit(beta) for beta in BETAS}, f"{known['beta']:g}"),
+            (
+                "beta",
+                "pursuit",
+                {f"{beta:g}": Pursuit(beta) for beta in BETAS},
+                f"{known['beta']:g}",
+            ),
             ("schedule", "epsilon-decreasing", SCHEDULES, "1 / log2 t"),
         ]
     return found
@@ -282,7 +322,9 @@ def imply(dataset: str, budgets: Sequence[int], runs: int, *, small: bool) -> li
     means = embedded_arms(dataset, CHECKED_ARMS).means
     found = []
     for parameter, name, policies, repository in candidates(dataset, small=small):
-        theirs = [published_estimate(cell) for cell in cells(dataset, name, CHECKED_ARMS, tuple(budgets))]
+        theirs = [
+            published_estimate(cell) for cell in cells(dataset, name, CHECKED_ARMS, tuple(budgets))
+        ]
         worst = {}
         for candidate, one in policies.items():
             rewards = replay(means, one, budgets, runs)
@@ -297,13 +339,24 @@ def implied_table(found: Sequence[Implied]) -> Table:
     rows = []
     for one in found:
         fits = "yes" if one.repository in one.fitting else "no"
-        fitting = ", ".join(f"{candidate} ({one.worst[candidate]:.1f})" for candidate in one.fitting) or "none"
-        others = ", ".join(
-            f"{candidate} ({worst:.3g})" for candidate, worst in one.worst.items() if candidate not in one.fitting
+        fitting = (
+            ", ".join(f"{candidate} ({one.worst[candidate]:.1f})" for candidate in one.fitting)
+            or "none"
         )
-        rows.append((TITLES[one.dataset], one.parameter, one.repository, fits, fitting, others or "none"))
+        others = ", ".join(
+            f"{candidate} ({worst:.3g})"
+            for candidate, worst in one.worst.items()
+            if candidate not in one.fitting
+        )
+        rows.append(
+            (TITLES[one.dataset], one.parameter, one.repository, fits, fitting, others or "none")
+        )
     columns = (
-        "data", "parameter", "in the authors' repository", "it fits", "all candidates that fit (largest |z|)",
+        "data",
+        "parameter",
+        "in the authors' repository",
+        "it fits",
+        "all candidates that fit (largest |z|)",
         "candidates that do not",
-    )  # fmt: skip
+    )
     return Table("Parameters held against the published rewards at K = 10", columns, tuple(rows))

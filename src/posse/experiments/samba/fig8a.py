@@ -1,4 +1,6 @@
-"""Figure 8 (a): time against the budget N, at K = 10 and K = 100, at all levels and without protection."""
+"""Figure 8 (a): time against the budget N, at K = 10 and K = 100, at all levels and without
+protection.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +32,16 @@ def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
     every = product(DATASETS[:1] if small else DATASETS, ladders, POLICY_NAMES, forms)
     plan = [cell for cell in every if times.beside(cell[0], cell[3], cell[1])]
     done = []
-    for dataset, arms, name, form in progress(plan, lambda c: f"{problem.cell_words(c[:3])}, {c[3]}", watch):
+    for dataset, arms, name, form in progress(
+        plan, lambda c: f"{problem.cell_words(c[:3])}, {c[3]}", watch
+    ):
         full = not small and (dataset, arms, form) == ("movielens", 10, "paper")
         real = FULL.get(name, ()) if full else ()
-        done.append(times.series(dataset, name, arms, form, budgets=budgets, ladder=ladders[arms], real=real))
+        done.append(
+            times.series(
+                dataset, name, arms, form, budgets=budgets, ladder=ladders[arms], real=real
+            )
+        )
     watch("figure and analysis", 1.0)
     return analyse(done, out)
 
@@ -41,20 +49,29 @@ def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
 def analyse(done: Sequence[Series], out: Path) -> Analysis:
     """Write rows and figure, and say what they show."""
     points = [point for one in done for point in one.points]
-    files = write_files(out, "fig8a", [point.row() for point in points], times.time_figure(done, "budget"))
+    files = write_files(
+        out, "fig8a", [point.row() for point in points], times.time_figure(done, "budget")
+    )
     largest = max(point.arms for point in points)
     top = [p for p in points if (p.form, p.budget, p.arms) == ("paper", BUDGETS[-1], largest)]
     errors = [100 * one.line.step_error / one.line.step for one in done]
     ours, theirs = span([p.seconds for p in top], ".3g"), span([p.theirs for p in top], ".3g")
     headline = (
-        f"Time is linear in N: the cost of a step differs by {span(errors)} % (standard error) between runs of "
-        f"different N. At N = 100000 and K = {largest} a run at level paper takes {ours} CPU s here, and took "
+        f"Time is linear in N: the cost of a step differs by {span(errors)} % (standard error) "
+        "between runs of "
+        f"different N. At N = 100000 and K = {largest} a run at level paper takes {ours} CPU s "
+        "here, and took "
         f"{theirs} s on the authors' machine."
     )
     findings = (
-        linear(done), overhead(done), cryptography(done), minutes(done), pursuit(done), datasets(done),
+        linear(done),
+        overhead(done),
+        cryptography(done),
+        minutes(done),
+        pursuit(done),
+        datasets(done),
         hierarchy(done),
-    )  # fmt: skip
+    )
     return Analysis(headline, times.time_tables(done), times.time_notes(done), files, findings)
 
 
@@ -71,11 +88,15 @@ def linear(done: Sequence[Series]) -> Finding:
     exponents = []
     for one in at_paper(done):
         runs = (*one.runs, *one.full)
-        exponents.append(exponent([run.budget - run.arms for run in runs], [run.steps for run in runs]))
+        exponents.append(
+            exponent([run.budget - run.arms for run in runs], [run.steps for run in runs])
+        )
     return times.linear(exponents, "N")
 
 
-def seconds(done: Sequence[Series], form: str, *, theirs: bool) -> dict[tuple[str, str, int], float]:
+def seconds(
+    done: Sequence[Series], form: str, *, theirs: bool
+) -> dict[tuple[str, str, int], float]:
     """Times at N = 100,000 by data set, policy and K."""
     return {
         (p.dataset, p.policy, p.arms): p.theirs if theirs else p.seconds
@@ -91,8 +112,13 @@ def overhead(done: Sequence[Series]) -> Finding:
     for theirs in (True, False):
         plain, secure = (seconds(done, form, theirs=theirs) for form in (PLAIN, "paper"))
         ratios.append([secure[cell] / plain[cell] for cell in secure])
-    text = f"{span(ratios[0], '.3g')} times in the authors' own times; {span(ratios[1], '.3g')} here"
-    because = "judged by the authors' times: our plain bandit is compiled code, and protected roles are not"
+    text = (
+        f"{span(ratios[0], '.3g')} times in the authors' own times; {span(ratios[1], '.3g')} here"
+    )
+    because = (
+        "judged by the authors' times: our plain bandit is compiled code, and protected roles are "
+        "not"
+    )
     return Finding("overhead", text, HOLDS if max(ratios[0]) <= ORDER else FAILS, because)
 
 
@@ -100,13 +126,20 @@ def cryptography(done: Sequence[Series]) -> Finding:
     """Most of the overhead over plain goes away with the protections."""
     shares = []
     for theirs in (False, True):
-        plain, secure, bare = (seconds(done, form, theirs=theirs) for form in (PLAIN, "paper", "unprotected"))
+        plain, secure, bare = (
+            seconds(done, form, theirs=theirs) for form in (PLAIN, "paper", "unprotected")
+        )
         shares.append([(secure[cell] - bare[cell]) / (secure[cell] - plain[cell]) for cell in bare])
-    text = f"share of the overhead that protections cause: {span(shares[0])} here, {span(shares[1])} published"
+    text = (
+        f"share of the overhead that protections cause: {span(shares[0])} here, {span(shares[1])} "
+        "published"
+    )
     own = mean_of(shares[0])
     half = own.low <= 0.5 <= own.high or math.isnan(own.half)
     word = UNKNOWN if half else HOLDS if own.low > 0.5 else FAILS
-    return Finding("cryptography", text, word, "the interval of the mean holds one half" if half else "")
+    return Finding(
+        "cryptography", text, word, "the interval of the mean holds one half" if half else ""
+    )
 
 
 def minutes(done: Sequence[Series]) -> Finding:
@@ -115,12 +148,17 @@ def minutes(done: Sequence[Series]) -> Finding:
     largest = max(arms for _, _, arms in theirs)
     said = [theirs[cell] / 60 for cell in theirs if cell[2] == largest]
     here = [ours[cell] for cell in ours if cell[2] == largest]
-    text = f"{span(said, '.3g')} minutes in the authors' files, {span(here, '.3g')} s here, at K = {largest}"
+    text = (
+        f"{span(said, '.3g')} minutes in the authors' files, {span(here, '.3g')} s here, at K = "
+        f"{largest}"
+    )
     if largest < 100:
         return Finding("minutes", text, UNKNOWN, "K = 100 was not run")
     around = sum(10 <= one <= 20 for one in said)
     return Finding(
-        "minutes", f"{text}; {around} of {len(said)} between 10 and 20", HOLDS if 2 * around > len(said) else FAILS
+        "minutes",
+        f"{text}; {around} of {len(said)} between 10 and 20",
+        HOLDS if 2 * around > len(said) else FAILS,
     )
 
 
@@ -142,7 +180,10 @@ def pursuit(done: Sequence[Series]) -> Finding:
 
 def apart(one: Series, other: Series) -> float:
     """Difference of the costs of a step, in three standard errors: clear above 1 and below -1."""
-    gap, error = one.line.step - other.line.step, math.hypot(one.line.step_error, other.line.step_error)
+    gap, error = (
+        one.line.step - other.line.step,
+        math.hypot(one.line.step_error, other.line.step_error),
+    )
     return gap / max(3 * error, 1e-300)
 
 
@@ -160,10 +201,15 @@ def datasets(done: Sequence[Series]) -> Finding:
             near.append(min(abs(first), abs(second)))
         else:
             same, other = same + (first * second > 0), other + (first * second < 0)
-    text = f"pairs of policies in the same order {same}, in another {other}, too near to tell {len(near)}"
+    text = (
+        f"pairs of policies in the same order {same}, in another {other}, too near to tell "
+        f"{len(near)}"
+    )
     word = FAILS if other else UNKNOWN if near else HOLDS
     many = math.ceil(max(median(near or [1.0]), 1e-3) ** -2)
-    because = f"policies too near each other; {many:,} times as many runs would tell half of these pairs"
+    because = (
+        f"policies too near each other; {many:,} times as many runs would tell half of these pairs"
+    )
     return Finding("datasets", text, word, because if word == UNKNOWN else "")
 
 
@@ -179,7 +225,11 @@ def hierarchy(done: Sequence[Series]) -> Finding:
                     pairs, held, against = pairs + 1, held + (gap > 1), against + (gap < -1)
     text = f"of {pairs} comparisons {held} are clearly so and {against} clearly not"
     word = FAILS if against else UNKNOWN if held < pairs else HOLDS
-    return Finding("hierarchy", text, word, "the others are too near to tell" if word == UNKNOWN else "")
+    return Finding(
+        "hierarchy", text, word, "the others are too near to tell" if word == UNKNOWN else ""
+    )
 
 
-FIG8A = REFERENCE.experiment("fig8a", "Samba, figure 8 (a): time against budget", ("time",), sweep, "figure 8 (a)")
+FIG8A = REFERENCE.experiment(
+    "fig8a", "Samba, figure 8 (a): time against budget", ("time",), sweep, "figure 8 (a)"
+)

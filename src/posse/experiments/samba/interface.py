@@ -1,4 +1,6 @@
-"""The Samba demo, zone by zone: what its interface shows must be there for any run. Pages are tested in a browser."""
+"""The Samba demo, zone by zone: what its interface shows must be there for any run. Pages are
+tested in a browser.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ from posse.results.store import Store
 
 DEMO = Paper(
     "samba-demo",
-    "Marcadet, Ciucanu, Lafourcade, Soare, Amer-Yahia: SAMBA: a system for secure federated multi-armed bandits",
+    "Marcadet, Ciucanu, Lafourcade, Soare, Amer-Yahia: SAMBA: a system for secure federated "
+    "multi-armed bandits",
 )
 ZONE_A = ("policy", "owners", "horizon", "data", "threshold", *PROTECTIONS)
 STORES = (0.38, 0.55, 0.47, 0.71)
@@ -47,9 +50,12 @@ class Switched:
     def row(self) -> Row:
         """The run as a row of the raw file."""
         return {
-            "off": self.switch or "none", "seed": self.seed, "kinds_of_part_changed": self.messages,
-            "same_total": int(self.same), **{f"{kind}_seconds": self.seconds[kind] for kind in KINDS},
-        }  # fmt: skip
+            "off": self.switch or "none",
+            "seed": self.seed,
+            "kinds_of_part_changed": self.messages,
+            "same_total": int(self.same),
+            **{f"{kind}_seconds": self.seconds[kind] for kind in KINDS},
+        }
 
 
 KINDS = ("owner", "controller", "comp", "customer")
@@ -69,8 +75,13 @@ def zones(policy: str) -> dict[str, bool]:
     for moved, explanation in explained(run):
         logged &= bool(explanation["says"])
         marked &= bool(explanation["lines"])
-        covered &= bool(explanation["parts"]) and (bool(explanation["clear"]) or not moved.step.isdigit())
-        if any("paillier" in (part["protection"], *part.get("also", ())) for part in explanation["parts"]):
+        covered &= bool(explanation["parts"]) and (
+            bool(explanation["clear"]) or not moved.step.isdigit()
+        )
+        if any(
+            "paillier" in (part["protection"], *part.get("also", ()))
+            for part in explanation["parts"]
+        ):
             paillier.append(moved.step)
     scene = SYSTEM.scene(run)
     shown = [one["text"] for one in scene["parties"] if one["kind"] == "owner"]
@@ -99,28 +110,44 @@ def protections(settings: Samba) -> set[tuple[str, str, tuple[str, ...]]]:
     return found
 
 
-def switched(switch: str, horizon: int, seed: int, all_on: set[Any], total: float | None) -> tuple[Switched, float]:
+def switched(
+    switch: str, horizon: int, seed: int, all_on: set[Any], total: float | None
+) -> tuple[Switched, float]:
     """Run with a switch off ('' for none), and say what changed."""
     off: dict[str, Any] = {switch: False} if switch else {}
     settings = settings_of(horizon=horizon, seed=seed, **off)
     run, _, earned, _, _ = finished(settings)
     changed = len(protections(settings) ^ all_on)
-    return Switched(switch, seed, run.role_seconds(), changed, total is None or earned == total), earned
+    return Switched(
+        switch, seed, run.role_seconds(), changed, total is None or earned == total
+    ), earned
 
 
 def written(folder: Path) -> list[tuple[str, ProblemSettings]]:
-    """Write reviews in the layouts of the demo's two data sets, and name problems that read them."""
-    steam = [{"product_id": str(n % 5), "hours": float((n * 7) % 11), "username": f"u{n}"} for n in range(200)]
-    google = [{"gmap_id": f"place {n % 6}", "rating": 1 + (n * n) % 5, "user_id": str(n)} for n in range(240)]
+    """Write reviews in the layouts of the demo's two data sets, and name problems that read
+    them.
+    """
+    steam = [
+        {"product_id": str(n % 5), "hours": float((n * 7) % 11), "username": f"u{n}"}
+        for n in range(200)
+    ]
+    google = [
+        {"gmap_id": f"place {n % 6}", "rating": 1 + (n * n) % 5, "user_id": str(n)}
+        for n in range(240)
+    ]
     paths = folder / "steam_reviews.json.gz", folder / "review-Town.json.gz"
     for path, lines in zip(paths, (map(repr, steam), map(json.dumps, google)), strict=True):
         path.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode()))
-    return [("Steam", ProblemSettings(data=str(paths[0]), threshold=5.0)),
-            ("Google Local", ProblemSettings(data=str(paths[1]), threshold=3.0))]  # fmt: skip
+    return [
+        ("Steam", ProblemSettings(data=str(paths[0]), threshold=5.0)),
+        ("Google Local", ProblemSettings(data=str(paths[1]), threshold=3.0)),
+    ]
 
 
 def history(folder: Path) -> tuple[int, int]:
-    """Keep runs of four policies; return how many the list shows with their reward, and how many there were."""
+    """Keep runs of four policies; return how many the list shows with their reward, and how many
+    there were.
+    """
     store, totals = Store(folder / "runs.db"), {}
     for name in POLICIES:
         run = started(settings_of(name, 40))
@@ -150,20 +177,34 @@ def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
     watch("figure and analysis", 1.0)
     right = sum(one.as_drawn for one in drawn)
     findings = (
-        Finding("fig1", f"{right} of {len(drawn)} runs have four stores, two servers and a company around the "
-                "controller, and spend the budget", HOLDS if right == len(drawn) else FAILS),
-        interface(seen), switches(done), definition(means),
-        Finding("history", f"{kept[0]} of {kept[1]} runs are listed with the reward that they returned",
-                HOLDS if kept[0] == kept[1] else FAILS),
-    )  # fmt: skip
+        Finding(
+            "fig1",
+            f"{right} of {len(drawn)} runs have four stores, two servers and a company around the "
+            "controller, and spend the budget",
+            HOLDS if right == len(drawn) else FAILS,
+        ),
+        interface(seen),
+        switches(done),
+        definition(means),
+        Finding(
+            "history",
+            f"{kept[0]} of {kept[1]} runs are listed with the reward that they returned",
+            HOLDS if kept[0] == kept[1] else FAILS,
+        ),
+    )
     return analyse(done, findings, out)
 
 
 def interface(seen: Mapping[str, Mapping[str, bool]]) -> Finding:
     """Judge the four zones."""
     there = {zone: sum(one[zone] for one in seen.values()) for zone in "ABCD"}
-    text = "; ".join(f"zone {zone}: {count} of {len(seen)} policies" for zone, count in there.items())
-    because = "what the zones show is there for every run; the pages are opened and pressed by tests in a browser"
+    text = "; ".join(
+        f"zone {zone}: {count} of {len(seen)} policies" for zone, count in there.items()
+    )
+    because = (
+        "what the zones show is there for every run; the pages are opened and pressed by tests in "
+        "a browser"
+    )
     return Finding("fig2", text, HOLDS if min(there.values()) == len(seen) else FAILS, because)
 
 
@@ -177,28 +218,44 @@ def switches(done: Sequence[Switched]) -> Finding:
         words.append(f"{name} off {ratio.text(2)} of the time")
         held &= all(one.messages > 0 and one.same for one in own)
     return Finding(
-        "switches", f"each changes what covers messages and no total; {', '.join(words)}", HOLDS if held else FAILS
+        "switches",
+        f"each changes what covers messages and no total; {', '.join(words)}",
+        HOLDS if held else FAILS,
     )
 
 
 def definition(means: Sequence[tuple[str, tuple[int, int]]]) -> Finding:
     """Judge means of files in the published layouts."""
-    text = "; ".join(f"{name}: {same} of {count} means are the quotient" for name, (same, count) in means)
+    text = "; ".join(
+        f"{name}: {same} of {count} means are the quotient" for name, (same, count) in means
+    )
     because = "files written in the published layouts; the authors' own lists divide by all users"
-    return Finding("means", text, HOLDS if all(same == count for _, (same, count) in means) else FAILS, because)
+    return Finding(
+        "means", text, HOLDS if all(same == count for _, (same, count) in means) else FAILS, because
+    )
 
 
 def analyse(done: Sequence[Switched], findings: tuple[Finding, ...], out: Path) -> Analysis:
     """Write rows and figure."""
     files = write_files(out, "interface", [one.row() for one in done], picture(done))
     rows = tuple(
-        (one.switch or "none", str(one.seed), f"{sum(one.seconds.values()):.3f}", str(one.messages),
-         *(f"{100 * one.seconds[kind] / sum(one.seconds.values()):.1f}" for kind in KINDS))
+        (
+            one.switch or "none",
+            str(one.seed),
+            f"{sum(one.seconds.values()):.3f}",
+            str(one.messages),
+            *(f"{100 * one.seconds[kind] / sum(one.seconds.values()):.1f}" for kind in KINDS),
+        )
         for one in done
-    )  # fmt: skip
+    )
     columns = ("off", "seed", "CPU s", "kinds of part changed", *(f"{kind} %" for kind in KINDS))
-    headline = f"{sum(one.verdict == HOLDS for one in findings)} of {len(findings)} statements hold."
-    notes = ("Time shares of all owners together, as in the demo's zone D; UCB, four stores, level paper.",)
+    headline = (
+        f"{sum(one.verdict == HOLDS for one in findings)} of {len(findings)} statements hold."
+    )
+    notes = (
+        "Time shares of all owners together, as in the demo's zone D; UCB, four stores, level "
+        "paper.",
+    )
     return Analysis(headline, (Table("Switches", columns, rows),), notes, files, findings)
 
 
@@ -220,5 +277,8 @@ def picture(done: Sequence[Switched]) -> plots.Figure:
 
 
 INTERFACE = DEMO.experiment(
-    "interface", "Samba demo, figures 1 and 2: what the four zones show", ("protocol", "time"), sweep
+    "interface",
+    "Samba demo, figures 1 and 2: what the four zones show",
+    ("protocol", "time"),
+    sweep,
 )

@@ -1,8 +1,9 @@
 """Means as the text of section 6.1 defines them, from raw ratings, and figure 8 (c) on them.
 
-The authors' own lists divide by all users (`problem`); here a mean is the ratings above a threshold over the ratings
-received. MovieLens of the edition at hand (ml-latest-small, or u.data and u.item of ml-100k) and Jester are read from
-the folder that POSSE_DATA names. The small form takes the ratings of invented stores, which ship.
+The authors' own lists divide by all users (`problem`); here a mean is the ratings above a threshold
+over the ratings received. MovieLens of the edition at hand (ml-latest-small, or u.data and u.item
+of ml-100k) and Jester are read from the folder that POSSE_DATA names. The small form takes the
+ratings of invented stores, which ship.
 """
 
 from __future__ import annotations
@@ -25,7 +26,15 @@ from posse.experiments.claims import FAILS, HOLDS, UNKNOWN, Finding
 from posse.experiments.kit import Analysis, Row, Table, Watch, progress, write_files
 from posse.experiments.samba.agreement import LIMIT, Estimate, estimate, runs_to_tell, z_score
 from posse.experiments.samba.fig8c import best_of
-from posse.experiments.samba.problem import COLOURS, DATASETS, MARKERS, POLICY_NAMES, REFERENCE, TITLES, policy
+from posse.experiments.samba.problem import (
+    COLOURS,
+    DATASETS,
+    MARKERS,
+    POLICY_NAMES,
+    REFERENCE,
+    TITLES,
+    policy,
+)
 from posse.problems.arms.settings import INVENTED, ProblemSettings
 from posse.protocols.samba.twin import simulate
 from posse.results import plots
@@ -48,13 +57,20 @@ class Earned:
     def row(self) -> Row:
         """The cell as a row of the raw file."""
         return {
-            "data": self.data, "K": self.arms, "policy": self.policy, "N": self.budget, "reward_mean": self.reward.mean,
-            "reward_sd": self.reward.sd, "runs": self.reward.runs,
-        }  # fmt: skip
+            "data": self.data,
+            "K": self.arms,
+            "policy": self.policy,
+            "N": self.budget,
+            "reward_mean": self.reward.mean,
+            "reward_sd": self.reward.sd,
+            "runs": self.reward.runs,
+        }
 
 
 def counted(settings: ProblemSettings) -> tuple[int, int]:
-    """Count the ratings of every arm one by one; return how many means are that quotient, and how many there are."""
+    """Count the ratings of every arm one by one; return how many means are that quotient, and how
+    many there are.
+    """
     arms, ratings = settings.arms(), settings.ratings()
     assert ratings is not None
     threshold = settings.used(arms)["threshold"]
@@ -65,7 +81,9 @@ def counted(settings: ProblemSettings) -> tuple[int, int]:
         received[ratings.names[item]] += 1
         above[ratings.names[item]] += value > threshold
     means = arms.means.tolist()
-    same = sum(mean == above[name] / received[name] for name, mean in zip(arms.names, means, strict=True))
+    same = sum(
+        mean == above[name] / received[name] for name, mean in zip(arms.names, means, strict=True)
+    )
     return same, len(means)
 
 
@@ -74,9 +92,13 @@ def oldest(folder: Path) -> ProblemSettings:
     draw = random.Random(1)
     with (folder / "u.data").open("w", newline="") as stream:
         writer = csv.writer(stream, delimiter="\t", lineterminator="\n")
-        writer.writerows((user, film, draw.randint(1, 5), 0) for user in range(1, 41) for film in range(1, 13))
+        writer.writerows(
+            (user, film, draw.randint(1, 5), 0) for user in range(1, 41) for film in range(1, 13)
+        )
     rest = "|".join(["01-Jan-1995", "", "", *["0"] * 19])
-    (folder / "u.item").write_bytes("".join(f"{n}|Film {n}|{rest}\n" for n in range(1, 13)).encode("latin-1"))
+    (folder / "u.item").write_bytes(
+        "".join(f"{n}|Film {n}|{rest}\n" for n in range(1, 13)).encode("latin-1")
+    )
     return ProblemSettings(data="movielens", data_dir=folder, owners=10, threshold=3, minimum=1)
 
 
@@ -103,7 +125,8 @@ def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
         checks = [("u.data and u.item, written here", counted(own))]
     chosen = problems(small)
     checks += [
-        (f"{TITLES.get(name, name)}, K = {len(settings.arms())}", counted(settings)) for name, settings in chosen
+        (f"{TITLES.get(name, name)}, K = {len(settings.arms())}", counted(settings))
+        for name, settings in chosen
     ]
     budget, runs = (300, 3) if small else (BUDGET, RUNS)
     done = []
@@ -116,29 +139,46 @@ def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
     return analyse(done, checks, out)
 
 
-def analyse(done: Sequence[Earned], checks: Sequence[tuple[str, tuple[int, int]]], out: Path) -> Analysis:
+def analyse(
+    done: Sequence[Earned], checks: Sequence[tuple[str, tuple[int, int]]], out: Path
+) -> Analysis:
     """Write rows and figure, and judge the sentences on figure 8 (c) on these means."""
     if not done:
-        raise DataError("neither MovieLens nor Jester is there. Set POSSE_DATA to the folder that holds them.")
+        raise DataError(
+            "neither MovieLens nor Jester is there. Set POSSE_DATA to the folder that holds them."
+        )
     files = write_files(out, "means", [one.row() for one in done], picture(done))
     exact = all(same == count for _, (same, count) in checks)
     words = "; ".join(f"{what}: {same} of {count}" for what, (same, count) in checks)
     findings = (
-        Finding("definition", f"means that are the quotient counted one by one: {words}", HOLDS if exact else FAILS),
+        Finding(
+            "definition",
+            f"means that are the quotient counted one by one: {words}",
+            HOLDS if exact else FAILS,
+        ),
         *figure_8c(done),
     )
     columns = ("data", "K", "N", "policy", "reward ± s.e.", "runs")
     rows = tuple(
-        (TITLES.get(one.data, one.data), str(one.arms), str(one.budget), one.policy, str(one.reward),
-         str(one.reward.runs))
+        (
+            TITLES.get(one.data, one.data),
+            str(one.arms),
+            str(one.budget),
+            one.policy,
+            str(one.reward),
+            str(one.reward.runs),
+        )
         for one in done
-    )  # fmt: skip
+    )
     notes = (
-        "Thresholds are those of the data sets ('posse problems'): 4 stars or more of films with at least 50 ratings, "
+        "Thresholds are those of the data sets ('posse problems'): 4 stars or more of films with "
+        "at least 50 ratings, "
         "more than 4.5 of 10 of jokes.",
         "Parameters of the policies are the authors', who tuned them on other means.",
     )
-    headline = f"{words}. Rewards of the plain bandit on these means, {done[0].reward.runs} runs a cell."
+    headline = (
+        f"{words}. Rewards of the plain bandit on these means, {done[0].reward.runs} runs a cell."
+    )
     return Analysis(headline, (Table("Cumulative rewards", columns, rows),), notes, files, findings)
 
 
@@ -157,15 +197,29 @@ def figure_8c(done: Sequence[Earned]) -> tuple[Finding, Finding]:
         for cell, own in cells.items()
     }
     text = "; ".join(
-        f"{TITLES.get(data, data)}, K = {arms}: {', '.join(names) or 'none'}" for (data, arms), names in beaten.items()
+        f"{TITLES.get(data, data)}, K = {arms}: {', '.join(names) or 'none'}"
+        for (data, arms), names in beaten.items()
     )
-    first = sum(own["thompson"].mean >= max(one.mean for one in own.values()) for own in cells.values())
-    text = f"it has the largest mean in {first} of {len(cells)} cells; policies clearly above it: {text}"
+    first = sum(
+        own["thompson"].mean >= max(one.mean for one in own.values()) for own in cells.values()
+    )
+    text = (
+        f"it has the largest mean in {first} of {len(cells)} cells; policies clearly above it: "
+        f"{text}"
+    )
     larger = [
-        runs_to_tell(one, own["thompson"]) for own in cells.values() for one in own.values()
+        runs_to_tell(one, own["thompson"])
+        for own in cells.values()
+        for one in own.values()
         if one.mean > own["thompson"].mean
-    ]  # fmt: skip
-    thompson = best_of("thompson", text, sum(map(len, beaten.values())), first == len(cells), max(larger, default=0))
+    ]
+    thompson = best_of(
+        "thompson",
+        text,
+        sum(map(len, beaten.values())),
+        first == len(cells),
+        max(larger, default=0),
+    )
     pairs = {
         f"{a} and {b}, K = {arms}": ((own[a], own[b]), (theirs[b], theirs[a]))
         for (data, arms), own in cells.items()
@@ -175,12 +229,18 @@ def figure_8c(done: Sequence[Earned]) -> tuple[Finding, Finding]:
     }
     turned = [name for name, both in pairs.items() if all(z_score(*one) > LIMIT for one in both)]
     many = min((max(runs_to_tell(*one) for one in both) for both in pairs.values()), default=0)
-    why = "one data set" if len({data for data, _ in cells}) < 2 else "no pair is clearly turned round"
+    why = (
+        "one data set"
+        if len({data for data, _ in cells}) < 2
+        else "no pair is clearly turned round"
+    )
     why += f"; about {many:,} runs would tell of the nearest to it" if many else ""
     return thompson, Finding(
-        "rankings", f"pairs clearly in another order on the other data set: {', '.join(turned) or 'none'}",
-        HOLDS if turned else UNKNOWN, "" if turned else why,
-    )  # fmt: skip
+        "rankings",
+        f"pairs clearly in another order on the other data set: {', '.join(turned) or 'none'}",
+        HOLDS if turned else UNKNOWN,
+        "" if turned else why,
+    )
 
 
 def picture(done: Sequence[Earned]) -> plots.Figure:
@@ -192,7 +252,12 @@ def picture(done: Sequence[Earned]) -> plots.Figure:
         plots.style(ax, x="reward a pull", y="", grid="x")
         for place, (name, reward) in enumerate(own.items()):
             look: dict[str, Any] = {"fmt": MARKERS[name], "color": COLOURS[name], "capsize": 2}
-            ax.errorbar([reward.mean / done[0].budget], [place], xerr=[2 * reward.error / done[0].budget], **look)
+            ax.errorbar(
+                [reward.mean / done[0].budget],
+                [place],
+                xerr=[2 * reward.error / done[0].budget],
+                **look,
+            )
         ax.set_yticks(range(len(own)), list(own) if ax is axes[0] else [""] * len(own))
         ax.invert_yaxis()
     return figure

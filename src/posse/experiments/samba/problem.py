@@ -1,9 +1,10 @@
-"""The problem of figure 8: the authors' arms, policies and parameters, and the numbers they published.
+"""The problem of figure 8: the authors' arms, policies and parameters, and the numbers they
+published.
 
-The paper prints neither parameters nor the decreasing schedule. They are in the authors' public repository
-(github.com/gamarcad/paper-samba-code: `parameters/*.csv`, and the schedule in the code); `agreement` checks that the
-published rewards point at the same values. The benchmark there sorts the means and takes the K largest, as the paper
-says; it does not take the first K of the list.
+The paper prints neither parameters nor the decreasing schedule. They are in the authors' public
+repository (github.com/gamarcad/paper-samba-code: `parameters/*.csv`, and the schedule in the code);
+`agreement` checks that the published rewards point at the same values. The benchmark there sorts
+the means and takes the K largest, as the paper says; it does not take the first K of the list.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from posse.results.plots import SERIES
 
 REFERENCE = Paper(
     "samba",
-    "Ciucanu, Lafourcade, Marcadet, Soare: SAMBA: a generic framework for secure federated multi-armed bandits, "
+    "Ciucanu, Lafourcade, Marcadet, Soare: SAMBA: a generic framework for secure federated "
+    "multi-armed bandits, "
     "JAIR 73 (2022)",
 )
 DATASETS = ("movielens", "jester")
@@ -77,7 +79,9 @@ def _cells() -> dict[tuple[Kind, str, str, int, int], PublishedResult]:
     return {(r.kind, r.dataset, r.algorithm, r.arms, r.budget): r for r in published_results()}
 
 
-def published(dataset: str, policy: str, arms: int, budget: int, kind: Kind = "benchmarks") -> PublishedResult:
+def published(
+    dataset: str, policy: str, arms: int, budget: int, kind: Kind = "benchmarks"
+) -> PublishedResult:
     """Give the authors' result of one cell; `policy` is our name of it.
 
     >>> published("movielens", "ucb", 10, 100_000).plain_reward.mean
@@ -86,8 +90,14 @@ def published(dataset: str, policy: str, arms: int, budget: int, kind: Kind = "b
     return _cells()[kind, dataset, PUBLISHED_NAMES[policy], arms, budget]
 
 
-def cells(dataset: str, policy: str, arms: int, budgets: tuple[int, ...]) -> tuple[PublishedResult, ...]:
+def cells(
+    dataset: str, policy: str, arms: int, budgets: tuple[int, ...]
+) -> tuple[PublishedResult, ...]:
     """Give every published reward of a policy at K arms and these budgets, of both kinds of run."""
     kinds: tuple[Kind, ...] = ("benchmarks", "rewards")
-    keys = [(kind, dataset, PUBLISHED_NAMES[policy], arms, budget) for kind in kinds for budget in budgets]
+    keys = [
+        (kind, dataset, PUBLISHED_NAMES[policy], arms, budget)
+        for kind in kinds
+        for budget in budgets
+    ]
     return tuple(_cells()[key] for key in keys if key in _cells())

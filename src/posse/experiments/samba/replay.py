@@ -1,15 +1,18 @@
-"""The authors' world, replayed: what their benchmark draws for rewards, and how their owners share one stream.
+"""The authors' world, replayed: what their benchmark draws for rewards, and how their owners share
+one stream.
 
-In the authors' code the reward of arm i at step t of run r is 1 when U(r + t) < mu_i, U(n) being the first number of
-Python's generator seeded with n. So all arms of a step are compared with one number, and run r + 1 sees the rewards of
-run r one step earlier: their 50 runs are one world, not 50. Both are switches of `replay`, so that each can be compared
-with the published rewards by itself. Exploration coins and matching draws are ours: theirs come from seeds that were
-drawn at random for every run.
+In the authors' code the reward of arm i at step t of run r is 1 when U(r + t) < mu_i, U(n) being
+the first number of Python's generator seeded with n. So all arms of a step are compared with one
+number, and run r + 1 sees the rewards of run r one step earlier: their 50 runs are one world, not
+50. Both are switches of `replay`, so that each can be compared with the published rewards by
+itself. Exploration coins and matching draws are ours: theirs come from seeds that were drawn at
+random for every run.
 
-In Thompson sampling every owner seeds Python's generator with the run's beta seed + t at step t and calls
-`random.betavariate`. So all owners read the same uniform numbers from their beginning, and turn them into Beta samples
-by Cheng's gamma method (Cheng 1977, as in Python's library). How strongly that ties the samples of two arms together
-depends on the method, which is why `their_thompson` has it, and not the package's own sampler on one stream.
+In Thompson sampling every owner seeds Python's generator with the run's beta seed + t at step t and
+calls `random.betavariate`. So all owners read the same uniform numbers from their beginning, and
+turn them into Beta samples by Cheng's gamma method (Cheng 1977, as in Python's library). How
+strongly that ties the samples of two arms together depends on the method, which is why
+`their_thompson` has it, and not the package's own sampler on one stream.
 """
 
 # mypy: disable-error-code="no-untyped-def, name-defined, no-untyped-call"
@@ -39,15 +42,27 @@ SHARED_PARTY = 1 << 20
 def their_numbers(count: int) -> Floats:
     """U(0), ..., U(count - 1).
 
-    >>> import random; their_numbers(8)[7] == random.Random(7).random()
+    >>> import random
+    ...
+    ... their_numbers(8)[7] == random.Random(7).random()
     np.True_
     """
     return np.array([random.Random(n).random() for n in range(count)])
 
 
 def _replay(
-    numbers, own_world, means, seeds, keys, parameters, start, kinds, scales, budgets, out,
-):  # fmt: skip
+    numbers,
+    own_world,
+    means,
+    seeds,
+    keys,
+    parameters,
+    start,
+    kinds,
+    scales,
+    budgets,
+    out,
+):
     """Fill `out` (runs, budgets) with cumulative rewards."""
     owners, passes = means.shape[0], kinds.shape[0]
     for run in range(seeds.shape[0]):
@@ -67,7 +82,9 @@ def _replay(
                     else:
                         best = -1.0e300
                         for i in range(owners):
-                            values[i] = score(t, turn, total[i], pulls[i], memory[i], keys[run, i], parameters)
+                            values[i] = score(
+                                t, turn, total[i], pulls[i], memory[i], keys[run, i], parameters
+                            )
                             best = max(best, values[i])
                         coin = uniform(seed, SELECT, turn, t, 0)
                         if kinds[turn] == MATCH:
@@ -93,10 +110,15 @@ def _replay(
 
 @cache
 def _kernel(policy: type[Policy]) -> Callable[..., None]:
-    functions = {name: compile_user(getattr(policy, name)) for name in ("score", "learn", "explore")}
-    # Sources of `experiments` are not in the key of code kept on disk, so what depends on one is compiled every time.
+    functions = {
+        name: compile_user(getattr(policy, name)) for name in ("score", "learn", "explore")
+    }
+    # Sources of `experiments` are not in the key of code kept on disk, so what depends on one is
+    # compiled every time.
     ships = policy.__module__.startswith("posse.policies.")
-    return specialise(_replay, functions, name=f"{policy.__module__}.{policy.__qualname__}", keep=ships)
+    return specialise(
+        _replay, functions, name=f"{policy.__module__}.{policy.__qualname__}", keep=ships
+    )
 
 
 def replay(
@@ -108,10 +130,12 @@ def replay(
     their_world: bool = True,
     shared_draws: bool = False,
 ) -> Floats:
-    """Give the cumulative reward at every budget, one row a run; runs are numbered from 1 as the authors' are.
+    """Give the cumulative reward at every budget, one row a run; runs are numbered from 1 as the
+    authors' are.
 
-    `their_world`: rewards as in the authors' benchmark, else independent ones. `shared_draws`: all owners draw their
-    scores from one stream, else each from its own. Only level `standard` is meant: an argmax breaks ties at random.
+    `their_world`: rewards as in the authors' benchmark, else independent ones. `shared_draws`: all
+    owners draw their scores from one stream, else each from its own. Only level `standard` is
+    meant: an argmax breaks ties at random.
     """
     seeds = np.arange(1, runs + 1, dtype=np.uint64)
     if shared_draws:
@@ -126,9 +150,18 @@ def replay(
 
     def play(cut: slice) -> None:
         kernel(
-            numbers, not their_world, means, seeds[cut], keys[cut], policy.parameters(), start, kinds, scales,
-            np.array(budgets, np.int64), out[cut],
-        )  # fmt: skip
+            numbers,
+            not their_world,
+            means,
+            seeds[cut],
+            keys[cut],
+            policy.parameters(),
+            start,
+            kinds,
+            scales,
+            np.array(budgets, np.int64),
+            out[cut],
+        )
 
     side_by_side(play, runs)
     return out
@@ -137,7 +170,9 @@ def replay(
 # Thompson sampling as the authors' benchmark draws it.
 
 DEPTH = 48
-"""Numbers kept of each seed; a Beta sample uses four to eight, and forty-eight with a chance below 1e-9."""
+"""Numbers kept of each seed; a Beta sample uses four to eight, and forty-eight with a chance below
+1e-9.
+"""
 SEEDS = (10, 1000)
 """The authors draw a run's beta seed uniformly from these two and what lies between."""
 
@@ -157,7 +192,9 @@ def their_stream(count: int) -> Floats:
 
 @loops
 def _gamma(shape, numbers, used):
-    """Gamma sample of a shape >= 1 as `random.gammavariate` draws it, and how many numbers are used after it."""
+    """Gamma sample of a shape >= 1 as `random.gammavariate` draws it, and how many numbers are used
+    after it.
+    """
     if shape == 1.0:
         return -math.log(1.0 - numbers[used]), used + 1
     inverse = math.sqrt(2.0 * shape - 1.0)
@@ -212,7 +249,9 @@ def _play(world, stream, means, beta_seeds, budgets, out):
 
 
 def their_thompson(means: Floats, budgets: Sequence[int], runs: int) -> Floats:
-    """Give the cumulative reward of runs 1, 2, ... at every budget; beta seeds are new ones, drawn as theirs were."""
+    """Give the cumulative reward of runs 1, 2, ... at every budget; beta seeds are new ones, drawn
+    as theirs were.
+    """
     chooser = random.Random(runs)
     beta_seeds = np.array([chooser.randint(*SEEDS) for _ in range(runs)], np.int64)
     last = int(budgets[-1])

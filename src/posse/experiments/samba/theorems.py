@@ -1,4 +1,6 @@
-"""Theorems 1 to 4 of the Samba paper, by running: which policies, same reward, who learns what, what it costs."""
+"""Theorems 1 to 4 of the Samba paper, by running: which policies, same reward, who learns what,
+what it costs.
+"""
 
 from __future__ import annotations
 
@@ -59,16 +61,32 @@ class Ran:
 
     def row(self) -> Row:
         """The run as a row of the raw file."""
-        said = {f"{row[0]}, {what}": row[at] for row in self.rows for at, what in ((1, "theorem"), (2, "measured"))}
+        said = {
+            f"{row[0]}, {what}": row[at]
+            for row in self.rows
+            for at, what in ((1, "theorem"), (2, "measured"))
+        }
         return {
-            "policy": self.policy, "level": self.level, "K": self.arms, "N": HORIZON, "seed": self.seed,
-            "reward": self.reward, "plain_reward": self.plain, **said,
-        }  # fmt: skip
+            "policy": self.policy,
+            "level": self.level,
+            "K": self.arms,
+            "N": HORIZON,
+            "seed": self.seed,
+            "reward": self.reward,
+            "plain_reward": self.plain,
+            **said,
+        }
 
 
 def settings_of(policy: str, level: str, arms: int, seed: int, horizon: int = HORIZON) -> Samba:
     """Settings of a run on the authors' means."""
-    given = {"policy": policy, "data": "embedded:movielens", "owners": arms, "horizon": horizon, "seed": seed}
+    given = {
+        "policy": policy,
+        "data": "embedded:movielens",
+        "owners": arms,
+        "horizon": horizon,
+        "seed": seed,
+    }
     if level == "paper" and policy.startswith("epsilon"):
         given["shortcut"] = False  # the theorem counts the exploring step as it is described
     return Samba.model_validate({**given, "level": level, "paillier_bits": KEY_BITS})
@@ -77,20 +95,28 @@ def settings_of(policy: str, level: str, arms: int, seed: int, horizon: int = HO
 def ran(policy: str, level: str, arms: int, seed: int) -> Ran:
     """Run roles and the plain twin on one seed."""
     settings = settings_of(policy, level, arms, seed)
-    run, twin = SYSTEM.start(settings, key=None if level == "strict" else paillier_key()), settings.plain()
+    run, twin = (
+        SYSTEM.start(settings, key=None if level == "strict" else paillier_key()),
+        settings.plain(),
+    )
     assert isinstance(run, SambaRun)
     assert isinstance(twin, Samba)
     run.finish()
     plain = SYSTEM.start(twin)
     plain.finish()
-    return Ran(policy, level, arms, seed, run.record().total[0], plain.record().total[0], run.costs().rows)
+    return Ran(
+        policy, level, arms, seed, run.record().total[0], plain.record().total[0], run.costs().rows
+    )
 
 
 def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
     """Run every policy at every level, and attack the published level."""
     levels, sizes, seeds = (("paper",), (4,), (1,)) if small else (LEVELS, (2, 10, 30), (1, 2, 3))
     plan = list(product(POLICY_NAMES, levels, sizes, seeds))
-    done = [ran(*cell) for cell in progress(plan, lambda c: f"{c[0]}, {c[1]}, K = {c[2]}", watch, 0.0, 0.8)]
+    done = [
+        ran(*cell)
+        for cell in progress(plan, lambda c: f"{c[0]}, {c[1]}, K = {c[2]}", watch, 0.0, 0.8)
+    ]
     watch("which policies can be used", 0.8)
     accepted = {name: check(name).passed for name in POLICY_NAMES}
     refused = [result.name for result in check(Comparison()).results if not result.passed]
@@ -98,7 +124,13 @@ def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
     settings = settings_of("ucb", "paper", 4, SEED, 200 if small else 2_000)
     found = audit(settings, attacks=("tracker",), seed=SEED, plantings=1 if small else 5)
     watch("figure and analysis", 1.0)
-    return analyse(done, accepted, refused, [(row.at, row.title, row.finds, row.verdict) for row in found.rows], out)
+    return analyse(
+        done,
+        accepted,
+        refused,
+        [(row.at, row.title, row.finds, row.verdict) for row in found.rows],
+        out,
+    )
 
 
 def analyse(
@@ -115,27 +147,47 @@ def analyse(
     found = [attack for attack in attacks if attack[3] in ("finds it out", "a little")]
     findings = (
         Finding(
-            "locality", f"{sum(accepted.values())} of {len(accepted)} shipped policies pass; Reinforcement Comparison "
-            f"fails {', '.join(refused) or 'nothing'}", HOLDS if all(accepted.values()) and refused else FAILS,
+            "locality",
+            f"{sum(accepted.values())} of {len(accepted)} shipped policies pass; Reinforcement "
+            "Comparison "
+            f"fails {', '.join(refused) or 'nothing'}",
+            HOLDS if all(accepted.values()) and refused else FAILS,
         ),
-        Finding("same-reward", f"{same} of {len(done)} runs equal, bit for bit", HOLDS if same == len(done) else FAILS),
         Finding(
-            "security", "; ".join(f"{at} seeks {title}: {word} ({finds})" for at, title, finds, word in attacks),
-            FAILS if found else HOLDS,
-            "comp follows scores from step to step, although mask and permutation change" if found else "",
+            "same-reward",
+            f"{same} of {len(done)} runs equal, bit for bit",
+            HOLDS if same == len(done) else FAILS,
         ),
-        primitives(counted), messages(counted),
-    )  # fmt: skip
+        Finding(
+            "security",
+            "; ".join(
+                f"{at} seeks {title}: {word} ({finds})" for at, title, finds, word in attacks
+            ),
+            FAILS if found else HOLDS,
+            "comp follows scores from step to step, although mask and permutation change"
+            if found
+            else "",
+        ),
+        primitives(counted),
+        messages(counted),
+    )
     columns = ("policy", "K", "what", "theorem 4", "measured")
     shown = [one for one in done if (one.level, one.seed) == ("paper", SEED)]
     rows = tuple((one.policy, str(one.arms), *row[:3]) for one in shown for row in one.rows)
     notes = (
-        "Exploring steps of epsilon-greedy are those that the paper describes, in which all owners send one number; "
+        "Exploring steps of epsilon-greedy are those that the paper describes, in which all owners "
+        "send one number; "
         "its shortcut (`samba/setting`) saves K encryptions and K decryptions in each.",
-        "The controller multiplies the sums into a fresh encryption of 0: K + 1 Paillier encryptions.",
+        "The controller multiplies the sums into a fresh encryption of 0: K + 1 Paillier "
+        "encryptions.",
     )
-    headline = f"{sum(f.verdict == HOLDS for f in findings)} of {len(findings)} statements hold as written."
-    return Analysis(headline, (Table("Theorem 4 beside level paper", columns, rows),), notes, files, findings)
+    headline = (
+        f"{sum(f.verdict == HOLDS for f in findings)} of {len(findings)} statements hold as "
+        "written."
+    )
+    return Analysis(
+        headline, (Table("Theorem 4 beside level paper", columns, rows),), notes, files, findings
+    )
 
 
 def _numbers(one: Ran, at: int) -> tuple[int, int]:
@@ -147,11 +199,20 @@ def primitives(done: Sequence[Ran]) -> Finding:
     aes = all(said == seen for one in done for said, seen in (_numbers(one, 0), _numbers(one, 1)))
     extra = sorted({seen - said for one in done for said, seen in [_numbers(one, 2)]})
     opened = all(said == seen for one in done for said, seen in [_numbers(one, 3)])
-    text = f"AES-GCM {'exactly 2K(N - K) nb each way' if aes else 'differs'} in {len(done)} runs; Paillier encryptions "
-    text += f"K {', '.join(f'{one:+d}' for one in extra)}, decryptions {'1' if opened else 'differ'}"
+    text = (
+        f"AES-GCM {'exactly 2K(N - K) nb each way' if aes else 'differs'} in {len(done)} runs; "
+        "Paillier encryptions "
+    )
+    text += (
+        f"K {', '.join(f'{one:+d}' for one in extra)}, decryptions {'1' if opened else 'differ'}"
+    )
     held = aes and opened and extra == [0]
     because = (
-        "" if held else "the controller's encryption of 0 is one more than the theorem's K" if aes and opened else ""
+        ""
+        if held
+        else "the controller's encryption of 0 is one more than the theorem's K"
+        if aes and opened
+        else ""
     )
     return Finding("aes", text, HOLDS if held else FAILS, because)
 

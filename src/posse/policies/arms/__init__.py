@@ -1,1 +1,3 @@
-"""Policies that score arms one by one: what a policy is, those that ship, and the checks that all must pass."""
+"""Policies that score arms one by one: what a policy is, those that ship, and the checks that all
+must pass.
+"""

@@ -1,9 +1,10 @@
-"""Whether a policy can run in a federation: the properties it must have, tested before a run starts.
+"""Whether a policy can run in a federation: the properties it must have, tested before a run
+starts.
 
-Theorem 1 of the Samba paper asks for *arm score locality* and *oblivious arm selection*. That masks change no choice,
-that functions are pure, finite and compile, and that a policy pickles is what makes every path give the same arms.
-The checks find what shows on a few thousand calls; they refuse, they do not prove. Cost: a second or two, most of it
-compiling.
+Theorem 1 of the Samba paper asks for *arm score locality* and *oblivious arm selection*. That masks
+change no choice, that functions are pure, finite and compile, and that a policy pickles is what
+makes every path give the same arms. The checks find what shows on a few thousand calls; they
+refuse, they do not prove. Cost: a second or two, most of it compiling.
 
 >>> check("ucb").passed
 True
@@ -29,7 +30,18 @@ from posse.core.exact import gumbel
 from posse.core.fixed import SCORE_BITS, bounded, comparable, tie_bits
 from posse.policies.arms.base import Selection
 from posse.policies.arms.registry import PolicyValue, policy
-from posse.policies.arms.subject import LEARNT, LOCAL, Function, Subject, Value, call, choose_name, line, same, source
+from posse.policies.arms.subject import (
+    LEARNT,
+    LOCAL,
+    Function,
+    Subject,
+    Value,
+    call,
+    choose_name,
+    line,
+    same,
+    source,
+)
 
 __all__ = ["CHECKS", "CheckResult", "Report", "check", "refuse"]
 
@@ -66,7 +78,9 @@ def check(value: PolicyValue) -> Report:
     for name, test in CHECKS.items():
         try:
             reason = test(subject)
-        except Exception as error:  # raised by the user's own passes(), parameters() or start(): a finding
+        except (
+            Exception
+        ) as error:  # raised by the user's own passes(), parameters() or start(): a finding
             reason = f"the policy raises {line(error)}."
         results.append(CheckResult(name, reason is None, reason or ""))
         if reason is not None and wrong_signature(subject):
@@ -75,12 +89,15 @@ def check(value: PolicyValue) -> Report:
 
 
 def refuse(value: PolicyValue, *, but: tuple[str, ...] = ()) -> None:
-    """Raise a `PolicyError` that names the first violated property `but` some, unless every check passes."""
+    """Raise a `PolicyError` that names the first violated property `but` some, unless every check
+    passes.
+    """
     report = check(value)
     for result in report.results:
         if not result.passed and result.name not in but:
             raise PolicyError(
-                f"policy '{report.policy}' cannot run in a federation. It violates {result.name}: {result.reason}"
+                f"policy '{report.policy}' cannot run in a federation. It violates {result.name}: "
+                f"{result.reason}"
             )
 
 
@@ -91,8 +108,8 @@ PATIENCE = 1000
 def local_scores(subject: Subject) -> str | None:
     """Find what makes an arm's score depend on another arm.
 
-    Three tests: the signature takes nothing else; the source keeps nothing between calls; the score stays the same when
-    other arms are scored in between.
+    Three tests: the signature takes nothing else; the source keeps nothing between calls; the score
+    stays the same when other arms are scored in between.
     """
     if reason := wrong_signature(subject):
         return reason
@@ -113,14 +130,19 @@ def wrong_signature(subject: Subject) -> str | None:
             return f"{name} takes 'self'; make it a staticmethod {name}({wanted})."
         for parameter in arguments:
             if parameter not in local:
-                return f"{name} asks for '{parameter}', which one owner does not have; it may take {wanted} only."
+                return (
+                    f"{name} asks for '{parameter}', which one owner does not have; it may take "
+                    f"{wanted} only."
+                )
         if arguments != local:
             return f"{name} must take ({wanted}) in this order, got ({', '.join(arguments)})."
     return None
 
 
 def shared_state(function: object, name: str, seen: set[CodeType] | None = None) -> str | None:
-    """Find what outlives a call: a name that is written, or a changeable object that is read, here or in helpers."""
+    """Find what outlives a call: a name that is written, or a changeable object that is read, here
+    or in helpers.
+    """
     seen = set() if seen is None else seen
     if not isinstance(function, FunctionType) or function.__code__ in seen:
         return None
@@ -128,8 +150,13 @@ def shared_state(function: object, name: str, seen: set[CodeType] | None = None)
     free = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
     for step in dis.get_instructions(function):
         word = step.argval
-        if step.opname in ("STORE_GLOBAL", "STORE_ATTR") or (step.opname == "STORE_DEREF" and word in free):
-            return f"{name} writes '{word}', which all arms share; what an arm remembers belongs in memory."
+        if step.opname in ("STORE_GLOBAL", "STORE_ATTR") or (
+            step.opname == "STORE_DEREF" and word in free
+        ):
+            return (
+                f"{name} writes '{word}', which all arms share; what an arm remembers belongs in "
+                "memory."
+            )
         if step.opname == "LOAD_GLOBAL":
             value = function.__globals__.get(word)
         elif step.opname.endswith("DEREF") and word in free:
@@ -138,19 +165,28 @@ def shared_state(function: object, name: str, seen: set[CodeType] | None = None)
             continue
         if not _constant(value):
             kind = type(value).__name__
-            return f"{name} reads '{word}', a {kind} that can change between arms; use memory or parameters."
+            return (
+                f"{name} reads '{word}', a {kind} that can change between arms; use memory or "
+                "parameters."
+            )
         if reason := shared_state(source(value), name, seen):
             return reason
     return None
 
 
 def _constant(value: object) -> bool:
-    """Whether a global or closed-over value stays as it is; functions are looked into, modules are trusted."""
+    """Whether a global or closed-over value stays as it is; functions are looked into, modules are
+    trusted.
+    """
     if isinstance(value, tuple):
         return all(_constant(item) for item in value)
     if isinstance(value, np.ndarray):
         return not value.flags.writeable
-    return value is None or callable(value) or isinstance(value, int | float | str | bytes | np.generic | ModuleType)
+    return (
+        value is None
+        or callable(value)
+        or isinstance(value, int | float | str | bytes | np.generic | ModuleType)
+    )
 
 
 def _changed_by_others(subject: Subject) -> str | None:
@@ -169,7 +205,10 @@ def _changed_by_others(subject: Subject) -> str | None:
             call(score, *other)
             call(learn, other[1], True, other[4], other[6])
         if not same(before, call(score, *first)):
-            return "the score of an arm changes when other arms are scored in between: the arms share hidden state."
+            return (
+                "the score of an arm changes when other arms are scored in between: the arms share "
+                "hidden state."
+            )
     return None
 
 
@@ -180,9 +219,15 @@ def oblivious(subject: Subject) -> str | None:
     """
     for turn, selection in enumerate(subject.policy.passes()):
         if selection.kind not in ("argmax", "match", "custom"):
-            return f"pass {turn + 1} is of kind '{selection.kind}'; known are argmax, match and custom."
+            return (
+                f"pass {turn + 1} is of kind '{selection.kind}'; known are argmax, match and "
+                "custom."
+            )
         if (selection.kind == "custom") != (selection.choose is not None):
-            return f"pass {turn + 1} is of kind '{selection.kind}'; a custom selection, and no other, has a choose."
+            return (
+                f"pass {turn + 1} is of kind '{selection.kind}'; a custom selection, and no other, "
+                "has a choose."
+            )
         if selection.choose is None:
             continue
         name = choose_name(turn)
@@ -190,14 +235,19 @@ def oblivious(subject: Subject) -> str | None:
         arguments = tuple(inspect.signature(choose).parameters)
         if len(arguments) != 2:
             extra = f"'{arguments[2]}'" if len(arguments) > 2 else "too little"
-            return f"{name} asks for {extra}; a selection gets the scores in permuted order and a coin u, nothing else."
+            return (
+                f"{name} asks for {extra}; a selection gets the scores in permuted order and a "
+                "coin u, nothing else."
+            )
         if reason := shared_state(choose, name) or _dependence(choose, name):
             return reason
     return None
 
 
 def _dependence(choose: Function, name: str) -> str | None:
-    """Try a custom selection behind increasing maps first, for values can look like positions, then permuted."""
+    """Try a custom selection behind increasing maps first, for values can look like positions, then
+    permuted.
+    """
     rng = np.random.default_rng(7)
     for owners in (2, 3, 5, 8) * 12:
         scores = rng.permutation(4 * owners)[:owners] / (4.0 * owners)
@@ -205,18 +255,29 @@ def _dependence(choose: Function, name: str) -> str | None:
             chosen = call(choose, scores.copy(), u)
             for given in (chosen, call(choose, np.zeros(owners), u)):
                 if given not in range(owners):
-                    return f"{name} gives {given} for {owners} scores and u = {u}; it must give a position."
+                    return (
+                        f"{name} gives {given} for {owners} scores and u = {u}; it must give a "
+                        "position."
+                    )
             for what, mapped in _increasing(scores, rng):
                 if call(choose, mapped, u) != chosen:
-                    return f"{name} depends on values: it selects another arm when all scores are {what}."
+                    return (
+                        f"{name} depends on values: it selects another arm when all scores are "
+                        f"{what}."
+                    )
             order = rng.permutation(owners)
             moved = call(choose, scores[order], u)
             if moved not in range(owners) or order[int(moved)] != chosen:
-                return f"{name} depends on positions: it selects another arm when the arms are permuted."
+                return (
+                    f"{name} depends on positions: it selects another arm when the arms are "
+                    "permuted."
+                )
     return None
 
 
-def _increasing(scores: NDArray[np.float64], rng: np.random.Generator) -> Iterator[tuple[str, NDArray[np.float64]]]:
+def _increasing(
+    scores: NDArray[np.float64], rng: np.random.Generator
+) -> Iterator[tuple[str, NDArray[np.float64]]]:
     """Yield the scores behind increasing maps, and what was done to them."""
     for factor in (1e-6, 0.3, 7.0, 1e6):
         yield f"multiplied by {factor:g}", scores * factor
@@ -224,13 +285,18 @@ def _increasing(scores: NDArray[np.float64], rng: np.random.Generator) -> Iterat
         yield f"shifted by {shift:g}", scores + shift
     ranks = np.argsort(np.argsort(scores))
     yield "replaced by their ranks", ranks.astype(float)
-    yield "mapped by another increasing function", np.cumsum(rng.exponential(size=len(scores)))[ranks]
+    yield (
+        "mapped by another increasing function",
+        np.cumsum(rng.exponential(size=len(scores)))[ranks],
+    )
 
 
 TRIALS = 40
 ARMS = 5
 SEPARATION = 2.0**-30
-"""Scores of one step closer than this part of the largest are left out: no choice between them is the right one."""
+"""Scores of one step closer than this part of the largest are left out: no choice between them is
+the right one.
+"""
 
 
 def masks_keep_choices(subject: Subject) -> str | None:
@@ -244,8 +310,12 @@ def masks_keep_choices(subject: Subject) -> str | None:
     return None
 
 
-def _separated(subject: Subject, turn: int, selection: Selection, draws: random.Random) -> list[float] | None:
-    """Draw the scores of five arms at one step; None when they are not finite or not well separated."""
+def _separated(
+    subject: Subject, turn: int, selection: Selection, draws: random.Random
+) -> list[float] | None:
+    """Draw the scores of five arms at one step; None when they are not finite or not well
+    separated.
+    """
     t = draws.randrange(10**4, 10**6)
     scores = []
     for _ in range(ARMS):
@@ -255,23 +325,32 @@ def _separated(subject: Subject, turn: int, selection: Selection, draws: random.
         value = call(subject.source["score"], *state)
         if isinstance(value, str) or not math.isfinite(value):
             return None
-        scores.append(value + (selection.scale * gumbel(draws.random()) if selection.kind == "match" else 0.0))
+        scores.append(
+            value + (selection.scale * gumbel(draws.random()) if selection.kind == "match" else 0.0)
+        )
     ordered = sorted(scores)
     gap = min(high - low for low, high in itertools.pairwise(ordered))
     return scores if gap > SEPARATION * max(abs(ordered[0]), abs(ordered[-1])) else None
 
 
-def _changes(scores: list[float], turn: int, selection: Selection, draws: random.Random) -> str | None:
+def _changes(
+    scores: list[float], turn: int, selection: Selection, draws: random.Random
+) -> str | None:
     u, bits = draws.random(), tie_bits(len(scores))
     places = draws.sample(range(1 << bits), len(scores))
-    xs = [int(comparable(bounded(value, bits), place, bits)) for value, place in zip(scores, places, strict=True)]
+    xs = [
+        int(comparable(bounded(value, bits), place, bits))
+        for value, place in zip(scores, places, strict=True)
+    ]
     chosen = _selected(selection, scores, u)
     if _selected(selection, _ranks(xs), u) != chosen:
         return (
-            f"pass {turn + 1} selects another arm when scores such as {scores[0]:.6g} become integers; scores must be "
+            f"pass {turn + 1} selects another arm when scores such as {scores[0]:.6g} become "
+            "integers; scores must be "
             f"below 2^{62 - SCORE_BITS - bits} in size and differ by more than 2^-{SCORE_BITS}."
         )
-    # The affine mask of level `standard`, written out here because policies do not know the layer that holds it.
+    # The affine mask of level `standard`, written out here because policies do not know the layer
+    # that holds it.
     alpha = (1 << 63 | draws.getrandbits(63)) << draws.randrange(64)
     beta = draws.randrange(1 << 190)
     masked = [alpha * (x + (1 << 62)) + beta + draws.randrange(alpha) for x in xs]
@@ -280,7 +359,10 @@ def _changes(scores: list[float], turn: int, selection: Selection, draws: random
     # The masks of level `paper` are in (0, 1], the smallest 2^-53.
     for factor in (1.0, draws.uniform(0.01, 1.0), 2.0**-53):
         if _selected(selection, [factor * score for score in scores], u) != chosen:
-            return f"pass {turn + 1} selects another arm behind a mask of {factor:.3g} at level 'paper'."
+            return (
+                f"pass {turn + 1} selects another arm behind a mask of {factor:.3g} at level "
+                "'paper'."
+            )
     return None
 
 
@@ -302,13 +384,21 @@ def pure(subject: Subject) -> str | None:
     for name, arguments in subject.samples:
         first = call(subject.source[name], *arguments)
         if not same(first, call(subject.source[name], *arguments)):
-            return f"{name} gives two results for the same arguments; draw from the owner's key instead."
-        if name in broken or isinstance(first, str):  # what it raises is for the check of finite scores
+            return (
+                f"{name} gives two results for the same arguments; draw from the owner's key "
+                "instead."
+            )
+        if name in broken or isinstance(
+            first, str
+        ):  # what it raises is for the check of finite scores
             continue
         compiled = call(subject.compiled[name], *arguments)
         if not same(first, compiled):
             other = compiled if isinstance(compiled, str) else f"gives {compiled}"
-            return f"{name} gives {first} in Python and {other} compiled; use floats and posse.core.exact."
+            return (
+                f"{name} gives {first} in Python and {other} compiled; use floats and "
+                "posse.core.exact."
+            )
     return None
 
 
@@ -317,9 +407,14 @@ def picklable(subject: Subject) -> str | None:
     try:
         copy = pickle.loads(pickle.dumps(subject.policy))
     except Exception as error:
-        return f"the policy does not pickle ({line(error)}); define its class at the top of a module."
+        return (
+            f"the policy does not pickle ({line(error)}); define its class at the top of a module."
+        )
     if copy != subject.policy or copy.parameters() != subject.policy.parameters():
-        return "the policy is another one after pickling; keep its parameters in the fields of a frozen dataclass."
+        return (
+            "the policy is another one after pickling; keep its parameters in the fields of a "
+            "frozen dataclass."
+        )
     return None
 
 
@@ -333,11 +428,14 @@ def compiles(subject: Subject) -> str | None:
 def _uncompiled(subject: Subject) -> dict[str, str]:
     """Return the functions that numba refuses, and the first telling line of why."""
     out: dict[str, str] = {}
-    for name, arguments in dict(subject.samples).items():  # one call of each function is enough to compile it
+    for name, arguments in dict(
+        subject.samples
+    ).items():  # one call of each function is enough to compile it
         try:
             subject.compiled[name](*arguments)
         except Exception as error:
-            # Not all of numba's errors have one base. Any other error is the function's own: it compiles.
+            # Not all of numba's errors have one base. Any other error is the function's own: it
+            # compiles.
             if type(error).__module__.startswith("numba"):
                 lines = [text.strip() for text in str(error).splitlines() if text.strip()]
                 telling = [text for text in lines if not text.startswith("Failed in")]
@@ -346,28 +444,48 @@ def _uncompiled(subject: Subject) -> dict[str, str]:
 
 
 def finite(subject: Subject) -> str | None:
-    """Find a number out of its range: scores and memories finite, probabilities in [0, 1], ceilings kept."""
+    """Find a number out of its range: scores and memories finite, probabilities in [0, 1], ceilings
+    kept.
+    """
     parameters, passes = subject.policy.parameters(), subject.policy.passes()
-    if not isinstance(parameters, tuple) or not parameters or not all(math.isfinite(value) for value in parameters):
+    if (
+        not isinstance(parameters, tuple)
+        or not parameters
+        or not all(math.isfinite(value) for value in parameters)
+    ):
         return f"parameters() must be a tuple of one or more finite numbers, got {parameters}."
     for turn, selection in enumerate(passes):
         if not (selection.scale > 0 and math.isfinite(selection.scale)):
-            return f"the scale of pass {turn + 1} must be a finite number above 0, got {selection.scale}."
+            return (
+                f"the scale of pass {turn + 1} must be a finite number above 0, got "
+                f"{selection.scale}."
+            )
     if any(math.isnan(memory) for memory in subject.memories):
         return f"learn does not keep memory a finite number over {LEARNT} passes."
     for name, arguments in subject.samples:
         if name not in LOCAL:
             continue
         value = call(subject.source[name], *arguments)
-        at = ", ".join(f"{word} = {given}" for word, given in zip(LOCAL[name], arguments, strict=True) if word != "key")
+        at = ", ".join(
+            f"{word} = {given}"
+            for word, given in zip(LOCAL[name], arguments, strict=True)
+            if word != "key"
+        )
         if isinstance(value, str):
             return f"{name} {value} at {at}."
         if not math.isfinite(value):
             return f"{name} gives {value} at {at}; it must give a finite number."
         if name == "explore" and not 0.0 <= value <= 1.0:
             return f"explore gives {value} at {at}; a probability is in [0, 1]."
-        if name == "score" and passes[arguments[1]].kind == "match" and value > passes[arguments[1]].ceiling:
-            return f"score gives {value} at {at}, above the ceiling {passes[arguments[1]].ceiling} of its pass."
+        if (
+            name == "score"
+            and passes[arguments[1]].kind == "match"
+            and value > passes[arguments[1]].ceiling
+        ):
+            return (
+                f"score gives {value} at {at}, above the ceiling {passes[arguments[1]].ceiling} of "
+                "its pass."
+            )
     return None
 
 
@@ -380,4 +498,6 @@ CHECKS: dict[str, Callable[[Subject], str | None]] = {
     "compiles": compiles,
     "finite scores": finite,
 }
-"""The checks by the name of the property, in the order they run; each gives None, or one sentence of why not."""
+"""The checks by the name of the property, in the order they run; each gives None, or one sentence
+of why not.
+"""

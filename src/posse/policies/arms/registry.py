@@ -1,7 +1,7 @@
 """Policies that score arms, by name; and the settings that choose one.
 
-A policy that ships is its own file and one entry of `POLICIES`. A user's own is an object, `module:Class`, or a table
-of it and parameters.
+A policy that ships is its own file and one entry of `POLICIES`. A user's own is an object,
+`module:Class`, or a table of it and parameters.
 
 >>> policy("softmax", {"tau": 0.05}) == policy({"name": "softmax", "tau": 0.05}) == Softmax(0.05)
 True
@@ -18,7 +18,14 @@ from typing import Annotated, Any, ClassVar
 
 from posse.core.settings import IMPORTS
 from posse.policies.arms.base import Policy
-from posse.policies.arms.shipped import UCB, EpsilonDecreasing, EpsilonGreedy, Pursuit, Softmax, Thompson
+from posse.policies.arms.shipped import (
+    UCB,
+    EpsilonDecreasing,
+    EpsilonGreedy,
+    Pursuit,
+    Softmax,
+    Thompson,
+)
 from posse.policies.registry import Choice, Registry, with_parameters
 
 _REGISTRY = Registry(
@@ -41,7 +48,8 @@ parameters_of = _REGISTRY.parameters_of
 
 @with_parameters
 class PolicySettings(Choice):
-    """A policy that scores arms and its parameters: one setting for each that some registered policy has.
+    """A policy that scores arms and its parameters: one setting for each that some registered
+    policy has.
 
     A parameter that the policy does not have is an error, one left out has the policy's default.
 
@@ -53,8 +61,9 @@ class PolicySettings(Choice):
     registry: ClassVar[Registry[Policy]] = _REGISTRY
 
     policy: Annotated[Any, IMPORTS] = "ucb"
-    """How to choose: a name (see 'posse policies'), module:Class or file.py:Class of your own, or a table of one of
-    these with parameters, {name = "mine.py:Mine", width = 0.3}."""
+    """How to choose: a name (see 'posse policies'), module:Class or file.py:Class of your own, or a
+    table of one of these with parameters, {name = "mine.py:Mine", width = 0.3}.
+    """
 
     def make_policy(self) -> Policy:
         """Build the policy.
@@ -66,7 +75,8 @@ class PolicySettings(Choice):
         return made
 
     def sound_policy(self) -> Policy:
-        """Build the policy for a run; a user's own is refused unless it passes the check-suite, once for the settings.
+        """Build the policy for a run; a user's own is refused unless it passes the check-suite,
+        once for the settings.
 
         Whether it pickles is left to who sends it to another process.
         """

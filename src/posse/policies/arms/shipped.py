@@ -1,8 +1,9 @@
-"""The policies that ship: epsilon-greedy, with epsilon fixed or falling, softmax, UCB, Thompson sampling and pursuit.
+"""The policies that ship: epsilon-greedy, with epsilon fixed or falling, softmax, UCB, Thompson
+sampling and pursuit.
 
-A policy is a score of one arm, the function that stands above its class, and what differs from `Policy`. To add one,
-write both here and name the class in `registry`. `revision` holds the digest of its source when it first shipped; raise
-its number when the policy computes something else.
+A policy is a score of one arm, the function that stands above its class, and what differs from
+`Policy`. To add one, write both here and name the class in `registry`. `revision` holds the digest
+of its source when it first shipped; raise its number when the policy computes something else.
 """
 
 from __future__ import annotations
@@ -20,11 +21,19 @@ from posse.policies.own import Revision, parameter
 _LN2 = math.log(2.0)
 
 
-# Policies on the mean of an arm ---------------------------------------------------------------------------------------
+# Policies on the mean of an arm -------------------------------------------------------------------
 
 
 @elementary
-def mean(t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: tuple[float, ...]) -> float:
+def mean(
+    t: int,
+    turn: int,
+    total: float,
+    pulls: int,
+    memory: float,
+    key: int,
+    parameters: tuple[float, ...],
+) -> float:
     """Empirical mean of one arm."""
     return total / pulls
 
@@ -46,14 +55,18 @@ class EpsilonGreedy(Policy):
     score = staticmethod(mean)
     explore = staticmethod(fixed)
 
-    epsilon: float = parameter(0.1, "exploration rate: how often any arm is taken; no privacy epsilon")
+    epsilon: float = parameter(
+        0.1, "exploration rate: how often any arm is taken; no privacy epsilon"
+    )
 
     def __post_init__(self) -> None:
         check.between(0, 1, epsilon=self.epsilon)
 
 
 SCHEDULES = ("inverse", "inverse-sqrt", "inverse-arms", "inverse-log")
-"""scale / t, scale / sqrt t, scale K / t, scale / log2 t (the schedule of the Samba authors' code, with scale 1)."""
+"""scale / t, scale / sqrt t, scale K / t, scale / log2 t (the schedule of the Samba authors' code,
+with scale 1).
+"""
 
 
 @elementary
@@ -79,7 +92,9 @@ class EpsilonDecreasing(Policy):
     score = staticmethod(mean)
     explore = staticmethod(decreasing)
 
-    schedule: str = parameter("inverse-arms", f"how the exploration rate falls: {', '.join(SCHEDULES)}")
+    schedule: str = parameter(
+        "inverse-arms", f"how the exploration rate falls: {', '.join(SCHEDULES)}"
+    )
     scale: float = parameter(1.0, "factor of the exploration rate")
 
     def __post_init__(self) -> None:
@@ -111,11 +126,19 @@ class Softmax(Policy):
         return (Selection("match", scale=float(self.tau), floor=0.0, ceiling=1.0),)
 
 
-# Confidence and posterior ---------------------------------------------------------------------------------------------
+# Confidence and posterior -------------------------------------------------------------------------
 
 
 @elementary
-def bound(t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: tuple[float, ...]) -> float:
+def bound(
+    t: int,
+    turn: int,
+    total: float,
+    pulls: int,
+    memory: float,
+    key: int,
+    parameters: tuple[float, ...],
+) -> float:
     """Upper confidence bound mean + sqrt(c ln t / n)."""
     return total / pulls + math.sqrt(parameters[0] * log(float(t)) / pulls)
 
@@ -138,7 +161,13 @@ class UCB(Policy):
 
 @elementary
 def sample(
-    t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: tuple[float, ...]
+    t: int,
+    turn: int,
+    total: float,
+    pulls: int,
+    memory: float,
+    key: int,
+    parameters: tuple[float, ...],
 ) -> float:
     """Sample of Beta(s + 1, n - s + 1), drawn from the owner's own stream."""
     return beta(total + 1.0, pulls - total + 1.0, key, OWN, turn, t)
@@ -148,8 +177,9 @@ def sample(
 class Thompson(Policy):
     """Sample every arm's posterior Beta(s + 1, n - s + 1) and pull the largest.
 
-    The owners' draws are independent. (The published code lets all owners draw from one stream, which correlates
-    them.) For rewards inside [0, 1] the sum s need not be whole; the posterior is then a working model.
+    The owners' draws are independent. (The published code lets all owners draw from one stream,
+    which correlates them.) For rewards inside [0, 1] the sum s need not be whole; the posterior is
+    then a working model.
     """
 
     name = "thompson"
@@ -159,7 +189,7 @@ class Thompson(Policy):
     score = staticmethod(sample)
 
 
-# Pursuit --------------------------------------------------------------------------------------------------------------
+# Pursuit ------------------------------------------------------------------------------------------
 
 FLOOR = 2.0**-80
 """Probabilities below it are lifted to it: far below what a draw of 53 bits can reach."""
@@ -167,7 +197,13 @@ FLOOR = 2.0**-80
 
 @elementary
 def pursue(
-    t: int, turn: int, total: float, pulls: int, memory: float, key: int, parameters: tuple[float, ...]
+    t: int,
+    turn: int,
+    total: float,
+    pulls: int,
+    memory: float,
+    key: int,
+    parameters: tuple[float, ...],
 ) -> float:
     """First pass: the mean. Second pass: ln p, p the arm's probability."""
     return total / pulls if turn == 0 else log(max(memory, FLOOR))
@@ -175,7 +211,9 @@ def pursue(
 
 @elementary
 def follow(turn: int, chosen: bool, memory: float, parameters: tuple[float, ...]) -> float:
-    """After the first pass p moves by beta (1 - p) if the arm has the best mean, by beta (0 - p) otherwise."""
+    """After the first pass p moves by beta (1 - p) if the arm has the best mean, by beta (0 - p)
+    otherwise.
+    """
     if turn != 0:
         return memory
     return memory + parameters[0] * ((1.0 if chosen else 0.0) - memory)
@@ -183,7 +221,9 @@ def follow(turn: int, chosen: bool, memory: float, parameters: tuple[float, ...]
 
 @dataclass(frozen=True)
 class Pursuit(Policy):
-    """Pull arm i with probability p_i, after moving all p towards the arm of best mean at rate beta."""
+    """Pull arm i with probability p_i, after moving all p towards the arm of best mean at rate
+    beta.
+    """
 
     name = "pursuit"
     revision = Revision(1, "6d92fe8142072c776e9b2ec1cd5b964ff3468cb8c907c12ae46e6d9f73354899")

@@ -37,7 +37,9 @@ class Subject:
 
     @cached_property
     def given(self) -> dict[str, Function]:
-        """The policy's functions as it gives them; `choose` of each custom pass under its own name."""
+        """The policy's functions as it gives them; `choose` of each custom pass under its own
+        name.
+        """
         out: dict[str, Function] = {}
         for name in LOCAL:
             function = getattr(type(self.policy), name, None)
@@ -61,7 +63,9 @@ class Subject:
 
     @cached_property
     def memories(self) -> list[float]:
-        """What `learn` leads to: chosen always, never and every other pass; NaN alone if it does not stay finite."""
+        """What `learn` leads to: chosen always, never and every other pass; NaN alone if it does
+        not stay finite.
+        """
         found: dict[float, None] = {}
         steps = 0 if self.given["learn"] is no_memory else LEARNT
         for owners in OWNERS:
@@ -71,8 +75,14 @@ class Subject:
         return [math.nan] if any(not math.isfinite(memory) for memory in found) else list(found)
 
     def _learnt(self, memory: float, pattern: tuple[bool, ...], steps: int) -> Iterator[float]:
-        """The memory at the start, after 1 pass, after 10, and at the end or where it ceases to be finite."""
-        learn, parameters, passes = self.source["learn"], self.policy.parameters(), len(self.policy.passes())
+        """The memory at the start, after 1 pass, after 10, and at the end or where it ceases to be
+        finite.
+        """
+        learn, parameters, passes = (
+            self.source["learn"],
+            self.policy.parameters(),
+            len(self.policy.passes()),
+        )
         yield memory
         for step in range(steps):
             value = call(learn, step % passes, pattern[step % len(pattern)], memory, parameters)
@@ -84,7 +94,9 @@ class Subject:
 
     @cached_property
     def states(self) -> list[tuple[Any, ...]]:
-        """Arguments of `score`: early and late, poor and rich arms, in every pass, with the memories found."""
+        """Arguments of `score`: early and late, poor and rich arms, in every pass, with the
+        memories found.
+        """
         parameters = self.policy.parameters()
         out: list[tuple[Any, ...]] = []
         for turn in range(len(self.policy.passes())):
@@ -92,7 +104,9 @@ class Subject:
                 for t in (max(3, pulls + 1), LAST_STEP):
                     for total in (0.0, pulls / 2, float(pulls)):
                         for memory in self.memories[:12]:
-                            out.append((t, turn, total, pulls, memory, np.uint64(len(out)), parameters))
+                            out.append(
+                                (t, turn, total, pulls, memory, np.uint64(len(out)), parameters)
+                            )
         return out
 
     @cached_property
@@ -102,13 +116,18 @@ class Subject:
         out: list[tuple[str, tuple[Any, ...]]] = [("score", state) for state in self.states]
         for turn in range(len(self.policy.passes())):
             for memory in self.memories[:12]:
-                out.extend(("learn", (turn, chosen, memory, parameters)) for chosen in (True, False))
+                out.extend(
+                    ("learn", (turn, chosen, memory, parameters)) for chosen in (True, False)
+                )
         for t in (3, 10, 1000, LAST_STEP):
             out.extend(("explore", (t, owners, parameters)) for owners in OWNERS)
         rng = np.random.default_rng(1)
         for name in self.given:
             if name not in LOCAL:
-                out.extend((name, (rng.permutation(6).astype(float), u)) for u in (0.0, 0.5, 1.0 - 2.0**-53))
+                out.extend(
+                    (name, (rng.permutation(6).astype(float), u))
+                    for u in (0.0, 0.5, 1.0 - 2.0**-53)
+                )
         return out
 
 
@@ -123,7 +142,9 @@ def source(function: Any) -> Any:
 
 
 def call(function: Function, *arguments: Any) -> Value:
-    """Call a user's function; what it raises is a value too, so that checks can compare it and none is cut short."""
+    """Call a user's function; what it raises is a value too, so that checks can compare it and none
+    is cut short.
+    """
     try:
         return float(function(*arguments))
     except Exception as error:

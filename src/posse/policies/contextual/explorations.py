@@ -1,7 +1,8 @@
 """Exploration as probabilities: from the predicted rewards of all arms to the chance of each.
 
-Formulas are over an array namespace `xp` (numpy or jax.numpy) and over any leading axes, so that one source serves a
-device, a cohort and a test. The greedy arm is the first of those with the largest score. numpy alone is needed.
+Formulas are over an array namespace `xp` (numpy or jax.numpy) and over any leading axes, so that
+one source serves a device, a cohort and a test. The greedy arm is the first of those with the
+largest score. numpy alone is needed.
 
 | kind | chance of arm a, greedy arm a*, K arms |
 |---|---|
@@ -10,13 +11,14 @@ device, a cohort and a test. The greedy arm is the first of those with the large
 | `softmax` | proportional to exp(f(a) / beta) |
 | `falcon` | 1 / (mu + gamma (f(a*) - f(a))) for a != a*, the rest for a* |
 
-Agarwal, McMahan, Xu: An empirical evaluation of federated contextual bandit algorithms, 2023, algorithm 2; FALCON:
-Simchi-Levi, Xu: Bypassing the monster, 2022, with constant mu and gamma as in Foster, Rakhlin: Beyond UCB, 2020. Where
-FALCON's chances of other arms add up to more than 1 (mu below K - 1) they are divided by their sum, as the authors do.
-Defaults are the paper's: epsilon 0.05, beta 0.05, gamma 1000, and mu = K / 5 (12 for 62 arms, 10 for 50).
+Agarwal, McMahan, Xu: An empirical evaluation of federated contextual bandit algorithms, 2023,
+algorithm 2; FALCON: Simchi-Levi, Xu: Bypassing the monster, 2022, with constant mu and gamma as in
+Foster, Rakhlin: Beyond UCB, 2020. Where FALCON's chances of other arms add up to more than 1 (mu
+below K - 1) they are divided by their sum, as the authors do. Defaults are the paper's: epsilon
+0.05, beta 0.05, gamma 1000, and mu = K / 5 (12 for 62 arms, 10 for 50).
 
-A kind is a frozen dataclass whose `formula` gives the chances; its parameters are its fields. A user's own function
-becomes such a class (`adopt`).
+A kind is a frozen dataclass whose `formula` gives the chances; its parameters are its fields. A
+user's own function becomes such a class (`adopt`).
 
 >>> Softmax(beta=0.1).probabilities(np.array([0.3, 0.3])).tolist()
 [0.5, 0.5]
@@ -64,7 +66,8 @@ def epsilon_greedy(scores: Array, epsilon: float, xp: Any = np) -> Array:
 
 
 def softmax(scores: Array, beta: float, xp: Any = np) -> Array:
-    """Give exp(f / beta) / sum of those; the largest score is subtracted first, so that nothing overflows.
+    """Give exp(f / beta) / sum of those; the largest score is subtracted first, so that nothing
+    overflows.
 
     >>> softmax(np.array([0.0, np.log(3.0)]), 1.0).round(6).tolist()
     [0.25, 0.75]
@@ -74,7 +77,8 @@ def softmax(scores: Array, beta: float, xp: Any = np) -> Array:
 
 
 def falcon(scores: Array, mu: float, gamma: float, xp: Any = np) -> Array:
-    """Give 1 / (mu + gamma gap) to every other arm, divided by their sum where that is above 1; the rest is greedy.
+    """Give 1 / (mu + gamma gap) to every other arm, divided by their sum where that is above 1; the
+    rest is greedy.
 
     >>> falcon(np.array([0.5, 0.25, 0.0]), mu=4.0, gamma=8.0).round(6).tolist()
     [0.708333, 0.166667, 0.125]
@@ -89,27 +93,35 @@ def falcon(scores: Array, mu: float, gamma: float, xp: Any = np) -> Array:
 
 
 def among(policy: Callable[[Array], Array], scores: Array, here: Array, xp: Any = np) -> Array:
-    """Give the chances of a policy where some arms are absent: 0 for these, and the others' divided by their sum.
+    """Give the chances of a policy where some arms are absent: 0 for these, and the others' divided
+    by their sum.
 
-    The policy is given a score below all others for an absent arm: low - 1 - |low|, low the lowest of those that are
-    here. Where it has no chance for any arm that is here, the greedy one of these has all.
+    The policy is given a score below all others for an absent arm: low - 1 - |low|, low the lowest
+    of those that are here. Where it has no chance for any arm that is here, the greedy one of these
+    has all.
 
     >>> half = np.array([True, False, True])
-    >>> among(lambda scores: epsilon_greedy(scores, 0.3), np.array([0.1, 0.9, 0.2]), half).round(3).tolist()
+    >>> among(lambda scores: epsilon_greedy(scores, 0.3), np.array([0.1, 0.9, 0.2]), half).round(
+    ...     3
+    ... ).tolist()
     [0.111, 0.0, 0.889]
     """
     low = xp.min(xp.where(here, scores, xp.inf), axis=-1, keepdims=True)
     seen = xp.where(here, scores, low - 1 - xp.abs(low)).astype(scores.dtype)
     chances = xp.where(here, policy(seen), 0.0)
     total = xp.sum(chances, axis=-1, keepdims=True)
-    return xp.where(total > 0, chances / xp.where(total > 0, total, 1.0), greedy(seen, xp)).astype(scores.dtype)
+    return xp.where(total > 0, chances / xp.where(total > 0, total, 1.0), greedy(seen, xp)).astype(
+        scores.dtype
+    )
 
 
 def draw(probabilities: Array, u: Array, xp: Any = np) -> tuple[Array, Array]:
-    """Draw an arm from each row by a number u in [0, 1) a row; return the arm and its own probability.
+    """Draw an arm from each row by a number u in [0, 1) a row; return the arm and its own
+    probability.
 
-    Inverse CDF: the number of arms whose cumulated chance is at most u times the last. An arm of chance 0 is never
-    drawn, whatever the rounding of the sums. What is returned is the row's entry of the arm drawn, bit for bit.
+    Inverse CDF: the number of arms whose cumulated chance is at most u times the last. An arm of
+    chance 0 is never drawn, whatever the rounding of the sums. What is returned is the row's entry
+    of the arm drawn, bit for bit.
 
     >>> arm, chance = draw(np.array([[0.0, 0.25, 0.75]] * 3), np.array([0.0, 0.3, 0.9999]))
     >>> arm.tolist(), chance.tolist()
@@ -130,10 +142,12 @@ def _best(scores: Array, xp: Any) -> Array:
 
 @dataclass(frozen=True)
 class Exploration:
-    """A kind of exploration and its parameters, checked once; hashable, so that a compiled function may depend on it.
+    """A kind of exploration and its parameters, checked once; hashable, so that a compiled function
+    may depend on it.
 
-    `formula(scores, *values, xp)` gives the chance of every arm, (..., K), over the array namespace `xp` (numpy or
-    jax.numpy); `values` are numbers, so that another value of a parameter does not compile it again.
+    `formula(scores, *values, xp)` gives the chance of every arm, (..., K), over the array namespace
+    `xp` (numpy or jax.numpy); `values` are numbers, so that another value of a parameter does not
+    compile it again.
     """
 
     name: ClassVar[str] = ""
@@ -149,11 +163,17 @@ class Exploration:
         return type(self).formula(scores, *self.values(scores.shape[-1]), xp=xp)
 
     def describe(self) -> dict[str, Any]:
-        """Name, parameters and a digest of what it computes, as records keep them and parties compare them."""
+        """Name, parameters and a digest of what it computes, as records keep them and parties
+        compare them.
+        """
         kind = type(self)
         own = getattr(kind, "function", None)
         sources = (own,) if own is not None else (kind, kind.formula)
-        return {"name": self.name or kind.__name__, "parameters": asdict(self), "digest": policy_digest(kind, *sources)}
+        return {
+            "name": self.name or kind.__name__,
+            "parameters": asdict(self),
+            "digest": policy_digest(kind, *sources),
+        }
 
 
 @dataclass(frozen=True)
@@ -161,7 +181,9 @@ class Greedy(Exploration):
     """The arm of largest predicted reward."""
 
     name: ClassVar[str] = "greedy"
-    revision: ClassVar[Revision] = Revision(1, "e796e012ca76a46ebd052f916978158df1b2a27001860b64567e6ee4cfb35d26")
+    revision: ClassVar[Revision] = Revision(
+        1, "e796e012ca76a46ebd052f916978158df1b2a27001860b64567e6ee4cfb35d26"
+    )
     summary: ClassVar[str] = "the arm of largest predicted reward"
     formula = staticmethod(greedy)
 
@@ -171,11 +193,15 @@ class EpsilonGreedy(Exploration):
     """The greedy arm, or any arm with probability epsilon."""
 
     name: ClassVar[str] = "epsilon-greedy"
-    revision: ClassVar[Revision] = Revision(1, "eaa93c1f703d6dd06a0ab3a9a341badccf5b172ec71740ce05a1b61854cc1663")
+    revision: ClassVar[Revision] = Revision(
+        1, "eaa93c1f703d6dd06a0ab3a9a341badccf5b172ec71740ce05a1b61854cc1663"
+    )
     summary: ClassVar[str] = "the greedy arm, or any arm with probability epsilon"
     formula = staticmethod(epsilon_greedy)
 
-    epsilon: float = parameter(0.05, "exploration rate: how often any arm is taken; no privacy epsilon")
+    epsilon: float = parameter(
+        0.05, "exploration rate: how often any arm is taken; no privacy epsilon"
+    )
 
     def __post_init__(self) -> None:
         check.between(0, 1, epsilon=self.epsilon)
@@ -186,7 +212,9 @@ class Softmax(Exploration):
     """Chances in proportion to exp(f / beta)."""
 
     name: ClassVar[str] = "softmax"
-    revision: ClassVar[Revision] = Revision(1, "75c9d14e9bbb629b5f96bcd195cddbdf22a127f2cb86cca9427464bf17bef7d1")
+    revision: ClassVar[Revision] = Revision(
+        1, "75c9d14e9bbb629b5f96bcd195cddbdf22a127f2cb86cca9427464bf17bef7d1"
+    )
     summary: ClassVar[str] = "chances in proportion to exp(predicted reward / beta)"
     formula = staticmethod(softmax)
 
@@ -201,11 +229,15 @@ class Falcon(Exploration):
     """Chances of other arms fall with their gap; the greedy arm has the rest."""
 
     name: ClassVar[str] = "falcon"
-    revision: ClassVar[Revision] = Revision(1, "048345fbea2903b4d5e8f136f37399a89cad83d965e397bc320fb4e9fcab3cbd")
+    revision: ClassVar[Revision] = Revision(
+        1, "048345fbea2903b4d5e8f136f37399a89cad83d965e397bc320fb4e9fcab3cbd"
+    )
     summary: ClassVar[str] = "other arms by 1 / (mu + gamma gap), the greedy arm the rest"
     formula = staticmethod(falcon)
 
-    mu: float | None = parameter(None, "chance of another arm without a gap is 1 / mu; a fifth of the arms if left out")
+    mu: float | None = parameter(
+        None, "chance of another arm without a gap is 1 / mu; a fifth of the arms if left out"
+    )
     gamma: float = parameter(1000.0, "how fast the chance of an arm falls with its gap")
 
     def __post_init__(self) -> None:
@@ -218,17 +250,22 @@ class Falcon(Exploration):
         return (arms / 5 if self.mu is None else self.mu, self.gamma)
 
 
-EXPLORATIONS: dict[str, type[Exploration]] = {kind.name: kind for kind in (Greedy, EpsilonGreedy, Softmax, Falcon)}
+EXPLORATIONS: dict[str, type[Exploration]] = {
+    kind.name: kind for kind in (Greedy, EpsilonGreedy, Softmax, Falcon)
+}
 """The kinds that ship, by name."""
 
 
 @lru_cache(maxsize=64)
 def adopt(function: Any) -> type[Exploration] | None:
-    """Make a class of a function `f(scores, ...)` that gives chances; what is not callable gives None.
+    """Make a class of a function `f(scores, ...)` that gives chances; what is not callable gives
+    None.
 
-    Parameters are its arguments after the scores, with their defaults; it gets the array namespace if it takes `xp`.
+    Parameters are its arguments after the scores, with their defaults; it gets the array namespace
+    if it takes `xp`.
 
-    >>> def flat(scores, width=1.0, xp=np): return xp.ones_like(scores) / scores.shape[-1]
+    >>> def flat(scores, width=1.0, xp=np):
+    ...     return xp.ones_like(scores) / scores.shape[-1]
     >>> adopt(flat)(width=2.0).probabilities(np.array([0.1, 0.9])).tolist()
     [0.5, 0.5]
     """
@@ -238,7 +275,9 @@ def adopt(function: Any) -> type[Exploration] | None:
     try:
         arguments = list(inspect.signature(function).parameters.values())
     except ValueError:
-        raise PolicyError(f"the arguments of {name} cannot be read. Give a function f(scores, ...).") from None
+        raise PolicyError(
+            f"the arguments of {name} cannot be read. Give a function f(scores, ...)."
+        ) from None
     if not arguments:
         raise PolicyError(f"{name} must take the scores of all arms, (..., K), got no argument.")
     takes_xp = any(each.name == "xp" for each in arguments)
@@ -257,10 +296,14 @@ def adopt(function: Any) -> type[Exploration] | None:
         if each.name != "xp"
     ]
     members = {
-        "name": name, "function": staticmethod(function), "formula": staticmethod(formula),
+        "name": name,
+        "function": staticmethod(function),
+        "formula": staticmethod(formula),
         "__post_init__": check_chances,
-    }  # fmt: skip
-    made: type[Exploration] = make_dataclass(name, numbers, bases=(Exploration,), frozen=True, namespace=members)
+    }
+    made: type[Exploration] = make_dataclass(
+        name, numbers, bases=(Exploration,), frozen=True, namespace=members
+    )
     return made
 
 
@@ -273,12 +316,19 @@ def _check_chances(made: Exploration, name: str) -> None:
         try:
             chances = np.asarray(made.probabilities(scores))
         except Exception as error:
-            raise PolicyError(f"{name} fails on scores of shape {shape}: {explain(error)}.") from error
+            raise PolicyError(
+                f"{name} fails on scores of shape {shape}: {explain(error)}."
+            ) from error
         if chances.shape != shape:
-            raise PolicyError(f"{name} must give a chance for every arm, {shape}, got shape {chances.shape}.")
+            raise PolicyError(
+                f"{name} must give a chance for every arm, {shape}, got shape {chances.shape}."
+            )
         if not (np.isfinite(chances).all() and (chances >= 0).all()):
             raise PolicyError(f"{name} must give chances of at least 0, got {chances.min():g}.")
         if np.abs(chances.sum(axis=-1) - 1).max() > 1e-4:
-            raise PolicyError(f"{name} must give chances that add up to 1, got {chances.sum(axis=-1).ravel()[0]:.6g}.")
+            raise PolicyError(
+                f"{name} must give chances that add up to 1, got "
+                f"{chances.sum(axis=-1).ravel()[0]:.6g}."
+            )
         if not np.array_equal(scores, before):
             raise PolicyError(f"{name} changes the scores it is given. Return new ones.")

@@ -1,7 +1,7 @@
 """Exploration of contextual bandits by name; and the settings that choose one.
 
-A kind that ships is a class and one entry of `EXPLORATIONS` in `explorations`. A user's own is a function of the scores
-that gives chances, `module:function`, or a table of it and parameters.
+A kind that ships is a class and one entry of `EXPLORATIONS` in `explorations`. A user's own is a
+function of the scores that gives chances, `module:function`, or a table of it and parameters.
 
 >>> exploration("softmax", {"beta": 0.1}), exploration({"name": "falcon", "gamma": 10})
 (Softmax(beta=0.1), Falcon(mu=None, gamma=10.0))
@@ -38,7 +38,8 @@ parameters_of = _REGISTRY.parameters_of
 
 @with_parameters
 class ExplorationSettings(Choice):
-    """How arms are chosen from predicted rewards: one setting for each parameter that some registered kind has.
+    """How arms are chosen from predicted rewards: one setting for each parameter that some
+    registered kind has.
 
     A parameter that the kind does not have is an error, one left out has its default.
 
@@ -50,8 +51,9 @@ class ExplorationSettings(Choice):
     registry: ClassVar[Registry[Exploration]] = _REGISTRY
 
     policy: Annotated[Any, IMPORTS] = "softmax"
-    """How to choose from predicted rewards: greedy, epsilon-greedy, softmax, falcon; module:function or
-    file.py:function of your own; or a table of one of these with parameters."""
+    """How to choose from predicted rewards: greedy, epsilon-greedy, softmax, falcon;
+    module:function or file.py:function of your own; or a table of one of these with parameters.
+    """
 
     def exploration(self) -> Exploration:
         """Build it."""
@@ -65,9 +67,11 @@ class ScheduledSettings(ExplorationSettings):
     panel = ExplorationSettings.panel
 
     schedule: Annotated[str, IMPORTS] = CONSTANT
-    """How epsilon, beta or gamma changes from deployment to deployment: constant; inverse-sqrt or inverse (less and
-    less exploration); values in turn, such as 0.2,0.1,0.05; falcon, FALCON's own gamma, where a given gamma is its
-    factor c, else 1/30; or file.py:function of the deployment's number."""
+    """How epsilon, beta or gamma changes from deployment to deployment: constant; inverse-sqrt or
+    inverse (less and less exploration); values in turn, such as 0.2,0.1,0.05; falcon, FALCON's own
+    gamma, where a given gamma is its factor c, else 1/30; or file.py:function of the deployment's
+    number.
+    """
 
     @field_validator("schedule", mode="before")
     @classmethod
@@ -76,7 +80,8 @@ class ScheduledSettings(ExplorationSettings):
             return ",".join(str(one) for one in value)
         if callable(value):
             raise ConfigError(
-                "schedule must be a name, numbers or file.py:function, got a function. Put it into a file and name it, "
+                "schedule must be a name, numbers or file.py:function, got a function. Put it into "
+                "a file and name it, "
                 "such as schedule='mine.py:rate'."
             )
         return str(value) if isinstance(value, int | float) else value

@@ -1,4 +1,5 @@
-"""How exploration changes from deployment to deployment: the last parameter of a policy (epsilon, beta, gamma).
+"""How exploration changes from deployment to deployment: the last parameter of a policy (epsilon,
+beta, gamma).
 
 | schedule | value in deployment i = 1, 2, ... |
 |---|---|
@@ -8,9 +9,10 @@
 | `falcon` | FALCON's own: gamma_i = c sqrt(K t / (d + ln(t / 0.05))), gamma_1 = 1, and mu = K if left out |
 | `file.py:function` | function(i) |
 
-In FALCON's own t are the decisions expected before deployment i, and d the numbers of the model, in place of the
-logarithm of the size of a finite class (a linear class of d numbers has a cover of e^O(d)); c is gamma where that is
-given, and else the 1/30 of the proof. Simchi-Levi, Xu: Bypassing the monster, 2022, algorithm 1.
+In FALCON's own t are the decisions expected before deployment i, and d the numbers of the model, in
+place of the logarithm of the size of a finite class (a linear class of d numbers has a cover of
+e^O(d)); c is gamma where that is given, and else the 1/30 of the proof. Simchi-Levi, Xu: Bypassing
+the monster, 2022, algorithm 1.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ Explores: TypeAlias = Callable[[int], tuple[float, ...]]
 """The numbers that a policy's formula takes, by the number of a deployment: 1, 2, ..."""
 
 
-def explores_of(schedule: str, policy: Exploration, arms: int, decisions: float, size: float) -> Explores | None:
+def explores_of(
+    schedule: str, policy: Exploration, arms: int, decisions: float, size: float
+) -> Explores | None:
     """Return the parameters of a policy by deployment; none where they stay.
 
     `decisions` are those of one deployment, and `size` the numbers of the model.
@@ -62,7 +66,11 @@ def explores_of(schedule: str, policy: Exploration, arms: int, decisions: float,
             return _called(function, schedule, deployment)
         if schedule == OWN_FALCON:
             seen = decisions * (deployment - 1)
-            return given * math.sqrt(arms * seen / (size + math.log(seen / DELTA))) if deployment > 1 else 1.0
+            return (
+                given * math.sqrt(arms * seen / (size + math.log(seen / DELTA)))
+                if deployment > 1
+                else 1.0
+            )
         factor = math.sqrt(deployment) if schedule == "inverse-sqrt" else float(deployment)
         return given * factor if isinstance(policy, Falcon) else given / factor
 
@@ -73,7 +81,9 @@ def explores_of(schedule: str, policy: Exploration, arms: int, decisions: float,
         try:
             return replace(base, **{name: at(deployment)}).values(arms)
         except PosseError as error:
-            raise ConfigError(f"schedule '{schedule}', deployment {deployment}: {error.text}") from None
+            raise ConfigError(
+                f"schedule '{schedule}', deployment {deployment}: {error.text}"
+            ) from None
 
     return values
 
@@ -83,10 +93,13 @@ def _varied(schedule: str, policy: Exploration) -> str:
     names = [one.name for one in fields(policy)]
     if not names:
         raise ConfigError(
-            f"schedule '{schedule}' changes a parameter of the policy, and {policy.name} has none. Leave it out."
+            f"schedule '{schedule}' changes a parameter of the policy, and {policy.name} has none. "
+            "Leave it out."
         )
     if schedule == OWN_FALCON and not isinstance(policy, Falcon):
-        raise ConfigError(f"schedule 'falcon' is that of policy falcon, got policy {policy.name}. Choose another.")
+        raise ConfigError(
+            f"schedule 'falcon' is that of policy falcon, got policy {policy.name}. Choose another."
+        )
     return names[-1]
 
 
@@ -96,7 +109,8 @@ def numbers_of(schedule: str) -> tuple[float, ...]:
         found = tuple(float(part) for part in schedule.split(","))
     except ValueError:
         raise ConfigError(
-            f"unknown schedule '{schedule}'.{nearest(schedule, SCHEDULES)} Or give numbers, such as 0.2,0.1,0.05, or "
+            f"unknown schedule '{schedule}'.{nearest(schedule, SCHEDULES)} Or give numbers, such "
+            "as 0.2,0.1,0.05, or "
             "your own, file.py:function of the deployment's number."
         ) from None
     if not all(map(math.isfinite, found)):
@@ -107,7 +121,9 @@ def numbers_of(schedule: str) -> tuple[float, ...]:
 def _function(where: str) -> Callable[[int], Any]:
     made = load(where, "function", callable)
     if not callable(made):
-        raise ConfigError(f"schedule must name a function of the deployment's number, got {made!r}.")
+        raise ConfigError(
+            f"schedule must name a function of the deployment's number, got {made!r}."
+        )
     return made
 
 
@@ -115,7 +131,9 @@ def _called(function: Callable[[int], Any], where: str, deployment: int) -> floa
     try:
         return float(function(deployment))
     except Exception as error:
-        raise ConfigError(f"schedule {where} fails for deployment {deployment}: {explain(error)}.") from error
+        raise ConfigError(
+            f"schedule {where} fails for deployment {deployment}: {explain(error)}."
+        ) from error
 
 
 def check_schedule(schedule: str, policy: Exploration) -> None:

@@ -1,1 +1,3 @@
-"""Off-policy evaluation: what another policy would have earned, from logs at one place or at many clients."""
+"""Off-policy evaluation: what another policy would have earned, from logs at one place or at many
+clients.
+"""

@@ -1,10 +1,11 @@
-"""Off-policy evaluation without the logs: each client gives six numbers, clipped, and only their sum is needed.
+"""Off-policy evaluation without the logs: each client gives six numbers, clipped, and only their
+sum is needed.
 
-A client adds up its rows to v = (A, B, rows): numerator, denominator and number of rows. If |v| > clip, v is scaled
-down to norm `clip`: its ratio A / B stays, its say falls. For the interval it also gives (A^2, A B, B^2) of the scaled
-v. Adding or removing one client then moves the sum of v by at most `clip` in L2 norm, and all six numbers by at most
-sqrt(clip^2 + clip^4) (`sensitivity`); replacing one by at most twice that. Sums add with `+`, in a secure aggregation
-or under noise.
+A client adds up its rows to v = (A, B, rows): numerator, denominator and number of rows. If |v| >
+clip, v is scaled down to norm `clip`: its ratio A / B stays, its say falls. For the interval it
+also gives (A^2, A B, B^2) of the scaled v. Adding or removing one client then moves the sum of v by
+at most `clip` in L2 norm, and all six numbers by at most sqrt(clip^2 + clip^4) (`sensitivity`);
+replacing one by at most twice that. Sums add with `+`, in a secure aggregation or under noise.
 """
 
 from __future__ import annotations
@@ -52,21 +53,31 @@ class ClientSums:
     def clipped(self) -> ClientSums:
         """Scale one client's sums down to the clip, and make their squares."""
         if self.clients != 1:
-            raise ConfigError(f"clipping is for one client's sums, got those of {self.clients}. Clip before adding.")
-        scale = min(1.0, self.clip / max(math.hypot(self.numerator, self.denominator, self.rows), 1e-300))
+            raise ConfigError(
+                f"clipping is for one client's sums, got those of {self.clients}. Clip before "
+                "adding."
+            )
+        scale = min(
+            1.0, self.clip / max(math.hypot(self.numerator, self.denominator, self.rows), 1e-300)
+        )
         a, b = self.numerator * scale, self.denominator * scale
         return ClientSums(a, b, self.rows * scale, self.clip, (a * a, a * b, b * b))
 
     def __add__(self, other: ClientSums) -> ClientSums:
         if self.clip != other.clip:
             raise ConfigError(
-                f"sums must be clipped alike to add, got clips {self.clip} and {other.clip}. Agree on one."
+                f"sums must be clipped alike to add, got clips {self.clip} and {other.clip}. Agree "
+                "on one."
             )
         aa, ab, bb = (one + more for one, more in zip(self.squares, other.squares, strict=True))
         return ClientSums(
-            self.numerator + other.numerator, self.denominator + other.denominator, self.rows + other.rows,
-            self.clip, (aa, ab, bb), self.clients + other.clients,
-        )  # fmt: skip
+            self.numerator + other.numerator,
+            self.denominator + other.denominator,
+            self.rows + other.rows,
+            self.clip,
+            (aa, ab, bb),
+            self.clients + other.clients,
+        )
 
     def estimate(self, method: str = "snips", level: float = 0.95) -> offline.Estimate:
         """Give the value and its interval: `evaluate`'s, where no client was clipped.
@@ -75,23 +86,40 @@ class ClientSums:
         """
         check.between(0.5, 0.999999, level=level)
         if self.denominator <= 0:
-            raise DataError(f"the denominators must add up to more than 0, got {self.denominator}. Ask more clients.")
+            raise DataError(
+                f"the denominators must add up to more than 0, got {self.denominator}. Ask more "
+                "clients."
+            )
         value = self.numerator / self.denominator
         aa, ab, bb = self.squares
         spread = max(aa - 2 * value * ab + value * value * bb, 0.0)
         effective = 1.0 if self.clients < 2 else self.denominator**2 / bb if bb > 0 else 0.0
         return offline.interval(
-            method, value, spread, self.denominator, self.clients, level, round(self.rows), effective
+            method,
+            value,
+            spread,
+            self.denominator,
+            self.clients,
+            level,
+            round(self.rows),
+            effective,
         )
 
 
 def client_sums(
-    log: Log, target: Floats, clip: float, method: str = "snips", *, predictions: Floats | None = None,
+    log: Log,
+    target: Floats,
+    clip: float,
+    method: str = "snips",
+    *,
+    predictions: Floats | None = None,
     most_weight: float = math.inf,
-) -> ClientSums:  # fmt: skip
-    """Add up one client's own rows, clipped; refused without support, before anything leaves the device.
+) -> ClientSums:
+    """Add up one client's own rows, clipped; refused without support, before anything leaves the
+    device.
 
-    `most_weight` cuts single importance weights to at most so much: less variance, and a bias towards 0 for `ips`.
+    `most_weight` cuts single importance weights to at most so much: less variance, and a bias
+    towards 0 for `ips`.
     """
     check.one_of(offline.ESTIMATORS, method=method)
     check.positive(clip=clip)

@@ -1,24 +1,29 @@
-"""Off-policy evaluation: what another policy would have earned, from logs of (arm, reward, probability).
+"""Off-policy evaluation: what another policy would have earned, from logs of (arm, reward,
+probability).
 
-With w = pi(a | x) / p, the target's chance of the logged arm over the logged one, and f a model of rewards:
+With w = pi(a | x) / p, the target's chance of the logged arm over the logged one, and f a model of
+rewards:
 
 - `ips`: mean of w r; unbiased where the logs support the target, and of large variance;
-- `snips`: sum of w r / sum of w; a bias of order 1/n, a smaller variance, never outside the rewards seen;
-- `dr` (doubly robust): mean of sum_a pi(a | x) f(x, a) + w (r - f(x, a)); unbiased where the logged probabilities are
-  true, and close where f is.
+- `snips`: sum of w r / sum of w; a bias of order 1/n, a smaller variance, never outside the rewards
+  seen;
+- `dr` (doubly robust): mean of sum_a pi(a | x) f(x, a) + w (r - f(x, a)); unbiased where the logged
+  probabilities are true, and close where f is.
 
-Each is a ratio of sums over clients, A / B; its interval is the delta method's with clients as clusters (rows of one
-client depend on each other): variance m / (m - 1) sum_c (A_c - v B_c)^2 / B^2 over m clients, and a normal quantile.
-It holds for many clients of bounded weight; the effective sample size (sum w)^2 / sum w^2 says when it does not, and
-below `FEWEST` there is no interval: it is unbounded.
-Dudik, Erhan, Langford, Li: Doubly robust policy evaluation and optimization, 2014; Swaminathan, Joachims: The
-self-normalized estimator for counterfactual learning, 2015. numpy alone is needed.
+Each is a ratio of sums over clients, A / B; its interval is the delta method's with clients as
+clusters (rows of one client depend on each other): variance m / (m - 1) sum_c (A_c - v B_c)^2 / B^2
+over m clients, and a normal quantile. It holds for many clients of bounded weight; the effective
+sample size (sum w)^2 / sum w^2 says when it does not, and below `FEWEST` there is no interval: it
+is unbounded. Dudik, Erhan, Langford, Li: Doubly robust policy evaluation and optimization, 2014;
+Swaminathan, Joachims: The self-normalized estimator for counterfactual learning, 2015. numpy alone
+is needed.
 
-A target's choices that the logging policy never made cannot be valued. Where the chance of every arm was logged, the
-share without support is the mean of pi's chance on arms of logged chance 0: exact. Where only the drawn arm's chance
-was, two things show: a row logged with probability 1 gave no other arm a chance, so that all of pi elsewhere is without
-support; and importance weights have mean 1 where there is support, so that in `ENOUGH` rows a mean far below 1
-(`SIGMAS` standard errors) shows arms that were never drawn, or too rarely for the log to know them.
+A target's choices that the logging policy never made cannot be valued. Where the chance of every
+arm was logged, the share without support is the mean of pi's chance on arms of logged chance 0:
+exact. Where only the drawn arm's chance was, two things show: a row logged with probability 1 gave
+no other arm a chance, so that all of pi elsewhere is without support; and importance weights have
+mean 1 where there is support, so that in `ENOUGH` rows a mean far below 1 (`SIGMAS` standard
+errors) shows arms that were never drawn, or too rarely for the log to know them.
 """
 
 from __future__ import annotations
@@ -43,8 +48,9 @@ FEWEST = 10.0
 class Log:
     """What devices logged: one row a decision.
 
-    `probabilities` are those with which the logged arms were drawn. `logging`, where kept, is the chance of every arm,
-    and shows support exactly; `clients` says whose rows belong together (each row its own if left out).
+    `probabilities` are those with which the logged arms were drawn. `logging`, where kept, is the
+    chance of every arm, and shows support exactly; `clients` says whose rows belong together (each
+    row its own if left out).
     """
 
     arms: NDArray[np.int64]
@@ -55,9 +61,12 @@ class Log:
 
     def __post_init__(self) -> None:
         for name, kind in (
-            ("arms", np.int64), ("rewards", np.float64), ("probabilities", np.float64), ("logging", np.float64),
+            ("arms", np.int64),
+            ("rewards", np.float64),
+            ("probabilities", np.float64),
+            ("logging", np.float64),
             ("clients", np.int64),
-        ):  # fmt: skip
+        ):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, np.asarray(getattr(self, name), kind))
         rows = len(self.arms)
@@ -66,13 +75,18 @@ class Log:
         for name in ("rewards", "probabilities", "logging", "clients"):
             column = getattr(self, name)
             if column is not None and len(column) != rows:
-                raise DataError(f"{name} must be one a row, got {len(column)} for {rows} rows. Match them.")
+                raise DataError(
+                    f"{name} must be one a row, got {len(column)} for {rows} rows. Match them."
+                )
         if not np.isfinite(self.rewards).all():
-            raise DataError("rewards must be finite numbers, got NaN or infinity. Leave those rows out.")
+            raise DataError(
+                "rewards must be finite numbers, got NaN or infinity. Leave those rows out."
+            )
         wrong = np.flatnonzero(~((self.probabilities > 0) & (self.probabilities <= 1)))
         if len(wrong):
             raise DataError(
-                f"logged probabilities must be in (0, 1], got {self.probabilities[wrong[0]]} in row {wrong[0] + 1}. An "
+                f"logged probabilities must be in (0, 1], got {self.probabilities[wrong[0]]} in "
+                f"row {wrong[0] + 1}. An "
                 "arm of probability 0 cannot have been drawn: correct the log."
             )
         self._check_logging()
@@ -87,7 +101,8 @@ class Log:
         if len(wrong):
             row = int(wrong[0])
             raise DataError(
-                f"logged probabilities must be those of the logged arms, got {self.probabilities[row]:g} beside "
+                "logged probabilities must be those of the logged arms, got "
+                f"{self.probabilities[row]:g} beside "
                 f"{self.logging[row, self.arms[row]]:g} in row {row + 1}. Correct one of them."
             )
 
@@ -120,13 +135,19 @@ class Estimate:
 
 
 def evaluate(
-    log: Log, target: Floats, method: str = "snips", *, predictions: Floats | None = None, level: float = 0.95,
+    log: Log,
+    target: Floats,
+    method: str = "snips",
+    *,
+    predictions: Floats | None = None,
+    level: float = 0.95,
     tolerance: float = 0.0,
-) -> Estimate:  # fmt: skip
-    """Estimate the reward a decision of a policy that has chances `target`, (rows, arms), on the logged contexts.
+) -> Estimate:
+    """Estimate the reward a decision of a policy that has chances `target`, (rows, arms), on the
+    logged contexts.
 
-    `predictions` (rows, arms) is the model of rewards that `dr` needs. Logs that leave more than `tolerance` of the
-    target's choices without support are refused. O(rows arms).
+    `predictions` (rows, arms) is the model of rewards that `dr` needs. Logs that leave more than
+    `tolerance` of the target's choices without support are refused. O(rows arms).
 
     >>> log = Log(np.array([0, 1, 1, 0]), np.array([1.0, 0.0, 1.0, 0.0]), np.full(4, 0.5))
     >>> always_one = np.tile([0.0, 1.0], (4, 1))
@@ -169,9 +190,13 @@ def terms(log: Log, target: Floats, method: str, predictions: Floats | None = No
         return np.stack([weights * log.rewards, np.ones(len(log))], axis=1)
     if predictions is None or predictions.shape != target.shape:
         got = "none" if predictions is None else f"shape {predictions.shape}"
-        raise DataError(f"doubly robust needs predictions of every arm, {target.shape}, got {got}. Give them.")
+        raise DataError(
+            f"doubly robust needs predictions of every arm, {target.shape}, got {got}. Give them."
+        )
     if not np.isfinite(predictions).all():
-        raise DataError("predictions must be finite numbers, got NaN or infinity. Use a model that converged.")
+        raise DataError(
+            "predictions must be finite numbers, got NaN or infinity. Use a model that converged."
+        )
     expected = (target * predictions).sum(axis=1)
     rest = log.rewards - predictions[np.arange(len(log)), log.arms]
     return np.stack([expected + weights * rest, np.ones(len(log))], axis=1)
@@ -186,28 +211,46 @@ def by_client(log: Log, rows: Floats) -> Floats:
 
 
 def interval(
-    method: str, value: float, spread: float, bottom: float, count: int, level: float, rows: int, effective: float
+    method: str,
+    value: float,
+    spread: float,
+    bottom: float,
+    count: int,
+    level: float,
+    rows: int,
+    effective: float,
 ) -> Estimate:
-    """Put a ratio of sums over `count` clients and its interval together; `spread` is sum_c (A_c - v B_c)^2."""
+    """Put a ratio of sums over `count` clients and its interval together; `spread` is sum_c (A_c -
+    v B_c)^2.
+    """
     if count < 2 or bottom <= 0:
         return Estimate(method, value, np.inf, -np.inf, np.inf, level, rows, count, effective)
     error = (count / (count - 1) * spread) ** 0.5 / bottom
     reach = NormalDist().inv_cdf((1 + level) / 2) * error if effective >= FEWEST else math.inf
-    return Estimate(method, value, error, value - reach, value + reach, level, rows, count, effective)
+    return Estimate(
+        method, value, error, value - reach, value + reach, level, rows, count, effective
+    )
 
 
 def check_target(log: Log, target: Floats) -> None:
     """Refuse a target that is not one distribution a row."""
     if target.ndim != 2 or len(target) != len(log):
-        raise DataError(f"a target must be rows x arms, got {target.shape} for {len(log)} rows. Give one row each.")
+        raise DataError(
+            f"a target must be rows x arms, got {target.shape} for {len(log)} rows. Give one row "
+            "each."
+        )
     if log.arms.min() < 0 or log.arms.max() >= target.shape[1]:
-        raise DataError(f"logged arms must be in [0, {target.shape[1]}), got {log.arms.min()} to {log.arms.max()}.")
+        raise DataError(
+            f"logged arms must be in [0, {target.shape[1]}), got {log.arms.min()} to "
+            f"{log.arms.max()}."
+        )
     sums = target.sum(axis=1)
     # Not (>= 0) refuses NaN as well.
     wrong = np.flatnonzero(~((target >= 0).all(axis=1) & (np.abs(sums - 1) < 1e-4)))
     if len(wrong):
         raise DataError(
-            f"a target must be chances that add up to 1, got a sum of {sums[wrong[0]]:.6g} in row {wrong[0] + 1}."
+            f"a target must be chances that add up to 1, got a sum of {sums[wrong[0]]:.6g} in row "
+            f"{wrong[0] + 1}."
         )
 
 
@@ -236,7 +279,9 @@ class Support:
 def support_of(log: Log, target: Floats) -> Support:
     """Measure support.
 
-    >>> support_of(Log(np.array([0, 0]), np.zeros(2), np.ones(2)), np.array([[0.5, 0.5], [1.0, 0.0]]))
+    >>> support_of(
+    ...     Log(np.array([0, 0]), np.zeros(2), np.ones(2)), np.array([[0.5, 0.5], [1.0, 0.0]])
+    ... )
     Support(share=0.25, rows=1, exact=False, mean_weight=0.75)
     """
     weights = importance(log, target)
@@ -244,12 +289,15 @@ def support_of(log: Log, target: Floats) -> Support:
     if log.logging is not None:
         if log.logging.shape != target.shape:
             shape = log.logging.shape
-            raise DataError(f"logged chances must be rows x arms like the target {target.shape}, got {shape}.")
+            raise DataError(
+                f"logged chances must be rows x arms like the target {target.shape}, got {shape}."
+            )
         lacking = np.where(log.logging > 0, 0.0, target).sum(axis=1)
         return Support(float(lacking.mean()), int((lacking > ROUNDING).sum()), True, mean)
     lacking = np.where(log.probabilities >= 1, 1 - target[np.arange(len(log)), log.arms], 0.0)
     share = float(lacking.mean())
-    # About 1, the mean that support would give: weights that are all 0 have no spread about their own.
+    # About 1, the mean that support would give: weights that are all 0 have no spread about their
+    # own.
     error = float(((weights - 1) ** 2).mean() / len(weights)) ** 0.5
     if len(weights) >= ENOUGH and 1 - mean > SIGMAS * error + ROUNDING:
         share = max(share, 1 - mean)
@@ -259,17 +307,22 @@ def support_of(log: Log, target: Floats) -> Support:
 def check_support(log: Log, target: Floats, tolerance: float = 0.0) -> None:
     """Refuse logs that leave more than `tolerance` of the target's choices without support.
 
-    >>> check_support(Log(np.array([0, 0]), np.zeros(2), np.ones(2)), np.array([[0.5, 0.5], [1.0, 0.0]]))
+    >>> check_support(
+    ...     Log(np.array([0, 0]), np.zeros(2), np.ones(2)), np.array([[0.5, 0.5], [1.0, 0.0]])
+    ... )
     Traceback (most recent call last):
     ...
-    posse.core.errors.DataError: [P200] the logs must support the policy's choices, got none for 25 % of them (in 1 of 2
+    posse.core.errors.DataError: [P200] the logs must support the policy's choices, got none for 25
+    % of them (in 1 of 2
     rows; mean importance weight 0.75). Log with exploration, or evaluate a policy closer to the logged one.
     """
     check.between(0, 1, tolerance=tolerance)
     found = support_of(log, target)
     if found.share > tolerance + ROUNDING:
         raise DataError(
-            f"the logs must support the policy's choices, got none for {100 * found.share:.3g} % of them (in "
-            f"{found.rows} of {len(log)} rows; mean importance weight {found.mean_weight:.3g}). Log with exploration, "
+            f"the logs must support the policy's choices, got none for {100 * found.share:.3g} % "
+            "of them (in "
+            f"{found.rows} of {len(log)} rows; mean importance weight {found.mean_weight:.3g}). "
+            "Log with exploration, "
             "or evaluate a policy closer to the logged one."
         )

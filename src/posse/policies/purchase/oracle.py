@@ -1,16 +1,18 @@
-"""What to buy, and how good producers may be: the purchase oracles and the optimistic quality they use.
+"""What to buy, and how good producers may be: the purchase oracles and the optimistic quality they
+use.
 
-Maximise $\\sum_i l_i r_i$ with $r_i = \\rho q_i - c_i$ subject to $\\sum_i l_i (q_i - \\alpha) \\ge 0$ and $0 \\le l_i
-\\le k_i$. `greedy` is the closed form. Take everything that pays. If that meets the threshold it is optimal. Otherwise
-quality is bought where it costs least revenue: by giving up units that pay but lower the average, or taking units that
-raise it but do not pay, in the order of revenue lost per quality gained, until the deficit is gone. That is the
-fractional optimum; the last producer is rounded towards quality, so the purchase is always feasible, and falls short of
-the best whole one by at most $\\max_i |r_i|$. `exact` is the best whole purchase.
+Maximise $\\sum_i l_i r_i$ with $r_i = \\rho q_i - c_i$ subject to $\\sum_i l_i (q_i - \\alpha) \\ge
+0$ and $0 \\le l_i \\le k_i$. `greedy` is the closed form. Take everything that pays. If that meets
+the threshold it is optimal. Otherwise quality is bought where it costs least revenue: by giving up
+units that pay but lower the average, or taking units that raise it but do not pay, in the order of
+revenue lost per quality gained, until the deficit is gone. That is the fractional optimum; the last
+producer is rounded towards quality, so the purchase is always feasible, and falls short of the best
+whole one by at most $\\max_i |r_i|$. `exact` is the best whole purchase.
 
-`quality_bounds` is the optimistic estimate from the units seen so far, Y good ones among W: $q^+ = \\min(1, Y / W +
-c \\sqrt{3 \\ln t / (2 W)})$, and 1 where W = 0. Deva, Abhishek, Gujar: A multi-arm bandit approach to subset selection
-under constraints, AAMAS 2021; the paper on federated buyers prints the width three ways, of which this is the one that
-fits its experiments.
+`quality_bounds` is the optimistic estimate from the units seen so far, Y good ones among W: $q^+ =
+\\min(1, Y / W + c \\sqrt{3 \\ln t / (2 W)})$, and 1 where W = 0. Deva, Abhishek, Gujar: A multi-arm
+bandit approach to subset selection under constraints, AAMAS 2021; the paper on federated buyers
+prints the width three ways, of which this is the one that fits its experiments.
 """
 
 from __future__ import annotations
@@ -45,21 +47,30 @@ def _sum(values: NDArray[np.float64]) -> float:
 
 @short_loops
 def meets(surplus: float, units: float) -> bool:
-    """Whether a purchase of `units` with $\\sum l_i (q_i - \\alpha)$ = `surplus` has the wanted average quality."""
+    """Whether a purchase of `units` with $\\sum l_i (q_i - \\alpha)$ = `surplus` has the wanted
+    average quality.
+    """
     return surplus >= -TOLERANCE * units
 
 
 @short_loops
 def greedy(
-    quality: NDArray[np.float64], cost: NDArray[np.float64], capacity: NDArray[np.float64], alpha: float, rho: float,
-    out: NDArray[np.float64], work: NDArray[np.float64],
-) -> None:  # fmt: skip
+    quality: NDArray[np.float64],
+    cost: NDArray[np.float64],
+    capacity: NDArray[np.float64],
+    alpha: float,
+    rho: float,
+    out: NDArray[np.float64],
+    work: NDArray[np.float64],
+) -> None:
     """Write how many units to buy from each producer; `work` is scratch of the same length.
 
     O(m), and O(m log m) where the threshold binds. Ties go to the producer that stands first.
 
     >>> out, work = np.empty(2), np.empty(2)
-    >>> greedy(np.array([0.9, 0.3]), np.array([0.5, 0.1]), np.array([10.0, 100.0]), 0.4, 1.0, out, work)
+    >>> greedy(
+    ...     np.array([0.9, 0.3]), np.array([0.5, 0.1]), np.array([10.0, 100.0]), 0.4, 1.0, out, work
+    ... )
     >>> out.tolist()
     [10.0, 50.0]
     """
@@ -74,16 +85,23 @@ def greedy(
 
 @short_loops
 def _repair(
-    quality: NDArray[np.float64], cost: NDArray[np.float64], capacity: NDArray[np.float64], alpha: float, rho: float,
-    out: NDArray[np.float64], deficit: float,
-) -> None:  # fmt: skip
+    quality: NDArray[np.float64],
+    cost: NDArray[np.float64],
+    capacity: NDArray[np.float64],
+    alpha: float,
+    rho: float,
+    out: NDArray[np.float64],
+    deficit: float,
+) -> None:
     """Close a deficit of quality at the smallest loss of revenue."""
     price = np.empty(out.shape[0])
     for i in range(out.shape[0]):
         revenue, gain = rho * quality[i] - cost[i], quality[i] - alpha
         helps = (revenue > 0.0) == (gain < 0.0) and gain != 0.0 and capacity[i] > 0.0
         price[i] = -revenue / gain if helps else np.inf
-    for i in np.argsort(price, kind="mergesort"):  # stable: of equal prices the first producer goes first
+    for i in np.argsort(
+        price, kind="mergesort"
+    ):  # stable: of equal prices the first producer goes first
         if price[i] == np.inf:
             return
         step = abs(quality[i] - alpha)
@@ -95,13 +113,21 @@ def _repair(
 
 
 def exact(
-    quality: NDArray[np.float64], cost: NDArray[np.float64], capacity: NDArray[np.float64], alpha: float, rho: float
+    quality: NDArray[np.float64],
+    cost: NDArray[np.float64],
+    capacity: NDArray[np.float64],
+    alpha: float,
+    rho: float,
 ) -> NDArray[np.float64]:
-    """Return the units to buy from each producer that maximise revenue at the wanted average quality.
+    """Return the units to buy from each producer that maximise revenue at the wanted average
+    quality.
 
-    HiGHS through scipy, thousands of times slower than `greedy`: for the purchase that regret is measured against.
+    HiGHS through scipy, thousands of times slower than `greedy`: for the purchase that regret is
+    measured against.
 
-    >>> exact(np.array([0.9, 0.3]), np.array([0.5, 0.1]), np.array([10.0, 100.0]), 0.4, 1.0).tolist()
+    >>> exact(
+    ...     np.array([0.9, 0.3]), np.array([0.5, 0.1]), np.array([10.0, 100.0]), 0.4, 1.0
+    ... ).tolist()
     [10.0, 50.0]
     """
     optimize = require("scipy.optimize", extra="dp")
@@ -118,7 +144,9 @@ def exact(
         options={"mip_rel_gap": 0.0},
     )
     if solution.x is None:
-        raise RuntimeError(f"HiGHS found no purchase, though the empty one is feasible: {solution.message}")
+        raise RuntimeError(
+            f"HiGHS found no purchase, though the empty one is feasible: {solution.message}"
+        )
     whole: NDArray[np.float64] = np.round(solution.x)
     return whole
 
@@ -131,13 +159,20 @@ def rate(t: int, coefficient: float) -> float:
 
 @short_loops
 def quality_bounds(
-    rate: float, good: NDArray[np.float64], units: NDArray[np.float64], shared_good: NDArray[np.float64],
-    shared_units: NDArray[np.float64], out: NDArray[np.float64],
-) -> None:  # fmt: skip
-    """Write the optimistic quality of every producer, from an agent's own units and those that others shared.
+    rate: float,
+    good: NDArray[np.float64],
+    units: NDArray[np.float64],
+    shared_good: NDArray[np.float64],
+    shared_units: NDArray[np.float64],
+    out: NDArray[np.float64],
+) -> None:
+    """Write the optimistic quality of every producer, from an agent's own units and those that
+    others shared.
 
     >>> out, none = np.empty(2), np.zeros(2)
-    >>> quality_bounds(rate(100, 1.0), np.array([300.0, 0.0]), np.array([600.0, 0.0]), none, none, out)
+    >>> quality_bounds(
+    ...     rate(100, 1.0), np.array([300.0, 0.0]), np.array([600.0, 0.0]), none, none, out
+    ... )
     >>> out.round(3).tolist()
     [0.607, 1.0]
     """

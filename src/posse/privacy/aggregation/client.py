@@ -1,21 +1,24 @@
 """A client: gives one vector to a round, and helps to unmask one sum.
 
-Sans-IO: it answers the server stage by stage and asks the world for its vector (`Contribute`) once its secrets are in
-safe hands. Its rules are what the server's honesty is not needed for:
+Sans-IO: it answers the server stage by stage and asks the world for its vector (`Contribute`) once
+its secrets are in safe hands. Its rules are what the server's honesty is not needed for:
 - it masks one vector a round, signs one set of survivors and answers one request to unmask;
-- it signs no set that it is not in, that has fewer survivors than the plan's minimum, or a survivor that never shared;
-- it gives of each neighbour one share, of the self-mask seed if the neighbour survived and else of the masking key, and
-  refuses a request that asks for anything else;
+- it signs no set that it is not in, that has fewer survivors than the plan's minimum, or a survivor
+  that never shared;
+- it gives of each neighbour one share, of the self-mask seed if the neighbour survived and else of
+  the masking key, and refuses a request that asks for anything else;
 - it wants the plan's quorum of signatures on the very set that it signed.
 Each rule is a function `check_...` that raises `ProtocolError` and changes nothing.
 
 Shares that do not open end its part: it says whose they are (`Complaint`), and nothing else.
 
-A client that stops between two messages goes on from its last snapshot and nothing older: from an older one it could
-mask a second vector with the same masks. One that has none drops out of the round.
+A client that stops between two messages goes on from its last snapshot and nothing older: from an
+older one it could mask a second vector with the same masks. One that has none drops out of the
+round.
 
-Cost for k neighbours and vectors of d words: 4k agreements, k signatures to verify and the quorum's, k + 1 streams of d
-words. Sends about 160 bytes of keys, 82 k bytes of shares, 4 d bytes, 71 bytes, 33 k bytes.
+Cost for k neighbours and vectors of d words: 4k agreements, k signatures to verify and the
+quorum's, k + 1 streams of d words. Sends about 160 bytes of keys, 82 k bytes of shares, 4 d bytes,
+71 bytes, 33 k bytes.
 """
 
 from __future__ import annotations
@@ -32,7 +35,12 @@ from posse.core.roles import WORLD, Action, Message
 from posse.core.snapshots import VERSION as SNAPSHOT_VERSION
 from posse.core.snapshots import Snapshot, damaged, pack, unpack
 from posse.privacy.aggregation import messages
-from posse.privacy.aggregation.masks import PURPOSE_SURVIVORS, RoundKeys, add_streams, check_advertised
+from posse.privacy.aggregation.masks import (
+    PURPOSE_SURVIVORS,
+    RoundKeys,
+    add_streams,
+    check_advertised,
+)
 from posse.privacy.aggregation.messages import Advertise, Named
 from posse.privacy.aggregation.shamir import SHARE_BYTES
 from posse.privacy.aggregation.terms import Stage, Terms
@@ -55,15 +63,18 @@ class ClientSaved(Snapshot, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Client:
     """One client's part of one round.
 
-    `secrets` is a root of its own for each run of this client; keys of two rounds differ by the terms. `stage` is what
-    it will send next.
+    `secrets` is a root of its own for each run of this client; keys of two rounds differ by the
+    terms. `stage` is what it will send next.
     """
 
     kind = "client"
 
     def __init__(self, name: str, terms: Terms, identity: Identity, secrets: Secrets) -> None:
         if name not in terms.positions or terms.identity(name) != identity.public:
-            raise ConfigError(f"the terms do not list '{name}' with this identity. Correct the roster, or the key.")
+            raise ConfigError(
+                f"the terms do not list '{name}' with this identity. Correct the roster, or the "
+                "key."
+            )
         self.name, self.stage = name, Stage.KEYS
         self._terms, self._identity = terms, identity
         self._own = RoundKeys(name, terms, secrets)
@@ -79,12 +90,16 @@ class Client:
     def start(self) -> Sequence[Action]:
         """Advertise the keys of the round."""
         if self.stage != Stage.KEYS:
-            raise ProtocolError(f"{self.name} has advertised its keys already; a round has one start.")
+            raise ProtocolError(
+                f"{self.name} has advertised its keys already; a round has one start."
+            )
         self.stage = Stage.SHARES
         return (self._send(self._own.advertise(self._identity)),)
 
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
-        """Take one message; what the protocol does not allow is refused with the state as it was."""
+        """Take one message; what the protocol does not allow is refused with the state as it
+        was.
+        """
         if sender == WORLD and isinstance(message, messages.Contribution):
             return self._contribute(message)
         if sender != SERVER:
@@ -98,7 +113,9 @@ class Client:
                 return self._sign(self._now(message.terms, message, Stage.SURVIVORS))
             case messages.Unmask():
                 return self._show(self._now(message.terms, message, Stage.UNMASK))
-        raise ProtocolError(f"{self.name} got a {type(message).__name__}, which is nothing that a server sends.")
+        raise ProtocolError(
+            f"{self.name} got a {type(message).__name__}, which is nothing that a server sends."
+        )
 
     @property
     def finished(self) -> bool:
@@ -118,11 +135,17 @@ class Client:
         """Return the whole state; it holds shares of the neighbours' secrets."""
         return pack(
             ClientSaved(
-                version=SNAPSHOT_VERSION, kind=self.kind, name=self.name, run=self._run, stage=int(self.stage),
-                asked=self._asked, keys=tuple(self._keys.items()), held=tuple(self._held.items()),
+                version=SNAPSHOT_VERSION,
+                kind=self.kind,
+                name=self.name,
+                run=self._run,
+                stage=int(self.stage),
+                asked=self._asked,
+                keys=tuple(self._keys.items()),
+                held=tuple(self._held.items()),
                 survivors=self._survivors,
             )
-        )  # fmt: skip
+        )
 
     def load(self, saved: Mapping[str, Any]) -> None:
         """Take up what `save` returned."""
@@ -131,19 +154,25 @@ class Client:
         known = keys.keys() | {self.name}
         named = keys.keys() <= self._terms.neighbours(self.name) and held.keys() <= known
         if read.stage not in list(map(int, Stage)) or not named:
-            raise damaged(self.kind, self.name, "it names a stage or clients that the terms do not.")
+            raise damaged(
+                self.kind, self.name, "it names a stage or clients that the terms do not."
+            )
         self.stage, self._asked, self._survivors = Stage(read.stage), read.asked, read.survivors
         self._keys, self._held = keys, held
 
     def _now(self, terms: bytes, message: M, stage: Stage) -> M:
-        """Refuse what is of another round or comes out of turn: a second message of its kind, too."""
+        """Refuse what is of another round or comes out of turn: a second message of its kind,
+        too.
+        """
         if terms != self._terms.digest:
             raise ProtocolError(
-                f"{self.name} is in round {self._terms.round}, got a {type(message).__name__} of another one."
+                f"{self.name} is in round {self._terms.round}, got a {type(message).__name__} of "
+                "another one."
             )
         if self.stage != stage or (stage == Stage.MASKED and self._asked):
             raise ProtocolError(
-                f"{self.name} takes one {type(message).__name__} a round and in its turn; its stage is "
+                f"{self.name} takes one {type(message).__name__} a round and in its turn; its "
+                "stage is "
                 f"{self.stage.name.lower()}."
             )
         return message
@@ -155,7 +184,9 @@ class Client:
         for name, advertised in keys.items():
             check_advertised(name, advertised, terms)
         made = self._own.shares([me, *keys])
-        frames = [(name, self._own.seal(name, keys[name].sealing, made[name])) for name in sorted(keys)]
+        frames = [
+            (name, self._own.seal(name, keys[name].sealing, made[name])) for name in sorted(keys)
+        ]
         self._keys, self._held, self.stage = keys, {me: made[me]}, Stage.MASKED
         return (self._send(messages.Shares(terms.digest, tuple(frames))),)
 
@@ -163,7 +194,9 @@ class Client:
         check_names(self.name, (name for name, _ in message.frames), self._keys)
         check_holders(self.name, self._terms, len(message.frames) + 1)
         opened = {name: self._opened(name, frame) for name, frame in message.frames}
-        bad = tuple(sorted(name for name, shares in opened.items() if len(shares) != 2 * SHARE_BYTES))
+        bad = tuple(
+            sorted(name for name, shares in opened.items() if len(shares) != 2 * SHARE_BYTES)
+        )
         if bad:
             self._held, self.stage = {}, Stage.OVER
             return (self._send(messages.Complaint(self._terms.digest, bad)),)
@@ -181,21 +214,30 @@ class Client:
         length, stage = 4 * self._terms.length, self.stage.name.lower()
         if self.stage != Stage.MASKED or not self._asked or message.round != self._terms.round:
             raise ProtocolError(
-                f"{self.name} gives one vector to round {self._terms.round} and when it asks for it, got one for round "
+                f"{self.name} gives one vector to round {self._terms.round} and when it asks for "
+                "it, got one for round "
                 f"{message.round} at stage {stage}."
             )
         if len(message.words) != length:
-            raise ProtocolError(f"a vector of this round has {length} bytes, 4 a word; got {len(message.words)}.")
+            raise ProtocolError(
+                f"a vector of this round has {length} bytes, 4 a word; got {len(message.words)}."
+            )
         words = np.frombuffer(message.words, "<u4").astype(np.uint32)
         others = ((name, self._keys[name].masking) for name in self._held if name != self.name)
         add_streams(words, self._own.mask_streams(others))
         self.stage = Stage.SURVIVORS
-        return (self._send(messages.Masked(self._terms.digest, words.astype("<u4", copy=False).tobytes())),)
+        return (
+            self._send(
+                messages.Masked(self._terms.digest, words.astype("<u4", copy=False).tobytes())
+            ),
+        )
 
     def _sign(self, message: messages.Survivors) -> Sequence[Action]:
         check_survivors(self.name, self._terms, self._held, message.names)
         self._survivors, self.stage = message.names, Stage.UNMASK
-        signature = self._identity.sign(PURPOSE_SURVIVORS, self._terms.survivors_digest(message.names))
+        signature = self._identity.sign(
+            PURPOSE_SURVIVORS, self._terms.survivors_digest(message.names)
+        )
         return (self._send(messages.Signed(self._terms.digest, signature)),)
 
     def _show(self, message: messages.Unmask) -> Sequence[Action]:
@@ -217,30 +259,38 @@ def check_names(me: str, names: Iterable[str], allowed: Collection[str]) -> None
         raise ProtocolError(f"{me} got two things of one client where it takes one.")
     strangers = sorted(set(listed) - set(allowed))
     if strangers:
-        raise ProtocolError(f"{me} got something of '{strangers[0]}', of whom it expects nothing here.")
+        raise ProtocolError(
+            f"{me} got something of '{strangers[0]}', of whom it expects nothing here."
+        )
 
 
 def check_holders(me: str, terms: Terms, count: int) -> None:
     """Refuse to go on with fewer holders of shares than reconstruct a secret."""
     if count < terms.plan.threshold:
         raise ProtocolError(
-            f"{me} needs {terms.plan.threshold} holders of its shares, itself among them, got {count}. "
+            f"{me} needs {terms.plan.threshold} holders of its shares, itself among them, got "
+            f"{count}. "
             "Run the round again with more clients, or plan for more dropouts."
         )
 
 
 def check_survivors(me: str, terms: Terms, held: Collection[str], names: tuple[str, ...]) -> None:
-    """Refuse a set of survivors without me, below the minimum, or with a neighbour that never shared.
+    """Refuse a set of survivors without me, below the minimum, or with a neighbour that never
+    shared.
 
-    A neighbour that never shared has no mask with me: to count it would leave its vector unmasked on my side.
+    A neighbour that never shared has no mask with me: to count it would leave its vector unmasked
+    on my side.
     """
     if any(a >= b for a, b in pairwise(names)) or not set(names) <= terms.positions.keys():
-        raise ProtocolError("the survivors must be clients of the round, each once and in alphabetical order.")
+        raise ProtocolError(
+            "the survivors must be clients of the round, each once and in alphabetical order."
+        )
     if me not in names:
         raise ProtocolError(f"{me} was declared dropped and helps to unmask nothing.")
     if len(names) < terms.plan.survivors:
         raise ProtocolError(
-            f"{me} helps with a sum of at least {terms.plan.survivors} survivors, got {len(names)}. "
+            f"{me} helps with a sum of at least {terms.plan.survivors} survivors, got "
+            f"{len(names)}. "
             "Run the round again, or plan for more dropouts."
         )
     strangers = (terms.neighbours(me) & set(names)) - set(held)
@@ -248,22 +298,30 @@ def check_survivors(me: str, terms: Terms, held: Collection[str], names: tuple[s
         raise ProtocolError(f"'{min(strangers)}' is said to survive and shared nothing with {me}.")
 
 
-def kinds(held: Collection[str], survivors: Collection[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def kinds(
+    held: Collection[str], survivors: Collection[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Whose self-mask shares, and whose mask-key shares, the holder of some shares may show."""
     alive = set(held) & set(survivors)
     return tuple(sorted(alive)), tuple(sorted(set(held) - alive))
 
 
-def check_request(me: str, held: Collection[str], survivors: Collection[str], request: messages.Unmask) -> None:
+def check_request(
+    me: str, held: Collection[str], survivors: Collection[str], request: messages.Unmask
+) -> None:
     """Refuse a request for both shares of a client, or for another set than the one signed."""
     both = set(request.self_masks) & set(request.mask_keys)
     if both:
-        raise ProtocolError(f"both shares of '{min(both)}' were asked for; {me} gives one of each neighbour.")
+        raise ProtocolError(
+            f"both shares of '{min(both)}' were asked for; {me} gives one of each neighbour."
+        )
     allowed = kinds(held, survivors)
     if (request.self_masks, request.mask_keys) != allowed:
         raise ProtocolError(
-            f"{me} shows self-mask shares of the {len(allowed[0])} survivors it holds shares of and mask-key shares of "
-            f"the {len(allowed[1])} others, and was asked for another choice. Ask for the set that was signed."
+            f"{me} shows self-mask shares of the {len(allowed[0])} survivors it holds shares of "
+            "and mask-key shares of "
+            f"the {len(allowed[1])} others, and was asked for another choice. Ask for the set that "
+            "was signed."
         )
 
 
@@ -272,7 +330,8 @@ def check_quorum(me: str, terms: Terms, survivors: tuple[str, ...], signatures: 
     check_names(me, (name for name, _ in signatures), survivors)
     if len(signatures) < terms.plan.quorum:
         raise ProtocolError(
-            f"{me} wants {terms.plan.quorum} signatures on the set of survivors, got {len(signatures)}. "
+            f"{me} wants {terms.plan.quorum} signatures on the set of survivors, got "
+            f"{len(signatures)}. "
             "Wait for more clients to sign."
         )
     signed = terms.survivors_digest(survivors)

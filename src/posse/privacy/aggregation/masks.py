@@ -1,20 +1,24 @@
 """Keys and masks of one client in one round.
 
-Client u has two X25519 keys, one to seal shares and one to agree on masks, and a self-mask seed b_u. It sends, modulo
-2^32,
+Client u has two X25519 keys, one to seal shares and one to agree on masks, and a self-mask seed
+b_u. It sends, modulo 2^32,
 
-    y_u = x_u + G(b_u) + sum over neighbours v > u of G(k_uv) - sum over neighbours v < u of G(k_uv),
+    y_u = x_u + G(b_u) + sum over neighbours v > u of G(k_uv) - sum over neighbours v < u of
+    G(k_uv),
 
-where k_uv comes from the masking keys of u and v by HKDF and G is the AES-256-CTR stream read as little-endian words.
-In the sum the pairwise masks of two survivors cancel. The server takes off the self-masks of the survivors and the
-pairwise masks that dropped clients left behind; for each client it can learn b_u or the masking key, never both, so a
-vector that arrives late is still under one of them.
+where k_uv comes from the masking keys of u and v by HKDF and G is the AES-256-CTR stream read as
+little-endian words. In the sum the pairwise masks of two survivors cancel. The server takes off the
+self-masks of the survivors and the pairwise masks that dropped clients left behind; for each client
+it can learn b_u or the masking key, never both, so a vector that arrives late is still under one of
+them.
 
-All secrets derive from the client's root with the digest of the terms in their context: keys of two rounds, and so
-their masks, have nothing in common, and a masking key that the server was given says nothing about another round.
+All secrets derive from the client's root with the digest of the terms in their context: keys of two
+rounds, and so their masks, have nothing in common, and a masking key that the server was given says
+nothing about another round.
 
-Cost: two agreements a neighbour; one AES stream of the vector's length a neighbour, and one for itself.
-Leaks: y_u is uniform to all who lack b_u or one k_uv. References: as in the package; RFC 7748, RFC 5869.
+Cost: two agreements a neighbour; one AES stream of the vector's length a neighbour, and one for
+itself. Leaks: y_u is uniform to all who lack b_u or one k_uv. References: as in the package; RFC
+7748, RFC 5869.
 """
 
 from __future__ import annotations
@@ -68,11 +72,19 @@ class RoundKeys:
     def advertise(self, identity: Identity) -> Advertise:
         """Sign the public part."""
         terms, name = self._terms, self._name
-        public = (self._sealing.public, self._masking.public, commitment(self.self_seed, self_label(terms, name)))
-        return Advertise(terms.digest, *public, identity.sign(PURPOSE_KEYS, _signed(terms, name, *public)))
+        public = (
+            self._sealing.public,
+            self._masking.public,
+            commitment(self.self_seed, self_label(terms, name)),
+        )
+        return Advertise(
+            terms.digest, *public, identity.sign(PURPOSE_KEYS, _signed(terms, name, *public))
+        )
 
     def shares(self, holders: Iterable[str]) -> dict[str, bytes]:
-        """Share both secrets: for each holder the share of the self-mask seed, then that of the masking key."""
+        """Share both secrets: for each holder the share of the self-mask seed, then that of the
+        masking key.
+        """
         places = {holder: self._terms.place(holder) for holder in holders}
         t, keys = self._terms.plan.threshold, self._polynomials
         seed = share(self.self_seed, places.values(), t, keys[:32])
@@ -81,23 +93,35 @@ class RoundKeys:
 
     def seal(self, other: str, public: bytes, plaintext: bytes) -> bytes:
         """Seal the shares for another client, under a key that is used for this one frame."""
-        return AESGCM(self._way(other, public, self._name, other)).encrypt(_NONCE, plaintext, self._terms.digest)
+        return AESGCM(self._way(other, public, self._name, other)).encrypt(
+            _NONCE, plaintext, self._terms.digest
+        )
 
     def open(self, other: str, public: bytes, frame: bytes) -> bytes:
-        """Open the shares that another client sealed; raise `FrameError` if they are anything else."""
+        """Open the shares that another client sealed; raise `FrameError` if they are anything
+        else.
+        """
         try:
-            return AESGCM(self._way(other, public, other, self._name)).decrypt(_NONCE, frame, self._terms.digest)
+            return AESGCM(self._way(other, public, other, self._name)).decrypt(
+                _NONCE, frame, self._terms.digest
+            )
         except (InvalidTag, ValueError) as error:
-            raise FrameError(f"the shares of {other} do not open: altered, or of another client or round.") from error
+            raise FrameError(
+                f"the shares of {other} do not open: altered, or of another client or round."
+            ) from error
 
     def _way(self, other: str, public: bytes, sender: str, receiver: str) -> bytes:
         if (other, public) not in self._roots:
-            self._roots[other, public] = _agree(self._sealing.private, self._name, other, public, self._terms)
+            self._roots[other, public] = _agree(
+                self._sealing.private, self._name, other, public, self._terms
+            )
         names = framed(sender.encode(), receiver.encode())
         return hkdf(self._roots[other, public], b"posse aggregation shares" + names)
 
     def mask_streams(self, others: Iterable[tuple[str, bytes]]) -> Signs:
-        """Keys of all streams that go over this client's vector, given its neighbours' masking keys."""
+        """Keys of all streams that go over this client's vector, given its neighbours' masking
+        keys.
+        """
         yield self_stream(self.self_seed), 1
         for other, public in others:
             yield pair_stream(self._masking.private, self._name, other, public, self._terms)
@@ -107,11 +131,19 @@ class RoundKeys:
 
 
 def check_advertised(name: str, keys: Advertise, terms: Terms) -> None:
-    """Raise unless these are keys that others can agree with, and the client of this name signed for this round."""
+    """Raise unless these are keys that others can agree with, and the client of this name signed
+    for this round.
+    """
     if keys.terms != terms.digest:
-        raise ProtocolError(f"the keys of {name} are of another round. Give all parties the same terms.")
-    if {len(keys.sealing), len(keys.masking), len(keys.commitment)} != {32} or keys.sealing == keys.masking:
-        raise ProtocolError(f"the keys and the commitment of {name} must be three different strings of 32 bytes.")
+        raise ProtocolError(
+            f"the keys of {name} are of another round. Give all parties the same terms."
+        )
+    if {len(keys.sealing), len(keys.masking), len(keys.commitment)} != {
+        32
+    } or keys.sealing == keys.masking:
+        raise ProtocolError(
+            f"the keys and the commitment of {name} must be three different strings of 32 bytes."
+        )
     signed = _signed(terms, name, keys.sealing, keys.masking, keys.commitment)
     verify(terms.identity(name), PURPOSE_KEYS, signed, keys.signature)
     _check_order(name, keys.sealing)
@@ -124,11 +156,15 @@ def _any_key() -> X25519PrivateKey:
 
 
 def _check_order(name: str, public: bytes) -> None:
-    """Refuse a point of small order: with every private key it agrees on zeros, so any private key shows it."""
+    """Refuse a point of small order: with every private key it agrees on zeros, so any private key
+    shows it.
+    """
     try:
         _any_key().exchange(X25519PublicKey.from_public_bytes(public))
     except ValueError:
-        raise ProtocolError(f"a key of {name} is a point of small order, on which all agree alike.") from None
+        raise ProtocolError(
+            f"a key of {name} is a point of small order, on which all agree alike."
+        ) from None
 
 
 def self_stream(seed: bytes) -> bytes:
@@ -136,7 +172,9 @@ def self_stream(seed: bytes) -> bytes:
     return hkdf(seed, b"posse aggregation self mask")
 
 
-def pair_stream(private: X25519PrivateKey, me: str, other: str, public: bytes, terms: Terms) -> tuple[bytes, int]:
+def pair_stream(
+    private: X25519PrivateKey, me: str, other: str, public: bytes, terms: Terms
+) -> tuple[bytes, int]:
     """Key of the stream that two neighbours share, and its sign at the first of them."""
     key = hkdf(_agree(private, me, other, public, terms), b"posse aggregation pair mask")
     return key, 1 if me < other else -1

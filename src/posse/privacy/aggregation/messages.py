@@ -1,7 +1,8 @@
 """What clients and server say to each other in a round; `terms` is the digest of the round's terms.
 
-Stage by stage, client to server and back: `Advertise`, `Keys`; `Shares`, `Delivery`; `Masked` (or `Complaint`),
-`Survivors`; `Signed`, `Unmask`; `Shown`. Lists of names and pairs are in alphabetical order.
+Stage by stage, client to server and back: `Advertise`, `Keys`; `Shares`, `Delivery`; `Masked` (or
+`Complaint`), `Survivors`; `Signed`, `Unmask`; `Shown`. Lists of names and pairs are in alphabetical
+order.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ Named = tuple[tuple[str, bytes], ...]
 
 
 class Advertise(Message, frozen=True, array_like=True, tag="Advertise", gc=False):
-    """Client: its two public keys of this round, a commitment to its self-mask seed, all signed by its identity."""
+    """Client: its two public keys of this round, a commitment to its self-mask seed, all signed by
+    its identity.
+    """
 
     terms: bytes
     sealing: bytes
@@ -44,13 +47,17 @@ class Delivery(Message, frozen=True, array_like=True, tag="Delivery", gc=False):
 
 
 class Contribute(Ask, frozen=True, array_like=True, tag="Contribute", gc=False):
-    """Effect: the client has its shares and wants its vector; the world answers with a `Contribution`."""
+    """Effect: the client has its shares and wants its vector; the world answers with a
+    `Contribution`.
+    """
 
     round: int
 
 
 class Contribution(Message, frozen=True, array_like=True, tag="Contribution", gc=False):
-    """The world's answer to `Contribute`: little-endian words modulo 2^32. It does not leave the client."""
+    """The world's answer to `Contribute`: little-endian words modulo 2^32. It does not leave the
+    client.
+    """
 
     round: int
     words: bytes
@@ -85,7 +92,9 @@ class Signed(Message, frozen=True, array_like=True, tag="Signed", gc=False):
 
 
 class Unmask(Message, frozen=True, array_like=True, tag="Unmask", gc=False):
-    """Server: whose self-mask shares and whose mask-key shares it wants, and the signatures that the plan demands."""
+    """Server: whose self-mask shares and whose mask-key shares it wants, and the signatures that
+    the plan demands.
+    """
 
     terms: bytes
     self_masks: tuple[str, ...]
@@ -112,6 +121,17 @@ class StageOver(Message, frozen=True, array_like=True, tag="StageOver", gc=False
 
 
 MESSAGES = (
-    Advertise, Keys, Shares, Delivery, Contribution, Masked, Complaint, Survivors, Signed, Unmask, Shown, StageOver,
-)  # fmt: skip
+    Advertise,
+    Keys,
+    Shares,
+    Delivery,
+    Contribution,
+    Masked,
+    Complaint,
+    Survivors,
+    Signed,
+    Unmask,
+    Shown,
+    StageOver,
+)
 """All of them, for a decoder."""

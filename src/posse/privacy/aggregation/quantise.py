@@ -1,19 +1,22 @@
-"""Real vectors as words modulo 2^32: clip, round at random, check the integer norm, add, read the sum with its sign.
+"""Real vectors as words modulo 2^32: clip, round at random, check the integer norm, add, read the
+sum with its sign.
 
     x -> x min(1, C / |x|) -> z = floor(s x) + [u < frac(s x)], u uniform        E[z] = s x up to the redraws below
 
-Rounding can lengthen a vector, so what is accounted is the norm of z, not of x: z is drawn again until |z| <= Delta,
+Rounding can lengthen a vector, so what is accounted is the norm of z, not of x: z is drawn again
+until |z| <= Delta,
 
     Delta^2 = min((c + sqrt(d))^2, c^2 + d/4 + sqrt(2 ln(1/beta)) (c + sqrt(d)/2)),    c = s C,  beta = 2^-20,
 
 which a draw misses with probability at most beta. Delta is the sensitivity in integer units.
 
-A sum modulo 2^32 is the true one as long as it is in [-2^31, 2^31). The rule: n ceil(c) + noise tail < 2^31, where the
-tail is passed by any of the d coordinates with probability at most 2^-40. Nothing can detect a sum that went around,
-so a quantiser for which the rule does not hold is refused before anything is sent.
+A sum modulo 2^32 is the true one as long as it is in [-2^31, 2^31). The rule: n ceil(c) + noise
+tail < 2^31, where the tail is passed by any of the d coordinates with probability at most 2^-40.
+Nothing can detect a sum that went around, so a quantiser for which the rule does not hold is
+refused before anything is sent.
 
-Reference: P. Kairouz, Z. Liu, T. Steinke, The Distributed Discrete Gaussian Mechanism for Federated Learning with
-Secure Aggregation, ICML 2021 (Delta: conditional randomised rounding, section 4.2).
+Reference: P. Kairouz, Z. Liu, T. Steinke, The Distributed Discrete Gaussian Mechanism for Federated
+Learning with Secure Aggregation, ICML 2021 (Delta: conditional randomised rounding, section 4.2).
 """
 
 from __future__ import annotations
@@ -61,9 +64,14 @@ def from_ring(words: Ring) -> Ints:
 
 def clip_l2(x: Floats, clip: float) -> Floats:
     """Shorten x to length `clip` if it is longer."""
-    norm = math.sqrt(float(np.square(x).sum()))  # summed pairwise by numpy: the same on every machine, unlike BLAS
+    norm = math.sqrt(
+        float(np.square(x).sum())
+    )  # summed pairwise by numpy: the same on every machine, unlike BLAS
     if not math.isfinite(norm):
-        raise DataError("an update holds NaN, infinity or numbers whose squares overflow. Lower the learning rate.")
+        raise DataError(
+            "an update holds NaN, infinity or numbers whose squares overflow. Lower the learning "
+            "rate."
+        )
     return x * (clip / norm) if norm > clip else x
 
 
@@ -77,12 +85,15 @@ def round_at_random(y: Floats, generator: np.random.Generator) -> Ints:
 class Quantiser:
     """How updates of one length become words, for at most `clients` of them.
 
-    Cost of an encoding: a few passes over the vector and one uniform number a coordinate. The draws of the rounding may
-    be known to anyone: the accounting rests on the integer norm alone.
+    Cost of an encoding: a few passes over the vector and one uniform number a coordinate. The draws
+    of the rounding may be known to anyone: the accounting rests on the integer norm alone.
 
     >>> quantiser = Quantiser(clip=1.0, scale=1000.0, length=3, clients=10)
     >>> z = quantiser.encode(np.array([0.25, -0.5, 2.0]), np.random.default_rng(1))
-    >>> bool(np.abs(quantiser.decode(to_ring(z)) - np.array([0.25, -0.5, 2.0]) / 2.0767).max() < 0.001)
+    >>> bool(
+    ...     np.abs(quantiser.decode(to_ring(z)) - np.array([0.25, -0.5, 2.0]) / 2.0767).max()
+    ...     < 0.001
+    ... )
     True
     """
 
@@ -105,8 +116,10 @@ class Quantiser:
             # Noise is sized in steps, so it grows with the scale.
             remedy = (CAPACITY - self.clients) / (self.clients * self.clip + self.tail / self.scale)
             raise ConfigError(
-                f"a sum must stay below 2^31 = {CAPACITY}: {self.clients} clients x {math.ceil(self.clip * self.scale)}"
-                f" (clip x scale) + noise tail {self.tail} = {self.largest + self.tail}. Lower the scale below "
+                f"a sum must stay below 2^31 = {CAPACITY}: {self.clients} clients x "
+                f"{math.ceil(self.clip * self.scale)}"
+                f" (clip x scale) + noise tail {self.tail} = {self.largest + self.tail}. Lower the "
+                "scale below "
                 f"{remedy:.6g}, the clip, the noise or the number of clients."
             )
 
@@ -117,12 +130,18 @@ class Quantiser:
 
     @property
     def tail(self) -> int:
-        """What the sum of all clients' noise passes in no coordinate but with probability 2^-40 (it is subgaussian)."""
-        return math.ceil(self.sigma * math.sqrt(2 * self.clients * math.log(2 * self.length / TAIL)))
+        """What the sum of all clients' noise passes in no coordinate but with probability 2^-40 (it
+        is subgaussian).
+        """
+        return math.ceil(
+            self.sigma * math.sqrt(2 * self.clients * math.log(2 * self.length / TAIL))
+        )
 
     @cached_property
     def sensitivity_squared(self) -> int:
-        """Delta^2 in integer steps: what one client's vector is held to, and what a ledger accounts for."""
+        """Delta^2 in integer steps: what one client's vector is held to, and what a ledger accounts
+        for.
+        """
         c, d = self.clip * self.scale, self.length
         likely = c * c + d / 4 + math.sqrt(2 * math.log(1 / REDRAW)) * (c + math.sqrt(d) / 2)
         return math.floor(min((c + math.sqrt(d)) ** 2, likely))
@@ -135,14 +154,17 @@ class Quantiser:
     def encode(self, update: Floats, generator: np.random.Generator) -> Ints:
         """Clip, scale and round an update; its integer norm is checked."""
         if update.shape != (self.length,):
-            raise ConfigError(f"an update must have {self.length} numbers in one row, got {update.shape}.")
+            raise ConfigError(
+                f"an update must have {self.length} numbers in one row, got {update.shape}."
+            )
         y = clip_l2(np.asarray(update, np.float64), self.clip) * self.scale
         for _ in range(_TRIES):
             z = round_at_random(y, generator)
             if self.within(z):
                 return z
         raise ConfigError(
-            f"no rounding of {_TRIES} has an integer norm of at most {self.sensitivity:.6g}, as happens to a uniform "
+            f"no rounding of {_TRIES} has an integer norm of at most {self.sensitivity:.6g}, as "
+            "happens to a uniform "
             f"generator with probability 2^-{20 * _TRIES}. Give a generator that is one."
         )
 
@@ -154,12 +176,16 @@ class Quantiser:
         return _squares(z, most) <= self.sensitivity_squared
 
     def decode(self, total: Ring) -> Floats:
-        """Read a sum of encodings as real numbers; divide by the number of clients for their mean."""
+        """Read a sum of encodings as real numbers; divide by the number of clients for their
+        mean.
+        """
         return from_ring(total) / self.scale
 
 
 def _squares(z: Ints, most: int) -> int:
-    """Sum of squares of integers of at most this size below 2^31, exactly: where it may pass 63 bits, in two halves."""
+    """Sum of squares of integers of at most this size below 2^31, exactly: where it may pass 63
+    bits, in two halves.
+    """
     if most * most * len(z) < 1 << 63:
         return int(np.dot(z, z))
     squares = z * z

@@ -1,33 +1,37 @@
-"""The server: moves sealed shares, adds masked vectors up as they come, and takes off what is left of the masks.
+"""The server: moves sealed shares, adds masked vectors up as they come, and takes off what is left
+of the masks.
 
-Sans-IO and without a clock: its operator says when a stage is over (`close`, or the message `StageOver`). Closing with
-fewer clients than the plan's minimum, or with too few neighbours of one, raises and leaves the stage open: wait, or
-give the round up. There is no way to a sum of fewer.
+Sans-IO and without a clock: its operator says when a stage is over (`close`, or the message
+`StageOver`). Closing with fewer clients than the plan's minimum, or with too few neighbours of one,
+raises and leaves the stage open: wait, or give the round up. There is no way to a sum of fewer.
 
-What it holds: public keys, sealed shares until they are delivered, one running sum of masked vectors, signatures, and
-in the end one share kind for each client. Never one client's vector: each is added to the sum on arrival, under masks.
-A vector that comes after its stage was closed is discarded, and a note says so.
+What it holds: public keys, sealed shares until they are delivered, one running sum of masked
+vectors, signatures, and in the end one share kind for each client. Never one client's vector: each
+is added to the sum on arrival, under masks. A vector that comes after its stage was closed is
+discarded, and a note says so.
 
-A client whose shares from another do not open complains and drops out; `suspects` says whom to leave out of the round
-when it is run again.
+A client whose shares from another do not open complains and drops out; `suspects` says whom to
+leave out of the round when it is run again.
 
-A server that stops gives its round up, but for the last stage: clients answer one request to unmask, and the same one
-again. What it needs to end the round then is `masked`, which is public keys, names and the masked sum.
+A server that stops gives its round up, but for the last stage: clients answer one request to
+unmask, and the same one again. What it needs to end the round then is `masked`, which is public
+keys, names and the masked sum.
 
 What it takes off the sum of masked vectors, once clients have shown their shares (`leftovers`):
 
     sum of x_u = sum of y_u - sum over survivors u of G(b_u)
                  - sum over dropped v and their surviving neighbours u of  +-G(k_uv)   modulo 2^32
 
-b_u of a survivor and the masking key of a dropped client are reconstructed from t shares each, and compared with the
-commitment and the public key that the client signed. Where they differ, a share is wrong: other sets of t holders are
-tried, at most 300, and if none is right the round ends instead of spoiling the sum. Where shares are to spare, that
-overcomes one wrong holder of any number, and two of 20. Whether a holder altered its share or was dealt a wrong one
-cannot be told.
+b_u of a survivor and the masking key of a dropped client are reconstructed from t shares each, and
+compared with the commitment and the public key that the client signed. Where they differ, a share
+is wrong: other sets of t holders are tried, at most 300, and if none is right the round ends
+instead of spoiling the sum. Where shares are to spare, that overcomes one wrong holder of any
+number, and two of 20. Whether a holder altered its share or was dealt a wrong one cannot be told.
 
-Cost for n clients, k neighbours, d words: n k sealed shares of 82 bytes, n vectors of 4 d bytes; then, for s survivors
-and r clients dropped after sharing, s + r reconstructions of t multiplications (t^2 more for each new set of holders)
-and s + r k streams of the vector's length. Leaks to the server: the sum.
+Cost for n clients, k neighbours, d words: n k sealed shares of 82 bytes, n vectors of 4 d bytes;
+then, for s survivors and r clients dropped after sharing, s + r reconstructions of t
+multiplications (t^2 more for each new set of holders) and s + r k streams of the vector's length.
+Leaks to the server: the sum.
 """
 
 from __future__ import annotations
@@ -99,7 +103,9 @@ class Server:
         """Return a server that waits for shares, as another one was."""
         made = cls(terms)
         made.stage, made._keys = Stage.UNMASK, masked.keys
-        for stage, names in zip(Stage, (masked.keys, masked.sharers, masked.survivors, masked.signers), strict=False):
+        for stage, names in zip(
+            Stage, (masked.keys, masked.sharers, masked.survivors, masked.signers), strict=False
+        ):
             made._came[stage] = list(names)
         made._sum = np.frombuffer(masked.words, "<u4").astype(np.uint32)
         return made
@@ -108,8 +114,13 @@ class Server:
     def masked(self) -> Unmasking:
         """What is needed to end the round from now on, before its first share has come."""
         if self.stage != Stage.UNMASK or self._shown:
-            raise ProtocolError(f"the round is at stage {self.stage.name.lower()}, and is kept before it is unmasked.")
-        sharers, masked, signers = (tuple(self._came[stage]) for stage in (Stage.SHARES, Stage.MASKED, Stage.SURVIVORS))
+            raise ProtocolError(
+                f"the round is at stage {self.stage.name.lower()}, and is kept before it is "
+                "unmasked."
+            )
+        sharers, masked, signers = (
+            tuple(self._came[stage]) for stage in (Stage.SHARES, Stage.MASKED, Stage.SURVIVORS)
+        )
         return Unmasking(self._keys, sharers, masked, signers, self._sum.astype("<u4").tobytes())
 
     def start(self) -> Sequence[Action]:
@@ -117,21 +128,34 @@ class Server:
         return ()
 
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
-        """Take one message; what the protocol does not allow is refused with the state as it was."""
+        """Take one message; what the protocol does not allow is refused with the state as it
+        was.
+        """
         if sender == OPERATOR and isinstance(message, messages.StageOver):
             return self.close(message.stage)
         stage = _STAGES.get(type(message))
         if stage is None or sender not in self._terms.positions:
-            raise ProtocolError(f"the server got a {type(message).__name__} of '{sender}', which it expects of nobody.")
+            raise ProtocolError(
+                f"the server got a {type(message).__name__} of '{sender}', which it expects of "
+                "nobody."
+            )
         assert isinstance(message, messages.OfClient)
         if message.terms != self._terms.digest:
-            raise ProtocolError(f"{sender} sent a {type(message).__name__} of another round or other terms.")
+            raise ProtocolError(
+                f"{sender} sent a {type(message).__name__} of another round or other terms."
+            )
         if sender in self._came[stage] or (stage == Stage.MASKED and sender in self._complaints):
-            raise ProtocolError(f"{sender} has sent its {type(message).__name__} already; a round takes one.")
+            raise ProtocolError(
+                f"{sender} has sent its {type(message).__name__} already; a round takes one."
+            )
         if stage < self.stage:
-            return (Note(self.name, "late", int(stage), sender),)  # declared dropped: it is discarded
+            return (
+                Note(self.name, "late", int(stage), sender),
+            )  # declared dropped: it is discarded
         if stage > self.stage or (stage and sender not in self._came[Stage(stage - 1)]):
-            raise ProtocolError(f"{sender} sent a {type(message).__name__} and has not done what comes before it.")
+            raise ProtocolError(
+                f"{sender} sent a {type(message).__name__} and has not done what comes before it."
+            )
         self._take(sender, message)
         if not isinstance(message, messages.Complaint):
             self._came[stage].append(sender)
@@ -146,7 +170,9 @@ class Server:
     def total(self) -> Ring:
         """The sum of the survivors' vectors modulo 2^32."""
         if not self.finished:
-            raise ProtocolError(f"the round is at stage {self.stage.name.lower()} and has no sum yet.")
+            raise ProtocolError(
+                f"the round is at stage {self.stage.name.lower()} and has no sum yet."
+            )
         return self._sum
 
     @property
@@ -156,26 +182,38 @@ class Server:
 
     @property
     def enough(self) -> int:
-        """Answers with which a stage can be closed; whether it can also depends on whose they are."""
+        """Answers with which a stage can be closed; whether it can also depends on whose they
+        are.
+        """
         return self._terms.plan.survivors
 
     @property
     def suspects(self) -> tuple[str, ...]:
         """Whom to leave out when the round is run again.
 
-        Of a client that complains and the one it names, one is at fault. With at most c corrupt clients, one named by
-        more than c others is, as is one that names more than c; of all other pairs both are left out.
+        Of a client that complains and the one it names, one is at fault. With at most c corrupt
+        clients, one named by more than c others is, as is one that names more than c; of all other
+        pairs both are left out.
         """
-        most, named = self._terms.plan.corrupt, Counter(name for names in self._complaints.values() for name in names)
+        most, named = (
+            self._terms.plan.corrupt,
+            Counter(name for names in self._complaints.values() for name in names),
+        )
         sure = {name for name, times in named.items() if times > most}
         sure |= {name for name, names in self._complaints.items() if len(names) > most}
         pairs = [(one, other) for one, names in self._complaints.items() for other in names]
-        return tuple(sorted(sure.union(*(pair for pair in pairs if sure.isdisjoint(pair)), self._dealers)))
+        return tuple(
+            sorted(sure.union(*(pair for pair in pairs if sure.isdisjoint(pair)), self._dealers))
+        )
 
     def state(self) -> dict[str, object]:
         """What an operator standing at the server may see."""
         came = self._came[self.stage]
-        waited = self._terms.clients if self.stage == Stage.KEYS else self._came[Stage(max(self.stage - 1, 0))]
+        waited = (
+            self._terms.clients
+            if self.stage == Stage.KEYS
+            else self._came[Stage(max(self.stage - 1, 0))]
+        )
         return {
             "round": self._terms.round,
             "stage": self.stage.name.lower(),
@@ -185,16 +223,23 @@ class Server:
         }
 
     def close(self, stage: int) -> Sequence[Action]:
-        """End the stage that is under way and go on with those that are there; raise if they are too few."""
+        """End the stage that is under way and go on with those that are there; raise if they are
+        too few.
+        """
         if stage != self.stage or self.finished:
-            raise ProtocolError(f"stage {stage} is to be closed, and the round is at {int(self.stage)}.")
+            raise ProtocolError(
+                f"stage {stage} is to be closed, and the round is at {int(self.stage)}."
+            )
         came = sorted(self._came[self.stage])
         self._check_enough(came)
         answer: Sequence[Action]
         if stage == Stage.UNMASK:
             answer = self._finish()
         else:
-            answer = [(self.name, name, reply) for name, reply in zip(came, self._replies(came), strict=True)]
+            answer = [
+                (self.name, name, reply)
+                for name, reply in zip(came, self._replies(came), strict=True)
+            ]
         self.stage = Stage(stage + 1)
         return answer
 
@@ -207,18 +252,27 @@ class Server:
             case messages.Shares():
                 names = [name for name, _ in message.frames]
                 if names != sorted(terms.neighbours(sender) & self._keys.keys()):
-                    raise ProtocolError(f"{sender} must share with its neighbours, each once; it shared with others.")
+                    raise ProtocolError(
+                        f"{sender} must share with its neighbours, each once; it shared with "
+                        "others."
+                    )
                 if any(len(frame) != masks.FRAME_BYTES for _, frame in message.frames):
-                    raise ProtocolError(f"{sender} sealed shares that have not {masks.FRAME_BYTES} bytes.")
+                    raise ProtocolError(
+                        f"{sender} sealed shares that have not {masks.FRAME_BYTES} bytes."
+                    )
                 for name, frame in message.frames:
                     self._frames.setdefault(name, []).append((sender, frame))
             case messages.Masked():
                 if len(message.words) != 4 * terms.length:
-                    raise ProtocolError(f"{sender} sent {len(message.words)} bytes for {terms.length} words of 4.")
+                    raise ProtocolError(
+                        f"{sender} sent {len(message.words)} bytes for {terms.length} words of 4."
+                    )
                 self._sum += np.frombuffer(message.words, "<u4")
             case messages.Complaint():
                 if not message.names or not set(message.names) <= self._held(sender) - {sender}:
-                    raise ProtocolError(f"{sender} complains of clients that shared nothing with it.")
+                    raise ProtocolError(
+                        f"{sender} complains of clients that shared nothing with it."
+                    )
                 self._complaints[sender] = tuple(sorted(set(message.names)))
             case messages.Signed():
                 signed = terms.survivors_digest(self.survivors)
@@ -226,9 +280,18 @@ class Server:
                 self._signatures[sender] = message.signature
             case messages.Shown():
                 asked = kinds(self._held(sender), self.survivors)
-                if tuple(tuple(name for name, _ in part) for part in (message.self_masks, message.mask_keys)) != asked:
+                if (
+                    tuple(
+                        tuple(name for name, _ in part)
+                        for part in (message.self_masks, message.mask_keys)
+                    )
+                    != asked
+                ):
                     raise ProtocolError(f"{sender} shows other shares than it was asked for.")
-                if any(len(share) != SHARE_BYTES for _, share in (*message.self_masks, *message.mask_keys)):
+                if any(
+                    len(share) != SHARE_BYTES
+                    for _, share in (*message.self_masks, *message.mask_keys)
+                ):
                     raise ProtocolError(f"{sender} shows shares that have not {SHARE_BYTES} bytes.")
                 self._shown[sender] = message
 
@@ -242,17 +305,21 @@ class Server:
             missing = sorted(set(self._terms.clients) - set(came))
             raise ProtocolError(
                 f"stage {stage} needs {plan.survivors} of {plan.clients} clients, got {len(came)} "
-                f"(missing: {', '.join(missing[:5])}{', ...' if len(missing) > 5 else ''}). Wait for more of them, or "
+                f"(missing: {', '.join(missing[:5])}{', ...' if len(missing) > 5 else ''}). Wait "
+                "for more of them, or "
                 "run the round again with a plan for more dropouts."
             )
-        # Whose secrets will be needed: at first everyone's that is here, later those of all that shared.
+        # Whose secrets will be needed: at first everyone's that is here, later those of all that
+        # shared.
         owners = came if self.stage <= Stage.SHARES else self._came[Stage.SHARES]
         for owner in owners:
             left = len(self._terms.holders(owner) & set(came))
             if left < plan.threshold:
                 raise ProtocolError(
-                    f"the secrets of {owner} need {plan.threshold} holders at stage {stage}, {left} "
-                    "are left. Wait for more clients, or run the round again: it draws another graph."
+                    f"the secrets of {owner} need {plan.threshold} holders at stage {stage}, "
+                    f"{left} "
+                    "are left. Wait for more clients, or run the round again: it draws another "
+                    "graph."
                 )
 
     def _replies(self, came: list[str]) -> Sequence[Message]:
@@ -268,10 +335,14 @@ class Server:
         if self.stage == Stage.MASKED:
             return [messages.Survivors(digest, survivors)] * len(came)
         quorum = tuple(sorted(self._signatures.items()))[: self._terms.plan.quorum]
-        return [messages.Unmask(digest, *kinds(self._held(name), survivors), quorum) for name in came]
+        return [
+            messages.Unmask(digest, *kinds(self._held(name), survivors), quorum) for name in came
+        ]
 
     def _finish(self) -> Sequence[Action]:
-        streams = leftovers(self._terms, self._keys, self._came[Stage.SHARES], self.survivors, self._shown)
+        streams = leftovers(
+            self._terms, self._keys, self._came[Stage.SHARES], self.survivors, self._shown
+        )
         try:
             taken_off = list(streams)  # wrong shares raise here, before the sum is touched
         except WrongShares as error:
@@ -287,12 +358,15 @@ class WrongShares(ProtocolError):
 
     def __init__(self, name: str, spare: int) -> None:
         super().__init__(
-            f"the shares of a secret of {name} do not give what it signed: it, or a holder, gave a wrong one, and "
+            f"the shares of a secret of {name} do not give what it signed: it, or a holder, gave a "
+            "wrong one, and "
             f"{spare} were to spare. Run the round again"
             + (f" without {name}." if spare else ", with a plan for more dropouts.")
         )
         self.dealers = (name,) if spare else ()
-        """Whom to leave out; nobody where nothing was to spare, since it may have been any holder."""
+        """Whom to leave out; nobody where nothing was to spare, since it may have been any
+        holder.
+        """
 
 
 def leftovers(
@@ -312,14 +386,19 @@ def leftovers(
         return commitment(found, masks.self_label(terms, name)) == keys[name].commitment
 
     def key_of(name: str, found: bytes) -> bool:
-        return X25519PrivateKey.from_private_bytes(found).public_key().public_bytes_raw() == keys[name].masking
+        return (
+            X25519PrivateKey.from_private_bytes(found).public_key().public_bytes_raw()
+            == keys[name].masking
+        )
 
     for name in sorted(alive):
         yield masks.self_stream(_secret(terms, name, seeds, seed_of, wrong)), 1
     for name in sorted(set(sharers) - alive):
         others = sorted(terms.neighbours(name) & alive)
         if others:
-            private = X25519PrivateKey.from_private_bytes(_secret(terms, name, privates, key_of, wrong))
+            private = X25519PrivateKey.from_private_bytes(
+                _secret(terms, name, privates, key_of, wrong)
+            )
             for other in others:
                 key, sign = masks.pair_stream(private, name, other, keys[other].masking, terms)
                 yield key, -sign  # it is in the sum as the survivor added it
@@ -341,7 +420,9 @@ def _secret(
     right: Callable[[str, bytes], bool],
     wrong: Counter[str],
 ) -> bytes:
-    """Reconstruct a secret of a client; `wrong` counts the holders left out so far, who come last from then on."""
+    """Reconstruct a secret of a client; `wrong` counts the holders left out so far, who come last
+    from then on.
+    """
     t, held = terms.plan.threshold, shares.get(name, {})
     if len(held) < t:
         raise ProtocolError(
@@ -362,6 +443,8 @@ def _secret(
 
 
 def _sets(order: list[str], t: int) -> Iterator[tuple[str, ...]]:
-    """Yield whom to leave out: nobody, then one, then two and so on, as long as t are left; each set of t once."""
+    """Yield whom to leave out: nobody, then one, then two and so on, as long as t are left; each
+    set of t once.
+    """
     for count in range(len(order) - t + 1):
         yield from combinations(order[: t + count - 1], count)

@@ -1,7 +1,8 @@
 """A whole round in one process, and the ring arithmetic alone.
 
-`simulate` plays every message of a round, with clients lost where a plan says so; it is what tests and demonstrations
-run. `ring_sum` quantises, adds and decodes: the same numbers, bit for bit, without keys and masks, for training runs.
+`simulate` plays every message of a round, with clients lost where a plan says so; it is what tests
+and demonstrations run. `ring_sum` quantises, adds and decodes: the same numbers, bit for bit,
+without keys and masks, for training runs.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from posse.privacy.crypto.keys import Identity, Secrets
 
 @dataclass(frozen=True)
 class Cohort:
-    """Clients that live in this process, with fresh identities; they may take part in any number of rounds."""
+    """Clients that live in this process, with fresh identities; they may take part in any number of
+    rounds.
+    """
 
     identities: Mapping[str, Identity]
 
@@ -41,12 +44,17 @@ class Cohort:
 
 
 def simulate(
-    cohort: Cohort, terms: Terms, vectors: Mapping[str, Ring], lost: Mapping[str, Stage] | None = None
+    cohort: Cohort,
+    terms: Terms,
+    vectors: Mapping[str, Ring],
+    lost: Mapping[str, Stage] | None = None,
 ) -> tuple[Ring, tuple[str, ...]]:
-    """Play a round; return the sum modulo 2^32 and the survivors it is of, or raise as the server does.
+    """Play a round; return the sum modulo 2^32 and the survivors it is of, or raise as the server
+    does.
 
-    `lost` says at which stage a client is not heard of any more: with `Stage.MASKED` it shared its secrets and its
-    vector did not arrive, with `Stage.UNMASK` its vector is in the sum and others must take its masks off.
+    `lost` says at which stage a client is not heard of any more: with `Stage.MASKED` it shared its
+    secrets and its vector did not arrive, with `Stage.UNMASK` its vector is in the sum and others
+    must take its masks off.
 
     Cost: all clients' work, one after the other.
 
@@ -59,7 +67,10 @@ def simulate(
     ([3, 5], ('ada', 'eve', 'joe'))
     """
     server = Server(terms)
-    clients = {name: Client(name, terms, cohort.identities[name], Secrets.fresh()) for name in terms.clients}
+    clients = {
+        name: Client(name, terms, cohort.identities[name], Secrets.fresh())
+        for name in terms.clients
+    }
     gone = dict(lost or {})
     inbox: list[Action] = [action for client in clients.values() for action in client.start()]
     for stage in list(Stage)[:-1]:
@@ -73,7 +84,9 @@ def simulate(
 def _answers(
     clients: Mapping[str, Client], vectors: Mapping[str, Ring], inbox: Iterable[Action]
 ) -> Iterable[tuple[str, Message]]:
-    """Hand messages of the server to the clients, and vectors to those that ask; yield what they answer."""
+    """Hand messages of the server to the clients, and vectors to those that ask; yield what they
+    answer.
+    """
     for action in inbox:
         if isinstance(action, Contribute):
             words = vectors[action.party].astype("<u4").tobytes()
@@ -95,8 +108,8 @@ def ring_sum(
 ) -> Floats:
     """Sum updates as the secure round would: quantised, added modulo 2^32, decoded.
 
-    One generator an update, so that the sum does not depend on their order; `noise` is a vector of integers an update,
-    as `discrete_gaussian` draws them. Protects nothing: all is in one process.
+    One generator an update, so that the sum does not depend on their order; `noise` is a vector of
+    integers an update, as `discrete_gaussian` draws them. Protects nothing: all is in one process.
 
     >>> quantiser = Quantiser(clip=1.0, scale=2.0**16, length=2, clients=2)
     >>> updates = [np.array([0.5, -0.25]), np.array([0.25, 0.5])]
@@ -108,11 +121,14 @@ def ring_sum(
     for update, generator in zip(updates, generators, strict=True):
         added = next(drawn, None)
         if added is None:
-            raise ConfigError(f"expected a vector of noise an update, got {count}. Draw one for each, or none.")
+            raise ConfigError(
+                f"expected a vector of noise an update, got {count}. Draw one for each, or none."
+            )
         total += to_ring(quantiser.encode(update, generator) + added)
         count += 1
     if count > quantiser.clients:
         raise ConfigError(
-            f"the quantiser has room for {quantiser.clients} clients, got {count}. Make it for the largest cohort."
+            f"the quantiser has room for {quantiser.clients} clients, got {count}. Make it for the "
+            "largest cohort."
         )
     return quantiser.decode(total)

@@ -1,39 +1,46 @@
-"""What all parties of a round agree on: the plan, the graph of neighbours, and the terms named by their digest.
+"""What all parties of a round agree on: the plan, the graph of neighbours, and the terms named by
+their digest.
 
-**Plan**: how many neighbours and shares a round needs, with the probabilities that it leaks or fails. Among n clients
-at most c are corrupt (they pool what they know with the server) and at most d drop out, at any stage. Every client
-shares its two secrets with its k neighbours and itself, so that t holders reconstruct.
+**Plan**: how many neighbours and shares a round needs, with the probabilities that it leaks or
+fails. Among n clients at most c are corrupt (they pool what they know with the server) and at most
+d drop out, at any stage. Every client shares its two secrets with its k neighbours and itself, so
+that t holders reconstruct.
 
-Up to 128 clients all are neighbours: k = n - 1, t = n - d. Nothing is left to chance: c < t corrupt clients cannot
-reconstruct, n - d remaining ones can.
+Up to 128 clients all are neighbours: k = n - 1, t = n - d. Nothing is left to chance: c < t corrupt
+clients cannot reconstruct, n - d remaining ones can.
 
-Above, k and t are the smallest for which, with neighbours drawn uniformly (sums of exact hypergeometric tails),
+Above, k and t are the smallest for which, with neighbours drawn uniformly (sums of exact
+hypergeometric tails),
 
     leak:  n P[H(n - 1, c, k) >= t] + n^2/2 C(c + d, 2h) / C(n, 2h) <= 2^-40      h = floor(k / 2)
     fail:  n P[H(n - 1, d, k) > k - t]                              <= 2^-20
 
-The first term of `leak` bounds the event that t neighbours of some client are corrupt; the second that the honest
-survivors fall into two parts, whose sums would then be known apart (two gaps of h places each must open in the circle
-of the graph). `fail` bounds the event that less than t neighbours of some client remain. The unions are over all n
-clients. At n = 1,000: k = 45, t = 26 for shares of .1 and .1; k = 98, t = 54 for .2 and .2. They hold for dropouts that
-do not depend on the graph.
+The first term of `leak` bounds the event that t neighbours of some client are corrupt; the second
+that the honest survivors fall into two parts, whose sums would then be known apart (two gaps of h
+places each must open in the circle of the graph). `fail` bounds the event that less than t
+neighbours of some client remain. The unions are over all n clients. At n = 1,000: k = 45, t = 26
+for shares of .1 and .1; k = 98, t = 54 for .2 and .2. They hold for dropouts that do not depend on
+the graph.
 
-A quorum of floor((n + c) / 2) + 1 signatures makes the set of survivors unique, since an honest client signs one set: a
-server that shows two sets, to collect both secrets of a client, gets a quorum for one. The plan has one where all are
-neighbours and n - d survivors reach it. Without it, and on sparse graphs (where a server that chooses who drops can cut
-a small group off), the server must follow the protocol.
+A quorum of floor((n + c) / 2) + 1 signatures makes the set of survivors unique, since an honest
+client signs one set: a server that shows two sets, to collect both secrets of a client, gets a
+quorum for one. The plan has one where all are neighbours and n - d survivors reach it. Without it,
+and on sparse graphs (where a server that chooses who drops can cut a small group off), the server
+must follow the protocol.
 
-**Graph**: who is whose neighbour, everyone or k others on a Harary graph over a random order. H(k, n) joins each place
-of a circle to the floor(k / 2) next on either side and, for odd k, to the place opposite (n must then be even). It is
-k-regular and falls apart only when at least k places go. With the order of the clients drawn from a seed, the
-neighbours of a client are a uniform set of k others, which makes the tails above exact. The seed is public, one a
-round, and must not be known when it is decided who is corrupt: whoever chooses it after that can surround a client. A
-server that follows the protocol may draw it.
+**Graph**: who is whose neighbour, everyone or k others on a Harary graph over a random order. H(k,
+n) joins each place of a circle to the floor(k / 2) next on either side and, for odd k, to the place
+opposite (n must then be even). It is k-regular and falls apart only when at least k places go. With
+the order of the clients drawn from a seed, the neighbours of a client are a uniform set of k
+others, which makes the tails above exact. The seed is public, one a round, and must not be known
+when it is decided who is corrupt: whoever chooses it after that can surround a client. A server
+that follows the protocol may draw it.
 
-**Terms**: public and the same for everyone. Every message carries their digest and every signature and key is bound to
-it, so nothing of one round counts in another.
+**Terms**: public and the same for everyone. Every message carries their digest and every signature
+and key is bound to it, so nothing of one round counts in another.
 
-References: J. Bell et al., CCS 2020, sections 3 and 3.2, Theorem 3.10; K. Bonawitz et al., CCS 2017, section 6.
+References: J. Bell et al., CCS 2020, sections 3 and 3.2, Theorem 3.10; K. Bonawitz et al., CCS
+2017, section 6.
 """
 
 from __future__ import annotations
@@ -75,7 +82,9 @@ class Plan:
     leak: float
     """Logarithm (base 2) of the probability that a sum of fewer clients leaks, at most."""
     fail: float
-    """Logarithm of the probability that the round fails though no more than `dropouts` are lost, at most."""
+    """Logarithm of the probability that the round fails though no more than `dropouts` are lost, at
+    most.
+    """
 
     @property
     def survivors(self) -> int:
@@ -99,8 +108,10 @@ class Plan:
 
     def __str__(self) -> str:
         return (
-            f"{self.clients} clients, {self.degree} neighbours each, threshold {self.threshold}; at most {self.corrupt}"
-            f" corrupt and {self.dropouts} dropped; leaks with probability {_power(self.leak)}, fails with probability "
+            f"{self.clients} clients, {self.degree} neighbours each, threshold {self.threshold}; "
+            f"at most {self.corrupt}"
+            f" corrupt and {self.dropouts} dropped; leaks with probability {_power(self.leak)}, "
+            "fails with probability "
             f"{_power(self.fail)}; quorum {self.quorum or 'none'}; server: {self.server}"
         )
 
@@ -117,7 +128,8 @@ def complete_plan(clients: int, *, corrupt: int, dropouts: int) -> Plan:
     left = clients - dropouts - corrupt
     if left < 2:
         raise ConfigError(
-            f"a sum must hold at least 2 honest clients: {clients} clients - {dropouts} dropouts - {corrupt} corrupt = "
+            f"a sum must hold at least 2 honest clients: {clients} clients - {dropouts} dropouts - "
+            f"{corrupt} corrupt = "
             f"{left}. Allow for fewer dropouts, or wait for more clients."
         )
     threshold, quorum = clients - dropouts, (clients + corrupt) // 2 + 1
@@ -128,9 +140,15 @@ def complete_plan(clients: int, *, corrupt: int, dropouts: int) -> Plan:
 
 @lru_cache(maxsize=64)
 def plan(
-    clients: int, *, corrupt: float, dropout: float, security: float = SECURITY, correctness: float = CORRECTNESS
+    clients: int,
+    *,
+    corrupt: float,
+    dropout: float,
+    security: float = SECURITY,
+    correctness: float = CORRECTNESS,
 ) -> Plan:
-    """Plan a round for shares of corrupt and dropped clients; `security` and `correctness` are bits.
+    """Plan a round for shares of corrupt and dropped clients; `security` and `correctness` are
+    bits.
 
     Cost: the tails for each k up to the one found, below 0.5 s for 1,000 clients.
 
@@ -155,8 +173,12 @@ def plan(
     return whole
 
 
-def _threshold(n: int, c: int, d: int, k: int, security: float, correctness: float) -> tuple[int, float, float] | None:
-    """Find the smallest threshold at which k neighbours do not leak, and see whether enough remain."""
+def _threshold(
+    n: int, c: int, d: int, k: int, security: float, correctness: float
+) -> tuple[int, float, float] | None:
+    """Find the smallest threshold at which k neighbours do not leak, and see whether enough
+    remain.
+    """
     for t in range(2, k + 1):
         # Both terms of `leak` over their common denominator.
         gaps, draws = math.comb(n, k // 2 * 2), math.comb(n - 1, k)
@@ -171,7 +193,10 @@ def _threshold(n: int, c: int, d: int, k: int, security: float, correctness: flo
 def _tail(population: int, marked: int, drawn: int, least: int) -> int:
     """Count the draws with at least `least` marked ones: comb(population, drawn) P[H >= least]."""
     clear = population - marked
-    return sum(math.comb(marked, x) * math.comb(clear, drawn - x) for x in range(least, min(drawn, marked) + 1))
+    return sum(
+        math.comb(marked, x) * math.comb(clear, drawn - x)
+        for x in range(least, min(drawn, marked) + 1)
+    )
 
 
 def _log2_ratio(numerator: int, denominator: int) -> float:
@@ -183,7 +208,8 @@ def _power(log: float) -> str:
 
 
 def neighbours(n: int, degree: int, seed: bytes) -> list[tuple[int, ...]]:
-    """List, for each of n clients, the numbers of its neighbours in increasing order; costs one permutation of n.
+    """List, for each of n clients, the numbers of its neighbours in increasing order; costs one
+    permutation of n.
 
     >>> neighbours(4, 3, bytes(32))
     [(1, 2, 3), (0, 2, 3), (0, 1, 3), (0, 1, 2)]
@@ -194,7 +220,8 @@ def neighbours(n: int, degree: int, seed: bytes) -> list[tuple[int, ...]]:
         raise ConfigError(f"the seed of a graph must have {SEED_BYTES} bytes, got {len(seed)}.")
     if not 1 <= degree < n or n * degree % 2:
         raise ConfigError(
-            f"{n} clients cannot have {degree} neighbours each: it must be 1 to {n - 1}, and even if {n} is odd."
+            f"{n} clients cannot have {degree} neighbours each: it must be 1 to {n - 1}, and even "
+            f"if {n} is odd."
         )
     if degree == n - 1:
         return [tuple(j for j in range(n) if j != i) for i in range(n)]
@@ -221,8 +248,8 @@ class Stage(IntEnum):
 class Terms:
     """One round: who may take part, with which identities, how long the vectors are, and the plan.
 
-    `identities` are the public signing keys, in the order of `clients`. Clients that have them from the server trust it
-    to have told the truth; clients that have them from elsewhere need not.
+    `identities` are the public signing keys, in the order of `clients`. Clients that have them from
+    the server trust it to have told the truth; clients that have them from elsewhere need not.
     """
 
     run: str
@@ -236,26 +263,33 @@ class Terms:
     subject: bytes = b""
     """SHA-256 of what the vectors are computed from; empty where they are bound to nothing.
 
-    A client takes part with those alone that signed the digest of its own terms, so all vectors of a sum are computed
-    from one subject, or the clients that were told another one are not in it.
+    A client takes part with those alone that signed the digest of its own terms, so all vectors of
+    a sum are computed from one subject, or the clients that were told another one are not in it.
     """
 
     def __post_init__(self) -> None:
         check.at_least(0, round=self.round)
         check.at_least(1, length=self.length)
         if "" in self.clients or any(a >= b for a, b in pairwise(self.clients)):
-            raise ConfigError("clients must be different names, none empty, in alphabetical order. Sort them.")
+            raise ConfigError(
+                "clients must be different names, none empty, in alphabetical order. Sort them."
+            )
         if not len(self.clients) == len(self.identities) == self.plan.clients:
             raise ConfigError(
-                f"expected {self.plan.clients} clients with an identity each, as planned, got {len(self.clients)} and "
+                f"expected {self.plan.clients} clients with an identity each, as planned, got "
+                f"{len(self.clients)} and "
                 f"{len(self.identities)} identities. Make a plan for this cohort."
             )
         if len(set(self.identities)) != len(self.identities):
             raise ConfigError("two clients have one identity. Give every client a key of its own.")
         if len(self.seed) != SEED_BYTES:
-            raise ConfigError(f"the seed of the graph must have {SEED_BYTES} bytes, got {len(self.seed)}.")
+            raise ConfigError(
+                f"the seed of the graph must have {SEED_BYTES} bytes, got {len(self.seed)}."
+            )
         if len(self.subject) not in (0, 32):
-            raise ConfigError(f"the subject of a round must be a digest of 32 bytes, got {len(self.subject)}.")
+            raise ConfigError(
+                f"the subject of a round must be a digest of 32 bytes, got {len(self.subject)}."
+            )
 
     @cached_property
     def digest(self) -> bytes:

@@ -2,9 +2,9 @@
 
     frame = version (1) | nonce (12) | ciphertext | tag (16)
 
-The associated data binds a frame to its run, its step and pass, and its direction; opening it anywhere else raises.
-Nothing in a frame names its sender, and no function here takes one. A key seals at most 2^20 frames; then both ends
-derive the next one from the root.
+The associated data binds a frame to its run, its step and pass, and its direction; opening it
+anywhere else raises. Nothing in a frame names its sender, and no function here takes one. A key
+seals at most 2^20 frames; then both ends derive the next one from the root.
 """
 
 from __future__ import annotations
@@ -31,18 +31,32 @@ _NONCES = struct.Struct(f"{NONCE_BYTES}s" * STRETCH)
 
 @lru_cache(maxsize=8)
 def _contexts(context: bytes, stretch: int) -> dict[int, bytes]:
-    """Associated data of a stretch of indices: run, direction, index. Public, so the parties of a process share it."""
-    return {at: context + at.to_bytes(8, "little") for at in range(stretch * STRETCH, (stretch + 1) * STRETCH)}
+    """Associated data of a stretch of indices: run, direction, index. Public, so the parties of a
+    process share it.
+    """
+    return {
+        at: context + at.to_bytes(8, "little")
+        for at in range(stretch * STRETCH, (stretch + 1) * STRETCH)
+    }
 
 
 class Frames:
     """Seal and open frames of one direction in one run.
 
-    `per_index` frames are sealed for every index (step and pass), so the index tells which key is in use.
-    Cost: one AES-GCM call a frame.
+    `per_index` frames are sealed for every index (step and pass), so the index tells which key is
+    in use. Cost: one AES-GCM call a frame.
     """
 
-    __slots__ = ("_context", "_contexts", "_decrypt", "_encrypt", "_epoch", "_nonces", "_per_key", "_root")
+    __slots__ = (
+        "_context",
+        "_contexts",
+        "_decrypt",
+        "_encrypt",
+        "_epoch",
+        "_nonces",
+        "_per_key",
+        "_root",
+    )
 
     def __init__(self, root: bytes, run: bytes, direction: bytes, per_index: int) -> None:
         self._root = hkdf(root, b"posse frames " + direction)
@@ -53,7 +67,9 @@ class Frames:
         self._contexts: dict[int, bytes] = {}
 
     def _prepare(self, index: int) -> None:
-        """Take the associated data, and if need be the key, of the stretch that `index` is in; draw nonces."""
+        """Take the associated data, and if need be the key, of the stretch that `index` is in; draw
+        nonces.
+        """
         self._contexts = _contexts(self._context, index // STRETCH)
         epoch = index // self._per_key
         if epoch != self._epoch:
@@ -61,8 +77,8 @@ class Frames:
             self._encrypt, self._decrypt = cipher.encrypt, cipher.decrypt
             self._epoch = epoch
         if len(self._nonces) < STRETCH:
-            # 96 random bits name no sender, and among the 2^20 frames of a key two are equal with probability below
-            # 2^40 / 2^97 = 2^-57.
+            # 96 random bits name no sender, and among the 2^20 frames of a key two are equal with
+            # probability below 2^40 / 2^97 = 2^-57.
             self._nonces.extend(_NONCES.unpack(os.urandom(_NONCES.size)))
 
     def seal(self, index: int, plaintext: bytes) -> bytes:
@@ -81,7 +97,9 @@ class Frames:
         return self.open_all(index, frame, 1)[0]
 
     def open_all(self, index: int, frames: bytes, count: int) -> list[bytes]:
-        """Open `count` frames of one size, laid end to end: all of them with different nonces, or `FrameError`."""
+        """Open `count` frames of one size, laid end to end: all of them with different nonces, or
+        `FrameError`.
+        """
         if index not in self._contexts:
             self._prepare(index)
         size, rest = divmod(len(frames), count)
@@ -96,13 +114,17 @@ class Frames:
         try:
             plain = list(map(self._decrypt, nonces, bodies, repeat(self._contexts[index])))
         except (InvalidTag, ValueError) as error:
-            raise FrameError("a frame does not open: altered, or of another run, step, pass or direction.") from error
+            raise FrameError(
+                "a frame does not open: altered, or of another run, step, pass or direction."
+            ) from error
         CALLS.opened += count
         return plain
 
 
 class ClearFrames:
-    """Frames without encryption, for level `paper` with its AES switch off: everyone on the wire reads them."""
+    """Frames without encryption, for level `paper` with its AES switch off: everyone on the wire
+    reads them.
+    """
 
     __slots__ = ()
 

@@ -1,9 +1,10 @@
 """The affine mask of level `standard`: an order-preserving mask with dither, 24 bytes.
 
-x' = alpha x + beta + rho + 2^190, where for one step and pass all owners share alpha = a 2^s (a of 64 bits with the
-top bit set, s uniform in 0..63) and beta uniform below 2^190, and each owner draws its own rho uniform in [0, alpha).
-Since x is an integer, x1 > x2 gives x1' > x2'. The dither is what makes it a mask: from exact multiples of alpha one
-gcd over a batch gives alpha back. What remains visible: scores up to an unknown scale and shift.
+x' = alpha x + beta + rho + 2^190, where for one step and pass all owners share alpha = a 2^s (a of
+64 bits with the top bit set, s uniform in 0..63) and beta uniform below 2^190, and each owner draws
+its own rho uniform in [0, alpha). Since x is an integer, x1 > x2 gives x1' > x2'. The dither is
+what makes it a mask: from exact multiples of alpha one gcd over a batch gives alpha back. What
+remains visible: scores up to an unknown scale and shift.
 
 Numbers are little-endian 64-bit limbs, so that the compiled code builds a whole block of them.
 """
@@ -57,19 +58,26 @@ def _borrow(a: int, b: int, borrow: int) -> tuple[int, int]:
     """Difference of two words and a borrow: (word, borrow)."""
     first = np.uint64(a) - np.uint64(b)
     total = first - np.uint64(borrow)
-    under = (_U1 if np.uint64(a) < np.uint64(b) else _U0) | (_U1 if first < np.uint64(borrow) else _U0)
+    under = (_U1 if np.uint64(a) < np.uint64(b) else _U0) | (
+        _U1 if first < np.uint64(borrow) else _U0
+    )
     return total, under  # type: ignore[return-value]
 
 
 @elementary
-def mask_into(x: int, common: NDArray[np.uint64], own: NDArray[np.uint64], out: NDArray[np.uint64]) -> None:
-    """Write the plaintext of a frame: the masked x (three words) and the two reply tokens, which differ."""
+def mask_into(
+    x: int, common: NDArray[np.uint64], own: NDArray[np.uint64], out: NDArray[np.uint64]
+) -> None:
+    """Write the plaintext of a frame: the masked x (three words) and the two reply tokens, which
+    differ.
+    """
     a = common[0] | _TOP
     s = common[1] & np.uint64(63)
     rest = np.uint64(64) - s
     negative = x < 0
     high, low = _multiply(a, np.uint64(-x if negative else x))
-    # rho = floor(a R / 2^128) 2^s + s random bits, R of 128 bits: uniform in [0, alpha) up to 2^-64.
+    # rho = floor(a R / 2^128) 2^s + s random bits, R of 128 bits: uniform in [0, alpha) up to
+    # 2^-64.
     part, _ = _multiply(a, own[2])
     top, bottom = _multiply(a, own[3])
     _, over = _carry(bottom, part, 0)
@@ -100,7 +108,10 @@ def mask_into(x: int, common: NDArray[np.uint64], own: NDArray[np.uint64], out: 
 
 @elementary
 def mask_all(
-    xs: NDArray[np.int64], common: NDArray[np.uint64], own: NDArray[np.uint64], out: NDArray[np.uint64]
+    xs: NDArray[np.int64],
+    common: NDArray[np.uint64],
+    own: NDArray[np.uint64],
+    out: NDArray[np.uint64],
 ) -> None:
     """Write the plaintexts of a block of frames, one a row of `common`."""
     for j in range(common.shape[0]):

@@ -1,19 +1,22 @@
 """Paillier encryption: anyone adds under encryption, only the holder of the two primes reads.
 
-With n = p q and g = n + 1, E(m; r) = (1 + m n) r^n mod n^2, so E(a) E(b) = E(a + b mod n) and E(a)^k = E(k a mod n).
+With n = p q and g = n + 1, E(m; r) = (1 + m n) r^n mod n^2, so E(a) E(b) = E(a + b mod n) and
+E(a)^k = E(k a mod n).
 
-What it protects: plaintexts from everyone without p and q, under the decisional composite residuosity assumption
-(chosen-plaintext security). What it does not:
+What it protects: plaintexts from everyone without p and q, under the decisional composite
+residuosity assumption (chosen-plaintext security). What it does not:
 
-* Ciphertexts are malleable by design and carry no proof of origin: move them inside sealed or signed messages, and
-  never act as a decryption service.
-* A public key is checked for what can be seen on n. That n has exactly two prime factors is not proven.
-* This is Python, not a side-channel-hardened implementation. The exponentiations with a secret exponent (decryption,
-  `Ciphertext * k`) use GMP's `mpz_powm_sec`, whose time and memory accesses depend on operand sizes only. Prime search,
-  r^n (public exponent, secret base), gcd, inversion, CRT recombination and conversions are not constant-time, and
-  secrets are not wiped from memory.
+* Ciphertexts are malleable by design and carry no proof of origin: move them inside sealed or
+  signed messages, and never act as a decryption service.
+* A public key is checked for what can be seen on n. That n has exactly two prime factors is not
+  proven.
+* This is Python, not a side-channel-hardened implementation. The exponentiations with a secret
+  exponent (decryption, `Ciphertext * k`) use GMP's `mpz_powm_sec`, whose time and memory accesses
+  depend on operand sizes only. Prime search, r^n (public exponent, secret base), gcd, inversion,
+  CRT recombination and conversions are not constant-time, and secrets are not wiped from memory.
 
-Reference: P. Paillier, Public-Key Cryptosystems Based on Composite Degree Residuosity Classes, EUROCRYPT 1999.
+Reference: P. Paillier, Public-Key Cryptosystems Based on Composite Degree Residuosity Classes,
+EUROCRYPT 1999.
 """
 
 from __future__ import annotations
@@ -37,7 +40,8 @@ DEFAULT_BITS = 3072
 MINIMUM_BITS = 2048
 # A peer chooses n: without a ceiling, one manifest could keep an owner exponentiating for hours.
 MAXIMUM_BITS = 16384
-# Each round passes a composite with probability at most 1/4, whatever the composite: error below 2^-80 per prime.
+# Each round passes a composite with probability at most 1/4, whatever the composite: error below
+# 2^-80 per prime.
 MILLER_RABIN_ROUNDS = 40
 
 _VERSION = 1
@@ -50,8 +54,9 @@ _SMALLEST_N = 15  # 3 * 5, the smallest product of two distinct odd primes
 class PublicKey:
     """The modulus n, under which anyone encrypts and adds integers of [0, n).
 
-    Refused: n even, prime, a perfect power, of fewer than 2048 bits unless `insecure_small_keys=True`, or of more than
-    16384 bits. Leaks nothing that is secret: n is public.
+    Refused: n even, prime, a perfect power, of fewer than 2048 bits unless
+    `insecure_small_keys=True`, or of more than 16384 bits. Leaks nothing that is secret: n is
+    public.
 
     >>> private = generate_key(256, insecure_small_keys=True)
     >>> key = private.public_key
@@ -67,7 +72,8 @@ class PublicKey:
         check_bits(n.bit_length(), insecure_small_keys=self.insecure_small_keys)
         if n < _SMALLEST_N or n % 2 == 0 or gmpy2.is_power(n) or gmpy2.is_prime(n):
             raise ConfigError(
-                "a Paillier modulus must be a product of two distinct odd primes, got a number that is even, prime, "
+                "a Paillier modulus must be a product of two distinct odd primes, got a number "
+                "that is even, prime, "
                 "a perfect power or below 15. Ask the key's owner for the n of generate_key()."
             )
         object.__setattr__(self, "n", n)
@@ -83,30 +89,37 @@ class PublicKey:
         return hashlib.sha256(self.n.to_bytes((self.bits + 7) // 8, "big")).hexdigest()
 
     def encrypt(self, plaintext: int) -> Ciphertext:
-        """Encrypt one integer of [0, n): c = (1 + m n) r^n mod n^2 with r fresh from the operating system.
+        """Encrypt one integer of [0, n): c = (1 + m n) r^n mod n^2 with r fresh from the operating
+        system.
 
-        Cost: one exponentiation, |n|-bit exponent modulo n^2. Leaks to holders of n alone: which key, nothing of m.
+        Cost: one exponentiation, |n|-bit exponent modulo n^2. Leaks to holders of n alone: which
+        key, nothing of m.
 
         >>> generate_key(256, insecure_small_keys=True).public_key.encrypt(-1)
         Traceback (most recent call last):
         ...
-        posse.core.errors.ConfigError: [P100] a plaintext must be in [0, n), got a negative number. Reduce it modulo n.
+        posse.core.errors.ConfigError: [P100] a plaintext must be in [0, n), got a negative number.
+        Reduce it modulo n.
         """
         CALLS.encrypted += 1
         return _encrypt_with(self, plaintext, _unit(self.n))
 
     def __repr__(self) -> str:
         insecure = ", INSECURE SIZE" if self.bits < MINIMUM_BITS else ""
-        return f"PublicKey({self.bits} bits, {self.fingerprint[: 2 * _FINGERPRINT_BYTES]}{insecure})"
+        return (
+            f"PublicKey({self.bits} bits, {self.fingerprint[: 2 * _FINGERPRINT_BYTES]}{insecure})"
+        )
 
 
 @dataclass(frozen=True, repr=False)
 class Ciphertext:
-    """An encrypted integer that can be added to, scaled and rerandomised by anyone: 0 < c < n^2 with gcd(c, n) = 1.
+    """An encrypted integer that can be added to, scaled and rerandomised by anyone: 0 < c < n^2
+    with gcd(c, n) = 1.
 
-    Sums and products are modulo n. Adding costs one multiplication modulo n^2, scaling one exponentiation.
-    `+ int` and `* int` draw no randomness, so whoever knows the input recognises the output (and `* 0` is 1 for all to
-    see): call `rerandomise` before showing the result to a party that saw the input.
+    Sums and products are modulo n. Adding costs one multiplication modulo n^2, scaling one
+    exponentiation. `+ int` and `* int` draw no randomness, so whoever knows the input recognises
+    the output (and `* 0` is 1 for all to see): call `rerandomise` before showing the result to a
+    party that saw the input.
 
     >>> private = generate_key(256, insecure_small_keys=True)
     >>> c = private.public_key.encrypt(5)
@@ -121,7 +134,8 @@ class Ciphertext:
         value = operator.index(self.value)
         if not 0 < value < self.key.n**2 or gmpy2.gcd(value, self.key.n) != 1:
             raise ProtocolError(
-                "a Paillier ciphertext must be in (0, n^2) and prime to n, got a value that is not. "
+                "a Paillier ciphertext must be in (0, n^2) and prime to n, got a value that is "
+                "not. "
                 "Ask its sender to encrypt again."
             )
         object.__setattr__(self, "value", value)
@@ -135,7 +149,9 @@ class Ciphertext:
                     "Encrypt both under the key of the party that decrypts."
                 )
             return Ciphertext(self.key, int(self.value * mpz(other.value) % square))
-        return Ciphertext(self.key, int(self.value * (1 + mpz(_in_range(other, n, "plaintext")) * n) % square))
+        return Ciphertext(
+            self.key, int(self.value * (1 + mpz(_in_range(other, n, "plaintext")) * n) % square)
+        )
 
     __radd__ = __add__
 
@@ -150,14 +166,17 @@ class Ciphertext:
     def rerandomise(self) -> Ciphertext:
         """Encrypt the same integer under fresh randomness: c r^n mod n^2.
 
-        Cost: one encryption. The result cannot be linked to its input by anyone without the private key.
+        Cost: one encryption. The result cannot be linked to its input by anyone without the private
+        key.
         """
         return self + self.key.encrypt(0)
 
     def to_bytes(self) -> bytes:
-        """Write version (1 byte), head of the key's fingerprint (8), c (big-endian, twice the bytes of n): fixed width.
+        """Write version (1 byte), head of the key's fingerprint (8), c (big-endian, twice the bytes
+        of n): fixed width.
 
-        777 bytes at 3072 bits. The width depends on the key alone, so a length tells nothing of the plaintext.
+        777 bytes at 3072 bits. The width depends on the key alone, so a length tells nothing of the
+        plaintext.
         """
         return _header(self.key) + self.value.to_bytes(_width(self.key), "big")
 
@@ -165,8 +184,9 @@ class Ciphertext:
     def from_bytes(cls, data: bytes, key: PublicKey) -> Ciphertext:
         """Read what `to_bytes` wrote under this key, or raise `ProtocolError`.
 
-        Another version, key, length, range or a factor of n are refused. Any other alteration is a valid ciphertext of
-        some other integer: Paillier is malleable, integrity comes from the frame around it.
+        Another version, key, length, range or a factor of n are refused. Any other alteration is a
+        valid ciphertext of some other integer: Paillier is malleable, integrity comes from the
+        frame around it.
 
         >>> key = generate_key(256, insecure_small_keys=True).public_key
         >>> c = key.encrypt(5)
@@ -177,12 +197,15 @@ class Ciphertext:
         expected = len(header) + _width(key)
         if len(data) != expected or data[:1] != header[:1]:
             raise ProtocolError(
-                f"expected a Paillier ciphertext of version {_VERSION} and {expected} bytes, got version "
-                f"{data[0] if data else 'none'} and {len(data)} bytes. Use one posse version and one key on both ends."
+                f"expected a Paillier ciphertext of version {_VERSION} and {expected} bytes, got "
+                "version "
+                f"{data[0] if data else 'none'} and {len(data)} bytes. Use one posse version and "
+                "one key on both ends."
             )
         if data[1 : len(header)] != header[1:]:
             raise ProtocolError(
-                f"expected a ciphertext for {key!r}, got one for key {data[1 : len(header)].hex()}. "
+                f"expected a ciphertext for {key!r}, got one for key "
+                f"{data[1 : len(header)].hex()}. "
                 "Encrypt under the key named in the manifest."
             )
         return cls(key, int.from_bytes(data[len(header) :], "big"))
@@ -194,10 +217,11 @@ class Ciphertext:
 class PrivateKey:
     """The primes p and q, which alone decrypt; nothing prints, copies or pickles them.
 
-    m = CRT(L_p(c^(p-1) mod p^2) h_p mod p, the same for q), with L_p(x) = (x - 1) / p and h_p = (-q)^-1 mod p.
-    Required: p, q prime (`MILLER_RABIN_ROUNDS` with random bases), of equal size, |p - q| > 2^(|p| - 100),
-    gcd(n, phi(n)) = 1. Cost of a decryption: two exponentiations, |p|-bit exponents modulo p^2 and q^2. Leaks: its
-    holder also learns the randomness of every fresh ciphertext under the key.
+    m = CRT(L_p(c^(p-1) mod p^2) h_p mod p, the same for q), with L_p(x) = (x - 1) / p and h_p =
+    (-q)^-1 mod p. Required: p, q prime (`MILLER_RABIN_ROUNDS` with random bases), of equal size, |p
+    - q| > 2^(|p| - 100), gcd(n, phi(n)) = 1. Cost of a decryption: two exponentiations, |p|-bit
+    exponents modulo p^2 and q^2. Leaks: its holder also learns the randomness of every fresh
+    ciphertext under the key.
 
     >>> PrivateKey(293, 433, insecure_small_keys=True)
     PrivateKey(of PublicKey(17 bits, a6cbb7623adcb259, INSECURE SIZE))
@@ -209,12 +233,14 @@ class PrivateKey:
         # The messages give no values: these are secrets, and messages reach logs.
         if p.bit_length() != q.bit_length() or not _well_chosen(p, q):
             raise ConfigError(
-                "p and q must be of equal size, far apart and such that gcd(pq, (p-1)(q-1)) = 1; these are not (values "
+                "p and q must be of equal size, far apart and such that gcd(pq, (p-1)(q-1)) = 1; "
+                "these are not (values "
                 "withheld). Take a key of generate_key()."
             )
         if not (_is_prime(p) and _is_prime(q)):
             raise ConfigError(
-                "p and q must be odd primes; these are not (values withheld). Take a key of generate_key()."
+                "p and q must be odd primes; these are not (values withheld). Take a key of "
+                "generate_key()."
             )
         self._hold(p, q, insecure_small_keys)
 
@@ -228,7 +254,8 @@ class PrivateKey:
         """Read the integer of [0, n) in a ciphertext of this key; refuse one of another key."""
         if ciphertext.key != self.public_key:
             raise ProtocolError(
-                f"expected a ciphertext under {self.public_key!r}, got one under {ciphertext.key!r}. "
+                f"expected a ciphertext under {self.public_key!r}, got one under "
+                f"{ciphertext.key!r}. "
                 "Decrypt with the key it was encrypted for."
             )
         CALLS.decrypted += 1
@@ -237,28 +264,37 @@ class PrivateKey:
         return int(m_p + self._p * ((m_q - m_p) * self._p_inverse % self._q))
 
     def save(self) -> bytes:
-        """Write the two primes, for a file that only the key's owner reads; `load` makes the key again.
+        """Write the two primes, for a file that only the key's owner reads; `load` makes the key
+        again.
 
         >>> key = PrivateKey(239, 211, insecure_small_keys=True)
         >>> PrivateKey.load(key.save(), insecure_small_keys=True)
         PrivateKey(of PublicKey(16 bits, 205e1c664ce18971, INSECURE SIZE))
         """
-        primes = (int(prime).to_bytes((prime.bit_length() + 7) // 8, "big") for prime in (self._p, self._q))
+        primes = (
+            int(prime).to_bytes((prime.bit_length() + 7) // 8, "big")
+            for prime in (self._p, self._q)
+        )
         return msgspec.msgpack.encode((_SAVED, *primes))
 
     @classmethod
     def load(cls, saved: bytes, *, insecure_small_keys: bool = False) -> PrivateKey:
-        """Read what `save` wrote: two primes fit for a key, with a product of twice their size; or `ConfigError`."""
+        """Read what `save` wrote: two primes fit for a key, with a product of twice their size; or
+        `ConfigError`.
+        """
         try:
             label, *parts = msgspec.msgpack.decode(saved, type=tuple[str, bytes, bytes])
         except (msgspec.MsgspecError, UnicodeDecodeError):
             label, parts = "", []
         if label != _SAVED:
-            raise ConfigError("expected a saved Paillier private key, got something else. Take what save() wrote.")
+            raise ConfigError(
+                "expected a saved Paillier private key, got something else. Take what save() wrote."
+            )
         p, q = (int.from_bytes(part, "big") for part in parts)
         if (p * q).bit_length() != 2 * max(p.bit_length(), q.bit_length()):
             raise ConfigError(
-                "a saved Paillier key must hold two primes of half the key's size; this does not (values withheld). "
+                "a saved Paillier key must hold two primes of half the key's size; this does not "
+                "(values withheld). "
                 "Restore it from a copy."
             )
         check_bits((p * q).bit_length(), insecure_small_keys=insecure_small_keys)
@@ -269,20 +305,24 @@ class PrivateKey:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            "a Paillier private key is neither pickled nor copied: it would leave its holder with the next snapshot or "
+            "a Paillier private key is neither pickled nor copied: it would leave its holder with "
+            "the next snapshot or "
             "message. Pass public_key instead."
         )
 
 
 def generate_key(bits: int = DEFAULT_BITS, *, insecure_small_keys: bool = False) -> PrivateKey:
-    """Draw a key from the operating system's randomness: p, q uniform primes of bits/2 bits with the top two bits set.
+    """Draw a key from the operating system's randomness: p, q uniform primes of bits/2 bits with
+    the top two bits set.
 
-    These make n exactly `bits` long. Cost: about 0.35 bits/2 candidates a prime, under a second at 3072 bits.
+    These make n exactly `bits` long. Cost: about 0.35 bits/2 candidates a prime, under a second at
+    3072 bits.
 
     >>> generate_key(1024)
     Traceback (most recent call last):
     ...
-    posse.core.errors.ConfigError: [P100] a Paillier key must have 2048 to 16384 bits, got 1024. Use 3072; for tests
+    posse.core.errors.ConfigError: [P100] a Paillier key must have 2048 to 16384 bits, got 1024. Use
+    3072; for tests
     alone, say insecure_small_keys=True.
     """
     check_new(bits, insecure_small_keys=insecure_small_keys)
@@ -295,9 +335,11 @@ def generate_key(bits: int = DEFAULT_BITS, *, insecure_small_keys: bool = False)
 
 
 def sum_of(ciphertexts: Iterable[Ciphertext]) -> Ciphertext:
-    """Add ciphertexts of one key: the product modulo n^2, which encrypts the sum of the plaintexts modulo n.
+    """Add ciphertexts of one key: the product modulo n^2, which encrypts the sum of the plaintexts
+    modulo n.
 
-    Cost: one multiplication each. Leaks nothing; one fresh term that the reader has not seen makes the sum fresh.
+    Cost: one multiplication each. Leaks nothing; one fresh term that the reader has not seen makes
+    the sum fresh.
 
     >>> private = generate_key(256, insecure_small_keys=True)
     >>> private.decrypt(sum_of(private.public_key.encrypt(m) for m in (1, 2, 3)))
@@ -306,13 +348,16 @@ def sum_of(ciphertexts: Iterable[Ciphertext]) -> Ciphertext:
     terms = list(ciphertexts)
     if not terms:
         raise ProtocolError(
-            "a sum needs at least 1 ciphertext, got 0. Wait for one, or encrypt 0 under the reader's key."
+            "a sum needs at least 1 ciphertext, got 0. Wait for one, or encrypt 0 under the "
+            "reader's key."
         )
     return functools.reduce(operator.add, terms)
 
 
 def _encrypt_with(key: PublicKey, plaintext: int, r: int) -> Ciphertext:
-    """Encrypt under given randomness, for `encrypt` and for test vectors: an r used twice shows the difference."""
+    """Encrypt under given randomness, for `encrypt` and for test vectors: an r used twice shows the
+    difference.
+    """
     m, square = _in_range(plaintext, key.n, "plaintext"), mpz(key.n) ** 2
     return Ciphertext(key, int((1 + m * mpz(key.n)) * gmpy2.powmod(r, key.n, square) % square))
 
@@ -330,7 +375,8 @@ def _decrypt_modulo(c: int, p: int, h_p: int) -> int:
 
 
 def _random_prime(bits: int) -> int:
-    """Draw odd candidates until one is prime; taking the next prime instead would favour primes after long gaps.
+    """Draw odd candidates until one is prime; taking the next prime instead would favour primes
+    after long gaps.
 
     Nobody chose a candidate, so GMP's test does: Baillie-PSW, and five rounds of Miller-Rabin.
     """
@@ -341,7 +387,9 @@ def _random_prime(bits: int) -> int:
 
 
 def _is_prime(p: int) -> bool:
-    """Test p with random bases, so that not even a chosen p passes with probability above 4^-rounds."""
+    """Test p with random bases, so that not even a chosen p passes with probability above
+    4^-rounds.
+    """
     if p < 5 or not gmpy2.is_prime(p):
         return False
     bases = (2 + secrets.randbelow(p - 3) for _ in range(MILLER_RABIN_ROUNDS))
@@ -358,7 +406,8 @@ def check_bits(bits: int, *, insecure_small_keys: bool = False) -> None:
     """Refuse a size that is not safe, or that no run could bear."""
     if bits > MAXIMUM_BITS or (bits < MINIMUM_BITS and not insecure_small_keys):
         raise ConfigError(
-            f"a Paillier key must have {MINIMUM_BITS} to {MAXIMUM_BITS} bits, got {bits}. Use {DEFAULT_BITS}; "
+            f"a Paillier key must have {MINIMUM_BITS} to {MAXIMUM_BITS} bits, got {bits}. Use "
+            f"{DEFAULT_BITS}; "
             "for tests alone, say insecure_small_keys=True."
         )
 

@@ -1,6 +1,7 @@
 """Secret streams: words addressed by an index, and permutations, drawn in blocks.
 
-One `cryptography` call costs about as much for a kilobyte as for a byte, so everything is drawn many steps at a time.
+One `cryptography` call costs about as much for a kilobyte as for a byte, so everything is drawn
+many steps at a time.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ def keystream(key: bytes, counter: int, length: int) -> bytes:
 
 
 class Words:
-    """Rows of 64-bit words, one row an index: the same key and index give the same row, whatever was read before."""
+    """Rows of 64-bit words, one row an index: the same key and index give the same row, whatever
+    was read before.
+    """
 
     __slots__ = ("_block", "_key", "_rows", "_start", "width")
 

@@ -1,23 +1,28 @@
-"""The arm of epsilon-greedy as a private release: what it shows of the scores, in one round and over many.
+"""The arm of epsilon-greedy as a private release: what it shows of the scores, in one round and
+over many.
 
-With K arms and exploration rate e the best arm is pulled with probability 1 - e + e/K and every other with e/K: K-ary
-randomised response on which arm is best. Other scores make another arm the best, so one arm is eta-private with
+With K arms and exploration rate e the best arm is pulled with probability 1 - e + e/K and every
+other with e/K: K-ary randomised response on which arm is best. Other scores make another arm the
+best, so one arm is eta-private with
 
     eta = log((1 - e + e/K) / (e/K)) = log(K/e - K + 1),    delta = 0,
 
-and no smaller figure holds. Scores that tie for the best mix such responses and are no worse. Hannun, Knott, Sengupta,
-van der Maaten: Privacy-preserving multi-party contextual bandits, 2019, theorem 1, prove the looser log(K/e).
+and no smaller figure holds. Scores that tie for the best mix such responses and are no worse.
+Hannun, Knott, Sengupta, van der Maaten: Privacy-preserving multi-party contextual bandits, 2019,
+theorem 1, prove the looser log(K/e).
 
-Over T rounds figures add up: a context changes the scores of its own round and, through the learnt weights, of every
-later one. Whatever those scores are, each round is a randomised response given the arms before it, so that T of them on
-two different arms are the worst case, and its privacy loss is eta (N_best - N_other): a walk on the lattice eta Z,
-which a privacy loss distribution on the grid eta holds without rounding. dp-accounting 0.6 has an event for randomised
-response, of the same parameters, and its accountant counts it once however often it is composed; hence the distribution
+Over T rounds figures add up: a context changes the scores of its own round and, through the learnt
+weights, of every later one. Whatever those scores are, each round is a randomised response given
+the arms before it, so that T of them on two different arms are the worst case, and its privacy loss
+is eta (N_best - N_other): a walk on the lattice eta Z, which a privacy loss distribution on the
+grid eta holds without rounding. dp-accounting 0.6 has an event for randomised response, of the same
+parameters, and its accountant counts it once however often it is composed; hence the distribution
 is composed here and not through `composed_epsilon`.
 
-A ledger of `Arms` reports two units. `score` is what theorems about one round speak of: the scores of one round, all
-else as it was. Nobody's data is like that, for a context also moves the weights and with them all later scores;
-`context` is one row with everything that follows from it: T - t + 1 rounds for the row of round t, T at worst.
+A ledger of `Arms` reports two units. `score` is what theorems about one round speak of: the scores
+of one round, all else as it was. Nobody's data is like that, for a context also moves the weights
+and with them all later scores; `context` is one row with everything that follows from it: T - t + 1
+rounds for the row of round t, T at worst.
 """
 
 from __future__ import annotations
@@ -40,7 +45,9 @@ HOEFFDING = "Hoeffding's bound on the privacy loss"
 LARGEST_WALK = 1 << 18
 """Rounds up to which the privacy loss is composed; beyond, closed forms bound it."""
 _ROUNDING = 1e-15
-"""Per round, how far the Fourier transform may put delta too low: 15 times what it was measured to."""
+"""Per round, how far the Fourier transform may put delta too low: 15 times what it was measured
+to.
+"""
 _HALVINGS = 50
 
 
@@ -55,7 +62,8 @@ class Total:
 
 @dataclass(frozen=True)
 class ArmChoice:
-    """Epsilon-greedy over `arms` arms; `exploration` is the rate that the coin really has, after rounding to its bits.
+    """Epsilon-greedy over `arms` arms; `exploration` is the rate that the coin really has, after
+    rounding to its bits.
 
     >>> ArmChoice(10, 0.1).epsilon, ArmChoice(10, 0.1).published_epsilon
     (4.51085950651685, 4.605170185988092)
@@ -80,7 +88,9 @@ class ArmChoice:
 
     @property
     def epsilon(self) -> float:
-        """What one arm proves for the scores of its round, delta 0; infinity without exploration, 0 without scores."""
+        """What one arm proves for the scores of its round, delta 0; infinity without exploration, 0
+        without scores.
+        """
         if self.exploration == 0:
             return math.inf
         return math.log1p(self.arms * (1 - self.exploration) / self.exploration)
@@ -88,13 +98,17 @@ class ArmChoice:
     @property
     def published_epsilon(self) -> float:
         """The published figure for one arm, log(K/e): true, and above the exact one."""
-        return math.inf if self.exploration == 0 else math.log(self.arms) - math.log(self.exploration)
+        return (
+            math.inf if self.exploration == 0 else math.log(self.arms) - math.log(self.exploration)
+        )
 
     def total(self, rounds: int, delta: float) -> Total:
-        """Return the smallest figure at `delta` that the arms of `rounds` rounds are proved to have together.
+        """Return the smallest figure at `delta` that the arms of `rounds` rounds are proved to have
+        together.
 
-        The least of T eta (basic composition), T (1 - e) eta + eta sqrt(2 T log(1/delta)) (the loss of a round lies in
-        [-eta, eta] and has mean (1 - e) eta: Hoeffding) and the composed privacy loss distribution.
+        The least of T eta (basic composition), T (1 - e) eta + eta sqrt(2 T log(1/delta)) (the loss
+        of a round lies in [-eta, eta] and has mean (1 - e) eta: Hoeffding) and the composed privacy
+        loss distribution.
 
         >>> made = ArmChoice(10, 0.1).total(60_000, 1e-5)
         >>> round(made.epsilon), round(60_000 * ArmChoice(10, 0.1).epsilon)
@@ -110,9 +124,13 @@ class ArmChoice:
         return Total(composed, delta, accountant_name()) if composed < known.epsilon else known
 
     def most_rounds(self, budget: Budget) -> int | None:
-        """Return the rounds that a budget allows; None if any number (exploration 1). Found by doubling and halving.
+        """Return the rounds that a budget allows; None if any number (exploration 1). Found by
+        doubling and halving.
 
-        >>> ArmChoice(10, 0.1).most_rounds(Budget(10, 1e-5)), ArmChoice(10, 0.99).most_rounds(Budget(10, 1e-5))
+        >>> (
+        ...     ArmChoice(10, 0.1).most_rounds(Budget(10, 1e-5)),
+        ...     ArmChoice(10, 0.99).most_rounds(Budget(10, 1e-5)),
+        ... )
         (2, 2076)
         """
         if self.exploration == 1:
@@ -137,19 +155,28 @@ class ArmChoice:
             return Total(eta if rounds else 0.0, delta, CLOSED)
         mean = rounds * (1 - self.exploration) * eta
         bound = mean + eta * math.sqrt(2 * rounds * -math.log(delta))
-        return Total(rounds * eta, delta, BASIC) if rounds * eta <= bound else Total(bound, delta, HOEFFDING)
+        return (
+            Total(rounds * eta, delta, BASIC)
+            if rounds * eta <= bound
+            else Total(bound, delta, HOEFFDING)
+        )
 
 
 @lru_cache(maxsize=4096)
 def _walk(choice: ArmChoice, rounds: int, delta: float, known: float) -> float:
-    """Compose the privacy loss of `rounds` randomised responses and halve down to its epsilon, `known` at most."""
+    """Compose the privacy loss of `rounds` randomised responses and halve down to its epsilon,
+    `known` at most.
+    """
     pmf = require("dp_accounting.pld.pld_pmf", extra="dp")
-    distribution = require("dp_accounting.pld.privacy_loss_distribution", extra="dp").PrivacyLossDistribution
+    distribution = require(
+        "dp_accounting.pld.privacy_loss_distribution", extra="dp"
+    ).PrivacyLossDistribution
     losses = {1: choice.best, 0: (choice.arms - 2) * choice.other, -1: choice.other}
     composed = distribution(pmf.create_pmf(losses, choice.epsilon, 0.0, True)).self_compose(rounds)
     if composed.get_delta_for_epsilon(0.0) <= delta:
         return 0.0
-    # Its own inversion, get_epsilon_for_delta, overflows for losses about 700; delta at an epsilon never does.
+    # Its own inversion, get_epsilon_for_delta, overflows for losses about 700; delta at an epsilon
+    # never does.
     low, high = 0.0, known
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
@@ -163,28 +190,33 @@ def _walk(choice: ArmChoice, rounds: int, delta: float, known: float) -> float:
 BY_ROUND = "parallel over rounds, whose scores are taken as given"
 
 LATER_ROUNDS = (
-    "later rounds: a context moves the learnt weights, and with them the scores of every later round (unit context)"
+    "later rounds: a context moves the learnt weights, and with them the scores of every later "
+    "round (unit context)"
 )
 """What the unit `score` leaves out."""
 
 NEVER_COVERED = (
-    "rewards, which the payee sees as they are, and the learnt weights, should they be opened: neither carries noise",
+    "rewards, which the payee sees as they are, and the learnt weights, should they be opened: "
+    "neither carries noise",
     "what the puller sees besides the arms, such as whom it serves and what came of it",
-    "contexts, scores and weights as shares: their secrecy rests on a dealer that colludes with nobody, not on noise",
+    "contexts, scores and weights as shares: their secrecy rests on a dealer that colludes with "
+    "nobody, not on noise",
     "against whoever knows which rounds explore: a dealer of the coins together with a party",
     "other runs on the same rows, which spend for themselves",
 )
 """What no unit covers."""
 
 SIMULATED_COINS = (
-    "a simulation: its coins come from the recorded world seed, and whoever has the record can take them off"
+    "a simulation: its coins come from the recorded world seed, and whoever has the record can "
+    "take them off"
 )
 """What is not covered where coins follow from a seed."""
 
 
 @dataclass(frozen=True)
 class Arms(Mechanism):
-    """Epsilon-greedy's arms as a mechanism: every round opens one arm, under a budget for one context.
+    """Epsilon-greedy's arms as a mechanism: every round opens one arm, under a budget for one
+    context.
 
     `delta` is that of the total where there is no budget.
 
@@ -197,7 +229,8 @@ class Arms(Mechanism):
     >>> ledger.spend()
     Traceback (most recent call last):
     ...
-    posse.core.errors.BudgetError: [P600] the arm of round 3 cannot be opened: with 10 arms and exploration 0.1 one
+    posse.core.errors.BudgetError: [P600] the arm of round 3 cannot be opened: with 10 arms and
+    exploration 0.1 one
     context would have spent (13.54, 1e-05) of (10, 1e-05). Explore more, stop here, or plan with a larger budget.
     """
 
@@ -215,41 +248,70 @@ class Arms(Mechanism):
         return self.choice.total(released.total(), self.delta).epsilon
 
     def guarantees(self, released: Released) -> tuple[Guarantee, Guarantee]:
-        """Return what the arms opened prove: for the scores of one round, and for one context in all."""
+        """Return what the arms opened prove: for the scores of one round, and for one context in
+        all.
+        """
         rounds = released.total()
         once, total = self.choice.epsilon if rounds else 0.0, self.choice.total(rounds, self.delta)
         return (
             Guarantee(
-                once, 0.0, "score", "replace: other scores in one round, those of all other rounds as they are",
-                rounds, BY_ROUND, CLOSED, "the scores of one round, against whoever sees the arms",
+                once,
+                0.0,
+                "score",
+                "replace: other scores in one round, those of all other rounds as they are",
+                rounds,
+                BY_ROUND,
+                CLOSED,
+                "the scores of one round, against whoever sees the arms",
                 (LATER_ROUNDS, *NEVER_COVERED),
             ),
             Guarantee(
-                total.epsilon, total.delta, "context", "replace: another row in one round, all other rows as they are",
-                rounds, SEQUENTIAL, total.accountant,
-                "one row, its features and what every arm would pay, in its own round and all later ones, against "
+                total.epsilon,
+                total.delta,
+                "context",
+                "replace: another row in one round, all other rows as they are",
+                rounds,
+                SEQUENTIAL,
+                total.accountant,
+                "one row, its features and what every arm would pay, in its own round and all "
+                "later ones, against "
                 "whoever sees the arms",
                 NEVER_COVERED,
             ),
-        )  # fmt: skip
+        )
 
     def claims(self, rounds: int) -> tuple[Claim, ...]:
-        """Return the figures that could be claimed for `rounds` arms, from the boldest unit to the total; all true."""
+        """Return the figures that could be claimed for `rounds` arms, from the boldest unit to the
+        total; all true.
+        """
         total = self.choice.total(rounds, self.delta)
         once = (self.choice.published_epsilon, self.choice.epsilon) if rounds else (0.0, 0.0)
         times = f"{rounds} round{'' if rounds == 1 else 's'}"
         return (
             Claim("as published: log(K/e), one arm, unit score", once[0], 0.0, proved=True),
             Claim("log(K/e - K + 1), one arm, unit score", once[1], 0.0, proved=True),
-            Claim(f"the published figure added over {times}, unit context", rounds * once[0], 0.0, proved=True),
-            Claim(f"basic composition over {times}, unit context", rounds * once[1], 0.0, proved=True),
-            Claim(f"{total.accountant}, {times}, unit context", total.epsilon, total.delta, proved=True),
+            Claim(
+                f"the published figure added over {times}, unit context",
+                rounds * once[0],
+                0.0,
+                proved=True,
+            ),
+            Claim(
+                f"basic composition over {times}, unit context", rounds * once[1], 0.0, proved=True
+            ),
+            Claim(
+                f"{total.accountant}, {times}, unit context",
+                total.epsilon,
+                total.delta,
+                proved=True,
+            ),
         )
 
     def refusal(self, party: str, message: int, after: Released, spent: str) -> str:
         """Say why the arm of a round is not opened."""
         return (
-            f"the arm of round {after.total()} cannot be opened: with {self.choice.arms} arms and exploration "
+            f"the arm of round {after.total()} cannot be opened: with {self.choice.arms} arms and "
+            "exploration "
             f"{self.choice.exploration:g} one context would have spent {spent}. "
             "Explore more, stop here, or plan with a larger budget."
         )

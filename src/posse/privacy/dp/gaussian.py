@@ -1,9 +1,10 @@
-"""The Gaussian mechanism, exactly: how far apart noise of standard deviation sigma leaves two adjacent inputs.
+"""The Gaussian mechanism, exactly: how far apart noise of standard deviation sigma leaves two
+adjacent inputs.
 
-mu = sensitivity / sigma says it all: the two outputs are N(0, 1) and N(mu, 1). Several releases about the same data
-have mu = sqrt(mu_1^2 + mu_2^2 + ...). Balle and Wang: Improving the Gaussian mechanism for differential privacy:
-analytical calibration and optimal denoising, ICML 2018, theorem 8; Dong, Roth, Su: Gaussian differential privacy,
-JRSS B 2022.
+mu = sensitivity / sigma says it all: the two outputs are N(0, 1) and N(mu, 1). Several releases
+about the same data have mu = sqrt(mu_1^2 + mu_2^2 + ...). Balle and Wang: Improving the Gaussian
+mechanism for differential privacy: analytical calibration and optimal denoising, ICML 2018, theorem
+8; Dong, Roth, Su: Gaussian differential privacy, JRSS B 2022.
 """
 
 from __future__ import annotations
@@ -17,18 +18,22 @@ from posse.privacy.dp.guarantee import Budget, check_delta
 _SQRT2 = math.sqrt(2)
 _SQRT2PI = math.sqrt(2 * math.pi)
 _TINY = 0.02
-"""Below this mu the two terms of delta are nearly equal, and their difference is integrated instead."""
+"""Below this mu the two terms of delta are nearly equal, and their difference is integrated
+instead.
+"""
 _FAR = 5.0
 """From here on the tail comes from its continued fraction."""
 _GAUSS = ((-math.sqrt(0.6), 5 / 18), (0.0, 8 / 18), (math.sqrt(0.6), 5 / 18))
-"""Nodes and weights of Gauss and Legendre, three points; error below 1e-14 over a length of 0.02."""
+"""Nodes and weights of Gauss and Legendre, three points; error below 1e-14 over a length of
+0.02.
+"""
 
 
 def delta_of(mu: float, epsilon: float) -> float:
     """Return the smallest delta: Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu).
 
-    With a = mu/2 - epsilon/mu and Mills' ratio R(x) = Phi(-x) / phi(x), the second term is phi(a) R(mu - a): nothing
-    overflows at a large epsilon, and nothing cancels at a tiny mu.
+    With a = mu/2 - epsilon/mu and Mills' ratio R(x) = Phi(-x) / phi(x), the second term is phi(a)
+    R(mu - a): nothing overflows at a large epsilon, and nothing cancels at a tiny mu.
 
     >>> round(delta_of(1.0, 1.0), 6)
     0.126937
@@ -41,14 +46,17 @@ def delta_of(mu: float, epsilon: float) -> float:
         return 0.0
     if mu < _TINY:
         middle = mu / 2 - a
-        return density * mu * sum(weight * _slope(middle + node * mu / 2) for node, weight in _GAUSS)
+        return (
+            density * mu * sum(weight * _slope(middle + node * mu / 2) for node, weight in _GAUSS)
+        )
     if a > 0:
         return math.erfc(-a / _SQRT2) / 2 - density * _mills(mu - a)
     return density * (_mills(-a) - _mills(mu - a))
 
 
 def epsilon_of(mu: float, delta: float) -> float:
-    """Return the smallest epsilon at a delta; never rounded down, and 0 where delta alone covers mu.
+    """Return the smallest epsilon at a delta; never rounded down, and 0 where delta alone covers
+    mu.
 
     >>> round(epsilon_of(1.0, 1e-5), 4)
     4.3772
@@ -62,7 +70,8 @@ def epsilon_of(mu: float, delta: float) -> float:
 
 
 def largest_mu(epsilon: float, delta: float) -> float:
-    """Return the largest mu that is (epsilon, delta)-private: the least noise is sensitivity / mu. Never rounded up.
+    """Return the largest mu that is (epsilon, delta)-private: the least noise is sensitivity / mu.
+    Never rounded up.
 
     >>> round(math.sqrt(2) / largest_mu(1.0, 0.01), 3)
     2.656
@@ -82,7 +91,8 @@ def largest_mu(epsilon: float, delta: float) -> float:
 
 
 def classical_multiplier(epsilon: float, delta: float) -> float:
-    """Return sigma / sensitivity of the textbook: sqrt(2 ln(1.25 / delta)) / epsilon; proved for epsilon < 1 only.
+    """Return sigma / sensitivity of the textbook: sqrt(2 ln(1.25 / delta)) / epsilon; proved for
+    epsilon < 1 only.
 
     Dwork and Roth: The algorithmic foundations of differential privacy, 2014, theorem A.1.
 
@@ -94,7 +104,9 @@ def classical_multiplier(epsilon: float, delta: float) -> float:
 
 
 def _edge(holds: Callable[[float], bool], low: float, high: float) -> float:
-    """Return the least number at which a monotone condition, false at `low` and true at `high`, holds (bisection)."""
+    """Return the least number at which a monotone condition, false at `low` and true at `high`,
+    holds (bisection).
+    """
     while low < (middle := (low + high) / 2) < high:
         if holds(middle):
             high = middle
@@ -119,7 +131,9 @@ def _slope(x: float) -> float:
 
 
 def _rest(x: float) -> float:
-    """1/(x + 2/(x + 3/(x + ...))): R(x) = 1 / (x + this); 60 terms give all digits from x = 5 on."""
+    """1/(x + 2/(x + 3/(x + ...))): R(x) = 1 / (x + this); 60 terms give all digits from x = 5
+    on.
+    """
     rest = 0.0
     for i in range(60, 0, -1):
         rest = i / (x + rest)

@@ -1,7 +1,8 @@
-"""Figures: how much privacy may be spent, what was proved with everything that goes with it, what could be claimed.
+"""Figures: how much privacy may be spent, what was proved with everything that goes with it, what
+could be claimed.
 
-An epsilon never stands alone: a `Budget` is a pair (epsilon, delta), a `Guarantee` says unit, adjacency, releases,
-composition, accountant, sampling and what is not covered.
+An epsilon never stands alone: a `Budget` is a pair (epsilon, delta), a `Guarantee` says unit,
+adjacency, releases, composition, accountant, sampling and what is not covered.
 """
 
 from __future__ import annotations
@@ -18,14 +19,16 @@ SEQUENTIAL = "sequential"
 
 @dataclass(frozen=True)
 class Budget:
-    """An (epsilon, delta) that must not be exceeded: Pr[M(H) in S] <= e^epsilon Pr[M(H') in S] + delta.
+    """An (epsilon, delta) that must not be exceeded: Pr[M(H) in S] <= e^epsilon Pr[M(H') in S] +
+    delta.
 
     >>> str(Budget(1, 0.01))
     '(1, 0.01)'
     >>> Budget(1, 1)
     Traceback (most recent call last):
     ...
-    posse.core.errors.ConfigError: [P100] delta must be above 0 and below 1, got 1. 1 / (number of rounds) is usual.
+    posse.core.errors.ConfigError: [P100] delta must be above 0 and below 1, got 1. 1 / (number of
+    rounds) is usual.
     """
 
     epsilon: float
@@ -42,10 +45,15 @@ class Budget:
 def check_delta(delta: float) -> None:
     """Refuse a delta that promises nothing (1 or more) or that Gaussian noise cannot keep (0)."""
     if not 0 < delta < 1:
-        raise ConfigError(f"delta must be above 0 and below 1, got {delta}. 1 / (number of rounds) is usual.")
+        raise ConfigError(
+            f"delta must be above 0 and below 1, got {delta}. 1 / (number of rounds) is usual."
+        )
 
 
-SIMULATION = "a simulation: its noise comes from the recorded world seed, and whoever has the record can take it off"
+SIMULATION = (
+    "a simulation: its noise comes from the recorded world seed, and whoever has the record can "
+    "take it off"
+)
 """What is not covered where noise follows from a seed."""
 
 
@@ -53,8 +61,17 @@ SIMULATION = "a simulation: its noise comes from the recorded world seed, and wh
 class Guarantee:
     """What was proved: (epsilon, delta) for one unit, and what goes with it.
 
-    >>> made = Guarantee(0.99999, 0.01, "entry", "replace: another quantity", 8, PARALLEL, "an accountant",
-    ...                  "one agent's purchase", ("capacities",))
+    >>> made = Guarantee(
+    ...     0.99999,
+    ...     0.01,
+    ...     "entry",
+    ...     "replace: another quantity",
+    ...     8,
+    ...     PARALLEL,
+    ...     "an accountant",
+    ...     "one agent's purchase",
+    ...     ("capacities",),
+    ... )
     >>> print(made.sentence())
     (1, 0.01)-differential privacy for one agent's purchase (unit entry; replace: another quantity); 8 releases,
     composition parallel over disjoint windows, accountant an accountant, sampling none. Not covered: capacities.
@@ -80,7 +97,8 @@ class Guarantee:
     def terms(self) -> str:
         """What the figure rests on."""
         return (
-            f"{self.releases} release{'' if self.releases == 1 else 's'}, composition {self.composition}, "
+            f"{self.releases} release{'' if self.releases == 1 else 's'}, composition "
+            f"{self.composition}, "
             f"accountant {self.accountant}, sampling {self.sampling}"
         )
 
@@ -90,7 +108,11 @@ class Guarantee:
 
     def sentence(self) -> str:
         """Say all of it in one paragraph."""
-        proved = f"{self.figure}-differential privacy" if math.isfinite(self.epsilon) else f"{self.figure}"
+        proved = (
+            f"{self.figure}-differential privacy"
+            if math.isfinite(self.epsilon)
+            else f"{self.figure}"
+        )
         return (
             f"{proved} for {self.covers} (unit {self.unit}; {self.adjacency}); {self.terms}. "
             f"Not covered: {'; '.join(self.not_covered)}."
@@ -108,7 +130,9 @@ class Guarantee:
 
 @dataclass(frozen=True)
 class Claim:
-    """A figure that could be claimed, how it comes about, and whether it is proved for the mechanism at hand."""
+    """A figure that could be claimed, how it comes about, and whether it is proved for the
+    mechanism at hand.
+    """
 
     how: str
     epsilon: float

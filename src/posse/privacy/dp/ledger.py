@@ -1,11 +1,12 @@
 """The ledger: nothing is released before it is paid for, and nothing beyond the budget.
 
-A `Mechanism` couples what is done (noise added to a message, an arm drawn by epsilon-greedy, a round trained on a
-sampled cohort) with what it costs: the accounting event of a release and how releases compose. The ledger counts
-releases and leaves every figure to the mechanism. There are three: `Plan` (messages under Gaussian noise), `Arms`
-(epsilon-greedy) and `Training` (the sampled Gaussian). The releases of the last two are all alike and about the same
-data, which is what a mechanism is by default: the number that a budget allows is computed once, and a release then
-costs one comparison.
+A `Mechanism` couples what is done (noise added to a message, an arm drawn by epsilon-greedy, a
+round trained on a sampled cohort) with what it costs: the accounting event of a release and how
+releases compose. The ledger counts releases and leaves every figure to the mechanism. There are
+three: `Plan` (messages under Gaussian noise), `Arms` (epsilon-greedy) and `Training` (the sampled
+Gaussian). The releases of the last two are all alike and about the same data, which is what a
+mechanism is by default: the number that a budget allows is computed once, and a release then costs
+one comparison.
 """
 
 from __future__ import annotations
@@ -22,14 +23,16 @@ from posse.privacy.dp.accountant import accountant_name
 from posse.privacy.dp.guarantee import Budget, Guarantee, check_delta, figure
 
 Released: TypeAlias = Counter[int]
-"""How often each message was released; mechanisms whose releases are all alike have message 0 alone."""
+"""How often each message was released; mechanisms whose releases are all alike have message 0
+alone.
+"""
 
 
 class Mechanism(ABC):
     """What is released, what may be spent on it, and what releases prove together.
 
-    A mechanism is a frozen dataclass. Its figures are functions of what was released, so that a ledger restored from
-    its state proves what it proved before.
+    A mechanism is a frozen dataclass. Its figures are functions of what was released, so that a
+    ledger restored from its state proves what it proved before.
     """
 
     budget: Budget | None
@@ -47,12 +50,16 @@ class Mechanism(ABC):
     @property
     @abstractmethod
     def most(self) -> int | None:
-        """Releases that the budget allows in all; None if any number, or if it depends on which ones."""
+        """Releases that the budget allows in all; None if any number, or if it depends on which
+        ones.
+        """
 
     def check(self, message: int) -> None:
         """Raise `ConfigError` for a message that the mechanism does not have."""
         if message:
-            raise ConfigError(f"all releases are alike and have number 0, got {message}. Give times instead.")
+            raise ConfigError(
+                f"all releases are alike and have number 0, got {message}. Give times instead."
+            )
 
     def within(self, released: Released) -> bool:
         """Return whether these releases together stay within the budget."""
@@ -68,7 +75,9 @@ class Mechanism(ABC):
 
     @abstractmethod
     def refusal(self, party: str, message: int, after: Released, spent: str) -> str:
-        """Say why a release is refused after which `after` would have been released and `spent` spent."""
+        """Say why a release is refused after which `after` would have been released and `spent`
+        spent.
+        """
 
     def row(self, message: int) -> dict[str, str | int | float]:
         """Describe a release of a message for the ledger's table."""
@@ -85,7 +94,8 @@ M = TypeVar("M", bound=Mechanism)
 class Ledger(Generic[M]):
     """What one party has released; refuses a release that would exceed the mechanism's budget.
 
-    A message released again, with fresh noise, is one more release about the same data and is composed with the first.
+    A message released again, with fresh noise, is one more release about the same data and is
+    composed with the first.
 
     >>> from posse.privacy.dp.plans import plan
     >>> ledger = Ledger(plan(Budget(1, 0.01), rounds=(200, 400), producers=30), "agent-1")
@@ -94,7 +104,8 @@ class Ledger(Generic[M]):
     >>> ledger.spend(1)
     Traceback (most recent call last):
     ...
-    posse.core.errors.BudgetError: [P600] agent-1 cannot send message 2 (round 400) once more: it would have spent
+    posse.core.errors.BudgetError: [P600] agent-1 cannot send message 2 (round 400) once more: it
+    would have spent
     (1.587, 0.01) of (1, 0.01). Send what was sent before, or plan with a larger budget.
     """
 
@@ -114,7 +125,9 @@ class Ledger(Generic[M]):
 
     @property
     def left(self) -> int | None:
-        """Releases that the budget still allows; None if any number, or if it depends on which ones."""
+        """Releases that the budget still allows; None if any number, or if it depends on which
+        ones.
+        """
         return None if self.most is None else self.most - self.releases
 
     @property
@@ -123,7 +136,8 @@ class Ledger(Generic[M]):
         return self.mechanism.epsilon(self._counted())
 
     def spend(self, message: int = 0, *, times: int = 1) -> int:
-        """Pay for a message, once or several times, before it is released; return the releases paid for in all.
+        """Pay for a message, once or several times, before it is released; return the releases paid
+        for in all.
 
         Raises `BudgetError` and changes nothing where the figure would exceed the budget.
         """
@@ -132,7 +146,10 @@ class Ledger(Generic[M]):
         after = self._counted()
         after[message] += times
         if not self.mechanism.within(after):
-            spent = f"{figure(self.mechanism.epsilon(after), self.mechanism.delta)} of {self.mechanism.budget}"
+            spent = (
+                f"{figure(self.mechanism.epsilon(after), self.mechanism.delta)} of "
+                f"{self.mechanism.budget}"
+            )
             raise BudgetError(self.mechanism.refusal(self.party, message, after, spent))
         if self._released and self._released[-1][0] == message:
             times += self._released.pop()[1]
@@ -148,7 +165,9 @@ class Ledger(Generic[M]):
         return self.guarantees()[-1]
 
     def entries(self) -> list[dict[str, str | int | float]]:
-        """Return a row for every release, in order, with the epsilon spent after it; one for many that are alike."""
+        """Return a row for every release, in order, with the epsilon spent after it; one for many
+        that are alike.
+        """
         rows: list[dict[str, str | int | float]] = []
         sofar: Released = Counter()
         for message, times in self._released:
@@ -162,11 +181,14 @@ class Ledger(Generic[M]):
     def state(self) -> dict[str, Any]:
         """Return plain data from which `restored` makes the ledger again.
 
-        `released` lists messages in order: a number, or [number, times] where it was paid for several times in a row.
+        `released` lists messages in order: a number, or [number, times] where it was paid for
+        several times in a row.
         """
         return {
             "party": self.party,
-            "released": [message if times == 1 else [message, times] for message, times in self._released],
+            "released": [
+                message if times == 1 else [message, times] for message, times in self._released
+            ],
             "plan": list(self.mechanism.identity().values()),
         }
 
@@ -177,7 +199,8 @@ class Ledger(Generic[M]):
         for name, before in zip_longest(identity, state["plan"]):
             if (now := identity.get(name)) != before:
                 raise ConfigError(
-                    f"the ledger was kept for {name} {before}, got {now}. Go on with the former, or begin anew."
+                    f"the ledger was kept for {name} {before}, got {now}. Go on with the former, "
+                    "or begin anew."
                 )
         ledger = cls(mechanism, str(state["party"]))
         for one in state["released"]:

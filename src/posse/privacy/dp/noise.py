@@ -1,13 +1,14 @@
 """Gaussian noise in whole numbers, for counts.
 
-What is protected are counts, so w + noise is rounded to a whole number. Rounding after the noise is post-processing: it
-costs no privacy, and since w is whole it may as well be done to the noise alone. It also hides the low-order bits of a
-floating-point number, from which unrounded noise can be read (Mironov: On significance of the least significant bits
-for differential privacy, CCS 2012). What remains of the machine's arithmetic: numbers of 53 bits have no tail beyond
-12 standard deviations.
+What is protected are counts, so w + noise is rounded to a whole number. Rounding after the noise is
+post-processing: it costs no privacy, and since w is whole it may as well be done to the noise
+alone. It also hides the low-order bits of a floating-point number, from which unrounded noise can
+be read (Mironov: On significance of the least significant bits for differential privacy, CCS 2012).
+What remains of the machine's arithmetic: numbers of 53 bits have no tail beyond 12 standard
+deviations.
 
-`SeededNoise` is for simulations: whoever knows the key knows the noise, so it protects nothing. `SecretNoise` is for
-deployments: a party that restarts draws the same noise for the same release.
+`SeededNoise` is for simulations: whoever knows the key knows the noise, so it protects nothing.
+`SecretNoise` is for deployments: a party that restarts draws the same noise for the same release.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ _MOST = (1 << 32) - 1
 def whole_noise(key: int, release: int, producer: int, sigma: float) -> tuple[float, float]:
     """Return two independent rounded normal numbers at the address (key, producer, release).
 
-    One draw of `normals`, 1.27 attempts on average; sigma = 0 gives exactly (0, 0) and draws nothing.
+    One draw of `normals`, 1.27 attempts on average; sigma = 0 gives exactly (0, 0) and draws
+    nothing.
 
     >>> whole_noise(42, 0, 3, 0.0)
     (0.0, 0.0)
@@ -44,7 +46,8 @@ def whole_noise(key: int, release: int, producer: int, sigma: float) -> tuple[fl
 
 
 class SeededNoise:
-    """The noise of a simulation: a function of (key, release, producer), so that every run path draws the same.
+    """The noise of a simulation: a function of (key, release, producer), so that every run path
+    draws the same.
 
     >>> SeededNoise(42).pair(0, 3, 100.0) == whole_noise(42, 0, 3, 100.0)
     True
@@ -56,18 +59,22 @@ class SeededNoise:
         self._key = np.uint64(key)
 
     def pair(self, release: int, producer: int, sigma: float) -> tuple[float, float]:
-        """Return two independent whole numbers, normal of standard deviation `sigma` and rounded."""
+        """Return two independent whole numbers, normal of standard deviation `sigma` and
+        rounded.
+        """
         check.at_least(0, sigma=sigma)
         first, second = whole_noise(self._key, release, producer, sigma)
         return float(first), float(second)
 
 
 class SecretNoise:
-    """The noise of a deployment: AES-256-CTR under a secret key of 32 bytes, at the address (release, producer).
+    """The noise of a deployment: AES-256-CTR under a secret key of 32 bytes, at the address
+    (release, producer).
 
-    A party that is restored after a crash makes its last release again; with the same noise it is the same release,
-    with fresh noise it would be a second one of the same window, which nobody has paid for. So the key must be of one
-    party in one run, and kept: two *different* windows with noise of one address would show their difference.
+    A party that is restored after a crash makes its last release again; with the same noise it is
+    the same release, with fresh noise it would be a second one of the same window, which nobody has
+    paid for. So the key must be of one party in one run, and kept: two *different* windows with
+    noise of one address would show their difference.
 
     >>> noise = SecretNoise(bytes(32))
     >>> noise.pair(0, 3, 100.0) == noise.pair(0, 3, 100.0) != noise.pair(1, 3, 100.0)
@@ -78,11 +85,15 @@ class SecretNoise:
 
     def __init__(self, key: bytes) -> None:
         if len(key) != 32:
-            raise ConfigError(f"the key of noise must have 32 bytes, got {len(key)}. Take Secrets.key().")
+            raise ConfigError(
+                f"the key of noise must have 32 bytes, got {len(key)}. Take Secrets.key()."
+            )
         self._words = Words(key, b"posse dp noise at an address", 2, rows=16)
 
     def pair(self, release: int, producer: int, sigma: float) -> tuple[float, float]:
-        """Return two independent whole numbers, normal of standard deviation `sigma` and rounded."""
+        """Return two independent whole numbers, normal of standard deviation `sigma` and
+        rounded.
+        """
         check.at_least(0, sigma=sigma)
         check.between(0, _MOST, release=release)
         check.between(0, _MOST, producer=producer)
@@ -104,7 +115,8 @@ Noise = SeededNoise | SecretNoise
 
 
 def polar(first: int, second: int) -> tuple[float, float] | None:
-    """Make two standard normal numbers of two 64-bit words, or none of words outside the unit disc (chance .21).
+    """Make two standard normal numbers of two 64-bit words, or none of words outside the unit disc
+    (chance .21).
 
     The polar method of Marsaglia and Bray (1964), as `posse.core.exact.normals` has it.
     """

@@ -1,6 +1,8 @@
-"""The sampled Gaussian: rounds in which some clients are drawn, their clipped updates added up, and noise added.
+"""The sampled Gaussian: rounds in which some clients are drawn, their clipped updates added up, and
+noise added.
 
-Update vectors are clipped to norm C and noise of standard deviation z C is added to their sum, z the noise multiplier.
+Update vectors are clipped to norm C and noise of standard deviation z C is added to their sum, z
+the noise multiplier.
 
 | sampling | cohort | adjacency | accountants |
 |---|---|---|---|
@@ -9,14 +11,16 @@ Update vectors are clipped to norm C and noise of standard deviation z C is adde
 
 With Poisson sampling the sum is divided by the expected cohort, whatever the cohort was.
 
-RDP of the Poisson-sampled Gaussian: Mironov, Talwar, Zhang, 2019; without replacement: Wang, Balle, Kasiviswanathan:
-Subsampled Renyi differential privacy, AISTATS 2019, theorem 27 (dp-accounting offers no PLD for it); PLD: Doroshenko et
-al., 2022. Who is in a cohort must stay unknown to whoever the guarantee is against. An epsilon computed by the Poisson
-formula for cohorts of fixed size, as is often printed, is not proved.
+RDP of the Poisson-sampled Gaussian: Mironov, Talwar, Zhang, 2019; without replacement: Wang, Balle,
+Kasiviswanathan: Subsampled Renyi differential privacy, AISTATS 2019, theorem 27 (dp-accounting
+offers no PLD for it); PLD: Doroshenko et al., 2022. Who is in a cohort must stay unknown to whoever
+the guarantee is against. An epsilon computed by the Poisson formula for cohorts of fixed size, as
+is often printed, is not proved.
 
-Adaptive clipping (Andrew, Thakkar, McMahan, Ramaswamy: Differentially private learning with adaptive clipping, 2021)
-also releases how many updates were within the clip, by a sum of bits b - 1/2 with noise sigma_b: one more Gaussian, of
-noise multiplier 2 sigma_b. Both together count as z where updates carry z_delta = (z^-2 - (2 sigma_b)^-2)^(-1/2).
+Adaptive clipping (Andrew, Thakkar, McMahan, Ramaswamy: Differentially private learning with
+adaptive clipping, 2021) also releases how many updates were within the clip, by a sum of bits b -
+1/2 with noise sigma_b: one more Gaussian, of noise multiplier 2 sigma_b. Both together count as z
+where updates carry z_delta = (z^-2 - (2 sigma_b)^-2)^(-1/2).
 """
 
 from __future__ import annotations
@@ -41,7 +45,8 @@ CLOSE = 1e-3
 """Relative width to which noise is searched; the answer is on the safe side."""
 
 NOT_COVERED = (
-    "the server, where it adds the noise itself: it sees the exact sums (and each update, without secure aggregation)",
+    "the server, where it adds the noise itself: it sees the exact sums (and each update, without "
+    "secure aggregation)",
     "who is in a cohort: the sampling must be unknown to whoever the guarantee is against",
     "what a device shows by the arms it pulls, and logs that leave it otherwise",
     "choosing hyper-parameters by runs on the same clients",
@@ -60,7 +65,8 @@ class SampledGaussian:
     >>> SampledGaussian(1000, 10, 1.0, adaptive=True)
     Traceback (most recent call last):
     ...
-    posse.core.errors.ConfigError: [P100] adaptive clipping under noise also releases a count, got no clip_noise for it.
+    posse.core.errors.ConfigError: [P100] adaptive clipping under noise also releases a count, got
+    no clip_noise for it.
     Give clip_noise (0.05 x cohort is usual: 0.5; above noise / 2), or fix the clip.
     """
 
@@ -77,19 +83,23 @@ class SampledGaussian:
     def __post_init__(self) -> None:
         check.one_of(("poisson", "fixed"), sampling=self.sampling)
         if not 1 <= self.cohort <= self.clients:
-            raise ConfigError(f"cohort must be in [1, {self.clients}], the number of clients, got {self.cohort}.")
+            raise ConfigError(
+                f"cohort must be in [1, {self.clients}], the number of clients, got {self.cohort}."
+            )
         check.between(0, LARGEST_NOISE, noise=self.noise)
         if self.adaptive and self.noise > 0:
             if self.clip_noise is None:
                 usual = max(0.05 * self.cohort, 0.5)
                 raise ConfigError(
-                    "adaptive clipping under noise also releases a count, got no clip_noise for it. Give clip_noise "
+                    "adaptive clipping under noise also releases a count, got no clip_noise for "
+                    "it. Give clip_noise "
                     f"(0.05 x cohort is usual: {usual:g}; above noise / 2), or fix the clip."
                 )
             update_noise(self.noise, self.clip_noise)
         elif self.clip_noise is not None and not self.adaptive:
             raise ConfigError(
-                f"clip_noise is for adaptive clipping, got {self.clip_noise} for a fixed clip. Leave it out."
+                f"clip_noise is for adaptive clipping, got {self.clip_noise} for a fixed clip. "
+                "Leave it out."
             )
 
     @property
@@ -99,31 +109,41 @@ class SampledGaussian:
 
     @property
     def update_noise(self) -> float:
-        """Noise multiplier that updates must carry: z, or more where a count is released beside them."""
+        """Noise multiplier that updates must carry: z, or more where a count is released beside
+        them.
+        """
         counted = self.clip_noise is not None and self.noise > 0
         return update_noise(self.noise, self.clip_noise or 0.0) if counted else self.noise
 
     def epsilon(self, rounds: int, delta: float, accountant: Accountant = "pld") -> float:
-        """Return the epsilon of all rounds together at `delta`; infinity, for no claim, where noise is below 0.05.
+        """Return the epsilon of all rounds together at `delta`; infinity, for no claim, where noise
+        is below 0.05.
 
-        RDP: 0.1 s once, and nothing for other numbers of rounds. PLD: 0.5 to 3 s once, and a third of it for each.
+        RDP: 0.1 s once, and nothing for other numbers of rounds. PLD: 0.5 to 3 s once, and a third
+        of it for each.
         """
         check.at_least(0, rounds=rounds)
         check_delta(delta)
         check.one_of(("rdp", "pld"), accountant=accountant)
         if accountant == "pld" and self.sampling == "fixed":
-            raise ConfigError("cohorts of fixed size have a figure by RDP alone, got accountant 'pld'. Use 'rdp'.")
+            raise ConfigError(
+                "cohorts of fixed size have a figure by RDP alone, got accountant 'pld'. Use 'rdp'."
+            )
         if rounds == 0 or self.noise < SMALLEST_NOISE:
             return math.inf if rounds else 0.0
         if accountant == "rdp":
-            return rdp_epsilon((self.clients, self.cohort, self.noise, self.sampling), rounds, delta)
+            return rdp_epsilon(
+                (self.clients, self.cohort, self.noise, self.sampling), rounds, delta
+            )
         return pld_epsilon(self.rate, self.noise, rounds, delta)
 
     def most_rounds(self, budget: Budget, accountant: Accountant = "pld") -> int:
-        """Return the largest number of rounds whose epsilon is within the budget; 0 if not even one is.
+        """Return the largest number of rounds whose epsilon is within the budget; 0 if not even one
+        is.
 
-        Bracketed by doubling, then found by lines through both ends, with a halving between: the figure is nearly
-        straight in the number of rounds, so that some five evaluations suffice. PLD starts where RDP ends.
+        Bracketed by doubling, then found by lines through both ends, with a halving between: the
+        figure is nearly straight in the number of rounds, so that some five evaluations suffice.
+        PLD starts where RDP ends.
         """
 
         def spent(rounds: int) -> float:
@@ -142,23 +162,32 @@ class SampledGaussian:
 
     def guarantee(self, rounds: int, delta: float, accountant: Accountant = "pld") -> Guarantee:
         """Return what rounds prove, with everything that goes with it."""
-        counted = "" if self.clip_noise is None else f", and a count under noise {self.clip_noise:g}"
+        counted = (
+            "" if self.clip_noise is None else f", and a count under noise {self.clip_noise:g}"
+        )
         poisson = self.sampling == "poisson"
         return Guarantee(
-            self.epsilon(rounds, delta, accountant), delta, "client",
+            self.epsilon(rounds, delta, accountant),
+            delta,
+            "client",
             "add or remove: one client with all its data, in every round"
             if poisson
             else "replace: another client with any data instead of one, in every round",
-            rounds, SEQUENTIAL, accountant_name().replace("PLD", accountant.upper()),
-            f"everything one client holds, against whoever sees the model after every round{counted}", NOT_COVERED,
+            rounds,
+            SEQUENTIAL,
+            accountant_name().replace("PLD", accountant.upper()),
+            "everything one client holds, against whoever sees the model after every "
+            f"round{counted}",
+            NOT_COVERED,
             f"Poisson, rate {self.rate:.3g} ({self.cohort} expected of {self.clients})"
             if poisson
             else f"{self.cohort} of {self.clients} without replacement",
-        )  # fmt: skip
+        )
 
 
 def update_noise(noise: float, clip_noise: float) -> float:
-    """Return z_delta = (z^-2 - (2 sigma_b)^-2)^(-1/2): the noise of updates beside a count under noise sigma_b.
+    """Return z_delta = (z^-2 - (2 sigma_b)^-2)^(-1/2): the noise of updates beside a count under
+    noise sigma_b.
 
     >>> round(update_noise(1.0, 5.0), 4)
     1.005
@@ -167,16 +196,21 @@ def update_noise(noise: float, clip_noise: float) -> float:
     check.positive(clip_noise=clip_noise)
     if 2 * clip_noise <= noise:
         raise ConfigError(
-            f"clip_noise must be above noise / 2 = {noise / 2:g}, got {clip_noise}: the count alone would spend all. "
+            f"clip_noise must be above noise / 2 = {noise / 2:g}, got {clip_noise}: the count "
+            "alone would spend all. "
             "Raise clip_noise."
         )
     return float((noise**-2 - (2 * clip_noise) ** -2) ** -0.5)
 
 
 def noise_for(
-    budget: Budget, clients: int, cohort: int, rounds: int, sampling: Sampling = "poisson",
+    budget: Budget,
+    clients: int,
+    cohort: int,
+    rounds: int,
+    sampling: Sampling = "poisson",
     accountant: Accountant = "pld",
-) -> float:  # fmt: skip
+) -> float:
     """Return noise, within 0.1 % of the least, whose rounds are within the budget.
 
     >>> noise = noise_for(Budget(1.5, 1e-6), 342_477, 64, 1600, accountant="rdp")
@@ -185,7 +219,9 @@ def noise_for(
     """
 
     def spent(noise: float) -> float:
-        return SampledGaussian(clients, cohort, noise, sampling).epsilon(rounds, budget.delta, accountant)
+        return SampledGaussian(clients, cohort, noise, sampling).epsilon(
+            rounds, budget.delta, accountant
+        )
 
     check.at_least(1, rounds=rounds)
     low, high = SMALLEST_NOISE, 1.0
@@ -199,18 +235,25 @@ def noise_for(
     while spent(high) > budget.epsilon:
         low, high = high, 2 * high
         if high > LARGEST_NOISE:
-            raise ConfigError(f"no noise up to {LARGEST_NOISE:g} keeps {budget} for {rounds} rounds. Ask for more.")
+            raise ConfigError(
+                f"no noise up to {LARGEST_NOISE:g} keeps {budget} for {rounds} rounds. Ask for "
+                "more."
+            )
     return least(spent, low, high, budget.epsilon)
 
 
 def largest(spent: Callable[[int], float], low: int, high: int, limit: float) -> int:
-    """Return the largest number with spent(number) <= limit, given spent(low) <= limit < spent(high)."""
+    """Return the largest number with spent(number) <= limit, given spent(low) <= limit <
+    spent(high).
+    """
     below, above = spent(low), spent(high)
     turn = 0
     while high - low > 1:
         line = low + int((limit - below) / (above - below) * (high - low)) if above > below else low
         # A line that creeps from one end is helped by halving.
-        middle = (low + high) // 2 if turn % 3 == 2 else min(max(line + turn % 2, low + 1), high - 1)
+        middle = (
+            (low + high) // 2 if turn % 3 == 2 else min(max(line + turn % 2, low + 1), high - 1)
+        )
         value = spent(middle)
         if value <= limit:
             low, below = middle, value
@@ -221,9 +264,11 @@ def largest(spent: Callable[[int], float], low: int, high: int, limit: float) ->
 
 
 def least(spent: Callable[[float], float], low: float, high: float, limit: float) -> float:
-    """Return noise with spent(noise) <= limit, within `CLOSE` of the least, given spent(low) > limit >= spent(high).
+    """Return noise with spent(noise) <= limit, within `CLOSE` of the least, given spent(low) >
+    limit >= spent(high).
 
-    The logarithm of the figure is nearly straight in that of the noise: lines propose points just on either side.
+    The logarithm of the figure is nearly straight in that of the noise: lines propose points just
+    on either side.
     """
     above, below = spent(low), spent(high)
     turn = 0
@@ -243,20 +288,25 @@ def least(spent: Callable[[float], float], low: float, high: float, limit: float
 
 @dataclass(frozen=True)
 class Training(Mechanism):
-    """Federated training as a mechanism: a round is paid for before its cohort is drawn, and training stops in time.
+    """Federated training as a mechanism: a round is paid for before its cohort is drawn, and
+    training stops in time.
 
-    All rounds have the same noise and sampling: other noise is another ledger, composed with this one by adding
-    epsilons and deltas. `delta` is that of the figures where there is no budget; `accountant` is the one that counts,
-    by default PLD for Poisson sampling and RDP for cohorts of fixed size.
+    All rounds have the same noise and sampling: other noise is another ledger, composed with this
+    one by adding epsilons and deltas. `delta` is that of the figures where there is no budget;
+    `accountant` is the one that counts, by default PLD for Poisson sampling and RDP for cohorts of
+    fixed size.
 
     >>> from posse.privacy.dp.ledger import Ledger
-    >>> ledger = Ledger(Training(SampledGaussian(1000, 10, 1.0), Budget(1.1, 1e-5), accountant="rdp"))
+    >>> ledger = Ledger(
+    ...     Training(SampledGaussian(1000, 10, 1.0), Budget(1.1, 1e-5), accountant="rdp")
+    ... )
     >>> ledger.left, ledger.spend(), ledger.left
     (31, 1, 30)
     >>> ledger.spend(times=31)
     Traceback (most recent call last):
     ...
-    posse.core.errors.BudgetError: [P600] round 32 cannot be trained: 32 rounds with noise 1 would have spent
+    posse.core.errors.BudgetError: [P600] round 32 cannot be trained: 32 rounds with noise 1 would
+    have spent
     (1.101, 1e-05) of (1.1, 1e-05). Stop here, or plan with more noise, fewer clients a round or a larger budget.
     """
 
@@ -273,7 +323,9 @@ class Training(Mechanism):
     @cached_property
     def most(self) -> int | None:
         """Rounds that the budget allows; None if any number."""
-        return None if self.budget is None else self.gaussian.most_rounds(self.budget, self.counted_by)
+        return (
+            None if self.budget is None else self.gaussian.most_rounds(self.budget, self.counted_by)
+        )
 
     def epsilon(self, released: Released) -> float:
         """Return what the rounds have spent."""
@@ -287,8 +339,10 @@ class Training(Mechanism):
         """Say why a round is not trained."""
         rounds = after.total()
         return (
-            f"round {rounds} cannot be trained: {rounds} rounds with noise {self.gaussian.noise:g} would have spent "
-            f"{spent}. Stop here, or plan with more noise, fewer clients a round or a larger budget."
+            f"round {rounds} cannot be trained: {rounds} rounds with noise {self.gaussian.noise:g} "
+            "would have spent "
+            f"{spent}. Stop here, or plan with more noise, fewer clients a round or a larger "
+            "budget."
         )
 
     def identity(self) -> dict[str, Any]:

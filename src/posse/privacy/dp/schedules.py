@@ -1,9 +1,10 @@
 """Units of protection, rounds in which agents talk, and how a budget becomes noise.
 
-A unit is what may change in an agent's history without others noticing. An agent buys l_it units, 0 <= l_it <= k_i,
-from producer i in round t. A message tells, for each producer, the units bought and the good ones among them since the
-last message, each with noise in proportion to the capacity k_i. One entry l_it moves each of the two by at most k_i,
-hence both together by sqrt(2) k_i in the L2 norm; m producers by sqrt(2 m), and L rounds by sqrt(2 m) L, in units of k.
+A unit is what may change in an agent's history without others noticing. An agent buys l_it units, 0
+<= l_it <= k_i, from producer i in round t. A message tells, for each producer, the units bought and
+the good ones among them since the last message, each with noise in proportion to the capacity k_i.
+One entry l_it moves each of the two by at most k_i, hence both together by sqrt(2) k_i in the L2
+norm; m producers by sqrt(2 m), and L rounds by sqrt(2 m) L, in units of k.
 
 | schedule | noise |
 |---|---|
@@ -29,7 +30,8 @@ from posse.privacy.dp.guarantee import Budget
 SCHEDULES = ("paper", "equal", "tight")
 
 EVENT_LEVEL = (
-    "the agent's own later choices: they depend on what it bought before, and the guarantee holds the rest of its "
+    "the agent's own later choices: they depend on what it bought before, and the guarantee holds "
+    "the rest of its "
     "history fixed (event level)"
 )
 """What no unit smaller than a history covers."""
@@ -43,7 +45,9 @@ NEVER_COVERED = (
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit of protection; `disjoint` if it lies in one window between two messages, whatever it is."""
+    """A unit of protection; `disjoint` if it lies in one window between two messages, whatever it
+    is.
+    """
 
     name: str
     what: str
@@ -58,14 +62,17 @@ class Unit:
         return (*self.also_not_covered, *NEVER_COVERED)
 
     def sensitivity(self, producers: int, rounds: int) -> float:
-        """L2 norm, in units of k, by which one unit moves the message about a window of `rounds` rounds.
+        """L2 norm, in units of k, by which one unit moves the message about a window of `rounds`
+        rounds.
 
         >>> [round(unit.sensitivity(30, 200), 2) for unit in UNITS.values()]
         [1.41, 7.75, 1549.19]
         """
         check.at_least(1, producers=producers)
         check.at_least(1, rounds=rounds)
-        return math.sqrt(2 * (producers if self.all_producers else 1)) * (1 if self.disjoint else rounds)
+        return math.sqrt(2 * (producers if self.all_producers else 1)) * (
+            1 if self.disjoint else rounds
+        )
 
 
 def unit_named(name: str) -> Unit:
@@ -78,24 +85,34 @@ UNITS: dict[str, Unit] = {
     unit.name: unit
     for unit in (
         Unit(
-            "entry", "one agent's purchase from one producer in one round",
-            "replace: another quantity up to capacity, and other good units among it", disjoint=True,
-            all_producers=False, also_not_covered=(
-                "several entries at once: other producers or other rounds of the same agent", EVENT_LEVEL,
+            "entry",
+            "one agent's purchase from one producer in one round",
+            "replace: another quantity up to capacity, and other good units among it",
+            disjoint=True,
+            all_producers=False,
+            also_not_covered=(
+                "several entries at once: other producers or other rounds of the same agent",
+                EVENT_LEVEL,
             ),
         ),
         Unit(
-            "round", "everything one agent buys in one round, from all producers",
-            "replace: another purchase of that round up to capacities, and other good units among it", disjoint=True,
-            all_producers=True, also_not_covered=("several rounds at once", EVENT_LEVEL),
+            "round",
+            "everything one agent buys in one round, from all producers",
+            "replace: another purchase of that round up to capacities, and other good units among "
+            "it",
+            disjoint=True,
+            all_producers=True,
+            also_not_covered=("several rounds at once", EVENT_LEVEL),
         ),
         Unit(
-            "history", "everything one agent buys, from all producers, in all rounds",
-            "replace: another history up to capacities, and other good units in it", disjoint=False,
+            "history",
+            "everything one agent buys, from all producers, in all rounds",
+            "replace: another history up to capacities, and other good units in it",
+            disjoint=False,
             all_producers=True,
         ),
     )
-}  # fmt: skip
+}
 """The units, smallest first."""
 
 
@@ -107,10 +124,13 @@ def communication_rounds(start: int, stop: int, horizon: int) -> tuple[int, ...]
     """
     check.at_least(1, start=start)
     if stop < start:
-        raise ConfigError(f"stop must be at least start, got stop {stop} before start {start}. Raise stop.")
+        raise ConfigError(
+            f"stop must be at least start, got stop {stop} before start {start}. Raise stop."
+        )
     if horizon < start:
         raise ConfigError(
-            f"the first message is in round {start} and there are {horizon} rounds: nobody would talk. "
+            f"the first message is in round {start} and there are {horizon} rounds: nobody would "
+            "talk. "
             "Lower start or raise rounds."
         )
     count = (min(stop, horizon) // start).bit_length()
@@ -118,7 +138,8 @@ def communication_rounds(start: int, stop: int, horizon: int) -> tuple[int, ...]
 
 
 def windows(rounds: Sequence[int]) -> tuple[int, ...]:
-    """Return how many rounds each message is about: those since the last one, the first from round 1 on.
+    """Return how many rounds each message is about: those since the last one, the first from round
+    1 on.
 
     >>> windows((200, 400, 800))
     (200, 200, 400)
@@ -127,41 +148,57 @@ def windows(rounds: Sequence[int]) -> tuple[int, ...]:
         raise ConfigError("there must be a communication round, got none.")
     lengths = tuple(b - a for a, b in pairwise((0, *rounds)))
     if min(lengths) < 1:
-        raise ConfigError(f"communication rounds must start at 1 or later and rise, got {list(rounds)}.")
+        raise ConfigError(
+            f"communication rounds must start at 1 or later and rise, got {list(rounds)}."
+        )
     return lengths
 
 
 def paper_split(epsilon: float, horizon: int, count: int) -> tuple[float, ...]:
-    """Return the published split epsilon_z = epsilon / (2 ln T) + epsilon / 2^(z+1), z = 1 ... count.
+    """Return the published split epsilon_z = epsilon / (2 ln T) + epsilon / 2^(z+1), z = 1 ...
+    count.
 
-    Solanki, Kanaparthy, Damle, Gujar: Differentially private federated combinatorial bandits with constraints, ECML
-    PKDD 2022, section 5.3. The sum is not epsilon: it depends on the number of messages.
+    Solanki, Kanaparthy, Damle, Gujar: Differentially private federated combinatorial bandits with
+    constraints, ECML PKDD 2022, section 5.3. The sum is not epsilon: it depends on the number of
+    messages.
 
     >>> round(sum(paper_split(1.0, 100_000, 8)), 3)
     0.845
     """
     check.at_least(2, horizon=horizon)
-    return tuple(epsilon / (2 * math.log(horizon)) + epsilon / 2 ** (z + 1) for z in range(1, count + 1))
+    return tuple(
+        epsilon / (2 * math.log(horizon)) + epsilon / 2 ** (z + 1) for z in range(1, count + 1)
+    )
 
 
 def paper_multipliers(budget: Budget, horizon: int, count: int) -> tuple[float, ...]:
-    """Return the published noise: the textbook's for each of the two counts, with the whole delta every time.
+    """Return the published noise: the textbook's for each of the two counts, with the whole delta
+    every time.
 
     >>> [round(x, 2) for x in paper_multipliers(Budget(1, 0.01), 100_000, 8)][::7]
     [10.59, 68.47]
     """
-    return tuple(classical_multiplier(part, budget.delta) for part in paper_split(budget.epsilon, horizon, count))
+    return tuple(
+        classical_multiplier(part, budget.delta)
+        for part in paper_split(budget.epsilon, horizon, count)
+    )
 
 
 def calibrated_multipliers(
     schedule: str, budget: Budget, unit: Unit, lengths: Sequence[int], producers: int
 ) -> tuple[float, ...]:
-    """Return the noise of `equal` or `tight`: sensitivity_z sqrt(n) / mu, with the largest mu of the budget.
+    """Return the noise of `equal` or `tight`: sensitivity_z sqrt(n) / mu, with the largest mu of
+    the budget.
 
-    n is the number of messages that tell about one unit: all of them, or one where `tight` finds windows disjoint.
+    n is the number of messages that tell about one unit: all of them, or one where `tight` finds
+    windows disjoint.
 
-    >>> [round(calibrated_multipliers(name, Budget(1, 0.01), UNITS["entry"], (200, 200), 30)[0], 2)
-    ...  for name in ("tight", "equal")]
+    >>> [
+    ...     round(
+    ...         calibrated_multipliers(name, Budget(1, 0.01), UNITS["entry"], (200, 200), 30)[0], 2
+    ...     )
+    ...     for name in ("tight", "equal")
+    ... ]
     [2.66, 3.76]
     """
     count = 1 if schedule == "tight" and unit.disjoint else len(lengths)

@@ -1,13 +1,14 @@
 """What an attack is: an estimate from what an adversary saw, kept apart from how it is scored.
 
-`estimate` is given what an adversary who holds some roles saw, and a seed, and nothing else: the same answer twice.
-`score` compares estimates with the truth that only a simulation knows, and says what an adversary who saw nothing
-scores against the same truth (`Score.baseline`, `Score.p`). Two controls stand beside every score: `plant` puts a leak
-into what is seen, which a working attack finds, and `shuffle` exchanges the truth for one that what is seen cannot
-tell, which no honest attack finds. An attack that finds nothing says something only where it finds what was planted.
+`estimate` is given what an adversary who holds some roles saw, and a seed, and nothing else: the
+same answer twice. `score` compares estimates with the truth that only a simulation knows, and says
+what an adversary who saw nothing scores against the same truth (`Score.baseline`, `Score.p`). Two
+controls stand beside every score: `plant` puts a leak into what is seen, which a working attack
+finds, and `shuffle` exchanges the truth for one that what is seen cannot tell, which no honest
+attack finds. An attack that finds nothing says something only where it finds what was planted.
 
-To add one: write `estimate` and `score`, name the sentences of the level that it stands behind, and list it in
-`protocols/<system>/attacks.py`.
+To add one: write `estimate` and `score`, name the sentences of the level that it stands behind, and
+list it in `protocols/<system>/attacks.py`.
 """
 
 from __future__ import annotations
@@ -46,13 +47,17 @@ class Score:
     """Probability that such an adversary scores as well; None where the interval decides."""
 
     def above(self, level: float = LEVEL) -> bool:
-        """Return whether this is better than the baseline, with a probability of error of at most `level`."""
+        """Return whether this is better than the baseline, with a probability of error of at most
+        `level`.
+        """
         if self.p is not None:
             return self.p < level
         return (self.value if self.interval is None else self.interval[0]) > self.baseline
 
     def __str__(self) -> str:
-        edges = "" if self.interval is None else f" [{self.interval[0]:.3g}, {self.interval[1]:.3g}]"
+        edges = (
+            "" if self.interval is None else f" [{self.interval[0]:.3g}, {self.interval[1]:.3g}]"
+        )
         return f"{self.value:.3g}{edges}"
 
 
@@ -78,9 +83,13 @@ class Attack:
     title: str
     """What it seeks, as a row of a table says it: "the total reward"."""
     adversary: tuple[str, ...]
-    """Kinds of role that the adversary holds, each once for a party; `WIRE` for one that only sees what travels."""
+    """Kinds of role that the adversary holds, each once for a party; `WIRE` for one that only sees
+    what travels.
+    """
     claims: tuple[str, ...]
-    """Beginnings of the sentences that it stands behind: promises it would break, weaknesses it shows."""
+    """Beginnings of the sentences that it stands behind: promises it would break, weaknesses it
+    shows.
+    """
     estimate: Callable[[Any, int], Any]
     """Of what was seen and a seed; a pure function."""
     score: Callable[[Sequence[Any], Sequence[Truth]], Score]
@@ -96,7 +105,9 @@ class Attack:
     finds: float = 0.9
     """The value from which on what it seeks is found out, not just a little of it."""
     needs: Literal["view", "twin", "runs", "network"] = "view"
-    """One view of a run; plain runs of its own, made in seconds; games with many runs; a run over sockets."""
+    """One view of a run; plain runs of its own, made in seconds; games with many runs; a run over
+    sockets.
+    """
     stage: Callable[[Any, int], Iterable[Evidence]] | None = None
     """Makes the evidence of given settings and a seed, where one view is not enough."""
     seconds: Callable[[Any], float] = lambda settings: 1.0
@@ -106,8 +117,9 @@ class Attack:
     tell: Callable[[Any], str] = str
     """An estimate in words, for those who have no truth to score it by."""
     of_view: Callable[[View, Any], Any] | None = None
-    """Where `stage` makes what `estimate` takes: makes it of the view that a party recorded, and of settings like those
-    of its run, which may be None."""
+    """Where `stage` makes what `estimate` takes: makes it of the view that a party recorded, and of
+    settings like those of its run, which may be None.
+    """
 
 
 @dataclass(frozen=True)
@@ -129,11 +141,17 @@ class Attempt:
     @property
     def power(self) -> float | None:
         """Share of planted leaks that it finds; None where none is planted."""
-        return sum(one.above(self.level) for one in self.planted) / len(self.planted) if self.planted else None
+        return (
+            sum(one.above(self.level) for one in self.planted) / len(self.planted)
+            if self.planted
+            else None
+        )
 
     @property
     def conclusive(self) -> bool:
-        """Whether the outcome says something: a success, or a failure of an attack that finds what is planted."""
+        """Whether the outcome says something: a success, or a failure of an attack that finds what
+        is planted.
+        """
         return self.succeeded or (self.power or 0.0) > 0.5
 
     @property
@@ -150,9 +168,12 @@ class Attempt:
 
     def sentence(self) -> str:
         """Say what came out, with everything it must stand with."""
-        power = "no planted leak" if self.power is None else f"finds {self.power:.0%} of planted leaks"
+        power = (
+            "no planted leak" if self.power is None else f"finds {self.power:.0%} of planted leaks"
+        )
         return (
-            f"{self.attack.title}, by {' and '.join(self.attack.adversary)}: {self.verdict}. {self.score}, without a "
+            f"{self.attack.title}, by {' and '.join(self.attack.adversary)}: {self.verdict}. "
+            f"{self.score}, without a "
             f"view {self.score.baseline:.3g}; {power}. Tests: {' '.join(self.attack.claims)}"
         )
 
@@ -160,28 +181,41 @@ class Attempt:
 def check_view(attack: Attack, view: View) -> None:
     """Refuse a view that is not this adversary's, or that lacks the beginning of the run.
 
-    A view that holds the secrets of a role which the adversary does not hold says nothing about that adversary.
+    A view that holds the secrets of a role which the adversary does not hold says nothing about
+    that adversary.
     """
     kinds = [view.secrets.get(party, {}).get("kind", attack.adversary[0]) for party in view.parties]
     for party, kind in zip(view.parties, kinds, strict=True):
         if kind not in attack.adversary:
             raise ConfigError(
-                f"attack '{attack.name}' is by {' and '.join(attack.adversary)}, got a view of {kind} '{party}'."
+                f"attack '{attack.name}' is by {' and '.join(attack.adversary)}, got a view of "
+                f"{kind} '{party}'."
             )
     for kind in attack.adversary:
         if kind != WIRE and kind not in kinds:
-            raise ConfigError(f"attack '{attack.name}' needs a view of {kind}, got one of {', '.join(view.parties)}.")
+            raise ConfigError(
+                f"attack '{attack.name}' needs a view of {kind}, got one of "
+                f"{', '.join(view.parties)}."
+            )
     if view.forgotten:
         raise DataError(
-            f"the view has lost its first {view.forgotten:,} messages, and attack '{attack.name}' begins at the first "
+            f"the view has lost its first {view.forgotten:,} messages, and attack '{attack.name}' "
+            "begins at the first "
             "step. Start the run with a larger transcript."
         )
 
 
 def attempt(
-    attack: Attack, evidence: Sequence[Evidence], seed: int = 0, *, level: float = LEVEL, plantings: int = PLANTINGS
+    attack: Attack,
+    evidence: Sequence[Evidence],
+    seed: int = 0,
+    *,
+    level: float = LEVEL,
+    plantings: int = PLANTINGS,
 ) -> Attempt:
-    """Attack what was seen of one run or several, and score the estimates, with both controls beside it."""
+    """Attack what was seen of one run or several, and score the estimates, with both controls
+    beside it.
+    """
     truths = [one.truth for one in evidence]
     for one in evidence:
         if attack.needs == "view":
@@ -197,5 +231,9 @@ def attempt(
                 planted.append(Score(0.0, p=1.0))
             else:
                 planted.append(attack.score(guesses, [one.truth for one in made]))
-    shuffled = None if attack.shuffle is None else attack.score(estimates, attack.shuffle(truths, seed))
-    return Attempt(attack, attack.score(estimates, truths), tuple(planted), shuffled, estimates, level)
+    shuffled = (
+        None if attack.shuffle is None else attack.score(estimates, attack.shuffle(truths, seed))
+    )
+    return Attempt(
+        attack, attack.score(estimates, truths), tuple(planted), shuffled, estimates, level
+    )

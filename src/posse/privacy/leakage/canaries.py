@@ -1,13 +1,15 @@
-"""Canaries: entries that are in what was released or are not, by coins that an auditor tossed and an adversary guesses.
+"""Canaries: entries that are in what was released or are not, by coins that an auditor tossed and
+an adversary guesses.
 
-Noise of mu = sensitivity / sigma lets nobody guess a coin with accuracy above Phi(mu / 2). The adversary knows some of
-the coins, learns from them in which direction canaries show (Fisher's), and guesses the others. Of n guesses at most
-Binomial(n, Phi(mu / 2)) are right under the claim (`posse.privacy.dp.audit`): `claim_score` turns the count into the
-probability of so many, and into a lower bound on epsilon at the claim's delta, which is above the proved figure with
-probability `SIGNIFICANCE` at most where the claim is true.
+Noise of mu = sensitivity / sigma lets nobody guess a coin with accuracy above Phi(mu / 2). The
+adversary knows some of the coins, learns from them in which direction canaries show (Fisher's), and
+guesses the others. Of n guesses at most Binomial(n, Phi(mu / 2)) are right under the claim
+(`posse.privacy.dp.audit`): `claim_score` turns the count into the probability of so many, and into
+a lower bound on epsilon at the claim's delta, which is above the proved figure with probability
+`SIGNIFICANCE` at most where the claim is true.
 
-A release that comes more than once about the same data, in whatever form, is one more column: copies that are equal
-say nothing new and are left out.
+A release that comes more than once about the same data, in whatever form, is one more column:
+copies that are equal say nothing new and are left out.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ class Canaries:
 
 
 def tossed(values: Floats, coins: Ints, shift: Floats, mu: float, delta: float) -> Evidence:
-    """Make evidence of canaries: the first ones are known. `shift` is what one adds to its row, `mu` is claimed."""
+    """Make evidence of canaries: the first ones are known. `shift` is what one adds to its row,
+    `mu` is claimed.
+    """
     many = max(4, round(KNOWN * len(coins)))
     known = np.where(np.arange(len(coins)) < many, coins, -1)
     truth = {"coins": coins, "asked": known < 0, "shift": shift, "mu": mu, "delta": delta}
@@ -70,7 +74,8 @@ def guess(seen: Canaries, seed: int) -> Bools:
     values, known = np.asarray(seen.values, np.float64), seen.known
     if values.ndim != 2 or len(values) != len(known) or {0, 1} - set(known.tolist()):
         raise ConfigError(
-            f"canaries need a row each and some known ones of both kinds, got values of shape {values.shape} and "
+            "canaries need a row each and some known ones of both kinds, got values of shape "
+            f"{values.shape} and "
             f"{len(known)} coins."
         )
     _, first = np.unique(values, axis=1, return_index=True)  # copies that are equal say nothing new
@@ -80,9 +85,15 @@ def guess(seen: Canaries, seed: int) -> Bools:
 
 
 def claim_score(found: Sequence[Bools], truths: Sequence[Mapping[str, Any]]) -> Score:
-    """Score guesses against the claim: the epsilon that they prove at least, beside the epsilon that is claimed.
+    """Score guesses against the claim: the epsilon that they prove at least, beside the epsilon
+    that is claimed.
 
-    >>> truth = {"coins": np.arange(1000) % 2, "asked": np.full(1000, True), "mu": 0.53, "delta": 0.01}
+    >>> truth = {
+    ...     "coins": np.arange(1000) % 2,
+    ...     "asked": np.full(1000, True),
+    ...     "mu": 0.53,
+    ...     "delta": 0.01,
+    ... }
     >>> fair = claim_score([np.arange(1000) % 2 == (np.arange(1000) % 10 < 6)], [truth])
     >>> fair.value < fair.baseline, fair.above()
     (True, False)
@@ -92,7 +103,9 @@ def claim_score(found: Sequence[Bools], truths: Sequence[Mapping[str, Any]]) -> 
         agrees = (called == (truth["coins"] == 1))[truth["asked"]]
         right, guesses = right + int(agrees.sum()), guesses + len(agrees)
     mu, delta = float(np.mean([truth["mu"] for truth in truths])), truths[0]["delta"]
-    made = audit.AuditResult(mu, guesses, right, SIGNIFICANCE, audit.lower_bound(right, guesses, SIGNIFICANCE))
+    made = audit.AuditResult(
+        mu, guesses, right, SIGNIFICANCE, audit.lower_bound(right, guesses, SIGNIFICANCE)
+    )
     p = tail(right, guesses, _NORMAL.cdf(mu / 2))
     power = power_of(mu, guesses)
     text = f"{right:,} of {guesses:,} coins right; finds halved noise with probability {power:.2f}"
@@ -100,7 +113,8 @@ def claim_score(found: Sequence[Bools], truths: Sequence[Mapping[str, Any]]) -> 
 
 
 def power_of(mu: float, guesses: float, factor: float = 2.0, level: float = SIGNIFICANCE) -> float:
-    """Probability that so many guesses find noise out that is `factor` times too small, by the normal law.
+    """Probability that so many guesses find noise out that is `factor` times too small, by the
+    normal law.
 
     A fifth of the guesses is taken off, for the direction that must be learnt.
 

@@ -1,8 +1,9 @@
 """What rows of scores show without following a run from its beginning.
 
-`pairs` finds the arm that was pulled after a row in the next one; `strangeness` says how little a row looks like its
-neighbours; `late` finds sum and pulls of the leading arm from a stretch in the middle of a run; `difference` reads the
-gap of two arms from the public law of the scale. Compiled; some 20 microseconds a row.
+`pairs` finds the arm that was pulled after a row in the next one; `strangeness` says how little a
+row looks like its neighbours; `late` finds sum and pulls of the leading arm from a stretch in the
+middle of a run; `difference` reads the gap of two arms from the public law of the scale. Compiled;
+some 20 microseconds a row.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, no-any-return"
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from posse.core.compiled import elementary
 from posse.privacy.leakage.tracking import EXACT, Floats, Ints, misfit_of, sorted_row
 
-# Neighbouring rows ----------------------------------------------------------------------------------------------------
+# Neighbouring rows --------------------------------------------------------------------------------
 
 
 @elementary
@@ -38,7 +39,12 @@ def _pairs(values, chosen, steps, most, origin, misfits, moved, linked):
         nxt = at + 1
         while nxt < rows and steps[nxt] - steps[at] <= most and np.isnan(values[nxt, 0]):
             nxt += 1
-        if nxt >= rows or steps[nxt] - steps[at] > most or np.isnan(values[at, 0]) or chosen[at] < 0:
+        if (
+            nxt >= rows
+            or steps[nxt] - steps[at] > most
+            or np.isnan(values[at, 0])
+            or chosen[at] < 0
+        ):
             continue
         linked[at] = nxt
         old = _without(values[at], chosen[at])
@@ -59,7 +65,9 @@ def _pairs(values, chosen, steps, most, origin, misfits, moved, linked):
             pp += (old[i] - p) ** 2
             pv += (old[i] - p) * (new[i] - v)
         if pp > 0.0 and pv > 0.0:
-            moved[at] = ((row[place] - v) / (pv / pp) + p - values[at, chosen[at]]) / math.sqrt(pp / n)
+            moved[at] = ((row[place] - v) / (pv / pp) + p - values[at, chosen[at]]) / math.sqrt(
+                pp / n
+            )
 
 
 @dataclass(frozen=True)
@@ -75,7 +83,9 @@ class Linked:
     """How far its score went."""
 
 
-def pairs(values: Floats, chosen: Ints, steps: Ints, *, origin: bool = False, most: int = 1) -> Linked:
+def pairs(
+    values: Floats, chosen: Ints, steps: Ints, *, origin: bool = False, most: int = 1
+) -> Linked:
     """Look for the arm that was pulled after a row in the next one, at most `most` steps later."""
     rows, k = values.shape
     misfits, moved = np.full((rows, k), np.nan), np.full(rows, np.nan)
@@ -87,20 +97,26 @@ def pairs(values: Floats, chosen: Ints, steps: Ints, *, origin: bool = False, mo
 
 
 NEAR, LOWEST, SAME = 3, 12, 1e-8
-"""Rows on each side that a row is compared with, the lowest places that are, and the error of equal ratios."""
+"""Rows on each side that a row is compared with, the lowest places that are, and the error of equal
+ratios.
+"""
 
 
 def shares_a_ratio(rows: Floats) -> NDArray[np.bool_]:
-    """Return which rows have the ratio of two gaps between places in common with a row near them; rows are sorted.
+    """Return which rows have the ratio of two gaps between places in common with a row near them;
+    rows are sorted.
 
-    Three arms that are not pulled between two rows keep this ratio, whatever scale and shift. A row of numbers that
-    are drawn anew has it by chance only. So a row of scores is recognised, also where nine of ten rows are not seen.
+    Three arms that are not pulled between two rows keep this ratio, whatever scale and shift. A row
+    of numbers that are drawn anew has it by chance only. So a row of scores is recognised, also
+    where nine of ten rows are not seen.
 
     >>> drawn, means = np.array([0.1, 0.35, 0.38, 0.9]), np.array([0.2, 0.3, 0.6, 0.7])
     >>> shares_a_ratio(np.array([means, drawn, 5 * means + 1])).tolist()
     [True, False, True]
     """
-    places = np.array(list(combinations(range(min(rows.shape[1], LOWEST)), 3)), np.int64).reshape(-1, 3)
+    places = np.array(list(combinations(range(min(rows.shape[1], LOWEST)), 3)), np.int64).reshape(
+        -1, 3
+    )
     low, middle, high = (rows[:, place] for place in places.T)
     ratios = (middle - low) / np.where(high > low, high - low, np.inf)
     shared = np.zeros(len(rows), np.bool_)
@@ -112,10 +128,11 @@ def shares_a_ratio(rows: Floats) -> NDArray[np.bool_]:
 
 
 def strangeness(values: Floats, width: int = 25) -> Floats:
-    """How far each row, in order of size and scaled to [0, 1], is from the median of the rows around it.
+    """How far each row, in order of size and scaled to [0, 1], is from the median of the rows
+    around it.
 
-    A row that shares no ratio with a row near it is stranger than all that do. A row that no score made (NaN) is
-    infinitely strange.
+    A row that shares no ratio with a row near it is stranger than all that do. A row that no score
+    made (NaN) is infinitely strange.
     """
     rows = np.sort(values, axis=1)
     span = rows[:, -1:] - rows[:, :1]
@@ -130,12 +147,14 @@ def strangeness(values: Floats, width: int = 25) -> Floats:
     return out
 
 
-# Late, and two arms ---------------------------------------------------------------------------------------------------
+# Late, and two arms -------------------------------------------------------------------------------
 
 
 @elementary
 def _late(ys, gains, counts, most):
-    """The number of pulls before the first of some positions y = (A (s + gains) + B (n + counts)) / (n + counts)."""
+    """The number of pulls before the first of some positions y = (A (s + gains) + B (n + counts)) /
+    (n + counts).
+    """
     size = ys.shape[0]
     best, found, sum_found = 1e300, 0, 0.0
     for n in range(1, most + 1):
@@ -186,18 +205,21 @@ class Leader:
 
 
 def late(values: Floats, chosen: Ints, steps: Ints) -> Leader | None:
-    """Find the pulls and the sum of the leading arm from a stretch of rows of means in the middle of a run.
+    """Find the pulls and the sum of the leading arm from a stretch of rows of means in the middle
+    of a run.
 
-    Neighbours that keep their place among the others give every row the frame of the first one, in which the leader
-    moves by (r - mean) / (n + 1) with every pull: up for a reward of 1, down for one of 0, and less the more pulls it
-    has. None where no stretch is long enough.
+    Neighbours that keep their place among the others give every row the frame of the first one, in
+    which the leader moves by (r - mean) / (n + 1) with every pull: up for a reward of 1, down for
+    one of 0, and less the more pulls it has. None where no stretch is long enough.
     """
     stretches, start = [], 0
     while start < len(values) - 8:
         made = _stretch(values, chosen, start)
         stretches.append(made)
         start = max(made[0][-1] + 1, start + 8)
-    longest = sorted((one for one in stretches if len(one[0]) >= 10), key=lambda one: -len(one[0]))[:4]
+    longest = sorted((one for one in stretches if len(one[0]) >= 10), key=lambda one: -len(one[0]))[
+        :4
+    ]
     found = [one for one in (_leading(*stretch, steps) for stretch in longest) if one is not None]
     return min(found, key=lambda one: one.misfit) if found else None
 
@@ -216,12 +238,16 @@ def _leading(rows: list[int], places: list[float], gaps: list[int], steps: Ints)
         which = int(np.abs(options[: 2 if single else 5] - move).argmin())
         gains.append(gains[-1] + (1.0, 0.0, 2.0, 1.0, 0.0)[which])
         counts.append(counts[-1] + (1, 1, 2, 2, 2)[which])
-    pulls, total, left = _late(np.array(places), np.array(gains), np.array(counts), int(steps[rows[0]]))
+    pulls, total, left = _late(
+        np.array(places), np.array(gains), np.array(counts), int(steps[rows[0]])
+    )
     return Leader(rows[0], int(pulls), float(round(total)), float(left) / (len(rows) - 4) / up**2)
 
 
 def _stretch(values: Floats, chosen: Ints, start: int) -> tuple[list[int], list[float], list[int]]:
-    """Rows from `start` on in the frame of the first: where the leader is, and rows since the one before."""
+    """Rows from `start` on in the frame of the first: where the leader is, and rows since the one
+    before.
+    """
     frame = np.delete(values[start], chosen[start])
     frame.sort()
     spread = frame[-1] - frame[0]
@@ -229,7 +255,11 @@ def _stretch(values: Floats, chosen: Ints, start: int) -> tuple[list[int], list[
         return [start], [0.0], [0]
     frame = (frame - frame[0]) / spread
     rows, gaps = [start], [0]
-    places = [float((values[start, chosen[start]] - np.delete(values[start], chosen[start]).min()) / spread)]
+    places = [
+        float(
+            (values[start, chosen[start]] - np.delete(values[start], chosen[start]).min()) / spread
+        )
+    ]
     missed = 0
     for at in range(start + 1, len(values)):
         if np.isnan(values[at, 0]) or missed > 6:
@@ -250,7 +280,9 @@ def _stretch(values: Floats, chosen: Ints, start: int) -> tuple[list[int], list[
 
 @elementary
 def _fit(x, y, skip_x, skip_y):
-    """Fit y = a x + b without one of each (none: -1); returns a, b and the share of the variance that is left."""
+    """Fit y = a x + b without one of each (none: -1); returns a, b and the share of the variance
+    that is left.
+    """
     n, mx, my = 0, 0.0, 0.0
     size = x.shape[0]
     i, j = 0, 0
@@ -286,7 +318,9 @@ def _fit(x, y, skip_x, skip_y):
 
 @elementary
 def _reframe(frame, others):
-    """Fit others = a frame + b but for at most one of each, and put the one that changed into the frame."""
+    """Fit others = a frame + b but for at most one of each, and put the one that changed into the
+    frame.
+    """
     a, b, left = _fit(frame, others, -1, -1)
     if left < EXACT:
         return True, a, b
@@ -308,19 +342,23 @@ def _reframe(frame, others):
 CELLS = 2048
 """Differences of two means that are told apart: cells of [0, 1]."""
 DRIFT = 5.0
-"""Variance of a difference's move at step t is at most this over t^2: an arm that is pulled in one step of 20 has
-n = t / 20 pulls, and one more moves its mean by some reward's deviation / n, at most .5 / n."""
+"""Variance of a difference's move at step t is at most this over t^2: an arm that is pulled in one
+step of 20 has n = t / 20 pulls, and one more moves its mean by some reward's deviation / n, at most
+.5 / n.
+"""
 STRANGE = 0.1
 """Share of rows that may be no scores at all: exploring steps."""
 
 
 def difference(gaps: Floats, steps: Ints, at: int, *, bits: int = 41, low: int = 63) -> Floats:
-    """Return the density of the difference of two means after step `at`, in `CELLS` cells of [0, 1]; 1 says nothing.
+    """Return the density of the difference of two means after step `at`, in `CELLS` cells of [0,
+    1]; 1 says nothing.
 
-    A gap is seen behind a scale 2^bits a 2^s, a uniform in [2^low, 2^(low + 1)), s uniform in 0..63: log2 of it, less
-    the difference's own, has the density 2^u ln 2 / 64 of its fractional part u, from 0 to 64. The difference moves as
-    rewards come. So it is a hidden Markov chain: rows up to `at` are taken forward, later ones back. Rows that are no
-    scores fit no difference, and leave every one as likely as before. Some 100 microseconds a row.
+    A gap is seen behind a scale 2^bits a 2^s, a uniform in [2^low, 2^(low + 1)), s uniform in
+    0..63: log2 of it, less the difference's own, has the density 2^u ln 2 / 64 of its fractional
+    part u, from 0 to 64. The difference moves as rewards come. So it is a hidden Markov chain: rows
+    up to `at` are taken forward, later ones back. Rows that are no scores fit no difference, and
+    leave every one as likely as before. Some 100 microseconds a row.
 
     >>> rng = np.random.default_rng(1)
     >>> scales = rng.uniform(1, 2, 200) * 2.0 ** (104 + rng.integers(64, size=200))
@@ -346,7 +384,9 @@ def difference(gaps: Floats, steps: Ints, at: int, *, bits: int = 41, low: int =
             if last is not None:
                 density = moved(density, min(last, step), max(last, step))
             above = logs[row] - places
-            law = np.where((above >= 0) & (above < 64), np.exp2(above % 1.0) * math.log(2) / 64, 0.0)
+            law = np.where(
+                (above >= 0) & (above < 64), np.exp2(above % 1.0) * math.log(2) / 64, 0.0
+            )
             density = density * ((1 - STRANGE) * law + STRANGE / 192)
             density, last = density / density.mean(), step
         return density if last is None else moved(density, min(last, at), max(last, at))

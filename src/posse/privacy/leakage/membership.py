@@ -1,7 +1,8 @@
 """Membership inference: was a row among those that a bandit's model was learnt from?
 
-The attacker runs the model on a row and sees the arm it pulls and the reward, or the error of its score as well. Yeom,
-Giacomelli, Fredrikson, Jha: Privacy risk in machine learning: analyzing the connection to overfitting, CSF 2018.
+The attacker runs the model on a row and sees the arm it pulls and the reward, or the error of its
+score as well. Yeom, Giacomelli, Fredrikson, Jha: Privacy risk in machine learning: analyzing the
+connection to overfitting, CSF 2018.
 
 | attack | calls a row a member if |
 |---|---|
@@ -10,15 +11,18 @@ Giacomelli, Fredrikson, Jha: Privacy risk in machine learning: analyzing the con
 | `BY_ERROR` | the error r - s of the pulled arm's score is more frequent on training rows: uses both |
 | `reward_gap` | no rule: abs(mean reward on training rows - mean reward on held-out rows), as a published code has it |
 
-A rule that is scored on the rows it was fitted on shows an advantage where there is no leak: about sqrt(2 / pi)
-standard errors of a mean reward per arm. Hannun, Knott, Sengupta, van der Maaten: Privacy-preserving multi-party
-contextual bandits, 2019, figure 7, reports 1-2 % early and below 0.75 % later, and does not say that rows were kept
-apart. Their code computes `reward_gap` over all rows learnt so far and all held-out ones: it looks at no arm, keeps no
-rows apart, and its absolute value is above 0 for any model (`gap_without_leak`). Here one half of the rows fits the
-rule and the other scores it (`split`); `split=False` is the in-sample form, whose result says so and has no interval.
+A rule that is scored on the rows it was fitted on shows an advantage where there is no leak: about
+sqrt(2 / pi) standard errors of a mean reward per arm. Hannun, Knott, Sengupta, van der Maaten:
+Privacy-preserving multi-party contextual bandits, 2019, figure 7, reports 1-2 % early and below
+0.75 % later, and does not say that rows were kept apart. Their code computes `reward_gap` over all
+rows learnt so far and all held-out ones: it looks at no arm, keeps no rows apart, and its absolute
+value is above 0 for any model (`gap_without_leak`). Here one half of the rows fits the rule and the
+other scores it (`split`); `split=False` is the in-sample form, whose result says so and has no
+interval.
 
-Intervals are over rows, given the model: a model of another seed has another advantage. A rule is an `Attack`: an
-estimate from what the adversary has, apart from its verdict; `infer` makes both of rows.
+Intervals are over rows, given the model: a model of another seed has another advantage. A rule is
+an `Attack`: an estimate from what the adversary has, apart from its verdict; `infer` makes both of
+rows.
 """
 
 from __future__ import annotations
@@ -52,7 +56,8 @@ BINS = 20
 class Pairs:
     """The arm that a model pulls and the reward it earns, for each of some rows.
 
-    Rewards are compared as they are: round real-valued ones into a few bins first, or no value is ever seen twice.
+    Rewards are compared as they are: round real-valued ones into a few bins first, or no value is
+    ever seen twice.
     """
 
     arms: Ints
@@ -62,7 +67,10 @@ class Pairs:
         object.__setattr__(self, "arms", np.asarray(self.arms, np.int64))
         object.__setattr__(self, "rewards", _finite(self.rewards, "rewards"))
         if self.arms.shape != self.rewards.shape:
-            raise ConfigError(f"every arm needs its reward: got {self.arms.size} arms and {self.rewards.size} rewards.")
+            raise ConfigError(
+                f"every arm needs its reward: got {self.arms.size} arms and {self.rewards.size} "
+                "rewards."
+            )
 
     def __len__(self) -> int:
         return len(self.arms)
@@ -83,7 +91,8 @@ class Called(NamedTuple):
 
 
 def call_by_reward(view: View) -> Called:
-    """Call a row a member if its reward is more frequent on known members, given the arm; p(r given a) is counted.
+    """Call a row a member if its reward is more frequent on known members, given the arm; p(r given
+    a) is counted.
 
     A pair of arm and reward that was never seen is called no member.
     """
@@ -96,39 +105,57 @@ def call_by_reward(view: View) -> Called:
 
 
 def call_by_loss(view: View) -> Called:
-    """Call a row a member if its loss is at most a threshold: the one of largest TPR - FPR on known rows."""
+    """Call a row a member if its loss is at most a threshold: the one of largest TPR - FPR on known
+    rows.
+    """
     members, others, rows = _known(view)
     threshold = _threshold(members, others)
     return Called(f"loss at most {threshold:.4g}", rows <= threshold)
 
 
 def call_by_error(view: View) -> Called:
-    """Call a row a member if its bin of errors holds a larger share of the known members than of the others.
+    """Call a row a member if its bin of errors holds a larger share of the known members than of
+    the others.
 
-    Yeom's second adversary, with the densities of the error estimated from `BINS` quantiles instead of taken as normal.
+    Yeom's second adversary, with the densities of the error estimated from `BINS` quantiles instead
+    of taken as normal.
     """
     members, others, rows = _known(view)
     edges = np.quantile(np.concatenate([members, others]), np.arange(1, BINS) / BINS)
     shares = [
-        np.bincount(np.searchsorted(edges, some, "right"), minlength=BINS) / len(some) for some in (members, others)
+        np.bincount(np.searchsorted(edges, some, "right"), minlength=BINS) / len(some)
+        for some in (members, others)
     ]
     called = shares[0] > shares[1]
-    return Called(f"one of {int(called.sum())} bins of {BINS}", called[np.searchsorted(edges, rows, "right")])
+    return Called(
+        f"one of {int(called.sum())} bins of {BINS}", called[np.searchsorted(edges, rows, "right")]
+    )
 
 
-def verdict(attack: str, called: Called, truth: Mapping[str, Any], confidence: float = 0.95) -> Membership:
+def verdict(
+    attack: str, called: Called, truth: Mapping[str, Any], confidence: float = 0.95
+) -> Membership:
     """Compare the rows called members with those that are."""
     member: Bools = truth["member"]
     inside, outside = called.rows[member], called.rows[~member]
-    members, found, others, accused = len(inside), int(inside.sum()), len(outside), int(outside.sum())
-    return Membership(attack, called.rule, members, found, others, accused, truth["apart"], confidence)
+    members, found, others, accused = (
+        len(inside),
+        int(inside.sum()),
+        len(outside),
+        int(outside.sum()),
+    )
+    return Membership(
+        attack, called.rule, members, found, others, accused, truth["apart"], confidence
+    )
 
 
-def probes(members: Rows, others: Rows, *, split: bool = True, seed: int = 0) -> tuple[View, dict[str, Any]]:
+def probes(
+    members: Rows, others: Rows, *, split: bool = True, seed: int = 0
+) -> tuple[View, dict[str, Any]]:
     """Make the view of an adversary who has asked a model about rows, and the truth to score it by.
 
-    It knows of one random half of the rows whether they are members, and calls the other half. With `split=False` it
-    knows all of them and calls the same rows: in sample.
+    It knows of one random half of the rows whether they are members, and calls the other half. With
+    `split=False` it knows all of them and calls the same rows: in sample.
     """
     fit, score = _rows(len(members), split, seed, 0)
     fit_others, score_others = _rows(len(others), split, seed, 1)
@@ -142,20 +169,33 @@ def probes(members: Rows, others: Rows, *, split: bool = True, seed: int = 0) ->
 
 
 def infer(
-    attack: Attack, members: Pairs | ArrayLike, others: Pairs | ArrayLike, *, split: bool = True, seed: int = 0,
+    attack: Attack,
+    members: Pairs | ArrayLike,
+    others: Pairs | ArrayLike,
+    *,
+    split: bool = True,
+    seed: int = 0,
     confidence: float = 0.95,
-) -> Membership:  # fmt: skip
-    """Attack by a rule, given arms and rewards (`BY_REWARD`), losses (`BY_LOSS`) or errors (`BY_ERROR`) of rows.
+) -> Membership:
+    """Attack by a rule, given arms and rewards (`BY_REWARD`), losses (`BY_LOSS`) or errors
+    (`BY_ERROR`) of rows.
 
-    >>> learnt_by_heart, guessed = Pairs(np.zeros(200), np.ones(200)), Pairs(np.zeros(200), np.arange(200) % 2)
+    >>> learnt_by_heart, guessed = (
+    ...     Pairs(np.zeros(200), np.ones(200)),
+    ...     Pairs(np.zeros(200), np.arange(200) % 2),
+    ... )
     >>> round(infer(BY_REWARD, learnt_by_heart, guessed).advantage, 1)
     0.5
-    >>> made = [infer(rule, np.linspace(0, 1, 1000), np.linspace(0, 2, 1000)) for rule in (BY_LOSS, BY_ERROR)]
+    >>> made = [
+    ...     infer(rule, np.linspace(0, 1, 1000), np.linspace(0, 2, 1000))
+    ...     for rule in (BY_LOSS, BY_ERROR)
+    ... ]
     >>> [(round(one.advantage, 1), one.leaks) for one in made]
     [(0.5, True), (0.5, True)]
     """
     some: list[Any] = [
-        one if isinstance(one, Pairs) else _finite(one, "losses and errors") for one in (members, others)
+        one if isinstance(one, Pairs) else _finite(one, "losses and errors")
+        for one in (members, others)
     ]
     view, truth = probes(*some, split=split, seed=seed)
     return verdict(attack.title, attack.estimate(view, seed), truth, confidence)
@@ -169,16 +209,19 @@ def score_errors(scores: ArrayLike, pairs: Pairs) -> Floats:
     """
     table = np.asarray(scores, np.float64)
     if table.ndim != 2 or len(table) != len(pairs):
-        raise ConfigError(f"scores must have the shape (rows, arms) with {len(pairs)} rows, got {table.shape}.")
+        raise ConfigError(
+            f"scores must have the shape (rows, arms) with {len(pairs)} rows, got {table.shape}."
+        )
     found: Floats = pairs.rewards - table[np.arange(len(pairs)), pairs.arms]
     return found
 
 
 def reward_gap(members: ArrayLike, others: ArrayLike) -> float:
-    """abs(mean reward of members - of others), in sample: the advantage that the published code reports.
+    """abs(mean reward of members - of others), in sample: the advantage that the published code
+    reports.
 
-    For rewards of 0 and 1 and without the absolute value it is Yeom's adversary for a bounded loss, 1 - r: one that
-    calls every rewarded row a member.
+    For rewards of 0 and 1 and without the absolute value it is Yeom's adversary for a bounded loss,
+    1 - r: one that calls every rewarded row a member.
 
     >>> reward_gap([1, 1, 0, 1], [0, 1, 0, 1])
     0.25
@@ -187,9 +230,13 @@ def reward_gap(members: ArrayLike, others: ArrayLike) -> float:
 
 
 def gap_without_leak(share: float, members: int, others: int) -> float:
-    """Mean of `reward_gap` where there is no leak: sqrt(2/pi) sqrt(p (1 - p) (1/n + 1/m)), p the share of rewards.
+    """Mean of `reward_gap` where there is no leak: sqrt(2/pi) sqrt(p (1 - p) (1/n + 1/m)), p the
+    share of rewards.
 
-    >>> [round(gap_without_leak(p, n, 10_000), 4) for p, n in ((0.5, 500), (0.8, 5_000), (0.9, 60_000))]
+    >>> [
+    ...     round(gap_without_leak(p, n, 10_000), 4)
+    ...     for p, n in ((0.5, 500), (0.8, 5_000), (0.9, 60_000))
+    ... ]
     [0.0183, 0.0055, 0.0026]
     """
     return math.sqrt(2 / math.pi * share * (1 - share) * (1 / members + 1 / others))
@@ -197,9 +244,13 @@ def gap_without_leak(share: float, members: int, others: int) -> float:
 
 @lru_cache(maxsize=8)
 def _rows(count: int, split: bool, seed: int, group: int) -> tuple[Ints, Ints]:
-    """Return the rows that fit the rule and those that score it: two random halves, or all rows twice."""
+    """Return the rows that fit the rule and those that score it: two random halves, or all rows
+    twice.
+    """
     if count < (2 if split else 1):
-        raise ConfigError(f"members and others must have {2 if split else 1} rows each at least, got {count}.")
+        raise ConfigError(
+            f"members and others must have {2 if split else 1} rows each at least, got {count}."
+        )
     if not split:
         return np.arange(count), np.arange(count)
     shuffled = np.random.default_rng((seed, group)).permutation(count)
@@ -215,8 +266,15 @@ def _codes(*some: Pairs) -> tuple[Ints, Ints]:
 
 
 def _numbered(values: NDArray[Any]) -> tuple[NDArray[Any], Ints]:
-    """Return the values that occur and the number of each; small whole numbers are looked up, and not sorted."""
-    if values.dtype.kind == "i" and len(values) and values.min() >= 0 and values.max() < len(values):
+    """Return the values that occur and the number of each; small whole numbers are looked up, and
+    not sorted.
+    """
+    if (
+        values.dtype.kind == "i"
+        and len(values)
+        and values.min() >= 0
+        and values.max() < len(values)
+    ):
         there = np.bincount(values) > 0
         return np.flatnonzero(there), (there.cumsum() - 1)[values]
     kinds = np.unique(values)
@@ -234,9 +292,13 @@ def _conditional(pairs: Ints, arms: Ints, rows: Ints) -> Floats:
 
 
 def _threshold(members: Floats, others: Floats) -> float:
-    """Return the threshold of largest TPR - FPR, half-way to the next loss; below all losses if none is above 0."""
+    """Return the threshold of largest TPR - FPR, half-way to the next loss; below all losses if
+    none is above 0.
+    """
     inside, outside = np.sort(members), np.sort(others)
-    gains = np.arange(1, len(inside) + 1) / len(inside) - np.searchsorted(outside, inside, "right") / len(outside)
+    gains = np.arange(1, len(inside) + 1) / len(inside) - np.searchsorted(
+        outside, inside, "right"
+    ) / len(outside)
     best = int(gains.argmax())
     if gains[best] <= 0:
         return -math.inf
@@ -245,33 +307,50 @@ def _threshold(members: Floats, others: Floats) -> float:
 
 
 def _known(view: View) -> tuple[Any, Any, Any]:
-    """Return known members, known others and the rows to call: what the adversary has of its own."""
+    """Return known members, known others and the rows to call: what the adversary has of its
+    own.
+    """
     own = next(iter(view.secrets.values()), {})
     if not {"members", "others", "rows"} <= set(own):
-        raise ConfigError("membership needs a model's answers on rows known to be members and on others: use probes.")
+        raise ConfigError(
+            "membership needs a model's answers on rows known to be members and on others: use "
+            "probes."
+        )
     return own["members"], own["others"], own["rows"]
 
 
 def _joined(first: Rows, second: Rows) -> Rows:
     if isinstance(first, Pairs):
-        return Pairs(np.concatenate([first.arms, second.arms]), np.concatenate([first.rewards, second.rewards]))
+        return Pairs(
+            np.concatenate([first.arms, second.arms]),
+            np.concatenate([first.rewards, second.rewards]),
+        )
     return np.concatenate([first, second])
 
 
 def _finite(values: ArrayLike, what: str) -> Floats:
     made = np.asarray(values, np.float64)
     if made.ndim != 1 or not len(made):
-        raise ConfigError(f"{what} must be a list with one number a row, got the shape {made.shape}.")
+        raise ConfigError(
+            f"{what} must be a list with one number a row, got the shape {made.shape}."
+        )
     if not np.isfinite(made).all():
-        raise ConfigError(f"{what} must be finite, got {made[~np.isfinite(made)][0]}. Leave out rows without one.")
+        raise ConfigError(
+            f"{what} must be finite, got {made[~np.isfinite(made)][0]}. Leave out rows without one."
+        )
     return made
 
 
 @dataclass(frozen=True)
 class Membership:
-    """An attack that calls rows members of the training data; its advantage is TPR - FPR (Yeom et al. 2018).
+    """An attack that calls rows members of the training data; its advantage is TPR - FPR (Yeom et
+    al. 2018).
 
-    >>> print(Membership("loss", "squared error at most 0.1", 500, 300, 500, 250, apart=True).sentence())
+    >>> print(
+    ...     Membership(
+    ...         "loss", "squared error at most 0.1", 500, 300, 500, 250, apart=True
+    ...     ).sentence()
+    ... )
     loss (member if squared error at most 0.1): advantage 0.100 [0.038, 0.161] at confidence 0.95, from 300 of 500
     members and 250 of 500 others called members.
     """
@@ -295,7 +374,9 @@ class Membership:
         check.between(0, self.members, found=self.found)
         check.between(0, self.others, accused=self.accused)
         if not 0 < self.confidence < 1:
-            raise ConfigError(f"confidence must be above 0 and below 1, got {self.confidence}. 0.95 is usual.")
+            raise ConfigError(
+                f"confidence must be above 0 and below 1, got {self.confidence}. 0.95 is usual."
+            )
 
     @property
     def advantage(self) -> float:
@@ -304,37 +385,63 @@ class Membership:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Newcombe's interval for the advantage of this rule on this model; None in sample, where none covers."""
+        """Newcombe's interval for the advantage of this rule on this model; None in sample, where
+        none covers.
+        """
         if not self.apart:
             return None
-        return difference_interval(self.found, self.members, self.accused, self.others, self.confidence)
+        return difference_interval(
+            self.found, self.members, self.accused, self.others, self.confidence
+        )
 
     @property
     def score(self) -> Score:
-        """The advantage as the score of an attack; in sample its interval is all of [-1, 1], since none covers."""
-        counted = f"{self.found:,} of {self.members:,} members and {self.accused:,} of {self.others:,} others called"
-        return Score(self.advantage, self.interval or (-1.0, 1.0), counted, 0.0, self.p if self.apart else 1.0)
+        """The advantage as the score of an attack; in sample its interval is all of [-1, 1], since
+        none covers.
+        """
+        counted = (
+            f"{self.found:,} of {self.members:,} members and {self.accused:,} of {self.others:,} "
+            "others called"
+        )
+        return Score(
+            self.advantage,
+            self.interval or (-1.0, 1.0),
+            counted,
+            0.0,
+            self.p if self.apart else 1.0,
+        )
 
     @property
     def p(self) -> float:
-        """Probability of so large an advantage where nothing leaks: the test of two equal shares, by the normal law."""
+        """Probability of so large an advantage where nothing leaks: the test of two equal shares,
+        by the normal law.
+        """
         share = (self.found + self.accused) / (self.members + self.others)
         spread = math.sqrt(share * (1 - share) * (1 / self.members + 1 / self.others))
         return NormalDist().cdf(-self.advantage / spread) if spread else 1.0
 
     @property
     def leaks(self) -> bool:
-        """Whether membership shows: the interval lies above 0. Never in sample, where noise alone shows it."""
+        """Whether membership shows: the interval lies above 0. Never in sample, where noise alone
+        shows it.
+        """
         return self.interval is not None and self.interval[0] > 0
 
     def sentence(self) -> str:
         """Say what came out."""
-        counted = f"{self.found:,} of {self.members:,} members and {self.accused:,} of {self.others:,} others"
+        counted = (
+            f"{self.found:,} of {self.members:,} members and {self.accused:,} of {self.others:,} "
+            "others"
+        )
         known = "in sample, above 0 without any leak"
         if self.interval is not None:
-            known = f"[{self.interval[0]:.3f}, {self.interval[1]:.3f}] at confidence {self.confidence:g}"
+            known = (
+                f"[{self.interval[0]:.3f}, {self.interval[1]:.3f}] at confidence "
+                f"{self.confidence:g}"
+            )
         return (
-            f"{self.attack} (member if {self.rule}): advantage {self.advantage:.3f} {known}, from {counted} called "
+            f"{self.attack} (member if {self.rule}): advantage {self.advantage:.3f} {known}, from "
+            f"{counted} called "
             "members."
         )
 
@@ -344,9 +451,9 @@ def difference_interval(
 ) -> tuple[float, float]:
     """Interval for a difference of two independent shares, from Wilson's intervals (l, u) of each.
 
-    [d - sqrt((p - l)^2 + (u' - p')^2), d + sqrt((u - p)^2 + (p' - l')^2)]. Newcombe: Interval estimation for the
-    difference between independent proportions, Statistics in Medicine 1998, method 10: 95 % intervals cover 92 to 97 %,
-    whatever the counts.
+    [d - sqrt((p - l)^2 + (u' - p')^2), d + sqrt((u - p)^2 + (p' - l')^2)]. Newcombe: Interval
+    estimation for the difference between independent proportions, Statistics in Medicine 1998,
+    method 10: 95 % intervals cover 92 to 97 %, whatever the counts.
 
     >>> [round(edge, 4) for edge in difference_interval(56, 70, 48, 80)]
     [0.0524, 0.3339]
@@ -366,14 +473,21 @@ def wilson(hits: int, trials: int, confidence: float) -> tuple[float, float]:
     """
     z = NormalDist().inv_cdf((1 + confidence) / 2)
     share, square = hits / trials, z * z / trials
-    middle, half = share + square / 2, z * math.sqrt(share * (1 - share) / trials + square / trials / 4)
+    middle, half = (
+        share + square / 2,
+        z * math.sqrt(share * (1 - share) / trials + square / trials / 4),
+    )
     return (middle - half) / (1 + square), (middle + half) / (1 + square)
 
 
 def _attack(
-    name: str, title: str, adversary: tuple[str, ...], claim: str, estimate: Callable[[View], Called],
+    name: str,
+    title: str,
+    adversary: tuple[str, ...],
+    claim: str,
+    estimate: Callable[[View], Called],
     planted: Callable[[Bools], Pairs | Floats],
-) -> Attack:  # fmt: skip
+) -> Attack:
     """Make a membership attack; `planted` gives the rows of a model that shows who is a member."""
 
     def plant(evidence: Evidence, seed: int) -> Evidence:
@@ -381,23 +495,38 @@ def _attack(
         members, others, _ = _known(view)
         known = (np.ones(len(members), np.bool_), np.zeros(len(others), np.bool_), truth["member"])
         own = dict(zip(("members", "others", "rows"), map(planted, known), strict=True))
-        return Evidence(View(view.parties, view.entries, dict.fromkeys(view.secrets, own), view.public), truth)
+        return Evidence(
+            View(view.parties, view.entries, dict.fromkeys(view.secrets, own), view.public), truth
+        )
 
     def score(called: Sequence[Called], truths: Sequence[Mapping[str, Any]]) -> Score:
         rows = np.concatenate([one.rows for one in called])
         member = np.concatenate([truth["member"] for truth in truths])
         apart = all(truth["apart"] for truth in truths)
-        return verdict(title, Called(called[0].rule, rows), {"member": member, "apart": apart}).score
+        return verdict(
+            title, Called(called[0].rule, rows), {"member": member, "apart": apart}
+        ).score
 
     def shuffle(truths: Sequence[Mapping[str, Any]], seed: int) -> list[dict[str, Any]]:
         rng = np.random.default_rng((seed, 2))
         return [{**truth, "member": rng.permutation(truth["member"])} for truth in truths]
 
     return Attack(
-        name, title, adversary, (claim,), lambda view, seed: estimate(view), score, "advantage", plant,
-        "models that learnt their rows by heart", shuffle, needs="runs",
-        tell=lambda called: f"{called.rows.sum():,} of {len(called.rows):,} rows called members, if {called.rule}",
-    )  # fmt: skip
+        name,
+        title,
+        adversary,
+        (claim,),
+        lambda view, seed: estimate(view),
+        score,
+        "advantage",
+        plant,
+        "models that learnt their rows by heart",
+        shuffle,
+        needs="runs",
+        tell=lambda called: (
+            f"{called.rows.sum():,} of {len(called.rows):,} rows called members, if {called.rule}"
+        ),
+    )
 
 
 def _by_heart(member: Bools) -> Floats:
@@ -406,10 +535,23 @@ def _by_heart(member: Bools) -> Floats:
 
 
 BY_REWARD = _attack(
-    "membership-by-reward", REWARD, ("puller", "payee"), "Puller and payee together hold every arm with its reward.",
-    call_by_reward, lambda member: Pairs(np.zeros(len(member), np.int64), member.astype(np.float64)),
-)  # fmt: skip
-MODEL = "The model is held in shares; whoever brings all shares together can read it, and it carries no noise."
-BY_LOSS = _attack("membership-by-loss", LOSS, ("puller", "payee", "party"), MODEL, call_by_loss, _by_heart)
-BY_ERROR = _attack("membership-by-error", ERROR, ("puller", "payee", "party"), MODEL, call_by_error, _by_heart)
-"""The attacks on a model: an adversary who sees arms and rewards, and one who can read the model as well."""
+    "membership-by-reward",
+    REWARD,
+    ("puller", "payee"),
+    "Puller and payee together hold every arm with its reward.",
+    call_by_reward,
+    lambda member: Pairs(np.zeros(len(member), np.int64), member.astype(np.float64)),
+)
+MODEL = (
+    "The model is held in shares; whoever brings all shares together can read it, and it carries "
+    "no noise."
+)
+BY_LOSS = _attack(
+    "membership-by-loss", LOSS, ("puller", "payee", "party"), MODEL, call_by_loss, _by_heart
+)
+BY_ERROR = _attack(
+    "membership-by-error", ERROR, ("puller", "payee", "party"), MODEL, call_by_error, _by_heart
+)
+"""The attacks on a model: an adversary who sees arms and rewards, and one who can read the model as
+well.
+"""

@@ -1,6 +1,8 @@
-"""How good guesses are, with an interval and against chance: counts of hits, areas under a curve, correlations.
+"""How good guesses are, with an interval and against chance: counts of hits, areas under a curve,
+correlations.
 
-All intervals are at confidence .95. p values are one-sided: how often somebody who saw nothing does as well.
+All intervals are at confidence .95. p values are one-sided: how often somebody who saw nothing does
+as well.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ def tail(hits: int, tries: int, chance: float) -> float:
     k = np.arange(hits, tries + 1, dtype=np.float64)
     first = math.lgamma(tries + 1) - math.lgamma(hits + 1) - math.lgamma(tries - hits + 1)
     first += hits * math.log(chance) + (tries - hits) * math.log1p(-chance)
-    ratios = np.concatenate([[0.0], np.log((tries - k[:-1]) / (k[:-1] + 1.0))]) + math.log(chance / (1.0 - chance))
+    ratios = np.concatenate([[0.0], np.log((tries - k[:-1]) / (k[:-1] + 1.0))]) + math.log(
+        chance / (1.0 - chance)
+    )
     ratios[0] = 0.0
     return float(min(1.0, math.exp(first) * np.exp(np.cumsum(ratios)).sum()))
 
@@ -42,7 +46,10 @@ def tail(hits: int, tries: int, chance: float) -> float:
 def share_interval(hits: int, tries: int, confidence: float = 0.95) -> tuple[float, float]:
     """Clopper and Pearson's interval of a share, by bisection.
 
-    >>> [round(edge, 3) for edge in share_interval(24, 24)], [round(edge, 3) for edge in share_interval(5, 10)]
+    >>> (
+    ...     [round(edge, 3) for edge in share_interval(24, 24)],
+    ...     [round(edge, 3) for edge in share_interval(5, 10)],
+    ... )
     ([0.858, 1.0], [0.187, 0.813])
     """
     alpha = (1.0 - confidence) / 2.0
@@ -60,7 +67,8 @@ def _root(rising: Callable[[float], float]) -> float:
 
 
 def hits(found: int, tries: int, chance: float, what: str) -> Score:
-    """Score of guesses each of which is right or wrong; `chance` is the share that is right without having seen.
+    """Score of guesses each of which is right or wrong; `chance` is the share that is right without
+    having seen.
 
     >>> made = hits(24, 24, 0.08, "runs")
     >>> str(made), made.text, made.p < 1e-20
@@ -69,13 +77,16 @@ def hits(found: int, tries: int, chance: float, what: str) -> Score:
     text = f"{found:,} of {tries:,} {what}"
     if not tries:
         return Score(chance, (0.0, 1.0), text, chance, 1.0)
-    return Score(found / tries, share_interval(found, tries), text, chance, tail(found, tries, chance))
+    return Score(
+        found / tries, share_interval(found, tries), text, chance, tail(found, tries, chance)
+    )
 
 
 def area(scores: ArrayLike, labels: ArrayLike, what: str) -> Score:
     """Area under the curve of scores that should be larger where the label is 1; ties count half.
 
-    p and interval are by the normal law of Mann and Whitney's statistic (Hanley and McNeil 1982 for the interval).
+    p and interval are by the normal law of Mann and Whitney's statistic (Hanley and McNeil 1982 for
+    the interval).
 
     >>> made = area([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1], "steps")
     >>> made.value, made.baseline, made.text
@@ -90,16 +101,25 @@ def area(scores: ArrayLike, labels: ArrayLike, what: str) -> Score:
     value = (ranks[ones].sum() - n * (n + 1) / 2) / (n * m)
     spread = (n + m + 1 - ties / ((n + m) * (n + m - 1))) / (12 * n * m)
     q1, q2 = value / (2 - value), 2 * value * value / (1 + value)
-    error = math.sqrt(max(value * (1 - value) + (n - 1) * (q1 - value**2) + (m - 1) * (q2 - value**2), 0) / (n * m))
+    error = math.sqrt(
+        max(value * (1 - value) + (n - 1) * (q1 - value**2) + (m - 1) * (q2 - value**2), 0)
+        / (n * m)
+    )
     p = 1.0 if spread <= 0 else NormalDist().cdf(-(value - 0.5) / math.sqrt(spread))
-    return Score(float(value), (max(0.0, value - _Z * error), min(1.0, value + _Z * error)), text, 0.5, p)
+    return Score(
+        float(value), (max(0.0, value - _Z * error), min(1.0, value + _Z * error)), text, 0.5, p
+    )
 
 
 def _ranks(values: Floats) -> tuple[Floats, float]:
-    """Ranks from 1, equal values sharing theirs, and the sum of c^3 - c over groups of c equal values."""
+    """Ranks from 1, equal values sharing theirs, and the sum of c^3 - c over groups of c equal
+    values.
+    """
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
-    return ((last - (counts - 1) / 2.0)[inverse]).astype(np.float64), float((counts.astype(float) ** 3 - counts).sum())
+    return ((last - (counts - 1) / 2.0)[inverse]).astype(np.float64), float(
+        (counts.astype(float) ** 3 - counts).sum()
+    )
 
 
 def determination(estimates: ArrayLike, truths: ArrayLike, what: str) -> Score:

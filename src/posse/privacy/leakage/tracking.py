@@ -1,8 +1,9 @@
 """Following arms through scores that come in a fresh order, scale and shift every time.
 
-One arm changes a step. Its K - 1 neighbours keep their scores, so rows of scores are compared after the scale and shift
-that fit best, in order of size, which no permutation hides. `follow` keeps the sum and the pulls of every arm, and
-finds for each row the reward that explains it. What neighbouring rows alone show is in `linking`. About .1 ms a row.
+One arm changes a step. Its K - 1 neighbours keep their scores, so rows of scores are compared after
+the scale and shift that fit best, in order of size, which no permutation hides. `follow` keeps the
+sum and the pulls of every arm, and finds for each row the reward that explains it. What
+neighbouring rows alone show is in `linking`. About .1 ms a row.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, no-any-return"
@@ -46,9 +47,11 @@ def _score(shape, parameter, t, total, pulls):
 
 @elementary
 def misfit_of(expected, row, origin):
-    """Share of the variance of a row that no scale (and shift, unless `origin`) of what is expected explains.
+    """Share of the variance of a row that no scale (and shift, unless `origin`) of what is expected
+    explains.
 
-    Both are sorted. A constant expectation says nothing about a row of ties, and is a weak explanation.
+    Both are sorted. A constant expectation says nothing about a row of ties, and is a weak
+    explanation.
     """
     k = row.shape[0]
     p, v = 0.0, 0.0
@@ -75,7 +78,9 @@ def misfit_of(expected, row, origin):
 
 @elementary
 def _tied(row, origin):
-    """Whether a sorted row may be of equal scores: equal as it is, or without a gap that stands out."""
+    """Whether a sorted row may be of equal scores: equal as it is, or without a gap that stands
+    out.
+    """
     k = row.shape[0]
     if origin:
         return row[k - 1] - row[0] <= 1e-12 * abs(row[k - 1])
@@ -107,8 +112,26 @@ def _add(totals, pulls, arm, extra):
 
 
 @elementary
-def _try(totals, pulls, arms, gains, who, extra, other, also, count, t, shape, parameter, row, origin, scores):
-    """Misfit of a row if these arms were pulled with these gains, and two of them more often than was seen."""
+def _try(
+    totals,
+    pulls,
+    arms,
+    gains,
+    who,
+    extra,
+    other,
+    also,
+    count,
+    t,
+    shape,
+    parameter,
+    row,
+    origin,
+    scores,
+):
+    """Misfit of a row if these arms were pulled with these gains, and two of them more often than
+    was seen.
+    """
     k = totals.shape[0]
     _add(totals, pulls, arms[who], extra)
     _add(totals, pulls, arms[other], also)
@@ -135,16 +158,34 @@ def _leaves(totals, pulls, arm, gain, shape):
 
 @elementary
 def _explain(
-    totals, pulls, lost, known, unknown, t, shape, parameter, row, origin, out_arms, out_gains, out_extra
-):  # fmt: skip
-    """List the pulls that explain a row exactly: one of the arms in `known` (if any), then `unknown` of any arms.
+    totals,
+    pulls,
+    lost,
+    known,
+    unknown,
+    t,
+    shape,
+    parameter,
+    row,
+    origin,
+    out_arms,
+    out_gains,
+    out_extra,
+):
+    """List the pulls that explain a row exactly: one of the arms in `known` (if any), then
+    `unknown` of any arms.
 
     Where nothing does so exactly, what makes all scores equal explains a row of ties.
     """
     k, candidates = totals.shape[0], known.shape[0]
     offset = 1 if candidates > 0 else 0
     count, found, tied = unknown + offset, 0, False
-    arms, gains, code, scores = np.zeros(8, np.int64), np.zeros(8), np.zeros(8, np.int64), np.zeros(k)
+    arms, gains, code, scores = (
+        np.zeros(8, np.int64),
+        np.zeros(8),
+        np.zeros(8, np.int64),
+        np.zeros(k),
+    )
     for head in range(max(1, 2 * candidates)):
         for i in range(unknown):
             code[i] = 0
@@ -164,9 +205,22 @@ def _explain(
                             most_also = lost - extra
                         for also in range(0 if other == who else 1, most_also + 1):
                             misfit = _try(
-                                totals, pulls, arms, gains, who, extra, other, also, count, t, shape, parameter, row,
-                                origin, scores,
-                            )  # fmt: skip
+                                totals,
+                                pulls,
+                                arms,
+                                gains,
+                                who,
+                                extra,
+                                other,
+                                also,
+                                count,
+                                t,
+                                shape,
+                                parameter,
+                                row,
+                                origin,
+                                scores,
+                            )
                             if misfit == TIES and (found == 0 or tied):
                                 tied = True
                             elif misfit < EXACT:
@@ -201,7 +255,9 @@ def _commit(totals, pulls, lost, arms, gains, extra, count, shape):
     lost -= extra[1] + extra[3]
     for i in range(count):
         arm, gain = arms[i], gains[i]
-        stays = shape != BOUND and totals[arm] == gain * pulls[arm]  # a mean that stays at 0, or at 1
+        stays = (
+            shape != BOUND and totals[arm] == gain * pulls[arm]
+        )  # a mean that stays at 0, or at 1
         for j in range(count):
             stays = stays and not (arms[j] == arm and gains[j] != gain)
         alike = 0
@@ -252,12 +308,20 @@ class Followed:
 
 
 def follow(
-    values: Floats, chosen: Ints, steps: Ints, *, shape: int, parameter: float, origin: bool, tells: bool = True
+    values: Floats,
+    chosen: Ints,
+    steps: Ints,
+    *,
+    shape: int,
+    parameter: float,
+    origin: bool,
+    tells: bool = True,
 ) -> Followed:
-    """Follow all arms from the first row on, for rewards of 0 and 1; `tells`: the place selected is the one pulled.
+    """Follow all arms from the first row on, for rewards of 0 and 1; `tells`: the place selected is
+    the one pulled.
 
-    All explanations of a row are kept, up to `BEAM`, until a later one tells them apart. The last reward, which no row
-    shows, counts one half.
+    All explanations of a row are kept, up to `BEAM`, until a later one tells them apart. The last
+    reward, which no row shows, counts one half.
     """
     rows, k = values.shape
     made = (np.zeros((BEAM, 8), np.int64), np.zeros((BEAM, 8)), np.zeros((BEAM, 4), np.int64))
@@ -272,18 +336,36 @@ def follow(
         grown: dict[tuple[Any, ...], _State] = {}
         for state in beam:
             known = _selected(state, shape, parameter, int(steps[last]), place) if tells else nobody
-            if unknown > 7 or math.comb(2 * k + unknown - 1, unknown) * max(1, 2 * len(known)) > MOST:
+            if (
+                unknown > 7
+                or math.comb(2 * k + unknown - 1, unknown) * max(1, 2 * len(known)) > MOST
+            ):
                 continue
             found = _explain(
-                state.totals, state.pulls, state.lost, known, unknown, int(steps[at]), shape, parameter, row, origin,
+                state.totals,
+                state.pulls,
+                state.lost,
+                known,
+                unknown,
+                int(steps[at]),
+                shape,
+                parameter,
+                row,
+                origin,
                 *made,
-            )  # fmt: skip
+            )
             for i in range(found):
                 arms, gains, extra = (one[i] for one in made)
                 totals, pulls, count = state.totals.copy(), state.pulls.copy(), unknown + tells
                 lost = int(_commit(totals, pulls, state.lost, arms, gains, extra, count, shape))
-                path = (state.path, last, int(arms[0]), float(gains[0])) if tells or count == 1 else state.path
-                new = _State(totals, pulls, lost, state.cost + int(extra[1] + extra[3]) + found - 1, path)
+                path = (
+                    (state.path, last, int(arms[0]), float(gains[0]))
+                    if tells or count == 1
+                    else state.path
+                )
+                new = _State(
+                    totals, pulls, lost, state.cost + int(extra[1] + extra[3]) + found - 1, path
+                )
                 old = grown.get(new.key)
                 if old is None or new.cost < old.cost:
                     grown[new.key] = new
@@ -297,11 +379,15 @@ def follow(
             if at - last > PATIENCE:
                 explores[at:] = 1.0
                 break
-    return _ended(beam[0], values, chosen, steps, last, explained, explores, shape, parameter, tells)
+    return _ended(
+        beam[0], values, chosen, steps, last, explained, explores, shape, parameter, tells
+    )
 
 
 def _first(values: Floats, origin: bool) -> list[_State]:
-    """Sums after one pull of each arm: two levels of scores are 0 and 1, and one level is either."""
+    """Sums after one pull of each arm: two levels of scores are 0 and 1, and one level is
+    either.
+    """
     first = np.sort(values)
     k, gaps, whole = len(first), np.diff(first), first[-1] - first[0]
     two = whole > (1e-12 * abs(first[-1]) if origin else 0.0) and gaps.max() > 0.999 * whole
@@ -312,8 +398,12 @@ def _first(values: Floats, origin: bool) -> list[_State]:
 
 
 def _selected(state: _State, shape: int, parameter: float, t: int, place: int) -> Ints:
-    """Arms whose score was that of a place in the sorted row; the first of those that nothing tells apart."""
-    scores = np.array([_score(shape, parameter, t, a, b) for a, b in zip(state.totals, state.pulls, strict=True)])
+    """Arms whose score was that of a place in the sorted row; the first of those that nothing tells
+    apart.
+    """
+    scores = np.array(
+        [_score(shape, parameter, t, a, b) for a, b in zip(state.totals, state.pulls, strict=True)]
+    )
     mine = np.sort(scores)[place]
     alike = np.flatnonzero(np.abs(scores - mine) <= 1e-12 * (1.0 + abs(mine)))
     kinds = {(state.totals[arm], state.pulls[arm]): arm for arm in alike.tolist()}
@@ -321,11 +411,24 @@ def _selected(state: _State, shape: int, parameter: float, t: int, place: int) -
 
 
 def _ended(
-    state: _State, values: Floats, chosen: Ints, steps: Ints, last: int, explained: int, explores: Floats, shape: int,
-    parameter: float, tells: bool,
-) -> Followed:  # fmt: skip
+    state: _State,
+    values: Floats,
+    chosen: Ints,
+    steps: Ints,
+    last: int,
+    explained: int,
+    explores: Floats,
+    shape: int,
+    parameter: float,
+    tells: bool,
+) -> Followed:
     rows = len(values)
-    rewards, arms, totals, pulls = np.full(rows, np.nan), np.full(rows, -1), state.totals.copy(), state.pulls.copy()
+    rewards, arms, totals, pulls = (
+        np.full(rows, np.nan),
+        np.full(rows, -1),
+        state.totals.copy(),
+        state.pulls.copy(),
+    )
     path = state.path
     while path is not None:
         path, at, arm, gain = path
@@ -343,4 +446,6 @@ def _ended(
     missing = max(0, int(steps[-1]) - int(pulls.sum()))
     whole += 0.5 * missing if missing < 4 else missing * whole / max(1, int(pulls.sum()))
     order = np.argsort(pulls, kind="stable")
-    return Followed(whole, pulls[order], totals[order], rewards, arms, explores, explained / max(1, rows))
+    return Followed(
+        whole, pulls[order], totals[order], rewards, arms, explores, explained / max(1, rows)
+    )

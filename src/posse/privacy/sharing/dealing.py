@@ -1,8 +1,10 @@
-"""The dealer: it runs the parties' program on masks, many passes at once, and shares what they will need.
+"""The dealer: it runs the parties' program on masks, many passes at once, and shares what they will
+need.
 
-Every party expands a seed of its own into its tape of a pass (AES-256-CTR, the counter begins at pass 2^40). Of the
-computed tracks one party, in turn, is sent what the seeds of the others leave over: `dealt_bytes` a pass. A `Supply` is
-what a party has of the dealer: its tapes, each opened once and in order.
+Every party expands a seed of its own into its tape of a pass (AES-256-CTR, the counter begins at
+pass 2^40). Of the computed tracks one party, in turn, is sent what the seeds of the others leave
+over: `dealt_bytes` a pass. A `Supply` is what a party has of the dealer: its tapes, each opened
+once and in order.
 """
 
 from __future__ import annotations
@@ -63,8 +65,13 @@ class Plan:
         return np.frombuffer(keystream(key, number << _PASS, size), np.uint8)
 
     def free(self, keys: Sequence[bytes], number: int) -> Words:
-        """Return the masks of a pass, which all seeds together give away: for the dealer and for a twin."""
-        found = [np.frombuffer(keystream(key, number << _PASS, 8 * self.sizes.mask), "<u8") for key in keys]
+        """Return the masks of a pass, which all seeds together give away: for the dealer and for a
+        twin.
+        """
+        found = [
+            np.frombuffer(keystream(key, number << _PASS, 8 * self.sizes.mask), "<u8")
+            for key in keys
+        ]
         total: Words = np.sum(found, axis=0, dtype=np.uint64)
         return total
 
@@ -77,7 +84,11 @@ def plan_of(program: Program) -> Plan:
     for _ in program(session):
         asked = session.outgoing()
         rounds.append(
-            Opens(len(asked.broadcast), asked.expected, {to: len(data) for to, data in asked.reveals.items()})
+            Opens(
+                len(asked.broadcast),
+                asked.expected,
+                {to: len(data) for to, data in asked.reveals.items()},
+            )
         )
         session.skip()
     return Plan(
@@ -90,7 +101,9 @@ def plan_of(program: Program) -> Plan:
 class Dealer:
     """Deals passes for the parties whose seeds it made."""
 
-    def __init__(self, program: Callable[[Session, int], Rounds[Any]], plan: Plan, keys: Mapping[str, bytes]) -> None:
+    def __init__(
+        self, program: Callable[[Session, int], Rounds[Any]], plan: Plan, keys: Mapping[str, bytes]
+    ) -> None:
         """Take the program as a function of a session and the number of the first pass."""
         self._program, self._plan = program, plan
         self._names, self._keys = tuple(keys), dict(keys)
@@ -100,7 +113,9 @@ class Dealer:
         return self._names[chunk % len(self._names)]
 
     def deal(self, chunk: int) -> bytes:
-        """Return what is sent for a chunk of passes: the corrections of its receiver, `dealt_bytes` a pass."""
+        """Return what is sent for a chunk of passes: the corrections of its receiver, `dealt_bytes`
+        a pass.
+        """
         plan, sizes = self._plan, self._plan.sizes
         numbers = range(chunk * plan.passes, (chunk + 1) * plan.passes)
         tracks = {
@@ -119,7 +134,10 @@ class Dealer:
 
 
 def _corrections(
-    sizes: Sizes, values: Mapping[str, NDArray[Any]], others: Sequence[Mapping[str, NDArray[Any]]], passes: int
+    sizes: Sizes,
+    values: Mapping[str, NDArray[Any]],
+    others: Sequence[Mapping[str, NDArray[Any]]],
+    passes: int,
 ) -> bytes:
     """Return values less what the others have, track by track, a row a pass."""
     data = np.zeros((passes, sizes.dealt_bytes), np.uint8)
@@ -135,7 +153,9 @@ def _corrections(
 
 
 class _Dealing:
-    """The dealer's tape: free tracks are given, computed ones are computed as the program asks for them."""
+    """The dealer's tape: free tracks are given, computed ones are computed as the program asks for
+    them.
+    """
 
     deals = True
 
@@ -162,13 +182,20 @@ class _Dealing:
         return self._compute("table", shape, deal, np.uint8)
 
     def finished(self, sizes: Sizes) -> dict[str, NDArray[Any]]:
-        """Return everything computed, a row a pass; raises where the program took something else than planned."""
+        """Return everything computed, a row a pass; raises where the program took something else
+        than planned.
+        """
         for name in TRACKS:
             if self.at[name] != getattr(sizes, name):
-                raise ReuseError(f"the program took {self.at[name]} of {getattr(sizes, name)} items of '{name}'.")
+                raise ReuseError(
+                    f"the program took {self.at[name]} of {getattr(sizes, name)} items of '{name}'."
+                )
         kinds = {"wide": np.uint64, "narrow": np.uint32, "table": np.uint8}
         empty = {name: np.zeros((*self.lead, 0), kind) for name, kind in kinds.items()}
-        return {name: np.concatenate([empty[name], *parts], axis=-1) for name, parts in self._dealt.items()}
+        return {
+            name: np.concatenate([empty[name], *parts], axis=-1)
+            for name, parts in self._dealt.items()
+        }
 
     def _next(self, name: str, shape: Shape, kind: Any) -> NDArray[Any]:
         size = math.prod(shape)
@@ -176,7 +203,9 @@ class _Dealing:
         if self._free is None:
             return np.zeros((*self.lead, *shape), kind)
         if at + size > self._free[name].shape[-1]:
-            raise ReuseError(f"the program took {at + size} of {self._free[name].shape[-1]} items of '{name}'.")
+            raise ReuseError(
+                f"the program took {at + size} of {self._free[name].shape[-1]} items of '{name}'."
+            )
         return self._free[name][:, at : at + size].reshape(*self.lead, *shape)
 
     def _compute(self, name: str, shape: Shape, deal: Deal, kind: Any) -> NDArray[Any]:
@@ -188,7 +217,9 @@ class _Dealing:
 
 
 class Supply:
-    """One party's tapes: those whose corrections have come or that need none, each opened once and in order."""
+    """One party's tapes: those whose corrections have come or that need none, each opened once and
+    in order.
+    """
 
     def __init__(self, plan: Plan, key: bytes, name: str, parties: Sequence[str]) -> None:
         self._plan, self._key = plan, key
@@ -210,9 +241,13 @@ class Supply:
         sizes, passes = self._plan.sizes, self._plan.passes
         first = chunk * passes
         if not self.mine(chunk) or chunk in self._corrections or first + passes <= self._next:
-            raise ReuseError(f"chunk {chunk} of the dealer's was dealt before, or to another party.")
+            raise ReuseError(
+                f"chunk {chunk} of the dealer's was dealt before, or to another party."
+            )
         if len(data) != passes * sizes.dealt_bytes:
-            raise ProtocolError(f"a chunk must have {passes * sizes.dealt_bytes} bytes, got {len(data)}.")
+            raise ProtocolError(
+                f"a chunk must have {passes * sizes.dealt_bytes} bytes, got {len(data)}."
+            )
         self._corrections[chunk] = np.frombuffer(data, np.uint8).reshape(passes, sizes.dealt_bytes)
 
     @property
@@ -227,7 +262,9 @@ class Supply:
         return all(chunk in self._corrections for chunk in left if self.mine(chunk))
 
     def open(self, number: int) -> Tape:
-        """Return the tape of a pass: the next one or a later one, and never one that was opened before."""
+        """Return the tape of a pass: the next one or a later one, and never one that was opened
+        before.
+        """
         if number < self._next:
             raise ReuseError(f"the randomness of pass {number} was used; the next is {self._next}.")
         chunk = number // self._plan.passes
@@ -236,9 +273,13 @@ class Supply:
             if chunk not in self._corrections:
                 raise ReuseError(f"the dealer has not dealt pass {number} yet. Wait for it.")
             free = self._plan.sizes.free_bytes
-            data = np.concatenate([data[:free], self._corrections[chunk][number % self._plan.passes]])
+            data = np.concatenate(
+                [data[:free], self._corrections[chunk][number % self._plan.passes]]
+            )
         self._next = number + 1
-        for old in [each for each in self._corrections if (each + 1) * self._plan.passes <= self._next]:
+        for old in [
+            each for each in self._corrections if (each + 1) * self._plan.passes <= self._next
+        ]:
             del self._corrections[old]
         return Tape(self._plan.sizes, data, number)
 

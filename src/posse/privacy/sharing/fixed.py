@@ -1,4 +1,6 @@
-"""Real numbers as words: x is kept as round(x 2^f) modulo 2^64, negative numbers as two's complement."""
+"""Real numbers as words: x is kept as round(x 2^f) modulo 2^64, negative numbers as two's
+complement.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ class FixedPoint:
     >>> unit.encode(1.5)
     Traceback (most recent call last):
     ...
-    posse.core.errors.DataError: [P200] a number to be shared must be at most 1 in magnitude, got 1.5. Scale the data.
+    posse.core.errors.DataError: [P200] a number to be shared must be at most 1 in magnitude, got
+    1.5. Scale the data.
     """
 
     bits: int
@@ -39,7 +42,8 @@ class FixedPoint:
         check.between(1, MOST_BITS, bits=self.bits)
         if not 0 < self.most * 2.0**self.bits < 2.0**LIMIT:
             raise DataError(
-                f"numbers up to {self.most:g} with {self.bits} fraction bits do not stay below 2^{LIMIT}. "
+                f"numbers up to {self.most:g} with {self.bits} fraction bits do not stay below "
+                f"2^{LIMIT}. "
                 "Take fewer bits."
             )
 

@@ -72,7 +72,9 @@ def run_sessions(sessions: Sequence[Session], programs: Sequence[Any], plan: Pla
         rounds = {session.name: session.outgoing() for session in sessions}
         sent += max(len(one.broadcast) for one in rounds.values())
         for session in sessions:
-            session.deliver(_received(session, {name: one.broadcast for name, one in rounds.items()}))
+            session.deliver(
+                _received(session, {name: one.broadcast for name, one in rounds.items()})
+            )
 
 
 def _received(session: Session, sent: Mapping[str, bytes]) -> dict[str, bytes]:

@@ -1,24 +1,26 @@
 """The largest of many shared numbers between two servers: shuffle, then compare in the open.
 
-The *first* server has a, the *second* b, and x = a + b modulo 2^64; no two x are equal, |x| < 2^62. The dealer lets the
-first expand a permutation p and words A', B' from a seed, and the second a permutation p' and words A, B; it sends the
-first p(A) - B and the second p'(A') - B' (permute and share: Chase, Ghosh, Poburinnaya, Secret-shared shuffle,
-ASIACRYPT 2020). Then
+The *first* server has a, the *second* b, and x = a + b modulo 2^64; no two x are equal, |x| < 2^62.
+The dealer lets the first expand a permutation p and words A', B' from a seed, and the second a
+permutation p' and words A, B; it sends the first p(A) - B and the second p'(A') - B' (permute and
+share: Chase, Ghosh, Poburinnaya, Secret-shared shuffle, ASIACRYPT 2020). Then
 
     second -> first    b - A                  ahead of time: the second knows b before a is there
     first -> second    p(x) - B - A'          the first's: p(a + b - A) + p(A) - B - A'
     second             z - B' for z = p'(p(x)): p'(p(x) - A') + p'(A') - B'
 
-so that z is shared and neither server can name the number in a place of z. Differences of z are compared by `garbled`:
-the second sends, the first learns which is larger and nothing else. Seen by it: a uniformly random order, whatever x.
-It says where the largest is (w); the second knows p'(w) and sends the vector that is 1 there XOR bits C; the first
-undoes p on it and on p^-1(C) XOR E, which was dealt, and has [i is the largest] XOR E_i for every i; the second has E.
+so that z is shared and neither server can name the number in a place of z. Differences of z are
+compared by `garbled`: the second sends, the first learns which is larger and nothing else. Seen by
+it: a uniformly random order, whatever x. It says where the largest is (w); the second knows p'(w)
+and sends the vector that is 1 there XOR bits C; the first undoes p on it and on p^-1(C) XOR E,
+which was dealt, and has [i is the largest] XOR E_i for every i; the second has E.
 
-Comparisons: all pairs up to 16 numbers; else all pairs of a sample, its largest against the rest, and so on with those
-that are larger; a pair once a pass. How many they are depends on which numbers come first. The dealer sees how many,
-and knows p and p': so the first server takes places in an order of its own. Messages one after the other between the
-servers: 2, and 2 for every question: 4 up to 16 numbers, 8 or a few more for thousands. Dealt, bytes: 8 K + K / 8 and
-63 a comparison to the first, 8 K to the second. Sent, bytes: 8 K each way and 512 a comparison.
+Comparisons: all pairs up to 16 numbers; else all pairs of a sample, its largest against the rest,
+and so on with those that are larger; a pair once a pass. How many they are depends on which numbers
+come first. The dealer sees how many, and knows p and p': so the first server takes places in an
+order of its own. Messages one after the other between the servers: 2, and 2 for every question: 4
+up to 16 numbers, 8 or a few more for thousands. Dealt, bytes: 8 K + K / 8 and 63 a comparison to
+the first, 8 K to the second. Sent, bytes: 8 K each way and 512 a comparison.
 """
 
 from __future__ import annotations
@@ -53,7 +55,9 @@ Places = NDArray[np.uint16]
 
 @dataclass(frozen=True)
 class Question:
-    """Pairs of places to compare: a champion with each of the others, or (-1) all pairs; and n XOR c of each."""
+    """Pairs of places to compare: a champion with each of the others, or (-1) all pairs; and n XOR
+    c of each.
+    """
 
     champion: int
     places: bytes
@@ -86,14 +90,19 @@ def _pairs(champion: int, places: Places) -> tuple[NDArray[np.integer], NDArray[
 
 
 class _Server:
-    """What both servers do: keep what was dealt, and use each pass and each comparison once and in order."""
+    """What both servers do: keep what was dealt, and use each pass and each comparison once and in
+    order.
+    """
 
     def __init__(self, count: int, seed: bytes) -> None:
         if not 2 <= count <= MOST:
             raise ValueError(f"between 2 and {MOST} numbers are compared, got {count}")
         self.count, self.number, self.compared = count, -1, 0
         """`number` of the pass that goes on (none: -1), `compared` comparisons so far."""
-        self.tape, self.pads = hkdf(seed, b"posse shuffle tape"), hkdf(seed, b"posse shuffle comparisons")
+        self.tape, self.pads = (
+            hkdf(seed, b"posse shuffle tape"),
+            hkdf(seed, b"posse shuffle comparisons"),
+        )
         self._dealt: dict[int, bytes] = {}
 
     def deal(self, chunk: int, data: bytes) -> None:
@@ -101,7 +110,9 @@ class _Server:
         if chunk in self._dealt or (chunk + 1) * passes(self.count) <= self.number + 1:
             raise ReuseError(f"chunk {chunk} of the dealer's was dealt before.")
         if len(data) != passes(self.count) * self._each:
-            raise ProtocolError(f"a chunk must have {passes(self.count) * self._each} bytes, got {len(data)}.")
+            raise ProtocolError(
+                f"a chunk must have {passes(self.count) * self._each} bytes, got {len(data)}."
+            )
         self._dealt[chunk] = data
 
     @property
@@ -113,9 +124,13 @@ class _Server:
         return number // passes(self.count) in self._dealt
 
     def _open(self, number: int, words: int) -> tuple[Words, bytes]:
-        """Return this server's words of a pass, and what it was dealt for it; a pass later than all before."""
+        """Return this server's words of a pass, and what it was dealt for it; a pass later than all
+        before.
+        """
         if number <= self.number:
-            raise ReuseError(f"the randomness of pass {number} was used; the next is {self.number + 1}.")
+            raise ReuseError(
+                f"the randomness of pass {number} was used; the next is {self.number + 1}."
+            )
         chunk, row = divmod(number, passes(self.count))
         if chunk not in self._dealt:
             raise ReuseError(f"the dealer has not dealt pass {number} yet. Wait for it.")
@@ -135,7 +150,9 @@ class _Server:
 
 
 class Second(_Server):
-    """The server whose share is known ahead; it answers questions. `own` is a key of its own, for labels."""
+    """The server whose share is known ahead; it answers questions. `own` is a key of its own, for
+    labels.
+    """
 
     def __init__(self, count: int, seed: bytes, own: bytes) -> None:
         super().__init__(count, seed)
@@ -159,10 +176,14 @@ class Second(_Server):
         k = self.count
         if self._z is not None or len(masked) != 8 * k:
             raise ProtocolError(f"expected {k} numbers once a pass, got {len(masked)} bytes.")
-        self._z = (np.frombuffer(masked, "<u8") + self._words[2 * k : 3 * k])[order(self._words[:k])] + self._delta
+        self._z = (np.frombuffer(masked, "<u8") + self._words[2 * k : 3 * k])[
+            order(self._words[:k])
+        ] + self._delta
 
     def forget(self) -> None:
-        """Wait for the first server's numbers again: those that came with a question out of range are not taken."""
+        """Wait for the first server's numbers again: those that came with a question out of range
+        are not taken.
+        """
         self._z = None
 
     def answer(self, question: Question) -> bytes:
@@ -172,7 +193,9 @@ class Second(_Server):
             raise ProtocolError("a question is about places of the pass that goes on.")
         one, other = _pairs(question.champion, places)
         if len(question.shifts) != 8 * len(one):
-            raise ProtocolError(f"expected {8 * len(one)} bytes for {len(one)} pairs, got {len(question.shifts)}.")
+            raise ProtocolError(
+                f"expected {8 * len(one)} bytes for {len(one)} pairs, got {len(question.shifts)}."
+            )
         self._once(question.champion, places)
         start, self.compared = self.compared, self.compared + len(one)
         out = np.empty((len(one), WORDS), np.uint64)
@@ -192,7 +215,9 @@ class Second(_Server):
         if champion >= 0:
             again = again or bool(self._champions[champion]) or not self._sampled[champion]
         if again or (champion < 0 and len(places) > max(ALL_PAIRS, _sample(self.count))):
-            raise ProtocolError("a pair of places is compared once a pass: a sample, then its largest with others.")
+            raise ProtocolError(
+                "a pair of places is compared once a pass: a sample, then its largest with others."
+            )
         if champion >= 0:
             self._champions[champion] = True
         else:
@@ -256,7 +281,9 @@ class First(_Server):
         self._corrections = dict(corrections)
 
     def begin(self, number: int, share: Words, ahead: bytes) -> bytes:
-        """Begin a pass with this server's share and b - A; return p(x) - B - A' for the second server."""
+        """Begin a pass with this server's share and b - A; return p(x) - B - A' for the second
+        server.
+        """
         k = self.count
         if len(ahead) != 8 * k:
             raise ProtocolError(f"expected {k} numbers, got {len(ahead)} bytes.")
@@ -269,13 +296,16 @@ class First(_Server):
         return masked.tobytes()
 
     def _taken(self, number: int) -> Places:
-        """Return the places in the order in which a pass takes them; of few numbers all pairs are compared anyway."""
+        """Return the places in the order in which a pass takes them; of few numbers all pairs are
+        compared anyway.
+        """
         if self.count <= ALL_PAIRS:
             return np.arange(self.count, dtype="<u2")
         return order(words_at(self._own, number * self.count, self.count)).astype("<u2")
 
     def ask(self, answer: bytes | None = None) -> Question | int | None:
-        """Return the next question, given the answer to the last one; the place of the largest; or None, to wait.
+        """Return the next question, given the answer to the last one; the place of the largest; or
+        None, to wait.
 
         Where fewer comparisons are dealt than are needed it waits: call it again when more are.
         """
@@ -326,7 +356,9 @@ class First(_Server):
         return bits ^ (hidden >> np.uint64(63)).astype(np.uint8)
 
     def undo(self, placed: bytes) -> Bits:
-        """Return [i is the largest] XOR E_i for every number, given what the second server's `place` returned."""
+        """Return [i is the largest] XOR E_i for every number, given what the second server's
+        `place` returned.
+        """
         if self._going is not None or not len(self._flips) or len(placed) != -(-self.count // 8):
             raise ProtocolError("the place comes once, after the largest is found.")
         bits = self._flips.copy()
@@ -341,7 +373,9 @@ def _sample(count: int) -> int:
 
 
 def _search(left: Places) -> Generator[tuple[int, Places], Bits, int]:
-    """Find the largest in places of a random order: ask for pairs, be sent which have the smaller in front."""
+    """Find the largest in places of a random order: ask for pairs, be sent which have the smaller
+    in front.
+    """
     while True:
         size = _sample(len(left))
         sample, rest = left[:size], left[size:]
@@ -376,25 +410,33 @@ class Dealer:
         to_first = np.take_along_axis(words[:, k : 2 * k], first, -1) - words[:, 2 * k : 3 * k]
         to_second = np.take_along_axis(one[:, 1], second, -1) - one[:, 2]
         flips = (returns >> np.uint8(1)) & np.uint8(1)
-        np.put_along_axis(flips, first, np.take_along_axis(flips, first, -1) ^ (returns & np.uint8(1)), -1)
+        np.put_along_axis(
+            flips, first, np.take_along_axis(flips, first, -1) ^ (returns & np.uint8(1)), -1
+        )
         data = np.concatenate([to_first.view(np.uint8), np.packbits(flips, axis=-1)], axis=-1)
         return data.tobytes(), to_second.tobytes()
 
     def pairs(self, chunk: int) -> bytes:
         """Return what the first server is sent for a chunk of comparisons."""
-        pads = words_at(self._other.pads, chunk * PAIRS * WORDS, PAIRS * WORDS).reshape(PAIRS, WORDS)
+        pads = words_at(self._other.pads, chunk * PAIRS * WORDS, PAIRS * WORDS).reshape(
+            PAIRS, WORDS
+        )
         found = np.empty((PAIRS, WORDS), np.uint8)
         choose(pads, words_at(self._one.pads, chunk * PAIRS, PAIRS) & _LOW, found)
         return found.tobytes()
 
 
 def order(words: Words) -> NDArray[np.int64]:
-    """Return the permutation that words give: place -> item; uniform but for equal words, K^2 / 2^65 at most."""
+    """Return the permutation that words give: place -> item; uniform but for equal words, K^2 /
+    2^65 at most.
+    """
     return np.argsort(words, axis=-1, kind="stable")
 
 
 def _second_words(count: int) -> int:
-    """Words of the second server's tape of a pass: an order, A, B, and a byte a number for C and E."""
+    """Words of the second server's tape of a pass: an order, A, B, and a byte a number for C and
+    E.
+    """
     return 3 * count + -(-count // 8)
 
 

@@ -6,8 +6,8 @@
     narrow   half words that add up to what the dealer computed, for what is needed modulo 2^32 only
     table    bytes whose XOR is what the dealer computed (tables that are read at a public place)
 
-Free tracks cost nothing to deal: every party expands its own seed. Of the other tracks one party receives the
-difference between what was computed and what the seeds of the others give.
+Free tracks cost nothing to deal: every party expands its own seed. Of the other tracks one party
+receives the difference between what was computed and what the seeds of the others give.
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ class Sizes:
         """Cut the computed tracks alone."""
         return self._cut(data, TRACKS[2:])
 
-    def _cut(self, data: NDArray[np.uint8], names: tuple[str, ...]) -> dict[str, NDArray[np.unsignedinteger]]:
+    def _cut(
+        self, data: NDArray[np.uint8], names: tuple[str, ...]
+    ) -> dict[str, NDArray[np.unsignedinteger]]:
         tracks, at = {}, 0
         for name in names:
             width = np.dtype(_TYPES[name]).itemsize * getattr(self, name)
@@ -148,14 +150,17 @@ class Tape:
         """Check that everything was used: counters of both sides stand at the end."""
         for name, at in self._at.items():
             if at != self._tracks[name].size:
-                raise ReuseError(f"pass {self._number} used {at} of {self._tracks[name].size} items of '{name}'.")
+                raise ReuseError(
+                    f"pass {self._number} used {at} of {self._tracks[name].size} items of '{name}'."
+                )
 
     def _take(self, name: str, shape: Shape) -> NDArray[np.uint64]:
         at, track = self._at[name], self._tracks[name]
         size = math.prod(shape)
         if at + size > track.size:
             raise ReuseError(
-                f"pass {self._number} has {track.size} items of '{name}', and {at + size - track.size} more is asked "
+                f"pass {self._number} has {track.size} items of '{name}', and "
+                f"{at + size - track.size} more is asked "
                 "for. The program is not the one that was dealt for."
             )
         self._at[name] = at + size

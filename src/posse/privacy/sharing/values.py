@@ -4,8 +4,9 @@
     Masked   x = public + (mask + sign wrap), hidden part shared; once masked, products need no further opening
     Bits     x = XOR over parties of x_p                        small integers, a bit field each
 
-Adding, subtracting, scaling by public numbers, indexing and summing are local. Arrays have at least one axis. Axes in
-front belong to the dealer, which computes many passes side by side: index and sum from the back (`x[..., None, :]`).
+Adding, subtracting, scaling by public numbers, indexing and summing are local. Arrays have at least
+one axis. Axes in front belong to the dealer, which computes many passes side by side: index and sum
+from the back (`x[..., None, :]`).
 """
 
 from __future__ import annotations
@@ -71,7 +72,11 @@ class Shared:
 
     def roll(self, places: int) -> Shared:
         """Rotate along the last axis by a number that the parties know."""
-        return self if self.session.deals else Shared(self.session, np.roll(self.share, places, axis=-1))
+        return (
+            self
+            if self.session.deals
+            else Shared(self.session, np.roll(self.share, places, axis=-1))
+        )
 
     def join(self, other: Shared) -> Shared:
         """Put another one behind it along the last axis."""
@@ -81,16 +86,28 @@ class Shared:
 class Masked:
     """A number that was opened under a mask: x = public + mask + sign wrap.
 
-    `mask` and `wrap` are shared and were dealt; `public` and `sign` are known to all parties once the round is over. A
-    truncation leaves a `wrap` (a bit) with sign = +-2^(63 - bits); a plain mask leaves none.
+    `mask` and `wrap` are shared and were dealt; `public` and `sign` are known to all parties once
+    the round is over. A truncation leaves a `wrap` (a bit) with sign = +-2^(63 - bits); a plain
+    mask leaves none.
     """
 
     __slots__ = ("_public", "mask", "session", "sign", "wrap")
 
     def __init__(
-        self, session: Session, public: Words | None, mask: Words, wrap: Words | None = None, sign: Words | None = None
+        self,
+        session: Session,
+        public: Words | None,
+        mask: Words,
+        wrap: Words | None = None,
+        sign: Words | None = None,
     ) -> None:
-        self.session, self._public, self.mask, self.wrap, self.sign = session, public, mask, wrap, sign
+        self.session, self._public, self.mask, self.wrap, self.sign = (
+            session,
+            public,
+            mask,
+            wrap,
+            sign,
+        )
 
     @property
     def public(self) -> Words:
@@ -116,13 +133,17 @@ class Masked:
         """The same number, shared."""
         if self.session.deals:
             return Shared(self.session, self.session.nothing(self.mask.shape))
-        return Shared(self.session, self.hidden + self.public if self.session.first else self.hidden)
+        return Shared(
+            self.session, self.hidden + self.public if self.session.first else self.hidden
+        )
 
     def __getitem__(self, index: Any) -> Masked:
         return self._each(lambda part: part[index])
 
     def __neg__(self) -> Masked:
-        return self._made(-self.mask, None if self.sign is None else -self.sign, lambda public: -public)
+        return self._made(
+            -self.mask, None if self.sign is None else -self.sign, lambda public: -public
+        )
 
     def __add__(self, number: Public) -> Masked:
         return self._made(self.mask, self.sign, lambda public: public + words_of(number))
@@ -174,10 +195,14 @@ class Bits:
         return Bits(self.session, self.share.reshape(*self.share.shape[:-1], -1, size), self.width)
 
     def packed(self) -> Bits:
-        """Put the integers along the last axis into one of so many times the width, the first in the low bits."""
+        """Put the integers along the last axis into one of so many times the width, the first in
+        the low bits.
+        """
         count = self.share.shape[-1]
         shifts = np.arange(count, dtype=np.uint16) * np.uint16(self.width)
-        return Bits(self.session, np.bitwise_or.reduce(self.share << shifts, axis=-1), self.width * count)
+        return Bits(
+            self.session, np.bitwise_or.reduce(self.share << shifts, axis=-1), self.width * count
+        )
 
     def join(self, other: Bits) -> Bits:
         """Put another one behind it along the last axis."""
@@ -201,7 +226,9 @@ class Lookup:
     def bits(self) -> Bits:
         """The function's value, shared."""
         if self._session.deals:
-            return self._session.unknown_bits(self._tables.shape[len(self._session.lead) : -1], self._width)
+            return self._session.unknown_bits(
+                self._tables.shape[len(self._session.lead) : -1], self._width
+            )
         if self._places is None:
             raise RuntimeError("it is not looked up before the round is over: yield first")
         return self._session.read(self._tables, self._places, self._width)
@@ -227,7 +254,9 @@ class Tabulated:
             return Shared(self._session, self._session.nothing(self._tables.shape[:-1]))
         if self._places is None:
             raise RuntimeError("it is not looked up before the round is over: yield first")
-        found = np.take_along_axis(self._tables, self._places[..., None].astype(np.int64), axis=-1)[..., 0]
+        found = np.take_along_axis(self._tables, self._places[..., None].astype(np.int64), axis=-1)[
+            ..., 0
+        ]
         return Shared(self._session, found << np.uint64(32))
 
 
@@ -252,5 +281,8 @@ class Interpolated:
         if self._places is None:
             raise RuntimeError("it is not looked up before the round is over: yield first")
         at = self._places[..., None].astype(np.int64)
-        constant, slope = (np.take_along_axis(table, at, axis=-1)[..., 0] for table in (self._constants, self._slopes))
+        constant, slope = (
+            np.take_along_axis(table, at, axis=-1)[..., 0]
+            for table in (self._constants, self._slopes)
+        )
         return Shared(self._session, constant + self._rest * slope)

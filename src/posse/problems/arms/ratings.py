@@ -30,10 +30,17 @@ REWARDS: tuple[str, ...] = ("bernoulli", "rating")
 class Ratings:
     """One value per (item, rating), with the scale it was given on.
 
-    `items` are ids, `item` the position in `items` that each rating is for, `user` the number of the person who gave
-    it (where known), `names` what people call the items (the ids when left out; two of one name get their id added).
+    `items` are ids, `item` the position in `items` that each rating is for, `user` the number of
+    the person who gave it (where known), `names` what people call the items (the ids when left out;
+    two of one name get their id added).
 
-    >>> films = Ratings(("heat", "alien"), [0, 0, 0, 1], [4.0, 5.0, 3.0, 4.0], scale=(0.5, 5.0), source="three friends")
+    >>> films = Ratings(
+    ...     ("heat", "alien"),
+    ...     [0, 0, 0, 1],
+    ...     [4.0, 5.0, 3.0, 4.0],
+    ...     scale=(0.5, 5.0),
+    ...     source="three friends",
+    ... )
     >>> films.counts.tolist(), films.means(3.0).round(2).tolist()
     ([3, 1], [0.67, 1.0])
     >>> films.arms(3.0, top=2).names
@@ -80,11 +87,14 @@ class Ratings:
     def _check_values(self) -> None:
         low, high = self.scale
         if not (np.isfinite(low) and np.isfinite(high) and low < high):
-            raise ConfigError(f"scale must be two finite numbers, the lower first, got ({low}, {high}).")
+            raise ConfigError(
+                f"scale must be two finite numbers, the lower first, got ({low}, {high})."
+            )
         outside = np.flatnonzero(~((self.value >= low) & (self.value <= high)))
         if len(outside):
             raise ConfigError(
-                f"ratings must be in [{low:g}, {high:g}], got {self.value[outside[0]]} at position {outside[0]}. "
+                f"ratings must be in [{low:g}, {high:g}], got {self.value[outside[0]]} at position "
+                f"{outside[0]}. "
                 "Correct it, or widen scale."
             )
 
@@ -97,7 +107,9 @@ class Ratings:
         return np.bincount(self.item, minlength=len(self.items)).astype(np.int64)
 
     def means(self, threshold: float) -> NDArray[np.float64]:
-        """Give mu_i for every item: the share of its ratings strictly above `threshold` (NaN for an unrated item)."""
+        """Give mu_i for every item: the share of its ratings strictly above `threshold` (NaN for an
+        unrated item).
+        """
         self._check_threshold(threshold)
         above = np.bincount(self.item[self.value > threshold], minlength=len(self.items))
         counts = self.counts
@@ -116,11 +128,13 @@ class Ratings:
     ) -> Arms:
         """Make one arm of each item that has at least `minimum` ratings.
 
-        Which ones: `top=K` the K of largest mean (ties: more ratings first, then id), `items` those named (by id or by
-        name) in that order, `arms=K` the first K in the order of the data, none of the three: all of them.
+        Which ones: `top=K` the K of largest mean (ties: more ratings first, then id), `items` those
+        named (by id or by name) in that order, `arms=K` the first K in the order of the data, none
+        of the three: all of them.
 
-        Their rewards: "bernoulli" pays 1 with probability mu_i; "rating" draws one of the item's own ratings, scaled
-        from `scale` to [0, 1]. The items chosen are the same for both: `top` ranks by mu_i.
+        Their rewards: "bernoulli" pays 1 with probability mu_i; "rating" draws one of the item's
+        own ratings, scaled from `scale` to [0, 1]. The items chosen are the same for both: `top`
+        ranks by mu_i.
         """
         check.one_of(REWARDS, reward=reward)
         means = self.means(threshold)
@@ -149,9 +163,15 @@ class Ratings:
 
     def _too_few(self, wanted: int, kept: int, minimum: int) -> str:
         rated = int((self.counts > 0).sum())
-        have = f"{wanted} arms wanted, but {self.source} has {kept} items with at least {minimum} ratings."
+        have = (
+            f"{wanted} arms wanted, but {self.source} has {kept} items with at least {minimum} "
+            "ratings."
+        )
         if wanted > rated:
-            return f"{have} It has {rated} rated items in all: ask for at most {kept}, or {rated} with minimum=1."
+            return (
+                f"{have} It has {rated} rated items in all: ask for at most {kept}, or {rated} "
+                "with minimum=1."
+            )
         enough = int(np.sort(self.counts)[::-1][wanted - 1])
         return f"{have} Ask for at most {kept}, or set minimum={enough} or lower."
 
@@ -164,11 +184,18 @@ class Ratings:
                 raise DataError(f"no item '{word}' in {self.source}.{_suggestion(word, position)}")
             at = position[word]
             if at in chosen:
-                raise ConfigError(f"items must be distinct, got '{word}' twice. Name each arm once.")
+                raise ConfigError(
+                    f"items must be distinct, got '{word}' twice. Name each arm once."
+                )
             if counts[at] < minimum:
                 raise DataError(
-                    f"item '{word}' of {self.source} has {counts[at]} ratings, below minimum={minimum}. "
-                    + (f"Set minimum={counts[at]} or lower, or leave it out." if counts[at] else "Leave it out.")
+                    f"item '{word}' of {self.source} has {counts[at]} ratings, below "
+                    f"minimum={minimum}. "
+                    + (
+                        f"Set minimum={counts[at]} or lower, or leave it out."
+                        if counts[at]
+                        else "Leave it out."
+                    )
                 )
             chosen.append(at)
         return chosen
@@ -189,21 +216,31 @@ class Ratings:
         if len(self) == 0:
             raise DataError(f"{self.source} holds no ratings.")
         raise ConfigError(
-            f"threshold must be at least {low:g} and below {high:g} (the scale of {self.source}), got {threshold}: "
+            f"threshold must be at least {low:g} and below {high:g} (the scale of {self.source}), "
+            f"got {threshold}: "
             "beyond it every item has the same mean. Choose one inside."
         )
 
 
 def _apart(names: tuple[str, ...], ids: tuple[str, ...]) -> tuple[str, ...]:
-    """Tell items of one name apart by their id: two films can share title and year, two arms no name."""
+    """Tell items of one name apart by their id: two films can share title and year, two arms no
+    name.
+    """
     if len(set(names)) == len(names) or len(names) != len(ids):
         return names
     often = Counter(names)
-    return tuple(f"{name} [{item}]" if often[name] > 1 else name for name, item in zip(names, ids, strict=True))
+    return tuple(
+        f"{name} [{item}]" if often[name] > 1 else name
+        for name, item in zip(names, ids, strict=True)
+    )
 
 
-def _sealed(values: object, dtype: np.dtype[np.int64] | np.dtype[np.float64]) -> NDArray[np.generic]:
-    """A read-only view, so that a frozen value stays what it was; the caller's own array keeps its flags."""
+def _sealed(
+    values: object, dtype: np.dtype[np.int64] | np.dtype[np.float64]
+) -> NDArray[np.generic]:
+    """A read-only view, so that a frozen value stays what it was; the caller's own array keeps its
+    flags.
+    """
     view: NDArray[np.generic] = np.asarray(values, dtype=dtype).view()
     view.flags.writeable = False
     return view
@@ -220,17 +257,24 @@ class _Choice:
 
     def __post_init__(self) -> None:
         if self.minimum < 1:
-            raise ConfigError(f"minimum must be at least 1 rating, got {self.minimum}: an unrated item has no mean.")
+            raise ConfigError(
+                f"minimum must be at least 1 rating, got {self.minimum}: an unrated item has no "
+                "mean."
+            )
         given = [name for name in ("top", "items", "first") if getattr(self, name) is not None]
         if len(given) > 1:
             both = " and ".join(name.replace("first", "arms") for name in given)
-            raise ConfigError(f"top, items and arms each say which items to take: give one, got {both}.")
+            raise ConfigError(
+                f"top, items and arms each say which items to take: give one, got {both}."
+            )
         if self.top is not None:
             check.at_least(1, top=self.top)
         if self.first is not None:
             check.at_least(1, arms=self.first)
         if isinstance(self.items, str):
-            raise ConfigError(f"items must be a list of ids or names, got the single word '{self.items}'.")
+            raise ConfigError(
+                f"items must be a list of ids or names, got the single word '{self.items}'."
+            )
 
     def describe(self) -> str:
         """Say it in words, for the source of a run.
@@ -246,7 +290,10 @@ class _Choice:
             which = f"{len(self.items)} named items"
         else:
             which = "all items"
-        return f"{which} among those with at least {self.minimum} rating{'s' if self.minimum > 1 else ''}"
+        return (
+            f"{which} among those with at least {self.minimum} "
+            f"rating{'s' if self.minimum > 1 else ''}"
+        )
 
 
 def _by_id(item: str) -> tuple[int, int, str]:
@@ -264,4 +311,6 @@ def _suggestion(word: str, known: Sequence[str] | dict[str, int], few: int = 12)
         return check.nearest(word, tuple(known))
     folded = {other.lower(): other for other in known}
     close = difflib.get_close_matches(word.lower(), folded, n=1, cutoff=0.5)
-    return f" Did you mean '{folded[close[0]]}'?" if close else f" It has {len(known)} ids and names."
+    return (
+        f" Did you mean '{folded[close[0]]}'?" if close else f" It has {len(known)} ids and names."
+    )

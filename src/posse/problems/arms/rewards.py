@@ -1,8 +1,8 @@
 """Arms whose rewards are a pure function of (seed, arm, pull number).
 
-A reward is a whole number of units of 2^-24, so that sums do not depend on their order. All kinds of arms are
-described by the same arrays, read by one compiled function: an owner calls it for its own pull, the simulator
-millions of times, and both see the same world.
+A reward is a whole number of units of 2^-24, so that sums do not depend on their order. All kinds
+of arms are described by the same arrays, read by one compiled function: an owner calls it for its
+own pull, the simulator millions of times, and both see the same world.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ _NO_OFFSETS = np.zeros(1, np.int64)
 def _valid(values: ArrayLike, what: str) -> NDArray[np.float64]:
     array = np.asarray(values, np.float64)
     if array.ndim != 1:
-        raise ConfigError(f"{what} must be one list of numbers, got an array of {array.ndim} dimensions.")
+        raise ConfigError(
+            f"{what} must be one list of numbers, got an array of {array.ndim} dimensions."
+        )
     for i, value in enumerate(array):
         if not (0.0 <= value <= 1.0):
             raise ConfigError(f"{what} must be in [0, 1], got {value} at position {i + 1}.")
@@ -73,7 +75,9 @@ class Arms:
         if len(self.means) < 2:
             raise ConfigError(f"a bandit needs at least 2 arms, got {len(self.means)}.")
         if len(self.names) != len(self.means):
-            raise ConfigError(f"expected one name an arm, got {len(self.names)} names for {len(self.means)} arms.")
+            raise ConfigError(
+                f"expected one name an arm, got {len(self.names)} names for {len(self.means)} arms."
+            )
         if len(set(self.names)) != len(self.names):
             twice = next(name for i, name in enumerate(self.names) if name in self.names[:i])
             raise ConfigError(f"arm names must differ, got '{twice}' twice.")
@@ -122,21 +126,32 @@ def BernoulliArms(means: ArrayLike, names: Sequence[str] | None = None, source: 
 
 
 def BetaArms(
-    means: ArrayLike, concentration: float = 10.0, names: Sequence[str] | None = None, source: str = ""
+    means: ArrayLike,
+    concentration: float = 10.0,
+    names: Sequence[str] | None = None,
+    source: str = "",
 ) -> Arms:
-    """Arms that pay a Beta(mean c, (1 - mean) c) number, c the concentration; means strictly inside (0, 1)."""
+    """Arms that pay a Beta(mean c, (1 - mean) c) number, c the concentration; means strictly inside
+    (0, 1).
+    """
     array = _valid(means, "means")
     if not (concentration >= 0.05 and math.isfinite(concentration)):
-        raise ConfigError(f"concentration must be at least 0.05, got {concentration}. Use BernoulliArms for 0 and 1.")
+        raise ConfigError(
+            f"concentration must be at least 0.05, got {concentration}. Use BernoulliArms for 0 "
+            "and 1."
+        )
     if np.any((array <= 0) | (array >= 1)):
         raise ConfigError(
-            "means of beta arms must be strictly between 0 and 1. Use BernoulliArms for arms that never vary."
+            "means of beta arms must be strictly between 0 and 1. Use BernoulliArms for arms that "
+            "never vary."
         )
     world = World(BETA, array * concentration, (1.0 - array) * concentration, _NO_OFFSETS, _NOTHING)
     return Arms(array, _names(names, len(array)), source, world)
 
 
-def EmpiricalArms(samples: Sequence[ArrayLike], names: Sequence[str] | None = None, source: str = "") -> Arms:
+def EmpiricalArms(
+    samples: Sequence[ArrayLike], names: Sequence[str] | None = None, source: str = ""
+) -> Arms:
     """Arms that pay one of their own observed rewards, drawn with replacement."""
     tables = [_valid(sample, f"rewards of arm {i + 1}") for i, sample in enumerate(samples)]
     for i, table in enumerate(tables):

@@ -19,7 +19,13 @@ from posse.problems.arms.tables import People, is_number, read_means, read_peopl
 from posse.problems.data import DataSettings
 from posse.problems.datasets import invented
 from posse.problems.datasets.columns import SEPARATOR
-from posse.problems.datasets.frames import COLUMNAR, Frame, name_of_source, read_columnar, read_table
+from posse.problems.datasets.frames import (
+    COLUMNAR,
+    Frame,
+    name_of_source,
+    read_columnar,
+    read_table,
+)
 from posse.problems.datasets.published import EMBEDDED, embedded_arms
 from posse.problems.datasets.ratings import DATASETS, ML_100K, check_renamed, load
 from posse.problems.datasets.reading import encoding_of
@@ -35,10 +41,11 @@ KNOWN = (*(f"embedded:{name}" for name in EMBEDDED), INVENTED, *DATASETS)
 class ProblemSettings(DataSettings):
     """Where arms come from.
 
-    `data` is `embedded:movielens` or `embedded:jester` (the 100 means the Samba authors used; no download),
-    `invented:stores` (ratings by invented people with an age and a neighbourhood), a data set (`movielens`, `jester`,
-    `steam-hours`, `steam-reviews`, `google-local`; files under `data_dir` or POSSE_DATA), a file of Steam or Google
-    Local reviews, or a CSV file or frame with columns item,rating or name,mean. `means` gives the means themselves.
+    `data` is `embedded:movielens` or `embedded:jester` (the 100 means the Samba authors used; no
+    download), `invented:stores` (ratings by invented people with an age and a neighbourhood), a
+    data set (`movielens`, `jester`, `steam-hours`, `steam-reviews`, `google-local`; files under
+    `data_dir` or POSSE_DATA), a file of Steam or Google Local reviews, or a CSV file or frame with
+    columns item,rating or name,mean. `means` gives the means themselves.
     """
 
     panel: ClassVar[str] = "What is learnt"
@@ -46,8 +53,9 @@ class ProblemSettings(DataSettings):
     data: Annotated[Any, External.named(KNOWN)] = Field(
         default="embedded:movielens", json_schema_extra={"instead": ["means", "names"]}
     )
-    """embedded:movielens, embedded:jester, a data set (see 'posse problems') or a CSV file with columns name,mean or
-    item,rating."""
+    """embedded:movielens, embedded:jester, a data set (see 'posse problems') or a CSV file with
+    columns name,mean or item,rating.
+    """
     data_dir: Path | None = None
     """Folder of the data sets; else the one that POSSE_DATA names."""
     means: tuple[float, ...] | None = None
@@ -55,18 +63,27 @@ class ProblemSettings(DataSettings):
     names: tuple[str, ...] | None = None
     """Names of the arms whose means are given, one each."""
     owners: int | None = None
-    """Number of arms, one an owner: the K of largest mean, largest first; without it 10 of the embedded means or of a
-    data set, or all that `items` or a file name."""
+    """Number of arms, one an owner: the K of largest mean, largest first; without it 10 of the
+    embedded means or of a data set, or all that `items` or a file name.
+    """
     items: tuple[str, ...] | None = None
     """Items of the data set to take as arms, in this order."""
     threshold: float | None = None
-    """A rating above it is a reward of 1; needed for a file of your own, else the data set's own number."""
+    """A rating above it is a reward of 1; needed for a file of your own, else the data set's own
+    number.
+    """
     minimum: int | None = None
-    """Items with fewer ratings are left out; 1 for a file of your own, the data set's own number otherwise."""
+    """Items with fewer ratings are left out; 1 for a file of your own, the data set's own number
+    otherwise.
+    """
     where: str | None = None
-    """Only ratings of rows for which this holds, by columns of your CSV: age>=30,neighbourhood=Harbour."""
+    """Only ratings of rows for which this holds, by columns of your CSV:
+    age>=30,neighbourhood=Harbour.
+    """
     reward: Literal["bernoulli", "rating", "beta"] = "bernoulli"
-    """What a pull pays: 0 or 1; one of the item's own ratings scaled to [0, 1]; a Beta number of the same mean."""
+    """What a pull pays: 0 or 1; one of the item's own ratings scaled to [0, 1]; a Beta number of
+    the same mean.
+    """
     concentration: float = 10.0
     """How narrow Beta rewards are."""
 
@@ -75,22 +92,35 @@ class ProblemSettings(DataSettings):
         if self.owners is not None and self.owners < 2:
             raise ConfigError(f"owners must be at least 2, got {self.owners}. Ask for 2 or more.")
         if self.names is not None and self.means is None:
-            raise ConfigError("names go with means given; other data have names of their own. Leave names out.")
+            raise ConfigError(
+                "names go with means given; other data have names of their own. Leave names out."
+            )
         if self.means is not None and self.data != type(self).model_fields["data"].default:
-            raise ConfigError(f"means and data both say what the arms are, got means and '{self.data_name}'. Give one.")
+            raise ConfigError(
+                f"means and data both say what the arms are, got means and '{self.data_name}'. "
+                "Give one."
+            )
         if self.items and self.owners is not None and self.owners != len(self.items):
             raise ConfigError(
-                f"owners must be the number of items, got {self.owners} for {len(self.items)} items. Leave owners out."
+                f"owners must be the number of items, got {self.owners} for {len(self.items)} "
+                "items. Leave owners out."
             )
         if self.means is not None:
             self._no_ratings("means given")
             if self.owners is not None and self.owners != len(self.means):
-                raise ConfigError(f"owners must be the number of means, got {self.owners} for {len(self.means)} means.")
+                raise ConfigError(
+                    f"owners must be the number of means, got {self.owners} for {len(self.means)} "
+                    "means."
+                )
             if self.names is not None and len(self.names) != len(self.means):
-                raise ConfigError(f"names must be one a mean, got {len(self.names)} for {len(self.means)} means.")
+                raise ConfigError(
+                    f"names must be one a mean, got {len(self.names)} for {len(self.means)} means."
+                )
         elif self._embedded is not None:
             if self._embedded not in EMBEDDED:
-                raise ConfigError(f"embedded means are {' or '.join(EMBEDDED)}, got '{self._embedded}'.")
+                raise ConfigError(
+                    f"embedded means are {' or '.join(EMBEDDED)}, got '{self._embedded}'."
+                )
             self._no_ratings("embedded means")
         if self.reward == "beta":
             check.positive(concentration=self.concentration)
@@ -100,7 +130,9 @@ class ProblemSettings(DataSettings):
         if self._dataset is None and self.means is None and self._embedded is None:
             self._check_file()
         elif self.where is not None:
-            raise ConfigError(f"where filters the rows of a CSV of ratings or of '{INVENTED}'. Leave where out.")
+            raise ConfigError(
+                f"where filters the rows of a CSV of ratings or of '{INVENTED}'. Leave where out."
+            )
         return self
 
     def _check_file(self) -> None:
@@ -154,7 +186,8 @@ class ProblemSettings(DataSettings):
 
     @property
     def _minimum(self) -> int | None:
-        # A file with a threshold is one of ratings; means, and embedded means, have no ratings to count.
+        # A file with a threshold is one of ratings; means, and embedded means, have no ratings to
+        # count.
         if self.minimum is not None or self._threshold is None:
             return self.minimum
         return 1 if self._dataset is None else DATASETS[self._dataset].minimum
@@ -171,7 +204,9 @@ class ProblemSettings(DataSettings):
             return embedded_arms(self._embedded, arms=self.owners or USUAL)
         ratings = self.ratings()
         if ratings is not None:
-            return self._rated(ratings, self.owners or USUAL if self._dataset is not None else self.owners)
+            return self._rated(
+                ratings, self.owners or USUAL if self._dataset is not None else self.owners
+            )
         return self._means(self._source)
 
     def ratings(self) -> Ratings | None:
@@ -186,7 +221,9 @@ class ProblemSettings(DataSettings):
         source = self._source
         if isinstance(source, Path) and holds_records(source):
             if self.where is not None:
-                raise ConfigError("where filters the rows of a CSV of ratings, and this is a file of reviews.")
+                raise ConfigError(
+                    "where filters the rows of a CSV of ratings, and this is a file of reviews."
+                )
             return read_reviews(source)
         if "rating" not in _header(source).lower():
             return None
@@ -200,24 +237,37 @@ class ProblemSettings(DataSettings):
         return self.data if isinstance(self.data, Frame) else Path(self.data)
 
     def people(self) -> People | None:
-        """What whoever computes the means in one place would see of the people who rated; None where nobody knows."""
+        """What whoever computes the means in one place would see of the people who rated; None
+        where nobody knows.
+        """
         if self.ratings() is None or self._dataset is not None:
             return None
         source = self._source
-        return None if isinstance(source, Path) and holds_records(source) else read_people(source, self.where)
+        return (
+            None
+            if isinstance(source, Path) and holds_records(source)
+            else read_people(source, self.where)
+        )
 
     def _rated(self, ratings: Ratings, top: int | None) -> Arms:
         """Arms of ratings: the items named, or those of largest mean."""
         threshold, minimum = self._threshold, self._minimum
         if threshold is None or minimum is None:
-            raise ConfigError("ratings need a threshold: a rating above it is a reward of 1. Give threshold.")
+            raise ConfigError(
+                "ratings need a threshold: a rating above it is a reward of 1. Give threshold."
+            )
         known = {*ratings.items, *ratings.names}
         for word in self.items or ():
             parts = [part.strip() for part in word.split(",")]
             if word not in known and len(parts) > 1 and known.issuperset(parts):
                 flags = " ".join(f"--items '{part}'" for part in parts)
-                raise ConfigError(f"no item '{word}', for names may hold commas. Repeat --items, a name each: {flags}")
-        return ratings.arms(threshold, minimum, top=None if self.items else top, items=self.items, reward=self._pays)
+                raise ConfigError(
+                    f"no item '{word}', for names may hold commas. Repeat --items, a name each: "
+                    f"{flags}"
+                )
+        return ratings.arms(
+            threshold, minimum, top=None if self.items else top, items=self.items, reward=self._pays
+        )
 
     def _means(self, source: Path | Frame) -> Arms:
         """Arms of a user's own table of means."""
@@ -228,13 +278,17 @@ class ProblemSettings(DataSettings):
             if isinstance(source, Path) and source.name == ML_100K:
                 remedy = f"MovieLens is read with --data movielens --data-dir '{source.parent}'."
             raise DataError(
-                f"{name}: expected columns item,rating (ratings) or name,mean (means), or one mean a line, "
+                f"{name}: expected columns item,rating (ratings) or name,mean (means), or one mean "
+                "a line, "
                 f"got the header '{header[:60]}'. {remedy}"
             )
         self._no_ratings(f"the means in {name}")
         arms = read_means(source)
         if self.owners is not None and self.owners > len(arms):
-            raise DataError(f"{name} has {len(arms)} arms, got owners={self.owners}. Ask for {len(arms)} or fewer.")
+            raise DataError(
+                f"{name} has {len(arms)} arms, got owners={self.owners}. Ask for {len(arms)} or "
+                "fewer."
+            )
         if self.owners is None or self.owners == len(arms):
             return arms
         order = np.argsort(-arms.means, kind="stable")[: self.owners]
@@ -249,15 +303,20 @@ class ProblemSettings(DataSettings):
         """Raise if a setting of ratings is given where there are none."""
         for name in ("threshold", "minimum", "items", "where"):
             if getattr(self, name) is not None:
-                raise ConfigError(f"{name} applies to ratings, and {what} have none. Leave {name} out.")
+                raise ConfigError(
+                    f"{name} applies to ratings, and {what} have none. Leave {name} out."
+                )
         if self.reward == "rating":
-            raise ConfigError(f"reward 'rating' needs ratings, and {what} have none. Use 'bernoulli' or 'beta'.")
+            raise ConfigError(
+                f"reward 'rating' needs ratings, and {what} have none. Use 'bernoulli' or 'beta'."
+            )
 
 
 def _no_file(path: Path) -> str:
     if path.is_dir():
         return (
-            f"data must be a file, got the folder '{path}'. Give a CSV file, or give the folder as data_dir "
+            f"data must be a file, got the folder '{path}'. Give a CSV file, or give the folder as "
+            "data_dir "
             f"(--data-dir) and data as one of: {', '.join(DATASETS)}."
         )
     # Who writes a suffix or a folder means a file, and is helped by no name of a data set.
@@ -275,5 +334,9 @@ def _header(source: Path | Frame) -> str:
     with source.open("rb") as file:
         encoding = encoding_of(file.read(2))
     with source.open(encoding=encoding, errors="replace") as file:
-        lines = (line for line in file if not SEPARATOR.fullmatch(line.rstrip("\r\n")))  # the mark may be a tab
-        return next((line for line in map(str.strip, lines) if line and not line.startswith("#")), "")
+        lines = (
+            line for line in file if not SEPARATOR.fullmatch(line.rstrip("\r\n"))
+        )  # the mark may be a tab
+        return next(
+            (line for line in map(str.strip, lines) if line and not line.startswith("#")), ""
+        )

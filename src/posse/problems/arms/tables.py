@@ -30,11 +30,12 @@ def read_ratings(
     scale: tuple[float, float] | None = None,
     where: str | None = None,
 ) -> Ratings:
-    """Read a CSV with a header, or a frame, of one rating a row; items keep the order in which they appear.
+    """Read a CSV with a header, or a frame, of one rating a row; items keep the order in which they
+    appear.
 
-    The arguments name the columns; a column `user` is read where there is one. Without `scale` it is the smallest
-    and the largest rating in the file; with it, a rating outside is refused. `where` keeps the rows for which it holds
-    (`Where`).
+    The arguments name the columns; a column `user` is read where there is one. Without `scale` it
+    is the smallest and the largest rating in the file; with it, a rating outside is refused.
+    `where` keeps the rows for which it holds (`Where`).
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -48,14 +49,17 @@ def read_ratings(
     asked = Where.read(where)
     extra = [name for name in asked.columns if name not in (*words, rating)]
     if scale is not None and not scale[0] < scale[1]:
-        raise ConfigError(f"scale must be two numbers, the lower first, got ({scale[0]}, {scale[1]}).")
+        raise ConfigError(
+            f"scale must be two numbers, the lower first, got ({scale[0]}, {scale[1]})."
+        )
     rules = [] if scale is None else [between(rating, *scale)]
     maybe = ["user"] if user is None else []
     table = read_columns(document, [*words, *extra], [rating], maybe, delimiter, rules=rules)
     value = table.numbers[rating]
     if scale is None and value.min() == value.max():
         raise DataError(
-            f"{document.name}: every rating is {value[0]:g}, which shows no scale. Give ratings that differ."
+            f"{document.name}: every rating is {value[0]:g}, which shows no scale. Give ratings "
+            "that differ."
         )
     people = table.words.get("user" if user is None else user)
     kept = asked.kept(table)
@@ -63,7 +67,9 @@ def read_ratings(
         items=table.words[item].distinct,
         item=table.words[item].code[kept],
         value=value[kept],
-        scale=(float(value.min()), float(value.max())) if scale is None else (float(scale[0]), float(scale[1])),
+        scale=(float(value.min()), float(value.max()))
+        if scale is None
+        else (float(scale[0]), float(scale[1])),
         source=document.name + (f" where {where}" if asked.tests else ""),
         user=None if people is None else people.code[kept],
     )
@@ -86,7 +92,9 @@ class Where:
         for part in (text or "").split(",") if text else ():
             match = _TEST.fullmatch(part.strip())
             if match is None:
-                raise ConfigError(f"where must be tests like age>=30,neighbourhood=Harbour, got '{part.strip()}'.")
+                raise ConfigError(
+                    f"where must be tests like age>=30,neighbourhood=Harbour, got '{part.strip()}'."
+                )
             found.append((match[1].strip(), match[2], match[3].strip()))
         return cls(tuple(found))
 
@@ -108,24 +116,36 @@ class Where:
 
 _TEST = re.compile(r"([^<>=!]+)(<=|>=|!=|=|<|>)([^<>=!]+)")
 _SIGNS: dict[str, Callable[[Any, Any], Any]] = {
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "=": operator.eq, "!=": operator.ne,
-}  # fmt: skip
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "=": operator.eq,
+    "!=": operator.ne,
+}
 
 
 def _passes(table: Columns, column: str, sign: str, value: str) -> NDArray[np.bool_]:
     """Which rows pass one test: as numbers where the value is one, else as words."""
     if column in table.numbers:
-        words, codes = [f"{number:g}" for number in table.numbers[column]], np.arange(len(table.line))
+        words, codes = (
+            [f"{number:g}" for number in table.numbers[column]],
+            np.arange(len(table.line)),
+        )
     else:
         words, codes = list(table.words[column].distinct), table.words[column].code
     if not is_number(value):
         if sign not in ("=", "!="):
-            raise ConfigError(f"{column}{sign}{value}: only numbers are compared by {sign}. Use = or !=.")
+            raise ConfigError(
+                f"{column}{sign}{value}: only numbers are compared by {sign}. Use = or !=."
+            )
         found = [_SIGNS[sign](word.casefold(), value.casefold()) for word in words]
     else:
         for word in words:
             if not is_number(word):
-                raise DataError(f"{table.file}, column '{column}' holds '{word}', which is not a number.")
+                raise DataError(
+                    f"{table.file}, column '{column}' holds '{word}', which is not a number."
+                )
         found = [_SIGNS[sign](float(word), float(value)) for word in words]
     return np.asarray(np.array(found, np.bool_)[codes])
 
@@ -154,19 +174,29 @@ def read_people(path: FilePath | Frame, where: str | None = None, most: int = 5)
         return None
     table = read_columns(document, ["item", "user", *names], ["rating"])
     kept: list[int] = np.flatnonzero(Where.read(where).kept(table)).tolist()
-    about = {int(table.words["user"].code[row]): tuple(table.words[name][row] for name in names) for row in kept}
+    about = {
+        int(table.words["user"].code[row]): tuple(table.words[name][row] for name in names)
+        for row in kept
+    }
     often = Counter(about.values())
     shown = tuple(
-        (table.words["user"][row], *(table.words[name][row] for name in names), table.words["item"][row],
-         f"{table.numbers['rating'][row]:g}")
+        (
+            table.words["user"][row],
+            *(table.words[name][row] for name in names),
+            table.words["item"][row],
+            f"{table.numbers['rating'][row]:g}",
+        )
         for row in kept[:most]
-    )  # fmt: skip
+    )
     alone = sum(1 for values in about.values() if often[values] == 1)
     return People(len(kept), len(about), tuple(names), alone, shown)
 
 
-def read_means(path: FilePath | Frame, name: str = "name", mean: str = "mean", delimiter: str | None = None) -> Arms:
-    """Read Bernoulli arms from a CSV or a frame (columns `name` and `mean`), or from a file of one mean a line.
+def read_means(
+    path: FilePath | Frame, name: str = "name", mean: str = "mean", delimiter: str | None = None
+) -> Arms:
+    """Read Bernoulli arms from a CSV or a frame (columns `name` and `mean`), or from a file of one
+    mean a line.
 
     A list may begin with its length; lines above it that begin with # are comments.
 
@@ -199,18 +229,22 @@ def mean_list(document: Document) -> NDArray[np.float64]:
     >>> mean_list(Document("two.txt", b"0.1\\n1.2\\n"))
     Traceback (most recent call last):
     ...
-    posse.core.errors.DataError: [P200] two.txt, row 2, column 1: a mean must be in [0, 1], got 1.2. Correct it.
+    posse.core.errors.DataError: [P200] two.txt, row 2, column 1: a mean must be in [0, 1], got 1.2.
+    Correct it.
     """
     with document.open() as stream:
         line, number = first_line(stream, document.name)
         cells = [(number, line.strip())]
-        cells += [(row, text.strip()) for row, text in enumerate(stream, start=number + 1) if text.strip()]
+        cells += [
+            (row, text.strip()) for row, text in enumerate(stream, start=number + 1) if text.strip()
+        ]
     count = float(cells[0][1]) if finite(cells[0][1]) else 0.0
     if count > 1 and count.is_integer():
         cells = cells[1:]
         if len(cells) != count:
             raise DataError(
-                f"{document.name}, row {number}, column 1: says {count:g} means, the file has {len(cells)}. "
+                f"{document.name}, row {number}, column 1: says {count:g} means, the file has "
+                f"{len(cells)}. "
                 "Correct the count, or delete that line."
             )
     bad, values = BadRows(document.name), []
@@ -219,7 +253,9 @@ def mean_list(document: Document) -> NDArray[np.float64]:
             fault, remedy = unfit(cell)
             bad.add(row, f", column 1: {fault}", remedy)
         elif not 0 <= float(cell) <= 1:
-            bad.add(row, f", column 1: a mean must be in [0, 1], got {float(cell):g}", "Correct it.")
+            bad.add(
+                row, f", column 1: a mean must be in [0, 1], got {float(cell):g}", "Correct it."
+            )
         else:
             values.append(float(cell))
     bad.settle(len(values))

@@ -1,1 +1,3 @@
-"""Contexts of a linear bandit whose features are split over parties: images, a user's own features, settings."""
+"""Contexts of a linear bandit whose features are split over parties: images, a user's own features,
+settings.
+"""

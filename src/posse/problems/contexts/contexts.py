@@ -1,13 +1,15 @@
 """Contexts: rows of features that are split over parties, and what every arm pays in every row.
 
-Each party holds some columns of the joint vector x, its block, and declares a bound b_p on the norm of that block. A
-linear bandit on shared features needs |x| <= 1, and between organisations no party sees x. Two ways to bound it:
+Each party holds some columns of the joint vector x, its block, and declares a bound b_p on the norm
+of that block. A linear bandit on shared features needs |x| <= 1, and between organisations no party
+sees x. Two ways to bound it:
 
-- `declared`: sum b_p^2 <= 1, which implies it. b_p = sqrt(D_p / D) unless a party says otherwise, and each party scales
-  a row of its own block down where it is longer (`scale_to_bound`); no other party takes part or learns how often.
-- `joint`: rows have norm at most 1 as they are, checked where all columns lie together (`joint_norm_checked`); every
-  bound is 1 and says nothing by itself. For simulations and reproductions: no bounds that every unit row keeps would
-  have squares that add up to 1.
+- `declared`: sum b_p^2 <= 1, which implies it. b_p = sqrt(D_p / D) unless a party says otherwise,
+  and each party scales a row of its own block down where it is longer (`scale_to_bound`); no other
+  party takes part or learns how often.
+- `joint`: rows have norm at most 1 as they are, checked where all columns lie together
+  (`joint_norm_checked`); every bound is 1 and says nothing by itself. For simulations and
+  reproductions: no bounds that every unit row keeps would have squares that add up to 1.
 """
 
 from __future__ import annotations
@@ -52,10 +54,14 @@ class Block:
         if not self.party:
             raise ConfigError("a party must have a name, got an empty one. Give one.")
         if not self.columns:
-            raise ConfigError(f"every party must hold at least 1 feature, got none for {self.party}. Leave it out.")
+            raise ConfigError(
+                f"every party must hold at least 1 feature, got none for {self.party}. Leave it "
+                "out."
+            )
         if not 0 < self.bound <= 1:
             raise ConfigError(
-                f"bound of {self.party} must be in (0, 1], got {self.bound}. Features have norm at most 1."
+                f"bound of {self.party} must be in (0, 1], got {self.bound}. Features have norm at "
+                "most 1."
             )
 
 
@@ -70,9 +76,13 @@ def party_names(count: int) -> tuple[str, ...]:
 
 
 def split(
-    features: int, parties: Sequence[str], counts: Sequence[int] | None = None, bounds: Bounds = "joint"
+    features: int,
+    parties: Sequence[str],
+    counts: Sequence[int] | None = None,
+    bounds: Bounds = "joint",
 ) -> tuple[Block, ...]:
-    """Split columns over parties in contiguous blocks: evenly, the first ones with one more, or by `counts`.
+    """Split columns over parties in contiguous blocks: evenly, the first ones with one more, or by
+    `counts`.
 
     >>> [block.columns for block in split(5, ("clinic", "lab"))]
     [(0, 1, 2), (3, 4)]
@@ -84,12 +94,18 @@ def split(
     sizes = _even(features, len(parties)) if counts is None else tuple(counts)
     if len(sizes) != len(parties) or sum(sizes) != features or min(sizes) < 1:
         raise ConfigError(
-            f"columns must be one count of at least 1 a party that add up to {features} features, got "
-            f"{','.join(map(str, sizes))} for {len(parties)} parties. Change the counts or the parties."
+            f"columns must be one count of at least 1 a party that add up to {features} features, "
+            "got "
+            f"{','.join(map(str, sizes))} for {len(parties)} parties. Change the counts or the "
+            "parties."
         )
     ends = np.cumsum((0, *sizes)).tolist()
     return tuple(
-        Block(party, tuple(range(low, high)), math.sqrt((high - low) / features) if bounds == "declared" else 1.0)
+        Block(
+            party,
+            tuple(range(low, high)),
+            math.sqrt((high - low) / features) if bounds == "declared" else 1.0,
+        )
         for party, low, high in zip(parties, ends, ends[1:], strict=False)
     )
 
@@ -106,7 +122,9 @@ def scale_to_bound(values: NDArray[np.float64], bound: float) -> NDArray[np.floa
     # By its largest entry first: the square of a large number is infinite.
     peak = np.where(over, np.abs(values).max(axis=1, keepdims=True), 1.0)
     direction = values / peak
-    return np.where(over, direction / np.linalg.norm(direction, axis=1, keepdims=True).clip(1.0) * bound, values)
+    return np.where(
+        over, direction / np.linalg.norm(direction, axis=1, keepdims=True).clip(1.0) * bound, values
+    )
 
 
 def row_norms(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -126,9 +144,14 @@ def scale_blocks(features: NDArray[np.float64], blocks: Sequence[Block]) -> NDAr
 def check_count(parties: int) -> None:
     """Refuse to split features over one party."""
     if parties < 2:
-        raise ConfigError(f"features must be split over at least 2 parties, got a party count of {parties}. Add one.")
+        raise ConfigError(
+            f"features must be split over at least 2 parties, got a party count of {parties}. Add "
+            "one."
+        )
     if parties > MOST_PARTIES:
-        raise ConfigError(f"features are split over at most {MOST_PARTIES:,} parties, got {parties:,}.")
+        raise ConfigError(
+            f"features are split over at most {MOST_PARTIES:,} parties, got {parties:,}."
+        )
 
 
 def check_bounds(bounds: Mapping[str, float]) -> None:
@@ -137,7 +160,8 @@ def check_bounds(bounds: Mapping[str, float]) -> None:
     >>> check_bounds({"clinic": 0.8, "lab": 0.8})
     Traceback (most recent call last):
     ...
-    posse.core.errors.ConfigError: [P100] squares of the parties' norm bounds must add up to at most 1, got 1.28
+    posse.core.errors.ConfigError: [P100] squares of the parties' norm bounds must add up to at most
+    1, got 1.28
     (clinic 0.8, lab 0.8). Lower some; 0.707106 each would do.
     """
     total = math.fsum(bound * bound for bound in bounds.values())
@@ -145,7 +169,8 @@ def check_bounds(bounds: Mapping[str, float]) -> None:
         given = ", ".join(f"{party} {bound:.6g}" for party, bound in bounds.items())
         even = math.floor(1e6 / math.sqrt(len(bounds))) / 1e6
         raise ConfigError(
-            f"squares of the parties' norm bounds must add up to at most 1, got {total:.6g} ({given}). Lower some; "
+            f"squares of the parties' norm bounds must add up to at most 1, got {total:.6g} "
+            f"({given}). Lower some; "
             f"{even:g} each would do."
         )
 
@@ -161,16 +186,22 @@ def check_blocks(blocks: Sequence[Block], features: int) -> None:
     for block in blocks:
         for column in block.columns:
             if not 0 <= column < features:
-                raise DataError(f"columns must be in [0, {features}), got {column} for {block.party}. Correct it.")
+                raise DataError(
+                    f"columns must be in [0, {features}), got {column} for {block.party}. Correct "
+                    "it."
+                )
             if column in holder:
                 raise DataError(
-                    f"every column must be held once, got column {column} for {holder[column]} and for {block.party}. "
+                    f"every column must be held once, got column {column} for {holder[column]} and "
+                    f"for {block.party}. "
                     "Take it from one of them."
                 )
             holder[column] = block.party
     if len(holder) != features:
         missing = next(column for column in range(features) if column not in holder)
-        raise DataError(f"every column must be held by a party, got none for column {missing}. Give it to one.")
+        raise DataError(
+            f"every column must be held by a party, got none for column {missing}. Give it to one."
+        )
 
 
 @elementary
@@ -201,13 +232,18 @@ def _draw_places(seed: int, sweep: int, places: NDArray[np.float64]) -> None:
 class Contexts:
     """A contextual bandit problem on features that are split over parties.
 
-    Rewards and order are functions of the seed: a row pays the same for an arm whenever it comes, in a second sweep
-    too.
+    Rewards and order are functions of the seed: a row pays the same for an arm whenever it comes,
+    in a second sweep too.
 
     >>> rows = np.array([[0.6, 0.8], [0.0, 1.0], [1.0, 0.0]])
     >>> pays = np.array([[0.1, 0.9], [0.0, 1.0], [1.0, 0.0]])
-    >>> contexts = Contexts("three rows", rows, split(2, ("clinic", "lab")), ("wait", "treat"), pays, True)
-    >>> [contexts.reward(7, row, arm=1) >> 24 for row in range(3)], contexts.order(7, steps=7).tolist()
+    >>> contexts = Contexts(
+    ...     "three rows", rows, split(2, ("clinic", "lab")), ("wait", "treat"), pays, True
+    ... )
+    >>> (
+    ...     [contexts.reward(7, row, arm=1) >> 24 for row in range(3)],
+    ...     contexts.order(7, steps=7).tolist(),
+    ... )
     ([1, 1, 0], [1, 0, 2, 0, 1, 2, 2])
     """
 
@@ -220,7 +256,9 @@ class Contexts:
     means: NDArray[np.float64]
     """(rows, K) chance that an arm pays 1 in a row; with `pays` exactly what it pays."""
     joint_norm_checked: bool = False
-    """Norms were checked where all features lie together: in a simulation, never between organisations."""
+    """Norms were checked where all features lie together: in a simulation, never between
+    organisations.
+    """
     pays: RewardRange | None = None
     """Range of exact pays; None where arms pay 1 or 0 by chance."""
 
@@ -275,7 +313,9 @@ class Contexts:
         row, arm = np.ascontiguousarray(row.ravel()), np.ascontiguousarray(arm.ravel())
         for values, size in ((row, len(self)), (arm, len(self.arms))):
             if values.size and not (values.min() >= 0 and values.max() < size):
-                raise IndexError(f"expected numbers in [0, {size}), got {values.min()} to {values.max()}")
+                raise IndexError(
+                    f"expected numbers in [0, {size}), got {values.min()} to {values.max()}"
+                )
         if self.pays is not None:
             return self.pays.units(self.means[row, arm])
         out = np.empty(len(row), np.int64)
@@ -283,7 +323,8 @@ class Contexts:
         return out
 
     def order(self, seed: int, steps: int) -> NDArray[np.int64]:
-        """Row of every step: one random permutation a sweep, and another for the next; fewer steps are a prefix.
+        """Row of every step: one random permutation a sweep, and another for the next; fewer steps
+        are a prefix.
 
         O(s log rows) for s steps rounded up to whole sweeps.
         """
@@ -298,7 +339,10 @@ class Contexts:
     def first(self, rows: int) -> Contexts:
         """Keep the first rows only."""
         if not 1 <= rows <= len(self):
-            raise DataError(f"rows must be in [1, {len(self)}], as many as {self.name} has, got {rows}. Ask for fewer.")
+            raise DataError(
+                f"rows must be in [1, {len(self)}], as many as {self.name} has, got {rows}. Ask "
+                "for fewer."
+            )
         return replace(self, features=self.features[:rows], means=self.means[:rows])
 
     def describe(self) -> dict[str, Any]:
@@ -310,7 +354,8 @@ class Contexts:
             "arms": list(self.arms),
             "best": self.best,
             "parties": [
-                {"name": block.party, "features": len(block.columns), "bound": block.bound} for block in self.blocks
+                {"name": block.party, "features": len(block.columns), "bound": block.bound}
+                for block in self.blocks
             ],
             "joint_norm_checked": self.joint_norm_checked,
             **({} if self.pays is None else {"reward_range": list(self.pays)}),
@@ -326,18 +371,23 @@ def _table(values: ArrayLike, what: str) -> NDArray[np.float64]:
     if array.flags.writeable:
         array = array.copy()  # a caller's own array stays writeable
     if array.ndim != 2 or not array.size:
-        raise DataError(f"{what} must be a table with a row a context, got an array of shape {array.shape}.")
+        raise DataError(
+            f"{what} must be a table with a row a context, got an array of shape {array.shape}."
+        )
     wrong = np.argwhere(~np.isfinite(array))
     if len(wrong):
         row, column = wrong[0]
         raise DataError(
-            f"{what} must be finite numbers, got {array[row, column]} in row {row + 1}, column {column + 1}. "
+            f"{what} must be finite numbers, got {array[row, column]} in row {row + 1}, column "
+            f"{column + 1}. "
             "Correct it, or leave the row out."
         )
     return array
 
 
-def _check_arms(arms: tuple[str, ...], means: NDArray[np.float64], rows: int, within: RewardRange) -> None:
+def _check_arms(
+    arms: tuple[str, ...], means: NDArray[np.float64], rows: int, within: RewardRange
+) -> None:
     if len(arms) < 2:
         raise DataError(f"a bandit needs at least 2 arms, got {len(arms)}. Add another.")
     if len(set(arms)) != len(arms):
@@ -345,15 +395,20 @@ def _check_arms(arms: tuple[str, ...], means: NDArray[np.float64], rows: int, wi
         raise DataError(f"arm names must differ, got '{twice}' twice. Rename one.")
     if means.shape != (rows, len(arms)):
         raise DataError(
-            f"means must be rows x arms, got {means.shape} for {rows} rows and {len(arms)} arms. Give one mean each."
+            f"means must be rows x arms, got {means.shape} for {rows} rows and {len(arms)} arms. "
+            "Give one mean each."
         )
     if rows > MOST_ROWS or len(arms) > MOST_ARMS:
-        raise DataError(f"contexts have at most 2^31 rows and 2^20 arms, got {rows} and {len(arms)}. Take fewer.")
+        raise DataError(
+            f"contexts have at most 2^31 rows and 2^20 arms, got {rows} and {len(arms)}. Take "
+            "fewer."
+        )
     wrong = np.argwhere(~within.holds(means))
     if len(wrong):
         row, arm = wrong[0]
         raise DataError(
-            f"means must be in {within}, got {means[row, arm]:g} in row {row + 1} for arm '{arms[arm]}'. Scale them."
+            f"means must be in {within}, got {means[row, arm]:g} in row {row + 1} for arm "
+            f"'{arms[arm]}'. Scale them."
         )
 
 
@@ -363,10 +418,15 @@ def _check_norms(features: NDArray[np.float64], blocks: tuple[Block, ...]) -> No
         row = int(norms.argmax())
         if norms[row] > block.bound + SLACK:
             raise DataError(
-                f"features of {block.party} must be within its bound {block.bound:.6g}, got a norm of "
-                f"{norms[row]:.6g} in row {row + 1}. Scale the row down (scale_to_bound), or declare a larger bound."
+                f"features of {block.party} must be within its bound {block.bound:.6g}, got a norm "
+                "of "
+                f"{norms[row]:.6g} in row {row + 1}. Scale the row down (scale_to_bound), or "
+                "declare a larger bound."
             )
     norms = row_norms(features)
     row = int(norms.argmax())
     if norms[row] > 1 + SLACK:
-        raise DataError(f"rows must have a norm of at most 1, got {norms[row]:.6g} in row {row + 1}. Scale them down.")
+        raise DataError(
+            f"rows must have a norm of at most 1, got {norms[row]:.6g} in row {row + 1}. Scale "
+            "them down."
+        )

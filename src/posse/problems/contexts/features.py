@@ -1,8 +1,10 @@
-"""A user's own features: one CSV file a party, aligned row by row, and what every arm pays in a file of its own.
+"""A user's own features: one CSV file a party, aligned row by row, and what every arm pays in a
+file of its own.
 
-A file has a header, a column `row` that identifies the row (any text, no two alike) and a column of numbers for each
-feature. All files hold the same rows in the same order. In a deployment a party reads its own file alone (`read_block`)
-and compares the digest of its rows with the others; a run in one place reads them all (`read_features`).
+A file has a header, a column `row` that identifies the row (any text, no two alike) and a column of
+numbers for each feature. All files hold the same rows in the same order. In a deployment a party
+reads its own file alone (`read_block`) and compares the digest of its rows with the others; a run
+in one place reads them all (`read_features`).
 """
 
 from __future__ import annotations
@@ -69,8 +71,8 @@ class FeatureBlock(Rows):
 def ids_digest(ids: Sequence[str]) -> str:
     """SHA-256 over identifiers, each after its length in bytes (8, big-endian), as hex.
 
-    It shows to who holds the identifiers of another list whether the two are equal, and lets guesses be checked: share
-    it with parties that know the rows, not with the world.
+    It shows to who holds the identifiers of another list whether the two are equal, and lets
+    guesses be checked: share it with parties that know the rows, not with the world.
 
     >>> ids_digest(["ab", "c"])[:12], ids_digest(["a", "bc"])[:12]
     ('601d5476e2cc', '3fafa1cf2f19')
@@ -85,23 +87,31 @@ def ids_digest(ids: Sequence[str]) -> str:
 def read_block(
     path: FilePath | Frame, bound: float, *, scale: bool = False, delimiter: str | None = None
 ) -> FeatureBlock:
-    """Read one party's file; each row must be within the norm bound, or is scaled down to it with `scale`."""
+    """Read one party's file; each row must be within the norm bound, or is scaled down to it with
+    `scale`.
+    """
     return _bounded(_read(path, delimiter), bound, scale)
 
 
-def read_rewards(path: FilePath | Frame, delimiter: str | None = None, pays: RewardRange | None = None) -> Rows:
-    """Read what arms pay: a column `row`, and for each arm a column of chances of a reward of 1, in [0, 1].
+def read_rewards(
+    path: FilePath | Frame, delimiter: str | None = None, pays: RewardRange | None = None
+) -> Rows:
+    """Read what arms pay: a column `row`, and for each arm a column of chances of a reward of 1, in
+    [0, 1].
 
     With `pays` the columns hold exactly what arms pay, within that range.
     """
     within = pays or UNIT_RANGE
     remedy = (
-        "Correct it, or give exact pays their reward_range." if pays is None else "Correct it, or widen reward_range."
+        "Correct it, or give exact pays their reward_range."
+        if pays is None
+        else "Correct it, or widen reward_range."
     )
     table = _read(path, delimiter, within=within, remedy=remedy)
     if len(table.names) < 2:
         raise DataError(
-            f"{table.file}: a bandit needs at least 2 arms, got the columns row,{','.join(table.names)}. Add another."
+            f"{table.file}: a bandit needs at least 2 arms, got the columns "
+            f"row,{','.join(table.names)}. Add another."
         )
     return table
 
@@ -118,12 +128,14 @@ def read_features(
 ) -> Contexts:
     """Read the files (or frames) of all parties and the rewards, for a run in one place.
 
-    Without `bounds` a party's is sqrt(D_p / D), by the number of features it holds. With `pays` the file of rewards
-    holds exact pays in that range, otherwise chances of a reward of 1.
+    Without `bounds` a party's is sqrt(D_p / D), by the number of features it holds. With `pays` the
+    file of rewards holds exact pays in that range, otherwise chances of a reward of 1.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     clinic, lab, pays = (pathlib.Path(folder, f"{name}.csv") for name in ("clinic", "lab", "pays"))
+    ...     clinic, lab, pays = (
+    ...         pathlib.Path(folder, f"{name}.csv") for name in ("clinic", "lab", "pays")
+    ...     )
     ...     _ = clinic.write_text("row,age\\nann,0.5\\nbob,0.1\\n")
     ...     _ = lab.write_text("row,iron\\nann,0.2\\nbob,0.7\\n")
     ...     _ = pays.write_text("row,wait,treat\\nann,0,1\\nbob,0.9,0.3\\n")
@@ -135,7 +147,9 @@ def read_features(
     tables = {party: _read(path, delimiter) for party, path in files.items()}
     declared = _declared(tables, bounds)
     paid = read_rewards(rewards, delimiter, pays)
-    blocks: Sequence[Rows] = [_bounded(table, declared[party], scale) for party, table in tables.items()]
+    blocks: Sequence[Rows] = [
+        _bounded(table, declared[party], scale) for party, table in tables.items()
+    ]
     if current().skip_bad:
         *blocks, paid = _in_all([*blocks, paid])
     for other in (*blocks, paid):
@@ -150,7 +164,9 @@ def read_features(
 
 
 def _in_all(tables: Sequence[Rows]) -> list[Rows]:
-    """Return the rows that stand in every file: one that was dropped from a file has no counterpart there."""
+    """Return the rows that stand in every file: one that was dropped from a file has no counterpart
+    there.
+    """
     common = frozenset(tables[0].ids).intersection(*(table.ids for table in tables))
     kept = []
     for table in tables:
@@ -160,7 +176,9 @@ def _in_all(tables: Sequence[Rows]) -> list[Rows]:
         if not here.all():
             count = int((~here).sum())
             rows = f"{count:,} row{'s' if count > 1 else ''}"
-            current().dropped.append(f"{table.file}: {rows} left out that another file does not have.")
+            current().dropped.append(
+                f"{table.file}: {rows} left out that another file does not have."
+            )
     if not common:
         raise DataError("no row stands in all files. Put the same rows in all of them.")
     return kept
@@ -171,14 +189,16 @@ def check_aligned(one: Rows, other: Rows) -> None:
     for row, (mine, theirs) in enumerate(zip(one.ids, other.ids, strict=False)):
         if mine != theirs:
             raise DataError(
-                f"files do not match: {one.place(row)} is '{mine}' and {other.place(row)} is '{theirs}'. "
+                f"files do not match: {one.place(row)} is '{mine}' and {other.place(row)} is "
+                f"'{theirs}'. "
                 "Put the same rows in the same order in both."
             )
     if len(one.ids) != len(other.ids):
         short, long = (one, other) if len(one.ids) < len(other.ids) else (other, one)
         row = len(short.ids)
         raise DataError(
-            f"files do not match: {short.file} ends after {row} rows, and {long.place(row)} is '{long.ids[row]}'. "
+            f"files do not match: {short.file} ends after {row} rows, and {long.place(row)} is "
+            f"'{long.ids[row]}'. "
             "Put the same rows in the same order in both."
         )
 
@@ -190,7 +210,8 @@ def _declared(tables: Mapping[str, Rows], bounds: Mapping[str, float] | None) ->
         return {party: math.sqrt(len(table.names) / total) for party, table in tables.items()}
     if set(bounds) != set(tables):
         raise ConfigError(
-            f"bounds must name the parties of the features, {', '.join(tables)}, got {', '.join(bounds) or 'none'}. "
+            f"bounds must name the parties of the features, {', '.join(tables)}, got "
+            f"{', '.join(bounds) or 'none'}. "
             "Give one each, or leave bounds out."
         )
     check_bounds(bounds)
@@ -201,12 +222,14 @@ def _bounded(table: Rows, bound: float, scale: bool) -> FeatureBlock:
     check.between(0, 1, open_low=True, bound=bound)
     values = scale_to_bound(table.values, bound) if scale else table.values
     norms = row_norms(values)
-    # Of the rows that could be read: bounds go by the features of all parties, which are known only then.
+    # Of the rows that could be read: bounds go by the features of all parties, which are known only
+    # then.
     within, bad = norms <= bound + SLACK, BadRows(table.file)
     for row in np.flatnonzero(~within).tolist():
         bad.add(
             int(table.line[row]),
-            f" ('{table.ids[row]}'): features must have a norm of at most the bound {bound:.6g}, got {norms[row]:.6g}",
+            f" ('{table.ids[row]}'): features must have a norm of at most the bound {bound:.6g}, "
+            f"got {norms[row]:.6g}",
             "Scale the features, or set scale to have longer rows scaled down.",
         )
     bad.settle(int(within.sum()))
@@ -215,7 +238,11 @@ def _bounded(table: Rows, bound: float, scale: bool) -> FeatureBlock:
 
 
 def _read(
-    source: FilePath | Frame, delimiter: str | None, *, within: RewardRange | None = None, remedy: str = ""
+    source: FilePath | Frame,
+    delimiter: str | None,
+    *,
+    within: RewardRange | None = None,
+    remedy: str = "",
 ) -> Rows:
     """Read features; with `within`, numbers of this range in every column."""
     document = read_table(source)
@@ -224,7 +251,10 @@ def _read(
     else:
         mark, numbers = other_columns(document, [ROW], delimiter)
         rules = [between(name, within.low, within.high, remedy) for name in numbers]
-        table, names = read_columns(document, [ROW], numbers, delimiter=mark, rules=rules), tuple(numbers)
+        table, names = (
+            read_columns(document, [ROW], numbers, delimiter=mark, rules=rules),
+            tuple(numbers),
+        )
         values = np.stack([table.numbers[name] for name in names], axis=1)
     table.check_distinct(ROW)
     return Rows(document.name, table.words[ROW].distinct, names, values, table.line)

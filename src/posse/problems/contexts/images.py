@@ -1,15 +1,18 @@
-"""Images as a contextual bandit: arms are classes, of which the right one pays, or clusters, which pay near by.
+"""Images as a contextual bandit: arms are classes, of which the right one pays, or clusters, which
+pay near by.
 
-Images are projected on their first principal components, and every row is scaled to norm 1, as in Hannun, Knott,
-Sengupta, van der Maaten: Privacy-preserving multi-party contextual bandits, 2019, section 5 (MNIST, 20 components).
+Images are projected on their first principal components, and every row is scaled to norm 1, as in
+Hannun, Knott, Sengupta, van der Maaten: Privacy-preserving multi-party contextual bandits, 2019,
+section 5 (MNIST, 20 components).
 
-Clusters give any number of arms (section 5): K-means with K = |A|, and nu_a proportional to exp(-|c_a - x|^2 / (2
-sigma)), sigma = 1/2. The paper does not print the factor. Its authors' published code (CrypTen, examples/bandits) takes
-the kernel, which is at most 1, as the chance of a reward, and so does `normalise="none"`. On the 60,000 rows of MNIST
-the best arm of a row then pays with an average chance of 0.55 for 10 arms, 0.72 for 100 and 0.76 for 200, and an arm at
-random with 0.27, 0.22 and 0.21. With `sum` (the chances of a row add up to 1) the best of 10 would pay with 0.20 and
-the best of 100 with 0.03, so that rewards for different numbers of arms could not share an axis; with `max` the best
-arm of every row always pays.
+Clusters give any number of arms (section 5): K-means with K = |A|, and nu_a proportional to
+exp(-|c_a - x|^2 / (2 sigma)), sigma = 1/2. The paper does not print the factor. Its authors'
+published code (CrypTen, examples/bandits) takes the kernel, which is at most 1, as the chance of a
+reward, and so does `normalise="none"`. On the 60,000 rows of MNIST the best arm of a row then pays
+with an average chance of 0.55 for 10 arms, 0.72 for 100 and 0.76 for 200, and an arm at random with
+0.27, 0.22 and 0.21. With `sum` (the chances of a row add up to 1) the best of 10 would pay with
+0.20 and the best of 100 with 0.03, so that rewards for different numbers of arms could not share an
+axis; with `max` the best arm of every row always pays.
 """
 
 from __future__ import annotations
@@ -44,7 +47,9 @@ class Projection:
     mean: NDArray[np.float64]
     """(pixels,)"""
     axes: NDArray[np.float64]
-    """(pixels, components), the direction of largest variance first; each axis has its largest entry positive."""
+    """(pixels, components), the direction of largest variance first; each axis has its largest
+    entry positive.
+    """
     explained: float
     """Share of the variance that the components keep."""
 
@@ -61,8 +66,9 @@ class Projection:
 def principal(images: NDArray[np.generic], components: int = COMPONENTS) -> Projection:
     """Find the first principal components, by the eigenvectors of the covariance.
 
-    For grey values the sums are whole numbers below 2^53, so that the covariance does not depend on the order of
-    addition; only the eigenvectors carry the rounding of the machine's linear algebra. O(rows pixels^2).
+    For grey values the sums are whole numbers below 2^53, so that the covariance does not depend on
+    the order of addition; only the eigenvectors carry the rounding of the machine's linear algebra.
+    O(rows pixels^2).
 
     >>> found = principal(np.array([[0, 0], [1, 1], [2, 2], [3, 3]]), components=1)
     >>> found.axes.round(3).tolist(), found.mean.tolist()
@@ -70,7 +76,9 @@ def principal(images: NDArray[np.generic], components: int = COMPONENTS) -> Proj
     """
     count, width = images.shape
     if not 1 <= components <= width:
-        raise ConfigError(f"components must be in [1, {width}], the number of features, got {components}.")
+        raise ConfigError(
+            f"components must be in [1, {width}], the number of features, got {components}."
+        )
     products, sums = np.zeros((width, width)), np.zeros(width)
     for low in range(0, count, _ROWS):
         rows = images[low : low + _ROWS].astype(np.float64)
@@ -84,7 +92,9 @@ def principal(images: NDArray[np.generic], components: int = COMPONENTS) -> Proj
     if not total > 0:
         raise DataError(f"features must vary, got {count} equal rows. Give rows that differ.")
     explained = float(values[::-1][:components].sum()) / total
-    return Projection(sums / count, np.ascontiguousarray(axes * np.where(largest < 0, -1.0, 1.0)), explained)
+    return Projection(
+        sums / count, np.ascontiguousarray(axes * np.where(largest < 0, -1.0, 1.0)), explained
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,11 +108,14 @@ class Labelled:
 
     def __post_init__(self) -> None:
         if len(self.rows) != len(self.labels):
-            raise DataError(f"expected one label a row, got {len(self.labels)} for {len(self.rows)} rows.")
+            raise DataError(
+                f"expected one label a row, got {len(self.labels)} for {len(self.rows)} rows."
+            )
         wrong = np.flatnonzero((self.labels < 0) | (self.labels >= len(self.classes)))
         if len(wrong):
             raise DataError(
-                f"labels must be in [0, {len(self.classes)}), the number of classes, got {self.labels[wrong[0]]} in "
+                f"labels must be in [0, {len(self.classes)}), the number of classes, got "
+                f"{self.labels[wrong[0]]} in "
                 f"row {wrong[0] + 1}. Number the classes from 0."
             )
         for array in (self.rows, self.labels):
@@ -116,7 +129,10 @@ class Labelled:
         if rows is None:
             return self
         if not 1 <= rows <= len(self):
-            raise DataError(f"rows must be in [1, {len(self)}], as many as {self.name} has, got {rows}. Ask for fewer.")
+            raise DataError(
+                f"rows must be in [1, {len(self)}], as many as {self.name} has, got {rows}. Ask "
+                "for fewer."
+            )
         return Labelled(self.name, self.rows[:rows], self.labels[:rows], self.classes)
 
     def contexts(
@@ -137,7 +153,9 @@ def shared(
     counts: Sequence[int] | None = None,
     bounds: Bounds = "joint",
 ) -> Contexts:
-    """Split rows of norm at most 1 over parties; with declared bounds each scales its block into its own."""
+    """Split rows of norm at most 1 over parties; with declared bounds each scales its block into
+    its own.
+    """
     blocks = split(rows.shape[1], parties, counts, bounds)
     features = scale_blocks(rows, blocks) if bounds == "declared" else rows
     return Contexts(name, features, blocks, arms, means, joint_norm_checked=bounds == "joint")
@@ -150,10 +168,14 @@ def labelled(
     components: int = COMPONENTS,
     classes: Sequence[str] | None = None,
 ) -> Labelled:
-    """Project images (the first axis counts them) on their own principal components; classes are numbered from 0."""
+    """Project images (the first axis counts them) on their own principal components; classes are
+    numbered from 0.
+    """
     images = images.reshape(len(images), -1)
     if not np.isfinite(images.sum(dtype=np.float64)):
-        raise DataError(f"features of {name} must be finite numbers, got NaN or infinity. Correct them.")
+        raise DataError(
+            f"features of {name} must be finite numbers, got NaN or infinity. Correct them."
+        )
     numbers = np.array(labels, np.int64)
     count = int(numbers.max(initial=0)) + 1
     names = tuple(classes) if classes is not None else tuple(str(number) for number in range(count))
@@ -162,7 +184,8 @@ def labelled(
 
 @lru_cache(maxsize=4)
 def digits(components: int = COMPONENTS) -> Labelled:
-    """scikit-learn's digits: 1,797 images of 8 x 8 pixels, ten classes; needs the extra `data`, and no file.
+    """scikit-learn's digits: 1,797 images of 8 x 8 pixels, ten classes; needs the extra `data`, and
+    no file.
 
     >>> rows = digits()
     >>> rows.rows.shape, rows.classes[:3]
@@ -173,12 +196,15 @@ def digits(components: int = COMPONENTS) -> Labelled:
 
 
 def mnist(
-    data_dir: FilePath | None = None, part: Part = "train", components: int = COMPONENTS, verify: bool = True
+    data_dir: FilePath | None = None,
+    part: Part = "train",
+    components: int = COMPONENTS,
+    verify: bool = True,
 ) -> Labelled:
     """MNIST from `data_dir`, else from the folder that POSSE_DATA names; computed once a process.
 
-    The components are those of the images to train on, for both parts: a test image is seen as a trained bandit would
-    see it.
+    The components are those of the images to train on, for both parts: a test image is seen as a
+    trained bandit would see it.
     """
     return _mnist(str(data_folder(data_dir).resolve()), part, components, verify)
 
@@ -187,7 +213,9 @@ def mnist(
 def _mnist(folder: str, part: Part, components: int, verify: bool) -> Labelled:
     images = load_mnist(Path(folder), part, verify)
     name = "mnist" if part == "train" else "mnist (test)"
-    return Labelled(name, _mnist_axes(folder, components, verify).unit(images.pixels), images.labels, CLASSES)
+    return Labelled(
+        name, _mnist_axes(folder, components, verify).unit(images.pixels), images.labels, CLASSES
+    )
 
 
 @lru_cache(maxsize=4)
@@ -203,9 +231,13 @@ _SEEDING = 0
 
 
 def kernel_means(
-    rows: NDArray[np.float64], centres: NDArray[np.float64], sigma: float = SIGMA, normalise: Normalise = "none"
+    rows: NDArray[np.float64],
+    centres: NDArray[np.float64],
+    sigma: float = SIGMA,
+    normalise: Normalise = "none",
 ) -> NDArray[np.float64]:
-    """Chances (rows, K) that arms pay: exp(-|c_a - x|^2 / (2 sigma)), as it is, or with the max or sum of a row 1.
+    """Chances (rows, K) that arms pay: exp(-|c_a - x|^2 / (2 sigma)), as it is, or with the max or
+    sum of a row 1.
 
     >>> x, c = np.array([[1.0, 0.0]]), np.array([[1.0, 0.0], [0.0, 1.0]])
     >>> [kernel_means(x, c, normalise=how).round(3).tolist() for how in ("none", "sum")]
@@ -216,25 +248,35 @@ def kernel_means(
     out = np.empty((len(rows), len(centres)))
     for low in range(0, len(rows), _ROWS):
         exponent = _distances(rows[low : low + _ROWS], centres) / (-2.0 * sigma)
-        if normalise != "none":  # the nearest first: a factor of the row, which a small sigma would take to 0
+        if (
+            normalise != "none"
+        ):  # the nearest first: a factor of the row, which a small sigma would take to 0
             exponent -= exponent.max(axis=1, keepdims=True)
         kernel = np.exp(exponent)
-        out[low : low + _ROWS] = kernel / kernel.sum(axis=1, keepdims=True) if normalise == "sum" else kernel
+        out[low : low + _ROWS] = (
+            kernel / kernel.sum(axis=1, keepdims=True) if normalise == "sum" else kernel
+        )
     return out
 
 
-def kmeans(rows: NDArray[np.float64], clusters: int, seed: int, most: int = MOST_SWEEPS) -> NDArray[np.float64]:
-    """Find the centres (K, D) of K clusters: Lloyd's algorithm, seeded as k-means++, a function of rows and seed.
+def kmeans(
+    rows: NDArray[np.float64], clusters: int, seed: int, most: int = MOST_SWEEPS
+) -> NDArray[np.float64]:
+    """Find the centres (K, D) of K clusters: Lloyd's algorithm, seeded as k-means++, a function of
+    rows and seed.
 
-    It ends when no row changes its cluster, or after `most` sweeps; a cluster that loses all its rows begins anew at
-    the row that is furthest from its centre. O(rows K D) a sweep. Arthur and Vassilvitskii, SODA 2007.
+    It ends when no row changes its cluster, or after `most` sweeps; a cluster that loses all its
+    rows begins anew at the row that is furthest from its centre. O(rows K D) a sweep. Arthur and
+    Vassilvitskii, SODA 2007.
 
     >>> rows = np.array([[0.0, 0.1], [1.0, 0.0], [0.0, 0.3], [0.8, 0.0]])
     >>> sorted(kmeans(rows, 2, seed=7).round(3).tolist())
     [[0.0, 0.2], [0.9, 0.0]]
     """
     if not 2 <= clusters <= len(rows):
-        raise ConfigError(f"arms must be in [2, {len(rows)}], the number of rows to cluster, got {clusters}.")
+        raise ConfigError(
+            f"arms must be in [2, {len(rows)}], the number of rows to cluster, got {clusters}."
+        )
     if not 0 <= seed < 2**63:
         raise ConfigError(f"seed of a clustering must be in [0, 2^63), got {seed}. Choose another.")
     check.at_least(1, most=most)
@@ -245,7 +287,9 @@ def kmeans(rows: NDArray[np.float64], clusters: int, seed: int, most: int = MOST
         if (label == before).all():
             break
         sizes = np.bincount(label, minlength=clusters)
-        sums = np.stack([np.bincount(label, column, minlength=clusters) for column in rows.T], axis=1)
+        sums = np.stack(
+            [np.bincount(label, column, minlength=clusters) for column in rows.T], axis=1
+        )
         centres = sums / np.maximum(sizes, 1)[:, None]
         empty = np.flatnonzero(sizes == 0)
         centres[empty] = rows[np.argsort(-distance, kind="stable")[: len(empty)]]
@@ -253,13 +297,18 @@ def kmeans(rows: NDArray[np.float64], clusters: int, seed: int, most: int = MOST
 
 
 def _seeded(rows: NDArray[np.float64], clusters: int, seed: int) -> NDArray[np.float64]:
-    """k-means++: a further centre is a row, drawn by its squared distance from the nearest one so far."""
+    """k-means++: a further centre is a row, drawn by its squared distance from the nearest one so
+    far.
+    """
     centres = np.empty((clusters, rows.shape[1]))
     distance = np.ones(len(rows))
     for k in range(clusters):
         reached = np.cumsum(distance)
         if not reached[-1] > 0:
-            raise ConfigError(f"arms must be at most {k}, the number of different rows, got {clusters}. Ask for fewer.")
+            raise ConfigError(
+                f"arms must be at most {k}, the number of different rows, got {clusters}. Ask for "
+                "fewer."
+            )
         u = float(uniform(np.uint64(seed), INSTANCE, _SEEDING, k, 0))
         row = min(int(np.searchsorted(reached, u * reached[-1], side="right")), len(rows) - 1)
         centres[k] = rows[row]
@@ -274,8 +323,12 @@ def _distances(rows: NDArray[np.float64], centres: NDArray[np.float64]) -> NDArr
     return np.asarray(np.maximum(squares - 2.0 * (rows @ centres.T), 0.0))
 
 
-def _nearest(rows: NDArray[np.float64], centres: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Number of the nearest centre of each row, the first of equals, and the squared distance to it."""
+def _nearest(
+    rows: NDArray[np.float64], centres: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Number of the nearest centre of each row, the first of equals, and the squared distance to
+    it.
+    """
     label, distance = np.empty(len(rows), np.int64), np.empty(len(rows))
     for low in range(0, len(rows), _ROWS):
         squares = _distances(rows[low : low + _ROWS], centres)

@@ -48,13 +48,16 @@ _BUILT_IN = ("components", "norms", "columns")
 class ContextSettings(DataSettings):
     """Where contexts come from: images that are split over parties, or features from each party.
 
-    Your own are `data={"features": {"clinic": ..., "lab": ...}, "rewards": ...}`, each a CSV file or a frame.
+    Your own are `data={"features": {"clinic": ..., "lab": ...}, "rewards": ...}`, each a CSV file
+    or a frame.
     """
 
     panel: ClassVar[str] = "What is learnt"
     aliases: ClassVar[Mapping[str, str]] = {
-        "problem": "data", "features": "data.features", "rewards": "data.rewards",
-    }  # fmt: skip
+        "problem": "data",
+        "features": "data.features",
+        "rewards": "data.rewards",
+    }
     parts: ClassVar[tuple[str, ...]] = ("features", "rewards")
     tables: ClassVar[tuple[str, ...]] = ("features",)
     part_help: ClassVar[Mapping[str, str]] = {
@@ -77,8 +80,9 @@ class ContextSettings(DataSettings):
     columns: tuple[int, ...] | None = None
     """Number of features that each party holds, such as 15,5, instead of an even split."""
     norms: Bounds = "joint"
-    """How rows are kept within norm 1: joint (rows of norm 1, which only a simulation can check) or declared (each
-    party scales its own part down to its share of the norm)."""
+    """How rows are kept within norm 1: joint (rows of norm 1, which only a simulation can check) or
+    declared (each party scales its own part down to its share of the norm).
+    """
     base: Literal["digits", "mnist"] = "digits"
     """Images that are clustered."""
     arms: int = 100
@@ -86,17 +90,21 @@ class ContextSettings(DataSettings):
     sigma: float = SIGMA
     """How far a cluster pays: the chance is exp(-distance^2 / (2 sigma))."""
     normalise: Normalise = "none"
-    """Whether the chances of a row are scaled: none, max (the best arm always pays) or sum (they add up to 1)."""
+    """Whether the chances of a row are scaled: none, max (the best arm always pays) or sum (they
+    add up to 1).
+    """
     cluster_seed: int = 1
     """Seed of the clustering: the same number gives the same arms."""
     bounds: dict[str, float] | None = None
-    """Largest norm of each party's part of a row, party=number,party=number; squares add up to at most 1; by its share
-    of the features if left out."""
+    """Largest norm of each party's part of a row, party=number,party=number; squares add up to at
+    most 1; by its share of the features if left out.
+    """
     scale: bool = False
     """Scale longer rows of your own features down to the bound, instead of refusing them."""
     reward_range: tuple[float, float] | None = None
-    """Least and largest reward, such as -5,20: your file of rewards then holds exactly what arms pay, in this range,
-    and not chances of a reward of 1."""
+    """Least and largest reward, such as -5,20: your file of rewards then holds exactly what arms
+    pay, in this range, and not chances of a reward of 1.
+    """
 
     @field_validator("bounds", mode="before")
     @classmethod
@@ -144,9 +152,13 @@ class ContextSettings(DataSettings):
         images = _images(folder, self.components, self.rows)
         if self.data != "clusters":
             return images.contexts(names, self.columns, self.norms)
-        means = kernel_means(images.rows, _centres(images, self.arms, self.cluster_seed), self.sigma, self.normalise)
+        means = kernel_means(
+            images.rows, _centres(images, self.arms, self.cluster_seed), self.sigma, self.normalise
+        )
         arms = tuple(f"cluster-{k + 1}" for k in range(self.arms))
-        return shared(f"clusters of {images.name}", images.rows, arms, means, names, self.columns, self.norms)
+        return shared(
+            f"clusters of {images.name}", images.rows, arms, means, names, self.columns, self.norms
+        )
 
     def used(self, contexts: Contexts) -> dict[str, int]:
         """Give what was used where a setting was left out, for the record of a run.
@@ -160,32 +172,43 @@ class ContextSettings(DataSettings):
     def _parties(self) -> tuple[str, ...]:
         count = self.parties if self.columns is None else len(self.columns)
         if "parties" in self.model_fields_set and self.parties != count:
-            raise ConfigError(f"columns must be one count a party, got {count} for {self.parties} parties. Change one.")
+            raise ConfigError(
+                f"columns must be one count a party, got {count} for {self.parties} parties. "
+                "Change one."
+            )
         return party_names(count)
 
     def _check_own(self) -> None:
         missing = next((name for name in self.parts if self.data_part(name) is None), None)
         if missing is not None:
-            raise ConfigError(f"own files are features and rewards, got no {missing}. Give {missing}.")
+            raise ConfigError(
+                f"own files are features and rewards, got no {missing}. Give {missing}."
+            )
         count = len(self.data_part("features"))
         if "parties" in self.model_fields_set and self.parties != count:
             raise ConfigError(
-                f"parties must be those of the features, got {self.parties} for {count} files. Leave parties out."
+                f"parties must be those of the features, got {self.parties} for {count} files. "
+                "Leave parties out."
             )
         RewardRange.of(self.reward_range)
         self.check_files()
 
     def _own(self) -> Contexts:
         contexts = read_features(
-            self.data_part("features"), self.data_part("rewards"), bounds=self.bounds, scale=self.scale,
+            self.data_part("features"),
+            self.data_part("rewards"),
+            bounds=self.bounds,
+            scale=self.scale,
             pays=None if self.reward_range is None else RewardRange.of(self.reward_range),
-        )  # fmt: skip
+        )
         return contexts if self.rows is None else contexts.first(self.rows)
 
 
 @lru_cache(maxsize=8)
 def _images(folder: str | None, components: int, rows: int | None) -> Labelled:
-    """MNIST of a folder, or the digits: the same object for the same arguments, so that its centres are kept too."""
+    """MNIST of a folder, or the digits: the same object for the same arguments, so that its centres
+    are kept too.
+    """
     images = digits(components) if folder is None else mnist(folder, components=components)
     return images.first(rows)
 

@@ -1,7 +1,8 @@
 """The columns of a delimited text file, read in one pass; every error names row and column.
 
-A row number is the line in the file, the header being line 1: what an editor and a spreadsheet show.
-Rows are converted a block at a time, so that a file of millions of ratings needs no list of all its words.
+A row number is the line in the file, the header being line 1: what an editor and a spreadsheet
+show. Rows are converted a block at a time, so that a file of millions of ratings needs no list of
+all its words.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Words:
-    """A column of words: the distinct ones in order of appearance, and which of them each row holds."""
+    """A column of words: the distinct ones in order of appearance, and which of them each row
+    holds.
+    """
 
     distinct: tuple[str, ...]
     code: NDArray[np.int64]
@@ -58,7 +61,8 @@ class Columns:
         _, first = np.unique(words.code, return_index=True)
         row = int(np.setdiff1d(np.arange(len(words.code)), first)[0])
         raise DataError(
-            f"{self.place(row, column)}: '{words[row]}' stands on row {self.line[first[words.code[row]]]} too. "
+            f"{self.place(row, column)}: '{words[row]}' stands on row "
+            f"{self.line[first[words.code[row]]]} too. "
             "Keep one, or rename it."
         )
 
@@ -73,22 +77,30 @@ def read_columns(
     categories: Sequence[str] = (),
     rules: Sequence[Rule] = (),
 ) -> Columns:
-    """Read columns of words and of finite numbers; `categories` are words too, and a cell such as N/A is bad there.
+    """Read columns of words and of finite numbers; `categories` are words too, and a cell such as
+    N/A is bad there.
 
-    A row that breaks one of the `rules` is bad too, and reported with those that cannot be read. `optional` columns of
-    words are read where the file has them. `header` names the columns of a file that has no header line. Without
-    `delimiter`, the one that separates the header is used.
+    A row that breaks one of the `rules` is bad too, and reported with those that cannot be read.
+    `optional` columns of words are read where the file has them. `header` names the columns of a
+    file that has no header line. Without `delimiter`, the one that separates the header is used.
 
-    >>> table = read_columns(Document("r.csv", b"item;rating\\nheat;4\\nheat;5"), words=["item"], numbers=["rating"])
+    >>> table = read_columns(
+    ...     Document("r.csv", b"item;rating\\nheat;4\\nheat;5"), words=["item"], numbers=["rating"]
+    ... )
     >>> table.words["item"].distinct, table.numbers["rating"].tolist()
     (('heat',), [4.0, 5.0])
-    >>> read_columns(Document("r.csv", b"item,rating\\nheat,four"), words=["item"], numbers=["rating"])
+    >>> read_columns(
+    ...     Document("r.csv", b"item,rating\\nheat,four"), words=["item"], numbers=["rating"]
+    ... )
     Traceback (most recent call last):
     ...
-    posse.core.errors.DataError: [P200] r.csv, row 2, column 'rating': 'four' is not a number. Write it like 4.5.
+    posse.core.errors.DataError: [P200] r.csv, row 2, column 'rating': 'four' is not a number. Write
+    it like 4.5.
     """
     with document.open() as stream:
-        plan = layout(stream, document, [*words, *categories, *numbers], optional, delimiter, header)
+        plan = layout(
+            stream, document, [*words, *categories, *numbers], optional, delimiter, header
+        )
         reading = [*words, *categories, *(name for name in optional if name in plan.position)]
         index: dict[str, defaultdict[str, int]] = {name: _index() for name in reading}
         codes: dict[str, list[NDArray[np.int64]]] = {name: [] for name in reading}
@@ -106,7 +118,10 @@ def read_columns(
                 assert figures is not None
             if not (fits := _keeping(rules, numbered, cells, figures, bad)).all():
                 numbered = [line for line, good in zip(numbered, fits, strict=True) if good]
-                cells = {name: [c for c, good in zip(own, fits, strict=True) if good] for name, own in cells.items()}
+                cells = {
+                    name: [c for c, good in zip(own, fits, strict=True) if good]
+                    for name, own in cells.items()
+                }
                 figures = {name: own[fits] for name, own in figures.items()}
             lines.append(np.array(numbered, np.int64))
             for name in reading:
@@ -132,7 +147,9 @@ def _index() -> defaultdict[str, int]:
     return index
 
 
-def _cells(rows: Sequence[Sequence[str]], names: Sequence[str], plan: Layout) -> dict[str, list[str]]:
+def _cells(
+    rows: Sequence[Sequence[str]], names: Sequence[str], plan: Layout
+) -> dict[str, list[str]]:
     return {name: [row[plan.position[name]].strip() for row in rows] for name in names}
 
 
@@ -154,9 +171,12 @@ def _figures(
 
 
 def _keeping(
-    rules: Sequence[Rule], lines: Sequence[int], cells: dict[str, list[str]], figures: dict[str, NDArray[np.float64]],
+    rules: Sequence[Rule],
+    lines: Sequence[int],
+    cells: dict[str, list[str]],
+    figures: dict[str, NDArray[np.float64]],
     bad: BadRows,
-) -> NDArray[np.bool_]:  # fmt: skip
+) -> NDArray[np.bool_]:
     """Say which rows of a block keep all rules; of another one note the first that it breaks."""
     kept = np.ones(len(lines), np.bool_)
     for rule in rules:
@@ -169,14 +189,23 @@ def _keeping(
 
 
 def _readable(
-    lines: Sequence[int], rows: Sequence[list[str]], words: Sequence[str], numbers: Sequence[str], plan: Layout,
-    bad: BadRows, categories: Sequence[str] = (),
-) -> tuple[list[int], list[list[str]]]:  # fmt: skip
-    """Leave out the rows that cannot be read, and note what is wrong with the first such cell of each."""
+    lines: Sequence[int],
+    rows: Sequence[list[str]],
+    words: Sequence[str],
+    numbers: Sequence[str],
+    plan: Layout,
+    bad: BadRows,
+    categories: Sequence[str] = (),
+) -> tuple[list[int], list[list[str]]]:
+    """Leave out the rows that cannot be read, and note what is wrong with the first such cell of
+    each.
+    """
     kept: list[tuple[int, list[str]]] = []
     for line, row in zip(lines, rows, strict=True):
         empty = next((name for name in words if not row[plan.position[name]].strip()), None)
-        wrong = next((name for name in numbers if not finite(plan.number(row[plan.position[name]]))), None)
+        wrong = next(
+            (name for name in numbers if not finite(plan.number(row[plan.position[name]]))), None
+        )
         missing = next((name for name in categories if is_missing(row[plan.position[name]])), None)
         if empty is not None:
             bad.add(line, f", column '{empty}' is empty", "Fill it, or delete the row.")
@@ -185,7 +214,11 @@ def _readable(
             bad.add(line, f", column '{wrong}': {fault}", remedy)
         elif missing is not None:
             word = row[plan.position[missing]].strip()
-            bad.add(line, f", column '{missing}': '{word}' is missing", "Give a word, or delete the row.")
+            bad.add(
+                line,
+                f", column '{missing}': '{word}' is missing",
+                "Give a word, or delete the row.",
+            )
         else:
             kept.append((line, row))
     return [line for line, _ in kept], [row for _, row in kept]
@@ -247,8 +280,11 @@ def first_line(stream: TextIO, file: str) -> tuple[str, int]:
     raise DataError(f"{file} holds comments only. Add a header line and rows.")
 
 
-def other_columns(document: Document, words: Sequence[str], delimiter: str | None = None) -> tuple[str, list[str]]:
-    """Return the delimiter of a file, and the names of the columns beside those of words, which must be there.
+def other_columns(
+    document: Document, words: Sequence[str], delimiter: str | None = None
+) -> tuple[str, list[str]]:
+    """Return the delimiter of a file, and the names of the columns beside those of words, which
+    must be there.
 
     >>> other_columns(Document("clinic.csv", b"row;age;dose\\nann;0.3;0.4"), ["row"])
     (';', ['age', 'dose'])
@@ -277,7 +313,9 @@ def layout(
     """Find the required columns, in any order, and the optional ones that are there."""
     file = document.name
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
-        raise ConfigError(f"delimiter must be one character, not a quote or a line end, got {delimiter!r}.")
+        raise ConfigError(
+            f"delimiter must be one character, not a quote or a line end, got {delimiter!r}."
+        )
     line, number = (stream.readline(), 1) if document.frame else first_line(stream, file)
     if header is None and not document.frame and (said := SEPARATOR.fullmatch(line.rstrip("\r\n"))):
         delimiter = delimiter or said[1]
@@ -285,12 +323,26 @@ def layout(
         number += below
     if header is not None:
         position = {name: i for i, name in enumerate(header)}
-        return Layout(file, delimiter or ",", len(header), position, number - 1, unread=line, decimal=current().decimal)
+        return Layout(
+            file,
+            delimiter or ",",
+            len(header),
+            position,
+            number - 1,
+            unread=line,
+            decimal=current().decimal,
+        )
     delimiter = "," if document.frame else delimiter
     marks = DELIMITERS[1:] if current().decimal == "," else DELIMITERS
     tried = (delimiter,) if delimiter is not None else marks
     found = {mark: _split(line, mark) for mark in tried}
-    best = max(tried, key=lambda mark: (sum(_at(name, found[mark]) is not None for name in required), len(found[mark])))
+    best = max(
+        tried,
+        key=lambda mark: (
+            sum(_at(name, found[mark]) is not None for name in required),
+            len(found[mark]),
+        ),
+    )
     names = found[best]
     position = {}
     for name in (*required, *optional):
@@ -298,14 +350,27 @@ def layout(
         if at is not None:
             position[name] = at
         elif name in required:
-            raise DataError(_missing(file if document.frame else f"{file}, row {number}", name, names, best, line))
+            raise DataError(
+                _missing(
+                    file if document.frame else f"{file}, row {number}", name, names, best, line
+                )
+            )
     return Layout(
-        file, best, len(names), position, number, names=names, uncounted=int(document.frame), decimal=current().decimal
+        file,
+        best,
+        len(names),
+        position,
+        number,
+        names=names,
+        uncounted=int(document.frame),
+        decimal=current().decimal,
     )
 
 
 def _split(line: str, delimiter: str) -> tuple[str, ...]:
-    return tuple(cell.strip() for cell in next(csv.reader([line.rstrip("\r\n")], delimiter=delimiter)))
+    return tuple(
+        cell.strip() for cell in next(csv.reader([line.rstrip("\r\n")], delimiter=delimiter))
+    )
 
 
 def _at(name: str, names: Sequence[str]) -> int | None:
@@ -321,7 +386,8 @@ def _missing(start: str, name: str, names: Sequence[str], delimiter: str, line: 
     other = next((mark for mark in DELIMITERS if len(_split(line, mark)) > 1), None)
     if len(names) == 1 and other is not None:
         return (
-            f"{start}: no column '{name}' when split at {delimiter!r}: the header is the single word '{names[0]}'. "
+            f"{start}: no column '{name}' when split at {delimiter!r}: the header is the single "
+            f"word '{names[0]}'. "
             f"Set delimiter={other!r}, or leave it out."
         )
     data = any(cell.lstrip("-").replace(".", "", 1).isdecimal() for cell in names)
@@ -329,12 +395,15 @@ def _missing(start: str, name: str, names: Sequence[str], delimiter: str, line: 
     return f"{start}: no column '{name}' in the header.{check.nearest(name, tuple(names))}{header}"
 
 
-# Fewer new lists than make Python's garbage collector look at them: larger blocks read two million rows more slowly.
+# Fewer new lists than make Python's garbage collector look at them: larger blocks read two million
+# rows more slowly.
 _BLOCK = 1 << 9
 _LINE_END = re.compile("\r\n|\r|\n")
 
 
-def blocks(stream: TextIO, plan: Layout, bad: BadRows | None = None) -> Iterator[tuple[Sequence[int], list[list[str]]]]:
+def blocks(
+    stream: TextIO, plan: Layout, bad: BadRows | None = None
+) -> Iterator[tuple[Sequence[int], list[list[str]]]]:
     """Give (lines, rows) blocks of every row that is not blank; all rows are as wide as the header.
 
     One that is not is noted in `bad` and left out, or raised without.
@@ -353,13 +422,16 @@ def blocks(stream: TextIO, plan: Layout, bad: BadRows | None = None) -> Iterator
             rows = list(islice(reader, _BLOCK))
         except csv.Error as error:
             raise DataError(
-                f"{plan.file}, row {_unreadable(stream, plan)}: cannot split into columns ({error}). "
+                f"{plan.file}, row {_unreadable(stream, plan)}: cannot split into columns "
+                f"({error}). "
                 "Close its quotes, and double a quote inside."
             ) from None
         if not rows:
             return
         plain = reader.line_num - done == len(rows)
-        lines: Sequence[int] = range(last + 1, last + 1 + len(rows)) if plain else _lines(rows, last)
+        lines: Sequence[int] = (
+            range(last + 1, last + 1 + len(rows)) if plain else _lines(rows, last)
+        )
         done, last = reader.line_num, above + reader.line_num
         if any(len(row) != plan.width or not row[0] for row in rows):
             lines, rows = _without_blanks(lines, rows, plan, bad)
@@ -368,7 +440,9 @@ def blocks(stream: TextIO, plan: Layout, bad: BadRows | None = None) -> Iterator
 
 
 def _unreadable(stream: TextIO, plan: Layout) -> int:
-    """Line on which the row begins that cannot be split: an open quote swallows all lines below it."""
+    """Line on which the row begins that cannot be split: an open quote swallows all lines below
+    it.
+    """
     stream.seek(0)
     for _ in range(plan.skipped):
         stream.readline()
@@ -402,9 +476,12 @@ def _without_blanks(
         elif any(map(str.strip, row)):
             faults.add(
                 line,
-                f", column {min(len(row), plan.width) + 1}: expected {plan.width} columns as in the header, got "
+                f", column {min(len(row), plan.width) + 1}: expected {plan.width} columns as in "
+                "the header, got "
                 f"{len(row)}",
-                f"Quote a field that holds {plan.delimiter!r}." if len(row) > plan.width else "Complete the row.",
+                f"Quote a field that holds {plan.delimiter!r}."
+                if len(row) > plan.width
+                else "Complete the row.",
             )
     if bad is None:
         faults.settle(len(kept))
@@ -415,7 +492,9 @@ def name_of(table: Columns, key: str, name: str) -> dict[str, str]:
     """Map id to name; an id on two rows is refused.
 
     >>> from posse.problems.datasets.columns import Document, read_columns
-    >>> table = read_columns(Document("films.csv", b"id,title\\n7,Heat\\n3,Alien"), words=["id", "title"])
+    >>> table = read_columns(
+    ...     Document("films.csv", b"id,title\\n7,Heat\\n3,Alien"), words=["id", "title"]
+    ... )
     >>> name_of(table, "id", "title")
     {'7': 'Heat', '3': 'Alien'}
     """
@@ -424,10 +503,13 @@ def name_of(table: Columns, key: str, name: str) -> dict[str, str]:
 
 
 def by_number(table: Columns, column: str) -> tuple[tuple[str, ...], NDArray[np.int64]]:
-    """Put numbered items in the order of their numbers; give their ids, and the position of each row's item.
+    """Put numbered items in the order of their numbers; give their ids, and the position of each
+    row's item.
 
     >>> from posse.problems.datasets.columns import Document, read_columns
-    >>> ids, position = by_number(read_columns(Document("r.csv", b"id\\n10\\n9\\n10"), words=["id"]), "id")
+    >>> ids, position = by_number(
+    ...     read_columns(Document("r.csv", b"id\\n10\\n9\\n10"), words=["id"]), "id"
+    ... )
     >>> ids, position.tolist()
     (('9', '10'), [1, 0, 1])
     """
@@ -435,7 +517,10 @@ def by_number(table: Columns, column: str) -> tuple[tuple[str, ...], NDArray[np.
     for code, item in enumerate(ids.distinct):
         if not (item.isascii() and item.isdecimal()):
             row = int(np.argmax(ids.code == code))
-            raise DataError(f"{table.place(row, column)}: '{item}' is not a whole number. Number the items 1, 2, ...")
+            raise DataError(
+                f"{table.place(row, column)}: '{item}' is not a whole number. Number the items 1, "
+                "2, ..."
+            )
     order = sorted(range(len(ids.distinct)), key=lambda code: int(ids.distinct[code]))
     position = np.empty(len(order), np.int64)
     position[order] = np.arange(len(order))

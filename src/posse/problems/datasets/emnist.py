@@ -1,21 +1,23 @@
-"""Handwritten characters, 62 classes, grey images of 28 x 28 pixels: EMNIST, and federated EMNIST by writer.
+"""Handwritten characters, 62 classes, grey images of 28 x 28 pixels: EMNIST, and federated EMNIST
+by writer.
 
-EMNIST by class, test part: 116,323 characters. Eight lossless .webp mosaics of tiles, row by row, and `test.json`:
-`files` in order, `id` the class of each tile, `mapping` the character of each class (its Unicode number). Tiles are
-upright, strokes light on black. Origin: NIST Special Database 19. Cohen, Afshar, Tapson, van Schaik: EMNIST: an
-extension of MNIST to handwritten letters, 2017.
+EMNIST by class, test part: 116,323 characters. Eight lossless .webp mosaics of tiles, row by row,
+and `test.json`: `files` in order, `id` the class of each tile, `mapping` the character of each
+class (its Unicode number). Tiles are upright, strokes light on black. Origin: NIST Special Database
+19. Cohen, Afshar, Tapson, van Schaik: EMNIST: an extension of MNIST to handwritten letters, 2017.
 
 Federated EMNIST, two forms, for a machine with internet, neither shipped:
 
-- TensorFlow Federated's `emnist_all.sqlite` (3,400 writers; 671,585 samples in split `all_train`, 77,483 in `all_test`;
-  https://storage.googleapis.com/tff-datasets-public/emnist_all.sqlite.lzma), examples with `label` (integer) and
-  `pixels` (784 floats in [0, 1]): what the published figures were made with;
-- the parquet files of `flwrlabs/femnist` (what flwr-datasets downloads), columns `image` (PNG bytes), `writer_id`,
-  `character`.
+- TensorFlow Federated's `emnist_all.sqlite` (3,400 writers; 671,585 samples in split `all_train`,
+  77,483 in `all_test`; https://storage.googleapis.com/tff-datasets-public/emnist_all.sqlite.lzma),
+  examples with `label` (integer) and `pixels` (784 floats in [0, 1]): what the published figures
+  were made with;
+- the parquet files of `flwrlabs/femnist` (what flwr-datasets downloads), columns `image` (PNG
+  bytes), `writer_id`, `character`.
 
-Labels are 0-9, A-Z, a-z in both, and strokes are dark on white, as distributed. Neither form has a published digest
-to check: what is checked is the format, every value of it. Caldas et al.: LEAF: a benchmark for federated settings,
-2018.
+Labels are 0-9, A-Z, a-z in both, and strokes are dark on white, as distributed. Neither form has a
+published digest to check: what is checked is the format, every value of it. Caldas et al.: LEAF: a
+benchmark for federated settings, 2018.
 """
 
 from __future__ import annotations
@@ -39,10 +41,15 @@ from posse.problems.populations.population import Population
 from posse.problems.populations.ragged import names_of
 from posse.problems.populations.splits import dirichlet, natural, population
 
-HOME = "https://www.nist.gov/itl/products-and-services/emnist-dataset (cut into mosaics of 28 x 28 tiles)"
+HOME = (
+    "https://www.nist.gov/itl/products-and-services/emnist-dataset (cut into mosaics of 28 x 28 "
+    "tiles)"
+)
 FOLDER = "emnist-byclass-test"
 SAMPLES_A_CLIENT = 197
-"""Average of the federated EMNIST by writer, after which clients are counted where no number is given."""
+"""Average of the federated EMNIST by writer, after which clients are counted where no number is
+given.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +82,9 @@ def emnist_population(
     """Split EMNIST over Dirichlet clients, as many as give 197 samples each if left out."""
     read = load_emnist(data_dir, verify)
     count = max(1, round(len(read.labels) / SAMPLES_A_CLIENT)) if clients is None else clients
-    return population("emnist", read.images, read.labels, read.classes, dirichlet(read.labels, count, alpha, seed))
+    return population(
+        "emnist", read.images, read.labels, read.classes, dirichlet(read.labels, count, alpha, seed)
+    )
 
 
 def read_mosaics(file: FilePath, verify: bool = True) -> Characters:
@@ -88,11 +97,15 @@ def read_mosaics(file: FilePath, verify: bool = True) -> Characters:
     done = 0
     for name in index["files"]:
         mosaic = path.parent / str(name)
-        tiles = _tiles(mosaic, read_known(mosaic, HOME, verify), width, height)[: len(labels) - done]
+        tiles = _tiles(mosaic, read_known(mosaic, HOME, verify), width, height)[
+            : len(labels) - done
+        ]
         images[done : done + len(tiles)] = tiles
         done += len(tiles)
     if done != len(labels):
-        raise DataError(f"{path} names {len(labels)} tiles, got {done} in its mosaics. Download them again.")
+        raise DataError(
+            f"{path} names {len(labels)} tiles, got {done} in its mosaics. Download them again."
+        )
     return Characters(images, labels, tuple(chr(code) for code in index["mapping"]))
 
 
@@ -103,7 +116,10 @@ def _index(path: Path, data: bytes) -> dict[str, Any]:
     except (ValueError, TypeError) as error:
         raise DataError(f"{path} is not JSON ({error}). Download it again.") from None
     if missing:
-        raise DataError(f"{path} must name width, height, files, mapping and id, got no {missing[0]}. Download it.")
+        raise DataError(
+            f"{path} must name width, height, files, mapping and id, got no {missing[0]}. Download "
+            "it."
+        )
     return index
 
 
@@ -117,7 +133,8 @@ def _tiles(file: Path, data: bytes, width: int, height: int) -> NDArray[np.uint8
         raise DataError(f"{file} is not a whole image ({error}). Download it again.") from None
     if pixels.shape[0] % height or pixels.shape[1] % width:
         raise DataError(
-            f"{file} must be tiles of {width} x {height}, got {pixels.shape[1]} x {pixels.shape[0]} pixels."
+            f"{file} must be tiles of {width} x {height}, got {pixels.shape[1]} x "
+            f"{pixels.shape[0]} pixels."
         )
     down, across = pixels.shape[0] // height, pixels.shape[1] // width
     return pixels.reshape(down, height, across, width).swapaxes(1, 2).reshape(-1, height, width)
@@ -141,7 +158,9 @@ def find_femnist(data_dir: FilePath | None = None) -> Path:
 
 
 def read_femnist(path: FilePath, split: str = "all_train") -> Population:
-    """Read a database of TensorFlow Federated, a parquet file or a folder of them (which have no `split`)."""
+    """Read a database of TensorFlow Federated, a parquet file or a folder of them (which have no
+    `split`).
+    """
     file = Path(path)
     if file.is_dir() or file.suffix == ".parquet":
         return _parquet(file)
@@ -152,22 +171,33 @@ def read_femnist(path: FilePath, split: str = "all_train") -> Population:
         pixels.append(images)
         labels.append(digits)
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    return Population("femnist", CLASSES, offsets, np.concatenate(pixels), np.concatenate(labels), names_of(names))
+    return Population(
+        "femnist", CLASSES, offsets, np.concatenate(pixels), np.concatenate(labels), names_of(names)
+    )
 
 
 def _writers(file: Path, split: str) -> Iterator[tuple[str, NDArray[np.uint8], NDArray[np.int32]]]:
     for name, examples in tff.clients(file, split):
         pixels = np.stack([_pixels(example.get("pixels"), name) for example in examples])
         labels = [_label(example.get("label"), name) for example in examples]
-        yield name, np.rint(pixels * 255).astype(np.uint8).reshape(-1, SIDE, SIDE), np.array(labels, np.int32)
+        yield (
+            name,
+            np.rint(pixels * 255).astype(np.uint8).reshape(-1, SIDE, SIDE),
+            np.array(labels, np.int32),
+        )
 
 
 def _pixels(value: object, writer: str) -> NDArray[np.float32]:
     if not isinstance(value, np.ndarray) or value.shape != (SIDE * SIDE,):
-        raise DataError(f"an example must have {SIDE * SIDE} pixels, got {value!r:.40} of writer {writer}.")
+        raise DataError(
+            f"an example must have {SIDE * SIDE} pixels, got {value!r:.40} of writer {writer}."
+        )
     # Not (0 <= x <= 1) refuses NaN as well.
     if not ((value >= 0) & (value <= 1)).all():
-        raise DataError(f"pixels must be in [0, 1], got {value.min()} to {value.max()} of writer {writer}. Scale them.")
+        raise DataError(
+            f"pixels must be in [0, 1], got {value.min()} to {value.max()} of writer {writer}. "
+            "Scale them."
+        )
     return value
 
 
@@ -180,7 +210,9 @@ def _label(value: object, writer: str) -> int:
 def _parquet(path: Path) -> Population:
     files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
     if not files:
-        raise DataError(f"no .parquet file in {path}. Give the folder that flwr-datasets downloaded.")
+        raise DataError(
+            f"no .parquet file in {path}. Give the folder that flwr-datasets downloaded."
+        )
     reader = require("pyarrow.parquet", extra="frames")
     images: list[NDArray[np.uint8]] = []
     labels: list[int] = []
@@ -188,16 +220,24 @@ def _parquet(path: Path) -> Population:
     for file in files:
         try:
             parts = reader.ParquetFile(file)
-            missing = [name for name in ("image", "writer_id", "character") if name not in parts.schema_arrow.names]
+            missing = [
+                name
+                for name in ("image", "writer_id", "character")
+                if name not in parts.schema_arrow.names
+            ]
         except (OSError, ValueError) as error:
             raise DataError(f"{file} is not a parquet file ({error}). Download it again.") from None
         if missing:
-            raise DataError(f"{file}: no column '{missing[0]}', got {', '.join(parts.schema_arrow.names)}.")
+            raise DataError(
+                f"{file}: no column '{missing[0]}', got {', '.join(parts.schema_arrow.names)}."
+            )
         for batch in parts.iter_batches(columns=["image", "writer_id", "character"]):
             images.extend(_decoded(row["bytes"], file) for row in batch["image"].to_pylist())
             labels.extend(batch["character"].to_pylist())
             writers.extend(batch["writer_id"].to_pylist())
-    return population("femnist", np.stack(images), np.array(labels), CLASSES, natural(np.array(writers)))
+    return population(
+        "femnist", np.stack(images), np.array(labels), CLASSES, natural(np.array(writers))
+    )
 
 
 def _decoded(data: bytes, file: Path) -> NDArray[np.uint8]:
@@ -205,7 +245,11 @@ def _decoded(data: bytes, file: Path) -> NDArray[np.uint8]:
         with require("PIL.Image", extra="data").open(io.BytesIO(data)) as image:
             pixels: NDArray[np.uint8] = np.asarray(image.convert("L"))
     except (OSError, ValueError, TypeError) as error:
-        raise DataError(f"{file} holds an image that cannot be read ({error}). Download it again.") from None
+        raise DataError(
+            f"{file} holds an image that cannot be read ({error}). Download it again."
+        ) from None
     if pixels.shape != (SIDE, SIDE):
-        raise DataError(f"images must be {SIDE} x {SIDE} pixels, got {pixels.shape} in {file}. Resize them.")
+        raise DataError(
+            f"images must be {SIDE} x {SIDE} pixels, got {pixels.shape} in {file}. Resize them."
+        )
     return pixels

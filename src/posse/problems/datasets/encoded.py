@@ -1,8 +1,8 @@
 """Tables of contexts: numbers as they are, categories one-hot, dates left out.
 
-What a column holds is read from its first rows, where most of them say it: dates; numbers (others are then bad rows);
-else a category where words come back: twice on average, and at most `MOST` of them; other words are refused. Cells such
-as N/A have no say.
+What a column holds is read from its first rows, where most of them say it: dates; numbers (others
+are then bad rows); else a category where words come back: twice on average, and at most `MOST` of
+them; other words are refused. Cells such as N/A have no say.
 """
 
 from __future__ import annotations
@@ -15,7 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core.errors import DataError
-from posse.problems.datasets.columns import Columns, Layout, blocks, finite, layout, other_columns, read_columns
+from posse.problems.datasets.columns import (
+    Columns,
+    Layout,
+    blocks,
+    finite,
+    layout,
+    other_columns,
+    read_columns,
+)
 from posse.problems.datasets.files import Document
 from posse.problems.datasets.reading import BadRows, Rule, current, has_comma, is_missing
 
@@ -31,34 +39,60 @@ _DATE = re.compile(
 
 
 def read_encoded(
-    document: Document, words: Sequence[str], delimiter: str | None = None, *, numbers: Sequence[str] = (),
-    features: Sequence[str] = (), ignored: Sequence[str] = (), rules: Sequence[Rule] = (),
-) -> tuple[Columns, tuple[str, ...], NDArray[np.float64]]:  # fmt: skip
-    """Read columns of words and of numbers, and all others as features: names and values, (rows, features).
+    document: Document,
+    words: Sequence[str],
+    delimiter: str | None = None,
+    *,
+    numbers: Sequence[str] = (),
+    features: Sequence[str] = (),
+    ignored: Sequence[str] = (),
+    rules: Sequence[Rule] = (),
+) -> tuple[Columns, tuple[str, ...], NDArray[np.float64]]:
+    """Read columns of words and of numbers, and all others as features: names and values, (rows,
+    features).
 
-    With `features` they are these, in this order: the columns must be theirs by name, and words known. Columns that are
-    `ignored` may stand beside them.
+    With `features` they are these, in this order: the columns must be theirs by name, and words
+    known. Columns that are `ignored` may stand beside them.
 
-    >>> rows = (f"{i},0.{i},{town},2024-05-0{i}" for i, town in enumerate(("Bern", "Chur", "Bern", "Chur"), 1))
-    >>> _, names, values = read_encoded(Document("v.csv", "\\n".join(["row,age,town,seen", *rows]).encode()), ["row"])
+    >>> rows = (
+    ...     f"{i},0.{i},{town},2024-05-0{i}"
+    ...     for i, town in enumerate(("Bern", "Chur", "Bern", "Chur"), 1)
+    ... )
+    >>> _, names, values = read_encoded(
+    ...     Document("v.csv", "\\n".join(["row,age,town,seen", *rows]).encode()), ["row"]
+    ... )
     >>> names, values[:2].tolist()
     (('age', 'town=Bern', 'town=Chur'), [[0.1, 1.0, 0.0], [0.2, 0.0, 1.0]])
     """
     mark, others = other_columns(document, [*words, *numbers], delimiter)
-    kinds = _fitting(document, others, mark, features, ignored) if features else _kinds(document, others, mark)
+    kinds = (
+        _fitting(document, others, mark, features, ignored)
+        if features
+        else _kinds(document, others, mark)
+    )
     figures, categories, dates, beside = (
-        [name for name in others if kinds[name] == kind] for kind in ("number", "category", "date", "ignored")
+        [name for name in others if kinds[name] == kind]
+        for kind in ("number", "category", "date", "ignored")
     )
     if not figures and not categories:
-        raise DataError(f"{document.name}: no column but dates ({', '.join(dates)}). Add numbers or categories.")
+        raise DataError(
+            f"{document.name}: no column but dates ({', '.join(dates)}). Add numbers or categories."
+        )
     learnt = [_known_words(name, features) for name in categories] if features else []
     table = read_columns(
-        document, words, [*numbers, *figures], delimiter=mark, categories=categories, rules=[*rules, *learnt]
+        document,
+        words,
+        [*numbers, *figures],
+        delimiter=mark,
+        categories=categories,
+        rules=[*rules, *learnt],
     )
     if dates:
         current().dropped.append(f"{document.name}: dates were left out ({', '.join(dates)}).")
     if beside:
-        current().dropped.append(f"{document.name}: columns that are no features were left out ({', '.join(beside)}).")
+        current().dropped.append(
+            f"{document.name}: columns that are no features were left out ({', '.join(beside)})."
+        )
     names: list[str] = []
     columns: list[NDArray[np.float64]] = []
     for name in others:
@@ -69,7 +103,8 @@ def read_encoded(
             column = table.words[name]
             if not features and len(column.distinct) > MOST:
                 raise DataError(
-                    f"{document.name}, column '{name}': a category has at most {MOST} different words, got "
+                    f"{document.name}, column '{name}': a category has at most {MOST} different "
+                    "words, got "
                     f"{len(column.distinct):,}. Group them, or delete the column."
                 )
             for word in sorted(column.distinct):
@@ -82,12 +117,20 @@ def read_encoded(
 
 
 def _fitting(
-    document: Document, names: Sequence[str], delimiter: str, features: Sequence[str], ignored: Sequence[str]
+    document: Document,
+    names: Sequence[str],
+    delimiter: str,
+    features: Sequence[str],
+    ignored: Sequence[str],
 ) -> dict[str, str]:
-    """Say what each column holds by the features that are wanted; refuse others but dates, and missing ones."""
+    """Say what each column holds by the features that are wanted; refuse others but dates, and
+    missing ones.
+    """
     kinds, covered, strangers = {}, [], []
     for name in names:
-        own = [name] if name in features else [one for one in features if one.startswith(f"{name}=")]
+        own = (
+            [name] if name in features else [one for one in features if one.startswith(f"{name}=")]
+        )
         covered += own
         if own:
             kinds[name] = "number" if own == [name] else "category"
@@ -101,12 +144,14 @@ def _fitting(
     if strangers:
         one = len(strangers) == 1
         raise DataError(
-            f"{document.name}: column{'' if one else 's'} {', '.join(strangers)} {'is' if one else 'are'} no feature"
+            f"{document.name}: column{'' if one else 's'} {', '.join(strangers)} "
+            f"{'is' if one else 'are'} no feature"
             f"{'' if one else 's'} of the model. {learnt}: delete {'it' if one else 'them'}."
         )
     if lost := next((one for one in features if covered.count(one) != 1), None):
         raise DataError(
-            f"{document.name}: the model's feature '{lost}' must come from one column, got {covered.count(lost)}. "
+            f"{document.name}: the model's feature '{lost}' must come from one column, got "
+            f"{covered.count(lost)}. "
             f"{learnt}: give these columns."
         )
     return kinds
@@ -124,31 +169,42 @@ def _known_words(name: str, features: Sequence[str]) -> Rule:
 
 
 def _kinds(document: Document, names: Sequence[str], delimiter: str) -> dict[str, str]:
-    """Say of each column whether it holds numbers, dates or a category; refuse one that holds other words."""
+    """Say of each column whether it holds numbers, dates or a category; refuse one that holds other
+    words.
+    """
     kinds = {}
     for name, (kind, words) in _looked(document, names, delimiter).items():
         if kind == "text":
             many = f"{len(set(words))} different words in {len(words)} rows are no category"
             raise DataError(
                 f"{document.name}, column '{name}': '{words[0]}' is not a number, and "
-                f"{many if len(words) > 1 else 'one word is no category'}: words of one come twice on average, and are "
+                f"{many if len(words) > 1 else 'one word is no category'}: words of one come twice "
+                "on average, and are "
                 f"at most {MOST}. Write numbers, group the words, or delete the column."
             )
         kinds[name] = kind
     return kinds
 
 
-def _looked(document: Document, names: Sequence[str], delimiter: str) -> dict[str, tuple[str, list[str]]]:
+def _looked(
+    document: Document, names: Sequence[str], delimiter: str
+) -> dict[str, tuple[str, list[str]]]:
     """Look at the first rows: what a column holds, and those of its cells that are words."""
     with document.open() as stream:
         plan = layout(stream, document, names, (), delimiter, None)
-        rows = [row for _, some in islice(blocks(stream, plan, BadRows(document.name)), LOOK) for row in some]
+        rows = [
+            row
+            for _, some in islice(blocks(stream, plan, BadRows(document.name)), LOOK)
+            for row in some
+        ]
     return {name: _kind([row[plan.position[name]].strip() for row in rows], plan) for name in names}
 
 
 def _kind(cells: Sequence[str], plan: Layout) -> tuple[str, list[str]]:
     known = [cell for cell in cells if not is_missing(cell)]
-    words = [cell for cell in known if not _looks_like_number(cell) and not finite(plan.number(cell))]
+    words = [
+        cell for cell in known if not _looks_like_number(cell) and not finite(plan.number(cell))
+    ]
     if 2 * sum(_DATE.fullmatch(cell) is not None for cell in known) > len(known):
         return "date", words
     if 2 * len(words) <= len(known):
@@ -157,7 +213,9 @@ def _kind(cells: Sequence[str], plan: Layout) -> tuple[str, list[str]]:
 
 
 def _looks_like_number(cell: str) -> bool:
-    """Whether it is a number, or would be with another decimal mark: such a column is refused, and no category."""
+    """Whether it is a number, or would be with another decimal mark: such a column is refused, and
+    no category.
+    """
     try:
         float(cell)
     except ValueError:

@@ -1,8 +1,8 @@
 """The bytes of data files: where they are, whether they are the known ones, whether they are text.
 
-The package ships no data set. It looks in the folder given as `data_dir`, else in the one that the environment variable
-POSSE_DATA names, checks size and sha256 of the files it knows, and says where to get one that is missing. A file is
-read once and whole: what was verified is what is parsed.
+The package ships no data set. It looks in the folder given as `data_dir`, else in the one that the
+environment variable POSSE_DATA names, checks size and sha256 of the files it knows, and says where
+to get one that is missing. A file is read once and whole: what was verified is what is parsed.
 """
 
 from __future__ import annotations
@@ -51,22 +51,30 @@ class Document:
         if not self.data.strip():
             raise DataError(f"{self.name} is empty. Write or download it again.")
         if self.data.startswith(_SPREADSHEET) or self.data.startswith(_ZIP):
-            raise DataError(f"{self.name} is a spreadsheet or an archive, not text. Save its table as CSV in UTF-8.")
+            raise DataError(
+                f"{self.name} is a spreadsheet or an archive, not text. Save its table as CSV in "
+                "UTF-8."
+            )
         if self.data[:2] in (b"\xff\xfe", b"\xfe\xff"):
             raise DataError(f"{self.name} is text in UTF-16. Save it as UTF-8.")
         zero = self.data.find(b"\0")
         if encoding := _wide(self.data):
-            raise DataError(f"{self.name} looks like text in UTF-16 without a mark. Give --encoding {encoding}.")
+            raise DataError(
+                f"{self.name} looks like text in UTF-16 without a mark. Give --encoding {encoding}."
+            )
         if zero >= 0:
             raise DataError(
-                f"{self.name}, row {self._row(zero)} holds a zero byte: a binary file, not text. Give a CSV."
+                f"{self.name}, row {self._row(zero)} holds a zero byte: a binary file, not text. "
+                "Give a CSV."
             )
         try:
             self.data.decode("utf-8")
         except UnicodeDecodeError as error:
             raise DataError(
-                f"{self.name}, row {self._row(error.start)} holds byte 0x{self.data[error.start]:02x}, "
-                "which is not UTF-8. Save the file as UTF-8, or give its encoding, such as --encoding latin-1."
+                f"{self.name}, row {self._row(error.start)} holds byte "
+                f"0x{self.data[error.start]:02x}, "
+                "which is not UTF-8. Save the file as UTF-8, or give its encoding, such as "
+                "--encoding latin-1."
             ) from None
 
     def _row(self, position: int) -> int:
@@ -78,9 +86,14 @@ class Document:
 
 
 def _wide(data: bytes) -> str:
-    """Return the encoding of text in UTF-16 that has no mark: every other byte of its first letters is zero.
+    """Return the encoding of text in UTF-16 that has no mark: every other byte of its first letters
+    is zero.
 
-    >>> _wide("item,rating".encode("utf-16-le")), _wide("item,rating".encode("utf-16-be")), _wide(b"item,rating")
+    >>> (
+    ...     _wide("item,rating".encode("utf-16-le")),
+    ...     _wide("item,rating".encode("utf-16-be")),
+    ...     _wide(b"item,rating"),
+    ... )
     ('utf-16-le', 'utf-16-be', '')
     """
     start = data[:256]
@@ -98,7 +111,9 @@ def read_bytes(path: FilePath) -> bytes:
     except FileNotFoundError:
         raise DataError(f"no file {os.fspath(path)}. Check the path.") from None
     except OSError as error:
-        raise DataError(f"cannot read {os.fspath(path)}: {error.strerror}. Give a file you may read.") from None
+        raise DataError(
+            f"cannot read {os.fspath(path)}: {error.strerror}. Give a file you may read."
+        ) from None
 
 
 def read_document(path: FilePath) -> Document:
@@ -112,16 +127,32 @@ def unzip(name: str, data: bytes) -> dict[str, Document]:
     >>> unzip("jester.zip", b"PK and no more")
     Traceback (most recent call last):
     ...
-    posse.core.errors.DataError: [P200] jester.zip is not a whole zip file (File is not a zip file). Download it again.
+    posse.core.errors.DataError: [P200] jester.zip is not a whole zip file (File is not a zip file).
+    Download it again.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            tables = [info for info in archive.infolist() if info.filename.lower().endswith((".csv", ".dat"))]
+            tables = [
+                info
+                for info in archive.infolist()
+                if info.filename.lower().endswith((".csv", ".dat"))
+            ]
             read = {info.filename: archive.read(info) for info in tables}
     # A damaged archive shows in any of these, depending on which byte was lost.
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, ValueError) as error:
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        OSError,
+        NotImplementedError,
+        RuntimeError,
+        ValueError,
+    ) as error:
         raise DataError(f"{name} is not a whole zip file ({error}). Download it again.") from None
-    return {PurePosixPath(inner).name: Document(f"{name}:{inner}", content) for inner, content in read.items()}
+    return {
+        PurePosixPath(inner).name: Document(f"{name}:{inner}", content)
+        for inner, content in read.items()
+    }
 
 
 _GZIP = b"\x1f\x8b"
@@ -135,7 +166,9 @@ def unpacked(path: FilePath, home: str) -> bytes:
     try:
         return gzip.decompress(data)
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{os.fspath(path)} is not a whole gzip file ({error}). Get it again from {home}.") from None
+        raise DataError(
+            f"{os.fspath(path)} is not a whole gzip file ({error}). Get it again from {home}."
+        ) from None
 
 
 VARIABLE = "POSSE_DATA"
@@ -151,29 +184,44 @@ class Pin(NamedTuple):
 
 @cache
 def known_files() -> dict[str, Pin]:
-    """Files whose content is known, uncompressed, by name; by folder and name where editions name theirs alike.
+    """Files whose content is known, uncompressed, by name; by folder and name where editions name
+    theirs alike.
 
     >>> known_files()["ml-latest-small/ratings.csv"].size
     2483723
     """
-    with resources.files(__package__).joinpath("data", "known-files.csv").open(encoding="utf-8") as stream:
+    with (
+        resources.files(__package__)
+        .joinpath("data", "known-files.csv")
+        .open(encoding="utf-8") as stream
+    ):
         rows = csv.DictReader(stream)
-        return {row["file"]: Pin(int(row["size"]) if row["size"] else None, row["sha256"]) for row in rows}
+        return {
+            row["file"]: Pin(int(row["size"]) if row["size"] else None, row["sha256"])
+            for row in rows
+        }
 
 
 def data_folder(data_dir: FilePath | None = None) -> Path:
     """Give the folder of data files: the argument, else POSSE_DATA."""
     given = os.environ.get(VARIABLE, "") if data_dir is None else os.fspath(data_dir)
     if not given:
-        raise DataError(f"no folder of data files is set. Give data_dir (--data-dir), or set {VARIABLE} to the folder.")
+        raise DataError(
+            f"no folder of data files is set. Give data_dir (--data-dir), or set {VARIABLE} to the "
+            "folder."
+        )
     if not Path(given).is_dir():
         source = f"{VARIABLE} names" if data_dir is None else "data_dir is"
-        raise DataError(f"{source} {given}, which is not a folder. Give the folder that holds the data sets.")
+        raise DataError(
+            f"{source} {given}, which is not a folder. Give the folder that holds the data sets."
+        )
     return Path(given)
 
 
 def find(candidates: Sequence[str], home: str, data_dir: FilePath | None = None) -> Path:
-    """Give the first candidate (a path below the folder of data files) that exists, or say where to get it."""
+    """Give the first candidate (a path below the folder of data files) that exists, or say where to
+    get it.
+    """
     folder = data_folder(data_dir)
     for candidate in candidates:
         if (folder / candidate).exists():
@@ -187,12 +235,18 @@ def find(candidates: Sequence[str], home: str, data_dir: FilePath | None = None)
 def content(path: Path) -> bytes:
     """Digest of a file, or of all files of a folder with their names; no file, no digest."""
     if path.is_dir():
-        below = [(bytes(one.relative_to(path)), content(one)) for one in sorted(path.rglob("*")) if one.is_file()]
+        below = [
+            (bytes(one.relative_to(path)), content(one))
+            for one in sorted(path.rglob("*"))
+            if one.is_file()
+        ]
         return hashlib.sha256(repr(below).encode()).digest()
     if not path.is_file():
         return b""
     state = path.stat()
-    return (_digest if state.st_size > LARGE else _digest.__wrapped__)(path, state.st_size, state.st_mtime_ns)
+    return (_digest if state.st_size > LARGE else _digest.__wrapped__)(
+        path, state.st_size, state.st_mtime_ns
+    )
 
 
 LARGE = 1 << 20
@@ -206,7 +260,9 @@ def _digest(path: Path, size: int, changed: int) -> bytes:
 
 
 def read_known(path: FilePath, home: str, verify: bool = True) -> bytes:
-    """Read a file, decompressed where it is gzip, and check that it is the same where it is a known one."""
+    """Read a file, decompressed where it is gzip, and check that it is the same where it is a known
+    one.
+    """
     file = Path(path)
     data, name, known = unpacked(file, home), file.name.removesuffix(".gz"), known_files()
     pin = known.get(f"{file.parent.name}/{name}") or known.get(name)
@@ -226,14 +282,20 @@ def check_pin(name: str, data: bytes, pin: Pin, home: str) -> None:
     >>> check_pin("a.csv", b"one", Pin(3, "0" * 64), "example.org")
     Traceback (most recent call last):
     ...
-    posse.core.errors.DataError: [P200] a.csv is not the known file: expected 3 bytes with sha256 000000000000..., found
+    posse.core.errors.DataError: [P200] a.csv is not the known file: expected 3 bytes with sha256
+    000000000000..., found
     3 bytes with 7692c3ad3540.... Download it again from example.org, or switch verify off where there is such a
     setting.
     """
     found = hashlib.sha256(data).hexdigest()
     if pin.size not in (None, len(data)) or found != pin.sha256:
-        wanted, got = ("", "") if pin.size is None else (f"{pin.size} bytes with ", f"{len(data)} bytes with ")
+        wanted, got = (
+            ("", "")
+            if pin.size is None
+            else (f"{pin.size} bytes with ", f"{len(data)} bytes with ")
+        )
         raise DataError(
-            f"{name} is not the known file: expected {wanted}sha256 {pin.sha256[:12]}..., found {got}{found[:12]}.... "
+            f"{name} is not the known file: expected {wanted}sha256 {pin.sha256[:12]}..., found "
+            f"{got}{found[:12]}.... "
             f"Download it again from {home}, or switch verify off where there is such a setting."
         )

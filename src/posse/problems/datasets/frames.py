@@ -1,8 +1,9 @@
-"""A table in memory in place of a file: a frame of pandas, polars or pyarrow, rows as dictionaries, columns as lists.
+"""A table in memory in place of a file: a frame of pandas, polars or pyarrow, rows as dictionaries,
+columns as lists.
 
-Anything with `columns` and `[column]` will do; a lazy frame is collected. A frame is copied to text when it is given
-and read like a CSV file, so that a value means the same in both; errors give its rows, counted from 1. No library of
-frames is imported.
+Anything with `columns` and `[column]` will do; a lazy frame is collected. A frame is copied to text
+when it is given and read like a CSV file, so that a value means the same in both; errors give its
+rows, counted from 1. No library of frames is imported.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from posse.problems.datasets.files import Document, FilePath, read_bytes, read_d
 class Frame:
     """A copy of a table, with the name that errors give it; equal to another of the same content.
 
-    >>> frame = as_frame([{"name": "clinic a", "mean": 0.25}, {"name": "clinic b", "mean": 0.75}], "data")
+    >>> frame = as_frame(
+    ...     [{"name": "clinic a", "mean": 0.25}, {"name": "clinic b", "mean": 0.75}], "data"
+    ... )
     >>> frame
     Frame('data', 2 rows, 2 columns)
     >>> frame.described()["frame"]
@@ -82,7 +85,9 @@ def as_frame(value: Any, name: str) -> Frame | None:
         raise DataError(f"{name}: column '{twice}' stands there more than once. Rename one.")
     cells = [[_text(cell) for cell in column] for _, column in columns]
     if len({len(column) for column in cells}) > 1:
-        sizes = ", ".join(f"{word} {len(column)}" for word, column in zip(names, cells, strict=True))
+        sizes = ", ".join(
+            f"{word} {len(column)}" for word, column in zip(names, cells, strict=True)
+        )
         raise DataError(f"{name}: columns must be of one length, got {sizes}. Complete them.")
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -115,7 +120,9 @@ def read_columnar(path: FilePath) -> Frame:
         else:
             table = require("pyarrow.feather", extra="frames").read_table(data)
     except (arrow.ArrowException, OSError) as error:
-        raise DataError(f"{name} is no Parquet or Arrow file ({str(error).splitlines()[0]}). Write it again.") from None
+        raise DataError(
+            f"{name} is no Parquet or Arrow file ({str(error).splitlines()[0]}). Write it again."
+        ) from None
     frame = as_frame(table, name)
     assert frame is not None
     return frame
@@ -128,11 +135,15 @@ def name_of_source(source: FilePath | Frame) -> str:
 
 def _columns(value: Any) -> list[tuple[Any, Sequence[Any]]] | None:
     """Take a table apart into named columns."""
-    if hasattr(value, "collect") and hasattr(value, "collect_schema"):  # a lazy frame of polars: a query, not yet run
+    if hasattr(value, "collect") and hasattr(
+        value, "collect_schema"
+    ):  # a lazy frame of polars: a query, not yet run
         value = value.collect()
     if isinstance(value, Mapping):
         return (
-            [(name, _listed(value[name])) for name in value] if value and all(map(_is_column, value.values())) else None
+            [(name, _listed(value[name])) for name in value]
+            if value and all(map(_is_column, value.values()))
+            else None
         )
     if isinstance(value, list | tuple):
         if not value or not all(isinstance(row, Mapping) for row in value):
@@ -140,7 +151,11 @@ def _columns(value: Any) -> list[tuple[Any, Sequence[Any]]] | None:
         names = list(dict.fromkeys(name for row in value for name in row))
         return [(name, [row.get(name) for row in value]) for name in names]
     headed = getattr(value, "column_names", None) or getattr(value, "columns", None)
-    if headed is None or not hasattr(value, "__getitem__") or isinstance(value, str | os.PathLike | type):
+    if (
+        headed is None
+        or not hasattr(value, "__getitem__")
+        or isinstance(value, str | os.PathLike | type)
+    ):
         return None
     listed = list(headed)
     if len(set(listed)) != len(listed):
@@ -167,7 +182,9 @@ def _listed(column: Any) -> Sequence[Any]:
 
 
 def _text(cell: Any) -> str:
-    """Write a cell as a CSV file would hold it; what is missing is empty, and a line end is a blank."""
+    """Write a cell as a CSV file would hold it; what is missing is empty, and a line end is a
+    blank.
+    """
     if cell is None or (isinstance(cell, float) and math.isnan(cell)):
         return ""
     if isinstance(cell, bool):

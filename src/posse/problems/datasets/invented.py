@@ -1,7 +1,9 @@
-"""Invented ratings of invented stores by invented people with an age and a neighbourhood; no file, no download.
+"""Invented ratings of invented stores by invented people with an age and a neighbourhood; no file,
+no download.
 
-For looking at what preprocessing shows: the mean of a store among people of one age or one neighbourhood, and what
-whoever computes it in one place would see. The numbers are a pure function of nothing: the same everywhere.
+For looking at what preprocessing shows: the mean of a store among people of one age or one
+neighbourhood, and what whoever computes it in one place would see. The numbers are a pure function
+of nothing: the same everywhere.
 """
 
 from __future__ import annotations
@@ -12,9 +14,15 @@ from random import Random
 from posse.problems.datasets.frames import Frame, as_frame
 
 STORES = (
-    "Mill Bakery", "Harbour Books", "Green Corner", "Station Bikes", "Old Town Deli", "Lakeside Garden", "Tin Toys",
+    "Mill Bakery",
+    "Harbour Books",
+    "Green Corner",
+    "Station Bikes",
+    "Old Town Deli",
+    "Lakeside Garden",
+    "Tin Toys",
     "Northgate Records",
-)  # fmt: skip
+)
 NEIGHBOURHOODS = ("Harbour", "Mill Hill", "Old Town", "Northgate", "Lakeside", "Station Road")
 PEOPLE = 320
 THRESHOLD = 3.0
@@ -42,8 +50,15 @@ def stores() -> Frame:
             young = (0.02 if store % 2 else -0.02) * (40 - age)
             stars = 3.2 + liked + near + young + 2.2 * (draw() + draw() - 1.0)
             rated = max(1, min(5, round(stars)))
-            rows.append({"user": f"person-{person + 1}", "age": age, "neighbourhood": NEIGHBOURHOODS[home],
-                         "item": STORES[store], "rating": rated})  # fmt: skip
+            rows.append(
+                {
+                    "user": f"person-{person + 1}",
+                    "age": age,
+                    "neighbourhood": NEIGHBOURHOODS[home],
+                    "item": STORES[store],
+                    "rating": rated,
+                }
+            )
     frame = as_frame(rows, "invented stores")
     assert frame is not None
     return frame

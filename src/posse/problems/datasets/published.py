@@ -1,8 +1,10 @@
-"""What the authors of Samba published: the arm means they benchmarked with, and their results. Only numbers.
+"""What the authors of Samba published: the arm means they benchmarked with, and their results. Only
+numbers.
 
-From the authors' public repository. Their means divide the ratings above a threshold by all users, not by the ratings
-received as their paper says, so they are smaller than `Ratings.means`; the Jester list is exactly that quotient for the
-threshold 4.5. For K arms the authors take the K largest means, as their paper says.
+From the authors' public repository. Their means divide the ratings above a threshold by all users,
+not by the ratings received as their paper says, so they are smaller than `Ratings.means`; the
+Jester list is exactly that quotient for the threshold 4.5. For K arms the authors take the K
+largest means, as their paper says.
 """
 
 from __future__ import annotations
@@ -34,10 +36,12 @@ class Spread:
 
 @dataclass(frozen=True)
 class PublishedResult:
-    """One setting of the authors' own runs: times in seconds on their machine, rewards summed over the budget.
+    """One setting of the authors' own runs: times in seconds on their machine, rewards summed over
+    the budget.
 
-    `plain` is the bandit in one place, `distributed` the protocol without cryptography, `secure` the protocol; where
-    only the plain bandit was run the other two are None and the times of the secure run's roles are too.
+    `plain` is the bandit in one place, `distributed` the protocol without cryptography, `secure`
+    the protocol; where only the plain bandit was run the other two are None and the times of the
+    secure run's roles are too.
     """
 
     kind: Kind
@@ -59,7 +63,8 @@ class PublishedResult:
 
 
 def published_results() -> tuple[PublishedResult, ...]:
-    """Read all 264 settings; `dataset` is spelled as in `embedded_means`, `algorithm` as the authors do.
+    """Read all 264 settings; `dataset` is spelled as in `embedded_means`, `algorithm` as the
+    authors do.
 
     >>> first = published_results()[0]
     >>> first.dataset, first.algorithm, first.budget, first.arms, first.plain_reward.mean
@@ -70,9 +75,15 @@ def published_results() -> tuple[PublishedResult, ...]:
 
 
 _COLUMNS = (
-    "gen-distributed_time", "gen-distributed_reward", "gen-secure_time", "gen-secure_reward", "share_as", "share_comp",
-    "share_dc", "share_do_total",
-)  # fmt: skip
+    "gen-distributed_time",
+    "gen-distributed_reward",
+    "gen-secure_time",
+    "gen-secure_reward",
+    "share_as",
+    "share_comp",
+    "share_dc",
+    "share_do_total",
+)
 """What the file calls the results from `distributed_time` on."""
 
 
@@ -81,7 +92,9 @@ def _result(row: dict[str, str]) -> PublishedResult:
     budget, arms, runs = (int(row[name]) for name in ("N", "K", "runs"))
     time, reward = (_known(row, f"std_{what}") for what in ("time", "reward"))
     others = (_spread(row, column) for column in _COLUMNS)
-    return PublishedResult(kind, dataset, row["algorithm"], budget, arms, runs, time, reward, *others)
+    return PublishedResult(
+        kind, dataset, row["algorithm"], budget, arms, runs, time, reward, *others
+    )
 
 
 def _known(row: dict[str, str], column: str) -> Spread:
@@ -109,7 +122,8 @@ def embedded_means(name: str) -> NDArray[np.float64]:
 
 
 def embedded_arms(name: str, arms: int = SIZE) -> Arms:
-    """Make Bernoulli arms of the largest means, largest first; an arm is named by its place in the list.
+    """Make Bernoulli arms of the largest means, largest first; an arm is named by its place in the
+    list.
 
     >>> embedded_arms("movielens", arms=2).names
     ('movie 50', 'movie 100')
@@ -117,7 +131,10 @@ def embedded_arms(name: str, arms: int = SIZE) -> Arms:
     means = embedded_means(name)
     check.at_least(1, arms=arms)
     if arms > SIZE:
-        raise DataError(f"the embedded list '{name}' has {SIZE} means, got arms={arms}. Ask for {SIZE} or fewer.")
+        raise DataError(
+            f"the embedded list '{name}' has {SIZE} means, got arms={arms}. Ask for {SIZE} or "
+            "fewer."
+        )
     order = np.argsort(-means, kind="stable")[:arms]
     names = [f"{_WORD[name]} {number + 1}" for number in order]
     source = f"embedded {name}: the {arms} largest of the Samba authors' {SIZE} means"

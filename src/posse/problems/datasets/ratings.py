@@ -1,19 +1,20 @@
 """Data sets of ratings: MovieLens, Jester and hours on Steam, by name (`DATASETS`) or from files.
 
-MovieLens: films, 0.5 to 5 stars. The editions ml-latest-small, ml-latest and ml-25m share one layout: ratings.csv and
-movies.csv in one folder. The edition of 943 users that the Samba authors took, ml-100k, has u.data and u.item instead.
-Terms: research, no commercial use. Harper & Konstan, The MovieLens Datasets, ACM TiiS 5(4), 2015.
+MovieLens: films, 0.5 to 5 stars. The editions ml-latest-small, ml-latest and ml-25m share one
+layout: ratings.csv and movies.csv in one folder. The edition of 943 users that the Samba authors
+took, ml-100k, has u.data and u.item instead. Terms: research, no commercial use. Harper & Konstan,
+The MovieLens Datasets, ACM TiiS 5(4), 2015.
 
-Jester: 24,983 people rate 100 jokes from -10 to 10. One row per person: how many jokes the person rated, then a rating
-for each joke, 99 where there is none. Terms: research with citation. Goldberg et al., Eigentaste, Information Retrieval
-4(2), 2001.
+Jester: 24,983 people rate 100 jokes from -10 to 10. One row per person: how many jokes the person
+rated, then a rating for each joke, 99 where there is none. Terms: research with citation. Goldberg
+et al., Eigentaste, Information Retrieval 4(2), 2001.
 
 Reviews of games (steam-reviews) and of places (google-local) are in `reviews`.
 
-steam-hours: hours that people played games, and the games they bought. Two layouts hold the same 200,000 rows:
-game_play.dat, game_purchase.dat and item_info.dat (in a folder or in steam.zip, tab separated), and the single file
-steam-200k.csv without a header. The value of a play is hours, so a threshold on it is in hours; the value of a purchase
-is always 1.
+steam-hours: hours that people played games, and the games they bought. Two layouts hold the same
+200,000 rows: game_play.dat, game_purchase.dat and item_info.dat (in a folder or in steam.zip, tab
+separated), and the single file steam-200k.csv without a header. The value of a play is hours, so a
+threshold on it is in hours; the value of a purchase is always 1.
 """
 
 from __future__ import annotations
@@ -29,7 +30,14 @@ from posse.core import check
 from posse.core.errors import DataError
 from posse.problems.arms.ratings import Ratings
 from posse.problems.datasets.columns import Columns, by_number, name_of, read_columns
-from posse.problems.datasets.files import Document, FilePath, find, read_known, read_known_text, unzip
+from posse.problems.datasets.files import (
+    Document,
+    FilePath,
+    find,
+    read_known,
+    read_known_text,
+    unzip,
+)
 from posse.problems.datasets.reading import between
 from posse.problems.datasets.reviews import (
     GOOGLE_HOME,
@@ -47,7 +55,9 @@ ML_100K = "u.data"
 
 
 def load_movielens(data_dir: FilePath | None = None, verify: bool = True) -> Ratings:
-    """Find the edition ml-latest-small and read it: 100,836 ratings of 9,724 films by 610 users; else ml-100k."""
+    """Find the edition ml-latest-small and read it: 100,836 ratings of 9,724 films by 610 users;
+    else ml-100k.
+    """
     return read_movielens(find_movielens(data_dir).parent, verify)
 
 
@@ -58,41 +68,68 @@ def find_movielens(data_dir: FilePath | None = None) -> Path:
 
 
 def read_movielens(folder: FilePath, verify: bool = True) -> Ratings:
-    """Read any edition from its folder; arms are called by title, films come in the order of their number."""
+    """Read any edition from its folder; arms are called by title, films come in the order of their
+    number.
+    """
     folder = Path(folder)
     if (folder / ML_100K).is_file() and not (folder / "ratings.csv").is_file():
         return _read_oldest(folder, verify)
-    rated, named = (read_known_text(folder / file, MOVIELENS_HOME, verify) for file in ("ratings.csv", "movies.csv"))
-    table = read_columns(rated, words=["userId", "movieId"], numbers=["rating"], rules=[between("rating", *STARS)])
+    rated, named = (
+        read_known_text(folder / file, MOVIELENS_HOME, verify)
+        for file in ("ratings.csv", "movies.csv")
+    )
+    table = read_columns(
+        rated, words=["userId", "movieId"], numbers=["rating"], rules=[between("rating", *STARS)]
+    )
     films = read_columns(named, words=["movieId", "title"])
     return _rated(table, "rating", films, "title", "movie", STARS, f"MovieLens {folder.name}")
 
 
 def _read_oldest(folder: Path, verify: bool) -> Ratings:
-    """Read ml-100k: u.data without a header, tabs between columns; u.item in Latin-1, bars between 24 columns."""
+    """Read ml-100k: u.data without a header, tabs between columns; u.item in Latin-1, bars between
+    24 columns.
+    """
     rated = read_known_text(folder / ML_100K, MOVIELENS_HOME, verify)
     header = ("userId", "movieId", "rating", "timestamp")
     rules = [between("rating", *STARS)]
-    table = read_columns(rated, words=header[:2], numbers=["rating"], delimiter="\t", header=header, rules=rules)
+    table = read_columns(
+        rated, words=header[:2], numbers=["rating"], delimiter="\t", header=header, rules=rules
+    )
     text = read_known(folder / "u.item", MOVIELENS_HOME, verify).decode("latin-1")
     columns = ("movieId", "title", *(f"column {number}" for number in range(3, 25)))
     films = read_columns(
-        Document(str(folder / "u.item"), text.encode()), words=columns[:2], delimiter="|", header=columns
+        Document(str(folder / "u.item"), text.encode()),
+        words=columns[:2],
+        delimiter="|",
+        header=columns,
     )
     return _rated(table, "rating", films, "title", "movie", STARS, f"MovieLens {folder.name}")
 
 
 def _rated(
-    table: Columns, value: str, named: Columns, name: str, noun: str, scale: tuple[float, float], source: str
+    table: Columns,
+    value: str,
+    named: Columns,
+    name: str,
+    noun: str,
+    scale: tuple[float, float],
+    source: str,
 ) -> Ratings:
-    """Ratings whose columns are users, numbered items and values; names of the items are in a table of their own."""
+    """Ratings whose columns are users, numbered items and values; names of the items are in a table
+    of their own.
+    """
     user, number = table.words
     items, item = by_number(table, number)
     names = name_of(named, number, name)
     return Ratings(
-        items, item, table.numbers[value], scale, source, user=table.words[user].code,
+        items,
+        item,
+        table.numbers[value],
+        scale,
+        source,
+        user=table.words[user].code,
         names=tuple(names.get(one, f"{noun} {one}") for one in items),
-    )  # fmt: skip
+    )
 
 
 JESTER_HOME = "https://eigentaste.berkeley.edu/dataset/"
@@ -110,14 +147,19 @@ def load_jester(data_dir: FilePath | None = None, verify: bool = True) -> Rating
 
 def find_jester(data_dir: FilePath | None = None) -> Path:
     """Find its file."""
-    return find((*(f"jester/{file}" for file in _JESTER_FILES), *_JESTER_FILES), JESTER_HOME, data_dir)
+    return find(
+        (*(f"jester/{file}" for file in _JESTER_FILES), *_JESTER_FILES), JESTER_HOME, data_dir
+    )
 
 
 def read_jester(path: FilePath, verify: bool = True) -> Ratings:
     """Read the csv, or the zip that holds it; item ids are the numbers of the jokes, 1 to 100."""
     path = Path(path)
     table = read_columns(
-        _jester_document(path, verify), numbers=["count", *JOKES], delimiter=",", header=("count", *JOKES)
+        _jester_document(path, verify),
+        numbers=["count", *JOKES],
+        delimiter=",",
+        header=("count", *JOKES),
     )
     for joke in JOKES:
         _check_jokes(table, joke)
@@ -132,7 +174,9 @@ def read_jester(path: FilePath, verify: bool = True) -> Ratings:
         )
     user, item = np.nonzero(given)
     items = tuple(joke.removeprefix("joke ") for joke in JOKES)
-    return Ratings(items, item, matrix[given], JESTER_SCALE, f"Jester {path.stem}", user=user, names=JOKES)
+    return Ratings(
+        items, item, matrix[given], JESTER_SCALE, f"Jester {path.stem}", user=user, names=JOKES
+    )
 
 
 def _check_jokes(table: Columns, joke: str) -> None:
@@ -153,7 +197,8 @@ def _jester_document(path: Path, verify: bool) -> Document:
     tables = unzip(str(path), data)
     if len(tables) != 1:
         raise DataError(
-            f"{path} holds {len(tables)} csv files ({', '.join(sorted(tables)) or 'none'}), expected 1. "
+            f"{path} holds {len(tables)} csv files ({', '.join(sorted(tables)) or 'none'}), "
+            "expected 1. "
             "Save the spreadsheet in it as jester-data-1.csv, and give that file."
         )
     return next(iter(tables.values()))
@@ -169,15 +214,21 @@ _BEHAVIOUR = {"plays": "play", "purchases": "purchase"}
 _STEAM_CANDIDATES = ("steam.zip", _SINGLE, "game_play.dat", "steam/game_play.dat")
 
 
-def load_steam(data_dir: FilePath | None = None, verify: bool = True, table: Table = "plays") -> Ratings:
-    """Find the data in either layout and read them: 70,489 plays of 3,600 games, or 129,511 purchases of 5,155."""
+def load_steam(
+    data_dir: FilePath | None = None, verify: bool = True, table: Table = "plays"
+) -> Ratings:
+    """Find the data in either layout and read them: 70,489 plays of 3,600 games, or 129,511
+    purchases of 5,155.
+    """
     found = find_steam(data_dir)
     return read_steam(found.parent if found.suffix == ".dat" else found, table, verify)
 
 
 def find_steam(data_dir: FilePath | None = None) -> Path:
     """Find its file, or the plays where each table has one."""
-    return find((*(f"steam/{file}" for file in _STEAM_CANDIDATES), *_STEAM_CANDIDATES), STEAM_HOME, data_dir)
+    return find(
+        (*(f"steam/{file}" for file in _STEAM_CANDIDATES), *_STEAM_CANDIDATES), STEAM_HOME, data_dir
+    )
 
 
 def read_steam(path: FilePath, table: Table = "plays", verify: bool = True) -> Ratings:
@@ -199,7 +250,8 @@ def read_steam(path: FilePath, table: Table = "plays", verify: bool = True) -> R
 def _member(path: Path, inside: dict[str, Document], file: str) -> Document:
     if file not in inside:
         raise DataError(
-            f"{path} holds no {file} (it holds: {', '.join(sorted(inside)) or 'no table'}). Get it from {STEAM_HOME}."
+            f"{path} holds no {file} (it holds: {', '.join(sorted(inside)) or 'no table'}). Get it "
+            f"from {STEAM_HOME}."
         )
     return inside[file]
 
@@ -207,7 +259,9 @@ def _member(path: Path, inside: dict[str, Document], file: str) -> Document:
 def _pair(document: Callable[[str], Document], table: str) -> Ratings:
     file, column = _STEAM_FILES[table]
     rules = [between(column, 0.0, np.inf)]
-    rows = read_columns(document(file), words=["User_ID", "Game_ID"], numbers=[column], delimiter="\t", rules=rules)
+    rows = read_columns(
+        document(file), words=["User_ID", "Game_ID"], numbers=[column], delimiter="\t", rules=rules
+    )
     games = read_columns(document("item_info.dat"), words=["Game_ID", "Game Name"], delimiter="\t")
     longest = float(rows.numbers[column].max())
     return _rated(rows, column, games, "Game Name", "game", (0.0, longest), f"Steam {table}")
@@ -216,16 +270,21 @@ def _pair(document: Callable[[str], Document], table: str) -> Ratings:
 def _single(document: Document, table: str) -> Ratings:
     header = ("user", "game", "behaviour", "value", "unused")
     words, rules = ["user", "game", "behaviour"], [between("value", 0.0, np.inf)]
-    rows = read_columns(document, words=words, numbers=["value"], delimiter=",", header=header, rules=rules)
+    rows = read_columns(
+        document, words=words, numbers=["value"], delimiter=",", header=header, rules=rules
+    )
     behaviour = rows.words["behaviour"]
     unknown = [word for word in behaviour.distinct if word not in _BEHAVIOUR.values()]
     if unknown:
         row = int(np.argmax(behaviour.code == behaviour.distinct.index(unknown[0])))
         raise DataError(
-            f"{rows.place(row, 'behaviour')}: must be 'play' or 'purchase', got '{unknown[0]}'. Correct it."
+            f"{rows.place(row, 'behaviour')}: must be 'play' or 'purchase', got '{unknown[0]}'. "
+            "Correct it."
         )
     if _BEHAVIOUR[table] not in behaviour.distinct:
-        raise DataError(f"{document.name} has no row of '{_BEHAVIOUR[table]}'. Ask for the other table.")
+        raise DataError(
+            f"{document.name} has no row of '{_BEHAVIOUR[table]}'. Ask for the other table."
+        )
     kept = behaviour.code == behaviour.distinct.index(_BEHAVIOUR[table])
     codes, item = np.unique(rows.words["game"].code[kept], return_inverse=True)
     value = rows.numbers["value"][kept]
@@ -235,8 +294,9 @@ def _single(document: Document, table: str) -> Ratings:
 
 
 Loader = Callable[..., Ratings]
-"""Finds the files of a data set, in `data_dir` or the folder that POSSE_DATA names, and reads them; with `verify` known
-files must be the known ones."""
+"""Finds the files of a data set, in `data_dir` or the folder that POSSE_DATA names, and reads them;
+with `verify` known files must be the known ones.
+"""
 
 
 @dataclass(frozen=True)
@@ -267,31 +327,58 @@ DATASETS: dict[str, Dataset] = {
     for dataset in (
         Dataset(
             "movielens",
-            "100,836 ratings of 9,724 films by 610 users, 0.5 to 5 stars; an arm pays for 4 stars or more",
-            load_movielens, threshold=3.5, minimum=50, source=MOVIELENS_HOME, finder=find_movielens,
+            "100,836 ratings of 9,724 films by 610 users, 0.5 to 5 stars; an arm pays for 4 stars "
+            "or more",
+            load_movielens,
+            threshold=3.5,
+            minimum=50,
+            source=MOVIELENS_HOME,
+            finder=find_movielens,
         ),
         Dataset(
-            "jester", "1,810,455 ratings of 100 jokes by 24,983 users, -10 to 10; an arm pays for more than 4.5",
-            load_jester, threshold=4.5, minimum=1, source=JESTER_HOME,  # gives the Samba authors' own counts
+            "jester",
+            "1,810,455 ratings of 100 jokes by 24,983 users, -10 to 10; an arm pays for more than "
+            "4.5",
+            load_jester,
+            threshold=4.5,
+            minimum=1,
+            source=JESTER_HOME,  # gives the Samba authors' own counts
             finder=find_jester,
         ),
         Dataset(
-            "steam-hours", "70,489 plays of 3,600 games by 11,350 users, in hours; an arm pays for more than 5 hours",
+            "steam-hours",
+            "70,489 plays of 3,600 games by 11,350 users, in hours; an arm pays for more than 5 "
+            "hours",
             # The median play lasts 4.5 hours, so rewards of both kinds are common.
-            load_steam, threshold=5.0, minimum=50, source=STEAM_HOME, finder=find_steam,
+            load_steam,
+            threshold=5.0,
+            minimum=50,
+            source=STEAM_HOME,
+            finder=find_steam,
         ),
         Dataset(
-            "steam-reviews", "7.8 million reviews of games with hours played; an arm pays for more than 5 hours",
-            load_steam_reviews, threshold=5.0, minimum=50, source=STEAM_REVIEWS_HOME, finder=find_steam_reviews,
+            "steam-reviews",
+            "7.8 million reviews of games with hours played; an arm pays for more than 5 hours",
+            load_steam_reviews,
+            threshold=5.0,
+            minimum=50,
+            source=STEAM_REVIEWS_HOME,
+            finder=find_steam_reviews,
             long=True,
         ),
         Dataset(
-            "google-local", "reviews of places, 1 to 5 stars, of 2018 or of a state in 2021; an arm pays for 4 or more",
-            load_google_local, threshold=3.5, minimum=50, source=GOOGLE_HOME, finder=find_google_local,
+            "google-local",
+            "reviews of places, 1 to 5 stars, of 2018 or of a state in 2021; an arm pays for 4 or "
+            "more",
+            load_google_local,
+            threshold=3.5,
+            minimum=50,
+            source=GOOGLE_HOME,
+            finder=find_google_local,
             long=True,
         ),
     )
-}  # fmt: skip
+}
 
 
 def load(name: str, data_dir: FilePath | None = None, verify: bool = True) -> Ratings:
@@ -313,6 +400,7 @@ def check_renamed(name: object) -> None:
     """Refuse an old name with the new one."""
     if isinstance(name, str) and name in RENAMED:
         raise DataError(
-            f"'{name}' is called '{RENAMED[name]}' now: it holds hours played. Write '{RENAMED[name]}', or "
+            f"'{name}' is called '{RENAMED[name]}' now: it holds hours played. Write "
+            f"'{RENAMED[name]}', or "
             "'steam-reviews' for the reviews of the published demo."
         )

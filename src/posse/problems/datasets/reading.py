@@ -1,7 +1,8 @@
-"""How a user's own table is read: its encoding, its decimal mark, and what becomes of rows that cannot be read.
+"""How a user's own table is read: its encoding, its decimal mark, and what becomes of rows that
+cannot be read.
 
-What a file does not say for certain is asked for and not guessed. Settings say it once; it holds for all tables that
-are read while they load (`reading`).
+What a file does not say for certain is asked for and not guessed. Settings say it once; it holds
+for all tables that are read while they load (`reading`).
 """
 
 from __future__ import annotations
@@ -79,16 +80,21 @@ def check_encoding(encoding: str) -> None:
     try:
         codecs.lookup(encoding or "utf-8")
     except LookupError:
-        raise ConfigError(f"unknown encoding '{encoding}'. Give one such as latin-1, cp1252 or utf-16.") from None
+        raise ConfigError(
+            f"unknown encoding '{encoding}'. Give one such as latin-1, cp1252 or utf-16."
+        ) from None
 
 
 def encoding_of(start: bytes) -> str:
-    """Return the encoding of a file that begins so: the one that was given, that of its byte order mark, else UTF-8."""
+    """Return the encoding of a file that begins so: the one that was given, that of its byte order
+    mark, else UTF-8.
+    """
     return current().encoding or _MARKS.get(start[:2], "utf-8-sig")
 
 
 def as_utf8(name: str, data: bytes) -> bytes:
-    """Return text as UTF-8: by the encoding that was given, or by a byte order mark, which leaves no doubt.
+    """Return text as UTF-8: by the encoding that was given, or by a byte order mark, which leaves
+    no doubt.
 
     >>> as_utf8("r.csv", "item,mark".encode("utf-16"))
     b'item,mark'
@@ -100,11 +106,14 @@ def as_utf8(name: str, data: bytes) -> bytes:
         return data.decode(encoding).encode()
     except UnicodeDecodeError as error:
         row = data.count(b"\n", 0, error.start) + 1
-        raise DataError(f"{name}, row {row} is not text in {encoding}. Give another --encoding.") from None
+        raise DataError(
+            f"{name}, row {row} is not text in {encoding}. Give another --encoding."
+        ) from None
 
 
 def pointed(cell: str, frame: bool = False) -> str:
-    """Write a number that has a decimal comma with a point; blank where its points are no thousands groups.
+    """Write a number that has a decimal comma with a point; blank where its points are no thousands
+    groups.
 
     A frame holds numbers as they are, with points, and commas in text alone.
 
@@ -153,7 +162,9 @@ def unfit(cell: str) -> tuple[str, str]:
 
 
 class Rule(NamedTuple):
-    """What the values of a column must be beside numbers or words; a row with another one is bad."""
+    """What the values of a column must be beside numbers or words; a row with another one is
+    bad.
+    """
 
     column: str
     fits: Callable[[Any], NDArray[np.bool_]]
@@ -163,7 +174,9 @@ class Rule(NamedTuple):
     remedy: str = "Correct it."
 
 
-def must(column: str, fits: Callable[[Any], NDArray[np.bool_]], rule: str, remedy: str = "Correct it.") -> Rule:
+def must(
+    column: str, fits: Callable[[Any], NDArray[np.bool_]], rule: str, remedy: str = "Correct it."
+) -> Rule:
     """Return the rule that numbers of a column must be so: "be in [0, 1]"."""
     return Rule(column, fits, lambda value: f"must {rule}, got {value:.12g}", remedy)
 
@@ -174,12 +187,19 @@ def between(column: str, low: float, high: float, remedy: str = "Correct it.") -
     >>> between("mean", 0, 1).fits(np.array([0.5, 1.5])).tolist(), between("mean", 0, 1).wrong(1.5)
     ([True, False], 'must be in [0, 1], got 1.5')
     """
-    return must(column, lambda values: (values >= low) & (values <= high), f"be in [{low:g}, {high:g}]", remedy)
+    return must(
+        column,
+        lambda values: (values >= low) & (values <= high),
+        f"be in [{low:g}, {high:g}]",
+        remedy,
+    )
 
 
 @dataclass
 class BadRows:
-    """Rows of one table that cannot be read: all are counted, and the first few of each remedy are named."""
+    """Rows of one table that cannot be read: all are counted, and the first few of each remedy are
+    named.
+    """
 
     file: str
     count: int = 0
@@ -197,7 +217,9 @@ class BadRows:
             self.more[remedy] += 1
 
     def settle(self, good: int) -> None:
-        """Raise for all of them at once; or note what was dropped, where that was asked for and rows are left."""
+        """Raise for all of them at once; or note what was dropped, where that was asked for and
+        rows are left.
+        """
         if not self.count:
             return
         if self.count == 1 and not current().skip_bad:
@@ -212,7 +234,8 @@ class BadRows:
             )
         if not good:
             raise DataError(
-                f"{self.file}: none of its {self.count:,} rows can be read. {self._named(remedies=True)}{correct}"
+                f"{self.file}: none of its {self.count:,} rows can be read. "
+                f"{self._named(remedies=True)}{correct}"
             )
         current().dropped.append(
             f"{self.file}: {self.count:,} of {self.count + good:,} rows were dropped as bad. "

@@ -1,14 +1,17 @@
-"""Reviews, a record a line: Steam reviews and Google Local reviews, as published; gzipped or not, read as a stream.
+"""Reviews, a record a line: Steam reviews and Google Local reviews, as published; gzipped or not,
+read as a stream.
 
-Steam reviews (steam_reviews.json.gz, McAuley's data sets, version 2; with names of the games in steam_games.json.gz):
-7.8 million records, one Python literal a line. They have no stars: a review's value is the hours that its author had
-played (the published Samba demo guessed stars from the text). A record with a `rating` or a `recommend` is taken at
-that word.
+Steam reviews (steam_reviews.json.gz, McAuley's data sets, version 2; with names of the games in
+steam_games.json.gz): 7.8 million records, one Python literal a line. They have no stars: a review's
+value is the hours that its author had played (the published Samba demo guessed stars from the
+text). A record with a `rating` or a `recommend` is taken at that word.
 
-Google Local reviews: 1 to 5 stars. The edition of 2018 (reviews.clean.json.gz, with names in places.clean.json.gz) has
-Python literals, that of 2021 (review-STATE.json.gz and review-STATE_10.json.gz, with names in meta-STATE.json.gz) JSON.
+Google Local reviews: 1 to 5 stars. The edition of 2018 (reviews.clean.json.gz, with names in
+places.clean.json.gz) has Python literals, that of 2021 (review-STATE.json.gz and
+review-STATE_10.json.gz, with names in meta-STATE.json.gz) JSON.
 
-Literals are never evaluated: `fields` reads the tokens of one record and keeps those that are asked for.
+Literals are never evaluated: `fields` reads the tokens of one record and keeps those that are asked
+for.
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ LONGEST = 1 << 22
 """Bytes of a record at most: a line without an end is no record."""
 Scalar = str | float | bool | None
 
-# One record -----------------------------------------------------------------------------------------------------------
+# One record ---------------------------------------------------------------------------------------
 
 _TOKEN = re.compile(
     r"""\s*(?:
@@ -52,13 +55,19 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _WORDS: Mapping[str, bool | None] = {
-    "None": None, "null": None, "True": True, "true": True, "False": False, "false": False,
-}  # fmt: skip
+    "None": None,
+    "null": None,
+    "True": True,
+    "true": True,
+    "False": False,
+    "false": False,
+}
 _CLOSES = {"}": "{", "]": "[", ")": "("}
 
 
 def fields(line: str, wanted: Sequence[str]) -> dict[str, Scalar]:
-    """Read the wanted fields of a record that is written as a Python literal or as JSON; scalars only.
+    """Read the wanted fields of a record that is written as a Python literal or as JSON; scalars
+    only.
 
     Every token is checked, nothing is evaluated, and nesting costs no stack.
 
@@ -106,7 +115,9 @@ def fields(line: str, wanted: Sequence[str]) -> dict[str, Scalar]:
     return found
 
 
-def _scalar(key: str, after: str, token: re.Match[str], wanted: Sequence[str], found: dict[str, Scalar]) -> str:
+def _scalar(
+    key: str, after: str, token: re.Match[str], wanted: Sequence[str], found: dict[str, Scalar]
+) -> str:
     """Take a key, or the value of one; return the key that waits for its value."""
     if after != ":":
         if token["text"] is None or after == "value":
@@ -128,17 +139,21 @@ def _text(token: str) -> str:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a backslash before a letter that needs none
-            value = ast.literal_eval(quoted)  # one text and nothing else: the token was matched as such
+            value = ast.literal_eval(
+                quoted
+            )  # one text and nothing else: the token was matched as such
     except SyntaxError as error:
         raise ValueError(f"a text that does not read: {error.msg}") from None
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-# Files ----------------------------------------------------------------------------------------------------------------
+# Files --------------------------------------------------------------------------------------------
 
 
 def records(path: Path, wanted: Sequence[str]) -> Iterator[tuple[int, dict[str, Scalar]]]:
-    """Give line number and wanted fields of every record, one at a time; a file of JSON is read as JSON."""
+    """Give line number and wanted fields of every record, one at a time; a file of JSON is read as
+    JSON.
+    """
     as_json: bool | None = None
     for number, line in _lines(path):
         try:
@@ -147,7 +162,8 @@ def records(path: Path, wanted: Sequence[str]) -> Iterator[tuple[int, dict[str, 
             yield number, _from_json(line, wanted) if as_json else fields(line, wanted)
         except (ValueError, RecursionError) as error:
             raise DataError(
-                f"{path.name}, line {number}: not a record ({str(error)[:120]}). Download the file again, or delete "
+                f"{path.name}, line {number}: not a record ({str(error)[:120]}). Download the file "
+                "again, or delete "
                 "the line."
             ) from None
 
@@ -161,7 +177,10 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
             while line := stream.readline(LONGEST):
                 number += 1
                 if len(line) == LONGEST:
-                    raise DataError(f"{path.name}, line {number} is longer than {LONGEST >> 20} MB: not a record.")
+                    raise DataError(
+                        f"{path.name}, line {number} is longer than {LONGEST >> 20} MB: not a "
+                        "record."
+                    )
                 if line.strip():
                     yield number, line.decode("utf-8")
     except FileNotFoundError:
@@ -169,9 +188,13 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
     except UnicodeDecodeError:
         raise DataError(f"{path.name}, line {number} is not UTF-8. Download it again.") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{path.name} is not a whole gzip file ({error}). Download it again.") from None
+        raise DataError(
+            f"{path.name} is not a whole gzip file ({error}). Download it again."
+        ) from None
     except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror or error}. Give a file you may read.") from None
+        raise DataError(
+            f"cannot read {path}: {error.strerror or error}. Give a file you may read."
+        ) from None
 
 
 def _is_json(line: str) -> bool:
@@ -185,10 +208,14 @@ def _from_json(line: str, wanted: Sequence[str]) -> dict[str, Scalar]:
     record: Any = json.loads(line)
     if not isinstance(record, dict):
         raise ValueError("a record must be in braces")
-    return {name: record[name] for name in wanted if isinstance(record.get(name, ()), str | int | float | None)}
+    return {
+        name: record[name]
+        for name in wanted
+        if isinstance(record.get(name, ()), str | int | float | None)
+    }
 
 
-# Ratings --------------------------------------------------------------------------------------------------------------
+# Ratings ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -216,18 +243,45 @@ def _meta(name: str) -> tuple[str, ...]:
 
 
 FORMS = (
-    Form("Steam reviews", "product_id", ("user_id", "username"), ("rating", "recommend", "hours"), None,
-         lambda name: ("steam_games.json.gz", "steam_games.json"), ("app_name", "title"), ("id",)),
-    Form("Google Local reviews 2018", "gPlusPlaceId", ("gPlusUserId",), ("rating",), STARS,
-         lambda name: ("places.clean.json.gz", "places.clean.json"), ("name",), ("gPlusPlaceId",)),
-    Form("Google Local reviews", "gmap_id", ("user_id",), ("rating",), STARS, _meta, ("name",), ("gmap_id",)),
-)  # fmt: skip
+    Form(
+        "Steam reviews",
+        "product_id",
+        ("user_id", "username"),
+        ("rating", "recommend", "hours"),
+        None,
+        lambda name: ("steam_games.json.gz", "steam_games.json"),
+        ("app_name", "title"),
+        ("id",),
+    ),
+    Form(
+        "Google Local reviews 2018",
+        "gPlusPlaceId",
+        ("gPlusUserId",),
+        ("rating",),
+        STARS,
+        lambda name: ("places.clean.json.gz", "places.clean.json"),
+        ("name",),
+        ("gPlusPlaceId",),
+    ),
+    Form(
+        "Google Local reviews",
+        "gmap_id",
+        ("user_id",),
+        ("rating",),
+        STARS,
+        _meta,
+        ("name",),
+        ("gmap_id",),
+    ),
+)
 
 
 def read_reviews(path: FilePath) -> Ratings:
-    """Read a file of reviews of any of these forms; records without an item or a value are left out and counted.
+    """Read a file of reviews of any of these forms; records without an item or a value are left out
+    and counted.
 
-    The file that was read last is kept while it does not change: a threshold that moves does not read it again.
+    The file that was read last is kept while it does not change: a threshold that moves does not
+    read it again.
     """
     path = Path(path)
     stamp = path.stat() if path.is_file() else None
@@ -247,17 +301,25 @@ def _read(path: Path, stamp: tuple[int, int] | None) -> Ratings:
             form = next((one for one in FORMS if one.item in record), None)
             if form is None:
                 raise DataError(
-                    f"{path.name}, line {number}: no field {', '.join(one.item for one in FORMS)}: neither Steam nor "
-                    "Google Local reviews. Give one of these files, or a CSV with columns item,rating."
+                    f"{path.name}, line {number}: no field {', '.join(one.item for one in FORMS)}: "
+                    "neither Steam nor "
+                    "Google Local reviews. Give one of these files, or a CSV with columns "
+                    "item,rating."
                 )
-        value_of = value_of or next((name for name in form.values if record.get(name) is not None), "")
+        value_of = value_of or next(
+            (name for name in form.values if record.get(name) is not None), ""
+        )
         given, rated = record.get(form.item), record.get(value_of)
         if given is None or not isinstance(rated, int | float) or not math.isfinite(rated):
             skipped += 1
             continue
         if not _inside(float(rated), form.scale):
-            raise DataError(f"{path.name}, line {number}: {value_of} is {rated:g}, which no review can have.")
-        author = next((record[name] for name in form.user if record.get(name) is not None), f"line {number}")
+            raise DataError(
+                f"{path.name}, line {number}: {value_of} is {rated:g}, which no review can have."
+            )
+        author = next(
+            (record[name] for name in form.user if record.get(name) is not None), f"line {number}"
+        )
         item.append(items.setdefault(str(given), len(items)))
         user.append(users.setdefault(str(author), len(users)))
         value.append(float(rated))
@@ -282,14 +344,22 @@ def _ratings(path: Path, form: Form, value_of: str, kept: Kept, skipped: int) ->
     names = _names(path, form, items)
     source = f"{form.what} ({value_of}) of {path.name}{left}"
     return Ratings(
-        tuple(items), np.array(item, np.int64), np.array(value), scale, source,
-        user=np.array(user, np.int64), names=tuple(names.get(one, one) for one in items),
-    )  # fmt: skip
+        tuple(items),
+        np.array(item, np.int64),
+        np.array(value),
+        scale,
+        source,
+        user=np.array(user, np.int64),
+        names=tuple(names.get(one, one) for one in items),
+    )
 
 
 def _names(path: Path, form: Form, items: Mapping[str, int]) -> dict[str, str]:
     """Return the names of items from the file beside, where there is one."""
-    beside = next((path.parent / name for name in form.named(path.name) if (path.parent / name).is_file()), None)
+    beside = next(
+        (path.parent / name for name in form.named(path.name) if (path.parent / name).is_file()),
+        None,
+    )
     found: dict[str, str] = {}
     for _, record in records(beside, (*form.names, *form.key)) if beside is not None else ():
         key = next((str(record[name]) for name in form.key if record.get(name) is not None), "")
@@ -303,21 +373,30 @@ def _names(path: Path, form: Form, items: Mapping[str, int]) -> dict[str, str]:
 def find_steam_reviews(data_dir: FilePath | None = None) -> Path:
     """Find the file of Steam reviews."""
     names = ("steam_reviews.json.gz", "steam_reviews.json")
-    candidates = (*(f"{folder}/{name}" for folder in ("steam-reviews", "steam") for name in names), *names)
+    candidates = (
+        *(f"{folder}/{name}" for folder in ("steam-reviews", "steam") for name in names),
+        *names,
+    )
     return find(candidates, STEAM_REVIEWS_HOME, data_dir)
 
 
 def find_google_local(data_dir: FilePath | None = None) -> Path:
-    """Find the one file of Google Local reviews, of 2018 or of a state; of several, say how to name one."""
+    """Find the one file of Google Local reviews, of 2018 or of a state; of several, say how to name
+    one.
+    """
     folder = data_folder(data_dir)
     states = sorted(
-        path for part in (folder / "google-local", folder) for path in part.glob("review-*.json*") if path.is_file()
+        path
+        for part in (folder / "google-local", folder)
+        for path in part.glob("review-*.json*")
+        if path.is_file()
     )
     if len(states) == 1:
         return states[0]
     if len(states) > 1:
         raise DataError(
-            f"{folder} has reviews of several states ({', '.join(path.name for path in states[:4])}). Give one as "
+            f"{folder} has reviews of several states "
+            f"({', '.join(path.name for path in states[:4])}). Give one as "
             "data, with its folder."
         )
     names = ("reviews.clean.json.gz", "reviews.clean.json")
@@ -330,7 +409,9 @@ def load_steam_reviews(data_dir: FilePath | None = None, verify: bool = True) ->
 
 
 def load_google_local(data_dir: FilePath | None = None, verify: bool = True) -> Ratings:
-    """Find and read Google Local reviews; `verify` has no effect: no digest of these files is known."""
+    """Find and read Google Local reviews; `verify` has no effect: no digest of these files is
+    known.
+    """
     return read_reviews(find_google_local(data_dir))
 
 

@@ -1,8 +1,10 @@
-"""Databases of TensorFlow Federated: SQLite with one serialised `tf.train.Example` a row, read without TensorFlow.
+"""Databases of TensorFlow Federated: SQLite with one serialised `tf.train.Example` a row, read
+without TensorFlow.
 
-Tables, as distributed: `examples(split_name TEXT, client_id TEXT, serialized_example_proto BLOB)`, with an index on
-(split_name, client_id), and `client_metadata(client_id, split_name, num_examples)`. They come compressed (.lzma):
-`xz --format=lzma --decompress FILE`. Rows are read client by client; memory holds one client.
+Tables, as distributed: `examples(split_name TEXT, client_id TEXT, serialized_example_proto BLOB)`,
+with an index on (split_name, client_id), and `client_metadata(client_id, split_name,
+num_examples)`. They come compressed (.lzma): `xz --format=lzma --decompress FILE`. Rows are read
+client by client; memory holds one client.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ def clients(path: FilePath, split: str) -> Iterator[tuple[str, list[Example]]]:
     database = sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)
     try:
         found = database.execute(
-            "SELECT client_id, serialized_example_proto FROM examples WHERE split_name = ? ORDER BY client_id, rowid",
+            "SELECT client_id, serialized_example_proto FROM examples WHERE split_name = ? ORDER "
+            "BY client_id, rowid",
             (split,),
         )
         some = False
@@ -40,10 +43,16 @@ def clients(path: FilePath, split: str) -> Iterator[tuple[str, list[Example]]]:
             some = True
             yield client, [read_example(bytes(row[1])) for row in rows]
         if not some:
-            known = [str(row[0]) for row in database.execute("SELECT DISTINCT split_name FROM examples")]
-            raise DataError(f"{file} has no split '{split}'. Known: {', '.join(sorted(known)) or 'none'}.")
+            known = [
+                str(row[0]) for row in database.execute("SELECT DISTINCT split_name FROM examples")
+            ]
+            raise DataError(
+                f"{file} has no split '{split}'. Known: {', '.join(sorted(known)) or 'none'}."
+            )
     except sqlite3.DatabaseError as error:
-        raise DataError(f"{file} is not a database of TensorFlow Federated ({error}). Download it again.") from None
+        raise DataError(
+            f"{file} is not a database of TensorFlow Federated ({error}). Download it again."
+        ) from None
     finally:
         database.close()
 
@@ -54,7 +63,8 @@ def read_example(data: bytes) -> Example:
     >>> read_example(b"\\n\\x10\\n\\x0e")
     Traceback (most recent call last):
     ...
-    posse.core.errors.DataError: [P200] an example is not a whole tf.train.Example (truncated). Download the file again.
+    posse.core.errors.DataError: [P200] an example is not a whole tf.train.Example (truncated).
+    Download the file again.
     >>> read_example(b"\\n\\x10\\n\\x0e\\n\\x05label\\x12\\x05\\x1a\\x03\\n\\x01\\x07")
     {'label': [7]}
     """
@@ -66,14 +76,18 @@ def read_example(data: bytes) -> Example:
         }
     except (IndexError, ValueError, struct.error) as error:
         why = "truncated" if isinstance(error, IndexError | struct.error) else error
-        raise DataError(f"an example is not a whole tf.train.Example ({why}). Download the file again.") from None
+        raise DataError(
+            f"an example is not a whole tf.train.Example ({why}). Download the file again."
+        ) from None
 
 
 def text(example: Example, name: str) -> str:
     """Give a feature that is one text."""
     value = example.get(name)
     if not isinstance(value, list) or len(value) != 1 or not isinstance(value[0], bytes):
-        raise DataError(f"an example must have one text '{name}', got {value!r:.60}. Download the file again.")
+        raise DataError(
+            f"an example must have one text '{name}', got {value!r:.60}. Download the file again."
+        )
     return value[0].decode("utf-8", "replace")
 
 
@@ -97,7 +111,9 @@ def _fields(data: bytes, number: int) -> list[bytes]:
 
 
 def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Split a message into (field, bytes); numbers that stand alone are given as they would be packed."""
+    """Split a message into (field, bytes); numbers that stand alone are given as they would be
+    packed.
+    """
     at = 0
     while at < len(data):
         key, at = _varint(data, at)
@@ -146,5 +162,9 @@ def _check_file(file: Path) -> None:
     except OSError as error:
         raise DataError(f"cannot read {file}: {error.strerror}. Check the path.") from None
     if start != _SQLITE:
-        packed = ": decompress it first (xz --format=lzma --decompress)" if file.suffix == ".lzma" else ""
+        packed = (
+            ": decompress it first (xz --format=lzma --decompress)"
+            if file.suffix == ".lzma"
+            else ""
+        )
         raise DataError(f"{file} is not an SQLite database{packed}. Give the .sqlite file.")

@@ -1,1 +1,3 @@
-"""Markets of producers and agents: what rounds deliver, random instances, a user's own offers, settings."""
+"""Markets of producers and agents: what rounds deliver, random instances, a user's own offers,
+settings.
+"""

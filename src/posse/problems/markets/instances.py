@@ -1,7 +1,8 @@
 """Random markets: an instance is a pure function of its seed.
 
-Every number has an address of its own, so that a larger instance holds the smaller one: agent j has the same costs,
-capacities and producers however many agents there are, and qualities depend on no agent.
+Every number has an address of its own, so that a larger instance holds the smaller one: agent j has
+the same costs, capacities and producers however many agents there are, and qualities depend on no
+agent.
 """
 
 from __future__ import annotations
@@ -49,16 +50,21 @@ def market_instance(
     every: int = 1000,
     horizon: int = 100_000,
 ) -> Market:
-    """Draw a market: qualities, costs, capacities uniform on 1 to `largest_capacity`, and which pairs deal.
+    """Draw a market: qualities, costs, capacities uniform on 1 to `largest_capacity`, and which
+    pairs deal.
 
-    uniform: q_i, c_ij ~ U[0, 1]; normal: q_i, c_ij ~ N(alpha, sd), clipped to [0, 1] (Solanki, Kanaparthy, Damle,
-    Gujar: Differentially private federated combinatorial bandits with constraints, 2022, section 6.1, where the sd is
-    printed as 0). `homogeneous`: all agents have the costs and capacities of the first. `overlap`: each agent deals
-    with round(overlap m) of the m producers, at least one, drawn for each; a larger overlap only adds producers.
-    `drift`: after each `every` rounds every quality takes a normal step of this sd, reflected at 0 and 1, up to round
-    `horizon`; its first epochs do not depend on the horizon.
+    uniform: q_i, c_ij ~ U[0, 1]; normal: q_i, c_ij ~ N(alpha, sd), clipped to [0, 1] (Solanki,
+    Kanaparthy, Damle, Gujar: Differentially private federated combinatorial bandits with
+    constraints, 2022, section 6.1, where the sd is printed as 0). `homogeneous`: all agents have
+    the costs and capacities of the first. `overlap`: each agent deals with round(overlap m) of the
+    m producers, at least one, drawn for each; a larger overlap only adds producers. `drift`: after
+    each `every` rounds every quality takes a normal step of this sd, reflected at 0 and 1, up to
+    round `horizon`; its first epochs do not depend on the horizon.
 
-    >>> few, many = market_instance(7, agents=2, producers=4), market_instance(7, agents=5, producers=4)
+    >>> few, many = (
+    ...     market_instance(7, agents=2, producers=4),
+    ...     market_instance(7, agents=5, producers=4),
+    ... )
     >>> few.quality.round(2).tolist(), few.capacity.tolist()
     ([[0.62, 0.48, 0.4, 0.9]], [[3, 38, 46, 30], [36, 9, 48, 40]])
     >>> bool((few.quality == many.quality).all() and (few.cost == many.cost[:2]).all())
@@ -71,22 +77,31 @@ def market_instance(
     quality = np.empty((epochs, producers))
     cost, capacity = np.empty((agents, producers)), np.empty((agents, producers), np.int64)
     _draw_qualities(key, normal, float(alpha), float(sd), float(drift), quality)
-    _draw_offers(key, normal, float(alpha), float(sd), largest_capacity, homogeneous, cost, capacity)
+    _draw_offers(
+        key, normal, float(alpha), float(sd), largest_capacity, homogeneous, cost, capacity
+    )
     capacity[~_dealing(key, agents, producers, overlap)] = 0
     traits = [f"{distribution} instance {seed}"]
     traits += ["homogeneous agents"] if homogeneous else []
     traits += [f"overlap {overlap:g}"] if overlap < 1 else []
     traits += [f"drift {drift:g} every {every} rounds"] if drift > 0 else []
     return make_market(
-        quality, cost, capacity, alpha=alpha, rho=rho, every=every if drift > 0 else FOREVER, source=", ".join(traits)
+        quality,
+        cost,
+        capacity,
+        alpha=alpha,
+        rho=rho,
+        every=every if drift > 0 else FOREVER,
+        source=", ".join(traits),
     )
 
 
 def binds(market: Market) -> bool:
     """Whether the quality constraint matters: whether some agent would like to buy what it may not.
 
-    Without the constraint an agent takes all it can of every producer with rho q - c > 0. The constraint binds where
-    that purchase is, for some agent in some epoch, of average quality below alpha. O(epochs agents producers).
+    Without the constraint an agent takes all it can of every producer with rho q - c > 0. The
+    constraint binds where that purchase is, for some agent in some epoch, of average quality below
+    alpha. O(epochs agents producers).
 
     >>> from posse.problems.markets.market import make_market
     >>> [binds(make_market([0.9, 0.2], [[0.5, 0.1]], [[1, k]], alpha=0.5)) for k in (1, 2)]
@@ -117,7 +132,9 @@ def _reflected(x: float) -> float:
 
 
 @elementary
-def _draw_qualities(key: int, normal: bool, mean: float, sd: float, drift: float, quality: NDArray[np.float64]) -> None:
+def _draw_qualities(
+    key: int, normal: bool, mean: float, sd: float, drift: float, quality: NDArray[np.float64]
+) -> None:
     for i in range(quality.shape[1]):
         quality[0, i] = _drawn(key, _QUALITY, i, normal, mean, sd)
         for epoch in range(1, quality.shape[0]):
@@ -140,7 +157,9 @@ def _draw_offers(
         agent = 0 if homogeneous else j
         for i in range(cost.shape[1]):
             cost[j, i] = _drawn(key, _COST + _KINDS * agent, i, normal, mean, sd)
-            capacity[j, i] = 1 + int(uniform(key, INSTANCE, _CAPACITY + _KINDS * agent, i, 0) * largest)
+            capacity[j, i] = 1 + int(
+                uniform(key, INSTANCE, _CAPACITY + _KINDS * agent, i, 0) * largest
+            )
 
 
 @elementary
@@ -151,7 +170,9 @@ def _draw_places(key: int, places: NDArray[np.float64]) -> None:
 
 
 def _dealing(key: np.uint64, agents: int, producers: int, overlap: float) -> NDArray[np.bool_]:
-    """(agents, producers) which pairs deal: for each agent the producers of the smallest random places."""
+    """(agents, producers) which pairs deal: for each agent the producers of the smallest random
+    places.
+    """
     deals = np.zeros((agents, producers), bool)
     places = np.empty((agents, producers))
     _draw_places(key, places)
@@ -161,37 +182,72 @@ def _dealing(key: np.uint64, agents: int, producers: int, overlap: float) -> NDA
 
 
 def _epochs(drift: float, every: int, horizon: int, producers: int) -> int:
-    _require(every >= 1, "rounds between two steps of the drift must be at least 1", every, "Raise them.")
+    _require(
+        every >= 1, "rounds between two steps of the drift must be at least 1", every, "Raise them."
+    )
     _require(horizon >= 1, "horizon must be at least 1 round", horizon, "Raise it.")
     epochs = -(-horizon // every) if drift > 0 else 1
     if epochs * producers > MOST_QUALITIES:
         raise ConfigError(
-            f"a drift has at most {MOST_QUALITIES} qualities (epochs x producers), got {epochs} x {producers}. "
+            f"a drift has at most {MOST_QUALITIES} qualities (epochs x producers), got {epochs} x "
+            f"{producers}. "
             "Let it step less often."
         )
     return epochs
 
 
 def check_instance(
-    seed: int, agents: int, producers: int, overlap: float, alpha: float, rho: float, sd: float, largest: int,
+    seed: int,
+    agents: int,
+    producers: int,
+    overlap: float,
+    alpha: float,
+    rho: float,
+    sd: float,
+    largest: int,
     drift: float,
-) -> None:  # fmt: skip
+) -> None:
     """Refuse a random market that cannot be."""
     _require(0 <= seed < 2**63, "seed of an instance must be in [0, 2^63)", seed, "Choose another.")
-    _require(1 <= agents <= MOST_AGENTS, f"agents must be in [1, {MOST_AGENTS}]", agents, "Choose one in between.")
+    _require(
+        1 <= agents <= MOST_AGENTS,
+        f"agents must be in [1, {MOST_AGENTS}]",
+        agents,
+        "Choose one in between.",
+    )
     _require(
         1 <= producers <= MOST_QUALITIES // agents,
-        f"producers must be in [1, {MOST_QUALITIES // agents}] for {agents} agents", producers,
+        f"producers must be in [1, {MOST_QUALITIES // agents}] for {agents} agents",
+        producers,
         "Choose one in between.",
-    )  # fmt: skip
-    _require(0 < overlap <= 1, "overlap must be in (0, 1]", overlap, "Use 1 where all deal with all.")
-    _require(0 <= alpha <= 1, "alpha must be in [0, 1]", alpha, "It is an average quality: choose one in between.")
-    _require(0 < rho < np.inf, "rho must be a finite number above 0", rho, "It is what a good unit is worth.")
-    _require(0 <= drift < np.inf, "drift must be 0 or a finite number above it", drift, "Use 0 for none.")
-    _require(0 <= sd < np.inf, "sd must be 0 or a finite number above it", sd, "The usual one is 0.1.")
+    )
     _require(
-        1 <= largest <= MOST_UNITS, "largest_capacity must be in [1, 10^9]", largest, "The usual one is 50."
-    )  # fmt: skip
+        0 < overlap <= 1, "overlap must be in (0, 1]", overlap, "Use 1 where all deal with all."
+    )
+    _require(
+        0 <= alpha <= 1,
+        "alpha must be in [0, 1]",
+        alpha,
+        "It is an average quality: choose one in between.",
+    )
+    _require(
+        0 < rho < np.inf,
+        "rho must be a finite number above 0",
+        rho,
+        "It is what a good unit is worth.",
+    )
+    _require(
+        0 <= drift < np.inf, "drift must be 0 or a finite number above it", drift, "Use 0 for none."
+    )
+    _require(
+        0 <= sd < np.inf, "sd must be 0 or a finite number above it", sd, "The usual one is 0.1."
+    )
+    _require(
+        1 <= largest <= MOST_UNITS,
+        "largest_capacity must be in [1, 10^9]",
+        largest,
+        "The usual one is 50.",
+    )
 
 
 def _require(holds: bool, rule: str, value: float, remedy: str) -> None:

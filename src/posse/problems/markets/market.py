@@ -1,7 +1,8 @@
 """A market: producers with a quality, and agents with costs and capacities of their own.
 
-Agent j may buy up to `capacity[j, i]` units a round from producer i at `cost[j, i]` each; a good unit is worth `rho`.
-The average quality of what it buys must be at least `alpha`. A capacity of 0 means that the two do not deal.
+Agent j may buy up to `capacity[j, i]` units a round from producer i at `cost[j, i]` each; a good
+unit is worth `rho`. The average quality of what it buys must be at least `alpha`. A capacity of 0
+means that the two do not deal.
 """
 
 from __future__ import annotations
@@ -88,15 +89,22 @@ def make_market(
     agents: Sequence[str] | None = None,
     source: str = "",
 ) -> Market:
-    """Make a market from qualities (one row, or a row an epoch of `every` rounds) or from quality records to replay.
+    """Make a market from qualities (one row, or a row an epoch of `every` rounds) or from quality
+    records to replay.
 
-    Costs and capacities have a row an agent. A record is one unit's quality in [0, 1], in the order of delivery.
+    Costs and capacities have a row an agent. A record is one unit's quality in [0, 1], in the order
+    of delivery.
 
-    >>> market = make_market(None, [[1.5, 2.0]], [[5, 5]], alpha=0.4, rho=4.0, records=[[1, 0, 1, 1], [0.25, 0.75]])
+    >>> market = make_market(
+    ...     None, [[1.5, 2.0]], [[5, 5]], alpha=0.4, rho=4.0, records=[[1, 0, 1, 1], [0.25, 0.75]]
+    ... )
     >>> market.quality.tolist()
     [[0.75, 0.5]]
     """
-    costs, capacities = np.atleast_2d(_numbers(cost, "cost")), np.atleast_2d(_numbers(capacity, "capacity"))
+    costs, capacities = (
+        np.atleast_2d(_numbers(cost, "cost")),
+        np.atleast_2d(_numbers(capacity, "capacity")),
+    )
     _check_offers(costs, capacities)
     check.between(0, 1, alpha=alpha)
     check.positive(rho=rho)
@@ -110,20 +118,31 @@ def make_market(
 
 
 def _supply(
-    quality: ArrayLike | None, records: Sequence[ArrayLike] | None, every: int, capacity: NDArray[np.int64]
+    quality: ArrayLike | None,
+    records: Sequence[ArrayLike] | None,
+    every: int,
+    capacity: NDArray[np.int64],
 ) -> Supply:
     if (quality is None) == (records is None):
         raise ConfigError("a market has qualities or quality records, one of the two. Give one.")
     if records is None:
         rows = np.atleast_2d(_qualities(quality, "quality"))
         if rows.ndim != 2 or not rows.size:
-            raise ConfigError(f"qualities must be epochs x producers, got an array of shape {rows.shape}.")
+            raise ConfigError(
+                f"qualities must be epochs x producers, got an array of shape {rows.shape}."
+            )
         _check_producers(rows.shape[1], capacity.shape[1])
         return drawn(rows, int(every), capacity)
-    tables = [_qualities(values, f"a record of producer {i + 1}").ravel() for i, values in enumerate(records)]
+    tables = [
+        _qualities(values, f"a record of producer {i + 1}").ravel()
+        for i, values in enumerate(records)
+    ]
     empty = next((i for i, values in enumerate(tables) if not values.size), None)
     if empty is not None or not tables:
-        raise ConfigError(f"producer {(empty or 0) + 1} has no quality record. Add one, or leave the producer out.")
+        raise ConfigError(
+            f"producer {(empty or 0) + 1} has no quality record. Add one, or leave the producer "
+            "out."
+        )
     _check_producers(len(tables), capacity.shape[1])
     return recorded(tables)
 
@@ -139,11 +158,16 @@ def _check_producers(qualities: int, offers: int) -> None:
 def _check_offers(cost: NDArray[np.float64], capacity: NDArray[np.float64]) -> None:
     if cost.ndim != 2 or capacity.shape != cost.shape or not cost.size:
         raise ConfigError(
-            f"costs and capacities must be agents x producers, got {cost.shape} and {capacity.shape}. "
+            f"costs and capacities must be agents x producers, got {cost.shape} and "
+            f"{capacity.shape}. "
             "Give both a row an agent and a column a producer."
         )
     _refuse(~(np.isfinite(cost) & (cost >= 0)), "cost must be a finite number at or above 0", cost)
-    _refuse(~(np.isfinite(capacity) & (capacity >= 0)), "capacity must be a finite number at or above 0", capacity)
+    _refuse(
+        ~(np.isfinite(capacity) & (capacity >= 0)),
+        "capacity must be a finite number at or above 0",
+        capacity,
+    )
     _refuse(capacity != np.floor(capacity), "capacity must be a whole number", capacity)
     _refuse(capacity > MOST_UNITS, "capacity must be at most 10^9 units a round", capacity)
 
@@ -151,14 +175,18 @@ def _check_offers(cost: NDArray[np.float64], capacity: NDArray[np.float64]) -> N
 def _refuse(wrong: NDArray[np.bool_], rule: str, values: NDArray[np.float64]) -> None:
     if wrong.any():
         j, i = np.argwhere(wrong)[0]
-        raise ConfigError(f"{rule}, got {values[j, i]:.12g} for agent {j + 1} and producer {i + 1}. Correct it.")
+        raise ConfigError(
+            f"{rule}, got {values[j, i]:.12g} for agent {j + 1} and producer {i + 1}. Correct it."
+        )
 
 
 def _numbers(values: ArrayLike | None, what: str) -> NDArray[np.float64]:
     try:
         return np.array(values, np.float64)
     except (TypeError, ValueError):
-        raise ConfigError(f"{what} must be numbers in rows of equal length, got {values!r:.60}. Correct it.") from None
+        raise ConfigError(
+            f"{what} must be numbers in rows of equal length, got {values!r:.60}. Correct it."
+        ) from None
 
 
 def _qualities(values: ArrayLike | None, what: str) -> NDArray[np.float64]:
@@ -175,7 +203,9 @@ def _check_reachable(
     """Refuse a threshold that no agent can meet in any epoch: all would buy nothing."""
     offered = (capacity > 0).any(axis=0)
     if not offered.any():
-        raise ConfigError("no agent can buy anything: every capacity is 0. Give at least one above 0.")
+        raise ConfigError(
+            "no agent can buy anything: every capacity is 0. Give at least one above 0."
+        )
     best = np.where(offered, quality.max(axis=0), -1.0)
     i = int(best.argmax())
     if best[i] < alpha:
@@ -183,7 +213,8 @@ def _check_reachable(
         # Rounded down: the number that is suggested must itself be within reach.
         reach = math.floor(best[i] * 1e4) / 1e4
         raise ConfigError(
-            f"alpha = {alpha:g} is out of reach: the best quality on offer{ever} is {best[i]:.6g} ({names[i]}). "
+            f"alpha = {alpha:g} is out of reach: the best quality on offer{ever} is {best[i]:.6g} "
+            f"({names[i]}). "
             f"Choose alpha at or below {reach:g}."
         )
 

@@ -24,15 +24,21 @@ def read_market(
 ) -> Market:
     """Read a market from two CSV files with a header each, or from frames.
 
-    `offers` has columns agent,supplier,cost,capacity and a row for each pair that deals: price of a unit, and most
-    units a round. How good suppliers are is in `qualities` (columns supplier,quality: the share of good units,
-    from which units are drawn) or in `records` (the same columns, a row for each past unit, oldest first: 0, 1 or any
-    number in [0, 1]), which are replayed in order. Agents and suppliers keep the order in which offers name them.
+    `offers` has columns agent,supplier,cost,capacity and a row for each pair that deals: price of a
+    unit, and most units a round. How good suppliers are is in `qualities` (columns
+    supplier,quality: the share of good units, from which units are drawn) or in `records` (the same
+    columns, a row for each past unit, oldest first: 0, 1 or any number in [0, 1]), which are
+    replayed in order. Agents and suppliers keep the order in which offers name them.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     offers, qualities = pathlib.Path(folder, "offers.csv"), pathlib.Path(folder, "qualities.csv")
-    ...     _ = offers.write_text("agent,supplier,cost,capacity\\nnorth,oak,2.5,10\\nsouth,oak,2,4\\nsouth,elm,1,8\\n")
+    ...     offers, qualities = (
+    ...         pathlib.Path(folder, "offers.csv"),
+    ...         pathlib.Path(folder, "qualities.csv"),
+    ...     )
+    ...     _ = offers.write_text(
+    ...         "agent,supplier,cost,capacity\\nnorth,oak,2.5,10\\nsouth,oak,2,4\\nsouth,elm,1,8\\n"
+    ...     )
     ...     _ = qualities.write_text("supplier,quality\\nelm,0.5\\noak,0.9\\n")
     ...     market = read_market(offers, qualities, alpha=0.6, rho=4)
     >>> market.agents, market.producers, market.quality.tolist()
@@ -51,36 +57,72 @@ def read_market(
     capacity[agents.code, suppliers.code] = table.numbers["capacity"]
     values = _by_supplier(other, suppliers.distinct)
     return make_market(
-        None if qualities is None else np.concatenate(values), cost, capacity, alpha=alpha, rho=rho,
-        records=values if qualities is None else None, producers=suppliers.distinct, agents=agents.distinct,
+        None if qualities is None else np.concatenate(values),
+        cost,
+        capacity,
+        alpha=alpha,
+        rho=rho,
+        records=values if qualities is None else None,
+        producers=suppliers.distinct,
+        agents=agents.distinct,
         source=f"{table.file}, {other.file}",
-    )  # fmt: skip
+    )
 
 
-def check_known(qualities: FilePath | Frame | None, records: FilePath | Frame | None) -> FilePath | Frame:
+def check_known(
+    qualities: FilePath | Frame | None, records: FilePath | Frame | None
+) -> FilePath | Frame:
     """Return the one of the two that says how good suppliers are; refuse both, and neither."""
     if qualities is not None and records is not None:
-        raise ConfigError("qualities and records both say how good suppliers are, got both. Give one of the two files.")
+        raise ConfigError(
+            "qualities and records both say how good suppliers are, got both. Give one of the two "
+            "files."
+        )
     known = qualities if qualities is not None else records
     if known is None:
         raise ConfigError(
-            "how good suppliers are is not known: got neither qualities nor records. Give one of the two files."
+            "how good suppliers are is not known: got neither qualities nor records. Give one of "
+            "the two files."
         )
     return known
 
 
 OFFERED = (
-    must("cost", lambda cost: cost >= 0, "not be negative", "Give the price of a unit, 0 if it is free."),
-    must("capacity", lambda units: units >= 0, "not be negative", "Give the most units a round, 0 for none."),
-    must("capacity", lambda units: units == np.floor(units), "be a whole number of units", "Round it."),
-    must("capacity", lambda units: units <= MOST_UNITS, "be at most 10^9 units a round", "Count larger units."),
+    must(
+        "cost",
+        lambda cost: cost >= 0,
+        "not be negative",
+        "Give the price of a unit, 0 if it is free.",
+    ),
+    must(
+        "capacity",
+        lambda units: units >= 0,
+        "not be negative",
+        "Give the most units a round, 0 for none.",
+    ),
+    must(
+        "capacity",
+        lambda units: units == np.floor(units),
+        "be a whole number of units",
+        "Round it.",
+    ),
+    must(
+        "capacity",
+        lambda units: units <= MOST_UNITS,
+        "be at most 10^9 units a round",
+        "Count larger units.",
+    ),
 )
 """What offers must be."""
 
 
 def _read_offers(path: FilePath | Frame, delimiter: str | None) -> Columns:
     table = read_columns(
-        read_table(path), ["agent", "supplier"], ["cost", "capacity"], delimiter=delimiter, rules=OFFERED
+        read_table(path),
+        ["agent", "supplier"],
+        ["cost", "capacity"],
+        delimiter=delimiter,
+        rules=OFFERED,
     )
     _check_pairs(table)
     return table
@@ -88,7 +130,9 @@ def _read_offers(path: FilePath | Frame, delimiter: str | None) -> Columns:
 
 def _read_qualities(path: FilePath | Frame, delimiter: str | None) -> Columns:
     rules = [between("quality", 0, 1)]
-    return read_columns(read_table(path), ["supplier"], ["quality"], delimiter=delimiter, rules=rules)
+    return read_columns(
+        read_table(path), ["supplier"], ["quality"], delimiter=delimiter, rules=rules
+    )
 
 
 def _check_pairs(table: Columns) -> None:
@@ -100,7 +144,8 @@ def _check_pairs(table: Columns) -> None:
     if len(again):
         row = int(again[0])
         raise DataError(
-            f"{table.place(row, 'supplier')}: agent '{agents[row]}' and supplier '{suppliers[row]}' stand on row "
+            f"{table.place(row, 'supplier')}: agent '{agents[row]}' and supplier "
+            f"'{suppliers[row]}' stand on row "
             f"{table.line[first[index[row]]]} too. Keep one of the two rows."
         )
 
@@ -111,18 +156,22 @@ def _check_match(offers: Columns, other: Columns) -> None:
     row = _stranger(offered.code, offered.distinct, known.distinct)
     if row is not None:
         raise DataError(
-            f"files do not match: {offers.place(row, 'supplier')}: '{offered[row]}' is not in {other.file}. "
+            f"files do not match: {offers.place(row, 'supplier')}: '{offered[row]}' is not in "
+            f"{other.file}. "
             "Add its quality there, or delete its offers."
         )
     row = _stranger(known.code, known.distinct, offered.distinct)
     if row is not None:
         raise DataError(
-            f"files do not match: {other.place(row, 'supplier')}: no agent deals with '{known[row]}' in {offers.file}. "
+            f"files do not match: {other.place(row, 'supplier')}: no agent deals with "
+            f"'{known[row]}' in {offers.file}. "
             "Add an offer there, or delete it here."
         )
 
 
-def _stranger(code: NDArray[np.int64], names: tuple[str, ...], known: tuple[str, ...]) -> int | None:
+def _stranger(
+    code: NDArray[np.int64], names: tuple[str, ...], known: tuple[str, ...]
+) -> int | None:
     """Give the first row that holds a name which is not known."""
     strangers = set(names).difference(known)
     rows = np.flatnonzero(np.array([name in strangers for name in names])[code])

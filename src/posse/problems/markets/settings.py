@@ -15,20 +15,32 @@ from posse.problems.markets.instances import INSTANCES, check_instance, market_i
 from posse.problems.markets.market import Market
 from posse.problems.markets.offers import check_known, read_market
 
-_DRAWN = ("homogeneous", "overlap", "sd", "largest_capacity", "drift", "drift_every", "instance_seed")
+_DRAWN = (
+    "homogeneous",
+    "overlap",
+    "sd",
+    "largest_capacity",
+    "drift",
+    "drift_every",
+    "instance_seed",
+)
 """Settings of a random instance, which a user's own files leave no room for."""
 
 
 class MarketSettings(DataSettings):
     """Where a market comes from: a random instance, or a user's own tables.
 
-    Your own are `data={"offers": ..., "qualities": ...}`, or `records` in place of qualities: CSV files or frames.
+    Your own are `data={"offers": ..., "qualities": ...}`, or `records` in place of qualities: CSV
+    files or frames.
     """
 
     panel: ClassVar[str] = "The market"
     aliases: ClassVar[Mapping[str, str]] = {
-        "instance": "data", "offers": "data.offers", "qualities": "data.qualities", "records": "data.records",
-    }  # fmt: skip
+        "instance": "data",
+        "offers": "data.offers",
+        "qualities": "data.qualities",
+        "records": "data.records",
+    }
     parts: ClassVar[tuple[str, ...]] = ("offers", "qualities", "records")
     part_help: ClassVar[Mapping[str, str]] = {
         "offers": "CSV file of a market of your own: columns agent,supplier,cost,capacity.",
@@ -38,8 +50,9 @@ class MarketSettings(DataSettings):
     own_words: ClassVar[str] = "a table of offers, with qualities or records"
 
     data: Annotated[Any, External.named((*INSTANCES, "own"))] = "uniform"
-    """Distribution of qualities and costs in a random market: uniform on [0, 1], or normal around alpha; or your own, a
-    table of offers with qualities or records."""
+    """Distribution of qualities and costs in a random market: uniform on [0, 1], or normal around
+    alpha; or your own, a table of offers with qualities or records.
+    """
     agents: int = 10
     """Number of agents that buy."""
     producers: int = 30
@@ -57,7 +70,9 @@ class MarketSettings(DataSettings):
     largest_capacity: int = 50
     """Capacities are uniform from 1 to this number of units a round."""
     drift: float = 0.0
-    """Standard deviation of the step that each quality takes from time to time; 0 for qualities that stay."""
+    """Standard deviation of the step that each quality takes from time to time; 0 for qualities
+    that stay.
+    """
     drift_every: int = 1000
     """Rounds between two steps of the drift."""
     instance_seed: int = 1
@@ -76,13 +91,24 @@ class MarketSettings(DataSettings):
         if self.drift == 0:
             self.leave_out(("drift_every",), "a drift, and there is none")
         if self.drift_every < 1:
-            raise ConfigError(f"drift_every must be at least 1 round, got {self.drift_every}. Raise it.")
+            raise ConfigError(
+                f"drift_every must be at least 1 round, got {self.drift_every}. Raise it."
+            )
         if not 0 <= self.instance_seed < 2**63:
-            raise ConfigError(f"instance_seed must be in [0, 2^63), got {self.instance_seed}. Choose another.")
+            raise ConfigError(
+                f"instance_seed must be in [0, 2^63), got {self.instance_seed}. Choose another."
+            )
         check_instance(
-            self.instance_seed, self.agents, self.producers, self.overlap, self.alpha, self.rho, self.sd,
-            self.largest_capacity, self.drift,
-        )  # fmt: skip
+            self.instance_seed,
+            self.agents,
+            self.producers,
+            self.overlap,
+            self.alpha,
+            self.rho,
+            self.sd,
+            self.largest_capacity,
+            self.drift,
+        )
         return self
 
     @property
@@ -96,17 +122,30 @@ class MarketSettings(DataSettings):
         >>> MarketSettings(agents=2, producers=3, instance_seed=7).market(1000).capacity.tolist()
         [[3, 38, 46], [36, 9, 48]]
         """
-        return self.once(f"market of {horizon}", self._own if self.own_data else lambda: self._drawn(horizon))
+        return self.once(
+            f"market of {horizon}", self._own if self.own_data else lambda: self._drawn(horizon)
+        )
 
     def _drawn(self, horizon: int) -> Market:
         return market_instance(
-            self.instance_seed, agents=self.agents, producers=self.producers, distribution=self.data,
-            homogeneous=self.homogeneous, overlap=self.overlap, alpha=self.alpha, rho=self.rho, sd=self.sd,
-            largest_capacity=self.largest_capacity, drift=self.drift, every=self.drift_every, horizon=horizon,
-        )  # fmt: skip
+            self.instance_seed,
+            agents=self.agents,
+            producers=self.producers,
+            distribution=self.data,
+            homogeneous=self.homogeneous,
+            overlap=self.overlap,
+            alpha=self.alpha,
+            rho=self.rho,
+            sd=self.sd,
+            largest_capacity=self.largest_capacity,
+            drift=self.drift,
+            every=self.drift_every,
+            horizon=horizon,
+        )
 
     def used(self, market: Market) -> dict[str, int]:
-        """Give what was used where a setting was left out, for the record of a run: offers have numbers of their own.
+        """Give what was used where a setting was left out, for the record of a run: offers have
+        numbers of their own.
 
         >>> settings = MarketSettings(agents=4)
         >>> settings.used(settings.market(100))
@@ -121,10 +160,14 @@ class MarketSettings(DataSettings):
         for name in ("qualities", "records"):
             if offers is None and self.data_part(name) is not None:
                 raise ConfigError(
-                    f"{name} needs offers, got '{name_of_source(self.data_part(name))}' alone. Give both files."
+                    f"{name} needs offers, got '{name_of_source(self.data_part(name))}' alone. "
+                    "Give both files."
                 )
         if offers is None:
-            raise ConfigError("a market of your own needs offers, got none. Give offers, with qualities or records.")
+            raise ConfigError(
+                "a market of your own needs offers, got none. Give offers, with qualities or "
+                "records."
+            )
         check_known(qualities, records)
         self.check_files()
 
@@ -135,5 +178,8 @@ class MarketSettings(DataSettings):
         for name, count in self.used(market).items():
             given = getattr(self, name)
             if name in self.model_fields_set and given != count:
-                raise ConfigError(f"{name} must be those of the offers, got {given} for {count}. Leave {name} out.")
+                raise ConfigError(
+                    f"{name} must be those of the offers, got {given} for {count}. Leave {name} "
+                    "out."
+                )
         return market

@@ -1,7 +1,9 @@
-"""What producers deliver: the good units of a purchase, a pure function of (seed, agent, producer, round).
+"""What producers deliver: the good units of a purchase, a pure function of (seed, agent, producer,
+round).
 
-Units are good with the producer's quality, independently, or follow a producer's own quality records one after the
-other. One compiled function answers an agent that buys and the simulator that buys millions of times.
+Units are good with the producer's quality, independently, or follow a producer's own quality
+records one after the other. One compiled function answers an agent that buys and the simulator that
+buys millions of times.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ FOREVER = 1 << 62
 LARGEST_TABLE = 1024
 """Capacities above it have no table of their own."""
 MOST_CELLS = 8_000_000
-"""Cells of all tables together (64 MB), and places in their index; where more are needed, there are no tables."""
+"""Cells of all tables together (64 MB), and places in their index; where more are needed, there are
+no tables.
+"""
 
 _S32 = np.uint64(32)
 _MASK32 = np.uint64(0xFFFFFFFF)
@@ -30,9 +34,10 @@ _MASK32 = np.uint64(0xFFFFFFFF)
 class Supply(NamedTuple):
     """Producers as the compiled code reads them.
 
-    `quality` has a row an epoch of `every` rounds. `slots[epoch, producer, units]` is where the table for that number
-    of units begins, or -1. Records of producer i are `offsets[i]` to `offsets[i + 1]`; `reached` sums them up, with a
-    leading zero for each producer; no records, and units are drawn.
+    `quality` has a row an epoch of `every` rounds. `slots[epoch, producer, units]` is where the
+    table for that number of units begins, or -1. Records of producer i are `offsets[i]` to
+    `offsets[i + 1]`; `reached` sums them up, with a leading zero for each producer; no records, and
+    units are drawn.
     """
 
     quality: NDArray[np.float64]
@@ -52,10 +57,12 @@ def epoch_at(supply: Supply, t: int) -> int:
 
 @elementary
 def from_word(supply: Supply, epoch: int, producer: int, units: int, word: int) -> int:
-    """Good units from a 32-bit word by the table (Walker's alias method), or -1 where there is no table.
+    """Good units from a 32-bit word by the table (Walker's alias method), or -1 where there is no
+    table.
 
-    One multiplication makes both the cell (high half) and the number held against its threshold (low half). Each cell
-    is short or long by at most one word, so a probability is off by at most (units + 2) 2^-32.
+    One multiplication makes both the cell (high half) and the number held against its threshold
+    (low half). Each cell is short or long by at most one word, so a probability is off by at most
+    (units + 2) 2^-32.
     """
     if units >= supply.slots.shape[2]:
         return -1
@@ -64,13 +71,18 @@ def from_word(supply: Supply, epoch: int, producer: int, units: int, word: int) 
         return -1
     scaled = np.uint64(word) * np.uint64(units + 1)
     cell = np.int64(scaled >> _S32)
-    other = np.int64(supply.other[slot + cell])  # read in any case: no branch that the processor would guess wrong
+    other = np.int64(
+        supply.other[slot + cell]
+    )  # read in any case: no branch that the processor would guess wrong
     return int(cell if (scaled & _MASK32) < np.uint64(supply.keep[slot + cell]) else other)
 
 
 @elementary
-def replayed(supply: Supply, seed: int, agent: int, producer: int, before: int, units: int) -> float:
-    """Sum of the next `units` records after the `before` used already; they begin anew after the last one.
+def replayed(
+    supply: Supply, seed: int, agent: int, producer: int, before: int, units: int
+) -> float:
+    """Sum of the next `units` records after the `before` used already; they begin anew after the
+    last one.
 
     Every agent begins at a place of its own, drawn once a run.
     """
@@ -87,8 +99,12 @@ def replayed(supply: Supply, seed: int, agent: int, producer: int, before: int, 
 
 
 @elementary
-def untabled(supply: Supply, seed: int, agent: int, producer: int, t: int, before: int, units: int) -> float:
-    """Good units of a purchase for which there is no table: replayed, or drawn from its own address."""
+def untabled(
+    supply: Supply, seed: int, agent: int, producer: int, t: int, before: int, units: int
+) -> float:
+    """Good units of a purchase for which there is no table: replayed, or drawn from its own
+    address.
+    """
     if supply.offsets.shape[0] > 1:
         return replayed(supply, seed, agent, producer, before, units)
     producers = supply.quality.shape[1]
@@ -97,10 +113,14 @@ def untabled(supply: Supply, seed: int, agent: int, producer: int, t: int, befor
 
 
 @elementary
-def good_units(supply: Supply, seed: int, agent: int, producer: int, t: int, before: int, units: int) -> float:
-    """Good units among `units` that an agent buys from a producer in round t, after `before` earlier ones.
+def good_units(
+    supply: Supply, seed: int, agent: int, producer: int, t: int, before: int, units: int
+) -> float:
+    """Good units among `units` that an agent buys from a producer in round t, after `before`
+    earlier ones.
 
-    Four producers share a counter: of b = ceil(m / 4) counters, producer i reads word i // b of counter i mod b.
+    Four producers share a counter: of b = ceil(m / 4) counters, producer i reads word i // b of
+    counter i mod b.
     """
     if units == 0:
         return 0.0
@@ -128,7 +148,9 @@ def _weights(count: int, q: float, out: NDArray[np.float64]) -> None:
 
 @elementary
 def _fill(weights: NDArray[np.float64], keep: NDArray[np.uint32], other: NDArray[np.int32]) -> None:
-    """Vose's alias table: each cell keeps its own value below a threshold (in 2^-32), and gives another above it."""
+    """Vose's alias table: each cell keeps its own value below a threshold (in 2^-32), and gives
+    another above it.
+    """
     n = weights.shape[0]
     total = 0.0
     for i in range(n):  # numpy would add in another order than compiled code does
@@ -161,7 +183,10 @@ def _fill(weights: NDArray[np.float64], keep: NDArray[np.uint32], other: NDArray
 
 @elementary
 def _tables(
-    quality: NDArray[np.float64], slots: NDArray[np.int64], keep: NDArray[np.uint32], other: NDArray[np.int32]
+    quality: NDArray[np.float64],
+    slots: NDArray[np.int64],
+    keep: NDArray[np.uint32],
+    other: NDArray[np.int32],
 ) -> None:
     for epoch in range(slots.shape[0]):
         for producer in range(slots.shape[1]):
@@ -194,10 +219,14 @@ def drawn(quality: NDArray[np.float64], every: int, capacity: NDArray[np.int64])
 
 
 def recorded(records: list[NDArray[np.float64]]) -> Supply:
-    """Make a supply that replays each producer's records; a record is rounded to 2^-24, so that sums are exact."""
+    """Make a supply that replays each producer's records; a record is rounded to 2^-24, so that
+    sums are exact.
+    """
     quantised = [np.floor(values * REWARD_ONE + 0.5) / REWARD_ONE for values in records]
     offsets = np.cumsum([0, *(len(values) for values in quantised)]).astype(np.int64)
     reached = np.concatenate([np.concatenate([[0.0], np.cumsum(values)]) for values in quantised])
     quality = np.array([[values.mean() for values in quantised]])
     none = np.full((1, len(records), 1), -1, np.int64)
-    return Supply(quality, FOREVER, none, np.zeros(0, np.uint32), np.zeros(0, np.int32), offsets, reached)
+    return Supply(
+        quality, FOREVER, none, np.zeros(0, np.uint32), np.zeros(0, np.int32), offsets, reached
+    )

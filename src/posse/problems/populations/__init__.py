@@ -1,1 +1,3 @@
-"""Populations of clients: their samples, how they are split, stored and gathered, what they are paid, settings."""
+"""Populations of clients: their samples, how they are split, stored and gathered, what they are
+paid, settings.
+"""

@@ -1,8 +1,9 @@
 """Draws at an address, with numpy alone: the numbers of `posse.core.random`, many at once.
 
-Philox-4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3; SC 2011) over arrays. A draw is
-a function of (key, purpose, party, index, attempt), so that what a client does in a round depends neither on who else
-is in its cohort nor on how many devices compute it. Ten rounds of whole-array arithmetic: 0.2 microseconds a draw.
+Philox-4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3; SC 2011)
+over arrays. A draw is a function of (key, purpose, party, index, attempt), so that what a client
+does in a round depends neither on who else is in its cohort nor on how many devices compute it. Ten
+rounds of whole-array arithmetic: 0.2 microseconds a draw.
 
 >>> uniforms(42, MISSING, [7, 8], 100).round(3).tolist()
 [0.504, 0.875]
@@ -40,14 +41,24 @@ Words = NDArray[np.uint64]
 def words(
     key: int, purpose: int, party: ArrayLike, index: ArrayLike = 0, attempt: ArrayLike = 0
 ) -> tuple[Words, Words]:
-    """Return two 64-bit words at each address; addresses broadcast. Limits as in `posse.core.random.words`."""
-    c2, c0, c1 = (np.atleast_1d(np.asarray(part)).astype(np.uint64) & _MASK for part in (party, index, attempt))
+    """Return two 64-bit words at each address; addresses broadcast. Limits as in
+    `posse.core.random.words`.
+    """
+    c2, c0, c1 = (
+        np.atleast_1d(np.asarray(part)).astype(np.uint64) & _MASK
+        for part in (party, index, attempt)
+    )
     c0, c1, c2 = np.broadcast_arrays(c0, c1, c2)
     c3: Words = np.full_like(c0, np.uint64(purpose))
     k0, k1 = key & 0xFFFFFFFF, (key >> 32) & 0xFFFFFFFF
     for _ in range(10):
         p0, p1 = _M0 * c0, _M1 * c2
-        c0, c1, c2, c3 = (p1 >> _S32) ^ c1 ^ np.uint64(k0), p1 & _MASK, (p0 >> _S32) ^ c3 ^ np.uint64(k1), p0 & _MASK
+        c0, c1, c2, c3 = (
+            (p1 >> _S32) ^ c1 ^ np.uint64(k0),
+            p1 & _MASK,
+            (p0 >> _S32) ^ c3 ^ np.uint64(k1),
+            p0 & _MASK,
+        )
         k0, k1 = (k0 + _W0) & 0xFFFFFFFF, (k1 + _W1) & 0xFFFFFFFF
     return (c0 << _S32) | c1, (c2 << _S32) | c3
 

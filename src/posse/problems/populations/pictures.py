@@ -1,4 +1,5 @@
-"""Images of a user's own as a population: from a folder, an idx, .npz or Parquet file, without writing Python.
+"""Images of a user's own as a population: from a folder, an idx, .npz or Parquet file, without
+writing Python.
 
 | source | labels | clients |
 |---|---|---|
@@ -7,7 +8,8 @@
 | an .npz with `images` (or `x`) and `labels` (or `y`) | that array | its array `clients`, or a Dirichlet split |
 | a Parquet file with a column of encoded images | column `label` | column `client`, or a Dirichlet split |
 
-Images become grey bytes, squares of one size. Pillow is needed for files of images, pyarrow for Parquet.
+Images become grey bytes, squares of one size. Pillow is needed for files of images, pyarrow for
+Parquet.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ class Pictures(NamedTuple):
 
 
 def holds_images(path: Path) -> bool:
-    """Whether a path is of images: a folder that is no prepared population, an idx, an .npz or Parquet of them."""
+    """Whether a path is of images: a folder that is no prepared population, an idx, an .npz or
+    Parquet of them.
+    """
     if path.is_dir():
         return not (path / "population.json").exists()
     if path.suffix == ".npz":
@@ -58,7 +62,9 @@ def holds_images(path: Path) -> bool:
 
 
 def _has_pictures(path: Path) -> bool:
-    """Whether a Parquet file has a column of encoded images: bytes, or a struct with them; any other is a table."""
+    """Whether a Parquet file has a column of encoded images: bytes, or a struct with them; any
+    other is a table.
+    """
     arrow, parquet = require("pyarrow", extra="frames"), require("pyarrow.parquet", extra="frames")
     try:
         schema = parquet.read_schema(path)
@@ -72,9 +78,15 @@ def _has_pictures(path: Path) -> bool:
 
 
 def read_pictures(
-    path: Path, *, clients: int | None = None, alpha: float = 0.3, seed: int = 0, side: int | None = None,
-    label: str = "label", client: str | None = "client",
-) -> Population:  # fmt: skip
+    path: Path,
+    *,
+    clients: int | None = None,
+    alpha: float = 0.3,
+    seed: int = 0,
+    side: int | None = None,
+    label: str = "label",
+    client: str | None = "client",
+) -> Population:
     """Read images as clients: those that the source names, or so many (10) of a Dirichlet split."""
     if path.is_dir():
         found = _folder(path, side)
@@ -87,17 +99,28 @@ def read_pictures(
     names = sorted(set(found.labels))
     arms = tuple(sorted(names, key=int) if all(name.isdecimal() for name in names) else names)
     if len(arms) < 2:
-        raise DataError(f"{path} must have images of two labels at least, got {len(arms)}. Check where the labels are.")
+        raise DataError(
+            f"{path} must have images of two labels at least, got {len(arms)}. Check where the "
+            "labels are."
+        )
     place = {name: at for at, name in enumerate(arms)}
     labels = np.array([place[name] for name in found.labels], np.int64)
-    split = dirichlet(labels, clients or 10, alpha, seed) if found.owners is None else natural(found.owners)
+    split = (
+        dirichlet(labels, clients or 10, alpha, seed)
+        if found.owners is None
+        else natural(found.owners)
+    )
     return population(path.name, found.images, labels, arms, split)
 
 
 def _square(images: Iterable[Any], side: int | None, where: str) -> NDArray[np.uint8]:
-    """Scale images to grey squares of one size: the given one, theirs where all are the same even square, or 28."""
+    """Scale images to grey squares of one size: the given one, theirs where all are the same even
+    square, or 28.
+    """
     image = require("PIL.Image", extra="data")
-    pictures = [one if hasattr(one, "convert") else image.fromarray(np.asarray(one)) for one in images]
+    pictures = [
+        one if hasattr(one, "convert") else image.fromarray(np.asarray(one)) for one in images
+    ]
     if not pictures:
         raise DataError(f"{where} holds no images. Their names end in {', '.join(ENDS)}.")
     sizes = {one.size for one in pictures}
@@ -105,9 +128,16 @@ def _square(images: Iterable[Any], side: int | None, where: str) -> NDArray[np.u
     same = not others and width == height and width % 2 == 0
     wanted = side or (width if same else SIDE)
     if wanted < 6 or wanted % 2:
-        raise ConfigError(f"side must be an even number of at least 6 pixels, got {wanted}. Choose another.")
+        raise ConfigError(
+            f"side must be an even number of at least 6 pixels, got {wanted}. Choose another."
+        )
     grey = (one.convert("L") for one in pictures)
-    return np.stack([np.asarray(one if one.size == (wanted, wanted) else one.resize((wanted, wanted))) for one in grey])
+    return np.stack(
+        [
+            np.asarray(one if one.size == (wanted, wanted) else one.resize((wanted, wanted)))
+            for one in grey
+        ]
+    )
 
 
 def _folder(path: Path, side: int | None) -> Pictures:
@@ -116,14 +146,18 @@ def _folder(path: Path, side: int | None) -> Pictures:
     depths = {len(one.relative_to(path).parts) for one in files}
     if not files or depths not in ({2}, {3}):
         got = "no images" if not files else "images at other depths"
-        raise DataError(f"{path} must hold images as LABEL/file or CLIENT/LABEL/file, got {got}. Order them so.")
+        raise DataError(
+            f"{path} must hold images as LABEL/file or CLIENT/LABEL/file, got {got}. Order them so."
+        )
     opened = []
     for one in files:
         try:
             with image.open(one) as found:
                 opened.append(found.convert("L"))
         except (OSError, ValueError) as error:
-            raise DataError(f"{one} is not a whole image ({error}). Repair it, or take it away.") from None
+            raise DataError(
+                f"{one} is not a whole image ({error}). Repair it, or take it away."
+            ) from None
     owners = [one.parts[-3] for one in files] if depths == {3} else None
     return Pictures(_square(opened, side, str(path)), [one.parts[-2] for one in files], owners)
 
@@ -131,10 +165,15 @@ def _folder(path: Path, side: int | None) -> Pictures:
 def _idx(path: Path, side: int | None) -> Pictures:
     beside = path.with_name(path.name.replace("images", "labels").replace("idx3", "idx1"))
     if beside == path or not beside.exists():
-        raise DataError(f"the labels of {path} must lie beside it as {beside.name}, and do not. Put them there.")
+        raise DataError(
+            f"the labels of {path} must lie beside it as {beside.name}, and do not. Put them there."
+        )
     images, labels = read_idx(path, 3, verify=False), read_idx(beside, 1, verify=False)
     if len(images) != len(labels):
-        raise DataError(f"{path.name} has {len(images)} images and {beside.name} {len(labels)} labels. Match them.")
+        raise DataError(
+            f"{path.name} has {len(images)} images and {beside.name} {len(labels)} labels. Match "
+            "them."
+        )
     return Pictures(_sized(images, side, str(path)), [str(one) for one in labels.tolist()], None)
 
 
@@ -142,7 +181,10 @@ def _arrays(path: Path, side: int | None) -> Pictures:
     with np.load(path, allow_pickle=False) as found:
         names = [_first(found.files, some) for some in (_IMAGES, _LABELS, _CLIENTS)]
         if names[1] is None:
-            raise DataError(f"{path} must hold labels beside images, got {', '.join(found.files)}. Name them labels.")
+            raise DataError(
+                f"{path} must hold labels beside images, got {', '.join(found.files)}. Name them "
+                "labels."
+            )
         images, labels, owners = (None if name is None else found[name] for name in names)
     assert images is not None
     assert labels is not None
@@ -150,19 +192,27 @@ def _arrays(path: Path, side: int | None) -> Pictures:
         images = images[..., 0]
     if images.dtype != np.uint8 or images.ndim not in (3, 4) or labels.shape != (len(images),):
         raise DataError(
-            f"{path}: images must be bytes of shape (n, height, width) or (n, height, width, 3), and labels one each, "
+            f"{path}: images must be bytes of shape (n, height, width) or (n, height, width, 3), "
+            "and labels one each, "
             f"got {images.dtype} {images.shape} and {labels.shape}. Convert them."
         )
     return Pictures(
-        _sized(images, side, str(path)), [str(one) for one in labels.tolist()],
+        _sized(images, side, str(path)),
+        [str(one) for one in labels.tolist()],
         None if owners is None else [str(one) for one in owners.tolist()],
-    )  # fmt: skip
+    )
 
 
 def _sized(images: NDArray[np.uint8], side: int | None, where: str) -> NDArray[np.uint8]:
     """Leave even squares as they are; scale others."""
     height, width = images.shape[1:3]
-    if images.ndim == 3 and height == width and width >= 6 and width % 2 == 0 and side in (None, width):
+    if (
+        images.ndim == 3
+        and height == width
+        and width >= 6
+        and width % 2 == 0
+        and side in (None, width)
+    ):
         return images
     return _square(images, side, where)
 
@@ -174,10 +224,15 @@ def _parquet(path: Path, side: int | None, label: str, client: str | None) -> Pi
     except (OSError, ValueError) as error:
         raise DataError(f"{path} is no whole Parquet file ({error}).") from None
     name = _first(table.column_names, _IMAGES)
-    label_name = label if label in table.column_names else _first(table.column_names, ("character", *_LABELS))
+    label_name = (
+        label
+        if label in table.column_names
+        else _first(table.column_names, ("character", *_LABELS))
+    )
     if name is None or label_name is None:
         raise DataError(
-            f"{path} must have columns image and {label}, got {', '.join(table.column_names)}. Name them so."
+            f"{path} must have columns image and {label}, got {', '.join(table.column_names)}. "
+            "Name them so."
         )
     cells = (one["bytes"] if isinstance(one, dict) else one for one in table[name].to_pylist())
     try:
@@ -186,7 +241,11 @@ def _parquet(path: Path, side: int | None, label: str, client: str | None) -> Pi
         raise DataError(f"{path}: column {name} must hold encoded images ({error}).") from None
     who = client if client in table.column_names else _first(table.column_names, _CLIENTS)
     owners = None if client is None or who is None else [str(one) for one in table[who].to_pylist()]
-    return Pictures(_square(opened, side, str(path)), [str(one) for one in table[label_name].to_pylist()], owners)
+    return Pictures(
+        _square(opened, side, str(path)),
+        [str(one) for one in table[label_name].to_pylist()],
+        owners,
+    )
 
 
 def _first(names: Sequence[str], wanted: Sequence[str]) -> str | None:

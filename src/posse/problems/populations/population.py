@@ -1,9 +1,9 @@
 """Client populations: the samples of many clients in flat arrays, from which cohorts are gathered.
 
-Samples of client c are rows offsets[c] ... offsets[c + 1] - 1. A sample is a dense array (an image of bytes, a row of
-features) or a bag of words, and has one label or several tags; labels are arms. Arrays may be mapped from disk
-(`posse.problems.populations.prepared`): memory then grows with the cohort and not with the population. numpy alone is
-needed.
+Samples of client c are rows offsets[c] ... offsets[c + 1] - 1. A sample is a dense array (an image
+of bytes, a row of features) or a bag of words, and has one label or several tags; labels are arms.
+Arrays may be mapped from disk (`posse.problems.populations.prepared`): memory then grows with the
+cohort and not with the population. numpy alone is needed.
 """
 
 from __future__ import annotations
@@ -22,14 +22,18 @@ Dense = NDArray[np.uint8] | NDArray[np.float32]
 
 
 class Bag(NamedTuple):
-    """Bags of words, padded: word numbers (clients, pad, width), and weights of norm 1 over a bag, 0 in the padding."""
+    """Bags of words, padded: word numbers (clients, pad, width), and weights of norm 1 over a bag,
+    0 in the padding.
+    """
 
     words: NDArray[np.int32]
     weights: NDArray[np.float32]
 
 
 class Cohort(NamedTuple):
-    """Padded arrays of some clients; whatever stands where `mask` is False is 0 and means nothing."""
+    """Padded arrays of some clients; whatever stands where `mask` is False is 0 and means
+    nothing.
+    """
 
     x: Dense | Bag
     """(clients, pad, ...) as stored, or bags."""
@@ -40,7 +44,9 @@ class Cohort(NamedTuple):
 
 
 class Scaling(NamedTuple):
-    """How features were brought to mean 0 and standard deviation 1: (x - shift) / spread, by feature."""
+    """How features were brought to mean 0 and standard deviation 1: (x - shift) / spread, by
+    feature.
+    """
 
     shift: tuple[float, ...]
     spread: tuple[float, ...]
@@ -55,7 +61,9 @@ class Population:
     """Samples of all clients.
 
     >>> pixels = np.arange(20, dtype=np.uint8).reshape(5, 2, 2)
-    >>> two = Population("two", ("a", "b"), np.array([0, 2, 5]), pixels, np.array([0, 1, 1, 0, 1], np.int32))
+    >>> two = Population(
+    ...     "two", ("a", "b"), np.array([0, 2, 5]), pixels, np.array([0, 1, 1, 0, 1], np.int32)
+    ... )
     >>> two.clients, two.largest
     (2, 3)
     >>> x, y, mask = two.gather([1, 0], pad=3)
@@ -64,7 +72,8 @@ class Population:
     >>> two.gather([1], pad=2)
     Traceback (most recent call last):
     ...
-    posse.core.errors.DataError: [P200] every client of a cohort must fit its padding of 2 samples, got 3 of client-2.
+    posse.core.errors.DataError: [P200] every client of a cohort must fit its padding of 2 samples,
+    got 3 of client-2.
     Pad to 3, or give a cap.
     """
 
@@ -93,9 +102,18 @@ class Population:
         for name in ("offsets", "inputs", "labels"):
             if isinstance(found := getattr(self, name), list):
                 object.__setattr__(self, name, np.asarray(found))
-        check_sizes(self.arms, self.offsets, len(self.inputs), len(self.labels), self.bags, len(self.vocabulary))
+        check_sizes(
+            self.arms,
+            self.offsets,
+            len(self.inputs),
+            len(self.labels),
+            self.bags,
+            len(self.vocabulary),
+        )
         if self.names is not None and len(self.names) != self.clients:
-            raise DataError(f"names must be one a client, got {len(self.names)} for {self.clients}. Match them.")
+            raise DataError(
+                f"names must be one a client, got {len(self.names)} for {self.clients}. Match them."
+            )
         if self.largest < 0:
             object.__setattr__(self, "largest", largest_step(self.offsets))
         if not self.checked:
@@ -123,11 +141,14 @@ class Population:
         return isinstance(self.labels, Ragged)
 
     def check(self) -> None:
-        """Look at every value: labels outside the arms, clients without samples, numbers that are not finite."""
+        """Look at every value: labels outside the arms, clients without samples, numbers that are
+        not finite.
+        """
         empty = np.flatnonzero(np.diff(self.offsets) == 0)
         if len(empty):
             raise DataError(
-                f"every client must have a sample, got none for {self.client_name(int(empty[0]))}. Leave it out."
+                f"every client must have a sample, got none for {self.client_name(int(empty[0]))}. "
+                "Leave it out."
             )
         check_inputs(self.inputs, len(self.vocabulary))
         check_labels(self.labels, len(self.arms))
@@ -146,23 +167,33 @@ class Population:
         return np.asarray(self.offsets[chosen + 1]) - np.asarray(self.offsets[chosen])
 
     def gather(
-        self, clients: ArrayLike, pad: int, *, cap: int | None = None, seed: int | None = None, width: int | None = None
+        self,
+        clients: ArrayLike,
+        pad: int,
+        *,
+        cap: int | None = None,
+        seed: int | None = None,
+        width: int | None = None,
     ) -> Cohort:
         """Gather a cohort, padded to `pad` samples a client; O(clients pad) numbers are copied.
 
-        A client with more samples than `pad` is an error, unless `cap` keeps at most so many of each client: its
-        first ones, or with a `seed` a random set that depends on (seed, client) alone. Bags are padded to `width` words
-        (the longest of the population if left out).
+        A client with more samples than `pad` is an error, unless `cap` keeps at most so many of
+        each client: its first ones, or with a `seed` a random set that depends on (seed, client)
+        alone. Bags are padded to `width` words (the longest of the population if left out).
         """
         chosen = self._known(clients)
         if pad < 1 or (cap is not None and not 1 <= cap <= pad):
-            raise ConfigError(f"pad must be at least 1 and cap in [1, pad], got pad {pad} and cap {cap}. Change them.")
+            raise ConfigError(
+                f"pad must be at least 1 and cap in [1, pad], got pad {pad} and cap {cap}. Change "
+                "them."
+            )
         start, size = np.asarray(self.offsets[chosen]), self.sizes(chosen)
         kept = size if cap is None else np.minimum(size, cap)
         if (kept > pad).any():
             worst = int(size.argmax())
             raise DataError(
-                f"every client of a cohort must fit its padding of {pad} samples, got {size[worst]} of "
+                f"every client of a cohort must fit its padding of {pad} samples, got "
+                f"{size[worst]} of "
                 f"{self.client_name(int(chosen[worst]))}. Pad to {self.largest}, or give a cap."
             )
         mask = np.arange(pad) < kept[:, None]
@@ -174,7 +205,9 @@ class Population:
         release(self.offsets, *_flat(self.inputs), *_flat(self.labels))
         return cohort
 
-    def _inputs(self, rows: NDArray[np.int64], mask: NDArray[np.bool_], width: int | None) -> Dense | Bag:
+    def _inputs(
+        self, rows: NDArray[np.int64], mask: NDArray[np.bool_], width: int | None
+    ) -> Dense | Bag:
         if not isinstance(self.inputs, Ragged):
             x: Any = np.array(self.inputs[rows])
             x[~mask] = 0
@@ -187,7 +220,9 @@ class Population:
         norms[norms == 0] = 1
         return Bag(words * (real & mask[..., None]), weights / norms)
 
-    def _labels(self, rows: NDArray[np.int64], mask: NDArray[np.bool_]) -> NDArray[np.int32] | NDArray[np.uint8]:
+    def _labels(
+        self, rows: NDArray[np.int64], mask: NDArray[np.bool_]
+    ) -> NDArray[np.int32] | NDArray[np.uint8]:
         if not isinstance(self.labels, Ragged):
             return np.asarray(self.labels[rows]).astype(np.int32) * mask
         tags, real = self.labels.padded(rows, max(1, self.labels.longest))
@@ -200,7 +235,10 @@ class Population:
         chosen = np.atleast_1d(np.asarray(clients, np.int64))
         wrong = np.flatnonzero((chosen < 0) | (chosen >= self.clients))
         if len(wrong):
-            raise ConfigError(f"clients must be in [0, {self.clients}), got {chosen[wrong[0]]}. Number them from 0.")
+            raise ConfigError(
+                f"clients must be in [0, {self.clients}), got {chosen[wrong[0]]}. Number them from "
+                "0."
+            )
         return chosen
 
     def describe(self) -> dict[str, Any]:
@@ -211,7 +249,9 @@ class Population:
             "samples": self.samples,
             "largest": self.largest,
             "arms": list(self.arms),
-            "inputs": "bags of words" if isinstance(self.inputs, Ragged) else list(self.inputs.shape[1:]),
+            "inputs": "bags of words"
+            if isinstance(self.inputs, Ragged)
+            else list(self.inputs.shape[1:]),
             "vocabulary": len(self.vocabulary),
             "multilabel": self.multilabel,
         }
@@ -223,7 +263,9 @@ def standardised(population: Population) -> Population:
     Features of 0 and 1 alone, as of words, and those that never change stay as they are.
 
     >>> rows = np.array([[60_000, 1], [80_000, 0]], np.float32)
-    >>> made = standardised(Population("two", ("a", "b"), [0, 1, 2], rows, np.array([0, 1], np.int32)))
+    >>> made = standardised(
+    ...     Population("two", ("a", "b"), [0, 1, 2], rows, np.array([0, 1], np.int32))
+    ... )
     >>> made.inputs.tolist(), made.scaling
     ([[-1.0, 1.0], [1.0, 0.0]], Scaling(shift=(70000.0, 0.0), spread=(10000.0, 1.0)))
     """
@@ -232,7 +274,9 @@ def standardised(population: Population) -> Population:
     kept = (spread == 0) | ((rows == 0) | (rows == 1)).all(axis=0)
     shift, spread = np.where(kept, 0.0, rows.mean(axis=0)), np.where(kept, 1.0, spread)
     scaling = Scaling(tuple(shift.tolist()), tuple(spread.tolist()))
-    return replace(population, inputs=scaling(rows).astype(np.float32), scaling=scaling, checked=False)
+    return replace(
+        population, inputs=scaling(rows).astype(np.float32), scaling=scaling, checked=False
+    )
 
 
 def _flat(values: NDArray[Any] | Ragged) -> tuple[NDArray[Any], ...]:
@@ -252,7 +296,12 @@ MOST_CLIENTS = 1 << 24
 
 
 def check_sizes(
-    arms: tuple[str, ...], offsets: NDArray[np.int64], inputs: int, labels: int, bags: bool, vocabulary: int
+    arms: tuple[str, ...],
+    offsets: NDArray[np.int64],
+    inputs: int,
+    labels: int,
+    bags: bool,
+    vocabulary: int,
 ) -> None:
     """Refuse arrays that do not belong together."""
     if len(arms) < 2:
@@ -261,16 +310,23 @@ def check_sizes(
         twice = next(name for i, name in enumerate(arms) if name in arms[:i])
         raise DataError(f"arm names must differ, got '{twice}' twice. Rename one.")
     if offsets.ndim != 1 or len(offsets) < 2:
-        raise DataError(f"a population needs a client, got offsets of shape {offsets.shape}. Give clients + 1 offsets.")
+        raise DataError(
+            f"a population needs a client, got offsets of shape {offsets.shape}. Give clients + 1 "
+            "offsets."
+        )
     if len(offsets) - 1 > MOST_CLIENTS:
         raise DataError(f"a population has at most 2^24 clients, got {len(offsets) - 1}. Split it.")
     if inputs != labels or int(offsets[0]) != 0 or int(offsets[-1]) != inputs:
         raise DataError(
-            f"every sample must have an input, a label and a client, got {inputs} inputs, {labels} labels and offsets "
+            f"every sample must have an input, a label and a client, got {inputs} inputs, {labels} "
+            "labels and offsets "
             f"from {offsets[0]} to {offsets[-1]}. Match them."
         )
     if bags and not vocabulary:
-        raise DataError("bags of words need a vocabulary, got none. Name the words, in the order of their numbers.")
+        raise DataError(
+            "bags of words need a vocabulary, got none. Name the words, in the order of their "
+            "numbers."
+        )
 
 
 def check_inputs(inputs: NDArray[np.uint8] | NDArray[np.float32] | Ragged, vocabulary: int) -> None:
@@ -281,7 +337,9 @@ def check_inputs(inputs: NDArray[np.uint8] | NDArray[np.float32] | Ragged, vocab
     if inputs.dtype == np.uint8:
         return
     if inputs.dtype != np.float32:
-        raise DataError(f"inputs must be bytes (uint8) or float32, got {inputs.dtype}. Convert them.")
+        raise DataError(
+            f"inputs must be bytes (uint8) or float32, got {inputs.dtype}. Convert them."
+        )
     for low in range(0, len(inputs), _CHUNK):
         wrong = np.argwhere(~np.isfinite(inputs[low : low + _CHUNK]))
         if len(wrong):
@@ -305,6 +363,7 @@ def _within(values: NDArray[np.integer], count: int, what: str, whose: str) -> N
         wrong = np.flatnonzero((part < 0) | (part >= count))
         if len(wrong):
             raise DataError(
-                f"{what} must be in [0, {count}), the number of {whose}, got {part[wrong[0]]} at position "
+                f"{what} must be in [0, {count}), the number of {whose}, got {part[wrong[0]]} at "
+                "position "
                 f"{low + wrong[0] + 1}. Correct it, or leave the sample out."
             )

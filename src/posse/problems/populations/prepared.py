@@ -1,11 +1,13 @@
-"""Prepared populations: a folder of .npy files and a header, written once and mapped ever after; or one .npz file.
+"""Prepared populations: a folder of .npy files and a header, written once and mapped ever after; or
+one .npz file.
 
-A folder holds `offsets.npy` (clients + 1), then `inputs.npy` (samples, ...) or `words.npy`, `counts.npy` and
-`word_offsets.npy`, then `labels.npy` (samples) or `tags.npy` and `tag_offsets.npy`, perhaps `names.npy` and
-`name_offsets.npy`, and last `population.json`: format, version, what the arrays are. A folder without that header was
-never finished. Loading a folder maps its files, so that memory does not grow with the population; an .npz is read
-whole; a folder is also written a chunk of clients at a time (`Writer`), so that the whole never lies in memory. numpy
-alone is needed.
+A folder holds `offsets.npy` (clients + 1), then `inputs.npy` (samples, ...) or `words.npy`,
+`counts.npy` and `word_offsets.npy`, then `labels.npy` (samples) or `tags.npy` and
+`tag_offsets.npy`, perhaps `names.npy` and `name_offsets.npy`, and last `population.json`: format,
+version, what the arrays are. A folder without that header was never finished. Loading a folder maps
+its files, so that memory does not grow with the population; an .npz is read whole; a folder is also
+written a chunk of clients at a time (`Writer`), so that the whole never lies in memory. numpy alone
+is needed.
 """
 
 from __future__ import annotations
@@ -32,33 +34,60 @@ FORMAT = "posse population"
 VERSION = 1
 HEADER = "population.json"
 
-_OFFSETS = {"clients": "offsets", "words": "word_offsets", "tags": "tag_offsets", "names": "name_offsets"}
+_OFFSETS = {
+    "clients": "offsets",
+    "words": "word_offsets",
+    "tags": "tag_offsets",
+    "names": "name_offsets",
+}
 """Where the offsets of what has rows of different lengths stand."""
 
 _CLIENTS_A_CHUNK = 4096
 
 
 def save(population: Population, path: FilePath) -> Path:
-    """Write to a new folder, a few thousand clients at a time, or to one file where the path ends in .npz."""
+    """Write to a new folder, a few thousand clients at a time, or to one file where the path ends
+    in .npz.
+    """
     target = Path(path)
     if population.scaling is not None:
-        raise ConfigError("a population is written with its features as they are, got scaled ones. Leave scale out.")
+        raise ConfigError(
+            "a population is written with its features as they are, got scaled ones. Leave scale "
+            "out."
+        )
     if target.suffix == ".npz":
         if target.exists():
-            raise ConfigError(f"a population is written to a new file, and {target} exists. Choose another.")
+            raise ConfigError(
+                f"a population is written to a new file, and {target} exists. Choose another."
+            )
         arrays, ragged = _arrays(population.inputs, population.labels, population.names)
         arrays["offsets"] = np.asarray(population.offsets)
         arrays |= {_OFFSETS[what]: rows.offsets for what, rows in ragged.items()}
-        longest = {"clients": population.largest, **{what: rows.longest for what, rows in ragged.items()}}
-        kept = {name: {"dtype": array.dtype.str, "shape": list(array.shape)} for name, array in arrays.items()}
+        longest = {
+            "clients": population.largest,
+            **{what: rows.longest for what, rows in ragged.items()},
+        }
+        kept = {
+            name: {"dtype": array.dtype.str, "shape": list(array.shape)}
+            for name, array in arrays.items()
+        }
         text = json.dumps(
-            _header(population.name, population.arms, population.vocabulary, longest, kept, population.features)
+            _header(
+                population.name,
+                population.arms,
+                population.vocabulary,
+                longest,
+                kept,
+                population.features,
+            )
         )
         with target.open("xb") as stream:
             write: Any = np.savez  # whose annotation takes every keyword for its own
             write(stream, header=np.array(text), **arrays)
         return target
-    with Writer(target, population.name, population.arms, population.vocabulary, population.features) as out:
+    with Writer(
+        target, population.name, population.arms, population.vocabulary, population.features
+    ) as out:
         for low in range(0, population.clients, _CLIENTS_A_CHUNK):
             high = min(low + _CLIENTS_A_CHUNK, population.clients)
             first, last = int(population.offsets[low]), int(population.offsets[high])
@@ -73,34 +102,50 @@ def save(population: Population, path: FilePath) -> Path:
 
 
 def load(path: FilePath, *, check: bool = False) -> Population:
-    """Map a folder, or read an .npz; with `check` every value is looked at again, else the writer's is trusted."""
+    """Map a folder, or read an .npz; with `check` every value is looked at again, else the writer's
+    is trusted.
+    """
     target = Path(path)
     header, arrays = _read_file(target) if target.suffix == ".npz" else _map_folder(target)
     if header.get("format") != FORMAT or header.get("version") != VERSION:
         raise DataError(
-            f"{target} must be a prepared population of version {VERSION}, got {header.get('format')!r} version "
+            f"{target} must be a prepared population of version {VERSION}, got "
+            f"{header.get('format')!r} version "
             f"{header.get('version')!r}. Prepare it again."
         )
-    expected = {name: (what["dtype"], tuple(what["shape"])) for name, what in header["arrays"].items()}
+    expected = {
+        name: (what["dtype"], tuple(what["shape"])) for name, what in header["arrays"].items()
+    }
     found = {name: (array.dtype.str, array.shape) for name, array in arrays.items()}
     for name in expected:
         if found.get(name) != expected[name]:
             raise DataError(
-                f"{target}: array {name} must be {expected[name]} by the header, got {found.get(name)}. "
+                f"{target}: array {name} must be {expected[name]} by the header, got "
+                f"{found.get(name)}. "
                 "Prepare it again."
             )
     counts = {"words": arrays.get("counts")}
     ragged = {
-        what: Ragged(arrays[_OFFSETS[what]], arrays[what], counts.get(what), header["longest"][what])
+        what: Ragged(
+            arrays[_OFFSETS[what]], arrays[what], counts.get(what), header["longest"][what]
+        )
         for what in ("words", "tags", "names")
         if what in arrays
     }
     inputs = ragged["words"] if "words" in ragged else arrays["inputs"]
     labels = ragged["tags"] if "tags" in ragged else arrays["labels"]
     return Population(
-        header["name"], tuple(header["arms"]), arrays["offsets"], inputs, labels, ragged.get("names"),
-        tuple(header["vocabulary"]), header["largest"], checked=not check, features=tuple(header.get("features", ())),
-    )  # fmt: skip
+        header["name"],
+        tuple(header["arms"]),
+        arrays["offsets"],
+        inputs,
+        labels,
+        ragged.get("names"),
+        tuple(header["vocabulary"]),
+        header["largest"],
+        checked=not check,
+        features=tuple(header.get("features", ())),
+    )
 
 
 def _arrays(
@@ -111,7 +156,9 @@ def _arrays(
     ragged: dict[str, Ragged] = {}
     if isinstance(inputs, Ragged):
         ragged["words"] = inputs
-        arrays["counts"] = np.ones(len(inputs.values), np.uint16) if inputs.counts is None else inputs.counts
+        arrays["counts"] = (
+            np.ones(len(inputs.values), np.uint16) if inputs.counts is None else inputs.counts
+        )
     else:
         arrays["inputs"] = inputs
     if isinstance(labels, Ragged):
@@ -128,9 +175,13 @@ def _map_folder(folder: Path) -> tuple[dict[str, Any], Arrays]:
         header: dict[str, Any] = json.loads((folder / HEADER).read_text(encoding="utf-8"))
         names = list(header["arrays"])
     except FileNotFoundError:
-        raise DataError(f"no {HEADER} in {folder}: not a prepared population, or never finished. Prepare it.") from None
+        raise DataError(
+            f"no {HEADER} in {folder}: not a prepared population, or never finished. Prepare it."
+        ) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{folder / HEADER} cannot be read ({error}). Prepare the population again.") from None
+        raise DataError(
+            f"{folder / HEADER} cannot be read ({error}). Prepare the population again."
+        ) from None
     try:
         return header, {name: _mapped(folder / f"{name}.npy") for name in names}
     except (OSError, ValueError) as error:
@@ -148,19 +199,25 @@ def _read_file(file: Path) -> tuple[dict[str, Any], Arrays]:
             arrays = {name: stored[name] for name in stored.files}
         if "header" not in arrays:
             raise DataError(
-                f"{file} is not a prepared population: it holds {', '.join(arrays) or 'nothing'} and no header. Make a "
-                "Population of these arrays and write it with posse.problems.populations.prepared.save."
+                f"{file} is not a prepared population: it holds {', '.join(arrays) or 'nothing'} "
+                "and no header. Make a "
+                "Population of these arrays and write it with "
+                "posse.problems.populations.prepared.save."
             )
         header: dict[str, Any] = json.loads(str(arrays.pop("header")))
     except FileNotFoundError:
         raise DataError(f"no file {file}. Check the path.") from None
     except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
-        raise DataError(f"{file} is not a whole prepared population ({error}). Prepare it again.") from None
+        raise DataError(
+            f"{file} is not a whole prepared population ({error}). Prepare it again."
+        ) from None
     return header, arrays
 
 
 class Column:
-    """An .npy file that grows along its first axis; the number of rows is written when it is closed."""
+    """An .npy file that grows along its first axis; the number of rows is written when it is
+    closed.
+    """
 
     def __init__(self, file: Path) -> None:
         self.rows = 0
@@ -178,7 +235,10 @@ class Column:
             self._write_header()
             self._start = self._stream.tell()
         if like != self._like:
-            raise DataError(f"{self._file.name}: every chunk must be alike, got {like} after {self._like}. Convert it.")
+            raise DataError(
+                f"{self._file.name}: every chunk must be alike, got {like} after {self._like}. "
+                "Convert it."
+            )
         self._stream.write(np.ascontiguousarray(values).tobytes())
         self.rows += len(values)
 
@@ -204,19 +264,33 @@ class Column:
         assert self._like is not None
         kind, rest = self._like
         npy.write_array_header_1_0(
-            self._stream, {"descr": npy.dtype_to_descr(kind), "fortran_order": False, "shape": (self.rows, *rest)}
+            self._stream,
+            {
+                "descr": npy.dtype_to_descr(kind),
+                "fortran_order": False,
+                "shape": (self.rows, *rest),
+            },
         )
 
 
 class Writer:
-    """Writes to a new folder; the header comes last, so that an unfinished folder does not look complete."""
+    """Writes to a new folder; the header comes last, so that an unfinished folder does not look
+    complete.
+    """
 
     def __init__(
-        self, folder: Path, name: str, arms: tuple[str, ...], vocabulary: tuple[str, ...] = (),
+        self,
+        folder: Path,
+        name: str,
+        arms: tuple[str, ...],
+        vocabulary: tuple[str, ...] = (),
         features: tuple[str, ...] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise ConfigError(f"a population is written to a new folder, and {folder} is not empty. Choose another.")
+            raise ConfigError(
+                f"a population is written to a new folder, and {folder} is not empty. Choose "
+                "another."
+            )
         folder.mkdir(parents=True, exist_ok=True)
         self._folder, self._name, self._arms, self._vocabulary = folder, name, arms, vocabulary
         self._features = features
@@ -228,15 +302,22 @@ class Writer:
         return self
 
     def add(
-        self, sizes: NDArray[np.int64] | list[int], inputs: Dense | Ragged, labels: NDArray[np.int32] | Ragged,
+        self,
+        sizes: NDArray[np.int64] | list[int],
+        inputs: Dense | Ragged,
+        labels: NDArray[np.int32] | Ragged,
         names: Ragged | None = None,
-    ) -> None:  # fmt: skip
-        """Append clients: how many samples each has, and those samples; checked before anything is written."""
+    ) -> None:
+        """Append clients: how many samples each has, and those samples; checked before anything is
+        written.
+        """
         sizes = np.asarray(sizes, np.int64)
         if not len(sizes) or sizes.min() < 1 or not sizes.sum() == len(inputs) == len(labels):
             raise DataError(
-                f"every client must have a sample, and every sample an input and a label, got sizes from "
-                f"{sizes.min(initial=0)} that add up to {sizes.sum()}, {len(inputs)} inputs and {len(labels)} labels. "
+                "every client must have a sample, and every sample an input and a label, got "
+                "sizes from "
+                f"{sizes.min(initial=0)} that add up to {sizes.sum()}, {len(inputs)} inputs and "
+                f"{len(labels)} labels. "
                 "Leave empty clients out."
             )
         check_inputs(inputs, len(self._vocabulary))
@@ -249,14 +330,19 @@ class Writer:
         self._steps("clients", sizes)
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if kind is not None:
             for column in self._columns.values():
                 column.abandon()
             return
         arrays = {name: column.close() for name, column in self._columns.items()}
-        header = _header(self._name, self._arms, self._vocabulary, self._longest, arrays, self._features)
+        header = _header(
+            self._name, self._arms, self._vocabulary, self._longest, arrays, self._features
+        )
         (self._folder / HEADER).write_text(json.dumps(header), encoding="utf-8")
 
     def _column(self, name: str) -> Column:
@@ -275,11 +361,22 @@ class Writer:
 
 
 def _header(
-    name: str, arms: tuple[str, ...], vocabulary: tuple[str, ...], longest: dict[str, int], arrays: dict[str, Any],
+    name: str,
+    arms: tuple[str, ...],
+    vocabulary: tuple[str, ...],
+    longest: dict[str, int],
+    arrays: dict[str, Any],
     features: tuple[str, ...],
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     longest = dict.fromkeys(_OFFSETS, 0) | longest
     return {
-        "format": FORMAT, "version": VERSION, "name": name, "arms": list(arms), "vocabulary": list(vocabulary),
-        "largest": longest["clients"], "longest": longest, "arrays": arrays, "features": list(features),
-    }  # fmt: skip
+        "format": FORMAT,
+        "version": VERSION,
+        "name": name,
+        "arms": list(arms),
+        "vocabulary": list(vocabulary),
+        "largest": longest["clients"],
+        "longest": longest,
+        "arrays": arrays,
+        "features": list(features),
+    }

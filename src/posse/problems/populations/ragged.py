@@ -1,7 +1,8 @@
-"""Rows of different lengths in two flat arrays: words of texts, tags of questions, letters of names.
+"""Rows of different lengths in two flat arrays: words of texts, tags of questions, letters of
+names.
 
-Row i is `values[offsets[i] : offsets[i + 1]]`. Flat arrays can be mapped from disk, so that a population of any size
-takes no memory until some of its rows are read.
+Row i is `values[offsets[i] : offsets[i + 1]]`. Flat arrays can be mapped from disk, so that a
+population of any size takes no memory until some of its rows are read.
 """
 
 from __future__ import annotations
@@ -39,14 +40,21 @@ class Ragged:
 
     def __post_init__(self) -> None:
         if self.offsets.ndim != 1 or not len(self.offsets):
-            raise DataError(f"offsets must be a list that starts at 0, got shape {self.offsets.shape}. Add the 0.")
+            raise DataError(
+                f"offsets must be a list that starts at 0, got shape {self.offsets.shape}. Add the "
+                "0."
+            )
         if int(self.offsets[0]) != 0 or int(self.offsets[-1]) != len(self.values):
             raise DataError(
-                f"offsets must run from 0 to the {len(self.values)} values, got {self.offsets[0]} to "
+                f"offsets must run from 0 to the {len(self.values)} values, got {self.offsets[0]} "
+                "to "
                 f"{self.offsets[-1]}. Give one offset a row and the end."
             )
         if self.counts is not None and len(self.counts) != len(self.values):
-            raise DataError(f"counts must be one a value, got {len(self.counts)} for {len(self.values)}. Match them.")
+            raise DataError(
+                f"counts must be one a value, got {len(self.counts)} for {len(self.values)}. Match "
+                "them."
+            )
         if self.longest < 0:
             object.__setattr__(self, "longest", largest_step(self.offsets))
 
@@ -64,8 +72,12 @@ class Ragged:
         """Give one row."""
         return np.asarray(self.values[int(self.offsets[index]) : int(self.offsets[index + 1])])
 
-    def where(self, rows: NDArray[np.int64], width: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Give positions in the flat arrays, (*rows, width), and which of them belong to the row."""
+    def where(
+        self, rows: NDArray[np.int64], width: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Give positions in the flat arrays, (*rows, width), and which of them belong to the
+        row.
+        """
         start = np.asarray(self.offsets[rows])
         length = np.asarray(self.offsets[rows + 1]) - start
         over = np.flatnonzero(length.ravel() > width)
@@ -78,8 +90,12 @@ class Ragged:
         mask = column < length[..., None]
         return np.where(mask, start[..., None] + column, 0), mask
 
-    def padded(self, rows: NDArray[np.int64], width: int) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
-        """Give rows padded with 0, (*rows, width), and which values are real. A row too long is an error."""
+    def padded(
+        self, rows: NDArray[np.int64], width: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+        """Give rows padded with 0, (*rows, width), and which values are real. A row too long is an
+        error.
+        """
         where, mask = self.where(rows, width)
         return _taken(self.values, where, mask).astype(np.int32), mask
 
@@ -102,13 +118,19 @@ class Ragged:
     @property
     def arrays(self) -> tuple[NDArray[Any], ...]:
         """The flat arrays."""
-        return (self.offsets, self.values) if self.counts is None else (self.offsets, self.values, self.counts)
+        return (
+            (self.offsets, self.values)
+            if self.counts is None
+            else (self.offsets, self.values, self.counts)
+        )
 
     def part(self, low: int, high: int) -> Ragged:
         """View rows low ... high - 1."""
         first, last = int(self.offsets[low]), int(self.offsets[high])
         counts = None if self.counts is None else self.counts[first:last]
-        return Ragged(np.asarray(self.offsets[low : high + 1]) - first, self.values[first:last], counts)
+        return Ragged(
+            np.asarray(self.offsets[low : high + 1]) - first, self.values[first:last], counts
+        )
 
 
 def largest_step(offsets: NDArray[np.int64]) -> int:
@@ -118,15 +140,20 @@ def largest_step(offsets: NDArray[np.int64]) -> int:
         steps = np.diff(offsets[low : low + _CHUNK + 1])
         if steps.min() < 0:
             row = low + int(steps.argmin())
-            raise DataError(f"offsets must not fall, got {offsets[row]} before {offsets[row + 1]} at row {row}. Sort.")
+            raise DataError(
+                f"offsets must not fall, got {offsets[row]} before {offsets[row + 1]} at row "
+                f"{row}. Sort."
+            )
         most = max(most, int(steps.max()))
     return most
 
 
 def release(*arrays: NDArray[Any]) -> None:
-    """Give back the memory of pages read from mapped files, where the system allows it; they stay in its cache.
+    """Give back the memory of pages read from mapped files, where the system allows it; they stay
+    in its cache.
 
-    A read maps whole stretches around it: without this, some twenty random cohorts have all of a population in memory.
+    A read maps whole stretches around it: without this, some twenty random cohorts have all of a
+    population in memory.
     """
     for array in arrays:
         mapped: object = array
@@ -141,7 +168,9 @@ def names_of(names: Iterable[str]) -> Ragged:
     return Ragged.of([list(name.encode()) for name in names], np.uint8)
 
 
-def _taken(values: NDArray[np.integer], where: NDArray[np.int64], mask: NDArray[np.bool_]) -> NDArray[np.integer]:
+def _taken(
+    values: NDArray[np.integer], where: NDArray[np.int64], mask: NDArray[np.bool_]
+) -> NDArray[np.integer]:
     if not len(values):
         return np.zeros(where.shape, values.dtype)
     out = np.asarray(values[where])

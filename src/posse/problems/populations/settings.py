@@ -1,4 +1,6 @@
-"""Which population: the settings that name clients and their data, how they answer, and how their world changes."""
+"""Which population: the settings that name clients and their data, how they answer, and how their
+world changes.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,13 @@ from posse.problems.datasets.emnist import (
     read_femnist,
 )
 from posse.problems.datasets.frames import Frame
-from posse.problems.datasets.mnist import DIGIT_CLIENTS, digits_population, find_mnist, find_writers, mnist_writers
+from posse.problems.datasets.mnist import (
+    DIGIT_CLIENTS,
+    digits_population,
+    find_mnist,
+    find_writers,
+    mnist_writers,
+)
 from posse.problems.datasets.questions import (
     TAGS,
     VOCABULARY,
@@ -55,10 +63,16 @@ POPULATIONS = {
     "emnist": "116,323 images of 62 characters (EMNIST by class, test part), over Dirichlet clients",
     "mnist-writers": "60,000 images of digits (MNIST) by their 539 real writers",
     "stackexchange": "questions of three small sites with tags, by user; most users have one",
-    "femnist": "671,585 images of 62 characters by 3,400 real writers (TensorFlow Federated, or flwrlabs/femnist)",
+    "femnist": (
+        "671,585 images of 62 characters by 3,400 real writers (TensorFlow Federated, or "
+        "flwrlabs/femnist)"
+    ),
     "stackoverflow": "sentences with tags by 342,477 users (TensorFlow Federated), prepared once to a folder",
     "own": "your own CSV file: a column of clients, one of labels, and features",
-    "images": "your own images: a folder (LABEL/file.png), an idx or Parquet file, an .npz with images and labels",
+    "images": (
+        "your own images: a folder (LABEL/file.png), an idx or Parquet file, an .npz with images "
+        "and labels"
+    ),
     "prepared": "a folder or .npz file that was prepared before",
 }
 """Populations, and what they are."""
@@ -80,21 +94,24 @@ _ONLY = {
 class PopulationSettings(DataSettings):
     """Where clients and their data come from.
 
-    `data` is one of `POPULATIONS`; or your own, a CSV file or a frame with a column of clients and one of labels, or
-    images; or a prepared folder or .npz file.
+    `data` is one of `POPULATIONS`; or your own, a CSV file or a frame with a column of clients and
+    one of labels, or images; or a prepared folder or .npz file.
     """
 
     panel: ClassVar[str] = "What is learnt"
     own_words: ClassVar[str] = "a CSV file, a frame, or a prepared folder or .npz file"
 
     data: Annotated[Any, External.named(POPULATIONS)] = "digits"
-    """Which population: digits, emnist, mnist-writers, stackexchange, femnist, stackoverflow; or your own, a CSV file,
-    images (a folder, an idx, .npz or Parquet file), or a prepared folder or .npz file."""
+    """Which population: digits, emnist, mnist-writers, stackexchange, femnist, stackoverflow; or
+    your own, a CSV file, images (a folder, an idx, .npz or Parquet file), or a prepared folder or
+    .npz file.
+    """
     data_dir: Path | None = None
     """Folder of the data sets; else the one that POSSE_DATA names."""
     file: Path | None = None
-    """Your own CSV file (own), a prepared folder or .npz (prepared), the database or parquet files (femnist), or the
-    folder to prepare to (stackoverflow)."""
+    """Your own CSV file (own), a prepared folder or .npz (prepared), the database or parquet files
+    (femnist), or the folder to prepare to (stackoverflow).
+    """
     clients: int | None = None
     """Number of Dirichlet clients; where clients are real, use the first ones only."""
     alpha: float = 0.3
@@ -112,22 +129,30 @@ class PopulationSettings(DataSettings):
     label_column: str = LABEL
     """Column of your own file that holds the label."""
     scale: Literal["none", "standard"] = "none"
-    """Features of your own table: as they are, or each scaled to mean 0 and standard deviation 1 over all clients
-    (those of 0 and 1 stay); a model keeps both, and takes contexts as they are."""
+    """Features of your own table: as they are, or each scaled to mean 0 and standard deviation 1
+    over all clients (those of 0 and 1 stay); a model keeps both, and takes contexts as they are.
+    """
     side: int | None = None
-    """Pixels of a side to which your own images are scaled; as they are if all are one even square, else 28."""
+    """Pixels of a side to which your own images are scaled; as they are if all are one even square,
+    else 28.
+    """
     verify: bool = True
     """Check that known files are the known ones."""
     scenario: Literal["scratch", "init", "init-shift"] = "scratch"
-    """What is known before the bandit begins: nothing, rewards of some clients, or other rewards of some clients."""
+    """What is known before the bandit begins: nothing, rewards of some clients, or other rewards of
+    some clients.
+    """
     pretrained: int = INITIAL_CLIENTS
     """Clients of pre-training."""
     before: Annotated[str | None, External()] = None
-    """Of init-shift: what arms paid before deployment. A CSV file, a row a label and a column an arm (arms without one
-    are not seen), or module:function or file.py:function of (contexts, labels, arms) that gives rewards."""
+    """Of init-shift: what arms paid before deployment. A CSV file, a row a label and a column an
+    arm (arms without one are not seen), or module:function or file.py:function of (contexts,
+    labels, arms) that gives rewards.
+    """
     first: Annotated[str | None, IMPORTS] = None
-    """Clients that pre-training may draw: patterns of their names such as 'clinic-*,lab-1', or module:function or
-    file.py:function of a name."""
+    """Clients that pre-training may draw: patterns of their names such as 'clinic-*,lab-1', or
+    module:function or file.py:function of a name.
+    """
     missing: float = 0.0
     """Chance that a client of a cohort does not answer."""
     late: float = 0.0
@@ -137,8 +162,9 @@ class PopulationSettings(DataSettings):
     never: float = 0.0
     """Share of clients that never answer."""
     stale: int = 0
-    """Rounds by which a deployment reaches a client late, at most, each number alike: until then the client acts with
-    the model it has."""
+    """Rounds by which a deployment reaches a client late, at most, each number alike: until then
+    the client acts with the model it has.
+    """
     drift: Literal["none", "labels", "values"] = "none"
     """How the world changes: labels change their arms, or arms their value."""
     drift_every: int = 100
@@ -146,8 +172,9 @@ class PopulationSettings(DataSettings):
     drift_share: float = 0.5
     """Share of arms that change, or how deep values fall."""
     available: Annotated[str | None, BeforeValidator(periods_text)] = None
-    """Arms that come and go, with their first and last round, from 1 on: 3:50-,7:1-120. Others are always there. In
-    Python also {"3": (50, None), "7": (1, 120)}."""
+    """Arms that come and go, with their first and last round, from 1 on: 3:50-,7:1-120. Others are
+    always there. In Python also {"3": (50, None), "7": (1, 120)}.
+    """
 
     @field_validator("client_column", mode="before")
     @classmethod
@@ -163,7 +190,8 @@ class PopulationSettings(DataSettings):
         >>> PopulationSettings(part="test").population()
         Traceback (most recent call last):
         ...
-        posse.core.errors.ConfigError: [P100] part applies to mnist-writers, got test for digits. Leave part out.
+        posse.core.errors.ConfigError: [P100] part applies to mnist-writers, got test for digits.
+        Leave part out.
         """
         return self.once("population", self._scaled)
 
@@ -178,21 +206,31 @@ class PopulationSettings(DataSettings):
             return self.data
         if isinstance(self.data, str) and holds_images(Path(self.data)):
             return "images"
-        prepared = isinstance(self.data, str) and (self.data.endswith(".npz") or Path(self.data).is_dir())
+        prepared = isinstance(self.data, str) and (
+            self.data.endswith(".npz") or Path(self.data).is_dir()
+        )
         return "prepared" if prepared else "own"
 
     @model_validator(mode="after")
     def _check_population(self) -> Self:
-        if isinstance(self.data, str) and self.data not in POPULATIONS and not Path(self.data).exists():
+        if (
+            isinstance(self.data, str)
+            and self.data not in POPULATIONS
+            and not Path(self.data).exists()
+        ):
             self.check_name(POPULATIONS)
         named = not isinstance(self.data, str) or self.data not in POPULATIONS
         if named and self.file is not None:
-            raise ConfigError(f"data and file both say where the clients are, got '{self.data_name}' and {self.file}.")
+            raise ConfigError(
+                f"data and file both say where the clients are, got '{self.data_name}' and "
+                f"{self.file}."
+            )
         for name, where in _ONLY.items():
             value = getattr(self, name)
             if self.population_kind not in where and value != type(self).model_fields[name].default:
                 raise ConfigError(
-                    f"{name} applies to {', '.join(where)}, got {value} for {self.population_kind}. Leave {name} out."
+                    f"{name} applies to {', '.join(where)}, got {value} for "
+                    f"{self.population_kind}. Leave {name} out."
                 )
         if self.data in ("own", "images", "prepared"):
             self._file()
@@ -208,23 +246,41 @@ class PopulationSettings(DataSettings):
         if self.population_kind == "digits":
             return digits_population(self.clients or DIGIT_CLIENTS, self.alpha, self.seed)
         if self.population_kind == "emnist":
-            return emnist_population(self.data_dir, self.clients, self.alpha, self.seed, self.verify)
+            return emnist_population(
+                self.data_dir, self.clients, self.alpha, self.seed, self.verify
+            )
         if self.population_kind == "images":
             path = self._file() if self.data in POPULATIONS else Path(self.data)
             return read_pictures(
-                path, clients=self.clients, alpha=self.alpha, seed=self.seed, side=self.side, label=self.label_column,
+                path,
+                clients=self.clients,
+                alpha=self.alpha,
+                seed=self.seed,
+                side=self.side,
+                label=self.label_column,
                 client=self.client_column,
-            )  # fmt: skip
+            )
         if self.population_kind == "own" and self.client_column is None:
             return read_population(
-                self._source(), None, self.label_column, clients=self.clients or 10, alpha=self.alpha, seed=self.seed
+                self._source(),
+                None,
+                self.label_column,
+                clients=self.clients or 10,
+                alpha=self.alpha,
+                seed=self.seed,
             )
         whole = self._natural()
         return whole if self.clients is None else some_clients(whole, self.clients)
 
     def data_files(self) -> tuple[Path, ...]:
-        """Files or folders that `data` or `file` names, or that a data set of this name is found in."""
-        given = () if self.file is None or self.data == "stackoverflow" or not self.file.exists() else (self.file,)
+        """Files or folders that `data` or `file` names, or that a data set of this name is found
+        in.
+        """
+        given = (
+            ()
+            if self.file is None or self.data == "stackoverflow" or not self.file.exists()
+            else (self.file,)
+        )
         return (*super().data_files(), *given)
 
     def _found(self) -> Iterable[Path]:
@@ -238,20 +294,30 @@ class PopulationSettings(DataSettings):
             return (find_femnist(self.data_dir),) if self.file is None else ()
         return () if self.data in POPULATIONS else (Path(self.data),)
 
-    def world(self, population: Population, own: bool = False, first: Callable[[str], bool] | None = None) -> Scenario:
-        """Make the scenario; `own` where rewards before deployment are a function, `first` says who is drawn for it."""
+    def world(
+        self, population: Population, own: bool = False, first: Callable[[str], bool] | None = None
+    ) -> Scenario:
+        """Make the scenario; `own` where rewards before deployment are a function, `first` says who
+        is drawn for it.
+        """
         before = among = None
         if self.before is not None and not own:
             before = read_rewards(Path(self.before), population.arms)
         elif own:
-            before = Before(Rewards(np.zeros((len(population.arms),) * 2)), np.ones(len(population.arms), bool))
+            before = Before(
+                Rewards(np.zeros((len(population.arms),) * 2)), np.ones(len(population.arms), bool)
+            )
         if first is not None:
             names = (population.client_name(number) for number in range(population.clients))
             among = np.array([at for at, name in enumerate(names) if first(name)], np.int64)
         elif self.first is not None:
             among = named_clients(population, self.first)
         count = population.clients if among is None else len(among)
-        pretrained = self.pretrained if "pretrained" in self.model_fields_set else min(INITIAL_CLIENTS, count)
+        pretrained = (
+            self.pretrained
+            if "pretrained" in self.model_fields_set
+            else min(INITIAL_CLIENTS, count)
+        )
         made = scenario(self.scenario, population, pretrained, before, among)
         if made.pretrained:
             made.initial(population.clients, self.seed)
@@ -272,7 +338,11 @@ class PopulationSettings(DataSettings):
             check.between(0, 1, open_low=self.drift == "labels", drift_share=self.drift_share)
         if self.drift == "labels":
             return LabelDrift(arms, self.drift_every, self.drift_share, self.seed)
-        return ValueDrift(arms, self.drift_every, self.drift_share, self.seed) if self.drift == "values" else None
+        return (
+            ValueDrift(arms, self.drift_every, self.drift_share, self.seed)
+            if self.drift == "values"
+            else None
+        )
 
     def _natural(self) -> Population:
         """Clients that are what they are."""
@@ -281,7 +351,9 @@ class PopulationSettings(DataSettings):
         if self.population_kind == "stackexchange":
             return stackexchange_population(self.data_dir, self.words, self.tags, self.verify)
         if self.population_kind == "femnist":
-            return femnist_population(self.data_dir) if self.file is None else read_femnist(self.file)
+            return (
+                femnist_population(self.data_dir) if self.file is None else read_femnist(self.file)
+            )
         if self.population_kind == "stackoverflow":
             return self._stackoverflow()
         if self.population_kind == "prepared":
@@ -294,8 +366,13 @@ class PopulationSettings(DataSettings):
         if folder.exists():
             return load(folder)
         if self.data_dir is None:
-            raise ConfigError("stackoverflow is prepared from a folder with its database, got no data_dir. Give it.")
-        return prepare_stackoverflow(self.data_dir, folder, words=self.words, tags=self.tags, verify=self.verify)
+            raise ConfigError(
+                "stackoverflow is prepared from a folder with its database, got no data_dir. Give "
+                "it."
+            )
+        return prepare_stackoverflow(
+            self.data_dir, folder, words=self.words, tags=self.tags, verify=self.verify
+        )
 
     def _source(self) -> Path | Frame:
         """Return the user's own table, or prepared population."""

@@ -1,6 +1,8 @@
-"""How samples become clients: by who made them, by Dirichlet draws over labels, or by a column of a user's own table.
+"""How samples become clients: by who made them, by Dirichlet draws over labels, or by a column of a
+user's own table.
 
-Every split gives an order of the samples and the offsets of the clients in it. numpy alone is needed.
+Every split gives an order of the samples and the offsets of the clients in it. numpy alone is
+needed.
 """
 
 from __future__ import annotations
@@ -29,26 +31,34 @@ class Split(NamedTuple):
 
 
 def natural(owners: ArrayLike) -> Split:
-    """Split by owner (a writer, a user): clients in the order of their keys, samples in the order they stand in.
+    """Split by owner (a writer, a user): clients in the order of their keys, samples in the order
+    they stand in.
 
     >>> natural(["bob", "ann", "bob"])
     Split(order=array([1, 0, 2]), offsets=array([0, 1, 3]), names=('ann', 'bob'))
     """
     keys = np.asarray(owners)
     if keys.ndim != 1 or not len(keys):
-        raise DataError(f"every sample must have one owner, got owners of shape {keys.shape}. Give one a sample.")
+        raise DataError(
+            f"every sample must have one owner, got owners of shape {keys.shape}. Give one a "
+            "sample."
+        )
     distinct, code = np.unique(keys, return_inverse=True)
     sizes = np.bincount(code, minlength=len(distinct))
-    return Split(np.argsort(code, kind="stable"), _offsets(sizes), tuple(str(key) for key in distinct))
+    return Split(
+        np.argsort(code, kind="stable"), _offsets(sizes), tuple(str(key) for key in distinct)
+    )
 
 
 def dirichlet(labels: ArrayLike, clients: int, alpha: float, seed: int = 0) -> Split:
-    """Split into clients of equal size (to one sample) whose labels are mixed by draws of Dirichlet(alpha).
+    """Split into clients of equal size (to one sample) whose labels are mixed by draws of
+    Dirichlet(alpha).
 
-    Client c draws p_c ~ Dirichlet(alpha, ..., alpha) over labels and takes samples of label k with chance p_ck, without
-    replacement; labels that are used up leave the mix. alpha -> 0 gives clients of one label, alpha -> infinity the mix
-    of all labels. Hsu, Qi, Brown: Measuring the effects of non-identical data distribution for federated visual
-    classification, 2019. Draws are of numpy's Philox generator with this seed: O(samples + clients labels).
+    Client c draws p_c ~ Dirichlet(alpha, ..., alpha) over labels and takes samples of label k with
+    chance p_ck, without replacement; labels that are used up leave the mix. alpha -> 0 gives
+    clients of one label, alpha -> infinity the mix of all labels. Hsu, Qi, Brown: Measuring the
+    effects of non-identical data distribution for federated visual classification, 2019. Draws are
+    of numpy's Philox generator with this seed: O(samples + clients labels).
 
     >>> made = dirichlet(np.arange(12) % 3, clients=4, alpha=0.5, seed=1)
     >>> made.offsets.tolist(), sorted(made.order.tolist()) == list(range(12))
@@ -57,9 +67,14 @@ def dirichlet(labels: ArrayLike, clients: int, alpha: float, seed: int = 0) -> S
     kept = np.asarray(labels)
     check.positive(alpha=alpha)
     if kept.ndim != 1:
-        raise ConfigError("a Dirichlet split needs one label a sample, got several. Split by owner.")
+        raise ConfigError(
+            "a Dirichlet split needs one label a sample, got several. Split by owner."
+        )
     if not 1 <= clients <= len(kept):
-        raise ConfigError(f"clients must be in [1, {len(kept)}], the number of samples, got {clients}. Ask for fewer.")
+        raise ConfigError(
+            f"clients must be in [1, {len(kept)}], the number of samples, got {clients}. Ask for "
+            "fewer."
+        )
     draw = np.random.Generator(np.random.Philox(seed))
     distinct, code = np.unique(kept, return_inverse=True)
     shuffled = draw.permutation(len(kept))
@@ -93,7 +108,10 @@ def population(
     """Put samples in the order of a split; the arrays are copied once."""
     samples = len(inputs)
     if len(split.order) != samples:
-        raise DataError(f"a split must hold every sample once, got {len(split.order)} for {samples}. Split again.")
+        raise DataError(
+            f"a split must hold every sample once, got {len(split.order)} for {samples}. Split "
+            "again."
+        )
     ordered: Any = inputs.take(split.order) if isinstance(inputs, Ragged) else inputs[split.order]
     named = None if split.names is None else names_of(split.names)
     kept: NDArray[np.int32] | Ragged
@@ -102,27 +120,47 @@ def population(
     else:
         numbers = np.asarray(labels)
         if not np.issubdtype(numbers.dtype, np.integer):
-            raise DataError(f"labels must be whole numbers, got {numbers.dtype}. Number the arms from 0.")
+            raise DataError(
+                f"labels must be whole numbers, got {numbers.dtype}. Number the arms from 0."
+            )
         if len(numbers) != samples:
-            raise DataError(f"every sample must have a label, got {len(numbers)} for {samples} samples. Match them.")
+            raise DataError(
+                f"every sample must have a label, got {len(numbers)} for {samples} samples. Match "
+                "them."
+            )
         kept = numbers[split.order].astype(np.int32)
     return Population(
-        name, tuple(arms), split.offsets, ordered, kept, named, tuple(vocabulary), features=tuple(features)
+        name,
+        tuple(arms),
+        split.offsets,
+        ordered,
+        kept,
+        named,
+        tuple(vocabulary),
+        features=tuple(features),
     )
 
 
 def some_clients(whole: Population, clients: int) -> Population:
     """Keep the first clients only."""
     if not 1 <= clients <= whole.clients:
-        raise ConfigError(f"clients must be in [1, {whole.clients}], those of {whole.name}, got {clients}. Take fewer.")
+        raise ConfigError(
+            f"clients must be in [1, {whole.clients}], those of {whole.name}, got {clients}. Take "
+            "fewer."
+        )
     last = int(whole.offsets[clients])
     inputs, labels, names = whole.inputs, whole.labels, whole.names
     return Population(
-        whole.name, whole.arms, whole.offsets[: clients + 1],
+        whole.name,
+        whole.arms,
+        whole.offsets[: clients + 1],
         inputs.part(0, last) if isinstance(inputs, Ragged) else inputs[:last],
         labels.part(0, last) if isinstance(labels, Ragged) else labels[:last],
-        None if names is None else names.part(0, clients), whole.vocabulary, checked=True, features=whole.features,
-    )  # fmt: skip
+        None if names is None else names.part(0, clients),
+        whole.vocabulary,
+        checked=True,
+        features=whole.features,
+    )
 
 
 def _offsets(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -132,7 +170,9 @@ def _offsets(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
 def _takes(
     draw: np.random.Generator, mix: NDArray[np.float64], size: int, left: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """How many samples of each label a client takes: drawn from its mix, as far as there are any."""
+    """How many samples of each label a client takes: drawn from its mix, as far as there are
+    any.
+    """
     counts = np.zeros(len(mix), np.int64)
     while (missing := size - int(counts.sum())) > 0:
         free = left - counts
@@ -157,12 +197,15 @@ def read_population(
     seed: int = 0,
     name: str = "own",
 ) -> Population:
-    """Read a table; without a column of clients (`client=None`), split it over `clients` Dirichlet ones.
+    """Read a table; without a column of clients (`client=None`), split it over `clients` Dirichlet
+    ones.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = pathlib.Path(folder, "visits.csv")
-    ...     _ = file.write_text("client,age,dose,label\\nann,0.3,1,wait\\nbob,0.7,2,treat\\nann,0.1,3,treat\\n")
+    ...     _ = file.write_text(
+    ...         "client,age,dose,label\\nann,0.3,1,wait\\nbob,0.7,2,treat\\nann,0.1,3,treat\\n"
+    ...     )
     ...     made = read_population(file)
     >>> made.arms, made.client_name(0), made.sizes().tolist(), made.gather([0], pad=2).y.tolist()
     (('treat', 'wait'), 'ann', [2, 1], [[1, 0]])

@@ -8,13 +8,14 @@
 | `init-shift`, tags | the 10 most frequent tags only, 1 each | all tags, in inverse proportion to their frequency |
 | `init-shift`, your own | a table of labels x arms (`read_rewards`) | 1 for the label, else 0 |
 
-Agarwal, McMahan, Xu: An empirical evaluation of federated contextual bandit algorithms, 2023, section 4.2. Where the
-paper leaves the scale open the authors' code settles it: a tag pays (count of the most frequent tag) / (its count), so
-that the most frequent pays 1 and others more (1 to 4.9 on StackOverflow). That code pre-trains on 60 % of the tags and
-swaps the cases of letters; here both are as the paper says. numpy alone is needed.
+Agarwal, McMahan, Xu: An empirical evaluation of federated contextual bandit algorithms, 2023,
+section 4.2. Where the paper leaves the scale open the authors' code settles it: a tag pays (count
+of the most frequent tag) / (its count), so that the most frequent pays 1 and others more (1 to 4.9
+on StackOverflow). That code pre-trains on 60 % of the tags and swaps the cases of letters; here
+both are as the paper says. numpy alone is needed.
 
-Drift is a table that rewards are multiplied with in a round; presence says which arms a round has; availability is a
-function of (seed, client, round).
+Drift is a table that rewards are multiplied with in a round; presence says which arms a round has;
+availability is a function of (seed, client, round).
 """
 
 from __future__ import annotations
@@ -48,13 +49,17 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class Rewards:
-    """What every arm pays for every label: `table[label, arm]`; a sample with several tags is paid the sum."""
+    """What every arm pays for every label: `table[label, arm]`; a sample with several tags is paid
+    the sum.
+    """
 
     table: NDArray[np.float64]
 
     def __post_init__(self) -> None:
         if self.table.ndim != 2 or not np.isfinite(self.table).all():
-            raise DataError(f"rewards must be a table of finite numbers, labels x arms, got {self.table.shape}.")
+            raise DataError(
+                f"rewards must be a table of finite numbers, labels x arms, got {self.table.shape}."
+            )
         self.table.flags.writeable = False
 
     def at(self, drift: Drift | None, round_number: int) -> Rewards:
@@ -64,7 +69,9 @@ class Rewards:
 
 @dataclass(frozen=True, eq=False)
 class Scenario:
-    """Rewards of the two phases; `pretrained` clients see rewards of `pretrained_arms`, none in `scratch`."""
+    """Rewards of the two phases; `pretrained` clients see rewards of `pretrained_arms`, none in
+    `scratch`.
+    """
 
     name: str
     rewards: Rewards
@@ -76,7 +83,8 @@ class Scenario:
     """Clients that may be drawn for pre-training, where not all."""
 
     def initial(self, clients: int, seed: int) -> NDArray[np.int64]:
-        """Give the clients that pre-training is on, sorted; drawn without replacement by (seed, client).
+        """Give the clients that pre-training is on, sorted; drawn without replacement by (seed,
+        client).
 
         The bandit phase may draw any client, these among them.
         """
@@ -84,7 +92,8 @@ class Scenario:
         drawn = drawn if self.among is None else drawn[np.isin(drawn, self.among)]
         if self.pretrained > len(drawn):
             raise ConfigError(
-                f"scenario {self.name} pre-trains on {self.pretrained} clients, and there are {len(drawn)}. Take fewer."
+                f"scenario {self.name} pre-trains on {self.pretrained} clients, and there are "
+                f"{len(drawn)}. Take fewer."
             )
         return np.sort(drawn[: self.pretrained])
 
@@ -97,12 +106,17 @@ class Before(NamedTuple):
 
 
 def scenario(
-    name: str, population: Population, pretrained: int = INITIAL_CLIENTS, before: Before | None = None,
+    name: str,
+    population: Population,
+    pretrained: int = INITIAL_CLIENTS,
+    before: Before | None = None,
     among: NDArray[np.int64] | None = None,
-) -> Scenario:  # fmt: skip
-    """Make a scenario for a population: by its labels, or by its tags and how often each stands in it.
+) -> Scenario:
+    """Make a scenario for a population: by its labels, or by its tags and how often each stands in
+    it.
 
-    `before` are a user's own rewards of pre-training (init-shift), and `among` the clients that may be drawn for it.
+    `before` are a user's own rewards of pre-training (init-shift), and `among` the clients that may
+    be drawn for it.
     """
     check.one_of(SCENARIOS, scenario=name)
     count = len(population.arms)
@@ -125,26 +139,41 @@ def scenario(
 
 
 def read_rewards(path: Path, arms: tuple[str, ...]) -> Before:
-    """Read what arms pay before deployment: a CSV file with a row a label, and a column an arm behind its name.
+    """Read what arms pay before deployment: a CSV file with a row a label, and a column an arm
+    behind its name.
 
     Arms without a column are not seen before deployment; every label has a row.
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as stream:
-            (_, *columns), *rows = [[cell.strip() for cell in row] for row in csv.reader(stream) if row]
+            (_, *columns), *rows = [
+                [cell.strip() for cell in row] for row in csv.reader(stream) if row
+            ]
     except (OSError, ValueError, csv.Error) as error:
-        why = "there is no such file" if isinstance(error, FileNotFoundError) else f"it is no table: {error}"
-        raise DataError(f"rewards before deployment cannot be read from {path}: {why}. Give labels x arms.") from None
+        why = (
+            "there is no such file"
+            if isinstance(error, FileNotFoundError)
+            else f"it is no table: {error}"
+        )
+        raise DataError(
+            f"rewards before deployment cannot be read from {path}: {why}. Give labels x arms."
+        ) from None
     for what, found in (("arm", columns), ("label", [row[0] for row in rows])):
         for at, name in enumerate(found):
             if name not in arms:
-                raise DataError(f"{path} has the {what} '{name}', and the data do not.{check.nearest(name, arms)}")
+                raise DataError(
+                    f"{path} has the {what} '{name}', and the data do "
+                    f"not.{check.nearest(name, arms)}"
+                )
             if name in found[:at]:
                 raise DataError(f"{path} has the {what} '{name}' twice. Leave one out.")
     table = np.zeros((len(arms), len(arms)))
     missing = sorted(set(arms) - {row[0] for row in rows})
     if missing or not columns:
-        raise DataError(f"{path} needs an arm, and a row for every label, got none for {', '.join(missing[:4])}.")
+        raise DataError(
+            f"{path} needs an arm, and a row for every label, got none for "
+            f"{', '.join(missing[:4])}."
+        )
     where = [arms.index(name) for name in columns]
     for label, *cells in rows:
         try:
@@ -152,7 +181,10 @@ def read_rewards(path: Path, arms: tuple[str, ...]) -> Before:
         except ValueError:
             values = []
         if len(values) != len(columns) or not np.isfinite(values).all():
-            raise DataError(f"{path} needs a finite number for every arm in the row '{label}', got {', '.join(cells)}.")
+            raise DataError(
+                f"{path} needs a finite number for every arm in the row '{label}', got "
+                f"{', '.join(cells)}."
+            )
         table[arms.index(label), where] = values
     seen = np.zeros(len(arms), bool)
     seen[where] = True
@@ -163,7 +195,9 @@ def named_clients(population: Population, patterns: str) -> NDArray[np.int64]:
     """Give the clients whose names fit one of some patterns, such as `clinic-*,lab-1`.
 
     >>> pixels = np.zeros((3, 2), np.float32)
-    >>> three = Population("three", ("a", "b"), np.array([0, 1, 2, 3]), pixels, np.array([0, 1, 1], np.int32))
+    >>> three = Population(
+    ...     "three", ("a", "b"), np.array([0, 1, 2, 3]), pixels, np.array([0, 1, 1], np.int32)
+    ... )
     >>> named_clients(three, "client-[13]").tolist()
     [0, 2]
     """
@@ -171,7 +205,10 @@ def named_clients(population: Population, patterns: str) -> NDArray[np.int64]:
     names = [population.client_name(number) for number in range(population.clients)]
     found = [at for at, name in enumerate(names) if any(fnmatchcase(name, one) for one in wanted)]
     if not found:
-        raise ConfigError(f"no client has a name like '{patterns}', and the first is {names[0]}. Change the pattern.")
+        raise ConfigError(
+            f"no client has a name like '{patterns}', and the first is {names[0]}. Change the "
+            "pattern."
+        )
     return np.array(found, np.int64)
 
 
@@ -182,11 +219,17 @@ def near_case(arms: tuple[str, ...]) -> NDArray[np.float64]:
     [[1.0, 0.0, 0.0], [0.0, 1.0, 0.5], [0.0, 0.0, 1.0]]
     """
     table = np.eye(len(arms))
-    near = [(arms.index(arm), arms.index(arm.lower())) for arm in arms if arm.isupper() and arm.lower() in arms]
+    near = [
+        (arms.index(arm), arms.index(arm.lower()))
+        for arm in arms
+        if arm.isupper() and arm.lower() in arms
+    ]
     if not near:
         raise ConfigError(
-            f"init-shift needs arms that are letters of both cases, or tags, got {', '.join(arms[:4])}, .... "
-            "Give what arms paid before deployment (before: a table labels x arms, or a function), or use 'init'."
+            "init-shift needs arms that are letters of both cases, or tags, got "
+            f"{', '.join(arms[:4])}, .... "
+            "Give what arms paid before deployment (before: a table labels x arms, or a function), "
+            "or use 'init'."
         )
     for upper, lower in near:
         table[upper, lower] = NEAR
@@ -196,7 +239,9 @@ def near_case(arms: tuple[str, ...]) -> NDArray[np.float64]:
 def tag_counts(population: Population) -> NDArray[np.int64]:
     """How many samples have each tag; one pass, a chunk at a time."""
     if not isinstance(population.labels, Ragged):
-        raise DataError(f"{population.name} has one label a sample, not tags. Give a population with tags.")
+        raise DataError(
+            f"{population.name} has one label a sample, not tags. Give a population with tags."
+        )
     counts, tags = np.zeros(len(population.arms), np.int64), population.labels.values
     for low in range(0, len(tags), _CHUNK):
         counts += np.bincount(tags[low : low + _CHUNK], minlength=len(counts))
@@ -226,10 +271,12 @@ class Drift(Protocol):
 
 @dataclass(frozen=True)
 class LabelDrift:
-    """Labels change their meaning: every `every` rounds a share of the arms swaps meaning among themselves.
+    """Labels change their meaning: every `every` rounds a share of the arms swaps meaning among
+    themselves.
 
-    In period p = round // every the arm that pays for label l is the image of l under p successive permutations; each
-    moves `share` of the arms (at least 2) in a cycle and leaves the others. Period 0 is the world as it is.
+    In period p = round // every the arm that pays for label l is the image of l under p successive
+    permutations; each moves `share` of the arms (at least 2) in a cycle and leaves the others.
+    Period 0 is the world as it is.
 
     >>> LabelDrift(arms=5, every=10, share=0.4, seed=3).mapping(25).tolist()
     [0, 4, 1, 3, 2]
@@ -263,9 +310,11 @@ class LabelDrift:
 
 @dataclass(frozen=True)
 class ValueDrift:
-    """Arms change their value: arm k pays 1 - depth (1 + sin(2 pi (round / period + u_k))) / 2 of what it paid.
+    """Arms change their value: arm k pays 1 - depth (1 + sin(2 pi (round / period + u_k))) / 2 of
+    what it paid.
 
-    u_k is a draw for each arm, so that arms have their seasons at different times; a value lies in [1 - depth, 1].
+    u_k is a draw for each arm, so that arms have their seasons at different times; a value lies in
+    [1 - depth, 1].
 
     >>> ValueDrift(arms=3, period=100, depth=0.5, seed=1).values(0).round(3).tolist()
     [0.841, 0.663, 0.504]
@@ -293,7 +342,8 @@ class ValueDrift:
 
 @dataclass(frozen=True)
 class Presence:
-    """In which rounds arms are there: `periods` are (arm, first round, last round) from 1 on; others always are.
+    """In which rounds arms are there: `periods` are (arm, first round, last round) from 1 on;
+    others always are.
 
     >>> coming = Presence(("a", "b", "c"), periods_of("b:3-,c:1-2,c:4-"))
     >>> [coming.here(at).astype(int).tolist() for at in range(4)]
@@ -309,7 +359,8 @@ class Presence:
         for name, _, _ in self.periods:
             if name not in self.arms:
                 raise ConfigError(
-                    f"available has the arm '{name}', and the data do not.{check.nearest(name, self.arms)}"
+                    f"available has the arm '{name}', and the data do "
+                    f"not.{check.nearest(name, self.arms)}"
                 )
 
     def here(self, round_number: int) -> NDArray[np.bool_]:
@@ -320,19 +371,31 @@ class Presence:
 
     def check(self, rounds: int) -> None:
         """Raise where a round has no arm."""
-        changes = {1, *(first for _, first, _ in self.periods), *(last + 1 for _, _, last in self.periods)}
+        changes = {
+            1,
+            *(first for _, first, _ in self.periods),
+            *(last + 1 for _, _, last in self.periods),
+        }
         for at in sorted(int(one) for one in changes if one <= rounds):
             if not self.here(at - 1).any():
-                raise ConfigError(f"every round needs an arm, and available leaves none in round {at}. Change it.")
+                raise ConfigError(
+                    f"every round needs an arm, and available leaves none in round {at}. Change it."
+                )
 
     def rounds(self, arm: str) -> str:
         """Say in which rounds an arm is there."""
         own = sorted((first, last) for name, first, last in self.periods if name == arm)
-        return ", ".join(f"{first} on" if last == math.inf else f"{first} to {last:g}" for first, last in own) or "all"
+        return (
+            ", ".join(
+                f"{first} on" if last == math.inf else f"{first} to {last:g}" for first, last in own
+            )
+            or "all"
+        )
 
 
 def periods_of(text: str) -> tuple[tuple[str, int, float], ...]:
-    """Read periods of arms, such as `a:20-,b:1-99`: a name, its first and last round; either round may be left out.
+    """Read periods of arms, such as `a:20-,b:1-99`: a name, its first and last round; either round
+    may be left out.
 
     A name with a comma is quoted with its rounds, as in CSV files; a name may stand several times.
     """
@@ -344,21 +407,28 @@ def periods_of(text: str) -> tuple[tuple[str, int, float], ...]:
         for cell in cells:
             name, _, given = cell.rpartition(":")
             first, dash, last = given.strip().partition("-")
-            found.append((name.strip(), int(first or 1), float(int(last)) if last.strip() else math.inf))
+            found.append(
+                (name.strip(), int(first or 1), float(int(last)) if last.strip() else math.inf)
+            )
             if not (name and dash):
                 raise ValueError
     except (ValueError, OverflowError, csv.Error):
         raise ConfigError(
-            f"available must be arms with their first and last round, such as a:20-,b:1-99, got {text!r}. Correct it."
+            "available must be arms with their first and last round, such as a:20-,b:1-99, got "
+            f"{text!r}. Correct it."
         ) from None
     for name, one, two in found:
         if not 1 <= one <= two:
-            raise ConfigError(f"rounds of available are 1 on, first to last, got {one} to {two:g} for arm '{name}'.")
+            raise ConfigError(
+                f"rounds of available are 1 on, first to last, got {one} to {two:g} for arm "
+                f"'{name}'."
+            )
     return tuple(found)
 
 
 def periods_text(given: object) -> object:
-    """Write a table of arms, {arm: (first, last)} or {arm: [(first, last), ...]}, as `periods_of` reads it.
+    """Write a table of arms, {arm: (first, last)} or {arm: [(first, last), ...]}, as `periods_of`
+    reads it.
 
     >>> periods_text({"a": (20, None), "b, c": [(1, 9), (30, None)]})
     'a:20-,"b, c:1-9","b, c:30-"'
@@ -367,11 +437,16 @@ def periods_text(given: object) -> object:
         return given or None
     cells = []
     for name, value in given.items():
-        several = value if isinstance(value, Sequence) and value and isinstance(value[0], Sequence) else (value,)
+        several = (
+            value
+            if isinstance(value, Sequence) and value and isinstance(value[0], Sequence)
+            else (value,)
+        )
         for one in several:
             if not isinstance(one, Sequence) or isinstance(one, str) or len(one) != 2:
                 raise ConfigError(
-                    f"available needs the first and last round of arm '{name}', (20, None), got {value!r}."
+                    f"available needs the first and last round of arm '{name}', (20, None), got "
+                    f"{value!r}."
                 )
             cells.append(f"{name}:{'-'.join('' if end is None else str(end) for end in one)}")
     stream = io.StringIO()
@@ -387,11 +462,13 @@ AWAY = -1
 class Availability:
     """How clients of a cohort answer.
 
-    A share `never` of clients never answers; another misses a round with chance `missing`, each round anew; one that
-    answers is late with chance `late`, by 1 to `delay` rounds, each alike. Late updates were computed on the model of
-    the round of their cohort.
+    A share `never` of clients never answers; another misses a round with chance `missing`, each
+    round anew; one that answers is late with chance `late`, by 1 to `delay` rounds, each alike.
+    Late updates were computed on the model of the round of their cohort.
 
-    >>> Availability(missing=0.2, late=0.3, delay=4, seed=1).status(np.arange(8), round_number=5).tolist()
+    >>> Availability(missing=0.2, late=0.3, delay=4, seed=1).status(
+    ...     np.arange(8), round_number=5
+    ... ).tolist()
     [0, -1, 0, 4, 0, 0, -1, 0]
     """
 
@@ -410,14 +487,18 @@ class Availability:
             raise ConfigError("somebody must answer, got never or missing of 1. Lower it.")
 
     def status(self, clients: ArrayLike, round_number: int) -> NDArray[np.int64]:
-        """Give for each client 0 if it answers in time, -1 if it is away, else by how many rounds it is late."""
+        """Give for each client 0 if it answers in time, -1 if it is away, else by how many rounds
+        it is late.
+        """
         numbers = np.atleast_1d(np.asarray(clients, np.int64))
         out = np.zeros(len(numbers), np.int64)
         lateness = uniforms(self.seed, LATE, numbers, round_number)
         late = lateness < self.late
         if late.any():
             # The same draw again, spread over [0, 1): which of the delays.
-            out[late] = 1 + np.minimum((lateness[late] / self.late * self.delay).astype(np.int64), self.delay - 1)
+            out[late] = 1 + np.minimum(
+                (lateness[late] / self.late * self.delay).astype(np.int64), self.delay - 1
+            )
         away = uniforms(self.seed, MISSING, numbers, round_number) < self.missing
         away |= uniforms(self.seed, NEVER, numbers) < self.never
         out[away] = AWAY

@@ -1,1 +1,3 @@
-"""Competing agents that buy from common producers and learn together: private federated combinatorial bandits."""
+"""Competing agents that buy from common producers and learn together: private federated
+combinatorial bandits.
+"""

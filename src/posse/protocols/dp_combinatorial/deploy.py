@@ -1,7 +1,8 @@
 """Agents of a market between organisations: what an agent's file says, and the role it makes of it.
 
-A mesh: every agent talks to every other. Terms are public and the same for all; costs and capacities stay in the
-agent's own file. In a federation file of one machine, each agent listens and calls those before it in the roster.
+A mesh: every agent talks to every other. Terms are public and the same for all; costs and
+capacities stay in the agent's own file. In a federation file of one machine, each agent listens and
+calls those before it in the roster.
 """
 
 from __future__ import annotations
@@ -38,7 +39,16 @@ from posse.results.reports.sections import Section
 from posse.runtime.certificates.names import check_name
 from posse.runtime.federation.consent import Demand
 from posse.runtime.federation.talk import Invitation
-from posse.runtime.local import AUTHORITY, Layout, beside, check_member, data_beside, each, enrol_all, write_party
+from posse.runtime.local import (
+    AUTHORITY,
+    Layout,
+    beside,
+    check_member,
+    data_beside,
+    each,
+    enrol_all,
+    write_party,
+)
 from posse.runtime.network.deployment import Deployment, Known
 from posse.runtime.network.engine import Vocabulary
 from posse.runtime.network.party import Source
@@ -49,11 +59,12 @@ VOCABULARY = Vocabulary((Hello, Report, Delivered, Offers), (Buy,))
 
 
 class AgentOptions(DpCombinatorial):
-    """The table [options] of an agent: the terms, the same for everyone, and where its own offers are.
+    """The table [options] of an agent: the terms, the same for everyone, and where its own offers
+    are.
 
-    `roster` and `suppliers` name agents and producers in the order that all agree on. `own` is a CSV file with columns
-    supplier,cost,capacity that stays with this agent. Without it the market is the simulated one of the other settings:
-    for trying and testing.
+    `roster` and `suppliers` name agents and producers in the order that all agree on. `own` is a
+    CSV file with columns supplier,cost,capacity that stays with this agent. Without it the market
+    is the simulated one of the other settings: for trying and testing.
     """
 
     roster: tuple[str, ...] = ()
@@ -69,7 +80,9 @@ class DeliverySettings(Settings):
 
     kind: Literal["python"] = "python"
     function: str
-    """module:function, called with (run, round, units by supplier); gives good units by supplier."""
+    """module:function, called with (run, round, units by supplier); gives good units by
+    supplier.
+    """
 
 
 def build(place: Place) -> Deployment:
@@ -77,24 +90,44 @@ def build(place: Place) -> Deployment:
     options = AgentOptions.make(data_beside(place.file.options, place.folder))
     name = place.identity.name
     if place.identity.role != "agent":
-        raise ConfigError(f"dp-combinatorial has agents only, the certificate says '{place.identity.role}'.")
+        raise ConfigError(
+            f"dp-combinatorial has agents only, the certificate says '{place.identity.role}'."
+        )
     return _simulated(place, options, name) if options.own is None else _own(place, options, name)
 
 
 def _simulated(place: Place, options: AgentOptions, name: str) -> Deployment:
-    """An agent of a simulated market: everything, its noise included, follows from the world seed."""
+    """An agent of a simulated market: everything, its noise included, follows from the world
+    seed.
+    """
     if place.file.source is not None:
-        raise ConfigError("[source] has no effect in a simulated market. Remove it, or give own offers with own.")
+        raise ConfigError(
+            "[source] has no effect in a simulated market. Remove it, or give own offers with own."
+        )
     setup = options.load()
     j, offers = _place_in(setup.market.agents, name), offers_of(setup.market, options.margin)
     buyer = Buyer(offers.cost[j], offers.capacity[j], offers.alpha, offers.rho, options.coefficient)
-    agent = Agent(name, setup.terms, buyer, SeededNoise(derive(options.seed, j)), _ledger(setup, name))
-    words, good = np.zeros((4, (len(setup.market.producers) + 3) // 4), np.uint64), np.zeros(len(offers.cost[j]))
+    agent = Agent(
+        name, setup.terms, buyer, SeededNoise(derive(options.seed, j)), _ledger(setup, name)
+    )
+    words, good = (
+        np.zeros((4, (len(setup.market.producers) + 3) // 4), np.uint64),
+        np.zeros(len(offers.cost[j])),
+    )
 
     async def deliver(ask: Ask) -> Message:
         assert isinstance(ask, Buy)
         purchase, before = np.array(ask.units, np.float64), agent.knowledge.units
-        twin.deliver(setup.market.supply, np.uint64(options.seed), j, ask.round, before, purchase, words, good)
+        twin.deliver(
+            setup.market.supply,
+            np.uint64(options.seed),
+            j,
+            ask.round,
+            before,
+            purchase,
+            words,
+            good,
+        )
         return Delivered(ask.round, tuple(good.tolist()))
 
     return _deployed(agent, options, setup.terms, place.run, deliver)
@@ -104,7 +137,9 @@ def _own(place: Place, options: AgentOptions, name: str) -> Deployment:
     """An agent with offers of its own; its noise comes from its secrets."""
     for field in ("roster", "suppliers"):
         if not getattr(options, field):
-            raise ConfigError(f"an agent with offers of its own needs {field}, the same for all. Give it.")
+            raise ConfigError(
+                f"an agent with offers of its own needs {field}, the same for all. Give it."
+            )
     _place_in(options.roster, name)
     assert options.own is not None
     cost, capacity = _read_own(place.folder / options.own, options.suppliers)
@@ -122,45 +157,86 @@ def _own(place: Place, options: AgentOptions, name: str) -> Deployment:
     return replace(made, commands={"change": change})
 
 
-def _deployed(agent: Agent, options: AgentOptions, terms: Terms, run: str, source: Source) -> Deployment:
+def _deployed(
+    agent: Agent, options: AgentOptions, terms: Terms, run: str, source: Source
+) -> Deployment:
     others = {other: "agent" for other in terms.agents if other != agent.name}
-    planned = {name: getattr(terms, name) for name in ("agents", "producers", "reports", "multipliers")}
-    agreed = {**_used(options, len(terms.agents)), **planned, "seed": options.seed if options.own is None else None}
+    planned = {
+        name: getattr(terms, name) for name in ("agents", "producers", "reports", "multipliers")
+    }
+    agreed = {
+        **_used(options, len(terms.agents)),
+        **planned,
+        "seed": options.seed if options.own is None else None,
+    }
     # Its own offers are journalled by themselves: they may change (`Agent.brings`).
     inputs = options.model_dump(exclude_defaults=True, exclude={"own"})
     return Deployment(
-        agent, VOCABULARY, others, source, agreed, inputs, needs=lambda: agent.needs,
-        known=lambda: _known(agent, options, terms, run), public=lambda: msgspec.structs.asdict(terms),
-    )  # fmt: skip
+        agent,
+        VOCABULARY,
+        others,
+        source,
+        agreed,
+        inputs,
+        needs=lambda: agent.needs,
+        known=lambda: _known(agent, options, terms, run),
+        public=lambda: msgspec.structs.asdict(terms),
+    )
 
 
 def _used(options: AgentOptions, agents: int) -> dict[str, Any]:
-    """Return the public settings that have an effect; delta as the number it is, however it is written."""
+    """Return the public settings that have an effect; delta as the number it is, however it is
+    written.
+    """
     names = ("policy", "horizon", "explore", *TALK)
     used = {name: getattr(options, name) for name in names if name not in options.unused}
     return {**used, "delta": options.asked(agents).delta} if "delta" in used else used
 
 
 def _known(agent: Agent, options: AgentOptions, terms: Terms, run: str) -> Known:
-    """What an agent may know: its own purchases and revenue, and what its reports have spent of its privacy."""
+    """What an agent may know: its own purchases and revenue, and what its reports have spent of its
+    privacy.
+    """
     market = {"agents": len(terms.agents), "producers": len(terms.producers)}
-    config = {"run": run, **_used(options, len(terms.agents)), "policy": options.described(), **market}
+    config = {
+        "run": run,
+        **_used(options, len(terms.agents)),
+        "policy": options.described(),
+        **market,
+    }
     rounds = int(str(agent.state()["step"]))
     bought = dict(zip(terms.producers, map(int, agent.knowledge.units), strict=True))
     privacy: tuple[Mapping[str, Any], ...] = ()
     if agent.ledger is not None and (releases := agent.ledger.entries()):
         proved = agent.ledger.guarantee()
-        privacy = ({"party": agent.name, **(proved.simulated() if options.own is None else proved).entry()}, *releases)
+        privacy = (
+            {
+                "party": agent.name,
+                **(proved.simulated() if options.own is None else proved).entry(),
+            },
+            *releases,
+        )
     money = {"money": options.currency} if options.currency else {}
     tables = (
-        _producers(agent, terms), *([_money(agent, terms)] if agent.finished else []),
+        _producers(agent, terms),
+        *([_money(agent, terms)] if agent.finished else []),
         *sums_of_rounds([] if agent.ledger is None else [agent.ledger]),
-    )  # fmt: skip
+    )
     return Known(
-        f"the part of {agent.name} is over: it earned {agent.revenue:g} in {rounds:,} rounds", options.level, config,
-        rounds, agent.revenue, bought, privacy, learns(options), leaks(options), {"entries_learnt": agent.taken}, money,
-        tables=[table.plain() for table in tables], warnings=large_noise(terms, *agent.first, "its first report"),
-    )  # fmt: skip
+        f"the part of {agent.name} is over: it earned {agent.revenue:g} in {rounds:,} rounds",
+        options.level,
+        config,
+        rounds,
+        agent.revenue,
+        bought,
+        privacy,
+        learns(options),
+        leaks(options),
+        {"entries_learnt": agent.taken},
+        money,
+        tables=[table.plain() for table in tables],
+        warnings=large_noise(terms, *agent.first, "its first report"),
+    )
 
 
 def _producers(agent: Agent, terms: Terms) -> Section:
@@ -168,34 +244,47 @@ def _producers(agent: Agent, terms: Terms) -> Section:
     known = agent.knowledge
     rows = tuple(
         (name, f"{int(units):,}", f"{int(good):,}", "" if np.isnan(quality) else f"{quality:.3f}")
-        for name, units, good, quality in zip(terms.producers, known.units, known.good, agent.qualities, strict=True)
+        for name, units, good, quality in zip(
+            terms.producers, known.units, known.good, agent.qualities, strict=True
+        )
     )
     notes = ("The quality is the share of good units, of its own and of what others reported.",)
-    return Section("What it bought", ("producer", "units", "good ones", "learnt quality"), rows, notes, (1, 2, 3))
+    return Section(
+        "What it bought",
+        ("producer", "units", "good ones", "learnt quality"),
+        rows,
+        notes,
+        (1, 2, 3),
+    )
 
 
 def _money(agent: Agent, terms: Terms) -> Section:
     """Compare what the agent earned with what it would have earned alone."""
     earned, alone = agent.revenue, agent.revenue if terms.method == "alone" else agent.alone()
     rows = (
-        ("earned", words.number(earned)), ("alone (estimate)", words.number(alone)),
+        ("earned", words.number(earned)),
+        ("alone (estimate)", words.number(alone)),
         ("more than alone (estimate)", words.number(earned - alone)),
-    )  # fmt: skip
+    )
     notes = (
-        "Alone is an estimate from this agent's own knowledge: it buys as long at its present prices, learns from its "
+        "Alone is an estimate from this agent's own knowledge: it buys as long at its present "
+        "prices, learns from its "
         "own units only, and qualities are those it has learnt.",
     )
     return Section("Money", ("", "money"), rows, notes, (1,))
 
 
 def _ledger(setup: Setup, name: str) -> Ledger[Plan] | None:
-    return None if setup.plan is None or setup.terms.method == "placebo" else Ledger(setup.plan, name)
+    return (
+        None if setup.plan is None or setup.terms.method == "placebo" else Ledger(setup.plan, name)
+    )
 
 
 def _place_in(roster: tuple[str, ...], name: str) -> int:
     if name not in roster:
         raise ConfigError(
-            f"'{name}' is not in the roster: {', '.join(roster)}. Correct roster, or enrol under its name."
+            f"'{name}' is not in the roster: {', '.join(roster)}. Correct roster, or enrol under "
+            "its name."
         )
     return roster.index(name)
 
@@ -207,7 +296,10 @@ def _read_own(path: Path, suppliers: tuple[str, ...]) -> tuple[np.ndarray, np.nd
     cost, capacity = np.zeros(len(suppliers)), np.zeros(len(suppliers))
     for row, supplier in enumerate(table.words["supplier"].distinct):
         if supplier not in suppliers:
-            raise DataError(f"{table.place(row, 'supplier')}: '{supplier}' is not among the suppliers of the terms.")
+            raise DataError(
+                f"{table.place(row, 'supplier')}: '{supplier}' is not among the suppliers of the "
+                "terms."
+            )
         i = suppliers.index(supplier)
         cost[i], capacity[i] = table.numbers["cost"][row], table.numbers["capacity"][row]
     return cost, capacity
@@ -216,18 +308,26 @@ def _read_own(path: Path, suppliers: tuple[str, ...]) -> tuple[np.ndarray, np.nd
 def _source(place: Place, options: AgentOptions) -> Source:
     """Ask the agent's own function what was delivered; it must answer the same when asked again."""
     if place.file.source is None:
-        raise ConfigError("an agent needs to know what was delivered. Give [source] with function = module:function.")
+        raise ConfigError(
+            "an agent needs to know what was delivered. Give [source] with function = "
+            "module:function."
+        )
     function: Callable[[str, int, dict[str, int]], Awaitable[dict[str, float]]] = load_function(
         DeliverySettings.make(place.file.source).function, place.folder
     )
 
     async def deliver(ask: Ask) -> Message:
         assert isinstance(ask, Buy)
-        bought = {name: units for name, units in zip(options.suppliers, ask.units, strict=True) if units}
+        bought = {
+            name: units for name, units in zip(options.suppliers, ask.units, strict=True) if units
+        }
         good = await function(place.run, ask.round, bought)
         unknown = sorted(set(good) - set(bought))
         if unknown:
-            raise DataError(f"good units of '{unknown[0]}' were given, and none were bought. Correct the source.")
+            raise DataError(
+                f"good units of '{unknown[0]}' were given, and none were bought. Correct the "
+                "source."
+            )
         return Delivered(ask.round, tuple(float(good.get(name, 0.0)) for name in options.suppliers))
 
     return deliver
@@ -261,16 +361,25 @@ def layout(values: dict[str, Any], here: Path) -> Layout:
     federation = MarketFederation.make(values)
     _check(federation)
     return Layout(
-        federation, lambda folder: lay_out(federation, folder), federation.horizon, "agent", ("agent",),
-        lambda name: "agent", None, ("sync",),
-    )  # fmt: skip
+        federation,
+        lambda folder: lay_out(federation, folder),
+        federation.horizon,
+        "agent",
+        ("agent",),
+        lambda name: "agent",
+        None,
+        ("sync",),
+    )
 
 
 def _check(federation: MarketFederation) -> None:
     check_name(run=federation.run)
     names = [member.name for member in federation.members]
     if len(names) < 2:
-        raise ConfigError(f"a mesh needs at least 2 agents, got {len(names)}. Give [[agent]] with a name and listen.")
+        raise ConfigError(
+            f"a mesh needs at least 2 agents, got {len(names)}. Give [[agent]] with a name and "
+            "listen."
+        )
     for member in federation.members:
         check_member(member.name, names, "agent", (AUTHORITY,))
         address(member.listen)
@@ -282,7 +391,10 @@ def _check(federation: MarketFederation) -> None:
         return
     agents = options.load().market.agents
     if sorted(agents) != sorted(names):
-        raise ConfigError(f"the simulated market has agents {', '.join(agents)}, got {', '.join(names)}. Rename them.")
+        raise ConfigError(
+            f"the simulated market has agents {', '.join(agents)}, got {', '.join(names)}. Rename "
+            "them."
+        )
 
 
 def _shared(federation: MarketFederation) -> dict[str, Any]:
@@ -303,17 +415,24 @@ def lay_out(federation: MarketFederation, folder: Path) -> list[Path]:
     for number, member in enumerate(members):
         own = {} if member.own is None else {"own": str(member.own.resolve())}
         values = {
-            "protocol": "dp-combinatorial", "identity": member.name, "role": "agent",
+            "protocol": "dp-combinatorial",
+            "identity": member.name,
+            "role": "agent",
             "journal": f"{member.name}/journal",
-            "sync": federation.sync, "listen": member.listen, "options": {**shared, **own}, "source": member.source,
+            "sync": federation.sync,
+            "listen": member.listen,
+            "options": {**shared, **own},
+            "source": member.source,
             "connect": {other.name: other.listen for other in members[:number]},
-        }  # fmt: skip
+        }
         paths.append(write_party(folder / f"{member.name}.toml", values))
     return paths
 
 
 def invite(values: dict[str, Any], here: Path) -> Invitation:
-    """Read the settings of a run in a federation that lives: the terms, which are the same for all agents."""
+    """Read the settings of a run in a federation that lives: the terms, which are the same for all
+    agents.
+    """
     if "own" in values:
         raise ConfigError("own belongs to the file of a member, not to that of a run. Remove it.")
     settings = AgentOptions.make(values)
@@ -330,13 +449,21 @@ def invite(values: dict[str, Any], here: Path) -> Invitation:
         check_member(name, agents, "agent", (AUTHORITY,))
     options = settings.model_dump(mode="json", exclude_none=True, exclude_unset=True)
     files = {
-        name: {"role": "agent", "options": options, "listens": number + 1 < len(agents), "connect": agents[:number]}
+        name: {
+            "role": "agent",
+            "options": options,
+            "listens": number + 1 < len(agents),
+            "connect": agents[:number],
+        }
         for number, name in enumerate(agents)
     }
 
     def demand() -> Demand:
         asked = "dp-combinatorial", settings.level, settings.policy, settings.horizon
-        if settings.policy in ("alone", "placebo"):  # which send nothing that depends on what they bought
+        if settings.policy in (
+            "alone",
+            "placebo",
+        ):  # which send nothing that depends on what they bought
             return Demand(*asked, 0.0)
         if plan is None:
             return Demand(*asked)

@@ -1,4 +1,5 @@
-"""Agents that do not follow the protocol: what one that lies, replays or leaves its noise out gains.
+"""Agents that do not follow the protocol: what one that lies, replays or leaves its noise out
+gains.
 
 | attack | the agent | seeks |
 |---|---|---|
@@ -6,8 +7,9 @@
 | `replays` | sends a report again, to a receiver that may have been restarted | that it counts twice |
 | `without-noise` | leaves its own noise out | what others bought: does its own protection hide anything of theirs? |
 
-In a game coins say what the agent wants: which producers shall look good, and whether it replays at all. What others
-do is compared with the coins, so an agent that nobody follows is right in half of them.
+In a game coins say what the agent wants: which producers shall look good, and whether it replays at
+all. What others do is compared with the coins, so an agent that nobody follows is right in half of
+them.
 """
 
 from __future__ import annotations
@@ -35,12 +37,16 @@ GAMES = 4
 ROUNDS = 1000
 """Rounds of a game, at most."""
 INSIDE = 0.08
-"""Where others accept what lies within a tenth of the half-width of what they know, a lie is so far off."""
+"""Where others accept what lies within a tenth of the half-width of what they know, a lie is so far
+off.
+"""
 LIES = "An agent that lies in its reports"
 
 
 def _started(settings: DpCombinatorial, seed: int) -> tuple[MarketRun, list[Agent]]:
-    made = settings.but(horizon=min(settings.horizon, ROUNDS), path="agents", runs=1, seed=settings.seed + seed)
+    made = settings.but(
+        horizon=min(settings.horizon, ROUNDS), path="agents", runs=1, seed=settings.seed + seed
+    )
     run: Any = system_of(settings).start(made, transcript=1 << 20)
     return run, agents_of(list(run.memory.roles.values()))
 
@@ -53,12 +59,14 @@ def _silent(settings: DpCombinatorial) -> str:
     return "the first report comes after the game." if late else ""
 
 
-# Lies -----------------------------------------------------------------------------------------------------------------
+# Lies ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class Believed:
-    """By how much the others' belief of each producer is higher than in the same run without lies; their regrets."""
+    """By how much the others' belief of each producer is higher than in the same run without lies;
+    their regrets.
+    """
 
     moved: Floats
     regret: float
@@ -73,9 +81,11 @@ def believed(agents: Sequence[Agent]) -> Floats:
 
 
 def lie(agent: Agent, good: NDArray[np.bool_], accepts: bool) -> None:
-    """Let an agent report as many units as a report can hold, of the quality that it wants others to believe.
+    """Let an agent report as many units as a report can hold, of the quality that it wants others
+    to believe.
 
-    Where others accept only what is near to their own estimate, the lie is as far from the liar's own as it may be.
+    Where others accept only what is near to their own estimate, the lie is as far from the liar's
+    own as it may be.
     """
     make, side = agent._make_report, np.where(good, 1.0, -1.0)
 
@@ -85,7 +95,12 @@ def lie(agent: Agent, good: NDArray[np.bool_], accepts: bool) -> None:
         reach = INSIDE * np.sqrt(1.5 * np.log(max(agent._round, 2)) / units) if accepts else 2.0
         quality = np.clip((known.good + known.told_good) / units + side * reach, 0.0, 1.0)
         many = np.full(len(quality), LARGEST_COUNT)
-        return Report(number, tuple(many.tolist()), tuple((many * quality).tolist()), tuple(0.0 for _ in made.sigma))
+        return Report(
+            number,
+            tuple(many.tolist()),
+            tuple((many * quality).tolist()),
+            tuple(0.0 for _ in made.sigma),
+        )
 
     agent._make_report = lying  # type: ignore[method-assign]
 
@@ -94,7 +109,12 @@ def stage_lies(settings: DpCombinatorial, seed: int) -> Iterator[Evidence]:
     """Play every game twice: the last agent lies, and it does not."""
     for number in range(GAMES):
         outcomes = []
-        coins = np.random.default_rng((seed, number, 60)).integers(2, size=len(settings.load().market.producers)) == 1
+        coins = (
+            np.random.default_rng((seed, number, 60)).integers(
+                2, size=len(settings.load().market.producers)
+            )
+            == 1
+        )
         for lies in (True, False):
             run, agents = _started(settings, seed + number)
             if lies:
@@ -107,15 +127,22 @@ def stage_lies(settings: DpCombinatorial, seed: int) -> Iterator[Evidence]:
 
 def _score_lies(found: Sequence[Believed], truths: Sequence[Mapping[str, Any]]) -> Score:
     follow = [(one.moved > 0) == truth["coins"] for one, truth in zip(found, truths, strict=True)]
-    made = hits(int(np.concatenate(follow).sum()), sum(map(len, follow)), 0.5, "beliefs that follow the lie")
+    made = hits(
+        int(np.concatenate(follow).sum()), sum(map(len, follow)), 0.5, "beliefs that follow the lie"
+    )
     moved = float(np.mean([np.abs(one.moved).mean() for one in found]))
     times = sum(one.regret for one in found) / max(sum(one.honest for one in found), 1e-9)
-    return replace(made, text=f"{made.text}, moved by {moved:.2g}; the others' regret is {times:.2g} times as large")
+    return replace(
+        made,
+        text=f"{made.text}, moved by {moved:.2g}; the others' regret is {times:.2g} times as large",
+    )
 
 
 def _follow(evidence: Evidence, seed: int) -> Evidence:
     """Plant: others believe every lie."""
-    return replace(evidence, seen=replace(evidence.seen, moved=np.where(evidence.truth["coins"], 0.5, -0.5)))
+    return replace(
+        evidence, seen=replace(evidence.seen, moved=np.where(evidence.truth["coins"], 0.5, -0.5))
+    )
 
 
 def _other_coins(truths: Sequence[Mapping[str, Any]], seed: int) -> list[dict[str, Any]]:
@@ -123,11 +150,13 @@ def _other_coins(truths: Sequence[Mapping[str, Any]], seed: int) -> list[dict[st
     return [{**truth, "coins": rng.integers(2, size=len(truth["coins"])) == 1} for truth in truths]
 
 
-# Replays --------------------------------------------------------------------------------------------------------------
+# Replays ------------------------------------------------------------------------------------------
 
 
 def stage_replays(settings: DpCombinatorial, seed: int) -> Iterator[Evidence]:
-    """Ten times in a run give every receiver the last agent's reports again, or not; each was just restarted."""
+    """Ten times in a run give every receiver the last agent's reports again, or not; each was just
+    restarted.
+    """
     for number in range(GAMES):
         run, agents = _started(settings, seed + number)
         rng, liar = np.random.default_rng((seed, number, 62)), agents[-1].name
@@ -135,13 +164,17 @@ def stage_replays(settings: DpCombinatorial, seed: int) -> Iterator[Evidence]:
         for part in range(1, 11):
             run.advance(run.horizon * part // 10 - run.time)
             seen = (one for one in run.view(liar).entries if one.sender == liar)
-            sent = {one.message.number: one.message for one in seen if isinstance(one.message, Report)}
+            sent = {
+                one.message.number: one.message for one in seen if isinstance(one.message, Report)
+            }
             restarted = {agent.name: agent for agent in agents_of(run._maker(run.seeds[0])())}
             for receiver in agents[:-1] if sent else ():
                 kept, again, copy = receiver.save(), bool(rng.integers(2)), restarted[receiver.name]
                 copy.load(kept)
                 for report in sent.values() if again else ():
-                    if report.number < receiver._learnt or report.number in receiver._inbox:  # it has come before
+                    if (
+                        report.number < receiver._learnt or report.number in receiver._inbox
+                    ):  # it has come before
                         with suppress(ProtocolError):
                             copy.receive(liar, report)
                 changed.append(copy.save() != kept)
@@ -150,14 +183,22 @@ def stage_replays(settings: DpCombinatorial, seed: int) -> Iterator[Evidence]:
 
 
 def _score_replays(found: Sequence[Any], truths: Sequence[Mapping[str, Any]]) -> Score:
-    right = np.concatenate([one == truth["coins"] for one, truth in zip(found, truths, strict=True)])
-    replayed = np.concatenate([one[truth["coins"]] for one, truth in zip(found, truths, strict=True)])
+    right = np.concatenate(
+        [one == truth["coins"] for one, truth in zip(found, truths, strict=True)]
+    )
+    replayed = np.concatenate(
+        [one[truth["coins"]] for one, truth in zip(found, truths, strict=True)]
+    )
     coins = np.concatenate([truth["coins"] for truth in truths])
-    made = hits(int(right.sum()), len(right), max(float(coins.mean()), 1 - float(coins.mean())), "receivers")
-    return replace(made, text=f"{int(replayed.sum())} of {len(replayed)} receivers counted a report again")
+    made = hits(
+        int(right.sum()), len(right), max(float(coins.mean()), 1 - float(coins.mean())), "receivers"
+    )
+    return replace(
+        made, text=f"{int(replayed.sum())} of {len(replayed)} receivers counted a report again"
+    )
 
 
-# Its own noise --------------------------------------------------------------------------------------------------------
+# Its own noise ------------------------------------------------------------------------------------
 
 
 class NoNoise:
@@ -178,21 +219,49 @@ def stage_without(settings: DpCombinatorial, seed: int) -> Iterator[Evidence]:
 
 ATTACKS = (
     Attack(
-        "lies", "to fix what others believe of producers, by reports of untrue units", (AGENT,), (LIES,),
-        lambda seen, seed: seen, _score_lies, "share of beliefs", _follow, "agents that believe every lie",
-        _other_coins, needs="runs", stage=stage_lies, seconds=lambda settings: 20.0, missing=_silent,
+        "lies",
+        "to fix what others believe of producers, by reports of untrue units",
+        (AGENT,),
+        (LIES,),
+        lambda seen, seed: seen,
+        _score_lies,
+        "share of beliefs",
+        _follow,
+        "agents that believe every lie",
+        _other_coins,
+        needs="runs",
+        stage=stage_lies,
+        seconds=lambda settings: 20.0,
+        missing=_silent,
         tell=lambda found: f"beliefs moved by {np.abs(found.moved).mean():.2g}",
     ),
     Attack(
-        "replays", "to let a report count twice, by sending it again", (AGENT,), (LIES,), lambda seen, seed: seen,
-        _score_replays, "share of receivers",
-        lambda evidence, seed: replace(evidence, seen=evidence.truth["coins"]), "receivers that count it again",
-        _other_coins, needs="runs", stage=stage_replays, seconds=lambda settings: 10.0, missing=_silent,
+        "replays",
+        "to let a report count twice, by sending it again",
+        (AGENT,),
+        (LIES,),
+        lambda seen, seed: seen,
+        _score_replays,
+        "share of receivers",
+        lambda evidence, seed: replace(evidence, seen=evidence.truth["coins"]),
+        "receivers that count it again",
+        _other_coins,
+        needs="runs",
+        stage=stage_replays,
+        seconds=lambda settings: 10.0,
+        missing=_silent,
         tell=lambda found: f"{int(found.sum())} of {len(found)} receivers changed",
     ),
     replace(
-        RECONSTRUCTION, name="without-noise", title="what every other agent bought, by leaving its own noise out",
-        claims=(PAIR,), needs="runs", stage=stage_without, seconds=lambda settings: 5.0,
-        missing=lambda settings: "" if settings.noisy and settings.policy != "placebo" else "agents add no noise.",
+        RECONSTRUCTION,
+        name="without-noise",
+        title="what every other agent bought, by leaving its own noise out",
+        claims=(PAIR,),
+        needs="runs",
+        stage=stage_without,
+        seconds=lambda settings: 5.0,
+        missing=lambda settings: (
+            "" if settings.noisy and settings.policy != "placebo" else "agents add no noise."
+        ),
     ),
-)  # fmt: skip
+)

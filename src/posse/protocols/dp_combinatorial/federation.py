@@ -1,4 +1,6 @@
-"""Runs in one process: agents with the simulated market they buy in, or the compiled twin in their place."""
+"""Runs in one process: agents with the simulated market they buy in, or the compiled twin in their
+place.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,13 @@ from posse.protocols.dp_combinatorial import twin
 from posse.protocols.dp_combinatorial.agent import Agent, Buyer, Oracle
 from posse.protocols.dp_combinatorial.learning import Floats, nothing_known, qualities
 from posse.protocols.dp_combinatorial.messages import Buy, Delivered
-from posse.protocols.dp_combinatorial.remarks import first_noise, privacy_of, sums_of_rounds, threshold, what_to_buy
+from posse.protocols.dp_combinatorial.remarks import (
+    first_noise,
+    privacy_of,
+    sums_of_rounds,
+    threshold,
+    what_to_buy,
+)
 from posse.protocols.dp_combinatorial.settings import DpCombinatorial
 from posse.protocols.dp_combinatorial.terms import Terms
 from posse.protocols.dp_combinatorial.twin import Truth
@@ -34,10 +42,22 @@ from posse.results.record import Record, Traffic, points_of
 from posse.runtime.memory import MemoryRun, fork
 
 BASELINE = [
-    "coefficient", "explore", "margin", "oracle", "homogeneous", "overlap", "sd", "largest_capacity", "drift",
-    "drift_every", "instance_seed", "data",
-]  # fmt: skip
-"""Settings that agents alone must share to be compared with: how they choose, and what the problem does not say."""
+    "coefficient",
+    "explore",
+    "margin",
+    "oracle",
+    "homogeneous",
+    "overlap",
+    "sd",
+    "largest_capacity",
+    "drift",
+    "drift_every",
+    "instance_seed",
+    "data",
+]
+"""Settings that agents alone must share to be compared with: how they choose, and what the problem
+does not say.
+"""
 LOOK = 0.25
 """Seconds of compiled work between two looks at Ctrl-C."""
 ROUND = 4e-7
@@ -45,15 +65,22 @@ ROUND = 4e-7
 
 
 def federation(
-    market: Market, terms: Terms, *, seed: int | None, plan: Plan | None = None, coefficient: float = 1.0,
-    margin: float = 0.0, oracle: Oracle | None = None,
-) -> list[Role]:  # fmt: skip
-    """Make the agents of a market; each gets its own costs and capacities, its own noise and its own ledger.
+    market: Market,
+    terms: Terms,
+    *,
+    seed: int | None,
+    plan: Plan | None = None,
+    coefficient: float = 1.0,
+    margin: float = 0.0,
+    oracle: Oracle | None = None,
+) -> list[Role]:
+    """Make the agents of a market; each gets its own costs and capacities, its own noise and its
+    own ledger.
 
-    Noise without a plan is counted (unit entry, delta 1e-5) and never refused.
-    With a world seed the noise derives from it, so that the run can be repeated and compared with its plain twin; it
-    then protects nothing from who knows the seed. Without (`seed=None`) it comes from secrets that each agent draws
-    from the operating system.
+    Noise without a plan is counted (unit entry, delta 1e-5) and never refused. With a world seed
+    the noise derives from it, so that the run can be repeated and compared with its plain twin; it
+    then protects nothing from who knows the seed. Without (`seed=None`) it comes from secrets that
+    each agent draws from the operating system.
     """
     offers = twin.offers_of(market, margin)
     if plan is None and any(terms.multipliers) and terms.method != "placebo":
@@ -67,7 +94,9 @@ def federation(
         Agent(
             name,
             terms,
-            Buyer(offers.cost[j], offers.capacity[j], offers.alpha, offers.rho, coefficient, oracle),
+            Buyer(
+                offers.cost[j], offers.capacity[j], offers.alpha, offers.rho, coefficient, oracle
+            ),
             None if seed is None else SeededNoise(derive(seed, j)),
             None if plan is None else Ledger(plan, name),
         )
@@ -87,13 +116,26 @@ class SimulatedMarket:
     """
 
     def __init__(
-        self, market: Market, seed: int, rounds: int, *, points: int = 200, truth: Truth | None = None, opening: int = 0
+        self,
+        market: Market,
+        seed: int,
+        rounds: int,
+        *,
+        points: int = 200,
+        truth: Truth | None = None,
+        opening: int = 0,
     ) -> None:
         agents, producers = market.cost.shape
         self._market, self._seed, self._opening = market, np.uint64(seed), opening
         self._number = {name: j for j, name in enumerate(market.agents)}
-        self._offers, self._truth = twin.offers_of(market), twin.truth_of(market) if truth is None else truth
-        self._words, self._found = np.zeros((4, (producers + 3) // 4), np.uint64), np.zeros(producers)
+        self._offers, self._truth = (
+            twin.offers_of(market),
+            twin.truth_of(market) if truth is None else truth,
+        )
+        self._words, self._found = (
+            np.zeros((4, (producers + 3) // 4), np.uint64),
+            np.zeros(producers),
+        )
         self._point = [0] * agents
         self._rounds = [0] * agents
         self.steps = points_of(rounds, points)
@@ -103,13 +145,27 @@ class SimulatedMarket:
     def __call__(self, buy: Buy) -> Delivered:
         """Deliver what an agent bought."""
         j, purchase = self._number[buy.party], np.array(buy.units, np.float64)
-        twin.deliver(self._market.supply, self._seed, j, buy.round, self.bought[j], purchase, self._words, self._found)
+        twin.deliver(
+            self._market.supply,
+            self._seed,
+            j,
+            buy.round,
+            self.bought[j],
+            purchase,
+            self._words,
+            self._found,
+        )
         self._settle(j, buy.round, purchase, self._found)
         return Delivered(buy.round, tuple(self._found.tolist()))
 
     def answered(self, buy: Buy, good: Sequence[float]) -> None:
         """Count a purchase that a world outside has delivered."""
-        self._settle(self._number[buy.party], buy.round, np.array(buy.units, np.float64), np.array(good, np.float64))
+        self._settle(
+            self._number[buy.party],
+            buy.round,
+            np.array(buy.units, np.float64),
+            np.array(good, np.float64),
+        )
 
     def _settle(self, j: int, t: int, purchase: twin.Floats, good: twin.Floats) -> None:
         epoch = epoch_at(self._market.supply, t)
@@ -157,25 +213,36 @@ class MarketRun(RolesRun):
     def _maker(self, seed: int) -> Callable[[], list[Role]]:
         settings, setup = self.settings, self._setup
         return lambda: federation(
-            setup.market, setup.terms, seed=seed, plan=setup.plan if settings.policy != "placebo" else None,
-            coefficient=settings.coefficient, margin=settings.margin,
+            setup.market,
+            setup.terms,
+            seed=seed,
+            plan=setup.plan if settings.policy != "placebo" else None,
+            coefficient=settings.coefficient,
+            margin=settings.margin,
             oracle=exact if settings.oracle == "exact" else None,
-        )  # fmt: skip
+        )
 
     def _world(self, seed: int) -> SimulatedMarket:
         settings = self.settings
         return SimulatedMarket(
-            self._setup.market, seed, settings.horizon, points=settings.points, truth=settings.best_purchases(),
+            self._setup.market,
+            seed,
+            settings.horizon,
+            points=settings.points,
+            truth=settings.best_purchases(),
             opening=self._setup.terms.opening,
-        )  # fmt: skip
+        )
 
     def _reply(self, ask: Ask, reward: Sequence[float]) -> Message:
         """Deliver: `reward` has the good units of each producer."""
         assert isinstance(ask, Buy)
         good = tuple(float(units) for units in reward)
-        if len(good) != len(ask.units) or any(not 0 <= x <= most for x, most in zip(good, ask.units, strict=True)):
+        if len(good) != len(ask.units) or any(
+            not 0 <= x <= most for x, most in zip(good, ask.units, strict=True)
+        ):
             raise ConfigError(
-                f"good units must be one number a producer, from 0 to the units bought {list(ask.units)}, got "
+                "good units must be one number a producer, from 0 to the units bought "
+                f"{list(ask.units)}, got "
                 f"{list(good)}."
             )
         return Delivered(ask.round, good)
@@ -186,23 +253,35 @@ class MarketRun(RolesRun):
         return msgspec.structs.asdict(self._setup.terms)
 
     def truth(self) -> dict[str, Any]:
-        """What only the simulation knows: what each agent bought (up to its last report), qualities and capacities."""
+        """What only the simulation knows: what each agent bought (up to its last report), qualities
+        and capacities.
+        """
         market, talks = self._setup.market, self.settings.policy != "alone"
         known = [agent.knowledge for agent in agents_of(list(self.memory.roles.values()))]
         return {
-            "agents": market.agents, "bought": self.world.bought.copy(), "quality": market.quality,
-            "reported": np.stack([(one.sent_units if talks else one.units).copy() for one in known]),
+            "agents": market.agents,
+            "bought": self.world.bought.copy(),
+            "quality": market.quality,
+            "reported": np.stack(
+                [(one.sent_units if talks else one.units).copy() for one in known]
+            ),
             "capacity": market.capacity.astype(np.float64),
-        }  # fmt: skip
+        }
 
     def record(self, status: str | None = None) -> Record:
-        """Return the record: of the whole runs where there are some, else of the one going on, as far as it came."""
+        """Return the record: of the whole runs where there are some, else of the one going on, as
+        far as it came.
+        """
         many = len(self.worlds) if self.done or len(self.worlds) == 1 else len(self.worlds) - 1
         worlds, memories = self.worlds[:many], self.memories[:many]
         runs, learnt = [], []
         for world, memory in zip(worlds, memories, strict=True):
-            taken = np.array([agent.taken for agent in agents_of(list(memory.roles.values()))], np.int64)
-            learnt.append(np.stack([agent.qualities for agent in agents_of(list(memory.roles.values()))]))
+            taken = np.array(
+                [agent.taken for agent in agents_of(list(memory.roles.values()))], np.int64
+            )
+            learnt.append(
+                np.stack([agent.qualities for agent in agents_of(list(memory.roles.values()))])
+            )
             known = nothing_known(*world.bought.shape)._replace(units=world.bought)
             runs.append((known, world.curves._replace(taken=taken)))
         agents = agents_of(list(memories[0].roles.values()))
@@ -217,7 +296,9 @@ class MarketRun(RolesRun):
             known=not self.outside,
             learnt=learnt,
             role_seconds=self.role_seconds(many),
-            traffic=(Traffic("agent -> agent", sum(hop[0] for hop in hops), sum(hop[1] for hop in hops)),),
+            traffic=(
+                Traffic("agent -> agent", sum(hop[0] for hop in hops), sum(hop[1] for hop in hops)),
+            ),
         )
 
 
@@ -227,17 +308,24 @@ class TwinRun(Run):
     unit = "round"
     settings: DpCombinatorial
 
-    def __init__(self, system: System, settings: DpCombinatorial, seeds: Sequence[int] | None) -> None:
+    def __init__(
+        self, system: System, settings: DpCombinatorial, seeds: Sequence[int] | None
+    ) -> None:
         super().__init__(system, settings, seeds)
         self._setup = setup = settings.load()
         warm_up()
         self._markets = [
             twin.Simulation(
-                setup.market, setup.terms, seed, coefficient=settings.coefficient, margin=settings.margin,
-                points=settings.points, truth=settings.best_purchases(),
+                setup.market,
+                setup.terms,
+                seed,
+                coefficient=settings.coefficient,
+                margin=settings.margin,
+                points=settings.points,
+                truth=settings.best_purchases(),
             )
             for seed in self.seeds
-        ]  # fmt: skip
+        ]
 
     @property
     def time(self) -> int:
@@ -282,14 +370,18 @@ class TwinRun(Run):
     def record(self, status: str | None = None) -> Record:
         """Return the record of what was done; curves end where the shortest run ended."""
         steps, done = self._markets[0].curves.points, min(market.time for market in self._markets)
-        outcome = twin.gather(self.seeds, steps, [(market.known, market.curves) for market in self._markets])
+        outcome = twin.gather(
+            self.seeds, steps, [(market.known, market.curves) for market in self._markets]
+        )
         plan = self._setup.plan
         ledgers = []
         if plan is not None and self.settings.policy != "placebo":
             ledgers = [_spent(Ledger(plan, name), done) for name in self._setup.market.agents]
         reached = int(np.searchsorted(steps, done, side="right"))
         learnt = [qualities(market.known) for market in self._markets]
-        return _record(self, outcome, reached, status, steps_done=self.time, ledgers=ledgers, learnt=learnt)
+        return _record(
+            self, outcome, reached, status, steps_done=self.time, ledgers=ledgers, learnt=learnt
+        )
 
     def save(self) -> Any:
         """Return this moment."""
@@ -315,21 +407,40 @@ def _spent(ledger: Ledger[Plan], done: int) -> Ledger[Plan]:
 def warm_up() -> None:
     """Compile what a run calls, so that compiling is not counted as running."""
     market = make_market([0.9, 0.1], [[0.5, 0.05], [0.5, 0.05]], [[3, 30], [3, 30]], alpha=0.5)
-    terms = Terms(market.agents, market.producers, 8, "placebo", reports=(2, 4, 8), multipliers=(1.0, 1.0, 1.0))
+    terms = Terms(
+        market.agents,
+        market.producers,
+        8,
+        "placebo",
+        reports=(2, 4, 8),
+        multipliers=(1.0, 1.0, 1.0),
+    )
     twin.run_once(market, terms, 0)
     MemoryRun(federation(market, terms, seed=0), SimulatedMarket(market, 0, 8)).finish()
 
 
 def _record(
-    run: Run, outcome: twin.Outcome, reached: int, status: str | None, *, steps_done: int,
-    ledgers: Sequence[Ledger[Plan]], learnt: Sequence[Floats], known: bool = True, **more: Any,
-) -> Record:  # fmt: skip
-    """Make the record of agents or of the twin; without `known` nobody knows the qualities, and so no regret."""
+    run: Run,
+    outcome: twin.Outcome,
+    reached: int,
+    status: str | None,
+    *,
+    steps_done: int,
+    ledgers: Sequence[Ledger[Plan]],
+    learnt: Sequence[Floats],
+    known: bool = True,
+    **more: Any,
+) -> Record:
+    """Make the record of agents or of the twin; without `known` nobody knows the qualities, and so
+    no regret.
+    """
     settings = run.settings
     assert isinstance(settings, DpCombinatorial)
     market, missed = settings.load().market, int(outcome.missed.sum())
     made = steps_done * len(market.agents)
-    cards = [[f"{missed:,} of {made:,}", f"purchases below the threshold, a quality of {market.alpha:g}"]]
+    cards = [
+        [f"{missed:,} of {made:,}", f"purchases below the threshold, a quality of {market.alpha:g}"]
+    ]
     return run.recorded(
         status,
         seeds=outcome.seeds,
@@ -355,8 +466,11 @@ def _record(
                 *([threshold(market, settings, outcome, reached)] if known and reached else []),
                 *sums_of_rounds(ledgers),
             ],
-            protection=settings.level, implied=["noise"], baseline=BASELINE,
-            warnings=first_noise(settings, outcome), **({"cards": cards} if known else {}),
+            protection=settings.level,
+            implied=["noise"],
+            baseline=BASELINE,
+            warnings=first_noise(settings, outcome),
+            **({"cards": cards} if known else {}),
         ),
         **more,
-    )  # fmt: skip
+    )

@@ -13,7 +13,8 @@ class Hello(Message, frozen=True, array_like=True, tag="Hello", gc=False):
 
 
 class Report(Message, frozen=True, array_like=True, tag="Report", gc=False):
-    """What the sender bought since its last report, and how much of it was good, with noise; one number a producer.
+    """What the sender bought since its last report, and how much of it was good, with noise; one
+    number a producer.
 
     The same report goes to everyone: noise drawn anew for each receiver would be a release each.
     """
@@ -22,11 +23,15 @@ class Report(Message, frozen=True, array_like=True, tag="Report", gc=False):
     units: tuple[float, ...]
     good: tuple[float, ...]
     sigma: tuple[float, ...] = ()
-    """Standard deviation of the noise, where reports are fused by their variance; else it is nobody's business."""
+    """Standard deviation of the noise, where reports are fused by their variance; else it is
+    nobody's business.
+    """
 
 
 class Buy(Ask, frozen=True, array_like=True, tag="Buy", gc=False):
-    """Buy these units, one number a producer, in a round (from 1); the world answers with `Delivered`."""
+    """Buy these units, one number a producer, in a round (from 1); the world answers with
+    `Delivered`.
+    """
 
     round: int
     units: tuple[int, ...]
@@ -40,7 +45,9 @@ class Delivered(Message, frozen=True, array_like=True, tag="Delivered", gc=False
 
 
 class Offers(Message, frozen=True, array_like=True, tag="Offers", gc=False):
-    """An agent's own costs and capacities, one number a producer: from its operator, and for nobody else."""
+    """An agent's own costs and capacities, one number a producer: from its operator, and for nobody
+    else.
+    """
 
     cost: tuple[float, ...]
     capacity: tuple[float, ...]

@@ -29,12 +29,19 @@ def learns(settings: DpCombinatorial) -> tuple[str, ...]:
     if settings.policy == "placebo":
         return ("Agents exchange noise that holds nothing of what they bought.",)
     if settings.policy == "fcb":
-        return ("Every agent sends every other what it bought of each producer and how much was good, every round.",)
+        return (
+            "Every agent sends every other what it bought of each producer and how much was good, "
+            "every round.",
+        )
     when = f"after {len(settings.report_rounds()):,} of {settings.horizon:,} rounds"
     if not settings.noisy:
-        return (f"Every agent sends every other what it bought of each producer and how much was good, {when}.",)
+        return (
+            "Every agent sends every other what it bought of each producer and how much was good, "
+            f"{when}.",
+        )
     return (
-        f"Every agent sends every other one noisy pair for each producer (units, good units) {when}.",
+        "Every agent sends every other one noisy pair for each producer (units, good units) "
+        f"{when}.",
         "All receivers get the same pair: together they see no more than one of them.",
     )
 
@@ -44,24 +51,33 @@ def leaks(settings: DpCombinatorial) -> tuple[str, ...]:
     if settings.policy == "alone":
         return ()
     out = [
-        "Who takes part, with which producers, for how many rounds, and when reports are sent: the terms are public."
+        "Who takes part, with which producers, for how many rounds, and when reports are sent: the "
+        "terms are public."
     ]
     if settings.policy != "placebo" and settings.noisy:
         out.append(
-            "Trends over many rounds: the guarantee is for the unit it names, and reports exist to tell averages."
+            "Trends over many rounds: the guarantee is for the unit it names, and reports exist to "
+            "tell averages."
         )
     elif settings.policy != "placebo":
-        out.append("Everything an agent bought and how good it was, to every other agent: there is no noise.")
+        out.append(
+            "Everything an agent bought and how good it was, to every other agent: there is no "
+            "noise."
+        )
     if settings.rule == "fuse" and settings.noisy:
         out.append(
-            "Reports are fused by their variance, so each tells the scale of its noise and with it the capacities."
+            "Reports are fused by their variance, so each tells the scale of its noise and with it "
+            "the capacities."
         )
     out.append(
-        "An agent that lies in its reports is believed where it stays near what others have seen, and nothing finds it."
+        "An agent that lies in its reports is believed where it stays near what others have seen, "
+        "and nothing finds it."
         if settings.selects
         else "An agent that lies in its reports can fix what others believe of a producer for good: nothing limits it."
     )
-    out.append("Producers see what is bought from them; nothing here hides an agent from a producer.")
+    out.append(
+        "Producers see what is bought from them; nothing here hides an agent from a producer."
+    )
     return tuple(out)
 
 
@@ -71,25 +87,42 @@ class DpCombinatorialSystem(System):
     name = "dp-combinatorial"
     title = "DP combinatorial"
     pictures = "posse.protocols.dp_combinatorial.scene"
-    summary = "Competing agents buy from common producers under a quality constraint and share noisy reports."
+    summary = (
+        "Competing agents buy from common producers under a quality constraint and share noisy "
+        "reports."
+    )
     unserved = (
         "a round is a purchase from all producers under a quality constraint, by several agents "
-        "at once, and not one arm. Use posse.start, or a federation whose agents have sources of their own."
+        "at once, and not one arm. Use posse.start, or a federation whose agents have sources of "
+        "their own."
     )
     reference = (
-        "Solanki, Kanaparthy, Damle, Gujar: Differentially private federated combinatorial bandits with constraints, "
+        "Solanki, Kanaparthy, Damle, Gujar: Differentially private federated combinatorial bandits "
+        "with constraints, "
         "ECML PKDD 2022"
     )
     protects = "what each agent buys, by Gaussian noise on its reports"
     words: ClassVar[dict[str, str]] = {
-        "step": "round", "arm": "producer", "pull": "unit", "reward": "revenue", "party": "agent",
-    }  # fmt: skip
+        "step": "round",
+        "arm": "producer",
+        "pull": "unit",
+        "reward": "revenue",
+        "party": "agent",
+    }
     story = (
-        "Five agents buy from twenty producers for 5,000 rounds and want an average quality of at least 0.4; they "
-        "exchange noisy reports at a few rounds, beside the same agents alone and with everything in the clear."
+        "Five agents buy from twenty producers for 5,000 rounds and want an average quality of at "
+        "least 0.4; they "
+        "exchange noisy reports at a few rounds, beside the same agents alone and with everything "
+        "in the clear."
     )
     roles = (
-        RoleKind("agent", "agent", ("#b07d12", "#b07d12"), "its costs, capacities and purchases", (0.3, 0.5)),
+        RoleKind(
+            "agent",
+            "agent",
+            ("#b07d12", "#b07d12"),
+            "its costs, capacities and purchases",
+            (0.3, 0.5),
+        ),
         RoleKind(
             "producer",
             "producer",
@@ -142,9 +175,14 @@ class DpCombinatorialSystem(System):
         return (*attacks.ATTACKS, *deviations.ATTACKS)
 
     def start(
-        self, settings: DpCombinatorial, *, seeds: Sequence[int] | None = None,
-        world: Literal["outside"] | None = None, transcript: int = 0, **options: Any,
-    ) -> Run:  # fmt: skip
+        self,
+        settings: DpCombinatorial,
+        *,
+        seeds: Sequence[int] | None = None,
+        world: Literal["outside"] | None = None,
+        transcript: int = 0,
+        **options: Any,
+    ) -> Run:
         """Begin a run with real agents, or the compiled twin."""
         from posse.protocols.dp_combinatorial.federation import MarketRun, TwinRun
 
@@ -159,7 +197,9 @@ class DpCombinatorialSystem(System):
         """
         path = "compiled" if settings.oracle == "greedy" else "agents"
         if settings.policy in ("placebo", "naive"):
-            return settings.instead(policy="alone" if settings.policy == "placebo" else "fcb", path=path)
+            return settings.instead(
+                policy="alone" if settings.policy == "placebo" else "fcb", path=path
+            )
         return settings.instead(path=path, **({"noise": "none"} if settings.talks else {}))
 
     def level_of(self, settings: DpCombinatorial) -> str:
@@ -171,22 +211,29 @@ class DpCombinatorialSystem(System):
         policies = [policy for policy in ("alone", "fcb") if policy != settings.policy]
         if len(settings.load().market.agents) < 2:
             policies = []
-        # The compiled path has the greedy oracle only; a run with another is compared with agents that use it too.
+        # The compiled path has the greedy oracle only; a run with another is compared with agents
+        # that use it too.
         path = "compiled" if settings.oracle == "greedy" else "agents"
         return [settings.instead(policy=policy, path=path) for policy in policies]
 
     def remarks(self, records: Sequence[Record]) -> Sequence[Section]:
-        """Say how often the threshold was missed and how much less regret there was than alone, a line a method."""
+        """Say how often the threshold was missed and how much less regret there was than alone, a
+        line a method.
+        """
         joined = {id(one.record): one for one in joining(records) if one.baseline is not None}
         order = {"alone": 0, "fcb": 2}  # from nothing shared to everything shared
         rows = tuple(
             (
-                one.label, _gained(joined.get(id(one))), words.number(float(one.summary.get("missed", 0))),
+                one.label,
+                _gained(joined.get(id(one))),
+                words.number(float(one.summary.get("missed", 0))),
                 _ratio(one, joined.get(id(one))),
-                {"agents": "real agents", "compiled": "simulated"}.get(str(one.summary.get("path")), words.UNKNOWN),
+                {"agents": "real agents", "compiled": "simulated"}.get(
+                    str(one.summary.get("path")), words.UNKNOWN
+                ),
             )
             for one in sorted(records, key=lambda record: order.get(record.policy, 1))
-        )  # fmt: skip
+        )
         gained = f"{records[0].words.earned} more than alone"
         columns = ("", gained, "purchases below the threshold", "regret, of that alone", "how")
         many = ("From 3 runs on the ratio has its 95 % interval.",) if records[0].runs > 1 else ()
@@ -201,8 +248,13 @@ class DpCombinatorialSystem(System):
             ("alone", "no federation"),
             ("placebo", "reports of noise alone, a control"),
         )
-        facts = [{"name": name, "summary": summary, "parameters": {"coefficient": 1.0}} for name, summary in rows]
-        return Section("Markets (dp-combinatorial)", ("policy", "what is sent"), rows, data={"policies": facts})
+        facts = [
+            {"name": name, "summary": summary, "parameters": {"coefficient": 1.0}}
+            for name, summary in rows
+        ]
+        return Section(
+            "Markets (dp-combinatorial)", ("policy", "what is sent"), rows, data={"policies": facts}
+        )
 
     def problems(self, folder: Path | None) -> Section:
         """Random markets, and files of one's own."""
@@ -210,9 +262,21 @@ class DpCombinatorialSystem(System):
 
         rows = [(name, "yes", f"random: {what}") for name, what in INSTANCES.items()]
         rows += [
-            ("offers=FILE.csv", "yours", "columns agent,supplier,cost,capacity; and one of the two below"),
-            ("qualities=FILE.csv", "yours", "columns supplier,quality: a row a supplier, units are drawn"),
-            ("records=FILE.csv", "yours", "columns supplier,quality: a row a past unit, replayed in order"),
+            (
+                "offers=FILE.csv",
+                "yours",
+                "columns agent,supplier,cost,capacity; and one of the two below",
+            ),
+            (
+                "qualities=FILE.csv",
+                "yours",
+                "columns supplier,quality: a row a supplier, units are drawn",
+            ),
+            (
+                "records=FILE.csv",
+                "yours",
+                "columns supplier,quality: a row a past unit, replayed in order",
+            ),
         ]
         facts = [{"name": name, "ready": True, "what": what} for name, what in INSTANCES.items()]
         columns = ("--data", "ready", "what it is")
@@ -236,7 +300,11 @@ class DpCombinatorialSystem(System):
 
 
 def _gained(joined: Joining | None) -> str:
-    return words.UNKNOWN if joined is None else words.plus_minus(joined.whole.difference, joined.whole.error)
+    return (
+        words.UNKNOWN
+        if joined is None
+        else words.plus_minus(joined.whole.difference, joined.whole.error)
+    )
 
 
 def _ratio(record: Record, joined: Joining | None) -> str:
@@ -245,7 +313,7 @@ def _ratio(record: Record, joined: Joining | None) -> str:
     return words.UNKNOWN if joined is None or joined.ratio is None else str(joined.ratio)
 
 
-# What an epsilon costs in noise ---------------------------------------------------------------------------------------
+# What an epsilon costs in noise -------------------------------------------------------------------
 
 
 def _budget_settings() -> type[AnySettings]:
@@ -265,16 +333,22 @@ def show_budget(settings: BudgetSettings) -> Iterator[Section]:
     yield _noise(
         plan,
         {
-            "settings": {**settings.resolved(), **used}, "messages": _messages(plan), "guarantee": proved[0].entry(),
+            "settings": {**settings.resolved(), **used},
+            "messages": _messages(plan),
+            "guarantee": proved[0].entry(),
             "other_units": [guarantee.entry() for guarantee in proved[1:]],
             "claims": [asdict(claim) for claim in claims],
         },
-    )  # fmt: skip
+    )
     yield from _guarantees(plan, proved)
     if claims:
         rows = tuple((claim.figure, "yes" if claim.proved else "no", claim.how) for claim in claims)
-        yield Section("Figures for the published noise", ("(epsilon, delta)", "a proof", "how"), rows)
-    yield Section("Not covered", notes=tuple(f"- {one}" for one in proved[0].simulated().not_covered))
+        yield Section(
+            "Figures for the published noise", ("(epsilon, delta)", "a proof", "how"), rows
+        )
+    yield Section(
+        "Not covered", notes=tuple(f"- {one}" for one in proved[0].simulated().not_covered)
+    )
 
 
 def _messages(plan: Plan) -> list[dict[str, Any]]:
@@ -288,9 +362,12 @@ def _noise(plan: Plan, data: dict[str, Any]) -> Section:
     rows = tuple(tuple(words.number(one[name], 4) for name in shown) for one in data["messages"])
     return Section(
         f"Noise of {words.count(len(plan.rounds), 'message')}: {made}",
-        ("round", "about rounds", "sigma / k", "sigma / sensitivity"), rows,
-        ("k: capacity of the agent at the producer; sensitivity: of the unit below.",), (0, 1, 2, 3), data=data,
-    )  # fmt: skip
+        ("round", "about rounds", "sigma / k", "sigma / sensitivity"),
+        rows,
+        ("k: capacity of the agent at the producer; sensitivity: of the unit below.",),
+        (0, 1, 2, 3),
+        data=data,
+    )
 
 
 def _guarantees(plan: Plan, proved: Sequence[Guarantee]) -> Iterator[Section]:
@@ -301,8 +378,14 @@ def _guarantees(plan: Plan, proved: Sequence[Guarantee]) -> Iterator[Section]:
         f"- {own.terms}",
     )
     yield Section(f"Proved: {own.figure} for unit {own.unit}", notes=notes)
-    rows = tuple((other.unit, other.figure, other.composition, other.covers) for other in proved[1:])
-    yield Section("The same noise for other units", ("unit", "(epsilon, delta)", "composition", "covers"), rows)
+    rows = tuple(
+        (other.unit, other.figure, other.composition, other.covers) for other in proved[1:]
+    )
+    yield Section(
+        "The same noise for other units",
+        ("unit", "(epsilon, delta)", "composition", "covers"),
+        rows,
+    )
 
 
 SYSTEM = DpCombinatorialSystem()

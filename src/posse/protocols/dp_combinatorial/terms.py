@@ -1,4 +1,6 @@
-"""What all agents agree on before the first round, and the noise that it takes: public, and the same for everyone."""
+"""What all agents agree on before the first round, and the noise that it takes: public, and the
+same for everyone.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,9 @@ from posse.protocols.dp_combinatorial.learning import ACCEPT, FUSE, POOL, SUM
 VERSION = 1
 
 METHODS = ("alone", "fcb", "p-fcb", "placebo", "naive")
-"""No federation; everything after every round; noisy reports at a few rounds; reports of noise alone; noisy reports
-after every round."""
+"""No federation; everything after every round; noisy reports at a few rounds; reports of noise
+alone; noisy reports after every round.
+"""
 
 LARGEST_WEIGHT = 1e6
 """Beyond it sums of units would not be finite in the end."""
@@ -26,20 +29,28 @@ _RULES = {"pool": POOL, "accept": ACCEPT, "fuse": FUSE}
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """Who takes part, for how long, when reports are sent, with how much noise, and how they are learnt from."""
+    """Who takes part, for how long, when reports are sent, with how much noise, and how they are
+    learnt from.
+    """
 
     agents: tuple[str, ...]
     producers: tuple[str, ...]
     rounds: int
     method: str = "p-fcb"
     reports: tuple[int, ...] = ()
-    """Rounds after which a report is sent; for `fcb` and `naive` after every round, and this is empty."""
+    """Rounds after which a report is sent; for `fcb` and `naive` after every round, and this is
+    empty.
+    """
     multipliers: tuple[float, ...] = ()
-    """Noise of each report: its standard deviation in units of the sender's capacity; for `naive` one for all."""
+    """Noise of each report: its standard deviation in units of the sender's capacity; for `naive`
+    one for all.
+    """
     rule: str = "accept"
     """accept, pool or fuse."""
     width: float = 0.1
-    """How far from its own estimate an agent accepts a quality, in widths of its confidence interval."""
+    """How far from its own estimate an agent accepts a quality, in widths of its confidence
+    interval.
+    """
     weight: float = 10.0
     """How often an accepted unit counts."""
     explore: int = 0
@@ -52,12 +63,16 @@ class Terms(msgspec.Struct, frozen=True):
         check.between(0, LARGEST_WEIGHT, width=self.width)
         check.between(0, LARGEST_WEIGHT, open_low=True, weight=self.weight)
         if self.method != "alone" and len(self.agents) < 2:
-            raise ConfigError(f"a federation needs at least 2 agents, got {len(self.agents)}. Use the method 'alone'.")
+            raise ConfigError(
+                f"a federation needs at least 2 agents, got {len(self.agents)}. Use the method "
+                "'alone'."
+            )
         check_explore(self.explore, self.rounds)
         wanted = 1 if self.method == "naive" else len(self.reports)
         if len(self.multipliers) != wanted:
             raise ConfigError(
-                f"expected a multiplier a report, got {len(self.multipliers)} for {len(self.reports)} reports."
+                f"expected a multiplier a report, got {len(self.multipliers)} for "
+                f"{len(self.reports)} reports."
             )
         if any(b <= a for a, b in zip((0, *self.reports), self.reports, strict=False)):
             raise ConfigError(f"reports must be at increasing rounds from 1, got {self.reports}.")
@@ -104,21 +119,24 @@ def check_explore(explore: int, rounds: int) -> None:
     """Refuse a phase of exploration that is no number of rounds of the run."""
     if not 0 <= explore <= rounds:
         raise ConfigError(
-            f"explore must be from 0 to the {rounds:,} rounds there are, got {explore}. Choose one in between."
+            f"explore must be from 0 to the {rounds:,} rounds there are, got {explore}. Choose one "
+            "in between."
         )
 
 
 def check_noise(plan: Plan, capacity: NDArray[np.generic]) -> None:
     """Refuse noise so large that its steps show.
 
-    Noise of deviation sigma is made of 53-bit numbers, so its law is off by about sigma / 2^53; that must stay far
-    below delta, of which a hundredth is taken here.
+    Noise of deviation sigma is made of 53-bit numbers, so its law is off by about sigma / 2^53;
+    that must stay far below delta, of which a hundredth is taken here.
     """
     most = max(plan.multipliers) * float(np.max(capacity, initial=0))
     if most > plan.delta * 2.0**52 / 100:
         raise ConfigError(
-            f"noise of deviation {most:.3g} is larger than 53-bit arithmetic can make for delta {plan.delta:g} "
-            f"(at most {plan.delta * 2.0**52 / 100:.3g}). Count units in hundreds, or choose another unit or epsilon."
+            f"noise of deviation {most:.3g} is larger than 53-bit arithmetic can make for delta "
+            f"{plan.delta:g} "
+            f"(at most {plan.delta * 2.0**52 / 100:.3g}). Count units in hundreds, or choose "
+            "another unit or epsilon."
         )
 
 
@@ -131,7 +149,8 @@ def check_plan(plan: Plan, terms: Terms, capacity: NDArray[np.float64]) -> None:
         planned = "every round" if plan.alike else f"rounds {list(plan.rounds)}"
         raise ConfigError(
             f"the plan is for reports after {planned} about up to {plan.producers} producers, the "
-            f"agent sends after {'every round' if terms.always else list(terms.reports)} about {dealt}, or with other "
+            f"agent sends after {'every round' if terms.always else list(terms.reports)} about "
+            f"{dealt}, or with other "
             "noise: its ledger would not tell the truth. Make terms and plan from one another."
         )
     check_noise(plan, capacity)

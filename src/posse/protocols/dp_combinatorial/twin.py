@@ -1,12 +1,14 @@
 """The compiled twin: the whole market in one place.
 
-It makes the same purchases as the agents, bit for bit, in about .4 microseconds a round and agent at 30 producers, and
-in memory that does not depend on the number of rounds.
+It makes the same purchases as the agents, bit for bit, in about .4 microseconds a round and agent
+at 30 producers, and in memory that does not depend on the number of rounds.
 
 >>> from posse.problems.markets.instances import market_instance
 >>> from posse.protocols.dp_combinatorial.terms import Terms
 >>> market = market_instance(1, agents=3, producers=8)
->>> known, curves = run_once(market, Terms(market.agents, market.producers, 500, method="alone"), seed=1)
+>>> known, curves = run_once(
+...     market, Terms(market.agents, market.producers, 500, method="alone"), seed=1
+... )
 >>> curves.regret.shape, bool((curves.regret[-1] > 0).all())
 ((200, 3), True)
 """
@@ -61,7 +63,9 @@ class Outcome:
     missed: Wholes
     """(runs, agents) rounds below the threshold."""
     below: Floats
-    """(runs, points) share of all agents' purchases up to each point that fell below the threshold."""
+    """(runs, points) share of all agents' purchases up to each point that fell below the
+    threshold.
+    """
     first: Floats
     """(runs, agents, producers) units that the first message is about."""
     taken: Wholes
@@ -72,27 +76,50 @@ class Simulation:
     """One run of a market, which goes forward step by step."""
 
     def __init__(
-        self, market: Market, terms: Terms, seed: int, *, coefficient: float = 1.0, margin: float = 0.0,
-        points: int = 200, truth: Truth | None = None, trace: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        market: Market,
+        terms: Terms,
+        seed: int,
+        *,
+        coefficient: float = 1.0,
+        margin: float = 0.0,
+        points: int = 200,
+        truth: Truth | None = None,
+        trace: bool = False,
+    ) -> None:
         """Prepare a run for one seed; with `trace` every purchase is kept."""
         agents, producers = market.cost.shape
         self._seed, self._rounds, self._coefficient = np.uint64(seed), terms.rounds, coefficient
         self._keys = np.array([derive(seed, j) for j in range(agents)], np.uint64)
-        self._market = (market.supply, offers_of(market, margin), truth_of(market) if truth is None else truth)
+        self._market = (
+            market.supply,
+            offers_of(market, margin),
+            truth_of(market) if truth is None else truth,
+        )
         self._talk, self._explore = _talk(terms), terms.explore
         self.time = 0
         """Rounds that are over."""
         self.known = nothing_known(agents, producers)
-        self.curves = no_curves(points_of(terms.rounds, points), agents, producers, terms.rounds if trace else 0)
+        self.curves = no_curves(
+            points_of(terms.rounds, points), agents, producers, terms.rounds if trace else 0
+        )
 
     def advance(self, rounds: int, stop: Wholes | None = None) -> None:
         """Run so many rounds more, at most to the end, or until `stop[0]` is not 0."""
         last = min(self.time + rounds, self._rounds)
         self.time = _rounds(
-            self._seed, self._keys, self.time + 1, last, self._explore, self._coefficient, *self._market, self._talk,
-            self.known, self.curves, np.zeros(1, np.int64) if stop is None else stop,
-        )  # fmt: skip
+            self._seed,
+            self._keys,
+            self.time + 1,
+            last,
+            self._explore,
+            self._coefficient,
+            *self._market,
+            self._talk,
+            self.known,
+            self.curves,
+            np.zeros(1, np.int64) if stop is None else stop,
+        )
 
 
 def run_once(market: Market, terms: Terms, seed: int, **options: Any) -> tuple[Knowledge, Curves]:
@@ -102,7 +129,9 @@ def run_once(market: Market, terms: Terms, seed: int, **options: Any) -> tuple[K
     return run.known, run.curves
 
 
-def gather(seeds: tuple[int, ...], steps: Wholes, runs: Sequence[tuple[Knowledge, Curves]]) -> Outcome:
+def gather(
+    seeds: tuple[int, ...], steps: Wholes, runs: Sequence[tuple[Knowledge, Curves]]
+) -> Outcome:
     """Put runs together; sums over agents follow the order of the roster."""
 
     def stacked(rows: Sequence[NDArray[np.generic]], *shape: int) -> NDArray[np.float64]:
@@ -131,7 +160,7 @@ def in_order(by_agent: Floats) -> Floats:
     return total
 
 
-# What the compiled code reads ---------------------------------------------------------------------------------------
+# What the compiled code reads ---------------------------------------------------------------------
 
 
 class Offers(NamedTuple):
@@ -164,7 +193,9 @@ class Talk(NamedTuple):
     """Rounds after whose purchase everyone sends; ignored where `always`."""
     always: bool
     multipliers: Floats
-    """Noise of each message, in capacities; one for all where `always`, and none where that is 0."""
+    """Noise of each message, in capacities; one for all where `always`, and none where that is
+    0.
+    """
     placebo: bool
     """Send noise alone."""
     rule: int
@@ -197,14 +228,23 @@ class Curves(NamedTuple):
 def no_curves(points: Wholes, agents: int, producers: int, traced: int = 0) -> Curves:
     """Make the curves of a run that has not begun; `traced` rounds have their purchases kept."""
     return Curves(
-        points, np.zeros((len(points), agents)), np.zeros((len(points), agents)), np.zeros(agents), np.zeros(agents),
-        np.zeros(agents, np.int64), np.zeros((len(points), agents), np.int64), np.zeros(agents, np.int64),
-        np.zeros((agents, producers)), np.zeros((traced, agents, producers)),
-    )  # fmt: skip
+        points,
+        np.zeros((len(points), agents)),
+        np.zeros((len(points), agents)),
+        np.zeros(agents),
+        np.zeros(agents),
+        np.zeros(agents, np.int64),
+        np.zeros((len(points), agents), np.int64),
+        np.zeros(agents, np.int64),
+        np.zeros((agents, producers)),
+        np.zeros((traced, agents, producers)),
+    )
 
 
 def offers_of(market: Market, margin: float = 0.0) -> Offers:
-    """Give a market as the compiled code reads it; purchases are made for alpha and a safety margin."""
+    """Give a market as the compiled code reads it; purchases are made for alpha and a safety
+    margin.
+    """
     capacity = market.capacity.astype(np.float64)
     return Offers(np.ascontiguousarray(market.cost), capacity, market.alpha + margin, market.rho)
 
@@ -212,15 +252,19 @@ def offers_of(market: Market, margin: float = 0.0) -> Offers:
 def truth_of(market: Market) -> Truth:
     r"""Solve for the best purchase of every agent in every epoch (HiGHS).
 
-    A round costs $r(s^*) - r(s)$ in expected revenue at the true qualities if s meets the threshold there, else
-    $L_j = r(s^*) + \sum_i k_{ij} \max(0, c_{ij} - \rho q_i)$: the best revenue and the worst loss.
+    A round costs $r(s^*) - r(s)$ in expected revenue at the true qualities if s meets the threshold
+    there, else $L_j = r(s^*) + \sum_i k_{ij} \max(0, c_{ij} - \rho q_i)$: the best revenue and the
+    worst loss.
     """
     quality, capacity = market.quality, market.capacity.astype(np.float64)
     revenue = market.rho * quality[:, None, :] - market.cost[None, :, :]
     best = np.array(
         [
             [
-                float(exact(q, market.cost[j], capacity[j], market.alpha, market.rho) @ revenue[epoch, j])
+                float(
+                    exact(q, market.cost[j], capacity[j], market.alpha, market.rho)
+                    @ revenue[epoch, j]
+                )
                 for j in range(len(market.agents))
             ]
             for epoch, q in enumerate(quality)
@@ -233,23 +277,46 @@ def truth_of(market: Market) -> Truth:
 def _talk(terms: Terms) -> Talk:
     """Give the terms as the compiled code reads them."""
     return Talk(
-        np.array(terms.reports, np.int64), terms.always, np.array(terms.multipliers, np.float64),
-        terms.method == "placebo", terms.learning_rule, terms.width, terms.weight,
-    )  # fmt: skip
+        np.array(terms.reports, np.int64),
+        terms.always,
+        np.array(terms.multipliers, np.float64),
+        terms.method == "placebo",
+        terms.learning_rule,
+        terms.width,
+        terms.weight,
+    )
 
 
-# Compiled -----------------------------------------------------------------------------------------------------------
+# Compiled -----------------------------------------------------------------------------------------
 
 
 @loops
 def _rounds(
-    seed: int, keys: Words, first: int, last: int, exploring: int, coefficient: float, supply: Supply, offers: Offers,
-    truth: Truth, talk: Talk, known: Knowledge, curves: Curves, stop: Wholes,
-) -> int:  # fmt: skip
-    """Run rounds `first` to `last`, or until `stop[0]` is not 0, on `known` and `curves`; return the last one done."""
+    seed: int,
+    keys: Words,
+    first: int,
+    last: int,
+    exploring: int,
+    coefficient: float,
+    supply: Supply,
+    offers: Offers,
+    truth: Truth,
+    talk: Talk,
+    known: Knowledge,
+    curves: Curves,
+    stop: Wholes,
+) -> int:
+    """Run rounds `first` to `last`, or until `stop[0]` is not 0, on `known` and `curves`; return
+    the last one done.
+    """
     agents, producers = offers.cost.shape
     words = np.zeros((4, (producers + 3) // 4), np.uint64)
-    purchase, good, bounds, work = np.zeros(producers), np.zeros(producers), np.zeros(producers), np.zeros(producers)
+    purchase, good, bounds, work = (
+        np.zeros(producers),
+        np.zeros(producers),
+        np.zeros(producers),
+        np.zeros(producers),
+    )
     sums = np.zeros((3, producers))
     point = np.searchsorted(curves.points, first)
     number = np.searchsorted(talk.rounds, first)
@@ -264,9 +331,19 @@ def _rounds(
                 explore(offers.capacity[j], purchase)
             else:
                 choose(
-                    reach, known.good[j], known.units[j], known.told_good[j], known.told_units[j], offers.cost[j],
-                    offers.capacity[j], offers.alpha, offers.rho, purchase, bounds, work,
-                )  # fmt: skip
+                    reach,
+                    known.good[j],
+                    known.units[j],
+                    known.told_good[j],
+                    known.told_units[j],
+                    offers.cost[j],
+                    offers.capacity[j],
+                    offers.alpha,
+                    offers.rho,
+                    purchase,
+                    bounds,
+                    work,
+                )
             deliver(supply, seed, j, t, known.units[j], purchase, words, good)
             remember(purchase, good, known.units[j], known.good[j])
             earned, lost, met = settle(j, epoch, purchase, good, offers, truth)
@@ -294,11 +371,22 @@ def _rounds(
 
 @short_loops
 def deliver(
-    supply: Supply, seed: int, agent: int, t: int, bought: Floats, purchase: Floats, words: Words, out: Floats
+    supply: Supply,
+    seed: int,
+    agent: int,
+    t: int,
+    bought: Floats,
+    purchase: Floats,
+    words: Words,
+    out: Floats,
 ) -> None:
-    """Write the good units of a purchase: `good_units` of every producer, whose words are drawn together."""
+    """Write the good units of a purchase: `good_units` of every producer, whose words are drawn
+    together.
+    """
     for block in range(words.shape[1]):
-        words[0, block], words[1, block], words[2, block], words[3, block] = quarters(seed, DELIVERY, agent, t, block)
+        words[0, block], words[1, block], words[2, block], words[3, block] = quarters(
+            seed, DELIVERY, agent, t, block
+        )
     flat = words.reshape(-1)
     epoch = epoch_at(supply, t)
     missing = False
@@ -311,7 +399,9 @@ def deliver(
 
 
 @short_loops
-def _untabled(supply: Supply, seed: int, agent: int, t: int, bought: Floats, purchase: Floats, out: Floats) -> None:
+def _untabled(
+    supply: Supply, seed: int, agent: int, t: int, bought: Floats, purchase: Floats, out: Floats
+) -> None:
     for i in range(out.shape[0]):
         if out[i] < 0.0:
             out[i] = untabled(supply, seed, agent, i, t, int(bought[i]), int(purchase[i]))
@@ -321,7 +411,9 @@ def _untabled(supply: Supply, seed: int, agent: int, t: int, bought: Floats, pur
 def settle(
     agent: int, epoch: int, purchase: Floats, good: Floats, offers: Offers, truth: Truth
 ) -> tuple[float, float, bool]:
-    """Return the revenue of a purchase, its regret, and whether it met the threshold at the true qualities."""
+    """Return the revenue of a purchase, its regret, and whether it met the threshold at the true
+    qualities.
+    """
     earned = expected = surplus = units = 0.0
     for i in range(purchase.shape[0]):
         if purchase[i] > 0.0:
@@ -336,9 +428,18 @@ def settle(
 
 @loops
 def _share(
-    t: int, number: int, noise_of: float, keys: Words, offers: Offers, talk: Talk, known: Knowledge, taken: Wholes
+    t: int,
+    number: int,
+    noise_of: float,
+    keys: Words,
+    offers: Offers,
+    talk: Talk,
+    known: Knowledge,
+    taken: Wholes,
 ) -> None:
-    """Let every agent send message `number` and learn from those of all others, in the order of the roster."""
+    """Let every agent send message `number` and learn from those of all others, in the order of the
+    roster.
+    """
     agents, producers = offers.cost.shape
     messages, noise = np.zeros((agents, 2, producers)), np.zeros((2, producers))
     sigmas = noise_of * offers.capacity
@@ -348,19 +449,36 @@ def _share(
                 known.sent_units[j, i] = known.units[j, i]
                 known.sent_good[j, i] = known.good[j, i]
         draw_noise(keys[j], number, sigmas[j], noise)
-        release(known.units[j], known.good[j], known.sent_units[j], known.sent_good[j], noise, sigmas[j], messages[j])
+        release(
+            known.units[j],
+            known.good[j],
+            known.sent_units[j],
+            known.sent_good[j],
+            noise,
+            sigmas[j],
+            messages[j],
+        )
     for j in range(agents):
         for sender in range(agents):
             if sender != j:
                 taken[j] += learn(
-                    talk.rule, t, talk.width, talk.weight, messages[sender], sigmas[sender], known.good[j],
-                    known.units[j], known.told_good[j], known.told_units[j],
-                )  # fmt: skip
+                    talk.rule,
+                    t,
+                    talk.width,
+                    talk.weight,
+                    messages[sender],
+                    sigmas[sender],
+                    known.good[j],
+                    known.units[j],
+                    known.told_good[j],
+                    known.told_units[j],
+                )
 
 
 @loops
 def _pool(known: Knowledge, taken: Wholes, sums: Floats) -> None:
-    """Do what `_share` does where everything is sent and taken as it is: add what all others have seen.
+    """Do what `_share` does where everything is sent and taken as it is: add what all others have
+    seen.
 
     The numbers are whole or multiples of 2^-24, so sums do not depend on their order.
     """

@@ -1,4 +1,5 @@
-"""Attacks on fed-contextual: what the server reads in updates, and whoever is given the model in the model.
+"""Attacks on fed-contextual: what the server reads in updates, and whoever is given the model in
+the model.
 
 | attack | by | seeks | stopped by |
 |---|---|---|---|
@@ -8,9 +9,9 @@
 | `noise` | device | the same, against the figure of the ledger: is the noise as large as it is paid for? | |
 | `arms` | device | contexts, from arms that devices show | exploration, in part |
 
-Canary devices have one sample each, in a feature of their own, large enough that their update is clipped: all of it
-lies in one number of the model. All take part in one round of a real run, with the noise, norm and levels of the
-settings, and coins say which of them exist.
+Canary devices have one sample each, in a feature of their own, large enough that their update is
+clipped: all of it lies in one number of the model. All take part in one round of a real run, with
+the noise, norm and levels of the settings, and coins say which of them exist.
 """
 
 from __future__ import annotations
@@ -58,10 +59,14 @@ def _no_linear(settings: FedContextual) -> str:
     if settings.centralised:
         return "one place holds all samples of a round: there is nothing to find out."
     model = settings.load().model
-    return "" if _linear(model) else f"the model is '{model}', and only updates of linear models are inverted exactly."
+    return (
+        ""
+        if _linear(model)
+        else f"the model is '{model}', and only updates of linear models are inverted exactly."
+    )
 
 
-# What the server reads ------------------------------------------------------------------------------------------------
+# What the server reads ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,16 +87,23 @@ def updates_in(view: View) -> Read:
     if not shapes or not isinstance(model, str):
         raise DataError("this is no view of fed-contextual: its public terms lack the model.")
     if not _linear(model) or len(shapes) != 2:
-        raise DataError(f"the model is '{model}', and only updates of linear models are inverted exactly.")
+        raise DataError(
+            f"the model is '{model}', and only updates of linear models are inverted exactly."
+        )
     given = [one.message for one in view.entries if isinstance(one.message, Update | Total)]
     if not given:
-        raise DataError("the view holds no update: it is cut off, not the server's, or of a run that has not begun.")
+        raise DataError(
+            "the view holds no update: it is cut off, not the server's, or of a run that has not "
+            "begun."
+        )
     kind = np.int32 if isinstance(given[0], Total) else np.float32
     arrays = []
     for at, shape in enumerate(shapes):
         parts = [np.frombuffer(one.data[at], kind) for one in given]
         if any(part.size != math.prod(shape) for part in parts):
-            raise DataError(f"an update must have arrays of the shapes {shapes}: the view is damaged.")
+            raise DataError(
+                f"an update must have arrays of the shapes {shapes}: the view is damaged."
+            )
         arrays.append(np.stack(parts).reshape(len(parts), *shape).astype(np.float64))
     devices = [one.device for one in given if isinstance(one, Update)]
     return Read(np.array(devices, np.int64), arrays[0], arrays[1])
@@ -103,21 +115,28 @@ def read_contexts(view: View, seed: int) -> tuple[Ints, Inverted]:
     return read.devices, inversion.invert(read.bias, read.weights)
 
 
-def _score_contexts(found: Sequence[tuple[Ints, Inverted]], truths: Sequence[Mapping[str, Any]]) -> Score:
+def _score_contexts(
+    found: Sequence[tuple[Ints, Inverted]], truths: Sequence[Mapping[str, Any]]
+) -> Score:
     right = tries = 0
     chances = []
     for (devices, made), truth in zip(found, truths, strict=True):
         summed = not len(devices)
         if not summed:
             places = {int(device): at for at, device in enumerate(truth["devices"])}
-            made = replace(made, owner=np.array([places[int(devices[one])] for one in made.owner], np.int64))
+            made = replace(
+                made, owner=np.array([places[int(devices[one])] for one in made.owner], np.int64)
+            )
         owner = None if summed else truth["owner"]
         right += int(inversion.matches(made, truth["contexts"], owner, truth["arms"]).sum())
         tries += len(made.arms)
-        # Without the view: the context of one sample for that of another, of the same arm where there is one.
+        # Without the view: the context of one sample for that of another, of the same arm where
+        # there is one.
         other = replace(made, contexts=np.roll(made.contexts, len(made.arms) // 2 + 1, axis=0))
         chances.append(inversion.matches(other, truth["contexts"], owner, truth["arms"]).mean())
-    return hits(right, tries, max(float(np.mean(chances)), 0.002), "contexts within a tenth of a true one")
+    return hits(
+        right, tries, max(float(np.mean(chances)), 0.002), "contexts within a tenth of a true one"
+    )
 
 
 def _one_sample_an_arm(evidence: Evidence, seed: int) -> Evidence:
@@ -135,7 +154,12 @@ def _one_sample_an_arm(evidence: Evidence, seed: int) -> Evidence:
             bias[arm] = rng.normal()
             weights[:, arm] = bias[arm] * truth["contexts"][row]
         entries.append(
-            Entry(len(entries), "cohort", SERVER, Update(0, int(device), (bias.tobytes(), weights.tobytes())))
+            Entry(
+                len(entries),
+                "cohort",
+                SERVER,
+                Update(0, int(device), (bias.tobytes(), weights.tobytes())),
+            )
         )
     return replace(evidence, seen=replace(view, entries=entries))
 
@@ -145,7 +169,7 @@ def _other_contexts(truths: Sequence[Mapping[str, Any]], seed: int) -> list[dict
     return [{**truth, "contexts": rng.normal(size=truth["contexts"].shape)} for truth in truths]
 
 
-# Samples of a device --------------------------------------------------------------------------------------------------
+# Samples of a device ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,19 +201,25 @@ def _asked(settings: FedContextual, seed: int) -> Iterator[Evidence]:
     rng, labels = np.random.default_rng((seed, 52)), _labels(truth["labels"])
     rows, places, member = [], [], []
     for place in range(len(truth["devices"])):
-        own, others = (np.flatnonzero(truth["owner"] == place), np.flatnonzero(truth["owner"] != place))
+        own, others = (
+            np.flatnonzero(truth["owner"] == place),
+            np.flatnonzero(truth["owner"] != place),
+        )
         many = min(EACH, len(own), len(others))
         rows += [*rng.choice(own, many, replace=False), *rng.choice(others, many, replace=False)]
         places += [place] * 2 * many
         member += [True] * many + [False] * many
     at = np.array(rows, np.int64)
     yield Evidence(
-        Asked(updates_in(view), truth["contexts"][at], labels[at], np.array(places)), {"member": np.array(member)}
+        Asked(updates_in(view), truth["contexts"][at], labels[at], np.array(places)),
+        {"member": np.array(member)},
     )
 
 
 def ask(seen: Asked, seed: int) -> Floats:
-    """Return how much the update of a device, or the sum, looks as if each sample was learnt from."""
+    """Return how much the update of a device, or the sum, looks as if each sample was learnt
+    from.
+    """
     if not isinstance(seen, Asked):
         raise ConfigError("this attack needs samples to ask about: audit settings.")
     found = np.empty(len(seen.place))
@@ -202,14 +232,21 @@ def ask(seen: Asked, seed: int) -> Floats:
 
 
 def _score_members(found: Sequence[Floats], truths: Sequence[Mapping[str, Any]]) -> Score:
-    return area(np.concatenate(found), np.concatenate([truth["member"] for truth in truths]), "samples on their device")
+    return area(
+        np.concatenate(found),
+        np.concatenate([truth["member"] for truth in truths]),
+        "samples on their device",
+    )
 
 
 def _learnt_from_members(evidence: Evidence, seed: int) -> Evidence:
     """Plant: every device's update is one step on the samples that are asked about and on it."""
     seen, member = evidence.seen, evidence.truth["member"]
     count = int(seen.place.max()) + 1
-    bias, weights = np.zeros((count, seen.read.bias.shape[1])), np.zeros((count, *seen.read.weights.shape[1:]))
+    bias, weights = (
+        np.zeros((count, seen.read.bias.shape[1])),
+        np.zeros((count, *seen.read.weights.shape[1:])),
+    )
     for row in np.flatnonzero(member):
         bias[seen.place[row], seen.labels[row]] += 1
         weights[seen.place[row], :, seen.labels[row]] += seen.contexts[row]
@@ -221,7 +258,7 @@ def _other_members(truths: Sequence[Mapping[str, Any]], seed: int) -> list[dict[
     return [{**truth, "member": rng.permutation(truth["member"])} for truth in truths]
 
 
-# Canary devices -------------------------------------------------------------------------------------------------------
+# Canary devices -----------------------------------------------------------------------------------
 
 
 def claimed_noise(settings: FedContextual, size: int) -> float:
@@ -238,8 +275,12 @@ def canary_count(settings: FedContextual) -> int:
     return min(MOST_CANARIES, max(FEWEST_CANARIES, needed))
 
 
-def canary_devices(settings: FedContextual, seed: int, noise: float | None = None) -> Iterator[Evidence]:
-    """Run one round in which all canary devices that exist take part; `noise` is another than is claimed."""
+def canary_devices(
+    settings: FedContextual, seed: int, noise: float | None = None
+) -> Iterator[Evidence]:
+    """Run one round in which all canary devices that exist take part; `noise` is another than is
+    claimed.
+    """
     from posse.problems.populations.population import Population
 
     count = canary_count(settings)
@@ -251,14 +292,27 @@ def canary_devices(settings: FedContextual, seed: int, noise: float | None = Non
     devices = Population("canaries", ("arm", "other"), np.arange(len(there) + 1), inputs, nobody)
     used = settings.noise if noise is None else noise
     own = FedContextual(
-        noise=used, clip=settings.norm, levels=settings.levels, cohort=len(there), horizon=1, policy="greedy",
-        model="linear", optimiser="sgd", server_rate=1.0, client_rate=0.5, quantile=0.0, sampling="fixed",
-        seed=(settings.seed + seed) % 2**32, deploy_every=1, delta=min(settings.delta, 0.1 / len(there)),
-    )  # fmt: skip
+        noise=used,
+        clip=settings.norm,
+        levels=settings.levels,
+        cohort=len(there),
+        horizon=1,
+        policy="greedy",
+        model="linear",
+        optimiser="sgd",
+        server_rate=1.0,
+        client_rate=0.5,
+        quantile=0.0,
+        sampling="fixed",
+        seed=(settings.seed + seed) % 2**32,
+        deploy_every=1,
+        delta=min(settings.delta, 0.1 / len(there)),
+    )
     run: Any = system_of(settings).start(own, population=devices)
     run.finish()
     (bias, weights) = (
-        np.frombuffer(one["data"], np.float32) for one in run.view("cohort").secrets["cohort"]["deployed"]
+        np.frombuffer(one["data"], np.float32)
+        for one in run.view("cohort").secrets["cohort"]["deployed"]
     )
     values = weights.reshape(count, -1).astype(np.float64) * len(there) / settings.norm
     mu = 1 / claimed_noise(settings, bias.size + weights.size) if settings.noise else math.inf
@@ -266,7 +320,10 @@ def canary_devices(settings: FedContextual, seed: int, noise: float | None = Non
 
 
 def _score_participants(found: Sequence[Any], truths: Sequence[Mapping[str, Any]]) -> Score:
-    right = [(one == (truth["coins"] == 1))[truth["asked"]] for one, truth in zip(found, truths, strict=True)]
+    right = [
+        (one == (truth["coins"] == 1))[truth["asked"]]
+        for one, truth in zip(found, truths, strict=True)
+    ]
     return hits(int(np.concatenate(right).sum()), len(np.concatenate(right)), 0.5, "canary devices")
 
 
@@ -276,12 +333,14 @@ def _without_noise(evidence: Evidence, seed: int) -> Evidence:
     return replace(evidence, seen=replace(evidence.seen, values=exact))
 
 
-# Arms that devices show -----------------------------------------------------------------------------------------------
+# Arms that devices show ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """Arms that devices show, and samples of others with the arm that the deployed model prefers for them."""
+    """Arms that devices show, and samples of others with the arm that the deployed model prefers
+    for them.
+    """
 
     arms: Ints
     known: Floats
@@ -294,14 +353,21 @@ def _shown(settings: FedContextual, seed: int) -> Iterator[Evidence]:
     setup = settings.load()
     run = _ran(settings, min(setup.rounds, 2 * settings.deploy_every + 1), seed)
     truth, population = run.truth(), run.setup.population
-    others = np.setdiff1d(np.arange(population.clients), truth["devices"])[:STRANGERS].astype(np.int32)
+    others = np.setdiff1d(np.arange(population.clients), truth["devices"])[:STRANGERS].astype(
+        np.int32
+    )
     if not len(others):
-        raise DataError("all devices take part in every round: there is none whose samples an adversary could know.")
+        raise DataError(
+            "all devices take part in every round: there is none whose samples an adversary could "
+            "know."
+        )
     gather: Any = host(population, run.simulation.plan.schedule.samples, settings.cap)
     cohort = gather(others, np.ones(len(others), np.float32), 0)
     known = dense(cohort.contexts, population)[np.asarray(cohort.mask) > 0]
     leaves = run.view("cohort").secrets["cohort"]["deployed"]
-    bias, weights = (np.frombuffer(one["data"], one["type"]).reshape(one["shape"]) for one in leaves)
+    bias, weights = (
+        np.frombuffer(one["data"], one["type"]).reshape(one["shape"]) for one in leaves
+    )
     seen = Shown(truth["arms"], known, (known @ weights + bias).argmax(axis=1))
     yield Evidence(seen, {"features": truth["contexts"], "mean": known.mean(axis=0)})
 
@@ -315,7 +381,9 @@ def place(seen: Shown, seed: int) -> Floats:
 
 def _score_shown(found: Sequence[Floats], truths: Sequence[Mapping[str, Any]]) -> Score:
     rows = np.vstack([truth["features"] for truth in truths])
-    return features.r_squared(np.vstack(found), rows, np.mean([truth["mean"] for truth in truths], axis=0))
+    return features.r_squared(
+        np.vstack(found), rows, np.mean([truth["mean"] for truth in truths], axis=0)
+    )
 
 
 def _nearest_arm(evidence: Evidence, seed: int) -> Evidence:
@@ -335,34 +403,93 @@ CLEAR, EXACT = "Updates reach the server as they are", "The model carries no noi
 GIVEN = "Whoever is given the model sees it"
 ATTACKS = (
     Attack(
-        "inversion", "contexts of devices, from the updates of one round", (SERVER,),
-        (CLEAR, "The sum of a round tells", "The server learns", "The server adds the noise", "A device keeps its"),
-        read_contexts, _score_contexts, "share of contexts", _one_sample_an_arm, "devices with one sample an arm",
-        _other_contexts, missing=_no_linear,
+        "inversion",
+        "contexts of devices, from the updates of one round",
+        (SERVER,),
+        (
+            CLEAR,
+            "The sum of a round tells",
+            "The server learns",
+            "The server adds the noise",
+            "A device keeps its",
+        ),
+        read_contexts,
+        _score_contexts,
+        "share of contexts",
+        _one_sample_an_arm,
+        "devices with one sample an arm",
+        _other_contexts,
+        missing=_no_linear,
         tell=lambda found: f"{len(found[1].arms)} contexts of {len(found[0]) or 'all'} devices",
     ),
     Attack(
-        "membership", "whether a sample is on a device, from its update", (SERVER,), (CLEAR, "The server learns"), ask,
-        _score_members, "AUC", _learnt_from_members, "updates of one step", _other_members, needs="runs", stage=_asked,
-        seconds=lambda settings: 10.0, missing=_no_linear, tell=lambda found: f"{len(found)} samples asked about",
+        "membership",
+        "whether a sample is on a device, from its update",
+        (SERVER,),
+        (CLEAR, "The server learns"),
+        ask,
+        _score_members,
+        "AUC",
+        _learnt_from_members,
+        "updates of one step",
+        _other_members,
+        needs="runs",
+        stage=_asked,
+        seconds=lambda settings: 10.0,
+        missing=_no_linear,
+        tell=lambda found: f"{len(found)} samples asked about",
     ),
     Attack(
-        "participants", "whether a device took part, from the model", (DEVICE,), (EXACT, GIVEN), canaries.guess,
-        _score_participants, "share of devices", _without_noise, "models without noise", canaries.toss_again,
-        needs="runs", stage=canary_devices, seconds=lambda settings: 10.0,
+        "participants",
+        "whether a device took part, from the model",
+        (DEVICE,),
+        (EXACT, GIVEN),
+        canaries.guess,
+        _score_participants,
+        "share of devices",
+        _without_noise,
+        "models without noise",
+        canaries.toss_again,
+        needs="runs",
+        stage=canary_devices,
+        seconds=lambda settings: 10.0,
         tell=lambda found: f"{int(found.sum())} of {len(found)} called in",
     ),
     Attack(
-        "noise", "whether a device took part, against the ledger's claim", (DEVICE,), (GIVEN,), canaries.guess,
-        canaries.claim_score, "epsilon of a round at least", canaries.halve_the_noise, "half of the noise",
-        canaries.toss_again, finds=0.0, needs="runs", stage=canary_devices, seconds=lambda settings: 10.0,
-        missing=lambda settings: "" if settings.noise else "there is no noise, and no claim to test.",
+        "noise",
+        "whether a device took part, against the ledger's claim",
+        (DEVICE,),
+        (GIVEN,),
+        canaries.guess,
+        canaries.claim_score,
+        "epsilon of a round at least",
+        canaries.halve_the_noise,
+        "half of the noise",
+        canaries.toss_again,
+        finds=0.0,
+        needs="runs",
+        stage=canary_devices,
+        seconds=lambda settings: 10.0,
+        missing=lambda settings: (
+            "" if settings.noise else "there is no noise, and no claim to test."
+        ),
         tell=lambda found: f"{int(found.sum())} of {len(found)} called in",
     ),
     Attack(
-        "arms", "contexts, from arms that devices show", (DEVICE,), ("An arm that a device shows",), place,
-        _score_shown, "R2 of contexts", _nearest_arm, "arms that name the nearest known sample", _other_rows,
-        needs="runs", stage=_shown, seconds=lambda settings: 15.0, missing=_no_linear,
+        "arms",
+        "contexts, from arms that devices show",
+        (DEVICE,),
+        ("An arm that a device shows",),
+        place,
+        _score_shown,
+        "R2 of contexts",
+        _nearest_arm,
+        "arms that name the nearest known sample",
+        _other_rows,
+        needs="runs",
+        stage=_shown,
+        seconds=lambda settings: 15.0,
+        missing=_no_linear,
         tell=lambda found: f"contexts of {len(found):,} arms that were shown",
     ),
-)  # fmt: skip
+)

@@ -6,8 +6,8 @@
 | `cohort-of-one` | server | names one device, or all but one, as those whose sum it wants | one device's update |
 | `asks-twice` | server | has one sum unmasked and asks for another one that lacks one device | the same |
 
-The server's games are on real clients of a secure round (`posse.privacy.aggregation`). A coin is the vector of one of
-them; what the server is shown decides whether it reads it.
+The server's games are on real clients of a secure round (`posse.privacy.aggregation`). A coin is
+the vector of one of them; what the server is shown decides whether it reads it.
 """
 
 from __future__ import annotations
@@ -43,20 +43,30 @@ POISON = 2
 GAMES, CLIENTS = 20, 6
 
 
-# Devices that poison --------------------------------------------------------------------------------------------------
+# Devices that poison ------------------------------------------------------------------------------
 
 
 def _preferred(settings: FedContextual, seed: int, arm: int | None) -> NDArray[np.int64]:
-    """Let every other device learn that one arm is right for all its samples; the arms preferred on the others."""
+    """Let every other device learn that one arm is right for all its samples; the arms preferred on
+    the others.
+    """
     population = settings.load().population
     owner = np.repeat(np.arange(population.clients), np.diff(population.offsets))
     poisons, labels = owner % POISON == 0, np.asarray(population.labels)
-    made = population if arm is None else replace(population, labels=np.where(poisons, arm, labels).astype(np.int32))
+    made = (
+        population
+        if arm is None
+        else replace(population, labels=np.where(poisons, arm, labels).astype(np.int32))
+    )
     own = settings.shorter(min(ROUNDS, settings.load().rounds))
-    run: Any = system_of(settings).start(own, seeds=[(settings.seed + seed) % 2**32], population=made)
+    run: Any = system_of(settings).start(
+        own, seeds=[(settings.seed + seed) % 2**32], population=made
+    )
     run.finish()
     leaves = run.view("cohort").secrets["cohort"]["deployed"]
-    bias, weights = (np.frombuffer(one["data"], one["type"]).reshape(one["shape"]) for one in leaves)
+    bias, weights = (
+        np.frombuffer(one["data"], one["type"]).reshape(one["shape"]) for one in leaves
+    )
     rows = np.asarray(population.inputs)[~poisons]
     flat = rows.reshape(len(rows), -1) / (255.0 if rows.dtype == np.uint8 else 1.0)
     return np.asarray((flat @ weights + bias).argmax(axis=1))
@@ -72,9 +82,12 @@ def stage_poison(settings: FedContextual, seed: int) -> Iterator[Evidence]:
 
 def _score_poison(found: Sequence[Any], truths: Truths) -> Score:
     with_, without = (
-        np.concatenate([one[at] == truth["arm"] for one, truth in zip(found, truths, strict=True)]) for at in range(2)
+        np.concatenate([one[at] == truth["arm"] for one, truth in zip(found, truths, strict=True)])
+        for at in range(2)
     )
-    return hits(int(with_.sum()), len(with_), max(float(without.mean()), 1e-3), "contexts that get the arm")
+    return hits(
+        int(with_.sum()), len(with_), max(float(without.mean()), 1e-3), "contexts that get the arm"
+    )
 
 
 def _always(evidence: Evidence, seed: int) -> Evidence:
@@ -84,24 +97,36 @@ def _always(evidence: Evidence, seed: int) -> Evidence:
 
 
 def _other_arm(truths: Truths, seed: int) -> list[dict[str, Any]]:
-    return [{**truth, "arm": (truth["arm"] + 1 + seed % (truth["arms"] - 1)) % truth["arms"]} for truth in truths]
+    return [
+        {**truth, "arm": (truth["arm"] + 1 + seed % (truth["arms"] - 1)) % truth["arms"]}
+        for truth in truths
+    ]
 
 
 def _no_poison(settings: FedContextual) -> str:
     if why := _no_linear(settings):
         return why
     population = settings.load().population
-    return "it is for images or numbers with one label each." if population.bags or population.multilabel else ""
+    return (
+        "it is for images or numbers with one label each."
+        if population.bags or population.multilabel
+        else ""
+    )
 
 
-# A server that singles out --------------------------------------------------------------------------------------------
+# A server that singles out ------------------------------------------------------------------------
 
 
 def _masked(coin: int) -> dict[str, Client]:
-    """Bring real clients of a secure round to where all vectors are in; the first one's vector is a coin."""
+    """Bring real clients of a secure round to where all vectors are in; the first one's vector is a
+    coin.
+    """
     cohort = Cohort.fresh(f"device-{at}" for at in range(CLIENTS))
     terms = cohort.terms(complete_plan(CLIENTS, corrupt=1, dropouts=1), length=1)
-    clients = {name: Client(name, terms, cohort.identities[name], Secrets.fresh()) for name in terms.clients}
+    clients = {
+        name: Client(name, terms, cohort.identities[name], Secrets.fresh())
+        for name in terms.clients
+    }
     keys = {name: client.start()[0][2] for name, client in clients.items()}  # type: ignore[index]
     frames: dict[str, dict[str, bytes]] = {name: {} for name in clients}
     for name, client in clients.items():
@@ -110,7 +135,9 @@ def _masked(coin: int) -> dict[str, Client]:
         for to, frame in sent[2].frames:
             frames[to][name] = frame
     for at, (name, client) in enumerate(clients.items()):
-        client.receive(AGGREGATOR, messages.Delivery(terms.digest, tuple(sorted(frames[name].items()))))
+        client.receive(
+            AGGREGATOR, messages.Delivery(terms.digest, tuple(sorted(frames[name].items())))
+        )
         word = np.array([coin if at == 0 else 1 + at], "<u4").tobytes()
         client.receive(WORLD, messages.Contribution(terms.round, word))
     return clients
@@ -122,12 +149,16 @@ def shown(clients: Mapping[str, Client], survivors: tuple[str, ...]) -> int:
     signed, answers = [], 0
     for name in survivors:
         with suppress(ProtocolError):
-            sent: Any = clients[name].receive(AGGREGATOR, messages.Survivors(terms.digest, survivors))[0]
+            sent: Any = clients[name].receive(
+                AGGREGATOR, messages.Survivors(terms.digest, survivors)
+            )[0]
             signed.append((name, sent[2].signature))
     for name in survivors:
         own, others = kinds(clients, survivors)
         with suppress(ProtocolError):
-            clients[name].receive(AGGREGATOR, messages.Unmask(terms.digest, own, others, tuple(signed)))
+            clients[name].receive(
+                AGGREGATOR, messages.Unmask(terms.digest, own, others, tuple(signed))
+            )
             answers += 1
     return answers
 
@@ -135,7 +166,8 @@ def shown(clients: Mapping[str, Client], survivors: tuple[str, ...]) -> int:
 def stage_sums(settings: FedContextual, seed: int, *, twice: bool) -> Iterator[Evidence]:
     """Ask for the sums of two sets that differ by one device, or for that device alone.
 
-    A set whose clients show enough is a sum that the server reads; with both, or with the sum of one, it has the coin.
+    A set whose clients show enough is a sum that the server reads; with both, or with the sum of
+    one, it has the coin.
     """
     for number in range(GAMES):
         coin = number % 2
@@ -159,25 +191,52 @@ def _other_coins(truths: Truths, seed: int) -> list[dict[str, Any]]:
 
 
 def _no_sums(settings: FedContextual) -> str:
-    return "" if settings.levels else "updates reach the server as they are: it need not single out anybody."
+    return (
+        ""
+        if settings.levels
+        else "updates reach the server as they are: it need not single out anybody."
+    )
 
 
 def _server(name: str, title: str, *, twice: bool) -> Attack:
     return Attack(
-        name, title, (SERVER,), ("The server learns the sum",), lambda seen, seed: seen, _score_coins, "share of games",
-        lambda evidence, seed: replace(evidence, seen=evidence.truth["coin"]), "clients that answer everything",
-        _other_coins, needs="runs", stage=partial(stage_sums, twice=twice), seconds=lambda settings: 5.0,
-        missing=_no_sums, tell=lambda found: "nothing" if found is None else f"the vector {found}",
-    )  # fmt: skip
+        name,
+        title,
+        (SERVER,),
+        ("The server learns the sum",),
+        lambda seen, seed: seen,
+        _score_coins,
+        "share of games",
+        lambda evidence, seed: replace(evidence, seen=evidence.truth["coin"]),
+        "clients that answer everything",
+        _other_coins,
+        needs="runs",
+        stage=partial(stage_sums, twice=twice),
+        seconds=lambda settings: 5.0,
+        missing=_no_sums,
+        tell=lambda found: "nothing" if found is None else f"the vector {found}",
+    )
 
 
 ATTACKS = (
     Attack(
-        "poison", "that the model prefers one arm, by learning that it is always right", (DEVICE,),
-        ("Devices that send wrong updates",), lambda seen, seed: seen, _score_poison, "share of contexts", _always,
-        "models that prefer it everywhere", _other_arm, finds=0.5, needs="runs", stage=stage_poison,
-        seconds=lambda settings: 20.0, missing=_no_poison, tell=lambda found: f"{len(found[0]):,} contexts asked",
+        "poison",
+        "that the model prefers one arm, by learning that it is always right",
+        (DEVICE,),
+        ("Devices that send wrong updates",),
+        lambda seen, seed: seen,
+        _score_poison,
+        "share of contexts",
+        _always,
+        "models that prefer it everywhere",
+        _other_arm,
+        finds=0.5,
+        needs="runs",
+        stage=stage_poison,
+        seconds=lambda settings: 20.0,
+        missing=_no_poison,
+        tell=lambda found: f"{len(found[0]):,} contexts asked",
     ),
     _server("cohort-of-one", "one device's update, by naming it alone", twice=False),
     _server("asks-twice", "one device's update, by two sums that differ by it", twice=True),
-)  # fmt: skip
+)

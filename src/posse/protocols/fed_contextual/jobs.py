@@ -1,6 +1,8 @@
-"""Jobs of a study: what is run, on which scenario, with which policy and rates; and results, one file a job.
+"""Jobs of a study: what is run, on which scenario, with which policy and rates; and results, one
+file a job.
 
-A job is also what a run is planned from: settings are made into one. numpy and jax are all this needs.
+A job is also what a run is planned from: settings are made into one. numpy and jax are all this
+needs.
 """
 
 from __future__ import annotations
@@ -58,7 +60,8 @@ class Job:
     >>> Job("line", sampling="poison")
     Traceback (most recent call last):
     ...
-    posse.core.errors.ConfigError: [P100] unknown sampling 'poison'. Did you mean 'poisson'? Known: fixed, poisson.
+    posse.core.errors.ConfigError: [P100] unknown sampling 'poison'. Did you mean 'poisson'? Known:
+    fixed, poisson.
     """
 
     name: str
@@ -99,7 +102,9 @@ class Job:
     centralised: bool = False
     """All samples of a round with one client: the upper baseline."""
     drift: Mapping[str, Any] | None = None
-    """{"kind": "labels", "every": 200, "share": 0.5} or {"kind": "values", "period": 400, "depth": 0.5}; and a seed."""
+    """{"kind": "labels", "every": 200, "share": 0.5} or {"kind": "values", "period": 400, "depth":
+    0.5}; and a seed.
+    """
     availability: Mapping[str, Any] | None = None
     """{"missing": 0.1, "late": 0.1, "never": 0.05}; an update that is late is lost."""
     schedule: str = CONSTANT
@@ -113,7 +118,9 @@ class Job:
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
-            raise ConfigError(f"a name is letters, digits, '.', '_' and '-', got {self.name!r}. Rename the job.")
+            raise ConfigError(
+                f"a name is letters, digits, '.', '_' and '-', got {self.name!r}. Rename the job."
+            )
         check.one_of(SCENARIOS, scenario=self.scenario)
         if isinstance(self.policy, str):
             check.one_of(tuple(EXPLORATIONS), policy=self.policy)
@@ -121,8 +128,16 @@ class Job:
         check.one_of(OPTIMISERS, optimiser=self.optimiser)
         check.one_of(SAMPLINGS, sampling=self.sampling)
         check.one_of(MODELS, model=self.model)
-        for least, name in ((1, "deploy_every"), (1, "rounds"), (1, "cohort"), (1, "batch"), (1, "cap"), (0, "levels"),
-                            (0, "stale"), (0, "keep_log")):  # fmt: skip
+        for least, name in (
+            (1, "deploy_every"),
+            (1, "rounds"),
+            (1, "cohort"),
+            (1, "batch"),
+            (1, "cap"),
+            (0, "levels"),
+            (0, "stale"),
+            (0, "keep_log"),
+        ):
             check.at_least(least, **{name: getattr(self, name)})
         check.positive(clip=self.clip)
         check.at_least(0, noise=self.noise)
@@ -139,18 +154,25 @@ class Job:
     def _check_noise(self) -> None:
         if self.noise and self.quantile and not self.clip_noise:
             raise ConfigError(
-                f"a norm that follows the updates is not accounted for under noise, got quantile {self.quantile} and "
+                "a norm that follows the updates is not accounted for under noise, got quantile "
+                f"{self.quantile} and "
                 f"noise {self.noise}. Set quantile = 0 and a fixed clip, or clip_noise."
             )
         if self.centralised and (self.noise or self.levels):
-            raise ConfigError("a centralised run has no clients to protect, got noise or levels. Leave them out.")
+            raise ConfigError(
+                "a centralised run has no clients to protect, got noise or levels. Leave them out."
+            )
         if self.centralised and (self.stale or self.keep_log):
-            raise ConfigError("a centralised run has no clients that lag or keep logs, got stale or keep_log.")
+            raise ConfigError(
+                "a centralised run has no clients that lag or keep logs, got stale or keep_log."
+            )
 
     @property
     def pairs(self) -> tuple[tuple[float, float], ...]:
         """Rates of clients and server, every pair."""
-        return tuple((one, two) for one in _several(self.client_rate) for two in _several(self.server_rate))
+        return tuple(
+            (one, two) for one in _several(self.client_rate) for two in _several(self.server_rate)
+        )
 
     @property
     def runs(self) -> tuple[tuple[float, float, int], ...]:
@@ -177,7 +199,11 @@ class Job:
 
     def answers(self) -> Availability | None:
         """Return how clients answer, unless all do."""
-        return None if self.availability is None else _made(Availability, "availability", self.availability)
+        return (
+            None
+            if self.availability is None
+            else _made(Availability, "availability", self.availability)
+        )
 
     def to_json(self) -> str:
         """Write as one line, keys sorted."""
@@ -202,7 +228,9 @@ def read_jobs(path: Path) -> list[Job]:
 
 def job_of(given: Mapping[str, Any]) -> Job:
     """Make a job from JSON values."""
-    values = {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
+    values = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in given.items()
+    }
     if isinstance(before := values.get("pretraining"), Mapping):
         values["pretraining"] = _made(Pretraining, "pretraining", before)
     made: Job = _made(Job, "job", values)
@@ -226,7 +254,9 @@ def _made(kind: Any, what: str, values: Mapping[str, Any]) -> Any:
 
 
 class Result(NamedTuple):
-    """What a job showed: every array is (pairs of rates, seeds, rounds), and pulls are (pairs, seeds, arms)."""
+    """What a job showed: every array is (pairs of rates, seeds, rounds), and pulls are (pairs,
+    seeds, arms).
+    """
 
     job: dict[str, Any]
     """As JSON has it."""
@@ -243,7 +273,9 @@ class Result(NamedTuple):
 
 def write(path: Path, result: Result) -> None:
     """Keep a result in one file that is written whole."""
-    arrays = {name: np.asarray(leaf) for name, leaf in result.seen._asdict().items() if leaf is not None}
+    arrays = {
+        name: np.asarray(leaf) for name, leaf in result.seen._asdict().items() if leaf is not None
+    }
     job, about = json.dumps(result.job, sort_keys=True), json.dumps(result.about)
     write_arrays(path, job=np.array(job), about=np.array(about), **arrays)
 
@@ -256,4 +288,6 @@ def read(path: Path) -> Result:
             seen = series._replace(pulls=kept.get("pulls"), best=kept.get("best"))
             return Result(json.loads(str(kept["job"])), seen, json.loads(str(kept["about"])))
     except (OSError, ValueError, KeyError) as error:
-        raise DataError(f"{path} is no whole result of a job ({error}). Remove it and run the job again.") from None
+        raise DataError(
+            f"{path} is no whole result of a job ({error}). Remove it and run the job again."
+        ) from None

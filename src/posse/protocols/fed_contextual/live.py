@@ -1,11 +1,14 @@
-"""A federated contextual bandit in use: devices decide by the deployed model, and a server learns from their logs.
+"""A federated contextual bandit in use: devices decide by the deployed model, and a server learns
+from their logs.
 
-A decision is made on a device (`client`, a number) for a context; its reward goes into that device's log, which stays
-with it. After some decisions, or when `learn` is called, there is a round: the devices that are drawn for it learn from
-their logs and send clipped updates, rounded where sums are secure; the server adds noise where it is asked for, makes
-its step, and deploys the model after every `deploy_every` rounds. A log is spent by the round that learns from it.
+A decision is made on a device (`client`, a number) for a context; its reward goes into that
+device's log, which stays with it. After some decisions, or when `learn` is called, there is a
+round: the devices that are drawn for it learn from their logs and send clipped updates, rounded
+where sums are secure; the server adds noise where it is asked for, makes its step, and deploys the
+model after every `deploy_every` rounds. A log is spent by the round that learns from it.
 
-Draws are those of a simulation: devices that decide on the same contexts in the same rounds choose the same arms.
+Draws are those of a simulation: devices that decide on the same contexts in the same rounds choose
+the same arms.
 """
 
 from __future__ import annotations
@@ -42,15 +45,27 @@ DEVICES = 60
 ROUNDS = 1 << 30
 """Rounds of a bandit in use: as many as there will be."""
 REFUSED = {
-    "centralised": False, "drift": "none", "scenario": "scratch", "evaluate": None, "keep": None,
-    "stale": 0, "keep_log": 0, "available": None,
-}  # fmt: skip
+    "centralised": False,
+    "drift": "none",
+    "scenario": "scratch",
+    "evaluate": None,
+    "keep": None,
+    "stale": 0,
+    "keep_log": 0,
+    "available": None,
+}
 """Settings of simulations that mean nothing here, and the values that they must have."""
 
 
 @partial(jax.jit, static_argnames=("task",))
 def _decided(
-    task: Task, rates: Rates, deployed: Any, context: jax.Array, at: jax.Array, samples: jax.Array, draws: Draws
+    task: Task,
+    rates: Rates,
+    deployed: Any,
+    context: jax.Array,
+    at: jax.Array,
+    samples: jax.Array,
+    draws: Draws,
 ) -> tuple[jax.Array, jax.Array]:
     """Choose for one context as a device does in a round for the sample at this place."""
     places = jnp.arange(samples.shape[0])
@@ -67,15 +82,21 @@ class FedServing(Serving):
 
     settings: FedContextual
 
-    def __init__(self, system: System, settings: FedContextual, setup: Setup, samples: int | None, every: int) -> None:
+    def __init__(
+        self, system: System, settings: FedContextual, setup: Setup, samples: int | None, every: int
+    ) -> None:
         self._system, self.settings, self._setup, self._every = system, settings, setup, every
         with held():
             self._simulation = Simulation(settings, setup, 1)
             self._plan = self._simulation.plan
             if samples is not None:
-                self._plan = self._plan._replace(schedule=self._plan.schedule._replace(samples=samples))
+                self._plan = self._plan._replace(
+                    schedule=self._plan.schedule._replace(samples=samples)
+                )
             arms, decisions = len(setup.population.arms), every * settings.deploy_every
-            explores = explores_of(settings.schedule, settings.exploration(), arms, decisions, setup.parameters)
+            explores = explores_of(
+                settings.schedule, settings.exploration(), arms, decisions, setup.parameters
+            )
             self._plan = self._plan._replace(explores=explores)
             self._state: State = begin(self._plan.task, settings.seed)
         self._ledger = None if setup.training is None else Ledger(setup.training)
@@ -88,7 +109,9 @@ class FedServing(Serving):
         self._open: dict[int, tuple[int, NDArray[Any], int, float]] = {}
         """Device, context, arm and probability of decisions whose reward has not come."""
         self._logs: dict[int, list[tuple[int, NDArray[Any], int, float, float]]] = {}
-        """Of every device: number, context, arm, probability and reward of decisions not learnt from yet."""
+        """Of every device: number, context, arm, probability and reward of decisions not learnt
+        from yet.
+        """
         self._pulls = np.zeros(len(self.names), np.int64)
 
     @property
@@ -100,7 +123,11 @@ class FedServing(Serving):
     def config(self) -> dict[str, Any]:
         """The settings, without those of simulations."""
         left_out = {"horizon", "runs", "points", "model_out", "data", *REFUSED}
-        return {name: v for name, v in config_of(self.settings, self._setup).items() if name not in left_out}
+        return {
+            name: v
+            for name, v in config_of(self.settings, self._setup).items()
+            if name not in left_out
+        }
 
     @property
     def _done(self) -> int:
@@ -111,7 +138,9 @@ class FedServing(Serving):
         devices = self._setup.population.clients
         client = self._made % devices if client is None else client
         if isinstance(client, bool) or not isinstance(client, int) or not 0 <= client < devices:
-            raise ConfigError(f"client must be a device's number from 0 to {devices - 1}, got {client!r}.")
+            raise ConfigError(
+                f"client must be a device's number from 0 to {devices - 1}, got {client!r}."
+            )
         given = self._scaled(self._context(context))
         if self._since >= self._every:
             self.learn()
@@ -121,9 +150,14 @@ class FedServing(Serving):
         draws = Draws(jnp.uint32((settings.seed + turn * 0x9E3779B1) % 2**32), self._done, client)
         with held(), jax.default_device(self._simulation.device):
             arm, chance = _decided(
-                self._plan.task, self._plan.at(self._done), self._state.deployed, jnp.asarray(given), jnp.int32(place),
-                jnp.zeros(self._samples, jnp.int32), draws,
-            )  # fmt: skip
+                self._plan.task,
+                self._plan.at(self._done),
+                self._state.deployed,
+                jnp.asarray(given),
+                jnp.int32(place),
+                jnp.zeros(self._samples, jnp.int32),
+                draws,
+            )
         made, self._made, self._since = self._made, self._made + 1, self._since + 1
         self._counts[client] = at + 1
         self._open[made] = client, given, int(arm), float(chance)
@@ -132,15 +166,24 @@ class FedServing(Serving):
     def _context(self, context: Any) -> NDArray[Any]:
         """Check one context: numbers of the shape that the model takes."""
         if context is None:
-            raise ConfigError(f"a decision needs a context of shape {self._shape}, got none. Call decide(context).")
+            raise ConfigError(
+                f"a decision needs a context of shape {self._shape}, got none. Call "
+                "decide(context)."
+            )
         try:
             given = np.asarray(context, np.float64 if self._dtype == np.uint8 else self._dtype)
         except (TypeError, ValueError, OverflowError):
-            raise ConfigError(f"a context must be numbers of shape {self._shape}, got {context!r}.") from None
+            raise ConfigError(
+                f"a context must be numbers of shape {self._shape}, got {context!r}."
+            ) from None
         if given.shape != self._shape or not np.isfinite(given).all():
-            raise ConfigError(f"a context must be finite numbers of shape {self._shape}, got shape {given.shape}.")
+            raise ConfigError(
+                f"a context must be finite numbers of shape {self._shape}, got shape {given.shape}."
+            )
         if self._dtype == np.uint8 and ((given < 0) | (given > 255) | (given % 1 != 0)).any():
-            raise ConfigError("a context of bytes must be whole numbers from 0 to 255. Scale it as the data are.")
+            raise ConfigError(
+                "a context of bytes must be whole numbers from 0 to 255. Scale it as the data are."
+            )
         return given.astype(self._dtype)
 
     def _scaled(self, context: NDArray[Any]) -> NDArray[Any]:
@@ -149,21 +192,33 @@ class FedServing(Serving):
         return context if scaling is None else scaling(context).astype(self._dtype)
 
     def check(self, value: float) -> None:
-        """Rewards are what the model predicts; where sums are secure, from -1 to 1 as on devices."""
+        """Rewards are what the model predicts; where sums are secure, from -1 to 1 as on
+        devices.
+        """
         if self.settings.levels and not -1 <= value <= 1:
-            raise ConfigError(f"a reward must be from -1 to 1 where sums are secure, got {value:g}. Scale it.")
+            raise ConfigError(
+                f"a reward must be from -1 to 1 where sums are secure, got {value:g}. Scale it."
+            )
 
     def reward(self, key: tuple[int, ...], value: float | None) -> None:
-        """Write a decision with its reward into the device's log; one that was given up is in none."""
+        """Write a decision with its reward into the device's log; one that was given up is in
+        none.
+        """
         client, context, arm, chance = self._open.pop(key[0])
         if value is not None:
             self._logs.setdefault(client, []).append((key[0], context, arm, chance, value))
             self._pulls[arm] += 1
 
     def learn(self) -> None:
-        """Do a round with the devices that are drawn for it; a spent privacy budget ends learning, not deciding."""
+        """Do a round with the devices that are drawn for it; a spent privacy budget ends learning,
+        not deciding.
+        """
         self._since = 0
-        if self._ledger is not None and self._ledger.most is not None and self._ledger.releases >= self._ledger.most:
+        if (
+            self._ledger is not None
+            and self._ledger.most is not None
+            and self._ledger.releases >= self._ledger.most
+        ):
             return
         plan, seed = self._plan, self.settings.seed
         numbers, present = cohort_of(plan.schedule, seed, self._done)
@@ -174,19 +229,27 @@ class FedServing(Serving):
             cohort = self._cohort(numbers, present, drawn)
             state, seen = _learnt(plan.task, plan.rates, self._state, cohort, jnp.uint32(seed))
             check_finite(seen, self._done + 1, self._setup.client_rate, self._setup.server_rate)
-            self._state = deploy(state) if int(state.round) % plan.schedule.deploy_every == 0 else state
+            self._state = (
+                deploy(state) if int(state.round) % plan.schedule.deploy_every == 0 else state
+            )
         for client in drawn:
             self._logs.pop(client, None)
             self._counts.pop(client, None)
 
-    def _cohort(self, numbers: NDArray[np.int32], present: NDArray[np.float32], drawn: dict[int, int]) -> Cohort:
-        """Put the logs of the devices of a round side by side, padded, in the order in which they decided."""
+    def _cohort(
+        self, numbers: NDArray[np.int32], present: NDArray[np.float32], drawn: dict[int, int]
+    ) -> Cohort:
+        """Put the logs of the devices of a round side by side, padded, in the order in which they
+        decided.
+        """
         shape = len(numbers), self._samples
         contexts, arms = np.zeros((*shape, *self._shape), self._dtype), np.zeros(shape, np.int32)
         rewards, mask = np.zeros((2, *shape), np.float32)
         chances = np.ones(shape, np.float32)
         for client, place in drawn.items():
-            for row, (_, context, arm, chance, value) in enumerate(sorted(self._log(client), key=lambda one: one[0])):
+            for row, (_, context, arm, chance, value) in enumerate(
+                sorted(self._log(client), key=lambda one: one[0])
+            ):
                 contexts[place, row], arms[place, row], chances[place, row] = context, arm, chance
                 rewards[place, row], mask[place, row] = value, 1
         return Cohort(contexts, (arms, rewards, chances), mask, numbers, present)  # type: ignore[arg-type]
@@ -200,38 +263,60 @@ class FedServing(Serving):
         if any(self._logs.values()):
             self.learn()
         if self.settings.model_out is not None:
-            write_model(self.settings.model_out, self._state.params, self._done, *labelled(self._setup.population))
+            write_model(
+                self.settings.model_out,
+                self._state.params,
+                self._done,
+                *labelled(self._setup.population),
+            )
 
     def fields(self) -> dict[str, Any]:
         """Return what was chosen, rounds and privacy."""
         settings = self.settings
-        measured = settings.but(schedule=CONSTANT)  # FALCON's own follows from `every` here, and not from data
+        measured = settings.but(
+            schedule=CONSTANT
+        )  # FALCON's own follows from `every` here, and not from data
         learnt = learnt_of(self._setup, self._state.params)
         return {
-            "pulls": self._pulls[None], "seeds": (settings.seed,), "show": self._system.show(settings, **learnt),
+            "pulls": self._pulls[None],
+            "seeds": (settings.seed,),
+            "show": self._system.show(settings, **learnt),
             "problem": {"clients": self._setup.population.clients},
             "privacy": privacy_of(measured, self._setup, self._done),
             "summary": {"rounds_done": self._done, "samples": int(self._pulls.sum())},
-        }  # fmt: skip
+        }
 
     def save(self) -> Any:
         """Return the model, the optimiser's state and the devices' logs."""
         leaves = [_text(np.asarray(leaf)) for leaf in jax.tree.leaves(self._state)]
-        logs = [[c, n, *_row(x), arm, p, v] for c, log in self._logs.items() for n, x, arm, p, v in log]
+        logs = [
+            [c, n, *_row(x), arm, p, v] for c, log in self._logs.items() for n, x, arm, p, v in log
+        ]
         opened = [[n, c, *_row(x), arm, p] for n, (c, x, arm, p) in self._open.items()]
         return {
-            "state": leaves, "logs": logs, "open": opened, "counts": list(self._counts.items()), "made": self._made,
-            "since": self._since, "pulls": self._pulls.tolist(), "scaling": self._scaling(),
-        }  # fmt: skip
+            "state": leaves,
+            "logs": logs,
+            "open": opened,
+            "counts": list(self._counts.items()),
+            "made": self._made,
+            "since": self._since,
+            "pulls": self._pulls.tolist(),
+            "scaling": self._scaling(),
+        }
 
     def _scaling(self) -> list[list[float]]:
-        """How contexts are scaled, as a file keeps it: the model and the logs are of scaled ones."""
+        """How contexts are scaled, as a file keeps it: the model and the logs are of scaled
+        ones.
+        """
         return [list(part) for part in self._setup.population.scaling or ()]
 
     def load(self, saved: Any) -> None:
         """Go on from there; rounds that were paid for are paid."""
         if saved.get("scaling", []) != self._scaling():
-            raise ConfigError("the table has changed since, so that contexts would be scaled otherwise. Put it back.")
+            raise ConfigError(
+                "the table has changed since, so that contexts would be scaled otherwise. Put it "
+                "back."
+            )
         like, shape = jax.tree.flatten(self._state)
         leaves = [_array(text) for text in saved["state"]]
         if [leaf.shape for leaf in leaves] != [jnp.shape(leaf) for leaf in like]:
@@ -239,8 +324,13 @@ class FedServing(Serving):
         state = jax.tree.unflatten(shape, [jnp.asarray(leaf) for leaf in leaves])
         logs: dict[int, list[tuple[int, NDArray[Any], int, float, float]]] = {}
         for client, number, context, arm, chance, value in saved["logs"]:
-            logs.setdefault(int(client), []).append((int(number), self._context(context), int(arm), chance, value))
-        opened = {int(n): (int(c), self._context(x), int(arm), float(p)) for n, c, x, arm, p in saved["open"]}
+            logs.setdefault(int(client), []).append(
+                (int(number), self._context(context), int(arm), chance, value)
+            )
+        opened = {
+            int(n): (int(c), self._context(x), int(arm), float(p))
+            for n, c, x, arm, p in saved["open"]
+        }
         self._state, self._logs, self._open = state, logs, opened
         self._counts = {int(client): int(count) for client, count in saved["counts"]}
         self._made, self._since = int(saved["made"]), int(saved["since"])
@@ -252,7 +342,11 @@ class FedServing(Serving):
 
 
 def _text(array: NDArray[Any]) -> list[Any]:
-    return [array.dtype.str, list(array.shape), base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()]
+    return [
+        array.dtype.str,
+        list(array.shape),
+        base64.b64encode(np.ascontiguousarray(array).tobytes()).decode(),
+    ]
 
 
 def _array(text: Any) -> NDArray[Any]:
@@ -265,16 +359,27 @@ def _row(context: NDArray[Any]) -> tuple[Any]:
 
 
 def serve(
-    system: System, settings: FedContextual, arms: tuple[str, ...] | None, *, features: int | None = None,
+    system: System,
+    settings: FedContextual,
+    arms: tuple[str, ...] | None,
+    *,
+    features: int | None = None,
     every: int | None = None,
-) -> FedServing:  # fmt: skip
-    """Serve decisions for the arms and contexts of the settings' data, or for named arms and so many features."""
+) -> FedServing:
+    """Serve decisions for the arms and contexts of the settings' data, or for named arms and so
+    many features.
+    """
     for name, value in REFUSED.items():
         if getattr(settings, name) != value:
             given = getattr(settings, name)
-            raise ConfigError(f"{name} is a setting of simulations, got {given!r} for a bandit in use. Leave it out.")
+            raise ConfigError(
+                f"{name} is a setting of simulations, got {given!r} for a bandit in use. Leave it "
+                "out."
+            )
     if (arms is None) != (features is None):
-        raise ConfigError("arms and features go together: names of arms, and the numbers of a context. Give both.")
+        raise ConfigError(
+            "arms and features go together: names of arms, and the numbers of a context. Give both."
+        )
     if every is not None:
         check.at_least(1, every=every)
     settings = settings.but(horizon=ROUNDS)
@@ -283,15 +388,20 @@ def serve(
         setup = settings.load()
     else:
         check.at_least(1, features=features)
-        if settings.input_size is None:  # nothing is known of contexts to come: numbers from 0 to 1, as on devices
+        if (
+            settings.input_size is None
+        ):  # nothing is known of contexts to come: numbers from 0 to 1, as on devices
             settings = settings.but(input_size=max(1.0, features / 4))
         setup = settings.check(
-            population=_population(arms, features, settings.clients or max(DEVICES, settings.cohort))
+            population=_population(
+                arms, features, settings.clients or max(DEVICES, settings.cohort)
+            )
         )
         samples = -(-settings.cap // settings.batch) * settings.batch
     if setup.population.bags:
         raise ConfigError(
-            f"contexts of a bandit in use are numbers, and {setup.population.name} has texts. Give arms and features."
+            f"contexts of a bandit in use are numbers, and {setup.population.name} has texts. Give "
+            "arms and features."
         )
     return FedServing(system, settings, setup, samples, settings.cohort if every is None else every)
 

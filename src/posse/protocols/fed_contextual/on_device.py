@@ -1,7 +1,8 @@
 """What an application on a device does: decide by the deployed model, and log what was earned.
 
-A node of a fleet hands the deployed model over in a file and learns from a file of logs (`model` and `log` of its
-configuration): an `OnDevice` reads the one and writes the other. numpy alone is needed for linear models.
+A node of a fleet hands the deployed model over in a file and learns from a file of logs (`model`
+and `log` of its configuration): an `OnDevice` reads the one and writes the other. numpy alone is
+needed for linear models.
 """
 
 from __future__ import annotations
@@ -41,7 +42,12 @@ class OnDevice:
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
-    >>> np.savez(folder / "model.npz", leaf0=np.zeros(2), leaf1=np.eye(2), arms=np.array(["tea", "coffee"]))
+    >>> np.savez(
+    ...     folder / "model.npz",
+    ...     leaf0=np.zeros(2),
+    ...     leaf1=np.eye(2),
+    ...     arms=np.array(["tea", "coffee"]),
+    ... )
     >>> app = OnDevice(folder / "model.npz", folder / "log.npz", policy="greedy")
     >>> choice = app.decide([0.2, 0.7])
     >>> choice.name, choice.probability, app.log(choice, 1.0), app.log(choice, 1.0)
@@ -49,15 +55,22 @@ class OnDevice:
     """
 
     def __init__(
-        self, model: str | Path, log: str | Path, policy: Any = None, *, keep: int = 1000, scale: float = 0.0,
+        self,
+        model: str | Path,
+        log: str | Path,
+        policy: Any = None,
+        *,
+        keep: int = 1000,
+        scale: float = 0.0,
         **parameters: float,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Decide by the model in a file, which may be replaced at any time, and log to another.
 
-        `policy` and its parameters are those of the run. A deployed model says them: without `policy` they are taken
-        from it (softmax where it is silent), and others than the model's are refused. The log keeps the last `keep`
-        actions; several objects, also of several processes, may write one. `scale` is what contexts are divided by
-        where the file does not say it: 255 for bytes of images.
+        `policy` and its parameters are those of the run. A deployed model says them: without
+        `policy` they are taken from it (softmax where it is silent), and others than the model's
+        are refused. The log keeps the last `keep` actions; several objects, also of several
+        processes, may write one. `scale` is what contexts are divided by where the file does not
+        say it: 255 for bytes of images.
         """
         check.at_least(1, keep=keep)
         check.at_least(0, scale=scale)
@@ -68,7 +81,9 @@ class OnDevice:
         self._stamp: tuple[int, int] | None = None
         self._read: Read | None = None
         self._open: OrderedDict[int, tuple[NDArray[Any], int, float]] = OrderedDict()
-        self._made = secrets.randbits(52)  # no number of another process, whose rewards may still come
+        self._made = secrets.randbits(
+            52
+        )  # no number of another process, whose rewards may still come
         self._past()  # one that cannot be read is named now
 
     @property
@@ -78,16 +93,22 @@ class OnDevice:
             now = os.stat(self._model)
         except OSError as error:
             why = error.strerror
-            raise DataError(f"no model was deployed to {self._model} yet ({why}). Wait for a round.") from None
+            raise DataError(
+                f"no model was deployed to {self._model} yet ({why}). Wait for a round."
+            ) from None
         stamp = (now.st_mtime_ns, now.st_ino)
         if self._read is None or stamp != self._stamp:
             read = Read(self._model, scale=self._scale)
             if read.kind == "bag":
                 raise DataError(
-                    f"{self._model} holds a bag of words; an application decides by linear models and cnns."
+                    f"{self._model} holds a bag of words; an application decides by linear models "
+                    "and cnns."
                 )
             if read.policy is not None and self._given and read.policy != self.policy:
-                raise DataError(f"{self._model} was deployed for {read.policy}, and the application has {self.policy}.")
+                raise DataError(
+                    f"{self._model} was deployed for {read.policy}, and the application has "
+                    f"{self.policy}."
+                )
             self.policy, self._read, self._stamp = read.policy or self.policy, read, stamp
         return self._read
 
@@ -103,7 +124,9 @@ class OnDevice:
         from posse.protocols.fed_contextual.computing.models import named_model, shape_of, tree_of
 
         one, two = len(model.leaves[0]), len(model.leaves[2])
-        network = named_model("cnn", model.shape[0], len(model.names), len(model.leaves[4]), (one, two))
+        network = named_model(
+            "cnn", model.shape[0], len(model.names), len(model.leaves[4]), (one, two)
+        )
         params = tree_of([jnp.asarray(leaf) for leaf in model.leaves], shape_of(network))
         image = jnp.asarray(model.scaled(given))
         return np.asarray(jax.jit(network.scores)(params, image[None])[0])
@@ -120,11 +143,14 @@ class OnDevice:
         return Decision(made, int(arms[0]), names[int(arms[0])], float(chosen[0]))
 
     def log(self, decision: Decision | int, reward: float) -> bool:
-        """Write what a decision earned into the log; False where it is known already, or was given up."""
+        """Write what a decision earned into the log; False where it is known already, or was given
+        up.
+        """
         value, made = _number(reward), decision.id if isinstance(decision, Decision) else decision
         if not isinstance(made, int | np.integer):
             raise ConfigError(
-                f"a reward is for a decision, or for its id, got {decision!r}. Give what decide returned."
+                f"a reward is for a decision, or for its id, got {decision!r}. Give what decide "
+                "returned."
             )
         with self._alone():
             found = self._open.get(int(made))
@@ -135,7 +161,8 @@ class OnDevice:
             before, now = _kind(rows[0][0]), _kind(context)
             if before != now:
                 raise DataError(
-                    f"the log {self._log} holds contexts of {before}, and this decision is for {now}. Move the log "
+                    f"the log {self._log} holds contexts of {before}, and this decision is for "
+                    f"{now}. Move the log "
                     "away to begin anew."
                 )
             file, columns = io.BytesIO(), [np.array(column) for column in zip(*rows, strict=True)]
@@ -146,18 +173,24 @@ class OnDevice:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Keep others who write this log out until its new row is in it; the lock goes when the process does."""
+        """Keep others who write this log out until its new row is in it; the lock goes when the
+        process does.
+        """
         import fcntl
 
         try:
-            file = os.open(self._log.with_name(f".{self._log.name}.lock"), os.O_RDWR | os.O_CREAT, PRIVATE)
+            file = os.open(
+                self._log.with_name(f".{self._log.name}.lock"), os.O_RDWR | os.O_CREAT, PRIVATE
+            )
         except OSError as error:
             raise DataError(f"cannot write {self._log}: {os_reason(error)}") from error
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
         finally:
-            fcntl.flock(file, fcntl.LOCK_UN)  # a process that was forked meanwhile has the file open too
+            fcntl.flock(
+                file, fcntl.LOCK_UN
+            )  # a process that was forked meanwhile has the file open too
             os.close(file)
 
     def _context(self, context: Any) -> NDArray[Any]:
@@ -166,15 +199,23 @@ class OnDevice:
         try:
             given = np.asarray(context, np.float64)
         except (TypeError, ValueError):
-            raise ConfigError(f"a context must be numbers of shape {wanted}, got {context!r}.") from None
+            raise ConfigError(
+                f"a context must be numbers of shape {wanted}, got {context!r}."
+            ) from None
         if given.size != size:
-            raise ConfigError(f"a context must be {size} finite numbers, got {given.size}. Give as many.")
+            raise ConfigError(
+                f"a context must be {size} finite numbers, got {given.size}. Give as many."
+            )
         wrong = np.flatnonzero(~(np.abs(given.reshape(-1)) <= LARGEST))
         if len(wrong):
             value = given.reshape(-1)[wrong[0]]
-            raise ConfigError(f"a context must be {size} finite numbers, got {value:g} as number {wrong[0] + 1}.")
+            raise ConfigError(
+                f"a context must be {size} finite numbers, got {value:g} as number {wrong[0] + 1}."
+            )
         if whole and ((given < 0) | (given > 255) | (given % 1 != 0)).any():
-            raise ConfigError("a context of bytes must be whole numbers from 0 to 255. Scale it as the data are.")
+            raise ConfigError(
+                "a context of bytes must be whole numbers from 0 to 255. Scale it as the data are."
+            )
         return given.reshape(wanted).astype(np.uint8 if whole else np.float32)
 
     def _past(self) -> list[tuple[NDArray[Any], int, float, float]]:
@@ -185,8 +226,13 @@ class OnDevice:
             with self._log.open("rb") as file, np.load(file, allow_pickle=False) as found:
                 columns = [found[name] for name in LOGGED]
         except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
-            raise DataError(f"the log {self._log} cannot be read ({error}). Move it away to begin anew.") from None
-        return [(x, int(arm), float(reward), float(p)) for x, arm, reward, p in zip(*columns, strict=True)]
+            raise DataError(
+                f"the log {self._log} cannot be read ({error}). Move it away to begin anew."
+            ) from None
+        return [
+            (x, int(arm), float(reward), float(p))
+            for x, arm, reward, p in zip(*columns, strict=True)
+        ]
 
 
 def _number(reward: Any) -> float:
@@ -201,4 +247,7 @@ def _number(reward: Any) -> float:
 
 
 def _kind(context: NDArray[Any]) -> str:
-    return f"{' x '.join(map(str, context.shape))} {'bytes' if context.dtype == np.uint8 else 'numbers'}"
+    return (
+        f"{' x '.join(map(str, context.shape))} "
+        f"{'bytes' if context.dtype == np.uint8 else 'numbers'}"
+    )

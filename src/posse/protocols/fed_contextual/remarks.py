@@ -1,7 +1,8 @@
-"""What a run is measured against, and signs that it did not do what was meant: numpy alone is needed.
+"""What a run is measured against, and signs that it did not do what was meant: numpy alone is
+needed.
 
-`baselines` are what is earned without a model; default rates of devices and server follow from how large contexts are;
-the rest are remarks, one sentence each, for whoever shows a record.
+`baselines` are what is earned without a model; default rates of devices and server follow from how
+large contexts are; the rest are remarks, one sentence each, for whoever shows a record.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ REMARKS = ("diverged", "not_learnt", "large_inputs", "not_deployed", "wide_clip"
 _GREW = 100.0
 """How many times its first norm the clip of a model that learns stays below."""
 _LARGE = 1000.0
-"""Mean squared norm of inputs up to which the usual rates of the server do; of images of 784 pixels it is about 90."""
+"""Mean squared norm of inputs up to which the usual rates of the server do; of images of 784 pixels
+it is about 90.
+"""
 _SETTLED = 20
 """Rounds after which a clip that follows the updates has come near them."""
 CLIENT_RATE, PRETRAINING_RATE = 0.1, 0.5
@@ -31,9 +34,13 @@ STEP = 0.5
 """What the rate times the mean squared norm of a linear model's inputs is at most."""
 SERVER_STEP, SERVER_RATES = 0.6, {"cnn": 0.002}
 OTHER_RATE = 0.01
-"""The rate of the server times the size of inputs, by `benchmarks.rates`; rates of the network, and of others."""
+"""The rate of the server times the size of inputs, by `benchmarks.rates`; rates of the network, and
+of others.
+"""
 _COMMON, _BAG = 0.2, 7.5
-"""What is added to the share in common of dense inputs; how many times its sum of weights a bag of words counts."""
+"""What is added to the share in common of dense inputs; how many times its sum of weights a bag of
+words counts.
+"""
 _SAMPLES = 1000
 _ROUNDS = 200
 """Rounds of a world that drifts over which baselines are averaged, at most."""
@@ -51,10 +58,14 @@ class Baselines(NamedTuple):
 
 
 def baselines(
-    population: Population, rewards: Rewards, drift: Drift | None = None, rounds: int = 1,
+    population: Population,
+    rewards: Rewards,
+    drift: Drift | None = None,
+    rounds: int = 1,
     coming: Presence | None = None,
-) -> Baselines:  # fmt: skip
-    """Return what needs no model; where rewards or arms change, the mean over up to 200 of the rounds, evenly spread.
+) -> Baselines:
+    """Return what needs no model; where rewards or arms change, the mean over up to 200 of the
+    rounds, evenly spread.
 
     >>> rows = np.zeros((4, 1), np.float32)
     >>> four = Population("four", ("a", "b"), [0, 4], rows, np.array([0, 1, 1, 1], np.int32))
@@ -66,8 +77,12 @@ def baselines(
     else:
         counts = np.bincount(population.labels, minlength=len(population.arms))
     changes = drift is not None or coming is not None
-    some = np.unique(np.linspace(0, max(1, rounds) - 1, _ROUNDS).astype(np.int64)) if changes else [0]
-    every = np.array([counts @ rewards.at(drift, int(at)).table for at in some]) / max(1, population.samples)
+    some = (
+        np.unique(np.linspace(0, max(1, rounds) - 1, _ROUNDS).astype(np.int64)) if changes else [0]
+    )
+    every = np.array([counts @ rewards.at(drift, int(at)).table for at in some]) / max(
+        1, population.samples
+    )
     means, here = every.mean(axis=0), np.ones(every.shape, bool)
     if coming is not None:
         here = np.array([coming.here(int(at)) for at in some])
@@ -78,12 +93,19 @@ def baselines(
 
 
 def default_client_rate(population: Population, model: str) -> float:
-    """Return 0.1; of a linear model on dense inputs at most 0.5 / (mean squared norm of its inputs), to two digits.
+    """Return 0.1; of a linear model on dense inputs at most 0.5 / (mean squared norm of its
+    inputs), to two digits.
 
-    A step down the squared error of one sample multiplies the error by 1 - 2 rate |x|^2: above 1 / |x|^2 it grows. The
-    mean is of up to 1,000 samples, spread evenly.
+    A step down the squared error of one sample multiplies the error by 1 - 2 rate |x|^2: above 1 /
+    |x|^2 it grows. The mean is of up to 1,000 samples, spread evenly.
 
-    >>> images = Population("two", ("a", "b"), [0, 1, 2], np.full((2, 4, 4), 255, np.uint8), np.array([0, 1], np.int32))
+    >>> images = Population(
+    ...     "two",
+    ...     ("a", "b"),
+    ...     [0, 1, 2],
+    ...     np.full((2, 4, 4), 255, np.uint8),
+    ...     np.array([0, 1], np.int32),
+    ... )
     >>> default_client_rate(images, "linear"), default_client_rate(images, "cnn")
     (0.031, 0.1)
     """
@@ -91,15 +113,18 @@ def default_client_rate(population: Population, model: str) -> float:
 
 
 def declared_client_rate(size: float, model: str) -> float:
-    """Return 0.1; of a linear model at most 0.5 / (declared size of its inputs), to two digits: nothing is measured."""
+    """Return 0.1; of a linear model at most 0.5 / (declared size of its inputs), to two digits:
+    nothing is measured.
+    """
     return min(CLIENT_RATE, float(f"{STEP / size:.2g}")) if model == "linear" else CLIENT_RATE
 
 
 def declared_size(features: int, low: float, high: float) -> tuple[float, float]:
-    """Return size and mean squared norm of contexts of which bounds are declared, spread evenly between them.
+    """Return size and mean squared norm of contexts of which bounds are declared, spread evenly
+    between them.
 
-    Numbers from 0 to 1 count as a quarter of the features, as those of images do; others in proportion, by the rule of
-    `input_size` and by their squares.
+    Numbers from 0 to 1 count as a quarter of the features, as those of images do; others in
+    proportion, by the rule of `input_size` and by their squares.
 
     >>> declared_size(64, 0, 1), declared_size(64, 0, 2)
     ((16.0, 16.0), (32.0, 64.0))
@@ -111,7 +136,9 @@ def declared_size(features: int, low: float, high: float) -> tuple[float, float]
 
 
 def default_pretraining_rate(population: Population, model: str) -> float:
-    """Return 0.5, or less by the same rule; the loss of pre-training is a mean over arms, each of which steps less."""
+    """Return 0.5, or less by the same rule; the loss of pre-training is a mean over arms, each of
+    which steps less.
+    """
     return _at_most(PRETRAINING_RATE, STEP * len(population.arms), population, model)
 
 
@@ -121,7 +148,9 @@ def _at_most(rate: float, step: float, population: Population, model: str) -> fl
 
 
 def squared_norm(population: Population, model: str) -> float:
-    """Return the mean squared norm of a linear model's dense inputs, of up to 1,000 samples; 0 for other models."""
+    """Return the mean squared norm of a linear model's dense inputs, of up to 1,000 samples; 0 for
+    other models.
+    """
     inputs = population.inputs
     if model != "linear" or not isinstance(inputs, np.ndarray) or not population.samples:
         return 0.0
@@ -129,30 +158,42 @@ def squared_norm(population: Population, model: str) -> float:
 
 
 def input_size(population: Population, model: str) -> float:
-    """Return how large the inputs of a linear model or of bags of words are, to two digits; 0 for other models.
+    """Return how large the inputs of a linear model or of bags of words are, to two digits; 0 for
+    other models.
 
-    A step of Adam moves every weight by about the rate, and a prediction by the rate times |x|_1: that is the scale.
-    What contexts have in common moves all predictions alike, and such steps may be larger: the size of dense inputs is
-    mean |x|_1 / (0.2 + |mean x|^2 / mean |x|^2), of up to 1,000 samples, spread evenly; of bags, 7.5 times their mean
-    sum of weights.
+    A step of Adam moves every weight by about the rate, and a prediction by the rate times |x|_1:
+    that is the scale. What contexts have in common moves all predictions alike, and such steps may
+    be larger: the size of dense inputs is mean |x|_1 / (0.2 + |mean x|^2 / mean |x|^2), of up to
+    1,000 samples, spread evenly; of bags, 7.5 times their mean sum of weights.
 
-    >>> images = Population("two", ("a", "b"), [0, 1, 2], np.full((2, 4, 4), 255, np.uint8), np.array([0, 1], np.int32))
+    >>> images = Population(
+    ...     "two",
+    ...     ("a", "b"),
+    ...     [0, 1, 2],
+    ...     np.full((2, 4, 4), 255, np.uint8),
+    ...     np.array([0, 1], np.int32),
+    ... )
     >>> input_size(images, "linear"), input_size(images, "cnn")
     (13.0, 0.0)
     """
     if model not in ("linear", "bag") or not population.samples:
         return 0.0
     if isinstance(population.inputs, Ragged):
-        size = _BAG * float(np.mean([_sum_of_weights(population.inputs, at) for at in _places(population)]))
+        size = _BAG * float(
+            np.mean([_sum_of_weights(population.inputs, at) for at in _places(population)])
+        )
     else:
         flat = _some(population)
-        common = float((flat.mean(axis=0) ** 2).sum() / max(float((flat**2).sum(axis=1).mean()), 1e-300))
+        common = float(
+            (flat.mean(axis=0) ** 2).sum() / max(float((flat**2).sum(axis=1).mean()), 1e-300)
+        )
         size = float(np.abs(flat).sum(axis=1).mean()) / (_COMMON + common)
     return float(f"{size:.2g}")
 
 
 def default_server_rate(size: float, model: str, optimiser: str) -> float:
-    """Return 1 for plain steps; 0.6 / size for linear models and bags, to two digits; 0.002 for a cnn, 0.01 for others.
+    """Return 1 for plain steps; 0.6 / size for linear models and bags, to two digits; 0.002 for a
+    cnn, 0.01 for others.
 
     At most 1: a bias moves by the rate however small contexts are.
 
@@ -173,42 +214,58 @@ def _places(population: Population) -> NDArray[np.int64]:
 def _some(population: Population) -> Floats:
     """Return up to 1,000 dense inputs, spread evenly, as a linear model takes them."""
     inputs, places = np.asarray(population.inputs), _places(population)
-    return inputs[places].astype(np.float64).reshape(len(places), -1) / (255 if inputs.dtype == np.uint8 else 1)
+    return inputs[places].astype(np.float64).reshape(len(places), -1) / (
+        255 if inputs.dtype == np.uint8 else 1
+    )
 
 
 def _sum_of_weights(bags: Ragged, at: int) -> float:
     """Sum of a bag's weights, whose squares add up to 1."""
     first, last = int(bags.offsets[at]), int(bags.offsets[at + 1])
-    counts = np.ones(last - first) if bags.counts is None else np.asarray(bags.counts[first:last], np.float64)
+    counts = (
+        np.ones(last - first)
+        if bags.counts is None
+        else np.asarray(bags.counts[first:last], np.float64)
+    )
     return float(counts.sum() / max(float(np.sqrt((counts**2).sum())), 1e-300))
 
 
 def diverged(limits: Floats, within: Floats, quantile: float, **rates: float) -> str | None:
-    """Say that updates grew faster than the clip that follows them, or drew it along; `rates` are those to lower.
+    """Say that updates grew faster than the clip that follows them, or drew it along; `rates` are
+    those to lower.
 
     >>> print(diverged(np.array([1.0, 614.0]), np.array([0.1, 0.7]), 0.8, client_rate=0.1))
     the model looks diverged: the clip went from 1 to 614. Lower client_rate (0.1), or scale the features.
     """
-    if not quantile or not len(limits):  # of a clip that stays only what is earned tells: `not_learnt`
+    if not quantile or not len(
+        limits
+    ):  # of a clip that stays only what is earned tells: `not_learnt`
         return None
     which = " or ".join(f"{name} ({rate:g})" for name, rate in rates.items())
     remedy = f"Lower {which}, or scale the features."
     if limits[-1] > _GREW * limits[0]:
-        return f"the model looks diverged: the clip went from {limits[0]:.3g} to {limits[-1]:.3g}. {remedy}"
+        return (
+            f"the model looks diverged: the clip went from {limits[0]:.3g} to {limits[-1]:.3g}. "
+            f"{remedy}"
+        )
     share = float(within[-max(1, len(within) // 10) :].mean())
     if len(within) >= _SETTLED and share < quantile / 4:
         return (
-            f"the model looks diverged: at the end {share:.0%} of updates are within a clip that follows "
+            f"the model looks diverged: at the end {share:.0%} of updates are within a clip that "
+            "follows "
             f"{quantile:.0%} of them. {remedy}"
         )
     return None
 
 
-def not_learnt(rewards: Floats, samples: Floats, chance: float, deploy_every: int, **rates: float) -> str | None:
-    """Say that devices earn at the end no more than by chance, or far less than before, whatever clip and noise are.
+def not_learnt(
+    rewards: Floats, samples: Floats, chance: float, deploy_every: int, **rates: float
+) -> str | None:
+    """Say that devices earn at the end no more than by chance, or far less than before, whatever
+    clip and noise are.
 
-    The end is the last tenth of the rounds, before is the best tenth; four standard errors of a reward from 0 to 1 are
-    allowed for.
+    The end is the last tenth of the rounds, before is the best tenth; four standard errors of a
+    reward from 0 to 1 are allowed for.
 
     >>> lost = np.r_[np.full(50, 80.0), np.full(50, 11.0)]
     >>> print(not_learnt(lost, np.full(100, 100.0), 0.1, 10, server_rate=0.3))
@@ -227,12 +284,14 @@ def not_learnt(rewards: Floats, samples: Floats, chance: float, deploy_every: in
     which = " or ".join(f"{name} ({rate:g})" for name, rate in rates.items())
     if means[-1] < 0.7 * max(means) - error:
         return (
-            f"what was learnt was lost: devices earned {max(means):.2f} a decision, and at the end {means[-1]:.2f}. "
+            f"what was learnt was lost: devices earned {max(means):.2f} a decision, and at the end "
+            f"{means[-1]:.2f}. "
             f"Lower {which}, scale the features, or lower the noise."
         )
     if means[-1] <= chance + min(error, 0.1 * (1 - chance)):
         return (
-            f"nothing was learnt: devices earn {means[-1]:.3f} a decision at the end, and an arm at random "
+            f"nothing was learnt: devices earn {means[-1]:.3f} a decision at the end, and an arm "
+            "at random "
             f"{chance:.3f}. Change {which}, scale the features, or lower the noise."
         )
     return None
@@ -271,7 +330,8 @@ def with_flag(remark: str) -> str:
 
 
 def large_inputs(squared: float, optimiser: str) -> str | None:
-    """Say that inputs are too large for a server whose steps do not shrink with them, as Adam's do not.
+    """Say that inputs are too large for a server whose steps do not shrink with them, as Adam's do
+    not.
 
     >>> print(large_inputs(7.6e6, "adam"))
     features are large (mean squared norm 7.6e+06), and adam's steps do not shrink with them. Scale them to about 1.
@@ -279,6 +339,7 @@ def large_inputs(squared: float, optimiser: str) -> str | None:
     if squared <= _LARGE or optimiser == "sgd":
         return None
     return (
-        f"features are large (mean squared norm {squared:.3g}), and {optimiser}'s steps do not shrink with them. Scale "
+        f"features are large (mean squared norm {squared:.3g}), and {optimiser}'s steps do not "
+        "shrink with them. Scale "
         "them to about 1."
     )

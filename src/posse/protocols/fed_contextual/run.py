@@ -1,8 +1,9 @@
 """A run of fed-contextual that goes forward: cohorts of simulated devices, one server, one model.
 
-A step is a round. The parties are the server and the cohort: single devices are worked on inside one compiled program
-and leave no messages behind, so a view has two entries a round, with the bytes that a fleet would move. Of the last
-round the server's view also holds what reached it: every device's clipped update, or their sum where sums are secure.
+A step is a round. The parties are the server and the cohort: single devices are worked on inside
+one compiled program and leave no messages behind, so a view has two entries a round, with the bytes
+that a fleet would move. Of the last round the server's view also holds what reached it: every
+device's clipped update, or their sum where sums are secure.
 """
 
 from __future__ import annotations
@@ -31,7 +32,13 @@ from posse.protocols.fed_contextual.computing.tasks import OwnPay
 from posse.protocols.fed_contextual.computing.training import train
 from posse.protocols.fed_contextual.record import Clock, Outcome, labelled, record_of
 from posse.protocols.fed_contextual.settings import FedContextual
-from posse.protocols.fed_contextual.simulation import Kept, Simulation, check_finite, estimate, supervised_rewards
+from posse.protocols.fed_contextual.simulation import (
+    Kept,
+    Simulation,
+    check_finite,
+    estimate,
+    supervised_rewards,
+)
 from posse.protocols.fed_contextual.study import NOTHING, Own, computing_on
 from posse.protocols.runs import Run
 from posse.results.record import Progress, Record, Watch
@@ -42,7 +49,9 @@ _SUMS = 12
 
 
 class Order(Message, frozen=True, array_like=True, tag="Order", gc=False):
-    """What the server sends to every device of a round: the model, the deployed one where it differs, the norm."""
+    """What the server sends to every device of a round: the model, the deployed one where it
+    differs, the norm.
+    """
 
     round: int
     deployment: int
@@ -51,7 +60,9 @@ class Order(Message, frozen=True, array_like=True, tag="Order", gc=False):
 
 
 class Answers(Message, frozen=True, array_like=True, tag="Answers", gc=False):
-    """What the devices of a round send together: clipped updates, and sums of what they measured."""
+    """What the devices of a round send together: clipped updates, and sums of what they
+    measured.
+    """
 
     round: int
     devices: int
@@ -64,7 +75,9 @@ class Answers(Message, frozen=True, array_like=True, tag="Answers", gc=False):
 
 
 class Update(Message, frozen=True, array_like=True, tag="Update", gc=False):
-    """What one device sends: its clipped update, the arrays of the model in jax's order as float32."""
+    """What one device sends: its clipped update, the arrays of the model in jax's order as
+    float32.
+    """
 
     round: int
     device: int
@@ -72,7 +85,9 @@ class Update(Message, frozen=True, array_like=True, tag="Update", gc=False):
 
 
 class Total(Message, frozen=True, array_like=True, tag="Total", gc=False):
-    """What is left of a round under secure sums: the sum of all updates in units of norm / levels, as int32."""
+    """What is left of a round under secure sums: the sum of all updates in units of norm / levels,
+    as int32.
+    """
 
     round: int
     data: tuple[bytes, ...]
@@ -96,22 +111,31 @@ class Seed:
 
 
 class FedRun(Run):
-    """Rounds of simulated devices; several seeds go side by side on a GPU, and one after the other on a CPU."""
+    """Rounds of simulated devices; several seeds go side by side on a GPU, and one after the other
+    on a CPU.
+    """
 
     unit, steady = "round", True
     settings: FedContextual
 
     def __init__(
-        self, system: System, settings: FedContextual, seeds: Sequence[int] | None = None, *,
-        population: Population | None = None, model: Model | None = None, pay: OwnPay | None = None,
-        before: OwnPay | None = None, first: Callable[[str], bool] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        system: System,
+        settings: FedContextual,
+        seeds: Sequence[int] | None = None,
+        *,
+        population: Population | None = None,
+        model: Model | None = None,
+        pay: OwnPay | None = None,
+        before: OwnPay | None = None,
+        first: Callable[[str], bool] | None = None,
+    ) -> None:
         """Begin a run.
 
-        `population`, `model` (a pair of functions: parameters from a key, and scores of all arms from parameters and
-        contexts; or a module of flax, equinox or PyTorch) and `pay` (rewards from contexts, labels and arms) are a
-        user's own, instead of the settings'; so are `before`, rewards before deployment, and `first`, whether
-        pre-training may draw a client of that name.
+        `population`, `model` (a pair of functions: parameters from a key, and scores of all arms
+        from parameters and contexts; or a module of flax, equinox or PyTorch) and `pay` (rewards
+        from contexts, labels and arms) are a user's own, instead of the settings'; so are `before`,
+        rewards before deployment, and `first`, whether pre-training may draw a client of that name.
         """
         super().__init__(system, settings, seeds)
         if wrong := [seed for seed in self.seeds if not 0 <= seed < 2**32]:
@@ -121,13 +145,15 @@ class FedRun(Run):
         self.setup = settings.check(own, population) if given else settings.load()
         with held():
             self.simulation = Simulation(settings, self.setup, len(self.seeds))
-            self._kept = None if settings.keep is None else Kept(settings.keep, settings, self.setup)
+            self._kept = (
+                None if settings.keep is None else Kept(settings.keep, settings, self.setup)
+            )
         self._training = self.setup.training
         self._begun: list[Seed] = []
         self._low, self._closed, self._compiled = 0, False, False
         self._clock = Clock()
 
-    # Going forward ----------------------------------------------------------------------------------------------------
+    # Going forward --------------------------------------------------------------------------------
 
     @property
     def time(self) -> int:
@@ -159,7 +185,9 @@ class FedRun(Run):
     @property
     def progress(self) -> Progress:
         """How far the run is."""
-        return Progress(self._low, len(self.seeds), self.time / max(1, self.horizon), self.side_by_side)
+        return Progress(
+            self._low, len(self.seeds), self.time / max(1, self.horizon), self.side_by_side
+        )
 
     @property
     def _group(self) -> list[Seed]:
@@ -167,7 +195,9 @@ class FedRun(Run):
         return self._begun[self._low :]
 
     def advance(self, n: int = 1) -> None:
-        """Do n rounds of the seeds under way. What is compiled first is not counted as their time."""
+        """Do n rounds of the seeds under way. What is compiled first is not counted as their
+        time.
+        """
         if not self._compiled:
             self.simulation.warm_up()
             self._compiled = True
@@ -186,7 +216,9 @@ class FedRun(Run):
         with computing_on(self.simulation.device):
             try:
                 self._begin()
-                while all(one.done == self.setup.rounds for one in self._group):  # nothing is left of what was kept
+                while all(
+                    one.done == self.setup.rounds for one in self._group
+                ):  # nothing is left of what was kept
                     self._close()
                     if self.done:
                         return
@@ -213,7 +245,9 @@ class FedRun(Run):
             outcome, kept = Outcome(seed), None
             if self._kept is not None:
                 with held():
-                    kept = self._kept.load(seed, begin(self.simulation.plan.task, seed), self.setup.rounds)
+                    kept = self._kept.load(
+                        seed, begin(self.simulation.plan.task, seed), self.setup.rounds
+                    )
             if kept is None:
                 if self.setup.before is not None:  # paid for before anybody is drawn
                     Ledger(self.setup.before.training).spend(times=self.setup.before.rounds)
@@ -225,13 +259,17 @@ class FedRun(Run):
             self._begun.append(Seed(outcome, kept[0], ledger))
 
     def _rounds(self, done: int, upto: int) -> None:
-        """Do rounds of those seeds that stand at round `done`; seeds that are ahead wait for them."""
+        """Do rounds of those seeds that stand at round `done`; seeds that are ahead wait for
+        them.
+        """
         some = [one for one in self._group if one.done == done]
         for one in some:
             if one.ledger is not None:
                 one.ledger.spend(times=upto - done)  # paid for before a cohort is drawn
         began = time.perf_counter()
-        after = self.simulation.rounds([one.state for one in some], upto, [one.outcome.seed for one in some])
+        after = self.simulation.rounds(
+            [one.state for one in some], upto, [one.outcome.seed for one in some]
+        )
         for _, seen in after:
             check_finite(seen, upto, self.setup.client_rate, self.setup.server_rate)
         self._clock.wall += time.perf_counter() - began
@@ -249,7 +287,12 @@ class FedRun(Run):
             if self.settings.evaluate is not None:
                 one.outcome.estimated = estimate(self.simulation, one.state, one.outcome.seed)
             if self.settings.model_out is not None:
-                write_model(self.settings.model_out, one.state.params, one.done, *labelled(self.setup.population))
+                write_model(
+                    self.settings.model_out,
+                    one.state.params,
+                    one.done,
+                    *labelled(self.setup.population),
+                )
         self._closed = True
 
     def interrupted(self) -> Record:
@@ -258,13 +301,19 @@ class FedRun(Run):
         return super().interrupted()
 
     def _keep(self) -> None:
-        """Keep the states of seeds that did something; one that was interrupted while it advanced is not whole."""
+        """Keep the states of seeds that did something; one that was interrupted while it advanced
+        is not whole.
+        """
         for one in self._group if self._kept is not None else ():
             state = one.state  # which another thread may replace while this one looks
-            if int(state.round) and one.outcome.rounds and len((seen := one.outcome.seen).reward) == int(state.round):
+            if (
+                int(state.round)
+                and one.outcome.rounds
+                and len((seen := one.outcome.seen).reward) == int(state.round)
+            ):
                 self._kept.save(one.outcome.seed, state, seen)  # type: ignore[union-attr]
 
-    # Looking at it ----------------------------------------------------------------------------------------------------
+    # Looking at it --------------------------------------------------------------------------------
 
     @property
     def parties(self) -> tuple[str, ...]:
@@ -277,22 +326,34 @@ class FedRun(Run):
         if not self._begun:
             return {"round": 0, "rounds": self.setup.rounds}
         one, every = self._begun[-1], self.settings.deploy_every
-        state: dict[str, Any] = {"round": one.done, "rounds": self.setup.rounds, "deployed": one.done // every * every}
+        state: dict[str, Any] = {
+            "round": one.done,
+            "rounds": self.setup.rounds,
+            "deployed": one.done // every * every,
+        }
         if one.outcome.rounds:
             names = ("clients", "samples", "reward", "probability", "within", "moved")
             state |= {f"last_{name}": float(one.outcome.column(name)[-1]) for name in names}
         if party == SERVER:
             state |= {"clip": float(one.state.limit), "parameters": self.setup.parameters}
-            return {**state, "rounds_paid": one.ledger.releases} if one.ledger is not None else state
-        numbers, present = cohort_of(self.simulation.plan.schedule, one.outcome.seed, max(0, one.done - 1))
+            return (
+                {**state, "rounds_paid": one.ledger.releases} if one.ledger is not None else state
+            )
+        numbers, present = cohort_of(
+            self.simulation.plan.schedule, one.outcome.seed, max(0, one.done - 1)
+        )
         pulls = one.outcome.seen.pulls if one.outcome.rounds else None
         if (there := self.simulation.plan.here) is not None:
             here = there(max(0, one.done - 1))
-            state["absent_arms"] = [arm for at, arm in enumerate(self.setup.population.arms) if not here[at]]
+            state["absent_arms"] = [
+                arm for at, arm in enumerate(self.setup.population.arms) if not here[at]
+            ]
         return {
-            **state, "last_devices": numbers[present > 0].tolist(), "devices": self.setup.population.clients,
+            **state,
+            "last_devices": numbers[present > 0].tolist(),
+            "devices": self.setup.population.clients,
             "pulls": None if pulls is None else [int(count) for count in pulls],
-        }  # fmt: skip
+        }
 
     def view(self, *parties: str) -> View:
         """Return what the server, or the devices together, saw of the current seed."""
@@ -303,7 +364,9 @@ class FedRun(Run):
         if one is not None and SERVER in parties:
             reached = self._reached(len(entries))
             if reached and entries:  # what is left of the last answers are the measured sums
-                entries[-1] = entries[-1]._replace(size=_SUMS * int(one.outcome.column("clients")[-1]))
+                entries[-1] = entries[-1]._replace(
+                    size=_SUMS * int(one.outcome.column("clients")[-1])
+                )
             entries += reached
         state = None if one is None else one.state
         secrets = {
@@ -312,11 +375,19 @@ class FedRun(Run):
         }
         settings = self.settings
         public = {
-            "system": self.system.name, "shapes": [list(leaf.shape) for leaf in jax.tree.leaves(self._shape())],
-            "policy": settings.exploration().describe(), "model": self.setup.model, "parameters": self.setup.parameters,
-            "cohort": settings.cohort, "noise": settings.noise, "levels": settings.levels, "rounds": self.setup.rounds,
-        }  # fmt: skip
-        return View(tuple(parties), tuple(entries), {party: secrets[party] for party in parties}, public)
+            "system": self.system.name,
+            "shapes": [list(leaf.shape) for leaf in jax.tree.leaves(self._shape())],
+            "policy": settings.exploration().describe(),
+            "model": self.setup.model,
+            "parameters": self.setup.parameters,
+            "cohort": settings.cohort,
+            "noise": settings.noise,
+            "levels": settings.levels,
+            "rounds": self.setup.rounds,
+        }
+        return View(
+            tuple(parties), tuple(entries), {party: secrets[party] for party in parties}, public
+        )
 
     @property
     def kinds(self) -> dict[str, str]:
@@ -324,17 +395,25 @@ class FedRun(Run):
         return {SERVER: "server", COHORT: "device"}
 
     def truth(self) -> dict[str, Any]:
-        """What only the simulation knows of the last round: devices, and their contexts, labels, arms and rewards."""
+        """What only the simulation knows of the last round: devices, and their contexts, labels,
+        arms and rewards.
+        """
         last = self.observe()
         if last is None:
             return {}
         return {
-            "devices": last.devices, "contexts": last.contexts, "labels": last.labels, "owner": last.owner,
-            "arms": last.arms, "rewards": last.rewards,
-        }  # fmt: skip
+            "devices": last.devices,
+            "contexts": last.contexts,
+            "labels": last.labels,
+            "owner": last.owner,
+            "arms": last.arms,
+            "rewards": last.rewards,
+        }
 
     def observe(self) -> Observed | None:
-        """Work through the last round of the current seed once more, device by device; none before the first."""
+        """Work through the last round of the current seed once more, device by device; none before
+        the first.
+        """
         one = self._begun[-1] if self._begun else None
         if one is None or one.before is None or self.settings.centralised:
             return None
@@ -364,24 +443,44 @@ class FedRun(Run):
         size = 4 * self.setup.parameters
         if self.settings.levels:
             total = tuple(leaf.sum(axis=0, dtype=np.int32).tobytes() for leaf in last.updates)
-            return [Entry(number, COHORT, SERVER, Total(last.round, total), size * len(last.devices), last.round)]
+            return [
+                Entry(
+                    number,
+                    COHORT,
+                    SERVER,
+                    Total(last.round, total),
+                    size * len(last.devices),
+                    last.round,
+                )
+            ]
         return [
             Entry(
-                number + at, COHORT, SERVER,
-                Update(last.round, int(device), tuple(leaf[at].astype(np.float32).tobytes() for leaf in last.updates)),
-                size, last.round,
+                number + at,
+                COHORT,
+                SERVER,
+                Update(
+                    last.round,
+                    int(device),
+                    tuple(leaf[at].astype(np.float32).tobytes() for leaf in last.updates),
+                ),
+                size,
+                last.round,
             )
             for at, device in enumerate(last.devices)
-        ]  # fmt: skip
+        ]
 
     def _shape(self) -> Any:
         return shape_of(self.simulation.plan.task.model)
 
     def _entries(self, outcome: Outcome) -> list[Entry]:
-        """The messages of all rounds, with the bytes of a fleet; a round without devices has none."""
+        """The messages of all rounds, with the bytes of a fleet; a round without devices has
+        none.
+        """
         columns = ("clients", "limit", "samples", "reward", "probability", "within", "moved")
         size, every, entries = 4 * self.setup.parameters, self.settings.deploy_every, []
-        rounds = zip(*(outcome.column(name) for name in columns), strict=True) if outcome.rounds else ()
+        rounds = (
+            zip(*(outcome.column(name) for name in columns), strict=True) if outcome.rounds else ()
+        )
         for at, (devices, limit, samples, *measured) in enumerate(rounds):
             if not devices:
                 continue
@@ -401,11 +500,18 @@ class FedRun(Run):
         status = status or ("finished" if self.done else "running")
         params = self._begun[0].state.params if self._begun else None
         return record_of(
-            self.system, self.settings, self.setup, outcomes, self._clock, self.seconds, status, params,
+            self.system,
+            self.settings,
+            self.setup,
+            outcomes,
+            self._clock,
+            self.seconds,
+            status,
+            params,
             self.simulation.plan.explores,
-        )  # fmt: skip
+        )
 
-    # Going back -------------------------------------------------------------------------------------------------------
+    # Going back -----------------------------------------------------------------------------------
 
     def save(self) -> Any:
         """Return this moment."""
@@ -420,7 +526,9 @@ class FedRun(Run):
 
 def _copied(one: Seed) -> Seed:
     """Return a copy that goes its own way; arrays are shared, for they never change."""
-    ledger = None if one.ledger is None else Ledger.restored(one.ledger.mechanism, one.ledger.state())
+    ledger = (
+        None if one.ledger is None else Ledger.restored(one.ledger.mechanism, one.ledger.state())
+    )
     return replace(one, outcome=replace(one.outcome, parts=list(one.outcome.parts)), ledger=ledger)
 
 
@@ -429,5 +537,8 @@ def _bytes_of(state: State, *names: str) -> dict[str, Any]:
     values: dict[str, Any] = {"round": int(state.round), "limit": float(state.limit)}
     for name in names or ("params", "deployed", "optimiser"):
         leaves = leaves_of(getattr(state, name))
-        values[name] = [{"shape": list(leaf.shape), "type": str(leaf.dtype), "data": leaf.tobytes()} for leaf in leaves]
+        values[name] = [
+            {"shape": list(leaf.shape), "type": str(leaf.dtype), "data": leaf.tobytes()}
+            for leaf in leaves
+        ]
     return values

@@ -1,8 +1,9 @@
-"""fed-contextual for a page: rounds, the cohort, the deployed model, what a decision earns, clipping and epsilon.
+"""fed-contextual for a page: rounds, the cohort, the deployed model, what a decision earns,
+clipping and epsilon.
 
-Devices are worked on together inside one compiled program: `last` in the picture says in a sentence what the last round
-did, and which lines of code it ran. Messages are those of a view: orders and answers of every round, and what reached
-the server in the last one.
+Devices are worked on together inside one compiled program: `last` in the picture says in a sentence
+what the last round did, and which lines of code it ran. Messages are those of a view: orders and
+answers of every round, and what reached the server in the last one.
 """
 
 from __future__ import annotations
@@ -30,28 +31,48 @@ SMOOTH = 10
 SCENARIOS = (
     Scenario(
         "Sixty devices learn digits",
-        "Each device sees images of its own and chooses one of ten arms for each; twenty of them a round send a "
+        "Each device sees images of its own and chooses one of ten arms for each; twenty of them a "
+        "round send a "
         "clipped update of the model. No image leaves a device.",
         {"data": "digits", "horizon": 120},
     ),
     Scenario(
         "The same under noise",
-        "Six hundred devices, and normal noise on the sum of every round: see epsilon grow with the rounds, and what "
+        "Six hundred devices, and normal noise on the sum of every round: see epsilon grow with "
+        "the rounds, and what "
         "the noise costs in reward.",
-        {"data": "digits", "clients": 600, "cohort": 60, "horizon": 120, "noise": 1.0, "clip": 0.05, "delta": 1e-4},
+        {
+            "data": "digits",
+            "clients": 600,
+            "cohort": 60,
+            "horizon": 120,
+            "noise": 1.0,
+            "clip": 0.05,
+            "delta": 1e-4,
+        },
     ),
     Scenario(
         "Sums that the server cannot take apart",
-        "Updates are rounded as secure sums need them: on real devices the server then sees their sum alone.",
+        "Updates are rounded as secure sums need them: on real devices the server then sees their "
+        "sum alone.",
         {"data": "digits", "horizon": 120, "levels": 65536},
     ),
     Scenario(
         "Until the budget is spent",
-        "Noise and a limit of epsilon 8: training stops by itself before a device would have spent more.",
-        {"data": "digits", "clients": 600, "cohort": 60, "horizon": 400, "noise": 0.8, "clip": 0.05, "limit": 8.0,
-         "delta": 1e-4},
+        "Noise and a limit of epsilon 8: training stops by itself before a device would have spent "
+        "more.",
+        {
+            "data": "digits",
+            "clients": 600,
+            "cohort": 60,
+            "horizon": 400,
+            "noise": 0.8,
+            "clip": 0.05,
+            "limit": 8.0,
+            "delta": 1e-4,
+        },
     ),
-)  # fmt: skip
+)
 
 SOURCES = {
     "server": "posse.protocols.fed_contextual.computing.server:advance",
@@ -68,7 +89,12 @@ def code(settings: FedContextual) -> Code:
     summed = "sum of the updates" + (f" + normal noise of {number(noise)} norms" if noise else "")
     server = [
         ("loop", f"for every round, up to {settings.horizon}:"),
-        ("draw", f"  draw {'about ' if settings.sampling == 'poisson' or noise else ''}{settings.cohort} devices"),
+        (
+            "draw",
+            "  draw "
+            f"{'about ' if settings.sampling == 'poisson' or noise else ''}{settings.cohort} "
+            "devices",
+        ),
         *([("pay", "  pay for the round from the privacy budget, or stop")] if noise else []),
         ("send", "  send them the model, the deployed one, and the norm"),
         ("sum", f"  G ← {summed}, divided by the number of devices"),
@@ -77,10 +103,18 @@ def code(settings: FedContextual) -> Code:
         ("deploy", f"  every {settings.deploy_every} rounds: deploy the model"),
     ]
     device = [
-        ("act", f"for every context: choose an arm by {settings.exploration().name} on the deployed model's scores"),
+        (
+            "act",
+            f"for every context: choose an arm by {settings.exploration().name} on the deployed "
+            "model's scores",
+        ),
         ("log", "  write context, arm, its probability and the reward into its own log"),
         ("train", f"train the model on the log, {settings.loss} loss, batches of {settings.batch}"),
-        ("clip", f"u ← what changed, clipped to norm {norm}{' or what the server says' if follows else ''}"),
+        (
+            "clip",
+            "u ← what changed, clipped to norm "
+            f"{norm}{' or what the server says' if follows else ''}",
+        ),
         *([("round", f"u ← rounded to {levels} levels, under masks in a fleet")] if levels else []),
         ("answer", "send u, and sums of rewards, probabilities and samples"),
     ]
@@ -103,27 +137,42 @@ def scene(run: FedRun) -> dict[str, Any]:
     devices = _devices(run, outcome, done)
     every = float(samples.sum())
     figures = [
-        {"name": "a decision", "value": average, "of": 1.0,
-         "text": f"{number(average, 3)} earned a decision in the last {min(done, SMOOTH)} rounds"},
-        {"name": "reward", "value": float(rewards.sum()),
-         "text": f"{number(float(rewards.sum()), 0)} earned in {number(every, 0)} decisions"},
+        {
+            "name": "a decision",
+            "value": average,
+            "of": 1.0,
+            "text": f"{number(average, 3)} earned a decision in the last {min(done, SMOOTH)} rounds",
+        },
+        {
+            "name": "reward",
+            "value": float(rewards.sum()),
+            "text": f"{number(float(rewards.sum()), 0)} earned in {number(every, 0)} decisions",
+        },
         *_clipping(outcome, done),
         *_privacy(run, done),
-    ]  # fmt: skip
+    ]
     curves = {"a decision": average}
     if done:
         curves |= {"at least": low, "at most": high}
-        bare = settings.once("scene without a model", lambda: without_model(settings, setup, [outcome]))
+        bare = settings.once(
+            "scene without a model", lambda: without_model(settings, setup, [outcome])
+        )
         names = (("at random", "chance_reward"), ("best fixed arm", "best_fixed_reward"))
         curves |= {name: float(bare[key]) for name, key in names if key in bare}
     server = {
-        "name": "server", "kind": "server", "label": "server",
+        "name": "server",
+        "kind": "server",
+        "label": "server",
         "text": f"round {done} of {setup.rounds}, model of round {deployed} deployed",
-    }  # fmt: skip
+    }
     cohort = {
-        "name": "cohort", "kind": "device", "label": "the cohort", "short": "all", "text": f"{len(devices)} devices",
+        "name": "cohort",
+        "kind": "device",
+        "label": "the cohort",
+        "short": "all",
+        "text": f"{len(devices)} devices",
         "weight": len(devices),
-    }  # fmt: skip
+    }
     return {
         "parties": [server, cohort, *devices[:SHOWN]],
         "links": [["server", "device"], ["device", "server"]],
@@ -149,8 +198,14 @@ def _clipping(outcome: Outcome, done: int) -> list[dict[str, Any]]:
     if not done:
         return []
     norm, within = float(outcome.column("limit")[-1]), float(outcome.column("within")[-1])
-    return [{"name": "within the clip", "value": within, "of": 1.0,
-             "text": f"{within:.0%} of the updates are within the norm {number(norm, 3)}"}]  # fmt: skip
+    return [
+        {
+            "name": "within the clip",
+            "value": within,
+            "of": 1.0,
+            "text": f"{within:.0%} of the updates are within the norm {number(norm, 3)}",
+        }
+    ]
 
 
 def _privacy(run: FedRun, done: int) -> list[dict[str, Any]]:
@@ -158,11 +213,24 @@ def _privacy(run: FedRun, done: int) -> list[dict[str, Any]]:
     mechanism, settings = run.setup.mechanism, run.settings
     if mechanism is None:
         return []
-    spent = settings.once(f"epsilon {done}", lambda: mechanism.epsilon(done, settings.delta, "rdp")) if done else 0.0
+    spent = (
+        settings.once(f"epsilon {done}", lambda: mechanism.epsilon(done, settings.delta, "rdp"))
+        if done
+        else 0.0
+    )
     if not math.isfinite(spent):
-        return [{"name": "epsilon", "value": 0.0, "text": f"no finite epsilon at delta {settings.delta:g}"}]
+        return [
+            {
+                "name": "epsilon",
+                "value": 0.0,
+                "text": f"no finite epsilon at delta {settings.delta:g}",
+            }
+        ]
     limit = {"of": settings.limit} if settings.limit else {}
-    text = f"epsilon {number(spent, 2)} at delta {settings.delta:g} for one device, after {done} rounds"
+    text = (
+        f"epsilon {number(spent, 2)} at delta {settings.delta:g} for one device, after {done} "
+        "rounds"
+    )
     return [{"name": "epsilon", "value": spent, **limit, "text": text}]
 
 
@@ -174,23 +242,43 @@ def _last(run: FedRun, outcome: Outcome, done: int, devices: int) -> dict[str, A
     how = "rounded, under masks in a fleet" if run.settings.levels else "clipped"
     noise = " and adds noise to their sum" if run.settings.noise else ""
     says = (
-        f"Round {done}: {{cohort}} of {devices} devices makes {number(samples, 0)} decisions that earn "
-        f"{number(reward / samples if samples else 0.0, 3)} each; {{server}} takes their updates, {how}{noise}."
+        f"Round {done}: {{cohort}} of {devices} devices makes {number(samples, 0)} decisions that "
+        "earn "
+        f"{number(reward / samples if samples else 0.0, 3)} each; {{server}} takes their updates, "
+        f"{how}{noise}."
     )
     deploys = done % run.settings.deploy_every == 0
     ran = {
-        "server": ["loop", "draw", "pay", "send", "sum", "step", "norm", *(["deploy"] if deploys else [])],
+        "server": [
+            "loop",
+            "draw",
+            "pay",
+            "send",
+            "sum",
+            "step",
+            "norm",
+            *(["deploy"] if deploys else []),
+        ],
         "device": ["act", "log", "train", "clip", "round", "answer"],
     }
     size = devices * 4 * run.setup.parameters
     return {
-        "number": done, "time": done, "sender": "cohort", "receiver": "server", "name": "Round", "says": says,
-        "step": f"round {done}", "clear": [["an update", f"{4 * run.setup.parameters:,} bytes"]], "parts": [],
-        "lines": lines(code(run.settings), ran), "chosen": None, "size": size,
-    }  # fmt: skip
+        "number": done,
+        "time": done,
+        "sender": "cohort",
+        "receiver": "server",
+        "name": "Round",
+        "says": says,
+        "step": f"round {done}",
+        "clear": [["an update", f"{4 * run.setup.parameters:,} bytes"]],
+        "parts": [],
+        "lines": lines(code(run.settings), ran),
+        "chosen": None,
+        "size": size,
+    }
 
 
-# Messages -------------------------------------------------------------------------------------------------------------
+# Messages -----------------------------------------------------------------------------------------
 
 
 def explain(run: FedRun, delivery: Delivery) -> dict[str, Any]:
@@ -201,11 +289,18 @@ def explain(run: FedRun, delivery: Delivery) -> dict[str, Any]:
     says, clear, ran = _words(run, message)
     covered = parts(message, _described(run), KINDS)
     found: dict[str, Any] = {
-        "step": f"round {message.round + 1}", "says": says, "clear": clear, "chosen": None,
-        "parts": covered, "lines": lines(code(run.settings), ran),
-    }  # fmt: skip
-    # Of one device's update every byte is here; other messages have the size that a fleet would move.
-    return found | ({"size": sum(part["length"] for part in covered)} if isinstance(message, Update) else {})
+        "step": f"round {message.round + 1}",
+        "says": says,
+        "clear": clear,
+        "chosen": None,
+        "parts": covered,
+        "lines": lines(code(run.settings), ran),
+    }
+    # Of one device's update every byte is here; other messages have the size that a fleet would
+    # move.
+    return found | (
+        {"size": sum(part["length"] for part in covered)} if isinstance(message, Update) else {}
+    )
 
 
 def _words(run: FedRun, message: Any) -> tuple[str, list[list[str]], dict[str, list[str]]]:
@@ -216,26 +311,44 @@ def _words(run: FedRun, message: Any) -> tuple[str, list[list[str]], dict[str, l
     later = " Noise is added to the sum, not to this." if noise else ""
     if isinstance(message, Order):
         says = (
-            f"{{server}} sends the model, the deployed one and the norm to all {message.devices} devices of {{cohort}}."
+            f"{{server}} sends the model, the deployed one and the norm to all {message.devices} "
+            f"devices of {{cohort}}."
         )
-        clear = [["norm", number(message.limit)], ["deployed", f"model of round {message.deployment}"],
-                 ["a model", f"{size}, which are not held here"]]  # fmt: skip
+        clear = [
+            ["norm", number(message.limit)],
+            ["deployed", f"model of round {message.deployment}"],
+            ["a model", f"{size}, which are not held here"],
+        ]
         return says, clear, {"server": ["draw", "pay", "send"]}
     if isinstance(message, Answers):
         says = (
-            f"All {message.devices} devices of {{cohort}} answer {{server}}: their updates, and sums of rewards, "
+            f"All {message.devices} devices of {{cohort}} answer {{server}}: their updates, and "
+            "sums of rewards, "
             f"probabilities and samples, {number(message.samples, 0)} decisions in all."
         )
-        clear = [["reward", number(message.reward, 1)], ["within the norm", f"{message.within:.0%}"],
-                 ["norm of the mean update", number(message.moved)]]  # fmt: skip
+        clear = [
+            ["reward", number(message.reward, 1)],
+            ["within the norm", f"{message.within:.0%}"],
+            ["norm of the mean update", number(message.moved)],
+        ]
         return says, clear, {"device": ["answer"], "server": ["sum"]}
     ran = {"device": ["train", "clip", "round", "answer"], "server": ["sum", "step"]}
     if isinstance(message, Update):
         device = message.device + 1
-        says = f"Device {device} of {{cohort}} sends {{server}} its clipped update, which the server reads.{later}"
+        says = (
+            f"Device {device} of {{cohort}} sends {{server}} its clipped update, which the server "
+            f"reads.{later}"
+        )
         return says, [["device", str(device)], ["update", f"{run.setup.parameters:,} numbers"]], ran
-    says = f"{{cohort}} sends {{server}} updates under masks, which cancel: the server reads their sum alone.{later}"
-    return says, [["sum", f"{run.setup.parameters:,} whole numbers"], ["an update", f"{size} under masks"]], ran
+    says = (
+        f"{{cohort}} sends {{server}} updates under masks, which cancel: the server reads their "
+        f"sum alone.{later}"
+    )
+    return (
+        says,
+        [["sum", f"{run.setup.parameters:,} whole numbers"], ["an update", f"{size} under masks"]],
+        ran,
+    )
 
 
 def _described(run: FedRun) -> Callable[[str, str, Any], Sequence[Part] | None]:
@@ -249,7 +362,15 @@ def _described(run: FedRun) -> Callable[[str, str, Any], Sequence[Part] | None]:
         arrays += 1
         what = f"{'update' if kind == 'Update' else 'sum of updates'}, array {arrays} of the model"
         why = "clipped, no noise yet" if run.settings.noise else "clipped"
-        return [Part(what, "clear", len(value), KINDS, why if kind == "Update" else "masks cancelled in the sum")]
+        return [
+            Part(
+                what,
+                "clear",
+                len(value),
+                KINDS,
+                why if kind == "Update" else "masks cancelled in the sum",
+            )
+        ]
 
     return describe
 
@@ -257,14 +378,20 @@ def _described(run: FedRun) -> Callable[[str, str, Any], Sequence[Part] | None]:
 _FIELDS = {"moved": "norm of the mean update", "within": "share within the norm", "limit": "norm"}
 
 _KNOWS = {
-    "server": (["The model, when devices take part, and sums of rewards, probabilities and samples."],
-               ["A context, an arm or a reward of one device as such."]),
-    "device": (["Its own contexts, arms and rewards, and the deployed model."],
-               ["Anything of another device but what the model says."]),
-}  # fmt: skip
+    "server": (
+        ["The model, when devices take part, and sums of rewards, probabilities and samples."],
+        ["A context, an arm or a reward of one device as such."],
+    ),
+    "device": (
+        ["Its own contexts, arms and rewards, and the deployed model."],
+        ["Anything of another device but what the model says."],
+    ),
+}
 
 
-def knowledge(settings: FedContextual, kind: str, not_protected: Sequence[str]) -> dict[str, Sequence[str]]:
+def knowledge(
+    settings: FedContextual, kind: str, not_protected: Sequence[str]
+) -> dict[str, Sequence[str]]:
     """Say what the server or a device knows, can never know and could find out."""
     knows, never = (list(one) for one in _KNOWS[kind])
     if kind == "server":
@@ -273,4 +400,8 @@ def knowledge(settings: FedContextual, kind: str, not_protected: Sequence[str]) 
         else:
             knows.append("Every device's clipped update.")
     words = ("server", "update", "model") if kind == "server" else ("device", "model", "arm")
-    return {"knows": knows, "never": never, "could": [text for text in not_protected if any(w in text for w in words)]}
+    return {
+        "knows": knows,
+        "never": never,
+        "could": [text for text in not_protected if any(w in text for w in words)],
+    }

@@ -1,4 +1,6 @@
-"""A contextual bandit between organisations: what a role's file says, and the role it makes of it."""
+"""A contextual bandit between organisations: what a role's file says, and the role it makes of
+it.
+"""
 
 from __future__ import annotations
 
@@ -50,13 +52,28 @@ from posse.runtime.sources import FeatureSettings, SourceSettings
 
 VOCABULARY = Vocabulary(
     (
-        messages.Hello, messages.Seed, messages.Want, messages.Dealt, messages.Opening, messages.Reveal,
-        messages.Choice, messages.Pulled, messages.Payoff, messages.Acted, messages.Earned, messages.Over,
-        messages.Rows, messages.End, messages.Seen,
+        messages.Hello,
+        messages.Seed,
+        messages.Want,
+        messages.Dealt,
+        messages.Opening,
+        messages.Reveal,
+        messages.Choice,
+        messages.Pulled,
+        messages.Payoff,
+        messages.Acted,
+        messages.Earned,
+        messages.Over,
+        messages.Rows,
+        messages.End,
+        messages.Seen,
     ),
     (messages.Act, messages.Earn, messages.Look),
-)  # fmt: skip
-MUST_SYNC = "after a power cut, a party that does not wait for its disk could send two values under one mask"
+)
+MUST_SYNC = (
+    "after a power cut, a party that does not wait for its disk could send two values under one "
+    "mask"
+)
 """Why `sync = false` is refused."""
 OUTSIDE = (PULLER, PAYEE, DEALER)
 OF_PARTY = ("features", "start_from", "scale", "encoding", "decimal")
@@ -75,18 +92,23 @@ def build(place: Place) -> Deployment:
     name, kind = place.identity.name, place.identity.role
     check.one_of(("party", *OUTSIDE), role=kind)
     if kind in OUTSIDE and name != kind:
-        raise ConfigError(f"the {kind} of a run must be called '{kind}', the certificate says '{name}'.")
+        raise ConfigError(
+            f"the {kind} of a run must be called '{kind}', the certificate says '{name}'."
+        )
     if kind != "party" and (own := sorted(set(OF_PARTY) & options.model_fields_set)):
         raise ConfigError(
-            f"{own[0]} belongs to the file of a party, and the certificate in {place.file.identity} says '{kind}'. "
+            f"{own[0]} belongs to the file of a party, and the certificate in "
+            f"{place.file.identity} says '{kind}'. "
             "Correct identity, or remove it."
         )
     terms = options.terms(place.run)
     if kind == "party" and name not in terms.parties:
         raise ConfigError(
-            f"'{name}' is not among the parties: {', '.join(terms.parties)}. Correct parties, or enrol under its name."
+            f"'{name}' is not among the parties: {', '.join(terms.parties)}. Correct parties, or "
+            "enrol under its name."
         )
-    # Everyone refuses a run beyond the limit; only the puller tells the figures, and loads an accountant for them.
+    # Everyone refuses a run beyond the limit; only the puller tells the figures, and loads an
+    # accountant for them.
     figures = arm_figures(options, terms) if kind == PULLER or options.limit is not None else ()
     planned = checked_plan(terms)
     role, source = _role(place, options, terms, planned)
@@ -96,36 +118,71 @@ def build(place: Place) -> Deployment:
     if isinstance(role, Party):
         inputs["features"] = role.inputs_digest
     return Deployment(
-        role, VOCABULARY, peers, source, _agreed(options, terms), inputs, watch=partial(_note, place, terms, role),
-        grows=kind == PULLER or terms.arriving, commands={"end": _end} if kind == "party" else {},
-        must_sync=MUST_SYNC, needs=lambda: _needs(role, planned), remarks=figures if kind == PULLER else (),
-        known=lambda: _known(role, options, terms), public=lambda: msgspec.structs.asdict(terms),
-    )  # fmt: skip
+        role,
+        VOCABULARY,
+        peers,
+        source,
+        _agreed(options, terms),
+        inputs,
+        watch=partial(_note, place, terms, role),
+        grows=kind == PULLER or terms.arriving,
+        commands={"end": _end} if kind == "party" else {},
+        must_sync=MUST_SYNC,
+        needs=lambda: _needs(role, planned),
+        remarks=figures if kind == PULLER else (),
+        known=lambda: _known(role, options, terms),
+        public=lambda: msgspec.structs.asdict(terms),
+    )
 
 
 def _agreed(options: ContextualOptions, terms: Terms) -> dict[str, Any]:
-    """What all files must say alike, by the names of the file; the dealer knows nothing of a simulated world."""
+    """What all files must say alike, by the names of the file; the dealer knows nothing of a
+    simulated world.
+    """
     world = {} if options.world is None else {"seed": options.world.seed}
     return {
-        "parties": terms.parties, "columns": terms.features, "arms": terms.arms, "steps": terms.steps,
-        "epsilon": "/".join(map(str, terms.explore)), "policy": options.policy, "width": options.width,
-        "batch": terms.batch, "overlap": terms.overlap, "bits": terms.bits, "newton": terms.newton,
-        "reward_range": terms.reward_range, "start": terms.start, "frozen": terms.frozen,
-        "slot": terms.slot, "jitter": terms.jitter,
-        "compared": "scores" if terms.early else "truncated scores", "rows": options.rows,
-        "bounds": options.norms() if options.rows or options.arriving else (), "arriving": options.arriving, **world,
-    }  # fmt: skip
+        "parties": terms.parties,
+        "columns": terms.features,
+        "arms": terms.arms,
+        "steps": terms.steps,
+        "epsilon": "/".join(map(str, terms.explore)),
+        "policy": options.policy,
+        "width": options.width,
+        "batch": terms.batch,
+        "overlap": terms.overlap,
+        "bits": terms.bits,
+        "newton": terms.newton,
+        "reward_range": terms.reward_range,
+        "start": terms.start,
+        "frozen": terms.frozen,
+        "slot": terms.slot,
+        "jitter": terms.jitter,
+        "compared": "scores" if terms.early else "truncated scores",
+        "rows": options.rows,
+        "bounds": options.norms() if options.rows or options.arriving else (),
+        "arriving": options.arriving,
+        **world,
+    }
 
 
 def _known(role: Role, options: ContextualOptions, terms: Terms) -> Known:
-    """What a role may know: the puller the arms, the payee the total, parties and dealer how far the run is."""
+    """What a role may know: the puller the arms, the payee the total, parties and dealer how far
+    the run is.
+    """
     state = role.state()
     config = {
-        "run": terms.run, "policy": options.described(terms), "horizon": terms.steps,
-        "parties": len(terms.parties), "arms": terms.arms, "bits": terms.bits, "newton": terms.newton,
-        "batch": terms.batch, "overlap": terms.overlap, "reward_range": list(terms.reward_range),
+        "run": terms.run,
+        "policy": options.described(terms),
+        "horizon": terms.steps,
+        "parties": len(terms.parties),
+        "arms": terms.arms,
+        "bits": terms.bits,
+        "newton": terms.newton,
+        "batch": terms.batch,
+        "overlap": terms.overlap,
+        "reward_range": list(terms.reward_range),
         **({"start": terms.start, "frozen": terms.frozen} if terms.start else {}),
-    }  # fmt: skip
+    }
     outcome = f"the part of {role.name} is over; the {PAYEE} has the total"
     total, pulls = None, {}
     privacy: tuple[Mapping[str, Any], ...] = ()
@@ -135,26 +192,45 @@ def _known(role: Role, options: ContextualOptions, terms: Terms) -> Known:
         counts = np.bincount(role.arms, minlength=terms.arms)
         pulls = {f"arm {arm + 1}": int(count) for arm, count in enumerate(counts)}
         with suppress(MissingExtraError):
-            guarantees = options.ledger(terms, len(role.arms)).guarantees() if terms.rate and len(role.arms) else ()
+            guarantees = (
+                options.ledger(terms, len(role.arms)).guarantees()
+                if terms.rate and len(role.arms)
+                else ()
+            )
             privacy = tuple({"party": PULLER, **one.entry()} for one in guarantees)
     return Known(
-        outcome, SHARED, config, int(str(state["step"])), total, pulls, privacy, LEARNS, leaks(terms),
+        outcome,
+        SHARED,
+        config,
+        int(str(state["step"])),
+        total,
+        pulls,
+        privacy,
+        LEARNS,
+        leaks(terms),
         tables=[table.plain() for table in _found(role, terms)],
-    )  # fmt: skip
+    )
 
 
 def _found(role: Role, terms: Terms) -> Iterator[Section]:
-    """Say what a role found out: the puller its arms, the payee its rewards, a party what it brought."""
+    """Say what a role found out: the puller its arms, the payee its rewards, a party what it
+    brought.
+    """
     if isinstance(role, Puller) and len(role.arms):
         counts = np.bincount(role.arms, minlength=terms.arms)
         rows = tuple(
-            (f"arm {arm + 1}", f"{count:,}", f"{count / len(role.arms):.1%}") for arm, count in enumerate(counts)
+            (f"arm {arm + 1}", f"{count:,}", f"{count / len(role.arms):.1%}")
+            for arm, count in enumerate(counts)
         )
         yield Section("Arms that it pulled", ("arm", "pulls", "share"), rows, numeric=(1, 2))
     if isinstance(role, Payee) and len(role.rewards):
         rewards = terms.reward_range.value(role.rewards)
         tenth = max(1, len(rewards) // 10)
-        parts = {"all steps": rewards, "first tenth": rewards[:tenth], "last tenth": rewards[-tenth:]}
+        parts = {
+            "all steps": rewards,
+            "first tenth": rewards[:tenth],
+            "last tenth": rewards[-tenth:],
+        }
         rows = tuple((name, f"{len(some):,}", f"{some.mean():.4f}") for name, some in parts.items())
         yield Section("Rewards that came in", ("", "steps", "average"), rows, numeric=(1, 2))
     if isinstance(role, Party):
@@ -163,7 +239,9 @@ def _found(role: Role, terms: Terms) -> Iterator[Section]:
         yield Section("What it brought", ("", "number"), brought, numeric=(1,))
 
 
-def _role(place: Place, options: ContextualOptions, terms: Terms, planned: Plan) -> tuple[Role, Source | None]:
+def _role(
+    place: Place, options: ContextualOptions, terms: Terms, planned: Plan
+) -> tuple[Role, Source | None]:
     kind = place.identity.role
     if kind == PULLER:
         return Puller(terms), timed(_pulls(place, options), terms)
@@ -172,11 +250,18 @@ def _role(place: Place, options: ContextualOptions, terms: Terms, planned: Plan)
     if kind == DEALER:
         return DealerRole(terms, planned, place.secrets), None
     name = place.identity.name
-    features, columns = (None, ()) if terms.arriving else features_of(options, terms, name, place.folder)
+    features, columns = (
+        (None, ()) if terms.arriving else features_of(options, terms, name, place.folder)
+    )
     role = Party(
-        name, terms, planned, features, place.secrets, checkpoint_every=options.checkpoint_every,
+        name,
+        terms,
+        planned,
+        features,
+        place.secrets,
+        checkpoint_every=options.checkpoint_every,
         start=start_of(options, terms, name, place.folder),
-    )  # fmt: skip
+    )
     role.columns = columns
     return role, _looks(place, options, terms) if terms.arriving else None
 
@@ -184,17 +269,25 @@ def _role(place: Place, options: ContextualOptions, terms: Terms, planned: Plan)
 def _looks(place: Place, options: ContextualOptions, terms: Terms) -> Source:
     """Where this party's contexts arrive from."""
     if options.features is not None:
-        raise ConfigError("contexts arrive from a [source], and features is a file of all of them. Remove one.")
+        raise ConfigError(
+            "contexts arrive from a [source], and features is a file of all of them. Remove one."
+        )
     if place.file.source is None:
-        raise ConfigError("a party needs to know where its contexts arrive from. Give [source] with a kind.")
+        raise ConfigError(
+            "a party needs to know where its contexts arrive from. Give [source] with a kind."
+        )
     number = terms.parties.index(place.identity.name)
     source = FeatureSettings.make(place.file.source).features(place.run, place.folder)
-    return looking(source, terms.bits, terms.features[number], options.norms()[number], scale=options.scale)
+    return looking(
+        source, terms.bits, terms.features[number], options.norms()[number], scale=options.scale
+    )
 
 
 def _end(without: str) -> messages.End:
     if without.strip():
-        raise ConfigError(f"a run of mpc-contextual ends for all, got '{without.strip()}'. Leave --without out.")
+        raise ConfigError(
+            f"a run of mpc-contextual ends for all, got '{without.strip()}'. Leave --without out."
+        )
     return messages.End()
 
 
@@ -204,13 +297,18 @@ def start_of(options: ContextualOptions, terms: Terms, name: str, folder: Path) 
         return own_share(folder / options.start_from, name, terms)
     if terms.start:
         raise ConfigError(
-            f"the run starts from earlier shares ({terms.start[:15]}...). Give start_from with this party's own."
+            f"the run starts from earlier shares ({terms.start[:15]}...). Give start_from with "
+            "this party's own."
         )
     return None
 
 
-def features_of(options: ContextualOptions, terms: Terms, name: str, folder: Path) -> tuple[Words, tuple[str, ...]]:
-    """Return a party's features in fixed point, a row a step, and their names where they come from a table."""
+def features_of(
+    options: ContextualOptions, terms: Terms, name: str, folder: Path
+) -> tuple[Words, tuple[str, ...]]:
+    """Return a party's features in fixed point, a row a step, and their names where they come from
+    a table.
+    """
     if options.world is not None:
         contexts = _fitting(options.world.contexts(), terms)
         bound = contexts.blocks[contexts.parties.index(name)].bound
@@ -218,7 +316,8 @@ def features_of(options: ContextualOptions, terms: Terms, name: str, folder: Pat
         return FixedPoint(terms.bits, bound).encode(contexts.held(name)[rows]), ()
     if options.features is None:
         raise ConfigError(
-            "a party needs features. Give features with a CSV file of its own, or try with [options.world]."
+            "a party needs features. Give features with a CSV file of its own, or try with "
+            "[options.world]."
         )
     number = terms.parties.index(name)
     bound = options.norms()[number]
@@ -232,32 +331,44 @@ def check_block(block: FeatureBlock, rows: str, size: int, steps: int) -> None:
     """Refuse a file whose rows, features or length are not those of the terms."""
     if not rows:
         raise ConfigError(
-            f'all must agree on the rows of the parties\' files. For {block.file} give rows = "{block.ids_digest}" to '
+            f"all must agree on the rows of the parties' files. For {block.file} give rows = "
+            f'"{block.ids_digest}" to '
             "everyone, and compare it with the other parties."
         )
     if block.ids_digest != rows:
         raise DisagreementError(
-            f"the rows of {block.file} have the digest {block.ids_digest[:12]}, the terms say {rows[:12]}. Put the "
+            f"the rows of {block.file} have the digest {block.ids_digest[:12]}, the terms say "
+            f"{rows[:12]}. Put the "
             "same rows in the same order in the files of all parties."
         )
     if len(block.names) != size:
-        raise DataError(f"{block.file} has {len(block.names)} features, the terms say {size}. Correct one of them.")
+        raise DataError(
+            f"{block.file} has {len(block.names)} features, the terms say {size}. Correct one of "
+            "them."
+        )
     if len(block.ids) < steps:
-        raise DataError(f"{block.file} has {len(block.ids)} rows for {steps} steps. Add rows, or take fewer steps.")
+        raise DataError(
+            f"{block.file} has {len(block.ids)} rows for {steps} steps. Add rows, or take fewer "
+            "steps."
+        )
 
 
 def _fitting(contexts: Contexts, terms: Terms) -> Contexts:
     sizes = tuple(len(block.columns) for block in contexts.blocks)
     if (contexts.parties, sizes, len(contexts.arms)) != (terms.parties, terms.features, terms.arms):
         raise ConfigError(
-            f"the simulated world has {len(contexts.arms)} arms and parties {', '.join(contexts.parties)} with "
-            f"{', '.join(map(str, sizes))} features; parties, columns and arms say otherwise. Leave them out."
+            f"the simulated world has {len(contexts.arms)} arms and parties "
+            f"{', '.join(contexts.parties)} with "
+            f"{', '.join(map(str, sizes))} features; parties, columns and arms say otherwise. "
+            "Leave them out."
         )
     return contexts
 
 
 def checked_plan(terms: Terms) -> Plan:
-    """Make the plan; refuse terms whose messages no party would take, as far as the terms show it before."""
+    """Make the plan; refuse terms whose messages no party would take, as far as the terms show it
+    before.
+    """
     _check_size(8 * terms.arms * ModelLayout(terms.dimension).size)
     planned = plan(terms)
     rounds = [each.shares + sum(each.inputs.values()) for each in planned.rounds]
@@ -268,13 +379,16 @@ def checked_plan(terms: Terms) -> Plan:
 def _check_size(largest: int) -> None:
     if largest > LARGEST_FRAME:
         raise ConfigError(
-            f"so many arms and features need messages of {largest / 2**20:.0f} MiB, the largest allowed is "
+            f"so many arms and features need messages of {largest / 2**20:.0f} MiB, the largest "
+            "allowed is "
             f"{LARGEST_FRAME >> 20}. Take fewer arms or features."
         )
 
 
 def arm_figures(options: ContextualOptions, terms: Terms) -> tuple[str, ...]:
-    """Say what the arms show, of one step and of all: never one without the other; refuses a run beyond the limit."""
+    """Say what the arms show, of one step and of all: never one without the other; refuses a run
+    beyond the limit.
+    """
     if not terms.rate and options.limit is None:
         return ("epsilon is 0: the arms carry no privacy guarantee at all.",)
     try:
@@ -284,8 +398,10 @@ def arm_figures(options: ContextualOptions, terms: Terms) -> tuple[str, ...]:
             raise
         return (f"what the arms show of the contexts is not known: {error.text}",)
     return (
-        f"what the arms show: {once.figure} of the scores of one step, {total.figure} of one context over all "
-        f"{terms.before + terms.steps:,} steps{' with those before' if terms.before else ''}; rewards and weights "
+        f"what the arms show: {once.figure} of the scores of one step, {total.figure} of one "
+        "context over all "
+        f"{terms.before + terms.steps:,} steps{' with those before' if terms.before else ''}; "
+        "rewards and weights "
         "carry no noise.",
     )
 
@@ -303,19 +419,25 @@ def _pays(place: Place, options: ContextualOptions, terms: Terms) -> Source:
     """Where this payee's rewards come from: a simulated world, or what [source] says."""
     if place.file.source is not None:
         draws = place.secrets.number(b"mpc source", context=place.run.encode())
-        source = SourceSettings.make(place.file.source).source(draws, place.folder, within=terms.reward_range)
+        source = SourceSettings.make(place.file.source).source(
+            draws, place.folder, within=terms.reward_range
+        )
         return earning(source, place.run, terms.reward_range)
     if options.world is None:
-        raise ConfigError("the payee needs to know where its rewards come from. Give [source] with a kind.")
+        raise ConfigError(
+            "the payee needs to know where its rewards come from. Give [source] with a kind."
+        )
     contexts, seed = _fitting(options.world.contexts(), terms), options.world.seed
     return simulated(contexts, seed, terms, WorldArms(place.folder / WORLD_ARMS))
 
 
 def _needs(role: Role, plan: Plan) -> set[str]:
-    """Name the roles that this one needs before it can finish, and when it has, those that need its last messages.
+    """Name the roles that this one needs before it can finish, and when it has, those that need its
+    last messages.
 
-    The dealer may leave a few chunks before the end, the puller and other parties in the middle of the last step. A
-    party knows what is still to come; the others know from their own step how far everyone must be.
+    The dealer may leave a few chunks before the end, the puller and other parties in the middle of
+    the last step. A party knows what is still to come; the others know from their own step how far
+    everyone must be.
     """
     if isinstance(role, Party):
         if not role.finished:
@@ -343,12 +465,28 @@ def _note(place: Place, terms: Terms, role: Role, note: Note) -> None:
     if note.kind == CHECKPOINT:
         assert isinstance(note.value, bytes)
         assert isinstance(role, Party)
-        write_share(place.journal, terms, role.name, note.step, note.value, role.tag(note.step), role.columns)
+        write_share(
+            place.journal,
+            terms,
+            role.name,
+            note.step,
+            note.value,
+            role.tag(note.step),
+            role.columns,
+        )
     elif note.kind == STEP_OVER and role.finished:
         if isinstance(role, Party) and not terms.frozen:
             write_share(
-                place.journal, terms, role.name, note.step, role.model.tobytes(), role.tag(note.step), role.columns
+                place.journal,
+                terms,
+                role.name,
+                note.step,
+                role.model.tobytes(),
+                role.tag(note.step),
+                role.columns,
             )
         elif isinstance(role, Puller):
             lines = [f"{step},{arm}\n" for step, arm in enumerate(role.arms.tolist())]
-            files.write_whole(place.journal / ARMS, "".join(["step,arm\n", *lines]).encode(), mode=files.PRIVATE)
+            files.write_whole(
+                place.journal / ARMS, "".join(["step,arm\n", *lines]).encode(), mode=files.PRIVATE
+            )

@@ -9,8 +9,8 @@
 | `other-reward` | payee | returns 1 - reward | the same |
 | `replayed` | any role | sends what was sent before, the dealer's triples too | that it counts twice |
 
-All are games on short runs with real roles; what comes out is compared with coins of the adversary, or with the same
-run in which it follows the protocol.
+All are games on short runs with real roles; what comes out is compared with coins of the adversary,
+or with the same run in which it follows the protocol.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ def tamper(role: Any, change: Change) -> None:
         out: list[Any] = []
         for action in receive(sender, message):
             sent = isinstance(action, tuple)
-            out += [(action[0], *made) for made in change(action[1], action[2])] if sent else [action]
+            out += (
+                [(action[0], *made) for made in change(action[1], action[2])] if sent else [action]
+            )
         return out
 
     role.receive = tampered
@@ -75,14 +77,20 @@ def _ended(run: Any) -> bool:
 
 def _model(run: Any) -> Any:
     """Everybody's shares together."""
-    return np.sum([run.memory.roles[party].model for party in run._setup.terms.parties], axis=0, dtype=np.uint64)
+    return np.sum(
+        [run.memory.roles[party].model for party in run._setup.terms.parties],
+        axis=0,
+        dtype=np.uint64,
+    )
 
 
-# A party --------------------------------------------------------------------------------------------------------------
+# A party ------------------------------------------------------------------------------------------
 
 
 def stage_shares(settings: MpcContextual, seed: int) -> Iterator[Evidence]:
-    """Open another value to the first party in one step, or not; does the run end, with another model?"""
+    """Open another value to the first party in one step, or not; does the run end, with another
+    model?
+    """
     for number in range(GAMES):
         models, ended, coin = [], True, bool(number % 2)
         for deviates in (coin, False):
@@ -90,17 +98,26 @@ def stage_shares(settings: MpcContextual, seed: int) -> Iterator[Evidence]:
             parties, passes = run._setup.terms.parties, run._setup.terms.passes
             if deviates:
                 party = run.memory.roles[parties[-1]]
-                tamper(party, _opens_otherwise(parties[0], 7 * number % passes, len(party._plan.rounds) - 1))
+                tamper(
+                    party,
+                    _opens_otherwise(parties[0], 7 * number % passes, len(party._plan.rounds) - 1),
+                )
             ended = _ended(run) and ended
             models.append(_model(run))
         yield Evidence(ended and bool((models[0] != models[1]).any()), {"coin": coin})
 
 
 def _opens_otherwise(receiver: str, at: int, last: int) -> Change:
-    """Add to all words that are opened to a receiver in the last round of a step: what is learnt there."""
+    """Add to all words that are opened to a receiver in the last round of a step: what is learnt
+    there.
+    """
 
     def other(to: str, message: Any) -> list[tuple[str, Any]]:
-        if isinstance(message, Opening) and (to, message.step, message.round) == (receiver, at, last):
+        if isinstance(message, Opening) and (to, message.step, message.round) == (
+            receiver,
+            at,
+            last,
+        ):
             words = np.frombuffer(message.data, "<u8", len(message.data) // 8) + np.uint64(1 << 24)
             message = Opening(at, last, words.tobytes() + message.data[words.nbytes :])
         return [(to, message)]
@@ -124,7 +141,9 @@ def _as_wanted(evidence: Evidence, seed: int) -> Evidence:
 
 
 def stage_two(settings: MpcContextual, seed: int) -> Iterator[Evidence]:
-    """Exchange two arms in a share of the arm, and look whether the puller goes on; half of the pairs hold the arm."""
+    """Exchange two arms in a share of the arm, and look whether the puller goes on; half of the
+    pairs hold the arm.
+    """
     for number in range(GAMES):
         rng, honest = np.random.default_rng((seed, number, 32)), _started(settings, seed + number)
         honest.finish()
@@ -148,7 +167,7 @@ def stage_two(settings: MpcContextual, seed: int) -> Iterator[Evidence]:
         yield Evidence(_ended(run), {"coin": arm in pair})
 
 
-# The dealer -----------------------------------------------------------------------------------------------------------
+# The dealer ---------------------------------------------------------------------------------------
 
 
 class LoadedCoins(DealerCoins):
@@ -169,14 +188,22 @@ def stage_loaded(settings: MpcContextual, seed: int) -> Iterator[Evidence]:
     dealer._dealer = dealer_of(terms, dealer._plan, keys.tapes, keys.inputs, loaded)
     if not _ended(run):
         raise PosseError("the parties noticed the dealer's coins.")
-    tables, places = loaded.at(0, terms.steps), run.memory.roles[terms.parties[0]]._coins.at(0, terms.steps)[:, 0]
+    tables, places = (
+        loaded.at(0, terms.steps),
+        run.memory.roles[terms.parties[0]]._coins.at(0, terms.steps)[:, 0],
+    )
     yield Evidence(
-        tables.explore[:, 0].astype(np.float64), {"explored": tables.explore[np.arange(len(places)), places]}
+        tables.explore[:, 0].astype(np.float64),
+        {"explored": tables.explore[np.arange(len(places)), places]},
     )
 
 
 def _score_explored(found: Sequence[Any], truths: Truths) -> Score:
-    return area(np.concatenate(found), np.concatenate([truth["explored"] for truth in truths]), "steps explored")
+    return area(
+        np.concatenate(found),
+        np.concatenate([truth["explored"] for truth in truths]),
+        "steps explored",
+    )
 
 
 def _other_steps(truths: Truths, seed: int) -> list[dict[str, Any]]:
@@ -184,7 +211,7 @@ def _other_steps(truths: Truths, seed: int) -> list[dict[str, Any]]:
     return [{**truth, "explored": rng.permutation(truth["explored"])} for truth in truths]
 
 
-# Puller and payee -----------------------------------------------------------------------------------------------------
+# Puller and payee ---------------------------------------------------------------------------------
 
 
 def _arms(settings: MpcContextual, seed: int, deviate: Callable[[Any], None]) -> tuple[Ints, Ints]:
@@ -193,13 +220,19 @@ def _arms(settings: MpcContextual, seed: int, deviate: Callable[[Any], None]) ->
     deviate(run)
     run.finish()
     half = run.horizon // 2
-    return np.array(run.memory.roles[PULLER].arms)[half:], run.truth()["means"][half:].argmax(axis=1)
+    return np.array(run.memory.roles[PULLER].arms)[half:], run.truth()["means"][half:].argmax(
+        axis=1
+    )
 
 
-def _worse(settings: MpcContextual, seed: int, deviate: Callable[[Any], None]) -> Iterator[Evidence]:
+def _worse(
+    settings: MpcContextual, seed: int, deviate: Callable[[Any], None]
+) -> Iterator[Evidence]:
     """Play runs with a role that deviates, and without."""
     for number in range(2):
-        (worse, best), (honest, _) = (_arms(settings, seed + number, how) for how in (deviate, lambda run: None))
+        (worse, best), (honest, _) = (
+            _arms(settings, seed + number, how) for how in (deviate, lambda run: None)
+        )
         yield Evidence((worse, honest), {"best": best})
 
 
@@ -220,13 +253,18 @@ def other_reward(run: Any) -> None:
     payee = run.memory.roles[PAYEE]
     receive = payee.receive
     payee.receive = lambda sender, message: receive(
-        sender, Earned(message.step, REWARD_ONE - message.units) if isinstance(message, Earned) else message
+        sender,
+        Earned(message.step, REWARD_ONE - message.units)
+        if isinstance(message, Earned)
+        else message,
     )
 
 
 def _score_worse(found: Sequence[tuple[Ints, Ints]], truths: Truths) -> Score:
-    with_, without = (np.concatenate([one[at] != truth["best"] for one, truth in zip(found, truths, strict=True)])
-                      for at in range(2))  # fmt: skip
+    with_, without = (
+        np.concatenate([one[at] != truth["best"] for one, truth in zip(found, truths, strict=True)])
+        for at in range(2)
+    )
     return hits(int(with_.sum()), len(with_), float(without.mean()), "steps without the best arm")
 
 
@@ -239,11 +277,13 @@ def _other_best(truths: Truths, seed: int) -> list[dict[str, Any]]:
     return [{**truth, "best": rng.permutation(truth["best"])} for truth in truths]
 
 
-# Messages again -------------------------------------------------------------------------------------------------------
+# Messages again -----------------------------------------------------------------------------------
 
 
 def stage_replayed(settings: MpcContextual, seed: int) -> Iterator[Evidence]:
-    """In the middle of a run give a role everything that it was sent before once more, or nothing."""
+    """In the middle of a run give a role everything that it was sent before once more, or
+    nothing.
+    """
     for number in range(GAMES):
         run = _started(settings, seed + number)
         run.advance(max(1, run.horizon // 2))
@@ -262,37 +302,97 @@ def _no_arms(settings: MpcContextual) -> str:
     return "" if settings.load().terms.arms > 3 else "two of so few arms say nothing."
 
 
-def _coins(name: str, title: str, stage: Any, planted: str, missing: Any = lambda settings: "") -> Attack:
+def _coins(
+    name: str, title: str, stage: Any, planted: str, missing: Any = lambda settings: ""
+) -> Attack:
     return Attack(
-        name, title, ("party",), (TWO if name == "two-arms" else FOLLOW,), lambda seen, seed: seen,
-        _score_coins, "share of games", _as_wanted, planted, _other_coins, needs="runs", stage=stage,
-        seconds=lambda settings: 15.0, missing=missing, tell=lambda found: "yes" if found else "no",
-    )  # fmt: skip
+        name,
+        title,
+        ("party",),
+        (TWO if name == "two-arms" else FOLLOW,),
+        lambda seen, seed: seen,
+        _score_coins,
+        "share of games",
+        _as_wanted,
+        planted,
+        _other_coins,
+        needs="runs",
+        stage=stage,
+        seconds=lambda settings: 15.0,
+        missing=missing,
+        tell=lambda found: "yes" if found else "no",
+    )
 
 
 def _worst(name: str, title: str, by: str, deviate: Callable[[Any], None]) -> Attack:
     return Attack(
-        name, title, (by,), (FOLLOW,), lambda seen, seed: seen, _score_worse, "share of steps", _always_worse,
-        "runs without the best arm", _other_best, finds=0.8, needs="runs",
-        stage=lambda settings, seed: _worse(settings, seed, deviate), seconds=lambda settings: 10.0,
+        name,
+        title,
+        (by,),
+        (FOLLOW,),
+        lambda seen, seed: seen,
+        _score_worse,
+        "share of steps",
+        _always_worse,
+        "runs without the best arm",
+        _other_best,
+        finds=0.8,
+        needs="runs",
+        stage=lambda settings, seed: _worse(settings, seed, deviate),
+        seconds=lambda settings: 10.0,
         tell=lambda found: f"{len(found[0]):,} steps",
-    )  # fmt: skip
+    )
 
 
 TWO, LOADED = "A party that exchanges two arms", "A dealer that deals one coin"
 ATTACKS = (
-    _coins("wrong-shares", "to falsify the model, by opening another value to one party", stage_shares,
-           "games that end with another model"),
-    _coins("two-arms", "whether the arm is one of two, by exchanging them in a share", stage_two,
-           "runs that stop otherwise", _no_arms),
-    _coins("replayed", "to let a message or a triple count twice, by sending it again", stage_replayed,
-           "roles that take it again"),
-    Attack("loaded-coins", "which steps explore, by dealing one coin at all places", (DEALER,), (LOADED,),
-           lambda seen, seed: seen, _score_explored, "AUC",
-           lambda evidence, seed: replace(evidence, seen=evidence.truth["explored"].astype(np.float64)),
-           "coins that are known", _other_steps, needs="runs", stage=stage_loaded, seconds=lambda settings: 5.0,
-           missing=lambda settings: "" if settings.load().terms.explore[0] else "nothing explores in this run.",
-           tell=lambda found: f"{int((found > 0).sum()):,} steps explore"),
-    _worst("other-arm", "that the best arm is not pulled, by saying that another one was", PULLER, same_arm),
-    _worst("other-reward", "that the best arm is not pulled, by paying 1 - reward", PAYEE, other_reward),
-)  # fmt: skip
+    _coins(
+        "wrong-shares",
+        "to falsify the model, by opening another value to one party",
+        stage_shares,
+        "games that end with another model",
+    ),
+    _coins(
+        "two-arms",
+        "whether the arm is one of two, by exchanging them in a share",
+        stage_two,
+        "runs that stop otherwise",
+        _no_arms,
+    ),
+    _coins(
+        "replayed",
+        "to let a message or a triple count twice, by sending it again",
+        stage_replayed,
+        "roles that take it again",
+    ),
+    Attack(
+        "loaded-coins",
+        "which steps explore, by dealing one coin at all places",
+        (DEALER,),
+        (LOADED,),
+        lambda seen, seed: seen,
+        _score_explored,
+        "AUC",
+        lambda evidence, seed: replace(
+            evidence, seen=evidence.truth["explored"].astype(np.float64)
+        ),
+        "coins that are known",
+        _other_steps,
+        needs="runs",
+        stage=stage_loaded,
+        seconds=lambda settings: 5.0,
+        missing=lambda settings: (
+            "" if settings.load().terms.explore[0] else "nothing explores in this run."
+        ),
+        tell=lambda found: f"{int((found > 0).sum()):,} steps explore",
+    ),
+    _worst(
+        "other-arm",
+        "that the best arm is not pulled, by saying that another one was",
+        PULLER,
+        same_arm,
+    ),
+    _worst(
+        "other-reward", "that the best arm is not pulled, by paying 1 - reward", PAYEE, other_reward
+    ),
+)

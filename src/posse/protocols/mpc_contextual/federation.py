@@ -62,14 +62,20 @@ class Outcome:
     units: Wholes
 
 
-# All roles ------------------------------------------------------------------------------------------------------------
+# All roles ----------------------------------------------------------------------------------------
 
 
 def federation(
-    terms: Terms, features: Words, seed: int | None = None, *, planned: Plan | None = None,
+    terms: Terms,
+    features: Words,
+    seed: int | None = None,
+    *,
+    planned: Plan | None = None,
     shares: Mapping[str, Words] | None = None,
-) -> list[Role]:  # fmt: skip
-    """Make all roles; `features` are everybody's, a row a step, in fixed point; `shares` those of the first model."""
+) -> list[Role]:
+    """Make all roles; `features` are everybody's, a row a step, in fixed point; `shares` those of
+    the first model.
+    """
     made = plan(terms) if planned is None else planned
 
     def secrets(name: str) -> Secrets:
@@ -79,7 +85,11 @@ def federation(
     at = 0
     for party, size in zip(terms.parties, terms.features, strict=True):
         block = features[:, at : at + size]
-        roles.append(Party(party, terms, made, block, secrets(party), start=shares[party] if shares else None))
+        roles.append(
+            Party(
+                party, terms, made, block, secrets(party), start=shares[party] if shares else None
+            )
+        )
         at += size
     return [*roles, Puller(terms), Payee(terms), DealerRole(terms, made, secrets(DEALER))]
 
@@ -129,7 +139,9 @@ class ContextualRun(RolesRun):
     def _maker(self, seed: int) -> Callable[[], list[Role]]:
         setup = self._setup
         features = setup.encoded(setup.order(seed))
-        return lambda: federation(setup.terms, features, seed, planned=self._plan, shares=setup.shares)
+        return lambda: federation(
+            setup.terms, features, seed, planned=self._plan, shares=setup.shares
+        )
 
     def _world(self, seed: int) -> SimulatedWorld:
         units = self._setup.units(seed, self._setup.order(seed))
@@ -149,7 +161,14 @@ class ContextualRun(RolesRun):
         if self._over and self.settings.keep_shares is not None:
             for party in (role for role in self.memory.roles.values() if isinstance(role, Party)):
                 folder, steps = self.settings.keep_shares / party.name, self._each
-                write_share(folder, self._setup.terms, party.name, steps, party.model.tobytes(), party.tag(steps))
+                write_share(
+                    folder,
+                    self._setup.terms,
+                    party.name,
+                    steps,
+                    party.model.tobytes(),
+                    party.tag(steps),
+                )
 
     def save(self) -> Any:
         """Return this moment, with what the seeds before it came to."""
@@ -186,37 +205,54 @@ class ContextualRun(RolesRun):
         return msgspec.structs.asdict(self._setup.terms)
 
     def truth(self) -> dict[str, Any]:
-        """What only the simulation knows: contexts in their order, arms, rewards, means of arms, steps explored.
+        """What only the simulation knows: contexts in their order, arms, rewards, means of arms,
+        steps explored.
 
         Rewards and means are scaled to [0, 1].
         """
         setup, outcome = self._setup, self._outcome()
         rows = setup.order(outcome.seed)
         return {
-            "features": setup.features(rows), "arms": outcome.arms, "rewards": outcome.units / REWARD_ONE,
+            "features": setup.features(rows),
+            "arms": outcome.arms,
+            "rewards": outcome.units / REWARD_ONE,
             "means": setup.contexts.scaled[rows],
             "explored": coins_of(setup.terms, outcome.seed).explore[: len(outcome.arms)],
-        }  # fmt: skip
+        }
 
     def thin(self, message: Message) -> Message:
-        """Keep a party's masked features, opened first in every step; of all else that is opened or dealt its size."""
+        """Keep a party's masked features, opened first in every step; of all else that is opened or
+        dealt its size.
+        """
         if isinstance(message, Opening):
             inputs = 8 * self._setup.terms.batch * max(self._setup.terms.features)
-            return Opening(message.step, message.round, b"" if message.round else message.data[:inputs])
+            return Opening(
+                message.step, message.round, b"" if message.round else message.data[:inputs]
+            )
         if isinstance(message, Dealt):
             return Dealt(message.chunk, b"")
-        return type(message)(message.step, b"") if isinstance(message, Choice | Payoff | Reveal) else message
+        return (
+            type(message)(message.step, b"")
+            if isinstance(message, Choice | Payoff | Reveal)
+            else message
+        )
 
     def view(self, *parties: str) -> View:
-        """Return what these parties together saw of the current seed; the dealer also has the key of its coins."""
+        """Return what these parties together saw of the current seed; the dealer also has the key
+        of its coins.
+        """
         seen = super().view(*parties)
         if DEALER not in parties:
             return seen
         keys = DealerKeys(self._setup.terms, seeded(self.seeds[len(self.memories) - 1], DEALER))
-        return replace(seen, secrets={**seen.secrets, DEALER: {**seen.secrets[DEALER], "coins": keys.coins}})
+        return replace(
+            seen, secrets={**seen.secrets, DEALER: {**seen.secrets[DEALER], "coins": keys.coins}}
+        )
 
     def record(self, status: str | None = None) -> Record:
-        """Return the record: of the whole runs where there are some, else of the one going on, as far as it came."""
+        """Return the record: of the whole runs where there are some, else of the one going on, as
+        far as it came.
+        """
         last = [self._outcome()] if self.done or not self._outcomes else []
         outcomes = [*self._outcomes, *last]
         hops, seconds = self.traffic(len(outcomes)), self.role_seconds(len(outcomes))
@@ -224,32 +260,47 @@ class ContextualRun(RolesRun):
         summary = self._summary(steps, seconds)
         sections = costs_section(self.settings, summary, seconds, steps)
         return _record(
-            self, outcomes, summary, status, sections, known=not self.outside, role_seconds=seconds,
+            self,
+            outcomes,
+            summary,
+            status,
+            sections,
+            known=not self.outside,
+            role_seconds=seconds,
             privacy=_privacy(self.settings, min(len(outcome.units) for outcome in outcomes)),
             traffic=tuple(Traffic(f"{a} -> {b}", *sums) for (a, b), sums in sorted(hops.items())),
-        )  # fmt: skip
+        )
 
     def _summary(self, steps: int, seconds: Mapping[str, float]) -> Summary:
-        """Return rounds and bytes of a step, and what a step would take over a network of the given latency."""
+        """Return rounds and bytes of a step, and what a step would take over a network of the given
+        latency.
+        """
         settings, terms = self.settings, self._setup.terms
         one = costs(terms)
         summary: Summary = {
-            "path": settings.path, "steps_done": steps, "rounds_a_step": one.rounds,
-            "bytes_a_step_sent_by_a_party": one.sent, "bytes_a_step_dealt_to_a_party": one.dealt,
-        }  # fmt: skip
+            "path": settings.path,
+            "steps_done": steps,
+            "rounds_a_step": one.rounds,
+            "bytes_a_step_sent_by_a_party": one.sent,
+            "bytes_a_step_dealt_to_a_party": one.dealt,
+        }
         if terms.batch > 1 or terms.overlap:
             summary["model_frozen_for_steps"] = max(terms.batch, 1 + terms.lag)
         if settings.latency is not None and steps:
             slowest = seconds["party"] / len(terms.parties) / steps
             summary["latency_ms"] = settings.latency
-            summary["planned_seconds_a_step"] = planned_seconds(one, settings.latency, settings.bandwidth, slowest)
+            summary["planned_seconds_a_step"] = planned_seconds(
+                one, settings.latency, settings.bandwidth, slowest
+            )
         return summary
 
 
 def costs_section(
     settings: MpcContextual, summary: Mapping[str, Any], seconds: Mapping[str, float], steps: int
 ) -> tuple[Section, ...]:
-    """Return what one step costs as a table: rounds, bytes, time by role, and an estimate for another network."""
+    """Return what one step costs as a table: rounds, bytes, time by role, and an estimate for
+    another network.
+    """
     if not steps:
         return ()
     terms = settings.load().terms
@@ -258,20 +309,36 @@ def costs_section(
         rows.append(("steps that share rounds and a model", str(terms.batch)))
     if terms.overlap:
         rows.append(("rewards that a decision does without", "the one before it"))
-    rows.append(("bytes that a party sends", words.size(int(summary["bytes_a_step_sent_by_a_party"]))))
-    rows.append(("bytes that a party is dealt", words.size(int(summary["bytes_a_step_dealt_to_a_party"]))))
+    rows.append(
+        ("bytes that a party sends", words.size(int(summary["bytes_a_step_sent_by_a_party"])))
+    )
+    rows.append(
+        ("bytes that a party is dealt", words.size(int(summary["bytes_a_step_dealt_to_a_party"])))
+    )
     for role, spent in seconds.items():
         many = len(terms.parties) if role == "party" else 1
-        rows.append((f"CPU time of {'each' if role == 'party' else 'the'} {role}", words.seconds(spent / steps / many)))
+        rows.append(
+            (
+                f"CPU time of {'each' if role == 'party' else 'the'} {role}",
+                words.seconds(spent / steps / many),
+            )
+        )
     if "planned_seconds_a_step" in summary:
         one = summary["planned_seconds_a_step"]
-        there = f"estimated time at {settings.latency:g} ms one way and {settings.bandwidth:g} Mbit/s"
+        there = (
+            f"estimated time at {settings.latency:g} ms one way and {settings.bandwidth:g} Mbit/s"
+        )
         rows.append((there, words.seconds(one)))
-        rows.append((f"the same for all {words.count(terms.steps, 'step')}", words.seconds(one * terms.steps)))
+        rows.append(
+            (
+                f"the same for all {words.count(terms.steps, 'step')}",
+                words.seconds(one * terms.steps),
+            )
+        )
     return (Section("What a step costs", ("cost", "a step"), tuple(rows), numeric=(1,)),)
 
 
-# The twins ------------------------------------------------------------------------------------------------------------
+# The twins ----------------------------------------------------------------------------------------
 
 
 class TwinRun(Run):
@@ -279,7 +346,9 @@ class TwinRun(Run):
 
     settings: MpcContextual
 
-    def __init__(self, system: System, settings: MpcContextual, seeds: Sequence[int] | None) -> None:
+    def __init__(
+        self, system: System, settings: MpcContextual, seeds: Sequence[int] | None
+    ) -> None:
         super().__init__(system, settings, seeds)
         self._setup = settings.load()
         self._plan = plan(self._setup.terms)
@@ -293,13 +362,23 @@ class TwinRun(Run):
         units, coins = setup.units(seed, rows), coins_of(terms, seed)
         self._units = units
         if self.settings.path == "fixed":
-            return FixedTwin(terms, self._plan, setup.encoded(rows), units, coins, seed, setup.model)
+            return FixedTwin(
+                terms, self._plan, setup.encoded(rows), units, coins, seed, setup.model
+            )
         model = None if setup.model is None else Model(terms, 0, setup.model)
         return FloatTwin(
-            setup.features(rows), units / REWARD_ONE, coins, batch=terms.batch, exploration=terms.bonus or "greedy",
-            width=terms.width / 2**WIDTH_BITS, normals=coins.normals, lift=terms.lift,
-            overlap=terms.overlap, start=None if model is None else (model.weights, model.inverse), frozen=terms.frozen,
-        )  # fmt: skip
+            setup.features(rows),
+            units / REWARD_ONE,
+            coins,
+            batch=terms.batch,
+            exploration=terms.bonus or "greedy",
+            width=terms.width / 2**WIDTH_BITS,
+            normals=coins.normals,
+            lift=terms.lift,
+            overlap=terms.overlap,
+            start=None if model is None else (model.weights, model.inverse),
+            frozen=terms.frozen,
+        )
 
     @property
     def time(self) -> int:
@@ -328,10 +407,14 @@ class TwinRun(Run):
 
     def _outcome(self) -> Outcome:
         arms = self._twin.arms[: self._twin.time]
-        return Outcome(self.seeds[len(self._outcomes)], arms, self._units[np.arange(len(arms)), arms])
+        return Outcome(
+            self.seeds[len(self._outcomes)], arms, self._units[np.arange(len(arms)), arms]
+        )
 
     def record(self, status: str | None = None) -> Record:
-        """Return the record: of the whole runs where there are some, else of the one going on, as far as it came."""
+        """Return the record: of the whole runs where there are some, else of the one going on, as
+        far as it came.
+        """
         outcomes = self._outcomes or [self._outcome()]
         steps = sum(len(outcome.units) for outcome in outcomes)
         summary: Summary = {"twin_of": SHARED, "path": self.settings.path, "steps_done": steps}
@@ -343,7 +426,12 @@ class TwinRun(Run):
 
     def load(self, saved: Any) -> None:
         """Come back to a saved moment."""
-        self._twin, self._units, self._outcomes, self.seconds = fork(saved[0]), saved[1], list(saved[2]), saved[3]
+        self._twin, self._units, self._outcomes, self.seconds = (
+            fork(saved[0]),
+            saved[1],
+            list(saved[2]),
+            saved[3],
+        )
 
 
 def warm_up(batch: int = 1) -> None:
@@ -354,16 +442,23 @@ def warm_up(batch: int = 1) -> None:
     floats.run(np.zeros((2, 2)), np.zeros((2, 2)), coins)
 
 
-# Records --------------------------------------------------------------------------------------------------------------
+# Records ------------------------------------------------------------------------------------------
 
 
 def _record(
-    run: Run, outcomes: Sequence[Outcome], summary: Summary, status: str | None, sections: Sequence[Section] = (),
-    *, known: bool = True, **more: Any,
-) -> Record:  # fmt: skip
+    run: Run,
+    outcomes: Sequence[Outcome],
+    summary: Summary,
+    status: str | None,
+    sections: Sequence[Section] = (),
+    *,
+    known: bool = True,
+    **more: Any,
+) -> Record:
     """Make the record of a run or of a twin; curves end where the shortest run ended.
 
-    Where arms are pulled in a world outside, what they pay on average is not `known`, and there is no regret.
+    Where arms are pulled in a world outside, what they pay on average is not `known`, and there is
+    no regret.
     """
     settings = run.settings
     assert isinstance(settings, MpcContextual)
@@ -371,7 +466,9 @@ def _record(
     done = min(len(outcome.units) for outcome in outcomes)
     points = points_of(terms.steps, settings.points)
     points = points[points <= done]
-    reward = np.array([terms.reward_range.sums(outcome.units[:done])[points - 1] for outcome in outcomes])
+    reward = np.array(
+        [terms.reward_range.sums(outcome.units[:done])[points - 1] for outcome in outcomes]
+    )
     return run.recorded(
         status,
         seeds=tuple(outcome.seed for outcome in outcomes),
@@ -379,7 +476,9 @@ def _record(
         reward=reward.reshape(many, len(points)),
         regret=_regrets(settings, outcomes, points) if known else None,
         total=tuple(terms.reward_range.total(outcome.units) for outcome in outcomes),
-        pulls=np.array([np.bincount(outcome.arms, minlength=terms.arms) for outcome in outcomes]).reshape(many, -1),
+        pulls=np.array(
+            [np.bincount(outcome.arms, minlength=terms.arms) for outcome in outcomes]
+        ).reshape(many, -1),
         summary={**summary, **(_yardsticks(settings) if known else {})},
         show=run.system.show(settings, sections, protection=settings.protection, implied=["path"]),
         **more,
@@ -392,8 +491,12 @@ def _yardsticks(settings: MpcContextual) -> Summary:
     return dict(yardsticks(contexts.means, contexts.arms))
 
 
-def _regrets(settings: MpcContextual, outcomes: Sequence[Outcome], points: Wholes) -> NDArray[np.float64]:
-    """What the best arm of every context would have added on average, at the points of the curves."""
+def _regrets(
+    settings: MpcContextual, outcomes: Sequence[Outcome], points: Wholes
+) -> NDArray[np.float64]:
+    """What the best arm of every context would have added on average, at the points of the
+    curves.
+    """
     setup, curves = settings.load(), []
     for outcome in outcomes:
         done = len(outcome.arms)
@@ -404,7 +507,9 @@ def _regrets(settings: MpcContextual, outcomes: Sequence[Outcome], points: Whole
 
 
 def _privacy(settings: MpcContextual, done: int) -> tuple[Mapping[str, JSON], ...]:
-    """Return the figure of one step and that of all steps that were done; each run is a world of its own."""
+    """Return the figure of one step and that of all steps that were done; each run is a world of
+    its own.
+    """
     if not done:
         return ()
     ledger = settings.ledger(settings.load().terms, done)

@@ -1,7 +1,8 @@
-"""Who takes part in a contextual bandit on shares, and what each one's file says: on one machine, or in a federation.
+"""Who takes part in a contextual bandit on shares, and what each one's file says: on one machine,
+or in a federation.
 
-Everybody talks to everybody: each role listens and calls those before it in the roster, which is the parties, the
-puller, the payee and the dealer; so the dealer listens nowhere.
+Everybody talks to everybody: each role listens and calls those before it in the roster, which is
+the parties, the puller, the payee and the dealer; so the dealer listens nowhere.
 """
 
 from __future__ import annotations
@@ -18,14 +19,43 @@ from posse.core.errors import ConfigError
 from posse.core.settings import Settings
 from posse.problems.contexts.features import FeatureBlock, read_block
 from posse.problems.datasets.reading import check_encoding, reading
-from posse.protocols.mpc_contextual.deploy import MUST_SYNC, OF_PARTY, OUTSIDE, arm_figures, check_block, checked_plan
-from posse.protocols.mpc_contextual.roles.outside import ActSettings, check_fits, gathered, share_file
+from posse.protocols.mpc_contextual.deploy import (
+    MUST_SYNC,
+    OF_PARTY,
+    OUTSIDE,
+    arm_figures,
+    check_block,
+    checked_plan,
+)
+from posse.protocols.mpc_contextual.roles.outside import (
+    ActSettings,
+    check_fits,
+    gathered,
+    share_file,
+)
 from posse.protocols.mpc_contextual.settings import ContextualOptions
-from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, SHARED, Terms, check_parties, check_start
+from posse.protocols.mpc_contextual.terms import (
+    DEALER,
+    PAYEE,
+    PULLER,
+    SHARED,
+    Terms,
+    check_parties,
+    check_start,
+)
 from posse.runtime.certificates.names import check_name
 from posse.runtime.federation.consent import Demand
 from posse.runtime.federation.talk import Invitation
-from posse.runtime.local import AUTHORITY, Layout, beside, each, enrol_all, source_beside, world_beside, write_party
+from posse.runtime.local import (
+    AUTHORITY,
+    Layout,
+    beside,
+    each,
+    enrol_all,
+    source_beside,
+    world_beside,
+    write_party,
+)
 from posse.runtime.place import address
 from posse.runtime.sources import FeatureSettings, SourceSettings
 
@@ -53,7 +83,10 @@ class PartyEntry(Settings):
         """Read its file."""
         check_encoding(self.encoding)
         if self.features is None:
-            raise ConfigError(f"party '{self.name}' has no features. Give it a file, or arriving contexts a source.")
+            raise ConfigError(
+                f"party '{self.name}' has no features. Give it a file, or arriving contexts a "
+                "source."
+            )
         with reading(self.encoding, self.decimal):
             return read_block(self.features, bound, scale=scale)
 
@@ -65,7 +98,9 @@ class OutsideEntry(Settings):
 
 
 class ContextualFederation(ContextualOptions):
-    """A whole federation on one machine (`posse up`): a simulated [world], or parties with files of their own."""
+    """A whole federation on one machine (`posse up`): a simulated [world], or parties with files of
+    their own.
+    """
 
     protocol: Literal["mpc-contextual"] = "mpc-contextual"
     run: str
@@ -88,7 +123,9 @@ class ContextualFederation(ContextualOptions):
 
 def layout(values: dict[str, Any], here: Path) -> Layout:
     """Read a federation's file and say what is wrong with it, before anything is written."""
-    values = each(values, "party", lambda party: source_beside(beside(party, here, "features"), here))
+    values = each(
+        values, "party", lambda party: source_beside(beside(party, here, "features"), here)
+    )
     for name in (PULLER, PAYEE):
         if isinstance(values.get(name), dict):
             values = {**values, name: source_beside(values[name], here)}
@@ -97,14 +134,22 @@ def layout(values: dict[str, Any], here: Path) -> Layout:
     options = check_federation(federation)
     terms = options.terms(federation.run)
     return Layout(
-        federation, lambda folder: lay_out(federation, folder), terms.steps, PULLER, ("party", *OUTSIDE),
-        lambda name: name if name in OUTSIDE else "party", PAYEE, ("listen", "addresses", "sync", "give_up"),
+        federation,
+        lambda folder: lay_out(federation, folder),
+        terms.steps,
+        PULLER,
+        ("party", *OUTSIDE),
+        lambda name: name if name in OUTSIDE else "party",
+        PAYEE,
+        ("listen", "addresses", "sync", "give_up"),
         arm_figures(options, terms),
-    )  # fmt: skip
+    )
 
 
 def check_federation(federation: ContextualFederation) -> ContextualOptions:
-    """Say what is wrong with a federation's file before anything is written; return the terms for everyone."""
+    """Say what is wrong with a federation's file before anything is written; return the terms for
+    everyone.
+    """
     check_name(run=federation.run)
     if not federation.sync:
         raise ConfigError(f"sync must be true: {MUST_SYNC}. Remove sync = false.")
@@ -112,7 +157,9 @@ def check_federation(federation: ContextualFederation) -> ContextualOptions:
         check.positive(give_up=federation.give_up)
     for name in ("parties", "columns", "bounds", "rows", "start", *OF_PARTY):
         if name != "start_from" and name in federation.model_fields_set:
-            raise ConfigError(f"a federation's file has {name} from its parties. Give [[party]], or [world].")
+            raise ConfigError(
+                f"a federation's file has {name} from its parties. Give [[party]], or [world]."
+            )
     if federation.frozen and federation.start_from is None:
         check_start("", federation.frozen, federation.overlap)
     made = _common(federation)
@@ -122,7 +169,9 @@ def check_federation(federation: ContextualFederation) -> ContextualOptions:
     for name in terms.parties:
         check_name(name=name)
         if name == AUTHORITY:
-            raise ConfigError(f"a party cannot be called '{name}', which is taken. Choose another name.")
+            raise ConfigError(
+                f"a party cannot be called '{name}', which is taken. Choose another name."
+            )
     unknown = sorted(set(federation.addresses) - {*terms.parties, *OUTSIDE})
     if unknown:
         raise ConfigError(f"addresses names '{unknown[0]}', which has no part here.")
@@ -140,7 +189,9 @@ def _common(federation: ContextualFederation) -> ContextualOptions:
         for name in ("members", "puller", "payee", "arms"):
             if name in federation.model_fields_set:
                 given = {"members": "[[party]]"}.get(name, name)
-                raise ConfigError(f"a simulated world has {given} of its own. Leave {given} out, or [world].")
+                raise ConfigError(
+                    f"a simulated world has {given} of its own. Leave {given} out, or [world]."
+                )
         return ContextualOptions(**values).of_world()
     members = federation.members
     check_parties([member.name for member in members])
@@ -167,10 +218,13 @@ def _arriving(federation: ContextualFederation, values: dict[str, Any]) -> Conte
     for member in federation.members:
         if member.features is not None or not member.columns:
             raise ConfigError(
-                f"contexts arrive at party '{member.name}' from a source with a number of columns, not from a file. "
+                f"contexts arrive at party '{member.name}' from a source with a number of columns, "
+                "not from a file. "
                 "Give source and columns, and no features."
             )
-        _check_source(f"party '{member.name}'", OutsideEntry(source=member.source or {}), FeatureSettings)
+        _check_source(
+            f"party '{member.name}'", OutsideEntry(source=member.source or {}), FeatureSettings
+        )
     sizes = tuple(member.columns or 0 for member in federation.members)
     bounds = tuple(
         math.sqrt(size / sum(sizes)) if member.bound is None else member.bound
@@ -182,11 +236,15 @@ def _arriving(federation: ContextualFederation, values: dict[str, Any]) -> Conte
 
 def _check_source(name: str, entry: OutsideEntry | None, kind: type[Settings]) -> None:
     if entry is None:
-        raise ConfigError(f"the {name} has no source. Give [{name}.source] with a kind, or give [world].")
+        raise ConfigError(
+            f"the {name} has no source. Give [{name}.source] with a kind, or give [world]."
+        )
     try:
         kind.make(entry.source)
     except ConfigError as error:
-        raise ConfigError(f"source of the {name}: {str(error).removeprefix(f'[{error.code}] ')}") from None
+        raise ConfigError(
+            f"source of the {name}: {str(error).removeprefix(f'[{error.code}] ')}"
+        ) from None
 
 
 def _addresses(federation: ContextualFederation, terms: Terms) -> dict[str, str]:
@@ -194,7 +252,10 @@ def _addresses(federation: ContextualFederation, terms: Terms) -> dict[str, str]
     host, port = address(federation.listen)
     shown = f"[{host}]" if ":" in host else host
     roster = [*terms.parties, PULLER, PAYEE]
-    return {name: federation.addresses.get(name, f"{shown}:{port + number}") for number, name in enumerate(roster)}
+    return {
+        name: federation.addresses.get(name, f"{shown}:{port + number}")
+        for number, name in enumerate(roster)
+    }
 
 
 def lay_out(federation: ContextualFederation, folder: Path) -> list[Path]:
@@ -208,13 +269,17 @@ def lay_out(federation: ContextualFederation, folder: Path) -> list[Path]:
     paths = []
     for number, name in enumerate(members):
         values = {
-            "protocol": "mpc-contextual", "identity": name, "role": members[name],
-            "journal": f"{name}/journal", "sync": federation.sync,
-            "give_up": federation.give_up or None, "listen": listens.get(name),
+            "protocol": "mpc-contextual",
+            "identity": name,
+            "role": members[name],
+            "journal": f"{name}/journal",
+            "sync": federation.sync,
+            "give_up": federation.give_up or None,
+            "listen": listens.get(name),
             "connect": {other: listens[other] for other in list(members)[:number]},
             "options": {**shared, **dict(_own(federation, name, common.start))},
             "source": _source_of(federation, name),
-        }  # fmt: skip
+        }
         paths.append(write_party(folder / f"{name}.toml", values))
     return paths
 
@@ -222,14 +287,19 @@ def lay_out(federation: ContextualFederation, folder: Path) -> list[Path]:
 def _own(federation: ContextualFederation, name: str, start: str) -> Iterator[tuple[str, Any]]:
     """Give what only this role's file says."""
     if federation.world is not None and name != DEALER:
-        yield "world", federation.world.model_dump(mode="json", exclude_none=True, exclude_unset=True)
+        yield (
+            "world",
+            federation.world.model_dump(mode="json", exclude_none=True, exclude_unset=True),
+        )
     if federation.start_from is not None and name not in OUTSIDE:
         yield "start_from", str(share_file(federation.start_from, name, start).resolve())
     for member in federation.members:
         if member.name == name:
             if member.features is not None:
                 yield "features", str(member.features.resolve())
-            yield from member.model_dump(include={"scale", "encoding", "decimal"}, exclude_defaults=True).items()
+            yield from member.model_dump(
+                include={"scale", "encoding", "decimal"}, exclude_defaults=True
+            ).items()
 
 
 def _source_of(federation: ContextualFederation, name: str) -> dict[str, Any] | None:
@@ -239,14 +309,22 @@ def _source_of(federation: ContextualFederation, name: str) -> dict[str, Any] | 
 
 
 def invite(values: dict[str, Any], here: Path) -> Invitation:
-    """Read the settings of a run in a federation that lives: the terms, which are the same for everyone."""
+    """Read the settings of a run in a federation that lives: the terms, which are the same for
+    everyone.
+    """
     if own := sorted(set(OF_PARTY) & set(values)):
-        raise ConfigError(f"{own[0]} belongs to the file of a member, not to that of a run. Remove it.")
+        raise ConfigError(
+            f"{own[0]} belongs to the file of a member, not to that of a run. Remove it."
+        )
     settings = ContextualOptions.make(values)
     if settings.world is not None:
-        raise ConfigError("a simulated world is of one machine: puller and payee share its arms. Use 'posse up'.")
+        raise ConfigError(
+            "a simulated world is of one machine: puller and payee share its arms. Use 'posse up'."
+        )
     if not settings.rows and not settings.arriving:
-        raise ConfigError("all must agree on the rows of the parties' files. Give rows with their digest.")
+        raise ConfigError(
+            "all must agree on the rows of the parties' files. Give rows with their digest."
+        )
     for name in settings.parties:
         check_name(name=name)
     terms = settings.terms("invitation")
@@ -255,7 +333,12 @@ def invite(values: dict[str, Any], here: Path) -> Invitation:
     options = settings.model_dump(mode="json", exclude_none=True, exclude_unset=True)
     names = list(roster)
     files = {
-        name: {"role": role, "options": options, "listens": name != DEALER, "connect": tuple(names[:number])}
+        name: {
+            "role": role,
+            "options": options,
+            "listens": name != DEALER,
+            "connect": tuple(names[:number]),
+        }
         for number, (name, role) in enumerate(roster.items())
     }
 

@@ -1,6 +1,7 @@
 """One pass of the bandit on shares: 11 rounds, the same program at every party and at the dealer.
 
-For every arm the model holds w (weights) and the upper triangle of P (inverse of I + sum of x x'), from P = I, w = 0:
+For every arm the model holds w (weights) and the upper triangle of P (inverse of I + sum of x x'),
+from P = I, w = 0:
 
     1      context x and model are opened under masks
     2      scores s = w.x and directions k = P x, truncated
@@ -11,19 +12,22 @@ For every arm the model holds w (weights) and the upper triangle of P (inverse o
     10     gain g = k / (1 + x.k) of the chosen arm, truncated; o (r - s) under a mask
     11     P - o k g' + o 2^-(bits + 2) and w + o (r - s) g, truncated
 
-This is recursive least squares (Sherman and Morrison), the same as solving with the inverse and w = P b at every step,
-but for a quarter of a unit on the diagonal of P at every pull, which keeps it positive (`largest_steps`).
+This is recursive least squares (Sherman and Morrison), the same as solving with the inverse and w =
+P b at every step, but for a quarter of a unit on the diagonal of P at every pull, which keeps it
+positive (`largest_steps`).
 
-Scores are compared before they are truncated where all their bits fit (`Terms.early`), in rounds 2 to 5: the puller
-then has the arm after round 6, not 7.
+Scores are compared before they are truncated where all their bits fit (`Terms.early`), in rounds 2
+to 5: the puller then has the arm after round 6, not 7.
 
-With a bonus, width sqrt(x.k) (LinUCB) or that times a normal number (Thompson), a table gives it before the arg max:
-one round more. A batch of b contexts is chosen for with the same model; what is learnt from them all at once is what
-would be learnt one after the other (Woodbury), with the inverse of I + S, S_ij = x_i.P x_j where both chose the same
-arm and 0 elsewhere, in the place of 1 / (1 + x.k). Arrays have an axis of b contexts in front, of one without a batch.
+With a bonus, width sqrt(x.k) (LinUCB) or that times a normal number (Thompson), a table gives it
+before the arg max: one round more. A batch of b contexts is chosen for with the same model; what is
+learnt from them all at once is what would be learnt one after the other (Woodbury), with the
+inverse of I + S, S_ij = x_i.P x_j where both chose the same arm and 0 elsewhere, in the place of 1
+/ (1 + x.k). Arrays have an axis of b contexts in front, of one without a batch.
 
-With `overlap` a pass chooses for one context and learns, beside it, from the context, arm and reward before: 7 rounds.
-The arm to learn from is known when the pass begins, so that its row of the model is picked first:
+With `overlap` a pass chooses for one context and learns, beside it, from the context, arm and
+reward before: 7 rounds. The arm to learn from is known when the pass begins, so that its row of the
+model is picked first:
 
     1      both contexts, the puller's o and the model are opened under masks
     2      the row of the model that o picks, under a mask       | arg max for the context of now,
@@ -33,8 +37,8 @@ The arm to learn from is known when the pass begins, so that its row of the mode
     6      gain g truncated; o (r - s) under a mask              | the arm of now is revealed
     7      P - o k g' + o 2^-(bits + 2) and w + o (r - s) g, truncated
 
-A `frozen` run ends a pass after round 6 (or 7), when the arm is revealed, and one more in which the puller says that it
-pulled: nothing is learnt.
+A `frozen` run ends a pass after round 6 (or 7), when the arm is revealed, and one more in which the
+puller says that it pulled: nothing is learnt.
 """
 
 from __future__ import annotations
@@ -71,7 +75,9 @@ class Hand:
     turns: NDArray[np.int64]
     """(contexts, 4)"""
     pad: NDArray[np.uint16] | None = None
-    """(contexts, arms) what this party adds to its share of what is revealed; the pads of all parties cancel."""
+    """(contexts, arms) what this party adds to its share of what is revealed; the pads of all
+    parties cancel.
+    """
 
 
 @dataclass(frozen=True)
@@ -111,14 +117,24 @@ class Layout:
 def step(
     s: Session, terms: Terms, layout: Layout, model: Shared, hand: Hand | None, deals: Deals | None
 ) -> Rounds[Shared]:
-    """Choose an arm for every context of a batch and learn from their rewards; returns the new model."""
+    """Choose an arm for every context of a batch and learn from their rewards; returns the new
+    model.
+    """
     x = _context(s, terms, hand, deals)
     if terms.overlap:
         o = _choice(s, terms, deals)
         known = s.mask(model)
         yield
         _, learnt = yield from together(
-            _decide(s, terms, layout.rows if terms.bonus else layout.rows[-1:], known, x[..., :1, :], hand, deals),
+            _decide(
+                s,
+                terms,
+                layout.rows if terms.bonus else layout.rows[-1:],
+                known,
+                x[..., :1, :],
+                hand,
+                deals,
+            ),
             _learn_before(s, terms, layout, model, known, x[..., 1:, :], o, deals),
         )
         return learnt  # type: ignore[no-any-return]
@@ -136,7 +152,8 @@ def step(
         k, score = scored[..., :-1], scored[..., -1]
         variance = _variance(s, x, k) if terms.batch == 1 or terms.bonus else None
         o, beside = yield from together(
-            _select(s, terms, score.shared, variance, hand, deals), _beside(s, terms, x, k, variance)
+            _select(s, terms, score.shared, variance, hand, deals),
+            _beside(s, terms, x, k, variance),
         )
     learn = _learn_one if terms.batch == 1 else _learn_batch
     chosen, gain, error = yield from learn(s, terms, k, score, o, beside, deals)
@@ -144,13 +161,24 @@ def step(
 
 
 def _update(
-    s: Session, terms: Terms, layout: Layout, model: Shared, o: Masked, chosen: Masked, gain: Masked, error: Masked
+    s: Session,
+    terms: Terms,
+    layout: Layout,
+    model: Shared,
+    o: Masked,
+    chosen: Masked,
+    gain: Masked,
+    error: Masked,
 ) -> Rounds[Shared]:
     """Return P - o k g' + o 2^-(bits + 2) and w + o (r - s) g: 1 round."""
     f, pulls = terms.bits, o.shared.sum(-2)
     chosen, gain = chosen.swap(-3, -2).swap(-2, -1), gain.swap(-2, -1)
-    inverse_change = s.product(chosen[..., layout.left, :], gain[..., None, layout.right, :], contract=True)
-    weight_change = s.product(error.swap(-2, -1)[..., None, :], gain[..., None, :, :], contract=True)
+    inverse_change = s.product(
+        chosen[..., layout.left, :], gain[..., None, layout.right, :], contract=True
+    )
+    weight_change = s.product(
+        error.swap(-2, -1)[..., None, :], gain[..., None, :, :], contract=True
+    )
     lift = (pulls[..., None] * layout.diagonal) << (f - LIFT)
     learnt = s.truncate((model << f) + (-inverse_change).join(weight_change) + lift, f, "model")
     yield
@@ -161,8 +189,12 @@ def _variance(s: Session, x: Masked, k: Masked) -> Shared:
     return s.product(x[..., None, :], k, contract=True)
 
 
-def _beside(s: Session, terms: Terms, x: Masked, k: Masked, variance: Shared | None) -> Rounds[Masked]:
-    """Compute what needs no choice: 1 / (1 + x.k) of every arm, or what couples the contexts of a batch."""
+def _beside(
+    s: Session, terms: Terms, x: Masked, k: Masked, variance: Shared | None
+) -> Rounds[Masked]:
+    """Compute what needs no choice: 1 / (1 + x.k) of every arm, or what couples the contexts of a
+    batch.
+    """
     if terms.batch == 1:
         assert variance is not None
         return (yield from reciprocal(s, variance, terms.bits, terms.newton))
@@ -170,8 +202,12 @@ def _beside(s: Session, terms: Terms, x: Masked, k: Masked, variance: Shared | N
     return (yield from _truncated(s, coupled, terms.bits, "coupling"))
 
 
-def _truncate_then(s: Session, terms: Terms, x: Masked, raw: Shared) -> Rounds[tuple[Masked, Masked, Masked]]:
-    """Truncate scores and directions, which are chosen by meanwhile, and compute what needs no choice."""
+def _truncate_then(
+    s: Session, terms: Terms, x: Masked, raw: Shared
+) -> Rounds[tuple[Masked, Masked, Masked]]:
+    """Truncate scores and directions, which are chosen by meanwhile, and compute what needs no
+    choice.
+    """
     scored = yield from _truncated(s, raw, terms.bits, "scores and directions")
     k = scored[..., :-1]
     beside = yield from _beside(s, terms, x, k, _variance(s, x, k) if terms.batch == 1 else None)
@@ -183,7 +219,13 @@ Learnt = tuple[Masked, Masked, Masked]
 
 
 def _learn_one(
-    s: Session, terms: Terms, k: Masked, score: Masked, o: Masked, inverse_: Masked, deals: Deals | None
+    s: Session,
+    terms: Terms,
+    k: Masked,
+    score: Masked,
+    o: Masked,
+    inverse_: Masked,
+    deals: Deals | None,
 ) -> Rounds[Learnt]:
     """Learn from one context, given 1 / (1 + x.k) of every arm."""
     chosen = s.mask(s.product(o[..., None], k))
@@ -197,7 +239,13 @@ def _learn_one(
 
 
 def _learn_batch(
-    s: Session, terms: Terms, k: Masked, score: Masked, o: Masked, coupling: Masked, deals: Deals | None
+    s: Session,
+    terms: Terms,
+    k: Masked,
+    score: Masked,
+    o: Masked,
+    coupling: Masked,
+    deals: Deals | None,
 ) -> Rounds[Learnt]:
     """Learn from all contexts of a batch: invert what couples those that chose the same arm."""
     f = terms.bits
@@ -210,13 +258,22 @@ def _learn_batch(
     yield
     inverted = yield from inverse(s, same, f)
     directions = chosen.sum(-2).swap(-1, -2)
-    gain = s.truncate(s.product(directions[..., None, :, :], inverted[..., :, None, :], contract=True), f, "gain")
+    gain = s.truncate(
+        s.product(directions[..., None, :, :], inverted[..., :, None, :], contract=True), f, "gain"
+    )
     yield
     return chosen, gain, error
 
 
 def _learn_before(
-    s: Session, terms: Terms, layout: Layout, model: Shared, known: Masked, x: Masked, o: Masked, deals: Deals | None
+    s: Session,
+    terms: Terms,
+    layout: Layout,
+    model: Shared,
+    known: Masked,
+    x: Masked,
+    o: Masked,
+    deals: Deals | None,
 ) -> Rounds[Shared]:
     """Learn from the context before, whose arm is known: 6 rounds."""
     f = terms.bits
@@ -228,7 +285,10 @@ def _learn_before(
     chosen = s.mask(s.product(o[..., None], k[..., None, :]))
     rough = reciprocal_lines(s, s.product(k, x, contract=True), f)
     yield
-    inverse_, reward = s.truncate(rough.shared, sum(line_bits(f)) - f, "reciprocal"), _reward(s, terms, deals)
+    inverse_, reward = (
+        s.truncate(rough.shared, sum(line_bits(f)) - f, "reciprocal"),
+        _reward(s, terms, deals),
+    )
     yield
     gain = s.truncate(s.product(k, inverse_[..., None]), f, "gain")
     error = s.mask(s.product(o, reward[..., None]) - s.product(o, score[..., None]))
@@ -237,7 +297,13 @@ def _learn_before(
 
 
 def _only_decide(
-    s: Session, terms: Terms, layout: Layout, model: Shared, x: Masked, hand: Hand | None, deals: Deals | None
+    s: Session,
+    terms: Terms,
+    layout: Layout,
+    model: Shared,
+    x: Masked,
+    hand: Hand | None,
+    deals: Deals | None,
 ) -> Rounds[Shared]:
     """Reveal the arms of a frozen run, and wait until they are pulled; the model stays as it is.
 
@@ -253,9 +319,16 @@ def _only_decide(
 
 
 def _decide(
-    s: Session, terms: Terms, rows: NDArray[np.int64], known: Masked, x: Masked, hand: Hand | None, deals: Deals | None
+    s: Session,
+    terms: Terms,
+    rows: NDArray[np.int64],
+    known: Masked,
+    x: Masked,
+    hand: Hand | None,
+    deals: Deals | None,
 ) -> Rounds[None]:
-    """Reveal arms for contexts: 5 rounds for up to 11 arms, 1 more where scores are truncated first.
+    """Reveal arms for contexts: 5 rounds for up to 11 arms, 1 more where scores are truncated
+    first.
 
     `rows` are the rows of the model that are multiplied with a context, that of the weights last.
     """
@@ -275,7 +348,12 @@ def _truncated(s: Session, x: Shared, bits: int, label: str) -> Rounds[Masked]:
 
 
 def _select(
-    s: Session, terms: Terms, score: Shared, variance: Shared | None, hand: Hand | None, deals: Deals | None
+    s: Session,
+    terms: Terms,
+    score: Shared,
+    variance: Shared | None,
+    hand: Hand | None,
+    deals: Deals | None,
 ) -> Rounds[Masked]:
     """Let the puller pull, and take its one-hot vector in under a mask."""
     yield from _reveal(s, terms, score, variance, hand, deals)
@@ -290,7 +368,12 @@ def _choice(s: Session, terms: Terms, deals: Deals | None) -> Masked:
 
 
 def _reveal(
-    s: Session, terms: Terms, score: Shared, variance: Shared | None, hand: Hand | None, deals: Deals | None
+    s: Session,
+    terms: Terms,
+    score: Shared,
+    variance: Shared | None,
+    hand: Hand | None,
+    deals: Deals | None,
 ) -> Rounds[None]:
     """Reveal to the puller, and nobody else, the arm with the best score, or the coin's."""
     shape = (terms.batch, terms.arms)
@@ -300,21 +383,32 @@ def _reveal(
     if terms.bonus:
         assert variance is not None
         seen = _turned(variance, hand, 3) if terms.bonus == "thompson" else variance
-        table = s.tabulate(seen, 2 * terms.bits - GRID, GRID + 1, lambda at: _bonus(terms, _deals(deals), at), "bonus")
+        table = s.tabulate(
+            seen,
+            2 * terms.bits - GRID,
+            GRID + 1,
+            lambda at: _bonus(terms, _deals(deals), at),
+            "bonus",
+        )
         yield
-        bonus = _turned(table.shared, hand, 3, back=True) if terms.bonus == "thompson" else table.shared
+        bonus = (
+            _turned(table.shared, hand, 3, back=True) if terms.bonus == "thompson" else table.shared
+        )
         ranked = (ranked << terms.spare_bits) + bonus
     best = yield from argmax(s, ranked, unless=explores)
     revealed = best ^ explored
     if hand is not None and hand.pad is not None:
-        # Shares come from dealt tables: without a pad the dealer could tell from them how the arms ranked.
+        # Shares come from dealt tables: without a pad the dealer could tell from them how the arms
+        # ranked.
         revealed = Bits(s, revealed.share ^ hand.pad)
     s.reveal(PULLER, revealed)
     yield
 
 
 def _turned(numbers: Shared, hand: Hand | None, which: int, *, back: bool = False) -> Shared:
-    """Rotate the arms of every context by a number that the parties know and the dealer does not."""
+    """Rotate the arms of every context by a number that the parties know and the dealer does
+    not.
+    """
     if hand is None:
         return numbers
     turns = -hand.turns[:, which] if back else hand.turns[:, which]
@@ -325,10 +419,11 @@ def _turned(numbers: Shared, hand: Hand | None, which: int, *, back: bool = Fals
 
 @lru_cache(maxsize=16)
 def root_table(terms: Terms) -> NDArray[np.float64]:
-    """Return width sqrt(q) in units of 2^-bonus_bits at every place; places above 3/4 stand for q a little below 0.
+    """Return width sqrt(q) in units of 2^-bonus_bits at every place; places above 3/4 stand for q a
+    little below 0.
 
-    The places are 2^-10 apart, and q is rounded at random to one of its two neighbours: the table's error is below .016
-    for q >= 2^-10, and below .032 everywhere.
+    The places are 2^-10 apart, and q is rounded at random to one of its two neighbours: the table's
+    error is below .016 for q >= 2^-10, and below .032 everywhere.
     """
     places = np.arange(2 << GRID)
     q = np.where(places >= 3 << (GRID - 1), 0, np.minimum(places, 1 << GRID)) / float(1 << GRID)
@@ -348,18 +443,24 @@ def _reward(s: Session, terms: Terms, deals: Deals | None) -> Masked:
 
 
 def _context(s: Session, terms: Terms, hand: Hand | None, deals: Deals | None) -> Masked:
-    """Take in every party's features, one behind the other: (contexts, features); with overlap of now and before."""
+    """Take in every party's features, one behind the other: (contexts, features); with overlap of
+    now and before.
+    """
 
     def block(party: str, size: int) -> Masked:
         shape = (terms.batch + terms.lag, size)
         own = hand.features if hand is not None and party == s.name else None
         return s.input(party, shape, lambda: _deals(deals).inputs(party, shape), own)
 
-    return s.join([block(party, size) for party, size in zip(terms.parties, terms.features, strict=True)])
+    return s.join(
+        [block(party, size) for party, size in zip(terms.parties, terms.features, strict=True)]
+    )
 
 
 def _coin(s: Session, terms: Terms, hand: Hand | None, deals: Deals | None) -> tuple[Bits, Bits]:
-    """Return whether each context explores (a last axis of one), and the explored arm's one-hot vector if so."""
+    """Return whether each context explores (a last axis of one), and the explored arm's one-hot
+    vector if so.
+    """
     many, arms, batch = terms.explore[1], terms.arms, terms.batch
     table = s.dealt_bytes((batch, many, (arms + 8) // 8), lambda: _deals(deals).coins.packed(arms))
     if hand is None:
@@ -375,7 +476,7 @@ def _deals(deals: Deals | None) -> Deals:
     return deals
 
 
-# What a pass takes --------------------------------------------------------------------------------------------------
+# What a pass takes --------------------------------------------------------------------------------
 
 
 def plan(terms: Terms) -> Plan:
@@ -383,9 +484,11 @@ def plan(terms: Terms) -> Plan:
     many = terms.explore[1]
     arms, batch = terms.arms, terms.batch
     coins = Dealt(
-        np.zeros((1, batch, many), bool), np.zeros((1, batch, many), np.int64), np.zeros((1, batch, arms), np.int64),
+        np.zeros((1, batch, many), bool),
+        np.zeros((1, batch, many), np.int64),
+        np.zeros((1, batch, arms), np.int64),
         np.zeros((1, batch, arms)),
-    )  # fmt: skip
+    )
     deals = Deals(coins, lambda owner, shape: np.zeros((1, *shape), np.uint64))
     return plan_of(lambda s: blind(s, terms, Layout(terms.dimension), deals))
 
@@ -403,7 +506,9 @@ def input_masks(key: bytes, number: int, count: int) -> Words:
 
 @dataclass(frozen=True)
 class Costs:
-    """What one step costs one party: rounds and bytes, counted from the program; bytes without frames and headers."""
+    """What one step costs one party: rounds and bytes, counted from the program; bytes without
+    frames and headers.
+    """
 
     rounds: float
     """Fewer than the rounds of a pass where it is a batch of steps."""
@@ -435,12 +540,18 @@ def costs(terms: Terms) -> Costs:
 
 
 def planned_seconds(one: Costs, latency: float, bandwidth: float, compute: float) -> float:
-    """Estimate the time of a step: every round waits for one message, and bytes for the wire; `compute` is a party's.
+    """Estimate the time of a step: every round waits for one message, and bytes for the wire;
+    `compute` is a party's.
 
-    `latency` in milliseconds one way, `bandwidth` in megabits a second and role. What the dealer sends travels ahead
-    and beside, and counts for the wire only.
+    `latency` in milliseconds one way, `bandwidth` in megabits a second and role. What the dealer
+    sends travels ahead and beside, and counts for the wire only.
 
-    >>> round(planned_seconds(Costs(11, 40_000, 40_000, 40_000), latency=20, bandwidth=100, compute=0.002), 3)
+    >>> round(
+    ...     planned_seconds(
+    ...         Costs(11, 40_000, 40_000, 40_000), latency=20, bandwidth=100, compute=0.002
+    ...     ),
+    ...     3,
+    ... )
     0.228
     """
     wire = max(one.sent, one.received + one.dealt) * 8 / (bandwidth * 1e6)

@@ -1,4 +1,6 @@
-"""Settings of a bandit on shared features: of a run in one process, and of one role between organisations."""
+"""Settings of a bandit on shared features: of a run in one process, and of one role between
+organisations.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,11 @@ class Setup:
     @property
     def model(self) -> Words | None:
         """The model that the run starts from."""
-        return None if self.shares is None else np.sum(list(self.shares.values()), axis=0, dtype=np.uint64)
+        return (
+            None
+            if self.shares is None
+            else np.sum(list(self.shares.values()), axis=0, dtype=np.uint64)
+        )
 
     def order(self, seed: int) -> NDArray[np.int64]:
         """Return the row of every step."""
@@ -81,7 +87,9 @@ class Setup:
 
 
 class MethodSettings(Settings):
-    """How a bandit on shares chooses, learns and computes; a run in one process and a federation share them."""
+    """How a bandit on shares chooses, learns and computes; a run in one process and a federation
+    share them.
+    """
 
     panels: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("without_guarantee", "delta", "limit", "slot", "jitter"), PROTECTION),
@@ -91,15 +99,22 @@ class MethodSettings(Settings):
     without_guarantee: bool = False
     """Say that epsilon 0 is meant: without exploration the arm has no differential privacy."""
     policy: Literal["epsilon-greedy", "linucb", "thompson"] = "epsilon-greedy"
-    """How an arm is chosen where it is not drawn by epsilon: the best score, the best score with a bonus for what is
-    little known (LinUCB), or the best of scores drawn from what is known (Thompson)."""
+    """How an arm is chosen where it is not drawn by epsilon: the best score, the best score with a
+    bonus for what is little known (LinUCB), or the best of scores drawn from what is known
+    (Thompson).
+    """
     width: float = 1.0
-    """Width of the bonus of linucb, or of what thompson draws, in standard deviations of a score."""
+    """Width of the bonus of linucb, or of what thompson draws, in standard deviations of a
+    score.
+    """
     batch: int = 1
-    """Contexts that are chosen for with one model, which then learns from all of them at once: fewer rounds each."""
+    """Contexts that are chosen for with one model, which then learns from all of them at once:
+    fewer rounds each.
+    """
     overlap: bool = False
-    """Choose for each context while the model learns from the one before: 7 rounds a step and not 11, and every
-    decision is made without the reward just before it."""
+    """Choose for each context while the model learns from the one before: 7 rounds a step and not
+    11, and every decision is made without the reward just before it.
+    """
     bits: int = 26
     """Fraction bits of everything shared, 12 to 26."""
     newton: int = 2
@@ -107,13 +122,16 @@ class MethodSettings(Settings):
     delta: float = 1e-5
     """Delta of the figure for all steps together."""
     limit: float | None = None
-    """Largest privacy epsilon (with delta) that one context may cost over the whole run, and over the runs that it
-    starts from; longer runs are refused."""
+    """Largest privacy epsilon (with delta) that one context may cost over the whole run, and over
+    the runs that it starts from; longer runs are refused.
+    """
     frozen: bool = False
     """Only decide, with the model of start_from: nothing is learnt, and no weight changes."""
     slot: float = 0.0
-    """Seconds of a slot: between organisations puller and payee answer at whole slots after they were asked, so that
-    delays do not tell the arm. An audit stages its runs over sockets with it; 0 for none."""
+    """Seconds of a slot: between organisations puller and payee answer at whole slots after they
+    were asked, so that delays do not tell the arm. An audit stages its runs over sockets with it; 0
+    for none.
+    """
     jitter: float = 0.0
     """Seconds up to which puller and payee wait in addition, by chance."""
 
@@ -129,7 +147,9 @@ class MethodSettings(Settings):
         return {"name": self.policy, "parameters": {"epsilon": terms.rate, **width}}
 
     def ledger(self, terms: Terms, steps: int | None = None) -> Ledger[Arms]:
-        """Return the ledger of a run with its steps paid for; refuses a run that would exceed the limit."""
+        """Return the ledger of a run with its steps paid for; refuses a run that would exceed the
+        limit.
+        """
         budget = None if self.limit is None else Budget(self.limit, self.delta)
         ledger = Ledger(Arms(ArmChoice(terms.arms, terms.rate), budget, delta=self.delta))
         ledger.spend(times=terms.before + (terms.steps if steps is None else steps))
@@ -149,17 +169,25 @@ class MpcContextual(RunSettings, MethodSettings, ContextSettings):
     panels: ClassVar[Mapping[str, str]] = {**MethodSettings.panels, "epsilon": CHOICE}
 
     horizon: int | None = None
-    """Number of contexts T (the paper's steps); one sweep over the rows, of whole batches, if left out."""
+    """Number of contexts T (the paper's steps); one sweep over the rows, of whole batches, if left
+    out.
+    """
     epsilon: str = "0.1"
-    """Exploration rate, a number or a fraction such as 1/3: so often the arm is drawn at random. It is also what hides
-    the arm, and no privacy epsilon."""
+    """Exploration rate, a number or a fraction such as 1/3: so often the arm is drawn at random. It
+    is also what hides the arm, and no privacy epsilon.
+    """
     path: Literal["parties", "fixed", "float"] = "parties"
-    """parties: real roles that exchange shares; fixed: the same run on plain integers; float: the plain bandit."""
+    """parties: real roles that exchange shares; fixed: the same run on plain integers; float: the
+    plain bandit.
+    """
     start_from: Path | None = None
-    """Folder with the shares of all parties of an earlier run (model-*.share, at any depth): start from its model.
-    Contexts go on where that run ended; coins and tie orders are new."""
+    """Folder with the shares of all parties of an earlier run (model-*.share, at any depth): start
+    from its model. Contexts go on where that run ended; coins and tie orders are new.
+    """
     keep_shares: Path | None = None
-    """Folder in which every party's share of the model is kept at the end, for start_from; of one run."""
+    """Folder in which every party's share of the model is kept at the end, for start_from; of one
+    run.
+    """
     latency: float | None = None
     """Milliseconds of one way between any two roles, to estimate the time of a step elsewhere."""
     bandwidth: float = 100.0
@@ -178,23 +206,40 @@ class MpcContextual(RunSettings, MethodSettings, ContextSettings):
         check.between(1, MOST_BATCH, batch=self.batch)
         check_overlap(self.overlap, self.batch)
         if self.keep_shares is not None and self.runs > 1:
-            raise ConfigError(f"keep_shares keeps the shares of one run, got {self.runs} runs. Take one.")
+            raise ConfigError(
+                f"keep_shares keeps the shares of one run, got {self.runs} runs. Take one."
+            )
         if self.keep_shares is not None and self.path != "parties":
-            raise ConfigError(f"keep_shares needs parties that hold shares, got path '{self.path}'. Leave one out.")
+            raise ConfigError(
+                f"keep_shares needs parties that hold shares, got path '{self.path}'. Leave one "
+                "out."
+            )
         if self.keep_shares is not None and self.frozen:
-            raise ConfigError("a frozen run has the shares that it starts from. Leave keep_shares out.")
+            raise ConfigError(
+                "a frozen run has the shares that it starts from. Leave keep_shares out."
+            )
         check.between(FEWEST_BITS, MOST_BITS, bits=self.bits)
         check.between(0, 64, width=self.width)
         check_pace(self)
         if self.limit is not None:
             check.positive(limit=self.limit)
         if "width" in self.unused and "width" in self.model_fields_set:
-            raise ConfigError(f"width belongs to linucb and thompson, got {self.width:g}. Leave it out.")
+            raise ConfigError(
+                f"width belongs to linucb and thompson, got {self.width:g}. Leave it out."
+            )
         if "newton" in self.unused and "newton" in self.model_fields_set:
             if self.frozen:
-                raise ConfigError(f"newton belongs to runs that learn, got {self.newton} for a frozen one.")
-            with_ = "overlap, whose reciprocal is read from a table" if self.overlap else f"{self.batch} together"
-            raise ConfigError(f"newton belongs to runs without batch and overlap, got {self.newton} for {with_}.")
+                raise ConfigError(
+                    f"newton belongs to runs that learn, got {self.newton} for a frozen one."
+                )
+            with_ = (
+                "overlap, whose reciprocal is read from a table"
+                if self.overlap
+                else f"{self.batch} together"
+            )
+            raise ConfigError(
+                f"newton belongs to runs without batch and overlap, got {self.newton} for {with_}."
+            )
         check_guarantee(exploration(self.epsilon), self.without_guarantee)
         return self
 
@@ -217,13 +262,18 @@ class MpcContextual(RunSettings, MethodSettings, ContextSettings):
         earlier = {} if self.start_from is None else gathered(self.start_from)
         first = next(iter(earlier.values()), None)
         if first is not None and not first.tag:
-            raise ConfigError(f"the shares in {self.start_from} have no tag: an older version of Posse wrote them.")
+            raise ConfigError(
+                f"the shares in {self.start_from} have no tag: an older version of Posse wrote "
+                "them."
+            )
         terms = Terms(
             run="simulation",
             parties=contexts.parties,
             features=tuple(len(block.columns) for block in contexts.blocks),
             arms=len(contexts.arms),
-            steps=len(contexts) // self.batch * self.batch if self.horizon is None else self.horizon,
+            steps=len(contexts) // self.batch * self.batch
+            if self.horizon is None
+            else self.horizon,
             explore=exploration(self.epsilon),
             bits=self.bits,
             newton=self.newton,
@@ -241,7 +291,9 @@ class MpcContextual(RunSettings, MethodSettings, ContextSettings):
             check_fits(first.terms, terms)
         check_ranges(terms)
         self.ledger(terms)
-        return Setup(contexts, terms, {name: share.words for name, share in earlier.items()} or None)
+        return Setup(
+            contexts, terms, {name: share.words for name, share in earlier.items()} or None
+        )
 
     @property
     def protection(self) -> str:
@@ -267,12 +319,17 @@ class MpcContextual(RunSettings, MethodSettings, ContextSettings):
     def problem(self) -> dict[str, JSON]:
         """What is learnt, as a record keeps it."""
         contexts = self.load().contexts
-        named: dict[str, JSON] = {"names": list(contexts.arms), "words": dict(system_of(self).words)}
+        named: dict[str, JSON] = {
+            "names": list(contexts.arms),
+            "words": dict(system_of(self).words),
+        }
         return {**plain_dict(contexts.describe(), "problem"), **named}
 
 
 class ArmSettings(Settings):
-    """How many arms, how often one is drawn at random, and of how many steps the puller sees the arm."""
+    """How many arms, how often one is drawn at random, and of how many steps the puller sees the
+    arm.
+    """
 
     aliases: ClassVar[Mapping[str, str]] = {"horizon": "steps"}
 
@@ -285,7 +342,9 @@ class ArmSettings(Settings):
     delta: float = 1e-5
     """Delta of the figure for all steps together."""
     limit: float | None = None
-    """Largest privacy epsilon (with delta) that one context may cost: tells how many steps that allows."""
+    """Largest privacy epsilon (with delta) that one context may cost: tells how many steps that
+    allows.
+    """
 
     _text = field_validator("epsilon", mode="before")(as_written)
 
@@ -298,7 +357,9 @@ class ArmSettings(Settings):
 
     def most_steps(self) -> int | None:
         """Return the steps that the limit allows; None for any number, or without a limit."""
-        return None if self.limit is None else self._choice.most_rounds(Budget(self.limit, self.delta))
+        return (
+            None if self.limit is None else self._choice.most_rounds(Budget(self.limit, self.delta))
+        )
 
     @property
     def _choice(self) -> ArmChoice:
@@ -310,16 +371,18 @@ def check_guarantee(rate: tuple[int, int], without_guarantee: bool) -> None:
     """Refuse epsilon 0 unless it is said aloud that it guarantees nothing."""
     if rate[0] == 0 and not without_guarantee:
         raise ConfigError(
-            "epsilon 0 gives the arm no differential privacy at all. Explore, such as epsilon 0.1, or say that it is "
+            "epsilon 0 gives the arm no differential privacy at all. Explore, such as epsilon 0.1, "
+            "or say that it is "
             "meant with without_guarantee (--without-guarantee)."
         )
     if rate[0] and without_guarantee:
         raise ConfigError(
-            "without_guarantee belongs to epsilon 0, got an epsilon above it. Leave without_guarantee out."
+            "without_guarantee belongs to epsilon 0, got an epsilon above it. Leave "
+            "without_guarantee out."
         )
 
 
-# Between organisations -----------------------------------------------------------------------------------------------
+# Between organisations ----------------------------------------------------------------------------
 
 
 class World(ContextSettings):
@@ -329,10 +392,12 @@ class World(ContextSettings):
 
 
 class ContextualOptions(MethodSettings):
-    """The table [options] of every role: the terms, the same for everyone, and where a party's own features are.
+    """The table [options] of every role: the terms, the same for everyone, and where a party's own
+    features are.
 
-    `features` is a CSV file that stays with this party: a column row, and a column for each of its features; the row of
-    step t is the t-th. Without it the contexts are those of a simulated [options.world]: for trying and testing.
+    `features` is a CSV file that stays with this party: a column row, and a column for each of its
+    features; the row of step t is the t-th. Without it the contexts are those of a simulated
+    [options.world]: for trying and testing.
     """
 
     aliases: ClassVar[Mapping[str, str]] = {"horizon": "steps"}
@@ -342,38 +407,55 @@ class ContextualOptions(MethodSettings):
     columns: tuple[int, ...] = ()
     """Number of features that each party holds."""
     bounds: tuple[float, ...] = ()
-    """Largest norm of each party's part of a row; squares add up to at most 1; by its share of the features if left
-    out."""
+    """Largest norm of each party's part of a row; squares add up to at most 1; by its share of the
+    features if left out.
+    """
     arms: int = 0
     """Number of arms."""
     steps: int = 0
-    """Number of steps T; where contexts arrive and it is left out, as many as bits and limit allow, until a source is
-    over or a party's operator ends the run."""
+    """Number of steps T; where contexts arrive and it is left out, as many as bits and limit allow,
+    until a source is over or a party's operator ends the run.
+    """
     epsilon: float | str = 0.1
-    """Exploration rate, which is the protection of the arm: a number such as 0.1, or a fraction such as "1/3"."""
+    """Exploration rate, which is the protection of the arm: a number such as 0.1, or a fraction
+    such as "1/3".
+    """
     rows: str = ""
-    """Digest of the row identifiers of the parties' files, which must be the same in all of them."""
+    """Digest of the row identifiers of the parties' files, which must be the same in all of
+    them.
+    """
     start: str = ""
-    """Steps and tag of the earlier shares that all parties start from; each gives its own file in start_from."""
+    """Steps and tag of the earlier shares that all parties start from; each gives its own file in
+    start_from.
+    """
     start_from: Path | None = None
     """This party's share of the model of an earlier run (model-<step>.share)."""
     features: Path | None = None
     """CSV file of this party's own features."""
     arriving: bool = False
-    """Contexts arrive one by one: every party has a [source] of features in place of a file, and the run may be
-    open-ended."""
+    """Contexts arrive one by one: every party has a [source] of features in place of a file, and
+    the run may be open-ended.
+    """
     scale: bool = False
     """Scale longer rows of this party's features down to its bound, instead of refusing them."""
     encoding: str = ""
-    """Encoding of this party's file where it is not UTF-8 (or UTF-16 with its mark), such as latin-1."""
+    """Encoding of this party's file where it is not UTF-8 (or UTF-16 with its mark), such as
+    latin-1.
+    """
     decimal: Literal[".", ","] = "."
     """Decimal mark of this party's file."""
     reward_range: tuple[float, float] | None = None
-    """Least and largest reward that the payee's source gives, such as [-5, 20]; [0, 1] if left out."""
+    """Least and largest reward that the payee's source gives, such as [-5, 20]; [0, 1] if left
+    out.
+    """
     checkpoint_every: int = 1000
-    """Steps after which a party writes its share of the model beside its journal; 0 for the last step only."""
+    """Steps after which a party writes its share of the model beside its journal; 0 for the last
+    step only.
+    """
     world: World | None = None
-    """A simulated world ([options.world]): for trying and testing, for everyone in it knows every context."""
+    """A simulated world ([options.world]): for trying and testing, for everyone in it knows every
+    context.
+    """
 
     def terms(self, run: str) -> Terms:
         """Make the terms, or say in one line what is wrong with them."""
@@ -385,25 +467,50 @@ class ContextualOptions(MethodSettings):
         check_parties(given.parties)
         if given.arms < 2 or (given.steps < 1 and not (given.arriving and given.steps == 0)):
             raise ConfigError(
-                f"a run needs at least 2 arms and 1 step, got {given.arms} and {given.steps}. Give arms and steps."
+                f"a run needs at least 2 arms and 1 step, got {given.arms} and {given.steps}. Give "
+                "arms and steps."
             )
         if given.arriving and (given.rows or given.world is not None):
-            raise ConfigError("contexts that arrive have no rows and no simulated world before. Leave one of them out.")
-        rows = f"{ARRIVING if given.arriving else given.rows} {given.norms()}" if given.arriving or given.rows else ""
+            raise ConfigError(
+                "contexts that arrive have no rows and no simulated world before. Leave one of "
+                "them out."
+            )
+        rows = (
+            f"{ARRIVING if given.arriving else given.rows} {given.norms()}"
+            if given.arriving or given.rows
+            else ""
+        )
 
         def made(steps: int) -> Terms:
             terms = Terms(
-                run, given.parties, given.columns, given.arms, steps, explore, given.bits, given.newton, given.batch,
-                BONUS[given.policy], round(given.width * 2**WIDTH_BITS), rows, given.overlap,
-                RewardRange.of(given.reward_range), given.start, given.frozen, given.slot, given.jitter,
-            )  # fmt: skip
+                run,
+                given.parties,
+                given.columns,
+                given.arms,
+                steps,
+                explore,
+                given.bits,
+                given.newton,
+                given.batch,
+                BONUS[given.policy],
+                round(given.width * 2**WIDTH_BITS),
+                rows,
+                given.overlap,
+                RewardRange.of(given.reward_range),
+                given.start,
+                given.frozen,
+                given.slot,
+                given.jitter,
+            )
             check_ranges(terms)
             return terms
 
         return made(given.steps) if given.steps else given.open_ended(made)
 
     def open_ended(self, made: Callable[[int], Terms]) -> Terms:
-        """Return the terms of the longest run that bits, bonus and limit allow, halved until they do."""
+        """Return the terms of the longest run that bits, bonus and limit allow, halved until they
+        do.
+        """
         first = made(self.batch)
         most = largest_steps(self.bits) - (0 if self.frozen else first.before)
         if self.limit is not None:
@@ -419,11 +526,16 @@ class ContextualOptions(MethodSettings):
                 most = steps // 2
 
     def norms(self) -> tuple[float, ...]:
-        """Return the norm bound of every party; they are part of the terms where parties bring files."""
+        """Return the norm bound of every party; they are part of the terms where parties bring
+        files.
+        """
         total = sum(self.columns)
         norms = self.bounds or tuple(math.sqrt(size / total) for size in self.columns)
         if len(norms) != len(self.parties):
-            raise ConfigError(f"bounds must be one number a party, got {len(norms)} for {len(self.parties)} parties.")
+            raise ConfigError(
+                f"bounds must be one number a party, got {len(norms)} for {len(self.parties)} "
+                "parties."
+            )
         for bound in norms:
             check.between(0, 1, open_low=True, bound=bound)
         check_bounds(dict(zip(self.parties, norms, strict=True)))
@@ -434,5 +546,10 @@ class ContextualOptions(MethodSettings):
         assert self.world is not None
         contexts = self.world.contexts()
         sizes = tuple(len(block.columns) for block in contexts.blocks)
-        own = {"parties": contexts.parties, "columns": sizes, "arms": len(contexts.arms), "reward_range": contexts.pays}
+        own = {
+            "parties": contexts.parties,
+            "columns": sizes,
+            "arms": len(contexts.arms),
+            "reward_range": contexts.pays,
+        }
         return self.model_copy(update=own)

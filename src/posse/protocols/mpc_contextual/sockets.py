@@ -1,8 +1,9 @@
 """What travels says beside what messages hold: when rewards come, what others acknowledge, sizes.
 
-Sizes are read from the wire of any run. For the others a federation runs in this process over mutual TLS on the
-loopback interface: in one run the rewards of later arms take longer, in the other they all take as long. The party
-knows the arms of every second step, and guesses the others. With a `slot` puller and payee answer at whole slots.
+Sizes are read from the wire of any run. For the others a federation runs in this process over
+mutual TLS on the loopback interface: in one run the rewards of later arms take longer, in the other
+they all take as long. The party knows the arms of every second step, and guesses the others. With a
+`slot` puller and payee answer at whole slots.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ class Watched:
 
 
 class Tap:
-    """Looks at what a party receives: arrival of choices and rewards, marks and sizes of frames since the last one."""
+    """Looks at what a party receives: arrival of choices and rewards, marks and sizes of frames
+    since the last one.
+    """
 
     def __init__(self, party: Any) -> None:
         from posse.runtime.network.wire import Data, pack
@@ -79,30 +82,51 @@ class Tap:
 
 
 def recorded(seed: int, slower: float, slot: float = 0.0, jitter: float = 0.0) -> tuple[Tap, Ints]:
-    """Run a federation of two parties whose rewards take longer by arm; return what the first saw, and the arms."""
+    """Run a federation of two parties whose rewards take longer by arm; return what the first saw,
+    and the arms.
+    """
     from posse.protocols.mpc_contextual.deploy import build
     from posse.protocols.mpc_contextual.layout import ContextualFederation, lay_out
     from posse.runtime.network.connection import Timing
     from posse.runtime.network.deployment import make_party
     from posse.runtime.place import open_place
 
-    timing = Timing(heartbeat=0.2, patience=10.0, first_wait=0.01, longest_wait=0.2, sync_every=0.02, linger=3.0)
+    timing = Timing(
+        heartbeat=0.2, patience=10.0, first_wait=0.01, longest_wait=0.2, sync_every=0.02, linger=3.0
+    )
     arms: dict[int, int] = {}
     with tempfile.TemporaryDirectory() as folder:
-        world = {"problem": "clusters", "arms": ARMS, "rows": ROWS, "components": 4, "seed": seed + 3}
-        addresses = {name: f"127.0.0.1:{_free_port()}" for name in (*PARTIES, PULLER, PAYEE, DEALER)}
+        world = {
+            "problem": "clusters",
+            "arms": ARMS,
+            "rows": ROWS,
+            "components": 4,
+            "seed": seed + 3,
+        }
+        addresses = {
+            name: f"127.0.0.1:{_free_port()}" for name in (*PARTIES, PULLER, PAYEE, DEALER)
+        }
         given = {
-            "run": "audit", "steps": STEPS, "epsilon": "1/2", "world": world, "addresses": addresses,
-            "slot": slot, "jitter": jitter,
-        }  # fmt: skip
+            "run": "audit",
+            "steps": STEPS,
+            "epsilon": "1/2",
+            "world": world,
+            "addresses": addresses,
+            "slot": slot,
+            "jitter": jitter,
+        }
         paths = lay_out(ContextualFederation.make(given), Path(folder))
 
         async def go() -> Tap:
-            made = {path.stem: make_party(open_place(path), build, timing=timing)[0] for path in paths}
+            made = {
+                path.stem: make_party(open_place(path), build, timing=timing)[0] for path in paths
+            }
             tap = Tap(made[PARTIES[0]])
             _slow(made[PULLER], made[PAYEE], arms, slower)
             try:
-                await asyncio.wait_for(asyncio.gather(*(party.run() for party in made.values())), 240)
+                await asyncio.wait_for(
+                    asyncio.gather(*(party.run() for party in made.values())), 240
+                )
             finally:
                 for party in made.values():
                     party.engine.close()
@@ -119,7 +143,9 @@ def _free_port() -> int:
 
 
 def _slow(puller: Any, payee: Any, arms: dict[int, int], slower: float) -> None:
-    """Let rewards take a while, and longer for later arms; slots begin when a reward is asked for."""
+    """Let rewards take a while, and longer for later arms; slots begin when a reward is asked
+    for.
+    """
     holds = payee._source if isinstance(payee._source, Slotted) else None
     pulls, pays = puller._source, payee._source if holds is None else holds.source
 
@@ -144,13 +170,17 @@ def _watched(values: Floats, arms: Ints) -> Evidence:
 
 
 def delays(settings: MpcContextual, seed: int) -> Iterator[Evidence]:
-    """Stage rewards that take longer for later arms: seconds from the choice to the reward of every step."""
+    """Stage rewards that take longer for later arms: seconds from the choice to the reward of every
+    step.
+    """
     tap, arms = recorded(seed, SLOWER, settings.slot, settings.jitter)
     yield _watched(np.array([[tap.paid[step] - tap.chosen[step]] for step in range(STEPS)]), arms)
 
 
 def acknowledged(settings: MpcContextual, seed: int) -> Iterator[Evidence]:
-    """Stage rewards that all take as long: what every peer acknowledged in a step, and the bytes it sent."""
+    """Stage rewards that all take as long: what every peer acknowledged in a step, and the bytes it
+    sent.
+    """
     tap, arms = recorded(seed, 0.0)
     rows = range(2, STEPS)  # the first steps hold what was sent before them
     yield _watched(np.array([tap.beside[step] for step in rows]), arms[2:])
@@ -165,9 +195,16 @@ def guess(seen: Watched, seed: int) -> Ints:
 
 def score(found: Sequence[Ints], truths: Sequence[Mapping[str, Any]]) -> Score:
     """Count the arms guessed right of those that were not known."""
-    right = [(one == truth["arms"])[truth["asked"]] for one, truth in zip(found, truths, strict=True)]
+    right = [
+        (one == truth["arms"])[truth["asked"]] for one, truth in zip(found, truths, strict=True)
+    ]
     arms = np.concatenate([truth["arms"][truth["asked"]] for truth in truths])
-    return hits(int(np.concatenate(right).sum()), len(arms), float(np.bincount(arms).max() / len(arms)), "arms")
+    return hits(
+        int(np.concatenate(right).sum()),
+        len(arms),
+        float(np.bincount(arms).max() / len(arms)),
+        "arms",
+    )
 
 
 def tells(evidence: Evidence, seed: int) -> Evidence:
@@ -183,21 +220,28 @@ def other_arms(truths: Sequence[Mapping[str, Any]], seed: int) -> list[dict[str,
     return [{**truth, "arms": rng.permutation(truth["arms"])} for truth in truths]
 
 
-# Sizes ----------------------------------------------------------------------------------------------------------------
+# Sizes --------------------------------------------------------------------------------------------
 
 
 def guess_by_size(view: View, seed: int) -> Ints:
-    """Guess the arm of every pass from the sizes of its messages: passes of one pattern of sizes get one arm."""
+    """Guess the arm of every pass from the sizes of its messages: passes of one pattern of sizes
+    get one arm.
+    """
     terms = terms_of(view)
     sizes: dict[int, list[tuple[str, str, int]]] = {}
     for entry in view.entries:
         step = getattr(entry.message, "step", None)
         if isinstance(entry.message, Opening | Choice | Payoff | Reveal) and isinstance(step, int):
             chosen = step - (terms.lag if isinstance(entry.message, Choice | Payoff) else 0)
-            sizes.setdefault(chosen, []).append((entry.sender, entry.receiver, entry.size - _number_bytes(entry)))
+            sizes.setdefault(chosen, []).append(
+                (entry.sender, entry.receiver, entry.size - _number_bytes(entry))
+            )
     if not set(sizes) >= set(range(terms.choices)):
         raise DataError(f"the view holds {len(sizes)} of {terms.passes} passes: it is cut off.")
-    patterns = {pattern: at for at, pattern in enumerate(sorted({tuple(sorted(one)) for one in sizes.values()}))}
+    patterns = {
+        pattern: at
+        for at, pattern in enumerate(sorted({tuple(sorted(one)) for one in sizes.values()}))
+    }
     found = [patterns[tuple(sorted(sizes[number]))] for number in range(terms.choices)]
     return np.array(found) % terms.arms
 
@@ -214,7 +258,9 @@ def _first_arms(arms: Ints, passes: int) -> Ints:
 
 
 def _score_arms(found: Sequence[Ints], truths: Sequence[Mapping[str, Any]]) -> Score:
-    arms = np.concatenate([_first_arms(truth["arms"], len(one)) for one, truth in zip(found, truths, strict=True)])
+    arms = np.concatenate(
+        [_first_arms(truth["arms"], len(one)) for one, truth in zip(found, truths, strict=True)]
+    )
     right = int((np.concatenate(found) == arms).sum())
     return hits(right, len(arms), float(np.bincount(arms).max() / len(arms)), "arms")
 
@@ -234,20 +280,49 @@ def _longer_for_later_arms(evidence: Evidence, seed: int) -> Evidence:
 
 PUBLIC = "Who takes part, how many features each holds"
 SIZES = Attack(
-    "sizes", "the arm, from sizes of messages", (WIRE,), (PUBLIC,), guess_by_size, _score_arms,
-    "share of arms", _longer_for_later_arms, "a byte more for every arm", other_arms,
+    "sizes",
+    "the arm, from sizes of messages",
+    (WIRE,),
+    (PUBLIC,),
+    guess_by_size,
+    _score_arms,
+    "share of arms",
+    _longer_for_later_arms,
+    "a byte more for every arm",
+    other_arms,
     tell=lambda found: f"{len(np.unique(found))} patterns of sizes",
-)  # fmt: skip
+)
 ATTACKS = (
     Attack(
-        "delays", "the arm, from how long its reward takes", ("party",), (PUBLIC,), guess, score, "share of arms",
-        tells, "delays that are the arm", other_arms, needs="network", stage=delays,
+        "delays",
+        "the arm, from how long its reward takes",
+        ("party",),
+        (PUBLIC,),
+        guess,
+        score,
+        "share of arms",
+        tells,
+        "delays that are the arm",
+        other_arms,
+        needs="network",
+        stage=delays,
         seconds=lambda settings: 12.0 + STEPS * (2 * settings.slot + settings.jitter),
         tell=lambda found: f"{len(found)} steps over sockets",
     ),
     Attack(
-        "acknowledgements", "the arm, from acknowledgements and sizes on the links of a party", ("party",), (PUBLIC,),
-        guess, score, "share of arms", tells, "acknowledgements that count the arm", other_arms, needs="network",
-        stage=acknowledged, seconds=lambda settings: 8.0, tell=lambda found: f"{len(found)} steps over sockets",
+        "acknowledgements",
+        "the arm, from acknowledgements and sizes on the links of a party",
+        ("party",),
+        (PUBLIC,),
+        guess,
+        score,
+        "share of arms",
+        tells,
+        "acknowledgements that count the arm",
+        other_arms,
+        needs="network",
+        stage=acknowledged,
+        seconds=lambda settings: 8.0,
+        tell=lambda found: f"{len(found)} steps over sockets",
     ),
-)  # fmt: skip
+)

@@ -1,4 +1,6 @@
-"""What a party reads beside its file: the customer's certificate; at the customer, who was admitted and its own key."""
+"""What a party reads beside its file: the customer's certificate; at the customer, who was admitted
+and its own key.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,14 @@ ADMITTED = "admitted.json"
 
 
 def customer_key(place: Place, given: Path | None) -> bytes:
-    """Return the customer's signing key from its certificate, which the run's authority must have signed."""
+    """Return the customer's signing key from its certificate, which the run's authority must have
+    signed.
+    """
     if given is None:
-        raise ConfigError("every party verifies what the customer signs: give the customer's certificate as customer.")
+        raise ConfigError(
+            "every party verifies what the customer signs: give the customer's certificate as "
+            "customer."
+        )
     path = place.folder / given
     try:
         certificate = x509.load_pem_x509_certificate(path.read_bytes())
@@ -30,25 +37,36 @@ def customer_key(place: Place, given: Path | None) -> bytes:
         raise ConfigError(f"the customer's certificate {path} cannot be read: {error}.") from error
     identity = place.identity
     peer = peer_of(
-        certificate.public_bytes(Encoding.DER), identity.authority, identity.crl, identity.run,
+        certificate.public_bytes(Encoding.DER),
+        identity.authority,
+        identity.crl,
+        identity.run,
         certificate.not_valid_before_utc,
-    )  # fmt: skip
+    )
     if peer.role != "customer":
-        raise ConfigError(f"{path} is the certificate of '{peer.name}' ({peer.role}), not of the customer.")
+        raise ConfigError(
+            f"{path} is the certificate of '{peer.name}' ({peer.role}), not of the customer."
+        )
     return peer.public
 
 
 def admitted(place: Place, folder: Path, names: tuple[str, ...]) -> dict[str, bytes]:
-    """Return the signing keys of those who take part, in the order of `names`; in a run that has begun, as they were.
+    """Return the signing keys of those who take part, in the order of `names`; in a run that has
+    begun, as they were.
 
-    So a certificate that is revoked or issued anew in a run keeps nobody from going on: the manifest has their keys.
+    So a certificate that is revoked or issued anew in a run keeps nobody from going on: the
+    manifest has their keys.
     """
     path = place.journal / ADMITTED
     if place.begun and path.exists():
         try:
-            kept = {str(name): bytes.fromhex(key) for name, key in json.loads(path.read_text()).items()}
+            kept = {
+                str(name): bytes.fromhex(key) for name, key in json.loads(path.read_text()).items()
+            }
         except (OSError, ValueError, AttributeError, TypeError) as error:
-            raise JournalError(f"{path} cannot be read: {error}. Restore it from a copy.") from error
+            raise JournalError(
+                f"{path} cannot be read: {error}. Restore it from a copy."
+            ) from error
         if set(kept) == set(names):
             return {name: kept[name] for name in names}
     found = _issued(folder, names) if (folder / REGISTER).exists() else _sent(place, folder, names)
@@ -56,15 +74,20 @@ def admitted(place: Place, folder: Path, names: tuple[str, ...]) -> dict[str, by
 
 
 def _sent(place: Place, folder: Path, names: tuple[str, ...]) -> dict[str, bytes]:
-    """Return the signing keys of parties from certificates that the founder of a federation sent, checked."""
+    """Return the signing keys of parties from certificates that the founder of a federation sent,
+    checked.
+    """
     identity, known = place.identity, {}
     for name in names:
         path = folder / name / CERTIFICATE
         certificate = load_certificate(path)
         peer = peer_of(
-            certificate.public_bytes(Encoding.DER), identity.authority, identity.crl, identity.run,
+            certificate.public_bytes(Encoding.DER),
+            identity.authority,
+            identity.crl,
+            identity.run,
             certificate.not_valid_before_utc,
-        )  # fmt: skip
+        )
         if peer.name != name or peer.role == "customer":
             raise ConfigError(f"{path} is the certificate of {peer}.")
         known[name] = peer.public
@@ -82,7 +105,8 @@ def _issued(folder: Path, names: tuple[str, ...]) -> dict[str, bytes]:
     missing = [name for name in names if name not in known]
     if missing:
         raise ConfigError(
-            f"'{missing[0]}' has no certificate yet. Make a token with 'posse ca token' and let it enrol."
+            f"'{missing[0]}' has no certificate yet. Make a token with 'posse ca token' and let it "
+            "enrol."
         )
     return known
 
@@ -94,7 +118,8 @@ def paillier(place: Place, bits: int) -> PrivateKey:
         return PrivateKey.load(path.read_bytes())
     if place.begun:
         raise JournalError(
-            f"{path} is missing beside the journal, and the total of this run opens with no other key. Restore it from "
+            f"{path} is missing beside the journal, and the total of this run opens with no other "
+            "key. Restore it from "
             "a copy, or begin a new run."
         )
     key = generate_key(bits)

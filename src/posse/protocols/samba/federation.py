@@ -60,13 +60,16 @@ def prepare(
     done: int = 0,
     price: Sequence[float] = (),
 ) -> Callable[[], list[Role]]:
-    """Prepare the roles of a simulated run: one owner an arm, a controller, a comp, a customer; at `strict` a dealer.
+    """Prepare the roles of a simulated run: one owner an arm, a controller, a comp, a customer; at
+    `strict` a dealer.
 
-    Every call of what is returned makes them anew from the same arguments. `seed` is the world seed: rewards, coins,
-    ties and own draws derive from it, so that the run can be compared with its plain twin. Keys, masks, nonces, tokens
-    and (at `standard`) permutations come from the operating system. With a `slot` owners ask the world for ticks.
-    `kinds` gives other classes for owners, and for controller or comp of the levels below `strict`. `done` steps were
-    made before, by a run whose arms these owners go on with. `price` is what a pull costs: one number, or one an owner.
+    Every call of what is returned makes them anew from the same arguments. `seed` is the world
+    seed: rewards, coins, ties and own draws derive from it, so that the run can be compared with
+    its plain twin. Keys, masks, nonces, tokens and (at `standard`) permutations come from the
+    operating system. With a `slot` owners ask the world for ticks. `kinds` gives other classes for
+    owners, and for controller or comp of the levels below `strict`. `done` steps were made before,
+    by a run whose arms these owners go on with. `price` is what a pull costs: one number, or one an
+    owner.
     """
     switches = switches or Switches()
     check_level(level, switches, policy)
@@ -84,12 +87,26 @@ def prepare(
     )
     run = os.urandom(8).hex()
     terms = Terms(
-        run, budget, policy_terms(policy), len(policy.passes()), level, switches.terms, n, slot, None, tuple(price)
+        run,
+        budget,
+        policy_terms(policy),
+        len(policy.passes()),
+        level,
+        switches.terms,
+        n,
+        slot,
+        None,
+        tuple(price),
     )
     public = {name: identity.public for name, identity in identities.items() if name != CUSTOMER}
 
     owner = StrictOwner if level == "strict" else Owner
-    made: dict[str, Callable[..., Role]] = {"owner": owner, "controller": Controller, "comp": Comp, **(kinds or {})}
+    made: dict[str, Callable[..., Role]] = {
+        "owner": owner,
+        "controller": Controller,
+        "comp": Comp,
+        **(kinds or {}),
+    }
 
     def mine(name: str) -> tuple[Identity, bytes, Expected]:
         return identities[name], customer, expected
@@ -97,7 +114,9 @@ def prepare(
     def roles() -> list[Role]:
         if level == "strict":
             return [
-                StrictCustomer(identities[CUSTOMER], expected, terms, public, secrets=secrets[CUSTOMER]),
+                StrictCustomer(
+                    identities[CUSTOMER], expected, terms, public, secrets=secrets[CUSTOMER]
+                ),
                 StrictController(*mine(CONTROLLER), names, secrets=secrets[CONTROLLER]),
                 StrictComp(*mine(COMP), secrets=secrets[COMP]),
                 Dealer(*mine(DEALER), secrets=secrets[DEALER]),
@@ -125,12 +144,15 @@ def owner_names(count: int) -> tuple[str, ...]:
 
 
 class SimulatedWorld:
-    """Answers pulls from the arms, and keeps what only the world knows: the arm and reward of every step.
+    """Answers pulls from the arms, and keeps what only the world knows: the arm and reward of every
+    step.
 
     The curve holds a bounded number of points; the arms are kept on request.
     """
 
-    def __init__(self, arms: Arms, seed: int, budget: int, *, points: int = 200, keep_arms: bool = False) -> None:
+    def __init__(
+        self, arms: Arms, seed: int, budget: int, *, points: int = 200, keep_arms: bool = False
+    ) -> None:
         self._arms = arms
         self._seed = seed
         self._number = {name: i for i, name in enumerate(owner_names(len(arms)))}
@@ -190,7 +212,9 @@ class SambaRun(RolesRun):
 
     settings: Samba
 
-    def __init__(self, system: System, settings: Samba, *, key: PrivateKey | None = None, **options: Any) -> None:
+    def __init__(
+        self, system: System, settings: Samba, *, key: PrivateKey | None = None, **options: Any
+    ) -> None:
         self.settings, self._setup = settings, settings.load()
         self._summary: dict[str, str | float | int] = {}
         if settings.level == "strict":
@@ -215,13 +239,21 @@ class SambaRun(RolesRun):
 
     def _maker(self, seed: int) -> Callable[[], list[Role]]:
         return prepare(
-            self._setup.arms, self._setup.policy, self.settings.horizon, seed=seed, level=self.settings.level,
-            switches=self._setup.switches, key=self._key, price=self.settings.price or (),
-        )  # fmt: skip
+            self._setup.arms,
+            self._setup.policy,
+            self.settings.horizon,
+            seed=seed,
+            level=self.settings.level,
+            switches=self._setup.switches,
+            key=self._key,
+            price=self.settings.price or (),
+        )
 
     def _world(self, seed: int) -> SimulatedWorld:
         points, keep = self.settings.points, self._kept > 0
-        return SimulatedWorld(self._setup.arms, seed, self.settings.horizon, points=points, keep_arms=keep)
+        return SimulatedWorld(
+            self._setup.arms, seed, self.settings.horizon, points=points, keep_arms=keep
+        )
 
     def _reply(self, ask: Ask, reward: float) -> Message:
         assert isinstance(ask, Pull)
@@ -233,15 +265,21 @@ class SambaRun(RolesRun):
             raise ProtocolError(f"the customer refused the total: {note.value}")
         if note.kind == "total" and note.value != int(self.world.units.sum()) / REWARD_ONE:
             raise ProtocolError(
-                "the customer's total is not what the owners earned: this is a defect, please report it."
+                "the customer's total is not what the owners earned: this is a defect, please "
+                "report it."
             )
 
     def view(self, *parties: str) -> View:
-        """Return what these parties together saw, with what their roles were given: a Paillier key, the world seed."""
+        """Return what these parties together saw, with what their roles were given: a Paillier key,
+        the world seed.
+        """
         from posse.protocols.samba.attacks.together import known_to
 
         made, seed = super().view(*parties), self.seeds[len(self.memories) - 1]
-        secrets = {name: {**own, **known_to(str(own["kind"]), self._key, seed)} for name, own in made.secrets.items()}
+        secrets = {
+            name: {**own, **known_to(str(own["kind"]), self._key, seed)}
+            for name, own in made.secrets.items()
+        }
         return View(made.parties, made.entries, secrets, made.public, made.forgotten)
 
     def costs(self) -> Section:
@@ -250,7 +288,9 @@ class SambaRun(RolesRun):
         moved: dict[str, int] = {}
         for memory in self.memories:
             for kind, own in memory.calls.items():
-                calls[kind] = [a + b for a, b in zip(calls.get(kind, [0] * len(own)), own, strict=True)]
+                calls[kind] = [
+                    a + b for a, b in zip(calls.get(kind, [0] * len(own)), own, strict=True)
+                ]
             for name, count in memory.moved.items():
                 moved[name] = moved.get(name, 0) + count
         policy, runs = self._setup.policy, max(1, len(self.memories))
@@ -261,18 +301,27 @@ class SambaRun(RolesRun):
     def public(self) -> dict[str, Any]:
         """The terms that everybody knows."""
         settings, arms = self.settings, self._setup.arms
-        return {"owners": len(arms), "horizon": settings.horizon, "policy": self._setup.policy.describe(),
-                "level": settings.level, "off": list(self._setup.switches.terms),
-                "names": list(owner_names(len(arms)))}  # fmt: skip
+        return {
+            "owners": len(arms),
+            "horizon": settings.horizon,
+            "policy": self._setup.policy.describe(),
+            "level": settings.level,
+            "off": list(self._setup.switches.terms),
+            "names": list(owner_names(len(arms))),
+        }
 
     def truth(self) -> dict[str, Any]:
-        """What only the simulation knows: sums, pulls and means; with a transcript, arms and rewards of every step."""
+        """What only the simulation knows: sums, pulls and means; with a transcript, arms and
+        rewards of every step.
+        """
         from posse.protocols.samba.attacks.reading import truth_of
 
         return truth_of(self)
 
     def record(self, status: str | None = None) -> Record:
-        """Return the record; curves of one that was interrupted end where its shortest run ended."""
+        """Return the record; curves of one that was interrupted end where its shortest run
+        ended.
+        """
         settings, arms, worlds = self.settings, self._setup.arms, self.worlds
         reached = min((len(world.curve) for world in worlds), default=0)
         return Record(
@@ -283,15 +332,21 @@ class SambaRun(RolesRun):
             leaks=self.system.not_protected(settings),
             seeds=self.seeds[: len(worlds)],
             steps=points_of(settings.horizon, settings.points)[:reached],
-            reward=np.array([world.curve[:reached] for world in worlds]).reshape(len(worlds), reached),
+            reward=np.array([world.curve[:reached] for world in worlds]).reshape(
+                len(worlds), reached
+            ),
             regret=None
             if self.outside
-            else np.array([world.regret[:reached] for world in worlds]).reshape(len(worlds), reached),
+            else np.array([world.regret[:reached] for world in worlds]).reshape(
+                len(worlds), reached
+            ),
             total=tuple(float(world.units.sum()) / REWARD_ONE for world in worlds),
             pulls=np.array([world.pulls for world in worlds]).reshape(len(worlds), len(arms)),
             status=status or ("finished" if self.done else "running"),
             role_seconds=self.role_seconds(),
-            traffic=tuple(Traffic(f"{a} -> {b}", *sums) for (a, b), sums in sorted(self.traffic().items())),
+            traffic=tuple(
+                Traffic(f"{a} -> {b}", *sums) for (a, b), sums in sorted(self.traffic().items())
+            ),
             seconds=self.seconds,
             summary={**self._summary, **({} if self.outside else settings.yardsticks())},
             show=self.system.show(
@@ -299,7 +354,9 @@ class SambaRun(RolesRun):
                 [
                     who_sees(settings.level, self._setup.switches),
                     self.costs(),
-                    *settings.owed(np.sum([world.pulls for world in worlds], axis=0).tolist() if worlds else []),
+                    *settings.owed(
+                        np.sum([world.pulls for world in worlds], axis=0).tolist() if worlds else []
+                    ),
                 ],
                 protection=settings.protection,
                 off=list(self._setup.switches.off),
@@ -310,7 +367,11 @@ class SambaRun(RolesRun):
 
 
 def theorem4(
-    arms: int, budget: int, passes: int, calls: Mapping[str, Sequence[int]], moved: Mapping[str, int]
+    arms: int,
+    budget: int,
+    passes: int,
+    calls: Mapping[str, Sequence[int]],
+    moved: Mapping[str, int],
 ) -> Section:
     """Put calls of primitives and encrypted numbers that were sent beside the paper's Theorem 4.
 
@@ -321,15 +382,28 @@ def theorem4(
     """
     core = arms * (budget - arms) * passes
     lists, single = ("Batch", "Choice"), ("Score", "Reply", "Sum", "Total")
-    sent = arms * sum(moved.get(name, 0) for name in lists) + sum(moved.get(name, 0) for name in single)
+    sent = arms * sum(moved.get(name, 0) for name in lists) + sum(
+        moved.get(name, 0) for name in single
+    )
     rows = [
-        (name, f"{said:,}", f"{sum(own[i] for own in calls.values()):,}", *(f"{own[i]:,}" for own in calls.values()))
-        for i, (name, said) in enumerate(zip(PRIMITIVES, (2 * core, 2 * core, arms, 1), strict=True))
+        (
+            name,
+            f"{said:,}",
+            f"{sum(own[i] for own in calls.values()):,}",
+            *(f"{own[i]:,}" for own in calls.values()),
+        )
+        for i, (name, said) in enumerate(
+            zip(PRIMITIVES, (2 * core, 2 * core, arms, 1), strict=True)
+        )
     ]
-    rows.append(("encrypted numbers sent", f"{4 * core + arms + 1:,}", f"{sent:,}", *("" for _ in calls)))
+    rows.append(
+        ("encrypted numbers sent", f"{4 * core + arms + 1:,}", f"{sent:,}", *("" for _ in calls))
+    )
     notes = (
-        "Theorem 4 is about level 'paper' with all protections, every step of which sends K scores: exploring steps "
-        "of epsilon-greedy send none there, unless shortcut is off. Keys of the set-up are not counted.",
+        "Theorem 4 is about level 'paper' with all protections, every step of which sends K "
+        "scores: exploring steps "
+        "of epsilon-greedy send none there, unless shortcut is off. Keys of the set-up are not "
+        "counted.",
     )
     columns = ("what", "theorem 4", "measured", *calls)
     return Section("Cost in primitives", columns, tuple(rows), notes, tuple(range(1, len(columns))))

@@ -1,8 +1,8 @@
 """Compiled kernels of one policy: the plain twin over seeds, and an owner's block of numbers.
 
-The templates below call `score`, `learn`, `explore` and `choose` by name; `kernels` binds these names to a policy's
-functions and compiles. Twin and owner evaluate the same expressions on the same streams, so they compare the same
-numbers.
+The templates below call `score`, `learn`, `explore` and `choose` by name; `kernels` binds these
+names to a policy's functions and compiles. Twin and owner evaluate the same expressions on the same
+streams, so they compare the same numbers.
 """
 
 # mypy: disable-error-code="no-untyped-def, name-defined, no-untyped-call, no-any-return, assignment"
@@ -29,7 +29,9 @@ _LN2_UP = 0.6931471805599455
 
 @elementary
 def gumbel_bound(u: float) -> float:
-    """Cheap upper bound of `gumbel(u)`: -ln(-ln u) <= -ln(1 - u) <= (1 - e) ln 2 for 1 - u = m 2^e, 1/2 <= m < 1."""
+    """Cheap upper bound of `gumbel(u)`: -ln(-ln u) <= -ln(1 - u) <= (1 - e) ln 2 for 1 - u = m 2^e,
+    1/2 <= m < 1.
+    """
     bits = np.float64(max(1.0 - u - 2.0**-54, 2.0**-54)).view(np.int64)
     return float(1023 - (bits >> 52)) * _LN2_UP
 
@@ -62,7 +64,9 @@ def select_argmax(values, u):
 
 @elementary
 def select_match(values, u):
-    """Position drawn with probability proportional to its value. What comp does at level `paper`."""
+    """Position drawn with probability proportional to its value. What comp does at level
+    `paper`.
+    """
     total = 0.0
     for value in values:
         total += value
@@ -76,14 +80,32 @@ def select_match(values, u):
 
 @elementary
 def paper_value(value, kind, scale, ceiling):
-    """What an owner sends at level `paper` before masking: the score, or exp((score - ceiling) / scale) to match."""
+    """What an owner sends at level `paper` before masking: the score, or exp((score - ceiling) /
+    scale) to match.
+    """
     return exp((value - ceiling) / scale) if kind == MATCH else value
 
 
 def _numbers(
-    t, turn, count, units, pulls, memory, owner, owners, bits, parameters, kinds, scales, coins, keys, out, memories
-):  # fmt: skip
-    """Fill `out` with the integers x of the next `count` passes, as if this owner were chosen in none of them.
+    t,
+    turn,
+    count,
+    units,
+    pulls,
+    memory,
+    owner,
+    owners,
+    bits,
+    parameters,
+    kinds,
+    scales,
+    coins,
+    keys,
+    out,
+    memories,
+):
+    """Fill `out` with the integers x of the next `count` passes, as if this owner were chosen in
+    none of them.
 
     `coins` are rows of `CommonDraws`, `keys` of `OwnSeeds`.
     """
@@ -97,7 +119,9 @@ def _numbers(
             value = score(t, turn, total, pulls, memory, keys[j], parameters)
             if kinds[turn] == MATCH:
                 value += scales[turn] * gumbel(uniform(keys[j], GUMBEL, turn, t, 0))
-        out[j] = comparable(bounded(value, bits), tie_place(coins[j, 1], coins[j, 2], owner, bits), bits)
+        out[j] = comparable(
+            bounded(value, bits), tie_place(coins[j, 1], coins[j, 2], owner, bits), bits
+        )
         memory = learn(turn, False, memory, parameters)
         turn += 1
         if turn == passes:
@@ -122,9 +146,26 @@ def _exploring(coin, t, owners, parameters):
 
 
 def _largest(
-    t, turn, passes, explores, seed, keys, units, pulls, memory, parameters, kind, scale, ceiling, bits, permute, mask,
-    order, values, xs,
-):  # fmt: skip
+    t,
+    turn,
+    passes,
+    explores,
+    seed,
+    keys,
+    units,
+    pulls,
+    memory,
+    parameters,
+    kind,
+    scale,
+    ceiling,
+    bits,
+    permute,
+    mask,
+    order,
+    values,
+    xs,
+):
     """Return the arm that a pass of level `standard` selects: the largest integer x."""
     first, second = words(seed, TIE, 0, t * passes + turn, 0)
     best = np.int64(-9223372036854775808)
@@ -162,12 +203,30 @@ def _largest(
 
 
 def _published(
-    t, turn, passes, explores, seed, keys, units, pulls, memory, parameters, kind, scale, ceiling, bits, permute, mask,
-    order, values, xs,
-):  # fmt: skip
+    t,
+    turn,
+    passes,
+    explores,
+    seed,
+    keys,
+    units,
+    pulls,
+    memory,
+    parameters,
+    kind,
+    scale,
+    ceiling,
+    bits,
+    permute,
+    mask,
+    order,
+    values,
+    xs,
+):
     """Return the arm that a pass of level `paper` selects: as its comp does, on masked floats.
 
-    In a simulation ties and draws follow the owners' order, whatever the permutation: no protection changes a result.
+    In a simulation ties and draws follow the owners' order, whatever the permutation: no protection
+    changes a result.
     """
     index = t * passes + turn
     u = uniform(seed, SELECT, 0, index, 0)
@@ -185,10 +244,33 @@ def _published(
 
 
 def _twin(
-    world, seeds, keys, units, pulls, curve, lost, arms, memories, earned, missed, reached, first, last, bits, permute,
-    mask, parameters, kinds, scales, ceilings, points, gaps,
-):  # fmt: skip
-    """Run the plain bandit for every seed from step `first` to `last`; `select` is how a level picks the arm."""
+    world,
+    seeds,
+    keys,
+    units,
+    pulls,
+    curve,
+    lost,
+    arms,
+    memories,
+    earned,
+    missed,
+    reached,
+    first,
+    last,
+    bits,
+    permute,
+    mask,
+    parameters,
+    kinds,
+    scales,
+    ceilings,
+    points,
+    gaps,
+):
+    """Run the plain bandit for every seed from step `first` to `last`; `select` is how a level
+    picks the arm.
+    """
     runs, owners = keys.shape
     passes = kinds.shape[0]
     for run in range(runs):
@@ -203,9 +285,26 @@ def _twin(
                 for turn in range(passes):
                     explores = tossed_up and turn == passes - 1
                     chosen = select(
-                        t, turn, passes, explores, seed, keys[run], units[run], pulls[run], memory, parameters,
-                        kinds[turn], scales[turn], ceilings[turn], bits, permute, mask, order, values, xs,
-                    )  # fmt: skip
+                        t,
+                        turn,
+                        passes,
+                        explores,
+                        seed,
+                        keys[run],
+                        units[run],
+                        pulls[run],
+                        memory,
+                        parameters,
+                        kinds[turn],
+                        scales[turn],
+                        ceilings[turn],
+                        bits,
+                        permute,
+                        mask,
+                        order,
+                        values,
+                        xs,
+                    )
                     for i in range(owners):
                         memory[i] = learn(turn, i == chosen, memory[i], parameters)
             gain = reward(world, seed, chosen, pulls[run, chosen])
@@ -246,7 +345,9 @@ def _no_ranks(xs, values):
 
 
 def _ranks(xs, values):
-    """Write the rank of every x, the smallest 0, as the values that a policy's own `choose` sees."""
+    """Write the rank of every x, the smallest 0, as the values that a policy's own `choose`
+    sees.
+    """
     order = np.argsort(xs)
     for place in range(order.shape[0]):
         values[order[place]] = place
@@ -256,7 +357,10 @@ def kernels(policy: Policy) -> Kernels:
     """Compiled functions of a policy; compiled at first use and kept."""
     choices = {selection.choose for selection in policy.passes() if selection.choose is not None}
     if len(choices) > 1:
-        raise PolicyError(f"policy '{policy.name}' has {len(choices)} 'choose' functions; use the same in all passes.")
+        raise PolicyError(
+            f"policy '{policy.name}' has {len(choices)} 'choose' functions; use the same in all "
+            "passes."
+        )
     key = (type(policy), choices.pop() if choices else _no_choice)
     if key not in _compiled:
         _compiled[key] = _compile(*key)
@@ -274,14 +378,22 @@ def _compile(policy: type[Policy], choose: Callable[..., int]) -> Kernels:
         "learn": compile_user(policy.learn),
         "explore": compile_user(policy.explore),
         "choose": compile_user(choose),
-        "rank": _no_ranks if choose is _no_choice else compile_user(_ranks),  # sorting takes seconds to compile
+        "rank": _no_ranks
+        if choose is _no_choice
+        else compile_user(_ranks),  # sorting takes seconds to compile
     }
 
-    def bind(template: Callable[..., Any], short: bool = False, **more: Callable[..., Any]) -> Callable[..., Any]:
+    def bind(
+        template: Callable[..., Any], short: bool = False, **more: Callable[..., Any]
+    ) -> Callable[..., Any]:
         named = name + "".join(f"_{one.__name__}" for one in more.values())
         return specialise(template, {**functions, **more}, name=named, keep=ships, short=short)
 
     return Kernels(
-        bind(_numbers, True), bind(_value, True), bind(_learnt, True), bind(_exploring, True),
-        bind(_twin, select=bind(_largest)), bind(_twin, select=bind(_published)),
-    )  # fmt: skip
+        bind(_numbers, True),
+        bind(_value, True),
+        bind(_learnt, True),
+        bind(_exploring, True),
+        bind(_twin, select=bind(_largest)),
+        bind(_twin, select=bind(_published)),
+    )

@@ -25,14 +25,18 @@ PROTECTIONS = ("aes", "paillier", "permutation", "mask")
 
 @dataclass(frozen=True)
 class Switches:
-    """The four protections of the paper and its shortcut; they can be switched off at level `paper` only."""
+    """The four protections of the paper and its shortcut; they can be switched off at level `paper`
+    only.
+    """
 
     aes: bool = True
     paillier: bool = True
     permutation: bool = True
     mask: bool = True
     shortcut: bool = True
-    """Exploring steps without scores (the paper's section 5.4); off: all owners send one number (section 4.1.2)."""
+    """Exploring steps without scores (the paper's section 5.4); off: all owners send one number
+    (section 4.1.2).
+    """
 
     @property
     def off(self) -> tuple[str, ...]:
@@ -50,39 +54,47 @@ def check_level(level: str, switches: Switches, policy: Policy) -> None:
     check.one_of(LEVELS, level=level)
     if level != "paper" and switches.off:
         raise ConfigError(
-            f"protections can be switched off at level 'paper' only, got {', '.join(switches.off)} off at '{level}'."
+            f"protections can be switched off at level 'paper' only, got {', '.join(switches.off)} "
+            f"off at '{level}'."
         )
     if not switches.shortcut:
         _check_long_way(level, policy)
     if level == "strict" and any(selection.choose is not None for selection in policy.passes()):
         raise ConfigError(
-            f"policy '{policy.name}' chooses by its own function of all ranks, which nobody sees at level 'strict'. "
+            f"policy '{policy.name}' chooses by its own function of all ranks, which nobody sees "
+            "at level 'strict'. "
             "Use level 'standard', where comp sees them."
         )
     for selection in policy.passes():
         smallest = (selection.ceiling - selection.floor) / 700
         if level == "paper" and selection.kind == "match" and selection.scale < smallest:
             raise ConfigError(
-                f"level 'paper' sends exp(score / scale), which floats hold for a scale of {smallest:.4f} or more, "
+                "level 'paper' sends exp(score / scale), which floats hold for a scale of "
+                f"{smallest:.4f} or more, "
                 f"got {selection.scale}. Use level 'standard'."
             )
 
 
 def _check_long_way(level: str, policy: Policy) -> None:
-    """Refuse to do without the shortcut where there is none, or where equal scores give no arm at random."""
+    """Refuse to do without the shortcut where there is none, or where equal scores give no arm at
+    random.
+    """
     if level != "paper":
         raise ConfigError(
-            f"shortcut is a switch of level 'paper', got it off at '{level}', where owners send in every step anyway. "
+            f"shortcut is a switch of level 'paper', got it off at '{level}', where owners send in "
+            "every step anyway. "
             "Leave shortcut out, or set level = 'paper'."
         )
     if not policy.explores:
         raise ConfigError(
-            f"shortcut is about exploring steps, and policy '{policy.name}' has none. Leave shortcut out, or use "
+            f"shortcut is about exploring steps, and policy '{policy.name}' has none. Leave "
+            "shortcut out, or use "
             "'epsilon-greedy' or 'epsilon-decreasing'."
         )
     if policy.passes()[-1].choose is not None:
         raise ConfigError(
-            f"policy '{policy.name}' chooses by its own function, which need not choose among equal scores at random. "
+            f"policy '{policy.name}' chooses by its own function, which need not choose among "
+            "equal scores at random. "
             "Leave shortcut on."
         )
 
@@ -92,8 +104,10 @@ def check_switches(values: Mapping[str, object]) -> None:
     named = [name for name in (*PROTECTIONS, "shortcut") if name in values]
     if named:
         raise ConfigError(
-            f"a deployment has no switch '{named[0]}': switches show in a simulation what each protection of the paper "
-            f"does, and between organisations all are on. Choose a level instead: {', '.join(LEVELS)}."
+            f"a deployment has no switch '{named[0]}': switches show in a simulation what each "
+            "protection of the paper "
+            "does, and between organisations all are on. Choose a level instead: "
+            f"{', '.join(LEVELS)}."
         )
 
 
@@ -105,13 +119,14 @@ def check_budget(arms: int, budget: int) -> None:
         raise ConfigError(f"owners must be at most {MAX_OWNERS}, got {arms}.")
     if budget < arms:
         raise ConfigError(
-            f"budget must be at least the number of owners, got {budget} for {arms} owners. Raise it to {arms} or more."
+            f"budget must be at least the number of owners, got {budget} for {arms} owners. Raise "
+            f"it to {arms} or more."
         )
     if budget >= 1 << 29:
         raise ConfigError(f"budget must be below 2^29, got {budget}.")
 
 
-# What a pull costs ----------------------------------------------------------------------------------------------------
+# What a pull costs --------------------------------------------------------------------------------
 
 
 def prices(value: object) -> object:
@@ -125,11 +140,14 @@ def check_price(price: Sequence[float], owners: int | None = None) -> None:
         if not 0 <= one < math.inf:
             raise ConfigError(f"price must be 0 or more, got {one:g}.")
     if owners is not None and len(price) not in (0, 1, owners):
-        raise ConfigError(f"price must be one number, or one an owner, got {len(price)} for {owners} owners.")
+        raise ConfigError(
+            f"price must be one number, or one an owner, got {len(price)} for {owners} owners."
+        )
 
 
 def owed(price: Sequence[float], place: int, pulls: int) -> float | None:
-    """Return what the owner of a place is owed for its pulls, to the last decimal of its price; None without a price.
+    """Return what the owner of a place is owed for its pulls, to the last decimal of its price;
+    None without a price.
 
     >>> owed((0.1,), 2, 3), owed((0.1, 0.25), 1, 3), owed((), 0, 3)
     (0.3, 0.75, None)
@@ -140,95 +158,145 @@ def owed(price: Sequence[float], place: int, pulls: int) -> float | None:
 
 
 def statements(names: Sequence[str], pulls: Sequence[int], price: Sequence[float]) -> Section:
-    """Say what every owner is owed; only a simulation, or one owner about itself, knows the pulls."""
+    """Say what every owner is owed; only a simulation, or one owner about itself, knows the
+    pulls.
+    """
     rows = tuple(
-        (name, f"{count:,}", f"{price[0] if len(price) == 1 else price[place]:g}", f"{owed(price, place, count):,.15g}")
+        (
+            name,
+            f"{count:,}",
+            f"{price[0] if len(price) == 1 else price[place]:g}",
+            f"{owed(price, place, count):,.15g}",
+        )
         for place, (name, count) in enumerate(zip(names, pulls, strict=True))
     )
     note = (
-        "Between organisations every owner has its own line alone, in its own record: it says how often it is pulled."
+        "Between organisations every owner has its own line alone, in its own record: it says how "
+        "often it is pulled."
     )
-    return Section("What owners are owed", ("owner", "pulls", "price of a pull", "owed"), rows, (note,), (1, 2, 3))
+    return Section(
+        "What owners are owed",
+        ("owner", "pulls", "price of a pull", "owed"),
+        rows,
+        (note,),
+        (1, 2, 3),
+    )
 
 
 _OWNER = (
-    "An owner learns when its own arm is pulled and what it pays; no message shows it a score or sum of another owner, "
+    "An owner learns when its own arm is pulled and what it pays; no message shows it a score or "
+    "sum of another owner, "
     "or the total."
 )
 
 PROTECTS = {
     "strict": (
-        "The controller holds one share of every score and sees a random order; it learns neither scores, order, ties, "
+        "The controller holds one share of every score and sees a random order; it learns neither "
+        "scores, order, ties, "
         "exploring steps nor who was chosen.",
-        "Comp holds the other share and sees a random place; it learns no more than the controller.",
-        "The dealer hands out randomness and learns the number of owners, passes and comparisons, and the pace.",
+        "Comp holds the other share and sees a random place; it learns no more than the "
+        "controller.",
+        "The dealer hands out randomness and learns the number of owners, passes and comparisons, "
+        "and the pace.",
         _OWNER,
-        "The customer learns the total and the number of pulls; with the controller or with comp still only these.",
+        "The customer learns the total and the number of pulls; with the controller or with comp "
+        "still only these.",
     ),
     "standard": (
-        "The controller sees sealed frames of one size and reply tokens; it learns neither scores nor who was chosen.",
-        "Comp sees scores behind a fresh scale, shift and dither, in an order it cannot link to owners by the message.",
+        "The controller sees sealed frames of one size and reply tokens; it learns neither scores "
+        "nor who was chosen.",
+        "Comp sees scores behind a fresh scale, shift and dither, in an order it cannot link to "
+        "owners by the message.",
         _OWNER,
-        "The customer learns the total and the number of pulls; with the controller still only the total.",
+        "The customer learns the total and the number of pulls; with the controller still only the "
+        "total.",
     ),
     "paper": (
-        "The published protocol: the controller sees sealed scores, comp sees them multiplied by one number a pass.",
+        "The published protocol: the controller sees sealed scores, comp sees them multiplied by "
+        "one number a pass.",
         "The customer learns the total.",
     ),
 }
 
-_EXPLORING = "Comp sees which steps explore from the shape of the scores: all of them, without a false one."
+_EXPLORING = (
+    "Comp sees which steps explore from the shape of the scores: all of them, without a false one."
+)
 _SCALED = "Comp sees all scores of a pass up to one unknown scale (and shift at 'standard'): "
 _FOLLOWED = (
-    "one arm changes a step, so comp follows every arm, and recovers the reward of every step, the total and how often "
+    "one arm changes a step, so comp follows every arm, and recovers the reward of every step, the "
+    "total and how often "
     "each arm was pulled ('posse audit' does it)."
 )
 _GUESSED = (
-    "from the shape of a whole run comp estimates the total reward (R2 about .8 to .9 over runs, 'posse audit --all')."
+    "from the shape of a whole run comp estimates the total reward (R2 about .8 to .9 over runs, "
+    "'posse audit --all')."
 )
 
 _TIMING = "Timing can name the pulled arm: the chosen owner answers later because it pulls."
 _ALWAYS = (
-    "The total is not authenticated against the controller, which can replace it by another of the right pull count; "
-    "and a customer that puts owners of its own into the roster can read the sums and scores of the others.",
+    "The total is not authenticated against the controller, which can replace it by another of the "
+    "right pull count; "
+    "and a customer that puts owners of its own into the roster can read the sums and scores of "
+    "the others.",
     _TIMING,
-    "All parties are assumed to follow the protocol (honest but curious), and comp and controller not to collude.",
+    "All parties are assumed to follow the protocol (honest but curious), and comp and controller "
+    "not to collude.",
 )
 
 _OWED = (
-    "An owner's statement of what it is owed says how often its arm was pulled, to whoever is shown it or pays it: a "
+    "An owner's statement of what it is owed says how often its arm was pulled, to whoever is "
+    "shown it or pays it: a "
     "customer that pays owners one by one learns these numbers."
 )
 
 _INFERRED = (
-    "Any owner alone can infer the largest mean and the total from when it is pulled and what it earns: almost exactly "
-    "with UCB, less well with other policies. 'posse audit' measures how well for these owners, steps and policy."
+    "Any owner alone can infer the largest mean and the total from when it is pulled and what it "
+    "earns: almost exactly "
+    "with UCB, less well with other policies. 'posse audit' measures how well for these owners, "
+    "steps and policy."
 )
 _OTHERS = (
-    "The customer together with any one owner knows what all others earned together, and can estimate what each of "
-    "them earned: with UCB and three owners to about ten rewards in 2,000 steps. 'posse audit' measures how well."
+    "The customer together with any one owner knows what all others earned together, and can "
+    "estimate what each of "
+    "them earned: with UCB and three owners to about ten rewards in 2,000 steps. 'posse audit' "
+    "measures how well."
 )
-_BOTH = "With two owners, each owner sees when the other is pulled, and together with the customer learns its sum."
+_BOTH = (
+    "With two owners, each owner sees when the other is pulled, and together with the customer "
+    "learns its sum."
+)
 
 _STRICT = (
-    "Any two of controller, comp and dealer together learn every score, every sum and who is pulled.",
-    "All parties are assumed to follow the protocol (honest but curious). A server that does not can flip the bit that "
-    "an owner opens, so that none or two pull, and can see by what follows whether that owner was to pull; it can add "
-    "to an owner's share so that this one is always chosen, or never; with an owner's help it can compare a score of "
-    "its choice with the largest of the others. A controller that asks with numbers of its own learns, a bit a pair, "
+    "Any two of controller, comp and dealer together learn every score, every sum and who is "
+    "pulled.",
+    "All parties are assumed to follow the protocol (honest but curious). A server that does not "
+    "can flip the bit that "
+    "an owner opens, so that none or two pull, and can see by what follows whether that owner was "
+    "to pull; it can add "
+    "to an owner's share so that this one is always chosen, or never; with an owner's help it can "
+    "compare a score of "
+    "its choice with the largest of the others. A controller that asks with numbers of its own "
+    "learns, a bit a pair, "
     "how far scores of unnamed owners are apart.",
-    "A server with an owner's help can replace the total: the tag on it protects against a server alone.",
-    "A customer that puts owners of its own into the roster knows the coins and what is left of the total, and can "
+    "A server with an owner's help can replace the total: the tag on it protects against a server "
+    "alone.",
+    "A customer that puts owners of its own into the roster knows the coins and what is left of "
+    "the total, and can "
     "estimate what each other owner earned.",
-    "The dealer learns the pace of the run, and each server how many comparisons every pass took, which is random.",
+    "The dealer learns the pace of the run, and each server how many comparisons every pass took, "
+    "which is random.",
 )
 
 _EARLY = (
-    "A comp that does not follow the protocol can say that all owners are ready while one pulls: that owner refuses to "
+    "A comp that does not follow the protocol can say that all owners are ready while one pulls: "
+    "that owner refuses to "
     "go on, which names it and stops the run."
 )
 
-ONE_PROCESS = "All roles ran in one process: there is no separation of roles, and whoever runs it sees everything."
+ONE_PROCESS = (
+    "All roles ran in one process: there is no separation of roles, and whoever runs it sees "
+    "everything."
+)
 
 _OFF = {
     "paillier": "Paillier is OFF: the controller reads every owner's sum and the total.",
@@ -249,24 +317,46 @@ def learns(level: str, switches: Switches) -> tuple[str, ...]:
     sent = "sealed scores" if switches.aes else clear
     seen = "multiplied by one number a pass" if switches.mask else "as they are"
     whose = "" if switches.permutation else ", and whose each is"
-    total = "The customer learns the total" + ("." if switches.paillier else "; the controller learns it too.")
+    total = "The customer learns the total" + (
+        "." if switches.paillier else "; the controller learns it too."
+    )
     off = words.listed(switches.off)
-    return (f"The published protocol with {off} off: the controller sees {sent}, comp sees them {seen}{whose}.", total)
+    return (
+        f"The published protocol with {off} off: the controller sees {sent}, comp sees them "
+        f"{seen}{whose}.",
+        total,
+    )
 
 
 def leaks(
-    level: str, switches: Switches, owners: int, policy: Policy, *, slot: float = 0.0, overruns: int | None = None,
+    level: str,
+    switches: Switches,
+    owners: int,
+    policy: Policy,
+    *,
+    slot: float = 0.0,
+    overruns: int | None = None,
     price: Sequence[float] = (),
-) -> tuple[str, ...]:  # fmt: skip
+) -> tuple[str, ...]:
     """What is not protected, one sentence each; only what holds for these switches and this policy.
 
-    `slot` is the length of a slot in seconds (0: none), `overruns` how many the run overran, where that is known.
+    `slot` is the length of a slot in seconds (0: none), `overruns` how many the run overran, where
+    that is known.
     """
     out = [_INFERRED, _BOTH if owners == 2 else _OTHERS]
     out += [_OWED] if price else []
-    known = "the budget, the policy and its exploration schedule" if policy.explores else "the budget and the policy"
+    known = (
+        "the budget, the policy and its exploration schedule"
+        if policy.explores
+        else "the budget and the policy"
+    )
     if level == "strict":
-        return (*out, *_STRICT, f"Owners know {known}, with the coins and the tie order.", *_timing(slot, overruns))
+        return (
+            *out,
+            *_STRICT,
+            f"Owners know {known}, with the coins and the tie order.",
+            *_timing(slot, overruns),
+        )
     out += [_off(name, switches) for name in switches.off]
     if switches.mask:
         noisy = policy.name == "thompson" or (policy.name == "softmax" and level != "paper")
@@ -277,7 +367,9 @@ def leaks(
     # Without AES the controller needs nobody's help to read the scores.
     together = "Comp with any one owner learns"
     if switches.aes:
-        together = "The controller with comp or with any one owner, and comp with any one owner, learn"
+        together = (
+            "The controller with comp or with any one owner, and comp with any one owner, learn"
+        )
     out += [
         "With rewards from few values comp sees many ties.",
         f"{together} every score and who is pulled.",
@@ -287,12 +379,20 @@ def leaks(
     return tuple(out + _paper_leaks(switches, policy) if level == "paper" else out)
 
 
-SEEN = ("scores of others", "which arm is pulled", "each owner's sum", "the total", "exploring steps")
+SEEN = (
+    "scores of others",
+    "which arm is pulled",
+    "each owner's sum",
+    "the total",
+    "exploring steps",
+)
 """Data of the table of who sees what (the paper's figures 2 and 7)."""
 
 
 def who_sees(level: str, switches: Switches) -> Section:
-    """Who sees which datum, and by which technique it does not; a cell that begins with "no" is what is claimed."""
+    """Who sees which datum, and by which technique it does not; a cell that begins with "no" is
+    what is claimed.
+    """
     cells = _strict_cells() if level == "strict" else _cells(level == "paper", switches)
     rows = tuple((datum, *(cells[role][i] for role in cells)) for i, datum in enumerate(SEEN))
     return Section("Who sees what, and what hides it", ("datum", *cells), rows)
@@ -301,12 +401,36 @@ def who_sees(level: str, switches: Switches) -> Section:
 def _strict_cells() -> dict[str, tuple[str, ...]]:
     order = "no: a random order; timing without slots"
     return {
-        "owner": ("infers the largest mean", "its own", "its own", "infers it", "yes: common coins"),
+        "owner": (
+            "infers the largest mean",
+            "its own",
+            "its own",
+            "infers it",
+            "yes: common coins",
+        ),
         "controller": ("no: one of two shares", order, "no: a share", "no: a share", "no: shares"),
-        "comp": ("no: the other share", "no: a random place", "no: a share", "no: a share", "no: shares"),
+        "comp": (
+            "no: the other share",
+            "no: a random place",
+            "no: a share",
+            "no: a share",
+            "no: shares",
+        ),
         "dealer": ("no", "no", "no", "no", "no"),
-        "customer": ("no", "no", "no: added up in shares; with an owner estimates them", "yes", "no"),
-        "wire": ("no: one-time pads", "no: pads; timing without slots", "no: shares", "no: sealed", "no: pads"),
+        "customer": (
+            "no",
+            "no",
+            "no: added up in shares; with an owner estimates them",
+            "yes",
+            "no",
+        ),
+        "wire": (
+            "no: one-time pads",
+            "no: pads; timing without slots",
+            "no: shares",
+            "no: sealed",
+            "no: pads",
+        ),
     }
 
 
@@ -321,31 +445,58 @@ def _cells(paper: bool, switches: Switches) -> dict[str, tuple[str, ...]]:
     coins = "yes: it draws the coins" if paper else "no: the owners' coins"
     explores = "by the messages" if paper and switches.shortcut else "no: AES" if aes else clear
     return {
-        "owner": ("infers the largest mean", "its own", "its own", "infers it", "yes: common coins"),
+        "owner": (
+            "infers the largest mean",
+            "its own",
+            "its own",
+            "infers it",
+            "yes: common coins",
+        ),
         "controller": ("no: AES" if aes else behind, arm, sums, total, coins),
-        "comp": (scores if switches.mask else "yes: the mask is off", place, "follows them, not by name", "recovers it",
-                 "yes"),
-        "customer": ("no", "no", f"{hides}; with an owner estimates them{'; with the controller yes' if paper else ''}",
-                     "yes", "no"),
+        "comp": (
+            scores if switches.mask else "yes: the mask is off",
+            place,
+            "follows them, not by name",
+            "recovers it",
+            "yes",
+        ),
+        "customer": (
+            "no",
+            "no",
+            f"{hides}; with an owner estimates them{'; with the controller yes' if paper else ''}",
+            "yes",
+            "no",
+        ),
         "wire": ("no: AES" if aes else clear, arm, sums, total, explores),
-    }  # fmt: skip
+    }
 
 
 def _timing(slot: float, overruns: int | None) -> tuple[str, ...]:
     if not slot:
         return (_TIMING,)
     text = (
-        f"A pull that takes longer than the slot of {slot:g} s shows both servers, and whoever watches the wire, how "
+        f"A pull that takes longer than the slot of {slot:g} s shows both servers, and whoever "
+        "watches the wire, how "
         "many slots it overran, which can name a slow arm"
     )
-    counted = {None: "", 0: "; no slot of this run was overrun", 1: "; one slot of this run was overrun"}
-    return _EARLY, text + counted.get(overruns, f"; {overruns} slots of this run were overrun") + "."
+    counted = {
+        None: "",
+        0: "; no slot of this run was overrun",
+        1: "; one slot of this run was overrun",
+    }
+    return _EARLY, text + counted.get(
+        overruns, f"; {overruns} slots of this run were overrun"
+    ) + "."
 
 
 def _paper_leaks(switches: Switches, policy: Policy) -> list[str]:
     out = []
     if policy.explores:
-        how = "owners send nothing in it" if switches.shortcut else "all owners send the same number in it"
+        how = (
+            "owners send nothing in it"
+            if switches.shortcut
+            else "all owners send the same number in it"
+        )
         out.append(f"At level 'paper' comp learns every exploring step, for {how}.")
         out.append("At level 'paper' the controller knows the exploration coins.")
     if switches.mask:
@@ -359,8 +510,12 @@ def _off(name: str, switches: Switches) -> str:
     if name == "aes":
         if switches.mask:
             return (
-                "AES is OFF: everyone on the wire reads the masked scores and the pulled arm, and the controller, "
+                "AES is OFF: everyone on the wire reads the masked scores and the pulled arm, and "
+                "the controller, "
                 "which draws the mask seed, can take the mask away."
             )
-        return "AES is OFF: the controller and everyone on the wire reads the scores and the pulled arm."
+        return (
+            "AES is OFF: the controller and everyone on the wire reads the scores and the pulled "
+            "arm."
+        )
     return _OFF[name]

@@ -1,12 +1,14 @@
 """Samba in use: decisions when they are wanted, rewards when they come.
 
-An owner *on demand* waits before every step until a decision is wanted (`Turn`, answered by `Now`), and then scores at
-once, by the rewards that it has; of those that it waits for it says nothing. So does the controller before a step of
-level `paper` that explores. An arm of which no reward has come scores as if one pull had paid 1 (`lanes.SUPPOSED`).
+An owner *on demand* waits before every step until a decision is wanted (`Turn`, answered by `Now`),
+and then scores at once, by the rewards that it has; of those that it waits for it says nothing. So
+does the controller before a step of level `paper` that explores. An arm of which no reward has come
+scores as if one pull had paid 1 (`lanes.SUPPOSED`).
 
-The twin does the same on the same numbers: for the same rewards in the same order both choose the same arms, at every
-level. Without delays these are the arms of a simulation. What is saved are the arms' numbers: a bandit that is loaded
-sets up a federation with fresh keys, which goes on at the next step.
+The twin does the same on the same numbers: for the same rewards in the same order both choose the
+same arms, at every level. Without delays these are the arms of a simulation. What is saved are the
+arms' numbers: a bandit that is loaded sets up a federation with fresh keys, which goes on at the
+next step.
 """
 
 from __future__ import annotations
@@ -59,7 +61,9 @@ class ArmState:
 class OnDemand(Owner):
     """An owner that scores when a decision is wanted, by the rewards that it has."""
 
-    def __init__(self, *arguments: Any, states: Mapping[str, ArmState] | None = None, **options: Any) -> None:
+    def __init__(
+        self, *arguments: Any, states: Mapping[str, ArmState] | None = None, **options: Any
+    ) -> None:
         super().__init__(*arguments, **options)
         self._given = None if states is None else states[self.name]
         self._asked = 0
@@ -81,7 +85,11 @@ class OnDemand(Owner):
         if given is None or not given.asked:
             return (self._pull(), *self._next())
         arm.units, arm.pulls, arm.memory = given.units, given.pulls, given.memory
-        self._asked, self._pending, self._pulling = given.asked, list(given.pending), bool(given.pending)
+        self._asked, self._pending, self._pulling = (
+            given.asked,
+            list(given.pending),
+            bool(given.pending),
+        )
         return (*(Pull(self.name, number) for number in self._pending), *self._next())
 
     def _pull(self) -> Pull:
@@ -165,7 +173,9 @@ class StrictOnDemand(OnDemand, StrictOwner):
 
 
 class OnDemandController(Controller):
-    """A controller that begins a step without scores (level `paper`, exploring) when a decision is wanted."""
+    """A controller that begins a step without scores (level `paper`, exploring) when a decision is
+    wanted.
+    """
 
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
         """Take one message."""
@@ -182,7 +192,11 @@ class OnDemandController(Controller):
         actions = super()._begin()
         if actions != self._explore:
             return actions
-        return (Turn(CONTROLLER, self._index),) if self._index % self.manifest.terms.passes == 0 else actions
+        return (
+            (Turn(CONTROLLER, self._index),)
+            if self._index % self.manifest.terms.passes == 0
+            else actions
+        )
 
 
 class LiveWorld(SimulatedWorld):
@@ -198,9 +212,14 @@ class LiveRun(SambaRun):
     """Owners on demand, servers and customer in one process; a step makes one decision."""
 
     def __init__(
-        self, system: System, settings: Samba, *, states: Sequence[ArmState] | None = None, done: int = 0,
+        self,
+        system: System,
+        settings: Samba,
+        *,
+        states: Sequence[ArmState] | None = None,
+        done: int = 0,
         key: PrivateKey | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._states, self._steps_done = states, done
         super().__init__(system, settings, key=key, world="outside")
 
@@ -209,16 +228,29 @@ class LiveRun(SambaRun):
 
     def _maker(self, seed: int) -> Callable[[], list[Role]]:
         strict, setup = self.settings.level == "strict", self._setup
-        states = None if self._states is None else {f"owner-{i + 1}": one for i, one in enumerate(self._states)}
+        states = (
+            None
+            if self._states is None
+            else {f"owner-{i + 1}": one for i, one in enumerate(self._states)}
+        )
         owner = partial(StrictOnDemand if strict else OnDemand, states=states)
         return prepare(
-            setup.arms, setup.policy, self.settings.horizon, seed=seed, level=self.settings.level,
-            switches=setup.switches, key=self._key, kinds={"owner": owner, "controller": OnDemandController},
-            done=self._steps_done, price=self.settings.price or (),
-        )  # fmt: skip
+            setup.arms,
+            setup.policy,
+            self.settings.horizon,
+            seed=seed,
+            level=self.settings.level,
+            switches=setup.switches,
+            key=self._key,
+            kinds={"owner": owner, "controller": OnDemandController},
+            done=self._steps_done,
+            price=self.settings.price or (),
+        )
 
     def _world(self, seed: int) -> LiveWorld:
-        world = LiveWorld(self._setup.arms, seed, self.settings.horizon, points=self.settings.points)
+        world = LiveWorld(
+            self._setup.arms, seed, self.settings.horizon, points=self.settings.points
+        )
         for arm, state in enumerate(self._states or ()):
             world.units[arm], world.pulls[arm] = state.units, state.pulls
         return world
@@ -229,7 +261,9 @@ class LiveRun(SambaRun):
         return Forgone(ask.number) if reward is None else super()._reply(ask, reward)  # type: ignore[attr-defined]
 
     def _advance(self, n: int) -> None:
-        """Make a decision: let messages move until an owner pulls and everybody waits for the world."""
+        """Make a decision: let messages move until an owner pulls and everybody waits for the
+        world.
+        """
         open_pulls = len(self.asks)
         self.settle()
         if any(isinstance(ask, Pull) for ask in list(self.asks.values())[open_pulls:]):
@@ -264,7 +298,9 @@ class LiveRun(SambaRun):
         return [role.arm_state for role in self.memory.roles.values() if isinstance(role, OnDemand)]
 
     def close(self) -> None:
-        """End the run before its budget is spent, so that the customer has its total; level `paper` has no such end."""
+        """End the run before its budget is spent, so that the customer has its total; level `paper`
+        has no such end.
+        """
         self.settle()
         customer = self.memory.roles[CUSTOMER]
         if not customer.finished and self.settings.level != "paper":
@@ -275,24 +311,40 @@ class LiveRun(SambaRun):
 
 
 class LiveTwin:
-    """The plain twin, one decision at a time: the kernel of the simulation, on the rewards that came."""
+    """The plain twin, one decision at a time: the kernel of the simulation, on the rewards that
+    came.
+    """
 
-    def __init__(self, settings: Samba, states: Sequence[ArmState] | None = None, done: int = 0) -> None:
+    def __init__(
+        self, settings: Samba, states: Sequence[ArmState] | None = None, done: int = 0
+    ) -> None:
         setup = settings.load()
         count = len(setup.arms)
-        nothing = EmpiricalArms([[0.0]] * count, setup.arms.names)  # the kernel's own rewards are all 0
+        nothing = EmpiricalArms(
+            [[0.0]] * count, setup.arms.names
+        )  # the kernel's own rewards are all 0
         self._twin = Twin(
-            nothing, setup.policy, settings.horizon, [settings.seed], level=settings.level,
-            permute=settings.permutation, mask=settings.mask, points=2,
-        )  # fmt: skip
+            nothing,
+            setup.policy,
+            settings.horizon,
+            [settings.seed],
+            level=settings.level,
+            permute=settings.permutation,
+            mask=settings.mask,
+            points=2,
+        )
         start = setup.policy.start(count)
-        self.arm_states = [ArmState(memory=start) for _ in range(count)] if states is None else list(states)
+        self.arm_states = (
+            [ArmState(memory=start) for _ in range(count)] if states is None else list(states)
+        )
         self._twin.memory[0] = [state.memory for state in self.arm_states]
         self._twin.step = done
 
     def choose(self) -> tuple[int, int]:
         """Make the next step; return the arm and the number of its pull."""
-        known = [(state.units, state.pulls) if state.pulls else SUPPOSED for state in self.arm_states]
+        known = [
+            (state.units, state.pulls) if state.pulls else SUPPOSED for state in self.arm_states
+        ]
         self._twin.units[0], self._twin.pulls[0] = zip(*known, strict=True)
         self._twin.advance(1)
         arm = int(np.argmax(self._twin.pulls[0] - [pulls for _, pulls in known]))
@@ -343,18 +395,24 @@ class SambaServing(Serving):
     def config(self) -> dict[str, Any]:
         """The settings, without those of data and of simulations."""
         left_out = {*ProblemSettings.model_fields, "horizon", "runs", "points", *PARAMETERS}
-        return {name: value for name, value in self.settings.config().items() if name not in left_out}
+        return {
+            name: value for name, value in self.settings.config().items() if name not in left_out
+        }
 
     def choose(self, context: Any, client: int | None) -> Choice:
         """Choose an arm; nobody knows with which chance."""
         if context is not None or client is not None:
-            raise ConfigError("samba decides without context and client. Leave them out, or use fed-contextual.")
+            raise ConfigError(
+                "samba decides without context and client. Leave them out, or use fed-contextual."
+            )
         key = self._asked_for() if self._twin is None else self._twin.choose()
         self._steps += 1
         return Choice(key[0], None, key)
 
     def _asked_for(self) -> tuple[int, int]:
-        """Return the next pull: of the first ones, which all owners ask for at once, or of the next step."""
+        """Return the next pull: of the first ones, which all owners ask for at once, or of the next
+        step.
+        """
         assert self._roles is not None
         if not self._fresh:
             self._roles.step()
@@ -399,7 +457,10 @@ class SambaServing(Serving):
         """Return pulls and costs."""
         settings, run = self.settings, self._roles
         pulls = [one.pulls for one in self._arms]
-        owed, shown = settings.owed(pulls), {"protection": settings.protection, "implied": IMPLIED, "learnt": {}}
+        owed, shown = (
+            settings.owed(pulls),
+            {"protection": settings.protection, "implied": IMPLIED, "learnt": {}},
+        )
         show = self._system.show(settings, owed, **shown)
         found: dict[str, Any] = {"pulls": [pulls], "seeds": (settings.seed,), "show": show}
         if run is not None:
@@ -413,7 +474,9 @@ class SambaServing(Serving):
         return (self._twin or self._roles).arm_states  # type: ignore[union-attr]
 
     def save(self) -> Any:
-        """Return the numbers of every arm, the same for roles and twin; a first pull that is no decision is none."""
+        """Return the numbers of every arm, the same for roles and twin; a first pull that is no
+        decision is none.
+        """
         arms = [[one.units, one.pulls, one.memory, one.asked, one.pending] for one in self._arms]
         for arm, _ in self._fresh:
             arms[arm][3:] = [0, []]
@@ -421,7 +484,10 @@ class SambaServing(Serving):
 
     def load(self, saved: Any) -> None:
         """Go on from there, in a federation with fresh keys."""
-        states = [ArmState(int(a), int(b), float(c), int(d), [int(n) for n in e]) for a, b, c, d, e in saved["arms"]]
+        states = [
+            ArmState(int(a), int(b), float(c), int(d), [int(n) for n in e])
+            for a, b, c, d, e in saved["arms"]
+        ]
         if len(states) != len(self.names):
             raise ValueError(f"{len(states)} arms")
         self._steps = int(saved["steps"])
@@ -433,14 +499,23 @@ class SambaServing(Serving):
 
 
 def serve(
-    system: System, settings: Samba, arms: tuple[str, ...] | None, horizon: int | None, *,
-    key: PrivateKey | None = None, features: int | None = None,
-) -> SambaServing:  # fmt: skip
+    system: System,
+    settings: Samba,
+    arms: tuple[str, ...] | None,
+    horizon: int | None,
+    *,
+    key: PrivateKey | None = None,
+    features: int | None = None,
+) -> SambaServing:
     """Serve decisions among named arms, or among those of the settings' data."""
     if features is not None:
-        raise ConfigError(f"samba decides without context, got features {features}. Leave them out.")
+        raise ConfigError(
+            f"samba decides without context, got features {features}. Leave them out."
+        )
     if settings.walk is not None:
-        raise ConfigError(f"a worked example is no bandit in use, got walk '{settings.walk}'. Leave it out.")
+        raise ConfigError(
+            f"a worked example is no bandit in use, got walk '{settings.walk}'. Leave it out."
+        )
     if arms is not None:
         settings = settings.but(means=(0.5,) * len(arms), names=arms, owners=None)
     return SambaServing(system, settings.but(horizon=LONGEST if horizon is None else horizon), key)

@@ -1,6 +1,7 @@
 """What the parties of Samba say to each other; numbers in brackets are the paper's steps.
 
-`index` counts passes: t * passes + pass. Everything goes through the controller, which forwards without opening.
+`index` counts passes: t * passes + pass. Everything goes through the controller, which forwards
+without opening.
 """
 
 from __future__ import annotations
@@ -113,7 +114,9 @@ class Spent(Message, frozen=True, array_like=True, tag="Spent", gc=False):
 
 
 class Close(Message, frozen=True, array_like=True, tag="Close", gc=False):
-    """The customer asks these owners for their sums: all (0), or those left by its `number`-th early end."""
+    """The customer asks these owners for their sums: all (0), or those left by its `number`-th
+    early end.
+    """
 
     present: tuple[str, ...]
     number: int
@@ -130,7 +133,9 @@ class Agree(Message, frozen=True, array_like=True, tag="Agree", gc=False):
 
 
 class Agreed(Message, frozen=True, array_like=True, tag="Agreed", gc=False):
-    """All present owners' acknowledgements of an early end; returned by the customer, they make it final."""
+    """All present owners' acknowledgements of an early end; returned by the customer, they make it
+    final.
+    """
 
     close: Close
     agrees: tuple[Agree, ...]
@@ -164,7 +169,9 @@ class Total(Message, frozen=True, array_like=True, tag="Total", gc=False):
 
 
 class Turn(Ask, frozen=True, array_like=True, tag="Turn", gc=False):
-    """A role is ready for the step of pass `index`; the world answers with `Now` when a decision is wanted."""
+    """A role is ready for the step of pass `index`; the world answers with `Now` when a decision is
+    wanted.
+    """
 
     index: int
 

@@ -62,9 +62,13 @@ class Samba(RunSettings, ProblemSettings, PolicySettings):
     horizon: int = 10_000
     """Number of pulls N (the paper's budget)."""
     level: Literal["strict", "standard", "paper"] = "strict"
-    """Level of protection: 'strict' (no server alone learns anything), 'standard', or 'paper' as published."""
+    """Level of protection: 'strict' (no server alone learns anything), 'standard', or 'paper' as
+    published.
+    """
     path: Literal["roles", "plain"] = "roles"
-    """roles: owners, controller, comp, customer (and dealer) exchange messages; plain: the twin: one party sees all."""
+    """roles: owners, controller, comp, customer (and dealer) exchange messages; plain: the twin:
+    one party sees all.
+    """
     aes: bool = Field(True, json_schema_extra=AT_PAPER)
     """AES-GCM on what owners send (can be off at level paper only)."""
     paillier: bool = Field(True, json_schema_extra=AT_PAPER)
@@ -74,14 +78,17 @@ class Samba(RunSettings, ProblemSettings, PolicySettings):
     mask: bool = Field(True, json_schema_extra=AT_PAPER)
     """Mask the scores that comp compares (can be off at level paper only)."""
     shortcut: bool = Field(True, json_schema_extra=AT_PAPER)
-    """In exploring steps owners send no scores; off: all send one number, as the paper describes the step (at level
-    paper only)."""
+    """In exploring steps owners send no scores; off: all send one number, as the paper describes
+    the step (at level paper only).
+    """
     paillier_bits: int = DEFAULT_BITS
     """Size of the Paillier key."""
     price: tuple[float, ...] | None = None
     """What the customer owes an owner for a pull: one number, or one an owner."""
     walk: Literal["ucb-68", "softmax-98", "pursuit-4", "epsilon-greedy-68"] | None = None
-    """Begin inside a worked example of the paper, with its sums, pulls, mask and permutation (at level paper only)."""
+    """Begin inside a worked example of the paper, with its sums, pulls, mask and permutation (at
+    level paper only).
+    """
 
     _prices = field_validator("price", mode="before")(prices)
 
@@ -97,13 +104,22 @@ class Samba(RunSettings, ProblemSettings, PolicySettings):
         return self
 
     def _check_walk(self, walk: str) -> None:
-        """Refuse a worked example anywhere but where the paper has it: three owners, its policy, level `paper`."""
+        """Refuse a worked example anywhere but where the paper has it: three owners, its policy,
+        level `paper`.
+        """
         policy, _, step = walk.rpartition("-")
-        fits = (self.level, self.path, self.runs, self.make_policy().name) == ("paper", "roles", 1, policy)
+        fits = (self.level, self.path, self.runs, self.make_policy().name) == (
+            "paper",
+            "roles",
+            1,
+            policy,
+        )
         if not fits or self.means is None or len(self.means) != 3 or self.horizon < int(step):
             raise ConfigError(
-                f"walk '{walk}' is an example of one run of '{policy}' at level 'paper' with three means and a horizon "
-                f"of {step} or more, got {self.make_policy().name} at '{self.level}'. Set these, or leave walk out."
+                f"walk '{walk}' is an example of one run of '{policy}' at level 'paper' with three "
+                "means and a horizon "
+                f"of {step} or more, got {self.make_policy().name} at '{self.level}'. Set these, "
+                "or leave walk out."
             )
 
     @property
@@ -132,24 +148,34 @@ class Samba(RunSettings, ProblemSettings, PolicySettings):
     def leaks(self) -> tuple[str, ...]:
         """What is not protected, one sentence each."""
         setup = self.load()
-        found = leaks(self.level, setup.switches, len(setup.arms), setup.policy, price=self.price or ())
+        found = leaks(
+            self.level, setup.switches, len(setup.arms), setup.policy, price=self.price or ()
+        )
         return (*found, ONE_PROCESS) if self.level == "strict" else found
 
     @property
     def protection(self) -> str:
-        """The level in a few words: with the protections that are off, or whose twin a plain run is."""
+        """The level in a few words: with the protections that are off, or whose twin a plain run
+        is.
+        """
         if self.path == "plain":
             return f"plain, twin of {self.level}" if self.level == "paper" else "plain"
         off = self.switches.off
         return f"{self.level}, {words.listed(off)} off" if off else self.level
 
     def config(self) -> dict[str, JSON]:
-        """Every setting with the value that was used; the parameters of the policy stand under `policy`."""
+        """Every setting with the value that was used; the parameters of the policy stand under
+        `policy`.
+        """
         setup = self.load()
         unused = [name for name in ("walk", "price") if getattr(self, name) is None]
         unused += [] if self.level == "paper" and setup.policy.explores else ["shortcut"]
         unused += [] if self.means is None else ["data"]
-        given = {name: value for name, value in self.resolved().items() if name not in (*PARAMETERS, *unused)}
+        given = {
+            name: value
+            for name, value in self.resolved().items()
+            if name not in (*PARAMETERS, *unused)
+        }
         return {**given, **self.used(setup.arms), "policy": described(setup.policy)}
 
     def problem(self) -> dict[str, JSON]:

@@ -1,4 +1,5 @@
-"""Agreement before the first step: one manifest that everyone signs, and keys that the controller never sees.
+"""Agreement before the first step: one manifest that everyone signs, and keys that the controller
+never sees.
 
     everyone  -> controller -> customer   Join: a run key signed with the identity key
     customer  -> controller -> everyone   Offer: the manifest (terms, roster, keys, Paillier n), signed
@@ -6,13 +7,14 @@
     customer  -> controller -> everyone   Go: all consents verify and are for the same digest
     owner 1   -> controller -> everyone   Keys: k_frame for owners and comp, s_own for owners, sealed with HPKE
 
-The digest of the manifest is in the associated data of every frame, so parties that were shown different manifests
-cannot talk to each other.
+The digest of the manifest is in the associated data of every frame, so parties that were shown
+different manifests cannot talk to each other.
 
-Every secret of a party derives from its root (`Secrets`), for a purpose, under its name, and after the offer under the
-digest of the manifest. A party that is restored and given the same messages again seals the same plaintexts under the
-same keys with other nonces, which shows nothing new; one that is taken back to an old snapshot and given *other*
-messages would use masks, tokens and dither twice, and must not go on.
+Every secret of a party derives from its root (`Secrets`), for a purpose, under its name, and after
+the offer under the digest of the manifest. A party that is restored and given the same messages
+again seals the same plaintexts under the same keys with other nonces, which shows nothing new; one
+that is taken back to an old snapshot and given *other* messages would use masks, tokens and dither
+twice, and must not go on.
 """
 
 from __future__ import annotations
@@ -31,7 +33,15 @@ from posse.core.errors import ConfigError, DisagreementError, JournalError, Prot
 from posse.core.roles import Action, Message, Send
 from posse.core.snapshots import VERSION, Snapshot, damaged, unpack
 from posse.policies.arms.base import Policy
-from posse.privacy.crypto.keys import Identity, RunKey, Secrets, check_commitment, commitment, seal_to, verify
+from posse.privacy.crypto.keys import (
+    Identity,
+    RunKey,
+    Secrets,
+    check_commitment,
+    commitment,
+    seal_to,
+    verify,
+)
 from posse.privacy.crypto.paillier import PublicKey
 from posse.protocols.samba.levels import Switches, check_budget, check_level, check_price
 from posse.protocols.samba.messages import Closed, Consent, Go, Join, Keys, Offer
@@ -47,7 +57,9 @@ _AGREED = ("level", "off", "slot", "threshold", "price")
 
 def sole(level: str) -> tuple[str, ...]:
     """Names of the parties that a run of a level has one of; every other party is an owner."""
-    return (CONTROLLER, COMP, CUSTOMER, DEALER) if level == "strict" else (CONTROLLER, COMP, CUSTOMER)
+    return (
+        (CONTROLLER, COMP, CUSTOMER, DEALER) if level == "strict" else (CONTROLLER, COMP, CUSTOMER)
+    )
 
 
 class Terms(msgspec.Struct, frozen=True):
@@ -70,25 +82,40 @@ class Terms(msgspec.Struct, frozen=True):
 
 
 def policy_terms(policy: Policy) -> str:
-    """Everything about a policy that parties must agree on; its source by digest, so that nobody imports another's."""
+    """Everything about a policy that parties must agree on; its source by digest, so that nobody
+    imports another's.
+    """
     selections = [(each.kind, each.scale, each.floor, each.ceiling) for each in policy.passes()]
     return json.dumps([policy.describe(), selections], sort_keys=True)
 
 
 def named(of: Terms | Expected) -> dict[str, Any]:
-    """Give terms by name, as parties compare them before they begin; a policy that does not decode stays as written."""
+    """Give terms by name, as parties compare them before they begin; a policy that does not decode
+    stays as written.
+    """
     policy = of.policy if isinstance(of, Terms) else policy_terms(of.policy)
     try:
         described, _ = json.loads(policy)
     except (ValueError, TypeError):
         described = policy
-    more = {"slot": of.slot if of.level == "strict" else None, "threshold": of.threshold, "price": of.price or None}
-    return {"policy": described, "level": of.level, "off": of.off, **{k: v for k, v in more.items() if v is not None}}
+    more = {
+        "slot": of.slot if of.level == "strict" else None,
+        "threshold": of.threshold,
+        "price": of.price or None,
+    }
+    return {
+        "policy": described,
+        "level": of.level,
+        "off": of.off,
+        **{k: v for k, v in more.items() if v is not None},
+    }
 
 
 @lru_cache(maxsize=4)
 def paillier_key(n: bytes) -> PublicKey:
-    """Check a Paillier modulus and make its key; it is public, so the parties of a process share the work."""
+    """Check a Paillier modulus and make its key; it is public, so the parties of a process share
+    the work.
+    """
     return PublicKey(int.from_bytes(n, "big"))
 
 
@@ -111,7 +138,9 @@ class Expected:
     """Steps that were done before, by a run in this process that goes on with fresh keys."""
 
     def start(self, manifest: Manifest) -> int:
-        """Return the index of the first pass: the one after every arm was pulled once, or after what was done."""
+        """Return the index of the first pass: the one after every arm was pulled once, or after
+        what was done.
+        """
         return (max(len(manifest.owners), self.done) + 1) * manifest.terms.passes
 
     @property
@@ -121,17 +150,26 @@ class Expected:
 
     def check(self, terms: Terms, owners: int) -> None:
         """Raise unless the terms are these, and in range."""
-        mine = policy_terms(self.policy), len(self.policy.passes()), *(getattr(self, name) for name in _AGREED)
+        mine = (
+            policy_terms(self.policy),
+            len(self.policy.passes()),
+            *(getattr(self, name) for name in _AGREED),
+        )
         if (terms.policy, terms.passes, *(getattr(terms, name) for name in _AGREED)) != mine:
             given = written(named(terms))
-            text = difference(given, written(named(self)), ("there", "here")) or "its policy selects otherwise"
+            text = (
+                difference(given, written(named(self)), ("there", "here"))
+                or "its policy selects otherwise"
+            )
             raise DisagreementError(
-                f"the manifest is for other terms than this party was started for: {text}. Correct the file that is "
+                f"the manifest is for other terms than this party was started for: {text}. Correct "
+                "the file that is "
                 "wrong, or install the same version of Posse at all."
             )
         if self.limit is not None and terms.budget > self.limit:
             raise DisagreementError(
-                f"the manifest asks for {terms.budget} pulls, and [consent] of this party allows {self.limit}. Ask for "
+                f"the manifest asks for {terms.budget} pulls, and [consent] of this party allows "
+                f"{self.limit}. Ask for "
                 "fewer, or raise budget in [consent]."
             )
         try:
@@ -172,7 +210,8 @@ class Manifest(msgspec.Struct, frozen=True, dict=True):
         return {member.name: member for member in self.members}
 
     def check_roster(self, customer: bytes) -> None:
-        """Raise unless parts follow from names, keys differ, and the customer is the one that is known.
+        """Raise unless parts follow from names, keys differ, and the customer is the one that is
+        known.
 
         Keys are sealed by part, so a party must not choose its own.
         """
@@ -189,7 +228,9 @@ class Manifest(msgspec.Struct, frozen=True, dict=True):
 
 @lru_cache(maxsize=4)
 def read_manifest(body: bytes) -> tuple[Manifest, bytes]:
-    """Decode a manifest and return it with its digest; it is public, so the parties of a process share the work."""
+    """Decode a manifest and return it with its digest; it is public, so the parties of a process
+    share the work.
+    """
     manifest = decode(Manifest, body)
     assert isinstance(manifest, Manifest)
     check_members(manifest.members, manifest.terms.level)
@@ -197,9 +238,11 @@ def read_manifest(body: bytes) -> tuple[Manifest, bytes]:
 
 
 def check_members(members: Sequence[Member | Join], level: str) -> None:
-    """Raise unless there is one controller, comp and customer, by name, all others are owners, and keys are sound.
+    """Raise unless there is one controller, comp and customer, by name, all others are owners, and
+    keys are sound.
 
-    At level `strict` there is a dealer. No two parties have one identity: controller and comp under one would know all.
+    At level `strict` there is a dealer. No two parties have one identity: controller and comp under
+    one would know all.
     """
     names, alone = [member.name for member in members], sole(level)
     if len(set(names)) != len(names) or not set(alone) <= set(names):
@@ -207,7 +250,9 @@ def check_members(members: Sequence[Member | Join], level: str) -> None:
     seen: dict[bytes, str] = {}
     for member in members:
         if (other := seen.setdefault(member.identity, member.name)) != member.name:
-            raise ProtocolError(f"'{member.name}' has the identity of '{other}': it must be a party of its own.")
+            raise ProtocolError(
+                f"'{member.name}' has the identity of '{other}': it must be a party of its own."
+            )
         if member.kind != (member.name if member.name in alone else "owner"):
             raise ProtocolError(f"'{member.name}' joins as {member.kind}, which is not its part.")
         if len(member.run_key) != 32 or not any(member.run_key):
@@ -244,11 +289,19 @@ S = TypeVar("S", bound=ParticipantSaved)
 class Participant:
     """What all parties do before the first step, and how a message finds its handler.
 
-    `secrets` is the party's root in this run, for those that restore it; a fresh one where none is given.
+    `secrets` is the party's root in this run, for those that restore it; a fresh one where none is
+    given.
     """
 
     def __init__(
-        self, name: str, kind: str, identity: Identity, customer: bytes, expected: Expected, *, secrets: Secrets | None
+        self,
+        name: str,
+        kind: str,
+        identity: Identity,
+        customer: bytes,
+        expected: Expected,
+        *,
+        secrets: Secrets | None,
     ) -> None:
         self.name, self.kind = name, kind
         self._identity, self._customer, self._expected = identity, customer, expected
@@ -268,7 +321,9 @@ class Participant:
     @property
     def agreed(self) -> tuple[Terms | None, tuple[str, ...]]:
         """The terms and the owners that all signed; none before."""
-        return (None, ()) if self._manifest is None else (self._manifest.terms, self._manifest.owners)
+        return (
+            (None, ()) if self._manifest is None else (self._manifest.terms, self._manifest.owners)
+        )
 
     @property
     def digest(self) -> str:
@@ -280,7 +335,11 @@ class Participant:
         terms, _ = self.agreed
         if terms is None:
             return {"step": 0, "unit": "pull"}
-        return {"step": min(index // terms.passes, terms.budget), "horizon": terms.budget, "unit": "pull"}
+        return {
+            "step": min(index // terms.passes, terms.budget),
+            "horizon": terms.budget,
+            "unit": "pull",
+        }
 
     def _context(self) -> bytes:
         """The party and the run that a key is derived for."""
@@ -288,7 +347,9 @@ class Participant:
 
     def join(self) -> Join:
         """Offer this party's keys."""
-        signed = self._identity.sign(b"join", join_bytes(self.name, self.kind, self._run_key.public))
+        signed = self._identity.sign(
+            b"join", join_bytes(self.name, self.kind, self._run_key.public)
+        )
         return Join(self.name, self.kind, self._identity.public, self._run_key.public, signed)
 
     def consider(self, offer: Offer) -> Consent:
@@ -308,11 +369,17 @@ class Participant:
         manifest, digest = read_manifest(body)
         if manifest.protocol_version != PROTOCOL_VERSION:
             raise ProtocolError(
-                f"the manifest is of protocol version {manifest.protocol_version} (posse {manifest.version}), this is "
-                f"{PROTOCOL_VERSION} (posse {__version__}). Install the same version at every party."
+                f"the manifest is of protocol version {manifest.protocol_version} (posse "
+                f"{manifest.version}), this is "
+                f"{PROTOCOL_VERSION} (posse {__version__}). Install the same version at every "
+                "party."
             )
         mine = manifest.member(self.name)
-        if (mine.kind, mine.identity, mine.run_key) != (self.kind, self._identity.public, self._run_key.public):
+        if (mine.kind, mine.identity, mine.run_key) != (
+            self.kind,
+            self._identity.public,
+            self._run_key.public,
+        ):
             raise ProtocolError(f"the manifest has other keys for '{self.name}' than it offered.")
         manifest.check_roster(self._customer)
         self._expected.check(manifest.terms, len(manifest.owners))
@@ -338,32 +405,51 @@ class Participant:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Peers without which this party cannot finish, and then those that cannot finish without it."""
+        """Peers without which this party cannot finish, and then those that cannot finish without
+        it.
+        """
         return () if self._over else (CONTROLLER,)
 
     def own_keys(self) -> tuple[bytes, bytes]:
         """Derive k_frame and s_own of this run: the first owner's are everyone's."""
         context = self._context()
-        return self._secrets.key(b"samba k_frame", context=context), self._secrets.key(b"samba s_own", context=context)
+        return self._secrets.key(b"samba k_frame", context=context), self._secrets.key(
+            b"samba s_own", context=context
+        )
 
     def make_keys(self) -> Keys:
-        """Draw k_frame and s_own, and seal them to those entitled: both to every owner, k_frame to comp."""
+        """Draw k_frame and s_own, and seal them to those entitled: both to every owner, k_frame to
+        comp.
+        """
         frame, own = self.own_keys()
         entitled = {"owner": frame + own, "comp": frame}
-        secrets = {each.name: entitled[each.kind] for each in self.manifest.members if each.kind in entitled}
+        secrets = {
+            each.name: entitled[each.kind]
+            for each in self.manifest.members
+            if each.kind in entitled
+        }
         return self._sealed(secrets, frame, own)
 
     def make_keyring(self) -> tuple[Keys, ...]:
-        """Draw a tag key and s_own, and seal them: both to every owner, the tag key to the customer; each signed."""
+        """Draw a tag key and s_own, and seal them: both to every owner, the tag key to the
+        customer; each signed.
+        """
         tag, own = self.own_keys()
         secrets = {**dict.fromkeys(self.manifest.owners, tag + own), CUSTOMER: tag}
         return tuple(self._sealed({name: secret}, tag, own) for name, secret in secrets.items())
 
     def _sealed(self, secrets: Mapping[str, bytes], frame: bytes, own: bytes) -> Keys:
         member, digest = self.manifest.member, self._digest
-        sealed = {name: seal_to(member(name).run_key, secret, self._info(name)) for name, secret in secrets.items()}
+        sealed = {
+            name: seal_to(member(name).run_key, secret, self._info(name))
+            for name, secret in secrets.items()
+        }
         commitments = commitment(frame, b"frame" + digest), commitment(own, b"own" + digest)
-        return Keys(sealed, *commitments, self._identity.sign(b"keys", self._keys_bytes(sealed, *commitments)))
+        return Keys(
+            sealed,
+            *commitments,
+            self._identity.sign(b"keys", self._keys_bytes(sealed, *commitments)),
+        )
 
     def info(self, purpose: str, name: str) -> bytes:
         """What a sealed secret is bound to: what it is for, from or for whom, and the run."""
@@ -385,7 +471,9 @@ class Participant:
         return secret[:32], secret[32:]
 
     def _info(self, receiver: str) -> bytes:
-        return msgspec.msgpack.encode(("posse samba keys", self.manifest.owners[0], receiver, self._digest))
+        return msgspec.msgpack.encode(
+            ("posse samba keys", self.manifest.owners[0], receiver, self._digest)
+        )
 
     def _keys_bytes(self, sealed: dict[str, bytes], frame: bytes, own: bytes) -> bytes:
         return msgspec.msgpack.encode((sorted(sealed.items()), frame, own, self._digest))
@@ -393,9 +481,14 @@ class Participant:
     def _saved(self) -> dict[str, Any]:
         """What every snapshot of this protocol begins with."""
         return {
-            "version": VERSION, "kind": self.kind, "name": self.name, "run": self._run_key.public,
-            "manifest": self._signed, "going": self._going, "over": self._over,
-        }  # fmt: skip
+            "version": VERSION,
+            "kind": self.kind,
+            "name": self.name,
+            "run": self._run_key.public,
+            "manifest": self._signed,
+            "going": self._going,
+            "over": self._over,
+        }
 
     def load(self, saved: Mapping[str, Any]) -> None:
         """Take up what `save` returned."""
@@ -411,7 +504,9 @@ class Participant:
         raise NotImplementedError
 
     def _loaded(self, saved: Mapping[str, Any], shape: type[S]) -> S:
-        """Read a snapshot, and set what all parties have; the customer's signature was verified before it was saved."""
+        """Read a snapshot, and set what all parties have; the customer's signature was verified
+        before it was saved.
+        """
         read = unpack(saved, shape, kind=self.kind, name=self.name, run=self._run_key.public)
         if read.manifest:
             self._accept(read.manifest)
@@ -426,11 +521,15 @@ class Participant:
 
     def unexpected(self, sender: str, message: Message) -> Sequence[Action]:
         """Refuse a message that this party does not take."""
-        raise ProtocolError(f"{self.kind} '{self.name}' does not take a {type(message).__name__} from '{sender}'.")
+        raise ProtocolError(
+            f"{self.kind} '{self.name}' does not take a {type(message).__name__} from '{sender}'."
+        )
 
 
 class Peer(Participant):
-    """A party that joins at the controller and takes messages from it alone; `_handlers` has those of its own."""
+    """A party that joins at the controller and takes messages from it alone; `_handlers` has those
+    of its own.
+    """
 
     def __init__(self, *who: Any, secrets: Secrets | None) -> None:
         super().__init__(*who, secrets=secrets)
@@ -443,7 +542,11 @@ class Peer(Participant):
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
         """Take one message."""
         handler = self._handlers.get(type(message))
-        return self.unexpected(sender, message) if handler is None or sender != CONTROLLER else handler(message)
+        return (
+            self.unexpected(sender, message)
+            if handler is None or sender != CONTROLLER
+            else handler(message)
+        )
 
     def _on_offer(self, offer: Offer) -> Sequence[Action]:
         return self.to_controller(self.consider(offer))

@@ -30,7 +30,8 @@ class SambaSystem(System):
     title = "Samba"
     summary = "One arm per data owner, a server split in two, a customer who learns only the total."
     reference = (
-        "Ciucanu, Lafourcade, Marcadet, Soare: SAMBA, a generic framework for secure federated multi-armed bandits"
+        "Ciucanu, Lafourcade, Marcadet, Soare: SAMBA, a generic framework for secure federated "
+        "multi-armed bandits"
     )
     protects = "rewards, scores and choices, by secret sharing (strict) or masks and permutations"
     exact = True
@@ -38,11 +39,19 @@ class SambaSystem(System):
     demo_levels = ("strict", "paper")
     demo_attack = "customer-and-controller"
     story = (
-        "Ten owners hold one film each and learn together which is liked most: 10,000 pulls by Thompson sampling, "
-        "on means of MovieLens that ship with Posse. No message shows an owner the rewards of another."
+        "Ten owners hold one film each and learn together which is liked most: 10,000 pulls by "
+        "Thompson sampling, "
+        "on means of MovieLens that ship with Posse. No message shows an owner the rewards of "
+        "another."
     )
     roles = (
-        RoleKind("owner", "data owner", ("#2563eb", "#7aa2ff"), "one arm, its rewards and its own draws", (0.15, 0.5)),
+        RoleKind(
+            "owner",
+            "data owner",
+            ("#2563eb", "#7aa2ff"),
+            "one arm, its rewards and its own draws",
+            (0.15, 0.5),
+        ),
         RoleKind(
             "controller",
             "controller",
@@ -51,9 +60,30 @@ class SambaSystem(System):
             (0.5, 0.3),
             True,
         ),
-        RoleKind("comp", "comp", ("#7c3aed", "#b794f6"), "the other share of each score", (0.5, 0.75), True),
-        RoleKind("dealer", "dealer", ("#64748b", "#a3b0c2"), "randomness for both servers", (0.62, 0.1), True),
-        RoleKind("customer", "data customer", ("#059669", "#5fd3a5"), "the total reward", (0.85, 0.5), True),
+        RoleKind(
+            "comp",
+            "comp",
+            ("#7c3aed", "#b794f6"),
+            "the other share of each score",
+            (0.5, 0.75),
+            True,
+        ),
+        RoleKind(
+            "dealer",
+            "dealer",
+            ("#64748b", "#a3b0c2"),
+            "randomness for both servers",
+            (0.62, 0.1),
+            True,
+        ),
+        RoleKind(
+            "customer",
+            "data customer",
+            ("#059669", "#5fd3a5"),
+            "the total reward",
+            (0.85, 0.5),
+            True,
+        ),
     )
     levels = tuple(
         Level(
@@ -63,8 +93,14 @@ class SambaSystem(System):
             lambda settings: settings.leaks(),
         )
         for name, summary in (
-            ("strict", "scores shared between two servers, which compare them in a random order; a dealer"),
-            ("standard", "sealed frames, a fresh scale, shift and dither a pass, pairwise masks on the sums"),
+            (
+                "strict",
+                "scores shared between two servers, which compare them in a random order; a dealer",
+            ),
+            (
+                "standard",
+                "sealed frames, a fresh scale, shift and dither a pass, pairwise masks on the sums",
+            ),
             ("paper", "the protocol as published"),
         )
     )
@@ -111,10 +147,18 @@ class SambaSystem(System):
         return Samba
 
     def start(
-        self, settings: Samba, *, seeds: Sequence[int] | None = None, world: Literal["outside"] | None = None,
-        transcript: int = 0, key: PrivateKey | None = None, **options: Any,
-    ) -> Run:  # fmt: skip
-        """Begin a run on real roles, or its plain twin; `key` is the customer's Paillier key, made if not given."""
+        self,
+        settings: Samba,
+        *,
+        seeds: Sequence[int] | None = None,
+        world: Literal["outside"] | None = None,
+        transcript: int = 0,
+        key: PrivateKey | None = None,
+        **options: Any,
+    ) -> Run:
+        """Begin a run on real roles, or its plain twin; `key` is the customer's Paillier key, made
+        if not given.
+        """
         from posse.protocols.samba.federation import SambaRun
         from posse.protocols.samba.twin import SambaTwinRun
 
@@ -123,22 +167,35 @@ class SambaSystem(System):
         if settings.walk is not None:
             from posse.protocols.samba.scene.walks import WalkRun
 
-            return WalkRun(self, settings, seeds=seeds, world=world, transcript=transcript, key=key, **options)
-        return SambaRun(self, settings, seeds=seeds, world=world, transcript=transcript, key=key, **options)
+            return WalkRun(
+                self, settings, seeds=seeds, world=world, transcript=transcript, key=key, **options
+            )
+        return SambaRun(
+            self, settings, seeds=seeds, world=world, transcript=transcript, key=key, **options
+        )
 
-    def serve(self, settings: Samba, arms: tuple[str, ...] | None, horizon: int | None, **options: Any) -> Serving:
-        """Serve decisions: owners, servers and customer in this process, or the plain twin; `key` as in `start`."""
+    def serve(
+        self, settings: Samba, arms: tuple[str, ...] | None, horizon: int | None, **options: Any
+    ) -> Serving:
+        """Serve decisions: owners, servers and customer in this process, or the plain twin; `key`
+        as in `start`.
+        """
         from posse.protocols.samba.live import serve
 
         return serve(self, settings, arms, horizon, **options)
 
     def like(self, public: Mapping[str, Any]) -> Samba | None:
-        """Settings with the level, policy, owners and horizon of a view; None before its parties have agreed."""
+        """Settings with the level, policy, owners and horizon of a view; None before its parties
+        have agreed.
+        """
         if not public["horizon"]:
             return None
         policy = public["policy"]
         given: dict[str, Any] = dict.fromkeys(public["off"], False)
-        given |= {"policy": {"name": policy["name"], **policy["parameters"]}, "means": (0.5,) * public["owners"]}
+        given |= {
+            "policy": {"name": policy["name"], **policy["parameters"]},
+            "means": (0.5,) * public["owners"],
+        }
         return self.Settings(level=public["level"], horizon=public["horizon"], **given)
 
     def twin(self, settings: Samba) -> Samba:
@@ -155,9 +212,12 @@ class SambaSystem(System):
         arms, passes = len(setup.arms), len(setup.policy.passes())
         times = (settings.horizon - arms) * passes
         return (
-            f"Theorem 4 of the paper, for level 'paper' with K = {arms} and N = {settings.horizon:,}: "
-            f"(N - K) x {passes} = {times:,} times 2 K AES-GCM encryptions and decryptions and 4 lists of K numbers, "
-            f"{4 * arms * times:,} numbers in all; then K Paillier encryptions, one decryption and K + 1 messages."
+            f"Theorem 4 of the paper, for level 'paper' with K = {arms} and N = "
+            f"{settings.horizon:,}: "
+            f"(N - K) x {passes} = {times:,} times 2 K AES-GCM encryptions and decryptions and 4 "
+            "lists of K numbers, "
+            f"{4 * arms * times:,} numbers in all; then K Paillier encryptions, one decryption and "
+            "K + 1 messages."
         )
 
     def policies(self) -> Section:
@@ -168,15 +228,30 @@ class SambaSystem(System):
         for kind in POLICIES.values():
             policy = kind()
             passes = policy.passes()
-            given = {each.name: None if each.default is MISSING else each.default for each in fields(policy)}
+            given = {
+                each.name: None if each.default is MISSING else each.default
+                for each in fields(policy)
+            }
             listed = ", ".join(f"{name} {value}" for name, value in given.items()) or "none"
             selects = ", ".join(_SELECTS[selection.kind] for selection in passes)
             selects += " +explore" if policy.explores else ""
             rows.append((policy.name, listed, str(len(passes)), selects, policy.reference))
             kinds = [selection.kind for selection in passes]
-            facts.append({"name": policy.name, "summary": policy.summary, "parameters": given, "passes": len(passes),
-                          "selection": kinds, "explores": policy.explores, "reference": policy.reference})  # fmt: skip
-        notes = ("Selection: the best score, or an arm drawn by its probability; +explore: some steps take any arm.",)
+            facts.append(
+                {
+                    "name": policy.name,
+                    "summary": policy.summary,
+                    "parameters": given,
+                    "passes": len(passes),
+                    "selection": kinds,
+                    "explores": policy.explores,
+                    "reference": policy.reference,
+                }
+            )
+        notes = (
+            "Selection: the best score, or an arm drawn by its probability; +explore: some steps "
+            "take any arm.",
+        )
         columns = ("policy", "parameters", "passes", "selects by", "reference")
         return Section("Arms", columns, tuple(rows), notes, (2,), {"policies": facts})
 
@@ -187,19 +262,49 @@ class SambaSystem(System):
         from posse.problems.datasets.ratings import DATASETS
 
         facts: list[dict[str, Any]] = [
-            {"name": f"embedded:{name}", "ready": True, "what": f"{SIZE} published means", "reason": ""}
+            {
+                "name": f"embedded:{name}",
+                "ready": True,
+                "what": f"{SIZE} published means",
+                "reason": "",
+            }
             for name in EMBEDDED
         ]
         what = "ratings of 8 invented stores by 320 invented people, with age and neighbourhood"
         facts.append({"name": INVENTED, "ready": True, "what": what, "reason": ""})
         for dataset in DATASETS.values():
             reason = _missing(dataset.name, folder)
-            facts.append({"name": dataset.name, "ready": not reason, "what": dataset.description, "reason": reason})
+            facts.append(
+                {
+                    "name": dataset.name,
+                    "ready": not reason,
+                    "what": dataset.description,
+                    "reason": reason,
+                }
+            )
         rows = [(one["name"], "yes" if one["ready"] else "no", one["what"]) for one in facts]
-        rows.append(("FILE.csv", "yours", "columns name,mean, or item,rating with --threshold (and --where)"))
-        rows.append(("FILE.json.gz", "yours", "Steam or Google Local reviews as published, with --threshold"))
+        rows.append(
+            (
+                "FILE.csv",
+                "yours",
+                "columns name,mean, or item,rating with --threshold (and --where)",
+            )
+        )
+        rows.append(
+            (
+                "FILE.json.gz",
+                "yours",
+                "Steam or Google Local reviews as published, with --threshold",
+            )
+        )
         notes = [f"{one['name']}: {one['reason']}" for one in facts if one["reason"]]
-        return Section("Arms", ("--data", "ready", "what it is"), tuple(rows), tuple(notes), data={"data": facts})
+        return Section(
+            "Arms",
+            ("--data", "ready", "what it is"),
+            tuple(rows),
+            tuple(notes),
+            data={"data": facts},
+        )
 
     @property
     def deployment(self) -> Parties:
@@ -241,7 +346,9 @@ class SambaSystem(System):
         return picture.knowledge(settings, kind)
 
     def preview(self, settings: Samba) -> Mapping[str, Any]:
-        """The arms with their means and ratings, a histogram of the ratings, what one place would see."""
+        """The arms with their means and ratings, a histogram of the ratings, what one place would
+        see.
+        """
         from posse.protocols.samba.scene import picture
 
         return picture.preview(settings)
@@ -267,7 +374,10 @@ def _missing(name: str, folder: Path | None) -> str:
     from posse.problems.datasets.ratings import DATASETS
 
     if folder is None and not os.environ.get("POSSE_DATA"):
-        return f"get it from {DATASETS[name].source} and set POSSE_DATA (or --data-dir) to the folder that holds it."
+        return (
+            f"get it from {DATASETS[name].source} and set POSSE_DATA (or --data-dir) to the folder "
+            "that holds it."
+        )
     try:
         DATASETS[name].check(folder)
     except DataError as error:
@@ -293,7 +403,9 @@ def show_arms(settings: ProblemSettings) -> Iterator[Section | str]:
     title, source = f"{name}: {len(arms)} arms, {arms.kind} rewards", (f"Source: {arms.source}",)
     columns = ("", "arm", "mean", "below the best")
     dropped = {"dropped": list(settings.dropped)} if settings.dropped else {}
-    yield Section(title, columns, rows, source, (0, 2, 3), {"data": name, **arms.describe(), **dropped})
+    yield Section(
+        title, columns, rows, source, (0, 2, 3), {"data": name, **arms.describe(), **dropped}
+    )
     yield from (f"warning: {sentence}" for sentence in settings.dropped)
 
 

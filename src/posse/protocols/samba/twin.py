@@ -1,7 +1,7 @@
 """The plain twin: the same bandit without federation or protection, vectorised over seeds.
 
-It draws from the same counter-based streams as the secure run and selects by the same integers, so for one seed both
-give the same arm at every step and the same sum, bit for bit.
+It draws from the same counter-based streams as the secure run and selects by the same integers, so
+for one seed both give the same arm at every step and the same sum, bit for bit.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ class Outcome:
     reward: NDArray[np.float64]
     """Cumulative reward at `steps`."""
     regret: NDArray[np.float64]
-    """Cumulative pseudo-regret at `steps`: the best mean less the mean of the arm pulled, added up."""
+    """Cumulative pseudo-regret at `steps`: the best mean less the mean of the arm pulled, added
+    up.
+    """
     units: NDArray[np.int64]
     """Sum of rewards of every arm, in units of 2^-24."""
     pulls: NDArray[np.int64]
@@ -59,7 +61,9 @@ def own_keys(seeds: Sequence[int], owners: int) -> NDArray[np.uint64]:
     return np.array([[derive(seed, owner) for owner in range(owners)] for seed in seeds], np.uint64)
 
 
-def selections(policy: Policy) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+def selections(
+    policy: Policy,
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
     """Kind, scale and ceiling of every pass, as the kernels read them."""
     passes = policy.passes()
     return (
@@ -72,8 +76,9 @@ def selections(policy: Policy) -> tuple[NDArray[np.int64], NDArray[np.float64], 
 class Twin:
     """The plain bandit for every seed side by side, from step to step.
 
-    `level` names the secure level whose twin this is: the twin of `paper` selects as its comp does, in permuted order.
-    Cost: about N K evaluations of the score a seed; memory does not grow with N unless `keep_arms`.
+    `level` names the secure level whose twin this is: the twin of `paper` selects as its comp does,
+    in permuted order. Cost: about N K evaluations of the score a seed; memory does not grow with N
+    unless `keep_arms`.
     """
 
     def __init__(
@@ -95,24 +100,47 @@ class Twin:
         self.seeds, self.budget, self.step = tuple(seeds), budget, 0
         self.steps = points_of(budget, points)
         self.units, self.pulls = np.zeros((2, runs, owners), np.int64)
-        self._curve, self._lost = np.zeros((runs, len(self.steps)), np.int64), np.zeros((runs, len(self.steps)))
+        self._curve, self._lost = (
+            np.zeros((runs, len(self.steps)), np.int64),
+            np.zeros((runs, len(self.steps))),
+        )
         self._arms = np.zeros((runs, budget) if keep_arms else (0, 0), np.int32)
         self.memory = np.full((runs, owners), policy.start(owners))
-        self._earned, self._missed, self._point = np.zeros(runs, np.int64), np.zeros(runs), np.zeros(runs, np.int64)
+        self._earned, self._missed, self._point = (
+            np.zeros(runs, np.int64),
+            np.zeros(runs),
+            np.zeros(runs, np.int64),
+        )
         self._kernel = kernels(policy).published if level == "paper" else kernels(policy).twin
-        self._world, self._rows = arms.world, (np.array(list(seeds), np.uint64), own_keys(seeds, owners))
+        self._world, self._rows = (
+            arms.world,
+            (np.array(list(seeds), np.uint64), own_keys(seeds, owners)),
+        )
         self._fixed = (
-            tie_bits(owners), permute, mask, policy.parameters(), *selections(policy), self.steps,
+            tie_bits(owners),
+            permute,
+            mask,
+            policy.parameters(),
+            *selections(policy),
+            self.steps,
             arms.best - arms.means,
-        )  # fmt: skip
+        )
 
     def advance(self, n: int) -> None:
         """Make n steps in every seed, or as many as are left."""
         first, self.step = self.step + 1, min(self.budget, self.step + n)
         rows = (
-            *self._rows, self.units, self.pulls, self._curve, self._lost, self._arms, self.memory, self._earned,
-            self._missed, self._point,
-        )  # fmt: skip
+            *self._rows,
+            self.units,
+            self.pulls,
+            self._curve,
+            self._lost,
+            self._arms,
+            self.memory,
+            self._earned,
+            self._missed,
+            self._point,
+        )
 
         def play(cut: slice) -> None:
             self._kernel(self._world, *(row[cut] for row in rows), first, self.step, *self._fixed)
@@ -125,12 +153,19 @@ class Twin:
         reached = int(np.searchsorted(self.steps, self.step, side="right"))
         arms = self._arms[:, : self.step] if self._arms.size else None
         return Outcome(
-            self.seeds, self.steps[:reached], self._curve[:, :reached] / REWARD_ONE, self._lost[:, :reached].copy(),
-            self.units.copy(), self.pulls.copy(), arms,
-        )  # fmt: skip
+            self.seeds,
+            self.steps[:reached],
+            self._curve[:, :reached] / REWARD_ONE,
+            self._lost[:, :reached].copy(),
+            self.units.copy(),
+            self.pulls.copy(),
+            arms,
+        )
 
 
-def simulate(arms: Arms, policy: Policy, budget: int, seeds: Sequence[int], **options: Any) -> Outcome:
+def simulate(
+    arms: Arms, policy: Policy, budget: int, seeds: Sequence[int], **options: Any
+) -> Outcome:
     """Run the plain bandit for every seed to the end; `options` are those of `Twin`.
 
     >>> from posse.policies import UCB
@@ -155,11 +190,19 @@ class SambaTwinRun(Run):
     def __init__(self, system: System, settings: Samba, seeds: Sequence[int] | None) -> None:
         super().__init__(system, settings, seeds)
         setup = settings.load()
-        simulate(BernoulliArms([0.5, 0.5]), setup.policy, 4, [0], level=settings.level)  # compiling is not running
+        simulate(
+            BernoulliArms([0.5, 0.5]), setup.policy, 4, [0], level=settings.level
+        )  # compiling is not running
         self.twin = Twin(
-            setup.arms, setup.policy, settings.horizon, self.seeds, level=settings.level,
-            permute=settings.permutation, mask=settings.mask, points=settings.points,
-        )  # fmt: skip
+            setup.arms,
+            setup.policy,
+            settings.horizon,
+            self.seeds,
+            level=settings.level,
+            permute=settings.permutation,
+            mask=settings.mask,
+            points=settings.points,
+        )
         self._scores = len(self.seeds) * len(setup.arms) * len(setup.policy.passes())
 
     @property

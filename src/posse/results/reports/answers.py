@@ -1,4 +1,5 @@
-"""The answer first: who won and by how much, what a step earned beside chance and the best fixed arm, at what price.
+"""The answer first: who won and by how much, what a step earned beside chance and the best fixed
+arm, at what price.
 
 What a record does not know is left out: a party of a deployment reads only what it may know.
 """
@@ -21,7 +22,9 @@ from posse.results.statistics import Floats, standard_error, t_quantile
 from posse.results.words import Vocabulary, common, plural
 
 CHANCE, BEST, ARM = "chance_reward", "best_fixed_reward", "best_fixed_arm"
-"""Figures of a record's summary: what a step pays on average by an arm at random, by the best fixed arm, and which."""
+"""Figures of a record's summary: what a step pays on average by an arm at random, by the best fixed
+arm, and which.
+"""
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,8 @@ class Answer:
 
 
 def yardsticks(means: npt.ArrayLike, names: Sequence[str]) -> dict[str, str | float]:
-    """Return what a step pays on average without learning, for a summary; `means` are (arms,) or (contexts, arms).
+    """Return what a step pays on average without learning, for a summary; `means` are (arms,) or
+    (contexts, arms).
 
     >>> yardsticks([0.2, 0.6], ["tea", "coffee"])
     {'chance_reward': 0.4, 'best_fixed_reward': 0.6, 'best_fixed_arm': 'coffee'}
@@ -88,7 +92,11 @@ def answer(records: Sequence[Record], names: Sequence[str] | None = None) -> Ans
         record, label = rivals[0]
         headline, sentences = _single(record, label)
         cards = (*_shown(record), *_costs(record, records), _protection(record))
-    same = [name for other, name in named if other is not rivals[0][0] and identical(other, rivals[0][0])]
+    same = [
+        name
+        for other, name in named
+        if other is not rivals[0][0] and identical(other, rivals[0][0])
+    ]
     if same:
         nouns, more = rivals[0][0].words, f"; and {len(same) - 3} more" if len(same) > 3 else ""
         what = f"Same {plural(nouns.pull)} and same {nouns.reward}"
@@ -98,7 +106,9 @@ def answer(records: Sequence[Record], names: Sequence[str] | None = None) -> Ans
 
 
 def spread(values: npt.ArrayLike) -> tuple[float, float, float]:
-    """Return the mean and Student's 95 % interval of it; NaN for the ends where there is one value."""
+    """Return the mean and Student's 95 % interval of it; NaN for the ends where there is one
+    value.
+    """
     x = np.asarray(values, np.float64)
     error = standard_error(x)
     half = float("nan") if error is None else t_quantile(0.95, x.size - 1) * error
@@ -106,13 +116,17 @@ def spread(values: npt.ArrayLike) -> tuple[float, float, float]:
 
 
 def averages(record: Record) -> Floats | None:
-    """Return what a decision (a step where one decision is made in each) earned on average, in every run."""
+    """Return what a decision (a step where one decision is made in each) earned on average, in
+    every run.
+    """
     if not record.total:
         return None
     if CHANCE in record.summary and record.arms:
         many = record.pulls.sum(axis=1).astype(np.float64)
     else:
-        many = np.full(record.runs, (record.steps_done or record.horizon * record.runs) / record.runs)
+        many = np.full(
+            record.runs, (record.steps_done or record.horizon * record.runs) / record.runs
+        )
     return np.array(record.total) / many if many.all() else None
 
 
@@ -122,13 +136,17 @@ def per(nouns: Vocabulary, *, decided: bool) -> str:
 
 
 def sentence(record: Record, label: str) -> str:
-    """Say in a sentence or two what a record says: what was earned, how long it took, and whether it was finished."""
+    """Say in a sentence or two what a record says: what was earned, how long it took, and whether
+    it was finished.
+    """
     nouns = record.words
     steps = words.count(record.horizon, nouns.step)
     if record.total:
         earned = nouns.priced(words.plus_minus(record.total_mean, standard_error(record.total)))
         runs = words.count(record.runs, "run")
-        time = f" in {words.seconds(record.seconds)}" if record.seconds else ""  # 0 is: nobody measured it
+        time = (
+            f" in {words.seconds(record.seconds)}" if record.seconds else ""
+        )  # 0 is: nobody measured it
         text = f"{label} earned {earned} over {steps} ({runs}){time}."
     elif record.party:
         text = f"{label} took part in {steps}; it does not know what was earned."
@@ -140,17 +158,24 @@ def sentence(record: Record, label: str) -> str:
 
 
 def _rivals(named: Named) -> Named:
-    """Leave out what is a run twice: one equal to an earlier one, and the plain twin of a protected one."""
+    """Leave out what is a run twice: one equal to an earlier one, and the plain twin of a protected
+    one.
+    """
     rivals: list[tuple[Record, str]] = []
-    protected = {(one.policy, str(one.problem), one.horizon) for one, _ in named if one.level != PLAIN}
+    protected = {
+        (one.policy, str(one.problem), one.horizon) for one, _ in named if one.level != PLAIN
+    }
     for record, label in named:
-        twin = record.level == PLAIN and (record.policy, str(record.problem), record.horizon) in protected
+        twin = (
+            record.level == PLAIN
+            and (record.policy, str(record.problem), record.horizon) in protected
+        )
         if not twin and not any(identical(record, other) for other, _ in rivals):
             rivals.append((record, label))
     return rivals
 
 
-# Headlines ------------------------------------------------------------------------------------------------------------
+# Headlines ----------------------------------------------------------------------------------------
 
 
 def _single(record: Record, label: str) -> tuple[str, tuple[str, ...]]:
@@ -171,14 +196,23 @@ def _single(record: Record, label: str) -> tuple[str, tuple[str, ...]]:
     if best is not None:
         known = means[arm] if isinstance(means, list) and len(means) == record.arms else None
         pays = words.number(float(record.summary[BEST]), 3)
-        other = f"The best {nouns.arm} is {best}, which pays {pays} on average; {name} pays {words.number(known, 3)}."
+        other = (
+            f"The best {nouns.arm} is {best}, which pays {pays} on average; {name} pays "
+            f"{words.number(known, 3)}."
+        )
         truth = f"It is the best {nouns.arm}: it pays {pays} on average." if best == name else other
-    interval = f"In brackets: 95 % interval over {words.count(record.runs, 'run')}." if record.runs > 1 else ""
+    interval = (
+        f"In brackets: 95 % interval over {words.count(record.runs, 'run')}."
+        if record.runs > 1
+        else ""
+    )
     return headline, (truth, said, interval)
 
 
 def _winner(record: Record) -> int | None:
-    """Return the arm that a bandit came to, where its system says that what was learnt is an arm."""
+    """Return the arm that a bandit came to, where its system says that what was learnt is an
+    arm.
+    """
     if record.show.get("learnt") != {} or not record.arms or not record.pulls.sum(axis=1).all():
         return None
     return int(record.pulls.sum(axis=0).argmax())
@@ -191,7 +225,9 @@ def _title(record: Record, label: str) -> str:
     unit = per(nouns, decided=True)
     if each is not None and isinstance(chance, float):
         earned = nouns.priced(words.interval(*spread(each)))
-        beside = f", {words.ratio(float(each.mean()) / chance)} as much as chance" if chance > 0 else ""
+        beside = (
+            f", {words.ratio(float(each.mean()) / chance)} as much as chance" if chance > 0 else ""
+        )
         return f"{label} earned {earned} a {unit}{beside}"
     if own := record.show.get("headline"):
         return f"{label} {own}"
@@ -209,11 +245,19 @@ def _best_run(rivals: Named) -> tuple[str, tuple[str, ...]]:
     first = sentence(*rivals[0])
     if any(record.problem != rivals[0][0].problem for record, _ in rivals):
         where = f" on {len(problems)} problems" if len(problems) > 1 else f" on {problems[0]}"
-        return f"{len(rivals)} runs{where}: no one winner", (first, "Rewards of different problems do not compare.")
-    earned = [(record, label, each) for record, label in rivals if (each := averages(record)) is not None]
+        return f"{len(rivals)} runs{where}: no one winner", (
+            first,
+            "Rewards of different problems do not compare.",
+        )
+    earned = [
+        (record, label, each) for record, label in rivals if (each := averages(record)) is not None
+    ]
     if len(earned) < 2:
         return problems[0], (first,)
-    same, over = len({one[0].horizon for one in earned}) == 1, all(one[0].status == "finished" for one in earned)
+    same, over = (
+        len({one[0].horizon for one in earned}) == 1,
+        all(one[0].status == "finished" for one in earned),
+    )
     earned.sort(key=lambda one: -float(np.mean(one[0].total if same and over else one[2])))
     (top, label, each), (second, name, _) = earned[:2]
     nouns = common(record.words for record, _ in rivals)
@@ -243,18 +287,25 @@ def _best_run(rivals: Named) -> tuple[str, tuple[str, ...]]:
 
 
 def _best_arm(record: Record, label: str) -> str:
-    """Name the best arm of a simulation, and how often a run pulled it; empty where that is not known."""
+    """Name the best arm of a simulation, and how often a run pulled it; empty where that is not
+    known.
+    """
     best = record.summary.get(ARM)
     if _winner(record) is None or best not in record.arm_names:
         return ""
     share = record.pulls[:, record.arm_names.index(str(best))].sum() / record.pulls.sum()
     return (
-        f"The best {record.words.arm} is {best}: {label} pulled it in {share:.0%} of the {plural(record.words.step)}."
+        f"The best {record.words.arm} is {best}: {label} pulled it in {share:.0%} of the "
+        f"{plural(record.words.step)}."
     )
 
 
 def _interval(record: Record) -> str:
-    return f"In brackets: 95 % intervals over {words.count(record.runs, 'run')}." if record.runs > 1 else ""
+    return (
+        f"In brackets: 95 % intervals over {words.count(record.runs, 'run')}."
+        if record.runs > 1
+        else ""
+    )
 
 
 def _joined(joined: Joining) -> tuple[str, tuple[str, ...]]:
@@ -271,19 +322,35 @@ def _joined(joined: Joining) -> tuple[str, tuple[str, ...]]:
     elif abs(gain) <= half:
         headline = f"Whether joining pays cannot be told: {amount} {side} {nouns.reward} than alone"
     each, steps = f"all {plural(nouns.party)} together", words.count(record.horizon, nouns.step)
-    totals = f"{nouns.priced(words.number(whole.total))} against {nouns.priced(words.number(whole.alone))} alone"
-    cost = f"It cost {words.seconds(record.seconds)} of CPU time (alone {words.seconds(base.seconds)})"
-    cost += f" and {words.size(record.bytes)} in {words.count(record.messages, 'message')}" if record.traffic else ""
+    totals = (
+        f"{nouns.priced(words.number(whole.total))} against "
+        f"{nouns.priced(words.number(whole.alone))} alone"
+    )
+    cost = (
+        f"It cost {words.seconds(record.seconds)} of CPU time (alone {words.seconds(base.seconds)})"
+    )
+    cost += (
+        f" and {words.size(record.bytes)} in {words.count(record.messages, 'message')}"
+        if record.traffic
+        else ""
+    )
     state = "" if record.status == "finished" else f"It was not finished: {record.state}."
     runs = words.count(record.runs, "run")
-    return headline, (f"{joined.label}: {totals}, {each}, over {steps} ({runs}).", f"{cost}.", _interval(record), state)
+    return headline, (
+        f"{joined.label}: {totals}, {each}, over {steps} ({runs}).",
+        f"{cost}.",
+        _interval(record),
+        state,
+    )
 
 
-# Bars and cards -------------------------------------------------------------------------------------------------------
+# Bars and cards -----------------------------------------------------------------------------------
 
 
 def _bars(named: Named, rivals: Named) -> tuple[tuple[Bar, ...], str]:
-    """Return averages of the runs beside the best fixed arm and chance; none where no record has these."""
+    """Return averages of the runs beside the best fixed arm and chance; none where no record has
+    these.
+    """
     with_chance = [(record, label) for record, label in named if CHANCE in record.summary]
     if not with_chance:
         return (), ""
@@ -296,7 +363,14 @@ def _bars(named: Named, rivals: Named) -> tuple[tuple[Bar, ...], str]:
     figures: Mapping[str, str | float | int] = with_chance[0][0].summary
     if all(record.problem == with_chance[0][0].problem for record, _ in with_chance):
         best, chance = float(figures[BEST]), float(figures[CHANCE])
-        bars.append(Bar(f"best fixed {rivals[0][0].words.arm} ({figures[ARM]})", best, words.number(best, 3), True))
+        bars.append(
+            Bar(
+                f"best fixed {rivals[0][0].words.arm} ({figures[ARM]})",
+                best,
+                words.number(best, 3),
+                True,
+            )
+        )
         bars.append(Bar("chance", chance, words.number(chance, 3), True))
     nouns = common(record.words for record, _ in with_chance)
     return tuple(bars), f"Average {nouns.reward} a {per(nouns, decided=True)}"
@@ -306,20 +380,31 @@ def _shown(record: Record) -> tuple[Card, ...]:
     """Cards of the system's own (`show["cards"]`)."""
     own = record.show.get("cards")
     return (
-        tuple(Card(str(one[0]), str(one[1])) for one in own if isinstance(one, list)) if isinstance(own, list) else ()
+        tuple(Card(str(one[0]), str(one[1])) for one in own if isinstance(one, list))
+        if isinstance(own, list)
+        else ()
     )
 
 
 def _costs(record: Record, among: Sequence[Record]) -> tuple[Card, ...]:
     plain = next(
-        (one for one in among if one.level == PLAIN and one is not record and one.policy == record.policy), None
+        (
+            one
+            for one in among
+            if one.level == PLAIN and one is not record and one.policy == record.policy
+        ),
+        None,
     )
     longer = None if plain is None else times_as_long(record, plain)
     beside = f", {words.ratio(longer)} the plain one" if longer is not None else ""
-    time = Card(words.seconds(record.seconds), f"CPU time, {words.count(record.runs, 'run')}{beside}")
+    time = Card(
+        words.seconds(record.seconds), f"CPU time, {words.count(record.runs, 'run')}{beside}"
+    )
     hops = Card(words.size(record.bytes), words.count(record.messages, "message"))
     return (*((time,) if record.seconds else ()), *((hops,) if record.traffic else ()))
 
 
 def _protection(record: Record) -> Card:
-    return Card("none" if record.level == PLAIN else record.protection, "protection", alarm=bool(record.off))
+    return Card(
+        "none" if record.level == PLAIN else record.protection, "protection", alarm=bool(record.off)
+    )

@@ -23,7 +23,9 @@ OTHER_ROLES = "is by "
 
 @dataclass(frozen=True)
 class Row:
-    """One attack: what it found, what a guess without a view finds, and what it would have found."""
+    """One attack: what it found, what a guess without a view finds, and what it would have
+    found.
+    """
 
     attack: str
     title: str
@@ -31,7 +33,9 @@ class Row:
     at: str
     """Who attacks: kinds of role."""
     verdict: str
-    """"finds it out", "a little", "nothing found", "says nothing", or "not scored" where there is no truth."""
+    """"finds it out", "a little", "nothing found", "says nothing", or "not scored" where there is
+    no truth.
+    """
     says: str = ""
     """The estimate in words."""
     statistic: str = ""
@@ -60,7 +64,11 @@ class Row:
         """The score in words."""
         if self.value is None:
             return self.says or self.note or words.UNKNOWN
-        edges = "" if self.interval is None else f" [{_figure(self.interval[0])}, {_figure(self.interval[1])}]"
+        edges = (
+            ""
+            if self.interval is None
+            else f" [{_figure(self.interval[0])}, {_figure(self.interval[1])}]"
+        )
         counted = f", {self.counted}" if self.counted else ""
         return f"{self.statistic or 'score'} {_figure(self.value)}{edges}{counted}"
 
@@ -95,12 +103,16 @@ class Audit:
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Attacks that say nothing about such a run, or were not asked for, and why."""
     level: float = 0.01
-    """Probability, over all rows together, that one seems to find something where there is nothing."""
+    """Probability, over all rows together, that one seems to find something where there is
+    nothing.
+    """
     seconds: float = 0.0
     created: str = field(default_factory=utc_now)
     version: str = __version__
     view: str = ""
-    """Whose view it is of and how long, where a party recorded it; there is no truth to score estimates by then."""
+    """Whose view it is of and how long, where a party recorded it; there is no truth to score
+    estimates by then.
+    """
 
     def __iter__(self) -> Any:
         return iter(self.rows)
@@ -112,7 +124,10 @@ class Audit:
         for row in self.rows:
             if row.attack == attack:
                 return row
-        raise KeyError(f"no attack '{attack}' in this audit. It has {', '.join(row.attack for row in self.rows)}.")
+        raise KeyError(
+            f"no attack '{attack}' in this audit. It has "
+            f"{', '.join(row.attack for row in self.rows)}."
+        )
 
     @property
     def title(self) -> str:
@@ -126,7 +141,10 @@ class Audit:
         made = words.count(len(self.rows), "attack")
         if self.view:
             return f"{made}: estimates that no truth scores"
-        each = {verdict: sum(row.verdict == verdict for row in self.rows) for verdict in ("finds it out", "a little")}
+        each = {
+            verdict: sum(row.verdict == verdict for row in self.rows)
+            for verdict in ("finds it out", "a little")
+        }
         found = ", ".join(f"{many} {verdict}" for verdict, many in each.items() if many)
         return f"Of {made}: {found or 'none finds anything'}"
 
@@ -134,36 +152,62 @@ class Audit:
         """Return the table with its notes, as the command line and a report print it."""
         if self.view:
             return [self._estimates()]
-        runs = f"{words.count(self.runs, 'run')} of {words.count(self.steps, 'step')}" if self.steps else "one view"
+        runs = (
+            f"{words.count(self.runs, 'run')} of {words.count(self.steps, 'step')}"
+            if self.steps
+            else "one view"
+        )
         notes = [
-            f"On {runs}, seed {self.seed}. 'finds it out' and 'a little' beat a guess without a view; over all "
-            f"{len(self.rows)} rows together the chance of a false alarm is {self.level:g}. 'would find': share of "
+            f"On {runs}, seed {self.seed}. 'finds it out' and 'a little' beat a guess without a "
+            "view; over all "
+            f"{len(self.rows)} rows together the chance of a false alarm is {self.level:g}. 'would "
+            "find': share of "
             "planted leaks that the attack finds. [ ]: interval at confidence .95."
         ]
-        notes += [f"{row.attack}: {row.says}" for row in self.rows if row.says and row.value is not None]
+        notes += [
+            f"{row.attack}: {row.says}" for row in self.rows if row.says and row.value is not None
+        ]
         notes += [f"Left out: {name}: {why}" for name, why in self.left_out.items()]
         rows = tuple(row.cells for row in self.rows)
         return [Section(self.title, COLUMNS, rows, tuple(notes), data=self.plain())]
 
     def _estimates(self) -> Section:
         """Return the table of estimates that nothing is known to score by."""
-        others = [f"{name} ({why.removeprefix(OTHER_ROLES).partition(',')[0]})" for name, why in self.left_out.items()
-                  if why.startswith(OTHER_ROLES)]  # fmt: skip
+        others = [
+            f"{name} ({why.removeprefix(OTHER_ROLES).partition(',')[0]})"
+            for name, why in self.left_out.items()
+            if why.startswith(OTHER_ROLES)
+        ]
         notes = [
-            f"From {self.view}; seed {self.seed}. Estimates only: a deployment has no truth to score them against, so "
-            "nothing here says whether they are right. How often each attack is right, and what it would find, shows "
+            f"From {self.view}; seed {self.seed}. Estimates only: a deployment has no truth to "
+            "score them against, so "
+            "nothing here says whether they are right. How often each attack is right, and what it "
+            "would find, shows "
             "an audit of settings like those of the run."
         ]
-        notes += [f"Left out: {name}: {why}" for name, why in self.left_out.items() if not why.startswith(OTHER_ROLES)]
+        notes += [
+            f"Left out: {name}: {why}"
+            for name, why in self.left_out.items()
+            if not why.startswith(OTHER_ROLES)
+        ]
         notes += [f"Attacks of other roles: {', '.join(others)}."] if others else []
         rows = tuple((row.attack, row.at, row.title, row.says) for row in self.rows)
-        return Section("Audit: what this party could estimate from its view", ESTIMATES, rows, tuple(notes),
-                       data=self.plain())  # fmt: skip
+        return Section(
+            "Audit: what this party could estimate from its view",
+            ESTIMATES,
+            rows,
+            tuple(notes),
+            data=self.plain(),
+        )
 
     def plain(self) -> dict[str, Any]:
         """Return it as a record keeps it."""
         return {
-            **{one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("rows", "left_out")},
+            **{
+                one.name: getattr(self, one.name)
+                for one in fields(self)
+                if one.name not in ("rows", "left_out")
+            },
             "left_out": dict(self.left_out),
             "rows": [_listed(asdict(row)) for row in self.rows],
         }
@@ -177,7 +221,10 @@ class Audit:
             Row(**{key: _tuples(value) for key, value in row.items() if key in row_known})
             for row in kept.get("rows", ())
         )
-        return cls(**{key: value for key, value in kept.items() if key in known and key != "rows"}, rows=rows)
+        return cls(
+            **{key: value for key, value in kept.items() if key in known and key != "rows"},
+            rows=rows,
+        )
 
     def _repr_html_(self) -> str:
         """Return the answer and the table for a notebook; the notes are folded."""

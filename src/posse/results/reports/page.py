@@ -1,4 +1,6 @@
-"""Pieces of HTML, in which every text is escaped, and the frame of a page that asks nothing of the network."""
+"""Pieces of HTML, in which every text is escaped, and the frame of a page that asks nothing of the
+network.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def tag(name: str, *content: object, cls: str = "", **attributes: str) -> Safe:
     '<p title="&quot;"></p>'
     """
     pairs = {"class": cls, **attributes} if cls else attributes
-    head = "".join(f' {key.rstrip("_").replace("_", "-")}="{escape(value)}"' for key, value in pairs.items())
+    head = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(value)}"' for key, value in pairs.items()
+    )
     return Safe(f"<{name}{head}>{''.join(esc(item) for item in content)}</{name}>")
 
 
@@ -41,20 +45,31 @@ def join(parts: Iterable[Safe], by: str = "\n") -> Safe:
     return Safe(by.join(parts))
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[object]], *, numeric: Iterable[int] = ()) -> Safe:
-    """Make a table; `numeric` columns are set to the right, and a header of empty texts is left out.
+def table(
+    header: Sequence[str], rows: Iterable[Sequence[object]], *, numeric: Iterable[int] = ()
+) -> Safe:
+    """Make a table; `numeric` columns are set to the right, and a header of empty texts is left
+    out.
 
-    On a small screen one of more than three columns becomes a block a row, a line a column, named by its header.
+    On a small screen one of more than three columns becomes a block a row, a line a column, named
+    by its header.
     """
     right, wide = set(numeric), len(header) > 3
 
     def cells(name: str, values: Sequence[object]) -> Safe:
-        heads = [{"data_label": str(head)} if name == "td" and wide and head else {} for head in header]
-        return join((tag(name, v, cls="n" if i in right else "", **heads[i]) for i, v in enumerate(values)), "")
+        heads = [
+            {"data_label": str(head)} if name == "td" and wide and head else {} for head in header
+        ]
+        return join(
+            (tag(name, v, cls="n" if i in right else "", **heads[i]) for i, v in enumerate(values)),
+            "",
+        )
 
     head = tag("thead", tag("tr", cells("th", header))) if any(header) else ""
     body = tag("tbody", join(tag("tr", cells("td", row)) for row in rows))
-    return tag("div", tag("table", head, body, cls="wide" if wide else ""), cls="scroll", tabindex="0")
+    return tag(
+        "div", tag("table", head, body, cls="wide" if wide else ""), cls="scroll", tabindex="0"
+    )
 
 
 def bullets(items: Iterable[str]) -> Safe:
@@ -62,7 +77,8 @@ def bullets(items: Iterable[str]) -> Safe:
     return tag("ul", join(tag("li", item) for item in items))
 
 
-# The policy holds the page to its word: no script runs and nothing is fetched, whatever a record may contain.
+# The policy holds the page to its word: no script runs and nothing is fetched, whatever a record
+# may contain.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
@@ -74,7 +90,8 @@ def _style(file: str) -> str:
 def page(title: str, *body: Safe, style: str = "") -> str:
     """Return a whole document, self-contained: style and figures inline, no script, no link."""
     head = Safe(
-        '<meta charset="utf-8">\n<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta charset="utf-8">\n<meta name="viewport" content="width=device-width, '
+        'initial-scale=1">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         f"{tag('title', title)}\n<style>\n{_style('page.css')}{style}</style>"
     )
@@ -85,7 +102,8 @@ def page(title: str, *body: Safe, style: str = "") -> str:
 def fragment(*body: Safe) -> str:
     """Return a piece of HTML for a notebook, with a style of its own that touches nothing else.
 
-    It takes the colours of the text around it, so that it reads on the light and dark themes of any notebook.
+    It takes the colours of the text around it, so that it reads on the light and dark themes of any
+    notebook.
     """
     style = Safe(f"<style>\n{_style('fragment.css')}</style>")
     return tag("div", style, *(Safe(f"\n{part}") for part in body), cls="posse")

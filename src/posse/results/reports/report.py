@@ -1,4 +1,6 @@
-"""One HTML page about one run or several: what was earned, what it cost, what was protected and what was not."""
+"""One HTML page about one run or several: what was earned, what it cost, what was protected and
+what was not.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,15 @@ from posse.results.record import Record, several
 from posse.results.reports import audits
 from posse.results.reports.answers import CHANCE, Answer, answer, sentence
 from posse.results.reports.page import Safe, bullets, fragment, join, page, table, tag
-from posse.results.reports.sections import Named, comparison, costs, details, privacy, protection, systems
+from posse.results.reports.sections import (
+    Named,
+    comparison,
+    costs,
+    details,
+    privacy,
+    protection,
+    systems,
+)
 from posse.results.statistics import standard_error
 from posse.results.words import common, plural
 from posse.version import __version__
@@ -36,14 +46,18 @@ def report(records: Record | Iterable[Record], path: str | Path, notes: Sequence
 def render_report(records: Record | Iterable[Record], notes: Sequence[str] = ()) -> str:
     """Return a self-contained HTML page; `notes` are sentences of yours that go below the headline.
 
-    Nothing on it is fetched from elsewhere and no script runs: it can be mailed, printed and kept. Text from records
-    is escaped. Needs the extra `plot`.
+    Nothing on it is fetched from elsewhere and no script runs: it can be mailed, printed and kept.
+    Text from records is escaped. Needs the extra `plot`.
     """
     chosen = several(records)
     if not chosen:
         raise DataError("a report needs at least one record.")
     named = list(zip(chosen, labels(chosen), strict=True))
-    colours = list(plots.role_colours(chosen, {kind for record in chosen for kind in record.role_seconds}).values())
+    colours = list(
+        plots.role_colours(
+            chosen, {kind for record in chosen for kind in record.role_seconds}
+        ).values()
+    )
     parts = [_headline(named), _warnings(named), bullets(notes) if notes else Safe("")]
     tables = [systems(named), comparison(compare(chosen)) if len(chosen) > 1 else Safe("")]
     money = parties(chosen)  # what parties earned, and what to do, comes before a table of runs
@@ -63,11 +77,20 @@ def _headline(named: Named) -> Safe:
     said = answer(records, [label for _, label in named])
     titles = ", ".join(dict.fromkeys(record.title for record in records))
     cards = [
-        tag("div", tag("b", card.value), tag("span", card.below), cls="card alarm" if card.alarm else "card")
+        tag(
+            "div",
+            tag("b", card.value),
+            tag("span", card.below),
+            cls="card alarm" if card.alarm else "card",
+        )
         for card in said.cards
     ]
     over = f"Posse report · {titles} · {_title(records)} · {records[0].created[:10]}"
-    parts = [tag("p", over, cls="over"), tag("h1", said.headline), tag("p", " ".join(said.sentences), cls="lead")]
+    parts = [
+        tag("p", over, cls="over"),
+        tag("h1", said.headline),
+        tag("p", " ".join(said.sentences), cls="lead"),
+    ]
     return join([*parts, *([tag("div", join(cards), cls="cards")] if cards else []), _bars(said)])
 
 
@@ -81,7 +104,11 @@ def _bars(said: Answer) -> Safe:
         tag(
             "div",
             tag("span", bar.label, cls="name"),
-            tag("span", tag("i", style=f"width:{100 * max(0.0, bar.value - low) / whole:.1f}%"), cls="track"),
+            tag(
+                "span",
+                tag("i", style=f"width:{100 * max(0.0, bar.value - low) / whole:.1f}%"),
+                cls="track",
+            ),
             tag("b", bar.text),
             cls="bar yardstick" if bar.yardstick else "bar",
         )
@@ -91,12 +118,19 @@ def _bars(said: Answer) -> Safe:
 
 
 def _warnings(named: Named) -> Safe:
-    pairs = [(f"{label}: " if len(named) > 1 else "", one) for record, label in named for one in record.warnings]
+    pairs = [
+        (f"{label}: " if len(named) > 1 else "", one)
+        for record, label in named
+        for one in record.warnings
+    ]
     return join([tag("p", tag("b", "Warning: "), whose, one, cls="alert") for whose, one in pairs])
 
 
 def _footer() -> Safe:
-    return tag("footer", tag("p", f"Written by Posse {__version__}. This page fetches nothing.", cls="soft"))
+    return tag(
+        "footer",
+        tag("p", f"Written by Posse {__version__}. This page fetches nothing.", cls="soft"),
+    )
 
 
 def _figures(named: Named, colours: Sequence[tuple[str, str]]) -> Safe:
@@ -109,11 +143,15 @@ def _figures(named: Named, colours: Sequence[tuple[str, str]]) -> Safe:
         )
         for i, (figure, caption) in enumerate(_drawn(named))
     ]
-    return join([tag("h2", "Figures"), tag("div", join(parts), cls="figures")]) if parts else Safe("")
+    return (
+        join([tag("h2", "Figures"), tag("div", join(parts), cls="figures")]) if parts else Safe("")
+    )
 
 
 def _drawn(named: Named) -> Iterator[tuple[plots.Figure, str]]:
-    """Draw each thing once: curves of runs that are equal bit for bit lie on each other and are drawn as one."""
+    """Draw each thing once: curves of runs that are equal bit for bit lie on each other and are
+    drawn as one.
+    """
     curved = [(record, label) for record, label in named if record.runs and record.steps.size]
     nouns = common(record.words for record, _ in named)
     pair = twins([record for record, _ in curved])
@@ -122,15 +160,25 @@ def _drawn(named: Named) -> Iterator[tuple[plots.Figure, str]]:
         names = [label for record in pair for one, label in curved if one is record]
         yield (
             plots.secure_against_plain(*pair, labels=names[:2]),
-            f"{_beside(pair[0])} against plain: {nouns.reward} over the {plural(nouns.step)}, and time taken.",
+            f"{_beside(pair[0])} against plain: {nouns.reward} over the {plural(nouns.step)}, and "
+            "time taken.",
         )
     elif curved and not _learning(distinct):
-        yield plots.reward_curves(*_apart(distinct)), f"Cumulative {nouns.reward}, the mean over runs."
+        yield (
+            plots.reward_curves(*_apart(distinct)),
+            f"Cumulative {nouns.reward}, the mean over runs.",
+        )
     if _learning(distinct):
-        yield plots.reward_rates(*_apart(distinct)), f"{nouns.reward.capitalize()} of a {nouns.step} on the way."
+        yield (
+            plots.reward_rates(*_apart(distinct)),
+            f"{nouns.reward.capitalize()} of a {nouns.step} on the way.",
+        )
     regretful = [(record, label) for record, label in distinct if record.regret is not None]
     if regretful:
-        yield plots.regret_curves(*_apart(regretful)), _regret_caption([record for record, _ in regretful])
+        yield (
+            plots.regret_curves(*_apart(regretful)),
+            _regret_caption([record for record, _ in regretful]),
+        )
     for name in plots.shared_curves([record for record, _ in distinct]):
         yield plots.shown_curves(*_apart(distinct), name=name), f"{name[:1].upper()}{name[1:]}."
     # One bar compares with nothing: an owner of a deployment knows its own arm alone.
@@ -138,9 +186,16 @@ def _drawn(named: Named) -> Iterator[tuple[plots.Figure, str]]:
     for group in _same_arms(_distinct(pulled)):
         drawn, names = _apart(group)
         by = "" if len(group) > 1 else f" by {names[0]}"
-        yield plots.pulls_per_arm(drawn, names), f"{common(record.words for record in drawn).pulled}{by}."
+        yield (
+            plots.pulls_per_arm(drawn, names),
+            f"{common(record.words for record in drawn).pulled}{by}.",
+        )
     # Shares of one role alone are all 100 %; of one record the table of costs says the same.
-    timed = [(record, label) for record, label in named if len([x for x in record.role_seconds.values() if x > 0]) > 1]
+    timed = [
+        (record, label)
+        for record, label in named
+        if len([x for x in record.role_seconds.values() if x > 0]) > 1
+    ]
     if len(timed) > 1:
         yield plots.role_times(*_apart(timed)), "CPU time by role."
 
@@ -154,8 +209,12 @@ def _distinct(named: Named) -> list[tuple[Record, str]]:
 
 
 def _learning(named: Named) -> bool:
-    """Return whether these are runs that learn from contexts: what a round earns then grows, and the sum hides it."""
-    return bool(named) and all(record.summary.get(CHANCE) is not None and _winnerless(record) for record, _ in named)
+    """Return whether these are runs that learn from contexts: what a round earns then grows, and
+    the sum hides it.
+    """
+    return bool(named) and all(
+        record.summary.get(CHANCE) is not None and _winnerless(record) for record, _ in named
+    )
 
 
 def _winnerless(record: Record) -> bool:
@@ -167,13 +226,22 @@ def _apart(named: Named) -> tuple[list[Record], list[str]]:
 
 
 def twins(records: Sequence[Record]) -> tuple[Record, Record] | None:
-    """Return a protected record and the plain one of the same policy and problem; None where there is no such pair."""
+    """Return a protected record and the plain one of the same policy and problem; None where there
+    is no such pair.
+    """
     for secure in records:
         for plain in records:
             alike = secure.policy == plain.policy and secure.problem == plain.problem
-            # The twin of another level may draw in another order: it is not this run without protection.
+            # The twin of another level may draw in another order: it is not this run without
+            # protection.
             alike = alike and plain.summary.get("twin_of", secure.level) == secure.level
-            if secure.level not in UNTWINNED and plain.level == PLAIN and alike and secure.runs and plain.runs:
+            if (
+                secure.level not in UNTWINNED
+                and plain.level == PLAIN
+                and alike
+                and secure.runs
+                and plain.runs
+            ):
                 return secure, plain
     return None
 
@@ -181,7 +249,11 @@ def twins(records: Sequence[Record]) -> tuple[Record, Record] | None:
 def _regret_caption(records: Sequence[Record]) -> str:
     caption = common(record.words for record in records).regret_caption
     best = "the best arm of every context"
-    return caption.replace("the best arm", best) if all(record.contextual for record in records) else caption
+    return (
+        caption.replace("the best arm", best)
+        if all(record.contextual for record in records)
+        else caption
+    )
 
 
 def _beside(record: Record) -> str:
@@ -196,7 +268,8 @@ def _same_arms(named: Named) -> list[list[tuple[Record, str]]]:
 
 
 def card(record: Record) -> str:
-    """Return a record as a notebook shows it: headline, a small table, what is not protected, and its curve.
+    """Return a record as a notebook shows it: headline, a small table, what is not protected, and
+    its curve.
 
     The curve is left out where matplotlib is not installed.
     """
@@ -209,7 +282,9 @@ def card(record: Record) -> str:
         record.words.reward: earned if record.total else "not known",
         record.words.regret: words.number(record.regret_mean) if record.regret is not None else "",
         "CPU time": words.seconds(record.seconds) if record.seconds else "",
-        "traffic": f"{words.count(record.messages, 'message')}, {words.size(record.bytes)}" if record.traffic else "",
+        "traffic": f"{words.count(record.messages, 'message')}, {words.size(record.bytes)}"
+        if record.traffic
+        else "",
     }
     parts = [
         tag("p", tag("b", label), " ", tag("code", record.id)),
@@ -229,14 +304,18 @@ def card(record: Record) -> str:
 
 
 def compared_card(compared: Comparison) -> str:
-    """Return a comparison as a notebook shows it: the answer, the table, and curves where there are some."""
+    """Return a comparison as a notebook shows it: the answer, the table, and curves where there are
+    some.
+    """
     names = [row.label for row in compared.rows]
     parts = []
     if compared.records:
         said = answer(compared.records, names)
         parts += [tag("h2", said.headline), tag("p", " ".join(said.sentences))]
     parts.append(comparison(compared))
-    curved = _distinct([pair for pair in zip(compared.records, names, strict=False) if pair[0].steps.size])
+    curved = _distinct(
+        [pair for pair in zip(compared.records, names, strict=False) if pair[0].steps.size]
+    )
     if curved and all(record.runs for record, _ in curved):
         with suppress(MissingExtraError):
             figure = plots.reward_curves(*_apart(curved))

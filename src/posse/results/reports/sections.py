@@ -1,4 +1,6 @@
-"""What a report says in words and tables: a comparison, what systems want shown, protection, privacy spent, costs."""
+"""What a report says in words and tables: a comparison, what systems want shown, protection,
+privacy spent, costs.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,21 @@ Named = Sequence[tuple[Record, str]]
 Entry = dict[str, JSON]
 
 HOLLOW = 20.0
-"""Epsilon above which odds may change more than e^20, half a billion times: it is no promise by itself."""
+"""Epsilon above which odds may change more than e^20, half a billion times: it is no promise by
+itself.
+"""
 
 _LEFT_OUT = ("not_covered", "not covered")
-_SAID_ELSEWHERE = ("epsilon", "delta", "unit", "adjacency", "party", "covers", "sentence", *_LEFT_OUT)
+_SAID_ELSEWHERE = (
+    "epsilon",
+    "delta",
+    "unit",
+    "adjacency",
+    "party",
+    "covers",
+    "sentence",
+    *_LEFT_OUT,
+)
 
 LONG = 8
 """A ledger with more rows than this is folded away."""
@@ -52,15 +65,21 @@ class Section:
     def plain(self) -> dict[str, Any]:
         """Return it as a record keeps it."""
         return {
-            "title": self.title, "columns": list(self.columns), "rows": [list(row) for row in self.rows],
-            "notes": list(self.notes), "numeric": list(self.numeric),
-        }  # fmt: skip
+            "title": self.title,
+            "columns": list(self.columns),
+            "rows": [list(row) for row in self.rows],
+            "notes": list(self.notes),
+            "numeric": list(self.numeric),
+        }
 
 
-def sections(records: Record | Iterable[Record], names: Sequence[str] | None = None) -> list[Section]:
+def sections(
+    records: Record | Iterable[Record], names: Sequence[str] | None = None
+) -> list[Section]:
     """Return the tables that the systems of these records want shown (`Record.show`).
 
-    Tables of two columns that several records have under one title stand side by side, a column a record.
+    Tables of two columns that several records have under one title stand side by side, a column a
+    record.
     """
     chosen = several(records)
     named = labels(chosen) if names is None else names
@@ -120,18 +139,41 @@ def systems(named: Named) -> Safe:
 
 def comparison(compared: Comparison) -> Safe:
     """Return the table of a comparison, and its notes."""
-    header = ("run", "level", "runs", compared.words.earned, "difference", "same run", "time", "ratio", "traffic")
+    header = (
+        "run",
+        "level",
+        "runs",
+        compared.words.earned,
+        "difference",
+        "same run",
+        "time",
+        "ratio",
+        "traffic",
+    )
     rows = [
         (
-            join([tag("span", row.label), Safe("<br>"), tag("code", row.id)]), level(row.protection), f"{row.runs:,}",
-            words.plus_minus(row.mean, row.error), words.plus_minus(row.difference, row.difference_error),
-            _same(row, first=i == 0), words.seconds(row.seconds), words.ratio(row.ratio), words.size(row.bytes),
+            join([tag("span", row.label), Safe("<br>"), tag("code", row.id)]),
+            level(row.protection),
+            f"{row.runs:,}",
+            words.plus_minus(row.mean, row.error),
+            words.plus_minus(row.difference, row.difference_error),
+            _same(row, first=i == 0),
+            words.seconds(row.seconds),
+            words.ratio(row.ratio),
+            words.size(row.bytes),
         )
         for i, row in enumerate(compared.rows)
-    ]  # fmt: skip
+    ]
     reward = compared.words.reward.capitalize()
-    note = f"{reward} is the mean total of a run ± its standard error; difference and ratio are to the first line."
-    parts = [tag("h2", "Comparison"), table(header, rows, numeric=(2, 3, 4, 6, 7, 8)), tag("p", note, cls="soft")]
+    note = (
+        f"{reward} is the mean total of a run ± its standard error; difference and ratio are to "
+        "the first line."
+    )
+    parts = [
+        tag("h2", "Comparison"),
+        table(header, rows, numeric=(2, 3, 4, 6, 7, 8)),
+        tag("p", note, cls="soft"),
+    ]
     return join([*parts, bullets(compared.notes) if compared.notes else Safe("")])
 
 
@@ -142,8 +184,12 @@ def _same(row: ComparedRun, *, first: bool) -> Safe | str:
 
 
 def protection(records: Sequence[Record]) -> Safe:
-    """Say at each protection what is protected and what each role learns, beside what is not protected."""
-    protects, learns, leaks = (_by_protection(records, what) for what in ("protects", "learns", "leaks"))
+    """Say at each protection what is protected and what each role learns, beside what is not
+    protected.
+    """
+    protects, learns, leaks = (
+        _by_protection(records, what) for what in ("protects", "learns", "leaks")
+    )
     parts = [tag("h2", "Protection")]
     for name, sentences in leaks.items():
         left = [
@@ -152,7 +198,14 @@ def protection(records: Sequence[Record]) -> Safe:
         ]
         left += [tag("h4", "What each role learns"), folded(learns[name])] if learns[name] else []
         right = [tag("h3", "What is not protected"), folded(sentences or [_unsaid(name, records)])]
-        parts.append(join([tag("p", level(name)), tag("div", tag("div", *left), tag("div", *right), cls="sides")]))
+        parts.append(
+            join(
+                [
+                    tag("p", level(name)),
+                    tag("div", tag("div", *left), tag("div", *right), cls="sides"),
+                ]
+            )
+        )
     return join(parts)
 
 
@@ -190,7 +243,10 @@ def _by_protection(records: Sequence[Record], what: str) -> dict[str, list[str]]
 def _unsaid(name: str, records: Sequence[Record]) -> str:
     if name == ALONE:
         party = common(record.words for record in records).party
-        return f"Nothing is shared: each {party} keeps what it knows, and learns nothing from the others."
+        return (
+            f"Nothing is shared: each {party} keeps what it knows, and learns nothing from the "
+            "others."
+        )
     return "These records do not say what leaks. Do not take that for nothing."
 
 
@@ -206,9 +262,14 @@ class Guarantee:
 
     @property
     def figure(self) -> str:
-        """The two numbers, which always stand together; an epsilon of None is one that is not finite."""
+        """The two numbers, which always stand together; an epsilon of None is one that is not
+        finite.
+        """
         epsilon = self.entry["epsilon"]
-        return f"{'no finite ε' if epsilon is None else f'ε = {up(epsilon)}'} at δ = {up(self.entry.get('delta'))}"
+        return (
+            f"{'no finite ε' if epsilon is None else f'ε = {up(epsilon)}'} at δ = "
+            f"{up(self.entry.get('delta'))}"
+        )
 
     @property
     def hollow(self) -> str:
@@ -222,16 +283,24 @@ class Guarantee:
 
     @property
     def unit(self) -> str:
-        """What is protected: in words where the entry has them, and by the name of the unit and its neighbours."""
+        """What is protected: in words where the entry has them, and by the name of the unit and its
+        neighbours.
+        """
         unit = words_of(self.entry.get("unit") or "not stated")
         facts = [f"unit {unit}"] if (covers := _items(self.entry.get("covers"))) else []
         facts += [f"adjacency {text}" for text in _items(self.entry.get("adjacency"))]
-        return f"for {words.listed(covers) if covers else f'unit {unit}'}" + (f" ({'; '.join(facts)})" if facts else "")
+        return f"for {words.listed(covers) if covers else f'unit {unit}'}" + (
+            f" ({'; '.join(facts)})" if facts else ""
+        )
 
     @property
     def how(self) -> str:
         """How it was composed, and all else that the entry says."""
-        others = {key.replace("_", " "): value for key, value in self.entry.items() if key not in _SAID_ELSEWHERE}
+        others = {
+            key.replace("_", " "): value
+            for key, value in self.entry.items()
+            if key not in _SAID_ELSEWHERE
+        }
         return ", ".join(f"{key}: {words_of(value)}" for key, value in others.items())
 
     def sentence(self, party: str = "party") -> str:
@@ -248,7 +317,9 @@ class Guarantee:
 
 
 def composed(entry: Entry) -> bool:
-    """Return whether an entry is a composed guarantee: it has an epsilon, and says how it was composed."""
+    """Return whether an entry is a composed guarantee: it has an epsilon, and says how it was
+    composed.
+    """
     return "epsilon" in entry and "composition" in entry
 
 
@@ -269,7 +340,9 @@ def guarantees(records: Iterable[Record]) -> list[Guarantee]:
 def ledger(record: Record) -> list[Entry]:
     """Return the entries of single releases, without what is said once for all (`not_covered`)."""
     entries = [dict(entry) for entry in record.privacy if not composed(dict(entry))]
-    return [{key: value for key, value in entry.items() if key not in _LEFT_OUT} for entry in entries]
+    return [
+        {key: value for key, value in entry.items() if key not in _LEFT_OUT} for entry in entries
+    ]
 
 
 def not_covered(records: Iterable[Record]) -> list[str]:
@@ -289,7 +362,8 @@ def _items(value: JSON) -> list[str]:
 
 
 def up(value: JSON) -> str:
-    """Write an epsilon or a delta with four digits, rounded up: a guarantee is never shown as better than it is.
+    """Write an epsilon or a delta with four digits, rounded up: a guarantee is never shown as
+    better than it is.
 
     >>> up(0.211012), up(1e-5), up(0.9999999), up(0.1459), up(245132.7), up(None)
     ('0.2111', '1e-05', '1', '0.1459', '245,200', 'not stated')
@@ -311,17 +385,30 @@ def privacy(records: Sequence[Record]) -> Safe:
         return Safe("")
     party = common(record.words for record in spending).party
     cards = [_guarantee(guarantee, party) for guarantee in guarantees(records)]
-    parts = [tag("h2", "Privacy spent"), *([tag("div", join(cards), cls="promises")] if cards else [])]
+    parts = [
+        tag("h2", "Privacy spent"),
+        *([tag("div", join(cards), cls="promises")] if cards else []),
+    ]
     named = zip(records, labels(records), strict=True)
-    parts += [_ledger(record, label, named=len(records) > 1) for record, label in named if ledger(record)]
+    parts += [
+        _ledger(record, label, named=len(records) > 1) for record, label in named if ledger(record)
+    ]
     left_out = not_covered(spending)
     if not left_out:
         return join(parts)
-    return join([*parts, tag("details", tag("summary", f"Not covered ({len(left_out)})"), bullets(left_out))])
+    return join(
+        [
+            *parts,
+            tag("details", tag("summary", f"Not covered ({len(left_out)})"), bullets(left_out)),
+        ]
+    )
 
 
 def _guarantee(guarantee: Guarantee, party: str) -> Safe:
-    below = [tag("span", guarantee.unit, cls="unit"), tag("span", f"{guarantee.label}{guarantee.whose(party)}")]
+    below = [
+        tag("span", guarantee.unit, cls="unit"),
+        tag("span", f"{guarantee.label}{guarantee.whose(party)}"),
+    ]
     names = [tag("span", words.listed(guarantee.parties))] if len(guarantee.parties) > 1 else []
     how = [tag("span", f"{guarantee.how[0].upper()}{guarantee.how[1:]}.")] if guarantee.how else []
     hollow = [tag("span", guarantee.hollow, cls="hollow")] if guarantee.hollow else []
@@ -331,7 +418,9 @@ def _guarantee(guarantee: Guarantee, party: str) -> Safe:
 def _ledger(record: Record, label: str, *, named: bool) -> Safe:
     entries = ledger(record)
     keys = list(dict.fromkeys(key for entry in entries for key in entry))
-    numeric = [i for i, key in enumerate(keys) if all(_is_number(entry.get(key)) for entry in entries)]
+    numeric = [
+        i for i, key in enumerate(keys) if all(_is_number(entry.get(key)) for entry in entries)
+    ]
     rows = ([_cell(entry, key) for key in keys] for entry in entries)
     header = [record.words.party if key == "party" else key.replace("_", " ") for key in keys]
     shown = table(header, rows, numeric=numeric)
@@ -361,7 +450,9 @@ def costs(named: Named) -> Safe:
     parts = []
     for record, label in named:
         tables = [part for part in (_times(record, colours), _traffic(record)) if part]
-        heading = [tag("h3", label, " ", tag("code", record.id))] if len(named) > 1 and tables else []
+        heading = (
+            [tag("h3", label, " ", tag("code", record.id))] if len(named) > 1 and tables else []
+        )
         parts += [*heading, *tables]
     return join([tag("h2", "Time and traffic"), *parts]) if parts else Safe("")
 
@@ -373,7 +464,8 @@ REST = "rest of the process"
 def times(record: Record) -> dict[str, float]:
     """Return CPU time by role, the most first, and last what the process took beside them (`REST`).
 
-    Records of several processes may have more time of roles than of the process that wrote them, and then no rest.
+    Records of several processes may have more time of roles than of the process that wrote them,
+    and then no rest.
     """
     roles = dict(sorted(record.role_seconds.items(), key=lambda item: -item[1]))
     rest = record.seconds - sum(roles.values())
@@ -384,13 +476,21 @@ def _times(record: Record, colours: dict[str, tuple[str, str]]) -> Safe:
     shown = times(record)
     whole = sum(shown.values())
     rows: list[tuple[Safe | str, str, str]] = [
-        (_role(record, kind, colours), words.seconds(value), f"{value / whole:.1%}" if whole else words.UNKNOWN)
+        (
+            _role(record, kind, colours),
+            words.seconds(value),
+            f"{value / whole:.1%}" if whole else words.UNKNOWN,
+        )
         for kind, value in shown.items()
     ]
     if len(rows) > 1:
         rows.append(("all", words.seconds(whole), "100.0%"))
     made = table(("role", "CPU time", "share"), rows, numeric=(1, 2)) if rows else Safe("")
-    note = tag("p", f"{REST.capitalize()}: the simulated world, passing messages on, keeping the record.", cls="soft")
+    note = tag(
+        "p",
+        f"{REST.capitalize()}: the simulated world, passing messages on, keeping the record.",
+        cls="soft",
+    )
     return join([made, note]) if REST in shown else made
 
 
@@ -402,7 +502,10 @@ def _role(record: Record, kind: str, colours: dict[str, tuple[str, str]]) -> Saf
 
 
 def _traffic(record: Record) -> Safe:
-    rows = [(hop.hop.replace("->", "→"), f"{hop.messages:,}", words.size(hop.bytes)) for hop in record.traffic]
+    rows = [
+        (hop.hop.replace("->", "→"), f"{hop.messages:,}", words.size(hop.bytes))
+        for hop in record.traffic
+    ]
     if len(rows) > 1:
         rows.append(("all", f"{record.messages:,}", words.size(record.bytes)))
     return table(("hop", "messages", "bytes"), rows, numeric=(1, 2)) if rows else Safe("")
@@ -418,14 +521,29 @@ def details(named: Named) -> Safe:
 
 
 def _facts(record: Record) -> Safe:
-    facts = {"system": record.title, "status": record.state, "created": record.created, "version": record.version}
+    facts = {
+        "system": record.title,
+        "status": record.state,
+        "created": record.created,
+        "version": record.version,
+    }
     if record.party or record.run_id != record.id:
         facts |= {"run": record.run_id, "party": record.party or "all"}
     # Its words are how the page reads, not what was learnt.
     problem = {key: value for key, value in record.problem.items() if key != "words"}
-    tables = {"Run": facts, "Configuration": record.config, "Problem": problem, "Summary": record.summary}
+    tables = {
+        "Run": facts,
+        "Configuration": record.config,
+        "Problem": problem,
+        "Summary": record.summary,
+    }
     parts = [
-        join([tag("h3", name), table(("key", "value"), [(key, words_of(value)) for key, value in flat(values)])])
+        join(
+            [
+                tag("h3", name),
+                table(("key", "value"), [(key, words_of(value)) for key, value in flat(values)]),
+            ]
+        )
         for name, values in tables.items()
         if values
     ]
@@ -434,8 +552,15 @@ def _facts(record: Record) -> Safe:
 
 def _seeds(record: Record) -> Safe:
     if not record.seeds:
-        return tag("p", f"None: the {words.plural(record.words.reward)} came from the world, not from a simulation.")
+        return tag(
+            "p",
+            f"None: the {words.plural(record.words.reward)} came from the world, not from a "
+            "simulation.",
+        )
     shown = ", ".join(str(seed) for seed in record.seeds[:50])
     more = f", … ({len(record.seeds):,} in all)" if len(record.seeds) > 50 else ""
-    what = f"World seed of a simulation, one a run; whoever knows it knows every {record.words.reward}: "
+    what = (
+        "World seed of a simulation, one a run; whoever knows it knows every "
+        f"{record.words.reward}: "
+    )
     return tag("p", what, tag("code", shown + more))

@@ -1,4 +1,5 @@
-"""Who is who: the customer's authority, enrolment with single-use tokens, and the identities that come of it.
+"""Who is who: the customer's authority, enrolment with single-use tokens, and the identities that
+come of it.
 
 | file | holds |
 |---|---|

@@ -1,11 +1,13 @@
-"""The authority of one run, in a folder of the customer: `ca.key`, `ca.crt`, `crl.pem`, `register.db`.
+"""The authority of one run, in a folder of the customer: `ca.key`, `ca.crt`, `crl.pem`,
+`register.db`.
 
-It is the customer's and not the controller's: whoever holds `ca.key` can pose as any party. The folder is 0700, the key
-0600 and on request encrypted (PKCS#8 with a passphrase); tokens can be made and lists be read without the key.
+It is the customer's and not the controller's: whoever holds `ca.key` can pose as any party. The
+folder is 0700, the key 0600 and on request encrypted (PKCS#8 with a passphrase); tokens can be made
+and lists be read without the key.
 
-Its `Desk` decides on requests, bytes in and bytes out. A token is marked as used, its certificate recorded and its
-answer kept in one transaction before the answer is handed out; the same bytes again get the same answer while the token
-lasts, everything else is refused and counted.
+Its `Desk` decides on requests, bytes in and bytes out. A token is marked as used, its certificate
+recorded and its answer kept in one transaction before the answer is handed out; the same bytes
+again get the same answer while the token lasts, everything else is refused and counted.
 """
 
 from __future__ import annotations
@@ -34,7 +36,15 @@ from posse.core import check, files
 from posse.core.errors import CertificateError, ConfigError, DataError, EnrolmentError
 from posse.runtime.certificates import making, register, tokens
 from posse.runtime.certificates.names import Peer, check_host, check_name
-from posse.runtime.certificates.register import EXPIRED, OPEN, USED, CertificateRow, Register, TokenRow, Writing
+from posse.runtime.certificates.register import (
+    EXPIRED,
+    OPEN,
+    USED,
+    CertificateRow,
+    Register,
+    TokenRow,
+    Writing,
+)
 from posse.runtime.certificates.tokens import Refused, Request, Token
 
 KEY, CERTIFICATE, REVOKED, REGISTER = "ca.key", "ca.crt", "crl.pem", "register.db"
@@ -53,12 +63,18 @@ def utc_now() -> datetime:
 class Authority:
     """Signs who is who in one run."""
 
-    def __init__(self, folder: Path | str, *, passphrase: Passphrase | None = None, now: Clock = utc_now) -> None:
-        """Open an authority; `passphrase` is called when the key is first needed and is encrypted."""
+    def __init__(
+        self, folder: Path | str, *, passphrase: Passphrase | None = None, now: Clock = utc_now
+    ) -> None:
+        """Open an authority; `passphrase` is called when the key is first needed and is
+        encrypted.
+        """
         self.folder = Path(folder)
         self.now = now
         if not (self.folder / CERTIFICATE).exists():
-            raise CertificateError(f"there is no authority in {self.folder}. Make one with 'posse ca init'.", "missing")
+            raise CertificateError(
+                f"there is no authority in {self.folder}. Make one with 'posse ca init'.", "missing"
+            )
         files.check_private(self.folder)
         self.certificate = load_certificate(self.folder / CERTIFICATE)
         self.register = Register(self.folder / REGISTER)
@@ -67,24 +83,40 @@ class Authority:
 
     @classmethod
     def init(
-        cls, folder: Path | str, name: str, run: str, *, passphrase: bytes | None = None, now: Clock = utc_now
+        cls,
+        folder: Path | str,
+        name: str,
+        run: str,
+        *,
+        passphrase: bytes | None = None,
+        now: Clock = utc_now,
     ) -> Authority:
-        """Make an authority in a new folder, which appears whole or not at all; nothing is ever overwritten."""
+        """Make an authority in a new folder, which appears whole or not at all; nothing is ever
+        overwritten.
+        """
         check_name(name=name)
         check_name(run=run)
         if passphrase is not None and len(passphrase) < 8:
-            raise ConfigError(f"a passphrase must have at least 8 bytes, got {len(passphrase)}. Choose a longer one.")
+            raise ConfigError(
+                f"a passphrase must have at least 8 bytes, got {len(passphrase)}. Choose a longer "
+                "one."
+            )
         target = Path(folder).absolute()
         part = target.with_name(f".{target.name[:80]}.{secrets.token_hex(4)}.part")
         try:
             if target.exists():
-                raise DataError(f"{target} exists and is not overwritten. Choose another place for the authority.")
+                raise DataError(
+                    f"{target} exists and is not overwritten. Choose another place for the "
+                    "authority."
+                )
             part.mkdir(mode=0o700, parents=True)
             cls._fill(part, name, run, passphrase, now())
             part.rename(target)
             files.sync_folder(target.parent)
         except OSError as error:
-            raise DataError(f"cannot make {target}: {error.strerror}. Choose a place you may write to.") from error
+            raise DataError(
+                f"cannot make {target}: {error.strerror}. Choose a place you may write to."
+            ) from error
         finally:
             with suppress(OSError):
                 shutil.rmtree(part)
@@ -110,14 +142,24 @@ class Authority:
         """The private key, read when first needed."""
         key = load_key(self.folder / KEY, self._passphrase)
         if making.fingerprint(key.public_key()) != self.fingerprint:
-            raise CertificateError(f"{self.folder / KEY} is not the key of {CERTIFICATE}. Restore it.", "malformed")
+            raise CertificateError(
+                f"{self.folder / KEY} is not the key of {CERTIFICATE}. Restore it.", "malformed"
+            )
         return key
 
     def token(
-        self, role: str, name: str, *, minutes: int = tokens.MINUTES, hosts: Sequence[str] = (),
-        days: float = making.PARTY_DAYS, address: str = "",
-    ) -> Token:  # fmt: skip
-        """Make a token for one party; a name has one role in a run. `hosts` may stand in its certificate."""
+        self,
+        role: str,
+        name: str,
+        *,
+        minutes: int = tokens.MINUTES,
+        hosts: Sequence[str] = (),
+        days: float = making.PARTY_DAYS,
+        address: str = "",
+    ) -> Token:
+        """Make a token for one party; a name has one role in a run. `hosts` may stand in its
+        certificate.
+        """
         peer = Peer(self.run, role, name)
         check.between(1, tokens.MOST_MINUTES, minutes=minutes)
         check.between(making.LEAST_DAYS, making.MOST_DAYS, days=days)
@@ -129,43 +171,69 @@ class Authority:
             known = writing.role_of(peer.name, now)
             if known not in (None, peer.role):
                 raise ConfigError(
-                    f"'{peer.name}' is {known} in this run and cannot be {peer.role} too. Choose another name, or "
+                    f"'{peer.name}' is {known} in this run and cannot be {peer.role} too. Choose "
+                    "another name, or "
                     f"revoke it first with 'posse ca revoke {peer.name}'."
                 )
             writing.add_token(token, allowed, days, now)
         return token
 
     def sign(
-        self, writing: Writing, public: ec.EllipticCurvePublicKey, peer: Peer, hosts: Sequence[str], days: float
+        self,
+        writing: Writing,
+        public: ec.EllipticCurvePublicKey,
+        peer: Peer,
+        hosts: Sequence[str],
+        days: float,
     ) -> x509.Certificate:
         """Sign a party's key, and record the certificate inside a transaction."""
         mark = making.fingerprint(public)
-        if mark == self.fingerprint or writing.holder_of(mark) not in (None, (peer.role, peer.name)):
-            raise CertificateError("the key is certified for another party. Enrol with a new key.", "key-in-use")
+        if mark == self.fingerprint or writing.holder_of(mark) not in (
+            None,
+            (peer.role, peer.name),
+        ):
+            raise CertificateError(
+                "the key is certified for another party. Enrol with a new key.", "key-in-use"
+            )
         now = self.now()
-        certificate = making.party_certificate(self.certificate, self.key, public, peer, hosts, now, days)
+        certificate = making.party_certificate(
+            self.certificate, self.key, public, peer, hosts, now, days
+        )
         writing.add_certificate(certificate, mark, peer, now)
         return certificate
 
     def renew(self, certificate_der: bytes, csr: bytes) -> x509.Certificate:
-        """Sign the key of a request for the party of a certificate in force: for as many days, with the same hosts.
+        """Sign the key of a request for the party of a certificate in force: for as many days, with
+        the same hosts.
 
-        Who asks has shown on its connection that it holds the certificate. The key may be the same, as in a run, whose
-        manifest holds it, or a new one; the certificate before stays in force.
+        Who asks has shown on its connection that it holds the certificate. The key may be the same,
+        as in a run, whose manifest holds it, or a new one; the certificate before stays in force.
         """
         now = self.now()
         before = x509.load_der_x509_certificate(certificate_der)
         with self.register.writing() as writing:
             row = writing.certificate(f"{before.serial_number:x}")
-            if row is None or row.revoked is not None or row.certificate != certificate_der or now >= row.expires:
-                raise CertificateError("the certificate is not in force here. Enrol again with a new token.", "revoked")
+            if (
+                row is None
+                or row.revoked is not None
+                or row.certificate != certificate_der
+                or now >= row.expires
+            ):
+                raise CertificateError(
+                    "the certificate is not in force here. Enrol again with a new token.", "revoked"
+                )
             return self.sign(
-                writing, making.requested_key(csr), Peer(self.run, row.role, row.name), making.hosts_of(before),
+                writing,
+                making.requested_key(csr),
+                Peer(self.run, row.role, row.name),
+                making.hosts_of(before),
                 (row.expires - row.issued) / timedelta(days=1),
-            )  # fmt: skip
+            )
 
     def revoke(self, which: str) -> list[str]:
-        """Revoke a serial, or a name with its open tokens; returns the serials, and writes the new list."""
+        """Revoke a serial, or a name with its open tokens; returns the serials, and writes the new
+        list.
+        """
         key = self.key
         now = self.now()
         with self.register.writing() as writing:
@@ -173,7 +241,8 @@ class Authority:
             withdrawn = writing.withdraw(which.lower())
             if not serials and not withdrawn:
                 raise CertificateError(
-                    f"nothing to revoke: no certificate in force and no open token has the name or serial {which!r}. "
+                    "nothing to revoke: no certificate in force and no open token has the name or "
+                    f"serial {which!r}. "
                     "See 'posse ca list'.",
                     "missing",
                 )
@@ -219,22 +288,32 @@ def load_key(path: Path, passphrase: Passphrase | None = None) -> ec.EllipticCur
     given: bytes | None = None
     if b"ENCRYPTED" in pem:
         if passphrase is None:
-            raise CertificateError(f"{path} is encrypted. Give its passphrase with --passphrase-file.", "passphrase")
+            raise CertificateError(
+                f"{path} is encrypted. Give its passphrase with --passphrase-file.", "passphrase"
+            )
         given = passphrase()
     try:
         key = load_pem_private_key(pem, given)
     except (ValueError, TypeError) as error:
         if given is not None:
-            raise CertificateError(f"the passphrase does not open {path}. Try again.", "passphrase") from error
-        raise CertificateError(f"{path} is not a private key in PEM form. Restore it.", "malformed") from error
+            raise CertificateError(
+                f"the passphrase does not open {path}. Try again.", "passphrase"
+            ) from error
+        raise CertificateError(
+            f"{path} is not a private key in PEM form. Restore it.", "malformed"
+        ) from error
     if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
-        raise CertificateError(f"{path} must be a P-256 key. Make it with 'posse enrol'.", "malformed")
+        raise CertificateError(
+            f"{path} must be a P-256 key. Make it with 'posse enrol'.", "malformed"
+        )
     return key
 
 
 def load_certificate(path: Path) -> x509.Certificate:
     """Read a certificate that nobody else may change."""
-    return _trusted(path, x509.load_pem_x509_certificate, "certificate", ("Restore it.", "Restore it."))
+    return _trusted(
+        path, x509.load_pem_x509_certificate, "certificate", ("Restore it.", "Restore it.")
+    )
 
 
 def load_crl(path: Path) -> x509.CertificateRevocationList:
@@ -244,12 +323,16 @@ def load_crl(path: Path) -> x509.CertificateRevocationList:
 
 
 def _trusted(path: Path, load: Callable[[bytes], T], what: str, remedies: tuple[str, str]) -> T:
-    """Read a PEM file that nobody else may change; remedies are for one that is missing and one that is damaged."""
+    """Read a PEM file that nobody else may change; remedies are for one that is missing and one
+    that is damaged.
+    """
     files.check_trusted(path)
     try:
         return load(files.read(path, f"the {what}", remedies[0]))
     except ValueError as error:
-        raise CertificateError(f"{path} is not a {what} in PEM form. {remedies[1]}", "malformed") from error
+        raise CertificateError(
+            f"{path} is not a {what} in PEM form. {remedies[1]}", "malformed"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -271,7 +354,9 @@ class Desk:
 
     def __init__(self, authority: Authority) -> None:
         self.authority = authority
-        _ = authority.key  # read now: a passphrase is asked for before the first request, not during it
+        _ = (
+            authority.key
+        )  # read now: a passphrase is asked for before the first request, not during it
 
     def answer(self, data: bytes) -> Reply:
         """Grant or refuse; never raises for what a stranger sent."""
@@ -288,14 +373,21 @@ class Desk:
             try:
                 return self._granted(writing, token, peer, request, data)
             except EnrolmentError as error:
-                # What is not authenticated is not written down: a stranger must not keep the disk busy.
+                # What is not authenticated is not written down: a stranger must not keep the disk
+                # busy.
                 if error.reason != Refused.ALTERED:
                     writing.refuse(token.id, error.reason)
                 return _refusal(error.reason, request, peer, token.refusal_key)
 
-    def _granted(self, writing: Writing, token: TokenRow, peer: Peer, request: Request, data: bytes) -> Reply:
+    def _granted(
+        self, writing: Writing, token: TokenRow, peer: Peer, request: Request, data: bytes
+    ) -> Reply:
         expired = self.authority.now() >= token.expires
-        if token.state == USED and token.answer is not None and token.request == tokens.digest(data):
+        if (
+            token.state == USED
+            and token.answer is not None
+            and token.request == tokens.digest(data)
+        ):
             if expired:
                 raise tokens.refused(Refused.EXPIRED)
             if writing.is_revoked(token.serial or ""):
@@ -311,7 +403,8 @@ class Desk:
         except CertificateError as error:
             raise tokens.refused(Refused.BAD_KEY) from error
         try:
-            # Read before anything is written: a refusal is committed, and must record no certificate.
+            # Read before anything is written: a refusal is committed, and must record no
+            # certificate.
             revoked = self.authority.current_crl()
             certificate = self.authority.sign(writing, public, peer, token.hosts, token.days)
         except CertificateError as error:
@@ -319,8 +412,13 @@ class Desk:
                 Refused.KEY_IN_USE if error.reason == Refused.KEY_IN_USE else Refused.FAILED
             ) from error
         serial = f"{certificate.serial_number:x}"
-        given = [one.public_bytes(Encoding.DER) for one in (certificate, self.authority.certificate, revoked)]
-        reply = tokens.sealed(tokens.Answer(tokens.VERSION, request.nonce, serial, *given), token.answer_key)
+        given = [
+            one.public_bytes(Encoding.DER)
+            for one in (certificate, self.authority.certificate, revoked)
+        ]
+        reply = tokens.sealed(
+            tokens.Answer(tokens.VERSION, request.nonce, serial, *given), token.answer_key
+        )
         writing.use(token.id, tokens.digest(data), reply, serial)
         return Reply(reply, peer, serial=serial)
 
@@ -344,6 +442,8 @@ def _check_whom(request: Request, peer: Peer) -> None:
             raise tokens.refused(reason)
 
 
-def _refusal(reason: str, request: Request | None = None, peer: Peer | None = None, key: bytes | None = None) -> Reply:
+def _refusal(
+    reason: str, request: Request | None = None, peer: Peer | None = None, key: bytes | None = None
+) -> Reply:
     nonce = b"" if request is None else request.nonce
     return Reply(tokens.sealed(tokens.Refusal(tokens.VERSION, nonce, reason), key), peer, reason)

@@ -14,9 +14,10 @@ and over the network
     party  -> server   the request
     server -> party    the answer, or a refusal; then it closes
 
-The party accepts only the authority whose fingerprint is in its token, and only if the certificate of the TLS handshake
-is signed by it, before it sends anything. Frames have four bytes of length, at most 64 KiB. A connection has 10 s for
-its first byte, and 10 s from there to the last of its answer; who holds many makes room for others (`Door`).
+The party accepts only the authority whose fingerprint is in its token, and only if the certificate
+of the TLS handshake is signed by it, before it sends anything. Frames have four bytes of length, at
+most 64 KiB. A connection has 10 s for its first byte, and 10 s from there to the last of its
+answer; who holds many makes room for others (`Door`).
 """
 
 from __future__ import annotations
@@ -40,7 +41,15 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from posse.core import files
 from posse.core.errors import CertificateError, ConfigError, DataError, EnrolmentError, PosseError
 from posse.runtime.certificates import making
-from posse.runtime.certificates.authority import Authority, Clock, Desk, Reply, load_key, private_pem, utc_now
+from posse.runtime.certificates.authority import (
+    Authority,
+    Clock,
+    Desk,
+    Reply,
+    load_key,
+    private_pem,
+    utc_now,
+)
 from posse.runtime.certificates.identity import AUTHORITY, CERTIFICATE, KEY, REVOKED, peer_of, tls
 from posse.runtime.certificates.names import Peer
 from posse.runtime.certificates.tokens import (
@@ -65,7 +74,7 @@ LIMITS = Limits(served=32, served_each=16, rate=20, burst=100)
 _LENGTH = 4
 _CUT_SHORT = (OSError, EOFError, asyncio.IncompleteReadError, TimeoutError, EnrolmentError)
 
-# The party's folder ---------------------------------------------------------------------------------------------------
+# The party's folder -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -81,7 +90,9 @@ class Enrolled:
 
 
 def prepare(token: Token, folder: Path, now: datetime) -> bytes:
-    """Draw the key, write the request and return it; called again for the same token, it returns the same bytes."""
+    """Draw the key, write the request and return it; called again for the same token, it returns
+    the same bytes.
+    """
     token.check_open(now)
     _check_new(folder)
     files.make_folder(folder)
@@ -98,11 +109,15 @@ def complete(token: Token, folder: Path, answer: bytes, now: datetime) -> Enroll
     """Check the answer to this folder's request in every respect, and write the identity."""
     _check_new(folder)
     if not (folder / KEY).exists() or not (folder / REQUEST).exists():
-        raise EnrolmentError(f"no request was made in {folder}. Make one with 'posse enrol TOKEN --request FILE'.")
+        raise EnrolmentError(
+            f"no request was made in {folder}. Make one with 'posse enrol TOKEN --request FILE'."
+        )
     key = load_key(folder / KEY)
     pending = _pending(token, folder, key)
     if pending is None:
-        raise EnrolmentError(f"the request in {folder} was made with another token. Use that token.", "other-request")
+        raise EnrolmentError(
+            f"the request in {folder} was made with another token. Use that token.", "other-request"
+        )
     opened = read_answer(token, pending, answer)
     certificate, authority, revoked = check_answer(token, key.public_key(), opened, now)
     files.write_whole(folder / AUTHORITY, authority.public_bytes(Encoding.PEM))
@@ -128,13 +143,21 @@ def check_answer(
     try:
         peer = peer_of(answer.certificate, authority, revoked, token.peer.run, now)
     except CertificateError as error:
-        raise EnrolmentError(f"the answer's certificate is refused: {error.args[0]}", error.reason) from error
+        raise EnrolmentError(
+            f"the answer's certificate is refused: {error.args[0]}", error.reason
+        ) from error
     if peer != token.peer:
-        raise EnrolmentError(f"the answer is for {peer}, the token for {token.peer}. Ask for a new token.", "other")
+        raise EnrolmentError(
+            f"the answer is for {peer}, the token for {token.peer}. Ask for a new token.", "other"
+        )
     if making.fingerprint(making.public_key(certificate)) != making.fingerprint(public):
-        raise EnrolmentError("the answer's certificate is for another key than this party's. Ask again.", "other-key")
+        raise EnrolmentError(
+            "the answer's certificate is for another key than this party's. Ask again.", "other-key"
+        )
     if answer.serial != f"{certificate.serial_number:x}":
-        raise EnrolmentError("the answer's serial is not that of its certificate. Ask again.", "malformed")
+        raise EnrolmentError(
+            "the answer's serial is not that of its certificate. Ask again.", "malformed"
+        )
     return certificate, authority, revoked
 
 
@@ -144,11 +167,14 @@ def check_fingerprint(token: Token, authority: x509.Certificate) -> None:
         making.check_authority(authority)
         fingerprint = making.fingerprint(making.public_key(authority))
     except CertificateError as error:
-        raise EnrolmentError(f"{error.args[0]} This is not the token's authority.", "wrong-authority") from error
+        raise EnrolmentError(
+            f"{error.args[0]} This is not the token's authority.", "wrong-authority"
+        ) from error
     if fingerprint != token.fingerprint:
         raise EnrolmentError(
             f"the authority there has fingerprint {making.spoken(fingerprint)}, the token says "
-            f"{making.spoken(token.fingerprint)}. Somebody else answers at that address: check it with the customer.",
+            f"{making.spoken(token.fingerprint)}. Somebody else answers at that address: check it "
+            "with the customer.",
             "wrong-authority",
         )
 
@@ -159,9 +185,13 @@ def _check_new(folder: Path) -> None:
 
 
 def _key(folder: Path) -> ec.EllipticCurvePrivateKey:
-    """Draw the key, or read one that has no certificate yet: an enrolment that was cut short goes on with it."""
+    """Draw the key, or read one that has no certificate yet: an enrolment that was cut short goes
+    on with it.
+    """
     if not (folder / KEY).exists():
-        files.write_whole(folder / KEY, private_pem(making.new_key()), mode=files.PRIVATE, replace=False)
+        files.write_whole(
+            folder / KEY, private_pem(making.new_key()), mode=files.PRIVATE, replace=False
+        )
     return load_key(folder / KEY)
 
 
@@ -173,10 +203,14 @@ def _pending(token: Token, folder: Path, key: ec.EllipticCurvePrivateKey) -> byt
         made_for = making.fingerprint(making.requested_key(request.csr))
     except (OSError, EnrolmentError, CertificateError):
         return None
-    return data if request.token == token.id and made_for == making.fingerprint(key.public_key()) else None
+    return (
+        data
+        if request.token == token.id and made_for == making.fingerprint(key.public_key())
+        else None
+    )
 
 
-# The port and the call ------------------------------------------------------------------------------------------------
+# The port and the call ----------------------------------------------------------------------------
 
 Decided = Callable[[Reply, str], None]
 """Called with what was decided and the address it went to."""
@@ -186,9 +220,13 @@ class EnrolmentServer:
     """Takes requests for an authority until it is closed."""
 
     def __init__(
-        self, desk: Desk, *, decided: Decided = lambda reply, address: None, deadline: float = DEADLINE,
+        self,
+        desk: Desk,
+        *,
+        decided: Decided = lambda reply, address: None,
+        deadline: float = DEADLINE,
         limits: Limits = LIMITS,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._desk, self._decided, self._deadline = desk, decided, deadline
         self._context = _server_context(desk.authority)
         self._hello = desk.authority.certificate.public_bytes(Encoding.DER)
@@ -200,7 +238,8 @@ class EnrolmentServer:
             return await self._door.open(host, port)
         except OSError as error:
             raise ConfigError(
-                f"cannot listen on {host}:{port}: {error.strerror}. Choose another --bind or --port."
+                f"cannot listen on {host}:{port}: {error.strerror}. Choose another --bind or "
+                "--port."
             ) from error
 
     async def until_used(self, *, every: float = 0.5) -> None:
@@ -231,7 +270,9 @@ class EnrolmentServer:
             if writer is not None:
                 writer.transport.abort()
 
-    async def _handshake(self, connection: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _handshake(
+        self, connection: socket.socket
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(limit=LONGEST + _LENGTH)
         protocol = asyncio.StreamReaderProtocol(reader)
@@ -249,15 +290,23 @@ class EnrolmentServer:
             # In a thread: the register waits for the disk, and for other processes.
             return await asyncio.to_thread(self._desk.answer, data)
         except PosseError as error:
-            return Reply(sealed(Refusal(VERSION, b"", Refused.FAILED), None), None, f"{Refused.FAILED}: {error}")
+            return Reply(
+                sealed(Refusal(VERSION, b"", Refused.FAILED), None),
+                None,
+                f"{Refused.FAILED}: {error}",
+            )
 
 
 async def ask(token: Token, request: bytes, host: str, port: int, *, now: Clock = utc_now) -> bytes:
-    """Send a request to the token's authority, and to nobody else; returns the answer, not yet opened."""
+    """Send a request to the token's authority, and to nobody else; returns the answer, not yet
+    opened.
+    """
     where = f"{host}:{port}"
     try:
         async with asyncio.timeout(2 * DEADLINE):
-            reader, writer = await asyncio.open_connection(host, port, ssl=_client_context(), limit=LONGEST + _LENGTH)
+            reader, writer = await asyncio.open_connection(
+                host, port, ssl=_client_context(), limit=LONGEST + _LENGTH
+            )
             try:
                 presented = writer.get_extra_info("ssl_object").getpeercert(binary_form=True) or b""
                 check_desk(token, presented, await _receive(reader), now)
@@ -266,16 +315,21 @@ async def ask(token: Token, request: bytes, host: str, port: int, *, now: Clock 
             finally:
                 writer.transport.abort()
     except TimeoutError as error:
-        raise EnrolmentError(f"{where} did not answer within {2 * DEADLINE:g} s. Try again.", "unreachable") from error
+        raise EnrolmentError(
+            f"{where} did not answer within {2 * DEADLINE:g} s. Try again.", "unreachable"
+        ) from error
     except ssl.SSLError as error:
         raise EnrolmentError(
-            f"{where} does not speak TLS 1.3 as an authority does ({error.reason or error}). Check the address.",
+            f"{where} does not speak TLS 1.3 as an authority does ({error.reason or error}). Check "
+            "the address.",
             "unreachable",
         ) from error
     except (OSError, EOFError) as error:
         raise EnrolmentError(
-            f"cannot enrol at {where}: {getattr(error, 'strerror', None) or 'it closed the connection'}. Check the "
-            "address and that 'posse ca serve' runs there, then try again: the same request counts.",
+            f"cannot enrol at {where}: "
+            f"{getattr(error, 'strerror', None) or 'it closed the connection'}. Check the "
+            "address and that 'posse ca serve' runs there, then try again: the same request "
+            "counts.",
             "unreachable",
         ) from error
 
@@ -286,21 +340,32 @@ def check_desk(token: Token, presented: bytes, hello: bytes, now: Clock = utc_no
         authority = x509.load_der_x509_certificate(hello)
         certificate = x509.load_der_x509_certificate(presented)
     except ValueError as error:
-        raise EnrolmentError("no authority answers at that address. Check it.", "wrong-authority") from error
+        raise EnrolmentError(
+            "no authority answers at that address. Check it.", "wrong-authority"
+        ) from error
     check_fingerprint(token, authority)
     try:
         certificate.verify_directly_issued_by(authority)
         purposes = set(certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value)
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except Exception as error:  # InvalidSignature, another issuer, extensions that are missing or do not parse
+    except (
+        Exception
+    ) as error:  # InvalidSignature, another issuer, extensions that are missing or do not parse
         raise EnrolmentError(
-            "the TLS certificate is not of the token's authority. Somebody is in between: check the address.",
+            "the TLS certificate is not of the token's authority. Somebody is in between: check "
+            "the address.",
             "wrong-authority",
         ) from error
-    if purposes != {ExtendedKeyUsageOID.SERVER_AUTH} or names.get_values_for_type(x509.DNSName) != [making.DESK_NAME]:
-        raise EnrolmentError("a party answers in the authority's place. Check the address.", "wrong-authority")
+    if purposes != {ExtendedKeyUsageOID.SERVER_AUTH} or names.get_values_for_type(x509.DNSName) != [
+        making.DESK_NAME
+    ]:
+        raise EnrolmentError(
+            "a party answers in the authority's place. Check the address.", "wrong-authority"
+        )
     if not certificate.not_valid_before_utc <= now() < certificate.not_valid_after_utc:
-        raise EnrolmentError("the enrolment port's certificate is out of date. Set this machine's clock.", "expired")
+        raise EnrolmentError(
+            "the enrolment port's certificate is out of date. Set this machine's clock.", "expired"
+        )
 
 
 async def _send(writer: asyncio.StreamWriter, data: bytes) -> None:
@@ -311,7 +376,9 @@ async def _send(writer: asyncio.StreamWriter, data: bytes) -> None:
 async def _receive(reader: asyncio.StreamReader) -> bytes:
     length = int.from_bytes(await reader.readexactly(_LENGTH), "big")
     if not 0 < length <= LONGEST:
-        raise EnrolmentError(f"a frame must have 1 to {LONGEST} bytes, got {length}. Check the address.", "frame")
+        raise EnrolmentError(
+            f"a frame must have 1 to {LONGEST} bytes, got {length}. Check the address.", "frame"
+        )
     return await reader.readexactly(length)
 
 
@@ -319,7 +386,9 @@ def _server_context(authority: Authority) -> ssl.SSLContext:
     context = tls(ssl.PROTOCOL_TLS_SERVER, ALPN)
     context.num_tickets = 0
     key = making.new_key()
-    certificate = making.desk_certificate(authority.certificate, authority.key, key.public_key(), authority.now())
+    certificate = making.desk_certificate(
+        authority.certificate, authority.key, key.public_key(), authority.now()
+    )
     # `ssl` reads files only: the key goes there encrypted, and its password nowhere.
     password = secrets.token_hex(32)
     with tempfile.TemporaryDirectory(dir=authority.folder, prefix=".enrol-") as folder:
@@ -329,12 +398,15 @@ def _server_context(authority: Authority) -> ssl.SSLContext:
         try:
             context.load_cert_chain(pair, password=password)
         except ssl.SSLError as error:
-            raise CertificateError(f"the enrolment port cannot be made: {error}.", "malformed") from error
+            raise CertificateError(
+                f"the enrolment port cannot be made: {error}.", "malformed"
+            ) from error
     return context
 
 
 def _client_context() -> ssl.SSLContext:
     context = tls(ssl.PROTOCOL_TLS_CLIENT, ALPN)
-    # The authority is known by its key's fingerprint alone: `check_desk` verifies before anything is sent.
+    # The authority is known by its key's fingerprint alone: `check_desk` verifies before anything
+    # is sent.
     context.verify_mode = ssl.CERT_NONE
     return context

@@ -1,4 +1,6 @@
-"""Run, role and name of a party, and how a certificate spells them: `posse://<run>/<role>/<name>`."""
+"""Run, role and name of a party, and how a certificate spells them:
+`posse://<run>/<role>/<name>`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ NO_PART = "operator"
 
 @dataclass(frozen=True)
 class Peer:
-    """Who a certificate is for; `public` is its key as `posse.privacy.crypto.keys` writes identities.
+    """Who a certificate is for; `public` is its key as `posse.privacy.crypto.keys` writes
+    identities.
 
     >>> Peer("trial-7", "owner", "clinic-b").uri
     'posse://trial-7/owner/clinic-b'
@@ -49,11 +52,14 @@ def check_name(**values: str) -> None:
     >>> check_name(name="Clinic B")
     Traceback (most recent call last):
     ...
-    posse.core.errors.ConfigError: [P100] name must be 1 to 63 of a-z, 0-9 and -, and not begin with -, got 'Clinic B'.
+    posse.core.errors.ConfigError: [P100] name must be 1 to 63 of a-z, 0-9 and -, and not begin with
+    -, got 'Clinic B'.
     """
     ((what, value),) = values.items()
     if not _NAME.fullmatch(value):
-        raise ConfigError(f"{what} must be 1 to 63 of a-z, 0-9 and -, and not begin with -, got {value[:80]!r}.")
+        raise ConfigError(
+            f"{what} must be 1 to 63 of a-z, 0-9 and -, and not begin with -, got {value[:80]!r}."
+        )
 
 
 def from_uri(uri: str) -> Peer | None:
@@ -64,7 +70,11 @@ def from_uri(uri: str) -> Peer | None:
     >>> from_uri("posse://trial-7/owner/clinic-b/")
     """
     parts = uri.removeprefix(SCHEME).split("/")
-    if not uri.startswith(SCHEME) or len(parts) != 3 or not all(_NAME.fullmatch(part) for part in parts):
+    if (
+        not uri.startswith(SCHEME)
+        or len(parts) != 3
+        or not all(_NAME.fullmatch(part) for part in parts)
+    ):
         return None
     run, role, name = parts
     return Peer(run, role, name)
@@ -76,14 +86,19 @@ def check_host(host: str) -> str:
     >>> check_host("*.example.org")
     Traceback (most recent call last):
     ...
-    posse.core.errors.ConfigError: [P100] host must be a DNS name in lower case or an IP address, got '*.example.org'.
+    posse.core.errors.ConfigError: [P100] host must be a DNS name in lower case or an IP address,
+    got '*.example.org'.
     """
     try:
         return str(ipaddress.ip_address(host))
     except ValueError:
         labels = host.split(".")
         # A last label of digits would be read as an address by some.
-        if len(host) <= 253 and all(_LABEL.fullmatch(label) for label in labels) and not labels[-1].isdigit():
+        if (
+            len(host) <= 253
+            and all(_LABEL.fullmatch(label) for label in labels)
+            and not labels[-1].isdigit()
+        ):
             return host
     raise ConfigError(f"host must be a DNS name in lower case or an IP address, got {host[:80]!r}.")
 
@@ -99,6 +114,15 @@ def split_address(address: str) -> tuple[str, int]:
         host = host[1:-1]
     elif ":" in host:
         host = ""
-    if not (colon and host and port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) <= PORTS):
-        raise ConfigError(f"address must be host:port (an IPv6 host in brackets), got {address[:80]!r}.")
+    if not (
+        colon
+        and host
+        and port.isascii()
+        and port.isdigit()
+        and len(port) <= 5
+        and 0 < int(port) <= PORTS
+    ):
+        raise ConfigError(
+            f"address must be host:port (an IPv6 host in brackets), got {address[:80]!r}."
+        )
     return check_host(host), int(port)

@@ -1,10 +1,12 @@
 """What the authority remembers: tokens and certificates, in SQLite.
 
-Every change is one transaction that is on the disk when it returns, so a kill at any point leaves the state before or
-after it. Using a token, recording its certificate and keeping the answer are one transaction. Several processes may
-use one register (`posse ca serve` beside `posse ca token`): the second writer waits for the first.
+Every change is one transaction that is on the disk when it returns, so a kill at any point leaves
+the state before or after it. Using a token, recording its certificate and keeping the answer are
+one transaction. Several processes may use one register (`posse ca serve` beside `posse ca token`):
+the second writer waits for the first.
 
-The database holds no private key and no token's secret; `posse.runtime.certificates.tokens` says what its keys can do.
+The database holds no private key and no token's secret; `posse.runtime.certificates.tokens` says
+what its keys can do.
 """
 
 from __future__ import annotations
@@ -55,7 +57,9 @@ _PARTS_OF_DAYS = (
     "UPDATE tokens SET days = whole_days",
     "ALTER TABLE tokens DROP COLUMN whole_days",
 )
-"""Changes a register that release 0.1.0 made, which took whole days only; that release reads the result too."""
+"""Changes a register that release 0.1.0 made, which took whole days only; that release reads the
+result too.
+"""
 
 
 @dataclass(frozen=True)
@@ -107,12 +111,16 @@ def create(path: Path, **facts: str) -> None:
         connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
         # One transaction: every other one would wait for the disk by itself.
         connection.executescript("BEGIN;" + _SCHEMA)
-        connection.executemany("INSERT INTO facts VALUES (?, ?)", [*facts.items(), ("crl_number", "0")])
+        connection.executemany(
+            "INSERT INTO facts VALUES (?, ?)", [*facts.items(), ("crl_number", "0")]
+        )
         connection.execute("COMMIT")
 
 
 class Register:
-    """The tables of one authority. A connection lives as long as a call, so threads may share a register."""
+    """The tables of one authority. A connection lives as long as a call, so threads may share a
+    register.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -120,19 +128,26 @@ class Register:
         with self._connected() as connection:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             if version != _FORMAT:
-                raise CertificateError(f"{path} is of format {version}, this posse reads {_FORMAT}. Use its version.")
+                raise CertificateError(
+                    f"{path} is of format {version}, this posse reads {_FORMAT}. Use its version."
+                )
 
     def fact(self, name: str) -> str:
         """Read what was written when the authority was made."""
         with self._connected() as connection:
-            return str(connection.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()[0])
+            return str(
+                connection.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()[0]
+            )
 
     def tokens(self, now: datetime) -> list[TokenRow]:
         """All tokens, oldest first; those past their time lose their keys first."""
         with self.writing() as writing:
             writing.expire(now)
         with self._connected() as connection:
-            return [_token(row) for row in connection.execute("SELECT * FROM tokens ORDER BY made, rowid")]
+            return [
+                _token(row)
+                for row in connection.execute("SELECT * FROM tokens ORDER BY made, rowid")
+            ]
 
     def open_tokens(self, now: datetime) -> list[TokenRow]:
         """The tokens that can still be used; only reads."""
@@ -143,7 +158,10 @@ class Register:
     def certificates(self) -> list[CertificateRow]:
         """All certificates, oldest first."""
         with self._connected() as connection:
-            return [_certificate(row) for row in connection.execute("SELECT * FROM certificates ORDER BY rowid")]
+            return [
+                _certificate(row)
+                for row in connection.execute("SELECT * FROM certificates ORDER BY rowid")
+            ]
 
     @contextmanager
     def writing(self) -> Iterator[Writing]:
@@ -161,17 +179,21 @@ class Register:
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
         try:
-            with closing(sqlite3.connect(self.path, timeout=_WAIT, isolation_level=None)) as connection:
+            with closing(
+                sqlite3.connect(self.path, timeout=_WAIT, isolation_level=None)
+            ) as connection:
                 connection.row_factory = sqlite3.Row
                 connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
-                # Deleted keys are overwritten in the file; copies of it made before are beyond reach.
+                # Deleted keys are overwritten in the file; copies of it made before are beyond
+                # reach.
                 connection.execute("PRAGMA secure_delete = ON")
                 yield connection
         except sqlite3.ProgrammingError:
             raise
         except sqlite3.Error as error:
             raise CertificateError(
-                f"the authority's register {self.path} cannot be used: {error}. If another process holds it, wait; if "
+                f"the authority's register {self.path} cannot be used: {error}. If another process "
+                "holds it, wait; if "
                 "it is damaged, restore a copy.",
                 "register",
             ) from error
@@ -200,11 +222,20 @@ class Writing:
                 self._connection.execute(statement)
         peer, keys = token.peer, (token.key("request"), token.key("answer"), token.key("refusal"))
         self._connection.execute(
-            "INSERT INTO tokens (id, role, name, hosts, made, expires, days, state, request_key, answer_key, "
+            "INSERT INTO tokens (id, role, name, hosts, made, expires, days, state, request_key, "
+            "answer_key, "
             "refusal_key) VALUES (?, ?, ?, ?, ?, ?, ?, 'open', ?, ?, ?)",
-            (token.id, peer.role, peer.name, json.dumps(hosts), _seconds(now), _seconds(token.expires), days,
-             *keys),
-        )  # fmt: skip
+            (
+                token.id,
+                peer.role,
+                peer.name,
+                json.dumps(hosts),
+                _seconds(now),
+                _seconds(token.expires),
+                days,
+                *keys,
+            ),
+        )
 
     def token(self, id: bytes) -> TokenRow | None:
         """Find a token."""
@@ -214,7 +245,8 @@ class Writing:
     def use(self, id: bytes, request: bytes, answer: bytes, serial: str) -> None:
         """Mark a token as used for one request, keep the answer, delete its keys."""
         self._connection.execute(
-            "UPDATE tokens SET state = 'used', request = ?, answer = ?, serial = ?, request_key = NULL, "
+            "UPDATE tokens SET state = 'used', request = ?, answer = ?, serial = ?, request_key = "
+            "NULL, "
             "answer_key = NULL WHERE id = ?",
             (request, answer, serial, id),
         )
@@ -237,35 +269,55 @@ class Writing:
         """The role that a name has by a certificate in force or an open token."""
         row = self._connection.execute(
             "SELECT role FROM certificates WHERE name = ?1 AND revoked IS NULL AND expires > ?2 "
-            "UNION SELECT role FROM tokens WHERE name = ?1 AND state = 'open' AND expires > ?2 LIMIT 1",
+            "UNION SELECT role FROM tokens WHERE name = ?1 AND state = 'open' AND expires > ?2 "
+            "LIMIT 1",
             (name, _seconds(now)),
         ).fetchone()
         return None if row is None else str(row[0])
 
     def holder_of(self, key: bytes) -> tuple[str, str] | None:
         """Role and name that a key was ever certified for."""
-        row = self._connection.execute("SELECT role, name FROM certificates WHERE key = ? LIMIT 1", (key,)).fetchone()
+        row = self._connection.execute(
+            "SELECT role, name FROM certificates WHERE key = ? LIMIT 1", (key,)
+        ).fetchone()
         return None if row is None else (str(row[0]), str(row[1]))
 
-    def add_certificate(self, certificate: x509.Certificate, key: bytes, peer: Peer, now: datetime) -> None:
-        """Remember a certificate, by the fingerprint of its key and by its serial in hexadecimal."""
+    def add_certificate(
+        self, certificate: x509.Certificate, key: bytes, peer: Peer, now: datetime
+    ) -> None:
+        """Remember a certificate, by the fingerprint of its key and by its serial in
+        hexadecimal.
+        """
         serial, ends = f"{certificate.serial_number:x}", _seconds(certificate.not_valid_after_utc)
         self._connection.execute(
             "INSERT INTO certificates VALUES (?, ?, ?, ?, ?, ?, NULL, ?)",
-            (serial, peer.role, peer.name, key, _seconds(now), ends, certificate.public_bytes(Encoding.DER)),
+            (
+                serial,
+                peer.role,
+                peer.name,
+                key,
+                _seconds(now),
+                ends,
+                certificate.public_bytes(Encoding.DER),
+            ),
         )
 
     def certificate(self, serial: str) -> CertificateRow | None:
         """Find a certificate by its serial."""
-        row = self._connection.execute("SELECT * FROM certificates WHERE serial = ?", (serial,)).fetchone()
+        row = self._connection.execute(
+            "SELECT * FROM certificates WHERE serial = ?", (serial,)
+        ).fetchone()
         return None if row is None else _certificate(row)
 
     def revoke(self, which: str, now: datetime) -> list[str]:
         """Revoke one serial, or every certificate of a name; returns the serials."""
-        query = "SELECT serial FROM certificates WHERE revoked IS NULL AND (serial = ?1 OR name = ?1)"
+        query = (
+            "SELECT serial FROM certificates WHERE revoked IS NULL AND (serial = ?1 OR name = ?1)"
+        )
         serials = [str(row[0]) for row in self._connection.execute(query, (which,))]
         self._connection.executemany(
-            "UPDATE certificates SET revoked = ? WHERE serial = ?", [(_seconds(now), serial) for serial in serials]
+            "UPDATE certificates SET revoked = ? WHERE serial = ?",
+            [(_seconds(now), serial) for serial in serials],
         )
         return serials
 
@@ -281,7 +333,10 @@ class Writing:
 
     def next_crl_number(self) -> int:
         """Count the revocation lists."""
-        query = "UPDATE facts SET value = CAST(value AS INTEGER) + 1 WHERE name = 'crl_number' RETURNING value"
+        query = (
+            "UPDATE facts SET value = CAST(value AS INTEGER) + 1 WHERE name = 'crl_number' "
+            "RETURNING value"
+        )
         return int(self._connection.execute(query).fetchone()[0])
 
 
@@ -291,7 +346,9 @@ def _token(row: Any) -> TokenRow:
 
 
 def _certificate(row: Any) -> CertificateRow:
-    times = {name: _time(row[name]) for name in ("issued", "expires", "revoked") if row[name] is not None}
+    times = {
+        name: _time(row[name]) for name in ("issued", "expires", "revoked") if row[name] is not None
+    }
     return CertificateRow(**{**dict(row), **times})
 
 

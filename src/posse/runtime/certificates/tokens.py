@@ -1,8 +1,10 @@
-"""Tokens, and the request, answer and refusal that they authenticate: bytes in, bytes out, no socket and no clock.
+"""Tokens, and the request, answer and refusal that they authenticate: bytes in, bytes out, no
+socket and no clock.
 
 A token is the text that lets one party enrol once, sent to it by another channel than the network:
 
-    posse1_ + base64url(checksum (4) | msgpack[id (16), secret (32), fingerprint (32), run, role, name, expiry, where])
+    posse1_ + base64url(checksum (4) | msgpack[id (16), secret (32), fingerprint (32), run, role,
+    name, expiry, where])
 
 Its secret never travels to the authority. Three keys are derived from it, one a purpose,
 
@@ -12,11 +14,12 @@ Its secret never travels to the authority. Three keys are derived from it, one a
     answer  = msgpack[version, nonce, serial, certificate, authority, revoked]   | HMAC under k_answer
     refusal = msgpack[version, nonce, reason]                                    | HMAC under k_refusal
 
-The authority keeps the three keys of an open token and not its secret. Whoever steals its database while a token is
-open can enrol in that party's place until the token is used or expires, and nothing else: the authority's own key is
-not there. When the token is used or has expired, the keys for requests and answers are deleted; the one for refusals
-stays: it forges refusals only. A refusal to a token that the authority does not know cannot be authenticated and has
-32 zero bytes instead: a party marks such a refusal as not authenticated.
+The authority keeps the three keys of an open token and not its secret. Whoever steals its database
+while a token is open can enrol in that party's place until the token is used or expires, and
+nothing else: the authority's own key is not there. When the token is used or has expired, the keys
+for requests and answers are deleted; the one for refusals stays: it forges refusals only. A refusal
+to a token that the authority does not know cannot be authenticated and has 32 zero bytes instead: a
+party marks such a refusal as not authenticated.
 """
 
 from __future__ import annotations
@@ -64,7 +67,14 @@ class Token(msgspec.Struct, frozen=True):
         """Draw a token."""
         if address:
             split_address(address)
-        return cls(os.urandom(16), os.urandom(32), fingerprint, peer, expires.replace(microsecond=0), address)
+        return cls(
+            os.urandom(16),
+            os.urandom(32),
+            fingerprint,
+            peer,
+            expires.replace(microsecond=0),
+            address,
+        )
 
     def key(self, purpose: Literal["request", "answer", "refusal"]) -> bytes:
         """Derive the key for one purpose."""
@@ -83,13 +93,22 @@ class Token(msgspec.Struct, frozen=True):
         word = "".join(text.split())
         body = _body(word)
         try:
-            id, secret, fingerprint, run, role, name, seconds, address = msgspec.msgpack.decode(body, type=_WIRE)
+            id, secret, fingerprint, run, role, name, seconds, address = msgspec.msgpack.decode(
+                body, type=_WIRE
+            )
             if (len(id), len(secret), len(fingerprint)) != (16, 32, 32):
                 raise ValueError("an id, a secret or a fingerprint of another size")
             peer, expires = Peer(run, role, name), datetime.fromtimestamp(seconds, UTC)
             if address:
                 split_address(address)
-        except (msgspec.MsgspecError, UnicodeDecodeError, ConfigError, OverflowError, ValueError, OSError) as error:
+        except (
+            msgspec.MsgspecError,
+            UnicodeDecodeError,
+            ConfigError,
+            OverflowError,
+            ValueError,
+            OSError,
+        ) as error:
             raise EnrolmentError(f"the token does not decode. {_AGAIN}", "malformed") from error
         return cls(id, secret, fingerprint, peer, expires, address)
 
@@ -97,7 +116,8 @@ class Token(msgspec.Struct, frozen=True):
         """Raise once the token has expired."""
         if now >= self.expires:
             raise EnrolmentError(
-                f"the token for {self.peer} expired at {self.expires:%Y-%m-%d %H:%M} UTC, it is {now:%Y-%m-%d %H:%M} "
+                f"the token for {self.peer} expired at {self.expires:%Y-%m-%d %H:%M} UTC, it is "
+                f"{now:%Y-%m-%d %H:%M} "
                 "UTC here. Ask the customer for a new one, or set this machine's clock.",
                 "expired",
             )
@@ -113,17 +133,22 @@ def _body(word: str) -> bytes:
     other = re.match(r"posse(\d{1,4})_", word)
     if other and int(other[1]) != VERSION:
         raise EnrolmentError(
-            f"the token is of version {other[1]}, this posse reads version {VERSION}. Install the customer's version.",
+            f"the token is of version {other[1]}, this posse reads version {VERSION}. Install the "
+            "customer's version.",
             "version",
         )
     if not word.startswith(PREFIX) or len(word) > _LONGEST:
-        raise EnrolmentError(f"this is not a token: it must begin with '{PREFIX}'. {_AGAIN}", "malformed")
+        raise EnrolmentError(
+            f"this is not a token: it must begin with '{PREFIX}'. {_AGAIN}", "malformed"
+        )
     encoded = word.removeprefix(PREFIX)
     try:
         # Strict: the decoder would skip letters that are not of its alphabet.
         raw = base64.b64decode(encoded + "=" * (-len(encoded) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError) as error:
-        raise EnrolmentError(f"the token has a typo: a letter is wrong or missing. {_AGAIN}", "typo") from error
+        raise EnrolmentError(
+            f"the token has a typo: a letter is wrong or missing. {_AGAIN}", "typo"
+        ) from error
     # Written back, too: the last letter has bits that decode to nothing.
     if len(raw) <= 4 or raw[:4] != _checksum(raw[4:]) or _encoded(raw) != encoded:
         raise EnrolmentError(f"the token has a typo: its checksum does not match. {_AGAIN}", "typo")
@@ -157,28 +182,58 @@ class Refused(StrEnum):
         return made
 
     MALFORMED = "malformed", "the request does not decode. Make it again with 'posse enrol'."
-    VERSION = "version", "the request is of another version. Install the same version of posse at both ends."
+    VERSION = (
+        "version",
+        "the request is of another version. Install the same version of posse at both ends.",
+    )
     UNKNOWN = (
         "unknown",
-        "the authority does not know the token. Check that it is the right authority, or ask for another.",
+        "the authority does not know the token. Check that it is the right authority, or ask for "
+        "another.",
     )
-    ALTERED = "altered", "the request was altered on the way, or made with another token's secret. Send it again."
+    ALTERED = (
+        "altered",
+        "the request was altered on the way, or made with another token's secret. Send it again.",
+    )
     EXPIRED = "expired", "the token has expired. Ask the customer for a new one."
     USED = (
         "used",
-        "the token was used already, for another request. If that was not you, tell the customer at once: it must "
+        "the token was used already, for another request. If that was not you, tell the customer "
+        "at once: it must "
         "revoke this name ('posse ca revoke') and make a new token.",
     )
     WITHDRAWN = "withdrawn", "the token was withdrawn by the customer. Ask for a new one."
     OTHER_RUN = "other-run", "the token is for another run. Use the token you were sent, unchanged."
-    OTHER_ROLE = "other-role", "the token is for another role. Use the token you were sent, unchanged."
-    OTHER_NAME = "other-name", "the token is for another name. Use the token you were sent, unchanged."
-    BAD_KEY = "bad-key", "the request does not prove that you hold a P-256 key. Make it again with 'posse enrol'."
-    KEY_IN_USE = "key-in-use", "the key has a certificate under another name. Enrol with a new key, in another folder."
-    FAILED = "failed", "the authority could not sign. Tell the customer to look at its output, then send it again."
+    OTHER_ROLE = (
+        "other-role",
+        "the token is for another role. Use the token you were sent, unchanged.",
+    )
+    OTHER_NAME = (
+        "other-name",
+        "the token is for another name. Use the token you were sent, unchanged.",
+    )
+    BAD_KEY = (
+        "bad-key",
+        "the request does not prove that you hold a P-256 key. Make it again with 'posse enrol'.",
+    )
+    KEY_IN_USE = (
+        "key-in-use",
+        "the key has a certificate under another name. Enrol with a new key, in another folder.",
+    )
+    FAILED = (
+        "failed",
+        "the authority could not sign. Tell the customer to look at its output, then send it "
+        "again.",
+    )
 
 
-class Request(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=True, tag="posse enrol request"):
+class Request(
+    msgspec.Struct,
+    array_like=True,
+    forbid_unknown_fields=True,
+    frozen=True,
+    tag="posse enrol request",
+):
     """What a party asks for."""
 
     version: int
@@ -190,7 +245,13 @@ class Request(msgspec.Struct, array_like=True, forbid_unknown_fields=True, froze
     name: str
 
 
-class Answer(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=True, tag="posse enrol answer"):
+class Answer(
+    msgspec.Struct,
+    array_like=True,
+    forbid_unknown_fields=True,
+    frozen=True,
+    tag="posse enrol answer",
+):
     """What an authority grants, all of it public."""
 
     version: int
@@ -201,7 +262,13 @@ class Answer(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen
     revoked: bytes
 
 
-class Refusal(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=True, tag="posse enrol refusal"):
+class Refusal(
+    msgspec.Struct,
+    array_like=True,
+    forbid_unknown_fields=True,
+    frozen=True,
+    tag="posse enrol refusal",
+):
     """Why an authority grants nothing."""
 
     version: int
@@ -229,15 +296,23 @@ def read_request(data: bytes) -> Request:
 
 
 def read_answer(token: Token, request: bytes, data: bytes) -> Answer:
-    """Open the answer to a request; a refusal is raised with its reason, and says whether it is authentic."""
+    """Open the answer to a request; a refusal is raised with its reason, and says whether it is
+    authentic.
+    """
     nonce = read_request(request).nonce
     message: Answer | Refusal | None = _decoded(data, Answer | Refusal)
     if message is None:
-        raise EnrolmentError("the answer does not decode: it is damaged, or none. Ask again.", "malformed")
+        raise EnrolmentError(
+            "the answer does not decode: it is damaged, or none. Ask again.", "malformed"
+        )
     if isinstance(message, Refusal):
-        raise _as_error(message, authentic=_is_tagged(data, token.key("refusal")) and message.nonce == nonce)
+        raise _as_error(
+            message, authentic=_is_tagged(data, token.key("refusal")) and message.nonce == nonce
+        )
     if not _is_tagged(data, token.key("answer")):
-        raise EnrolmentError("the answer was altered on the way, or made without this token. Ask again.", "altered")
+        raise EnrolmentError(
+            "the answer was altered on the way, or made without this token. Ask again.", "altered"
+        )
     if message.version != VERSION or not hmac.compare_digest(message.nonce, nonce):
         raise EnrolmentError("the answer is to another request. Ask again.", "other-request")
     return message
@@ -269,8 +344,14 @@ def _as_error(refusal: Refusal, *, authentic: bool) -> EnrolmentError:
     try:
         reason = Refused(refusal.reason)
     except ValueError:
-        return EnrolmentError("the authority refused for a reason this posse does not know.", "version")
-    doubt = "" if authentic else " (This refusal is not authenticated: anyone on the way could have sent it.)"
+        return EnrolmentError(
+            "the authority refused for a reason this posse does not know.", "version"
+        )
+    doubt = (
+        ""
+        if authentic
+        else " (This refusal is not authenticated: anyone on the way could have sent it.)"
+    )
     return EnrolmentError(reason.text + doubt, reason)
 
 

@@ -14,7 +14,7 @@
     clinic-b$ posse enrol --token-file t && posse serve clinic-b.toml          # calls the founder, and stays
     customer$ posse submit march.toml --at hospitals/customer.toml             # signed; asked; started; its result
 
-Founder and member send each other their whole state, not changes of it: a *sheet* (which runs there are for this
-member, and how far each is) and a *report* (what the member made of each). Both are on the disk before they are sent,
-so a kill at any point costs a repetition and nothing else.
+Founder and member send each other their whole state, not changes of it: a *sheet* (which runs there
+are for this member, and how far each is) and a *report* (what the member made of each). Both are on
+the disk before they are sent, so a kill at any point costs a repetition and nothing else.
 """

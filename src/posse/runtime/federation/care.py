@@ -1,13 +1,15 @@
 """What the operator of a service looks at and keeps: its doctor, figures for a monitor, its backup.
 
-A backup holds the service's file, its identity, its ledger and every run with its journal; at the founder the authority
-and the queue too. It can be made while the service runs. Restoring never reuses randomness nor passes a limit unasked:
+A backup holds the service's file, its identity, its ledger and every run with its journal; at the
+founder the authority and the queue too. It can be made while the service runs. Restoring never
+reuses randomness nor passes a limit unasked:
 
-* a journal in the middle of its run is marked, and its party asks its peers whether they have gone on (`vouching`);
-* entries of the ledger that is there stay; where there is none, the service answers no proposal until the founder has
-  said which runs this member was in since;
-* a queue that is restored knows no run since its backup, so the founder says nothing of runs until its operator has
-  said that the queue has all of them (`posse queue FILE --complete`).
+* a journal in the middle of its run is marked, and its party asks its peers whether they have gone
+  on (`vouching`);
+* entries of the ledger that is there stay; where there is none, the service answers no proposal
+  until the founder has said which runs this member was in since;
+* a queue that is restored knows no run since its backup, so the founder says nothing of runs until
+  its operator has said that the queue has all of them (`posse queue FILE --complete`).
 """
 
 from __future__ import annotations
@@ -50,11 +52,13 @@ SERVICE = "service.toml"
 JOURNAL, RUN = "journal", OF_SERVICE
 
 
-# Doctor -------------------------------------------------------------------------------------------------------------
+# Doctor -------------------------------------------------------------------------------------------
 
 
 def examine(path: Path) -> list[Finding]:
-    """Check a service: file, identity, founder, ledger, every run that goes on, ports and process; starts nothing."""
+    """Check a service: file, identity, founder, ledger, every run that goes on, ports and process;
+    starts nothing.
+    """
     try:
         place = open_service(path)
     except PosseError as error:
@@ -66,21 +70,32 @@ def examine(path: Path) -> list[Finding]:
     if other := _another(place, status):
         return [other]
     return [
-        Finding("version", True, f"posse {__version__}"), *_identity(identity, file, status), *_consent(place, status),
+        Finding("version", True, f"posse {__version__}"),
+        *_identity(identity, file, status),
+        *_consent(place, status),
         *(_authority(folder / file.authority, identity) if file.authority is not None else ()),
-        *_runs(runs), doctor.disk(runs), *_ways(identity, file, status), *_process(runs, status),
-    ]  # fmt: skip
+        *_runs(runs),
+        doctor.disk(runs),
+        *_ways(identity, file, status),
+        *_process(runs, status),
+    ]
 
 
 def _unread(path: Path) -> Iterator[Finding]:
     try:
         ServiceFile.make(file=path)
     except PosseError:
-        yield Finding("consent", False, "a service that runs with it refuses every proposal until it can be read")
+        yield Finding(
+            "consent",
+            False,
+            "a service that runs with it refuses every proposal until it can be read",
+        )
 
 
 def _another(place: ServicePlace, status: Mapping[str, Any]) -> Finding | None:
-    """Name a folder of runs, or a process, that is another member's: nothing else there says anything of this one."""
+    """Name a folder of runs, or a process, that is another member's: nothing else there says
+    anything of this one.
+    """
     try:
         place.check_whose()
         place.check_answers(status)
@@ -90,11 +105,17 @@ def _another(place: ServicePlace, status: Mapping[str, Any]) -> Finding | None:
 
 
 def _consent(place: ServicePlace, status: Mapping[str, Any]) -> Iterator[Finding]:
-    """Say what is in force: [consent] as it is now, and the rest as it was when the service started."""
+    """Say what is in force: [consent] as it is now, and the rest as it was when the service
+    started.
+    """
     file, given = place.file, place.file.consent or Consent()
-    limits = ", ".join(f"{name} = {_plain(value)}" for name, value in given if value not in (None, ()))
+    limits = ", ".join(
+        f"{name} = {_plain(value)}" for name, value in given if value not in (None, ())
+    )
     nothing = "no [consent]: it agrees to nothing but what it proposes itself"
-    yield Finding("consent", True, nothing if file.consent is None else limits or "[consent] without a limit")
+    yield Finding(
+        "consent", True, nothing if file.consent is None else limits or "[consent] without a limit"
+    )
     if status.get("edited"):
         yield Finding("file", False, status["edited"])
     try:
@@ -109,13 +130,17 @@ def _plain(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _identity(identity: PartyIdentity, file: ServiceFile, status: Mapping[str, Any]) -> Iterator[Finding]:
+def _identity(
+    identity: PartyIdentity, file: ServiceFile, status: Mapping[str, Any]
+) -> Iterator[Finding]:
     late = renewal_due(identity.certificate, file.renew, datetime.now(UTC))
     words = f"until {identity.certificate.not_valid_after_utc:%Y-%m-%d %H:%M}"
     if late:
         why = status.get("renewal") or "no service runs that renews it"
         words += f", to be renewed: {why}. See that the founder is reached, before it ends"
-    yield Finding("identity", True, f"{identity.role} '{identity.name}' of federation {identity.run}")
+    yield Finding(
+        "identity", True, f"{identity.role} '{identity.name}' of federation {identity.run}"
+    )
     yield Finding("certificate", not late, words)
     yield from doctor.authority(identity)
 
@@ -128,8 +153,15 @@ def _authority(folder: Path, identity: PartyIdentity) -> Iterator[Finding]:
         fine = authority.run == identity.run
         said = f"of federation {authority.run}, {len(known)} certificates, {waiting} runs in all"
         if (folder / QUEUE / RESTORED).exists():
-            said += "; of a backup: when these are all runs that there were, say so with 'posse queue FILE --complete'"
-        yield Finding("authority's folder", fine, said if fine else f"{said}: not that of this identity. Correct it")
+            said += (
+                "; of a backup: when these are all runs that there were, say so with 'posse queue "
+                "FILE --complete'"
+            )
+        yield Finding(
+            "authority's folder",
+            fine,
+            said if fine else f"{said}: not that of this identity. Correct it",
+        )
     except (PosseError, OSError) as error:
         yield Finding("authority's folder", False, str(error))
 
@@ -146,7 +178,10 @@ def _runs(runs: Path) -> Iterator[Finding]:
     spent = ledger.spent
     words = f"{spent.runs} runs, {spent.decisions:,} decisions"
     if ledger.restored:
-        words += "; of a backup: no proposal is answered until the founder has said which runs there were since"
+        words += (
+            "; of a backup: no proposal is answered until the founder has said which runs there "
+            "were since"
+        )
         words += ", and this member's operator of those that cannot be counted ('posse queue FILE')"
     yield Finding("ledger", True, words)
     for path in sorted(runs.glob(f"*/{RUN}")):
@@ -156,9 +191,17 @@ def _runs(runs: Path) -> Iterator[Finding]:
                 continue
             found = journals.look(path.parent / JOURNAL)
             made = backup_time(path.parent / JOURNAL)
-            restored = f"; of a backup of {made}: it goes on when all peers say that the run has not" if made else ""
+            restored = (
+                f"; of a backup of {made}: it goes on when all peers say that the run has not"
+                if made
+                else ""
+            )
             why = f": {kept['text']}" if kept["text"] else ""
-            yield Finding(f"run {path.parent.name}", not why, f"{kept['state']}, {found.size:,} bytes{restored}{why}")
+            yield Finding(
+                f"run {path.parent.name}",
+                not why,
+                f"{kept['state']}, {found.size:,} bytes{restored}{why}",
+            )
         except (PosseError, OSError, ValueError, LookupError, TypeError) as error:
             yield Finding(f"run {path.parent.name}", False, f"{error}. Restore it from a copy")
 
@@ -169,7 +212,8 @@ def _ways(identity: PartyIdentity, file: ServiceFile, status: dict[str, Any]) ->
     if file.home is not None and home == "connected":
         yield Finding(what, True, home)
     elif file.home is not None:
-        # The founder may take the call and refuse the member: its service has been told so, a look from here is not.
+        # The founder may take the call and refuse the member: its service has been told so, a look
+        # from here is not.
         found = doctor.way(identity, file.founder, file.home, file.proxy, None)
         yield Finding(what, False, home) if found.fine and home != NOT_YET else found
     for name in ("listen", "enrol", "metrics"):
@@ -188,11 +232,13 @@ def _process(runs: Path, status: Mapping[str, Any]) -> Iterator[Finding]:
     yield Finding("process", not frozen, frozen or "none; start it with 'posse serve'")
 
 
-# Figures for a monitor ----------------------------------------------------------------------------------------------
+# Figures for a monitor ----------------------------------------------------------------------------
 
 
 async def serve_pages(living: Living, host: str, port: int) -> Door:
-    """Serve /metrics and /health of a service over plain HTTP; bind it where only a monitor can reach it."""
+    """Serve /metrics and /health of a service over plain HTTP; bind it where only a monitor can
+    reach it.
+    """
 
     def health() -> Page:
         shown = _health(living)
@@ -200,42 +246,73 @@ async def serve_pages(living: Living, host: str, port: int) -> Door:
         return Page(json.dumps(shown), "application/json", fine)
 
     pages = {"/metrics": lambda: Page(figures(living), CONTENT_TYPE), "/health": health}
-    return await serve(pages, host, port, lambda address, why: living.log("refused", peer=address, why=why))
+    return await serve(
+        pages, host, port, lambda address, why: living.log("refused", peer=address, why=why)
+    )
 
 
 def _health(living: Living) -> dict[str, Any]:
     """Whether the founder is there, and how far runs are; never whose answer is awaited."""
-    member, home = living.member, living.founder is not None or living.member.file.founder in living.control.connections
+    member, home = (
+        living.member,
+        living.founder is not None or living.member.file.founder in living.control.connections,
+    )
     runs = {part.run: part.state for part in member.parts.values()}
     halted = [part.run for part in member.parts.values() if part.state == STARTED and part.text]
     waiting = {run: waits for run, party in member.parties.items() if (waits := waited_for(party))}
     return {
-        "service": member.name, "federation": member.identity.run, "version": __version__,
-        "healthy": home and not member.ledger.restored and not halted and not waiting, "founder": home, "runs": runs,
-        "halted": halted, "waiting": waiting,
-    }  # fmt: skip
+        "service": member.name,
+        "federation": member.identity.run,
+        "version": __version__,
+        "healthy": home and not member.ledger.restored and not halted and not waiting,
+        "founder": home,
+        "runs": runs,
+        "halted": halted,
+        "waiting": waiting,
+    }
 
 
 def figures(living: Living) -> str:
-    """Write a service's own figures, and those of each run that goes on, with its name as a label."""
+    """Write a service's own figures, and those of each run that goes on, with its name as a
+    label.
+    """
     member = living.member
     spent, states = member.ledger.spent, [part.state for part in member.parts.values()]
     labels = {"party": member.name, "role": member.identity.role, "run": ""}
     own = chain(
-        gauge("posse_founder_connected", "1 while the founder is reached.", int(_health(living)["founder"])),
-        gauge("posse_members_connected", "Members that are connected, at the founder.",
-              None if living.founder is None else len(living.control.connections)),
-        (Metric("posse_runs", "gauge", "Runs by their state.",
-                tuple(({"state": state}, states.count(state)) for state in sorted(set(states)))),) if states else (),
+        gauge(
+            "posse_founder_connected",
+            "1 while the founder is reached.",
+            int(_health(living)["founder"]),
+        ),
+        gauge(
+            "posse_members_connected",
+            "Members that are connected, at the founder.",
+            None if living.founder is None else len(living.control.connections),
+        ),
+        (
+            Metric(
+                "posse_runs",
+                "gauge",
+                "Runs by their state.",
+                tuple(({"state": state}, states.count(state)) for state in sorted(set(states))),
+            ),
+        )
+        if states
+        else (),
         gauge("posse_spent_runs", "Runs in the ledger.", spent.runs),
         gauge("posse_spent_decisions", "Decisions that runs have asked in all.", spent.decisions),
-        operate.certificate(member.identity.folder), folder_figures(member.runs), process(),
-    )  # fmt: skip
+        operate.certificate(member.identity.folder),
+        folder_figures(member.runs),
+        process(),
+    )
     of_runs = [(run, list(operate.of_run(party))) for run, party in sorted(member.parties.items())]
     return write(_merged([("", list(own)), *of_runs], labels))
 
 
-def _merged(groups: Iterable[tuple[str, list[Metric]]], labels: Mapping[str, str]) -> Iterator[Metric]:
+def _merged(
+    groups: Iterable[tuple[str, list[Metric]]], labels: Mapping[str, str]
+) -> Iterator[Metric]:
     """Put figures of one name together, as the format wants it."""
     found: dict[str, list[Metric]] = {}
     for run, metrics in groups:
@@ -243,10 +320,12 @@ def _merged(groups: Iterable[tuple[str, list[Metric]]], labels: Mapping[str, str
             samples = tuple(({**labels, "run": run, **own}, value) for own, value in one.samples)
             found.setdefault(one.name, []).append(Metric(one.name, one.kind, one.help, samples))
     for same in found.values():
-        yield Metric(same[0].name, same[0].kind, same[0].help, tuple(chain(*(one.samples for one in same))))
+        yield Metric(
+            same[0].name, same[0].kind, same[0].help, tuple(chain(*(one.samples for one in same)))
+        )
 
 
-# Backup -------------------------------------------------------------------------------------------------------------
+# Backup -------------------------------------------------------------------------------------------
 
 
 def backup(path: Path, out: Path) -> backups.Backup:
@@ -258,7 +337,9 @@ def backup(path: Path, out: Path) -> backups.Backup:
     begun = False
     for each in sorted(each.parent for each in runs.glob(f"*/{RUN}")):
         journal, under = each / JOURNAL, f"runs/{each.name}"
-        held |= backups.read_folder(each, under, journal) | backups.read_folder(journal, f"{under}/{JOURNAL}")
+        held |= backups.read_folder(each, under, journal) | backups.read_folder(
+            journal, f"{under}/{JOURNAL}"
+        )
         copy = journals.copy(journal)
         held |= {f"{under}/{JOURNAL}/{name}": data for name, data in copy.files.items()}
         begun |= copy.first is not None
@@ -267,16 +348,26 @@ def backup(path: Path, out: Path) -> backups.Backup:
     if file.authority is not None:
         held |= _authority_files(folder / file.authority)
     made = backups.Backup(
-        identity.name, identity.role, identity.run, datetime.now(UTC).isoformat(timespec="seconds"), __version__,
-        False, begun, "service",
-    )  # fmt: skip
+        identity.name,
+        identity.role,
+        identity.run,
+        datetime.now(UTC).isoformat(timespec="seconds"),
+        __version__,
+        False,
+        begun,
+        "service",
+    )
     backups.write(out, made, held)
     return made
 
 
 def _authority_files(folder: Path) -> dict[str, bytes]:
     """Return the files of an authority; its register as one transaction sees it."""
-    held = {name: data for name, data in backups.read_folder(folder, "authority").items() if REGISTER not in name}
+    held = {
+        name: data
+        for name, data in backups.read_folder(folder, "authority").items()
+        if REGISTER not in name
+    }
     with closing(sqlite3.connect(f"file:{folder / REGISTER}?mode=ro", uri=True)) as database:
         held[f"authority/{REGISTER}"] = database.serialize()
     return held
@@ -286,23 +377,37 @@ def restore(archive: Path, path: Path) -> tuple[backups.Backup, list[str]]:
     """Put a service back where its file says; returns what it is of, and what to know of it."""
     made, held = backups.read(archive)
     if made.kind != "service":
-        raise DataError(f"{archive} is the backup of a {made.kind}. Give the {made.kind}'s file with it.")
+        raise DataError(
+            f"{archive} is the backup of a {made.kind}. Give the {made.kind}'s file with it."
+        )
     if not path.exists():
         files.write_whole(path, held[SERVICE], mode=files.PRIVATE)
     file, folder = ServiceFile.make(file=path), path.resolve().parent
     runs, identity = folder / file.runs, folder / file.identity
     check_whose(runs, made.run, made.party, path)
     if pid := journals.holder(runs):
-        raise JournalError(f"process {pid} serves {path}: a service that runs needs no backup. Stop it.")
+        raise JournalError(
+            f"process {pid} serves {path}: a service that runs needs no backup. Stop it."
+        )
     backups.check_identity(made, identity)
     files.make_folder(runs)
-    notes = _restore_authority(made, held, folder / file.authority) if file.authority is not None else []
+    notes = (
+        _restore_authority(made, held, folder / file.authority)
+        if file.authority is not None
+        else []
+    )
     for name, data in held.items():
         if name.startswith("identity/"):
             backups.put(identity / name.partition("/")[2], data, keep=True)
-    names = {name.split("/")[1] for name in held if name.startswith("runs/") and name.count("/") > 1}
+    names = {
+        name.split("/")[1] for name in held if name.startswith("runs/") and name.count("/") > 1
+    }
     for run in sorted(names):
-        inside = {name.split("/", 2)[2]: data for name, data in held.items() if name.startswith(f"runs/{run}/")}
+        inside = {
+            name.split("/", 2)[2]: data
+            for name, data in held.items()
+            if name.startswith(f"runs/{run}/")
+        }
         notes += _restore_run(made, inside, runs / run)
     kept = json.loads(held.get(f"runs/{LEDGER}", b'{"runs": {}, "started": []}'))
     Ledger(runs).adopt(kept, newest=(runs / LEDGER).exists())
@@ -313,7 +418,10 @@ def _restore_run(made: backups.Backup, held: dict[str, bytes], folder: Path) -> 
     """Put one run back; a journal that is there and as new stays, and its run with it."""
     begun = any(name.startswith((f"{JOURNAL}/journal-", f"{JOURNAL}/snapshot-")) for name in held)
     marked = begun and json.loads(held[RUN])["state"] not in ENDED
-    notes = [f"run '{folder.name}': it asks its peers whether they have gone on since, and goes on only if not"]
+    notes = [
+        f"run '{folder.name}': it asks its peers whether they have gone on since, and goes on only "
+        "if not"
+    ]
     try:
         backups.check_older(held, folder / JOURNAL)
     except JournalError:
@@ -335,7 +443,11 @@ def _restore_authority(made: backups.Backup, held: dict[str, bytes], folder: Pat
     for name, data in held.items():
         if name.startswith("authority/"):
             backups.put(folder / name.partition("/")[2], data)
-    return [f"the authority is that of {made.made}: revoke again who was expelled since, and members that enrolled or "
-            "renewed since need new tokens",
-            "the queue knows no run since: look at it, and say with 'posse queue FILE --complete' that these are all; "
-            "restored members and the founder's own ledger wait for that"]  # fmt: skip
+    return [
+        f"the authority is that of {made.made}: revoke again who was expelled since, and members "
+        "that enrolled or "
+        "renewed since need new tokens",
+        "the queue knows no run since: look at it, and say with 'posse queue FILE --complete' that "
+        "these are all; "
+        "restored members and the founder's own ledger wait for that",
+    ]

@@ -1,10 +1,11 @@
 """What a member agrees to, and the ledger that adds up what its runs have asked of it.
 
-A proposal is checked against [consent] by the member itself, from the proposal's settings and not from what its
-proposer says of them. What a run may take (its decisions, its epsilon and delta) is written in the ledger before the
-member says yes, as if all of it were used; it is given back only if the run never started. So the sum over all runs
-that a member takes part in stays within its limits, whatever is proposed, in whatever order, and wherever the member
-is killed. Epsilons and deltas of runs add up (basic composition).
+A proposal is checked against [consent] by the member itself, from the proposal's settings and not
+from what its proposer says of them. What a run may take (its decisions, its epsilon and delta) is
+written in the ledger before the member says yes, as if all of it were used; it is given back only
+if the run never started. So the sum over all runs that a member takes part in stays within its
+limits, whatever is proposed, in whatever order, and wherever the member is killed. Epsilons and
+deltas of runs add up (basic composition).
 """
 
 from __future__ import annotations
@@ -34,14 +35,18 @@ class Demand:
     policy: str
     decisions: int
     epsilon: float = math.inf
-    """Differential privacy of what the run shows of this member's data; infinite where it proves none."""
+    """Differential privacy of what the run shows of this member's data; infinite where it proves
+    none.
+    """
     delta: float = 0.0
     price: float = 0.0
     """What is paid for a decision, at least."""
 
 
 class Consent(Settings):
-    """The table [consent] of a member: what it agrees to without being asked again; what is left out is not limited."""
+    """The table [consent] of a member: what it agrees to without being asked again; what is left
+    out is not limited.
+    """
 
     customers: tuple[str, ...] = ()
     """Members that may propose a run; the founder alone if not given."""
@@ -65,7 +70,15 @@ class Consent(Settings):
 
     @model_validator(mode="after")
     def _check_limits(self) -> Consent:
-        for name in ("price", "budget", "budget_in_all", "epsilon", "epsilon_in_all", "delta_in_all", "runs"):
+        for name in (
+            "price",
+            "budget",
+            "budget_in_all",
+            "epsilon",
+            "epsilon_in_all",
+            "delta_in_all",
+            "runs",
+        ):
             if (value := getattr(self, name)) is not None:
                 check.at_least(0, **{name: value})
         return self
@@ -74,14 +87,18 @@ class Consent(Settings):
         """Raise if one run alone goes beyond this consent."""
         allowed = self.customers or (founder,)
         if proposer not in allowed:
-            raise BudgetError(f"it was proposed by '{proposer}'; customers allows {', '.join(allowed)}.")
+            raise BudgetError(
+                f"it was proposed by '{proposer}'; customers allows {', '.join(allowed)}."
+            )
         for name, value, choices in (
             ("system", demand.system, self.systems),
             ("level", demand.level, self.levels),
             ("policy", demand.policy, self.policies),
         ):
             if choices is not None and value not in choices:
-                raise BudgetError(f"its {name} is '{value}'; consent allows {', '.join(choices) or 'none'}.")
+                raise BudgetError(
+                    f"its {name} is '{value}'; consent allows {', '.join(choices) or 'none'}."
+                )
         _within("decisions", demand.decisions, "budget", self.budget)
         _within("epsilon", demand.epsilon, "epsilon", self.epsilon)
         if self.price is not None and demand.price < self.price:
@@ -90,7 +107,9 @@ class Consent(Settings):
     def check_sum(self, spent: Spent, demand: Demand) -> None:
         """Raise if a run would go beyond this consent together with those before."""
         _within("runs", spent.runs + 1, "runs", self.runs)
-        _within("decisions", spent.decisions + demand.decisions, "budget_in_all", self.budget_in_all)
+        _within(
+            "decisions", spent.decisions + demand.decisions, "budget_in_all", self.budget_in_all
+        )
         _within("epsilons", spent.epsilon + demand.epsilon, "epsilon_in_all", self.epsilon_in_all)
         _within("deltas", spent.delta + demand.delta, "delta_in_all", self.delta_in_all)
 
@@ -114,14 +133,18 @@ class Spent:
 
 
 class Ledger:
-    """What each run may take of a member, by the digest of its proposal; on the disk before it counts."""
+    """What each run may take of a member, by the digest of its proposal; on the disk before it
+    counts.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / LEDGER
         self._demands: dict[str, Demand] = {}
         self._started: frozenset[str] = frozenset()
         self.restored = False
-        """Whether it came from a backup, and the founder has not said yet which runs there were since."""
+        """Whether it came from a backup, and the founder has not said yet which runs there were
+        since.
+        """
         if self._path.exists():
             try:
                 kept = json.loads(self._path.read_text())
@@ -130,7 +153,8 @@ class Ledger:
                 self.restored = bool(kept.get("restored"))
             except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
                 raise JournalError(
-                    f"{self._path} cannot be read: {error}. It holds what all runs have asked of this member: restore "
+                    f"{self._path} cannot be read: {error}. It holds what all runs have asked of "
+                    "this member: restore "
                     "it from a copy."
                 ) from error
 
@@ -139,14 +163,19 @@ class Ledger:
         """Add up all entries."""
         entries = self._demands.values()
         return Spent(
-            len(entries), sum(one.decisions for one in entries), math.fsum(one.epsilon for one in entries),
+            len(entries),
+            sum(one.decisions for one in entries),
+            math.fsum(one.epsilon for one in entries),
             math.fsum(one.delta for one in entries),
-        )  # fmt: skip
+        )
 
-    def reserve(self, digest: str, demand: Demand, consent: Consent, proposer: str, founder: str) -> None:
+    def reserve(
+        self, digest: str, demand: Demand, consent: Consent, proposer: str, founder: str
+    ) -> None:
         """Enter a run, or raise `BudgetError` if it goes beyond the consent.
 
-        A run that is entered and has not started is not entered twice; one that has started is refused.
+        A run that is entered and has not started is not entered twice; one that has started is
+        refused.
         """
         if digest in self._started:
             raise BudgetError("it was started here before.")
@@ -166,27 +195,34 @@ class Ledger:
     def release(self, digest: str) -> None:
         """Take out a run that has not started; one that has stays."""
         if digest in self._demands and digest not in self._started:
-            self._write({key: one for key, one in self._demands.items() if key != digest}, self._started)
+            self._write(
+                {key: one for key, one in self._demands.items() if key != digest}, self._started
+            )
 
     def knows(self, digest: str) -> bool:
         """Whether a run is entered."""
         return digest in self._demands
 
     def recall(self, runs: Mapping[str, Demand], *, whole: bool = True) -> None:
-        """Enter runs that a restored ledger may have lost, within limits or not; it then has all, if `whole`."""
+        """Enter runs that a restored ledger may have lost, within limits or not; it then has all,
+        if `whole`.
+        """
         self.restored = self.restored and not whole
         self._write({**runs, **self._demands}, self._started | set(runs))
 
     def adopt(self, older: Mapping[str, Any], *, newest: bool) -> None:
-        """Add the entries of a ledger from a backup; unless this one is the newest, runs since may be missing."""
+        """Add the entries of a ledger from a backup; unless this one is the newest, runs since may
+        be missing.
+        """
         self.restored = self.restored or not newest
         added = {digest: Demand(**entry) for digest, entry in older["runs"].items()}
         self._write({**added, **self._demands}, self._started | set(older["started"]))
 
     def _write(self, demands: dict[str, Demand], started: frozenset[str]) -> None:
         document: dict[str, Any] = {
-            "runs": {digest: asdict(one) for digest, one in demands.items()}, "started": sorted(started),
-        }  # fmt: skip
+            "runs": {digest: asdict(one) for digest, one in demands.items()},
+            "started": sorted(started),
+        }
         if self.restored:
             document["restored"] = True
         files.write_whole(self._path, json.dumps(document, indent=1).encode(), mode=files.PRIVATE)

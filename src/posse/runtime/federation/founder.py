@@ -1,12 +1,14 @@
-"""What the founder's service does beside its own part: the queue of runs, renewals, the revocation list.
+"""What the founder's service does beside its own part: the queue of runs, renewals, the revocation
+list.
 
     authority/queue/run-<number>.json   a proposal, how far it is, and what every member said of it
     authority/queue/addresses.json      where members listen, as they said last
     authority/queue/restored.json       there while a queue from a backup may lack runs
 
-A run is proposed by the founder, by a member whose certificate says customer, or by one that the founder's [consent]
-names. It waits until it is its turn, is shown to everyone it names, and starts when all have agreed. One that a member
-refuses, or that fails at one, is dropped for all, with the reason. It is over when the parts of all are.
+A run is proposed by the founder, by a member whose certificate says customer, or by one that the
+founder's [consent] names. It waits until it is its turn, is shown to everyone it names, and starts
+when all have agreed. One that a member refuses, or that fails at one, is dropped for all, with the
+reason. It is over when the parts of all are.
 """
 
 from __future__ import annotations
@@ -21,7 +23,14 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from posse.core import files
-from posse.core.errors import BudgetError, CertificateError, ConfigError, JournalError, PosseError, ProtocolError
+from posse.core.errors import (
+    BudgetError,
+    CertificateError,
+    ConfigError,
+    JournalError,
+    PosseError,
+    ProtocolError,
+)
 from posse.runtime.certificates import making
 from posse.runtime.certificates.authority import REVOKED as LIST
 from posse.runtime.certificates.authority import Authority
@@ -96,7 +105,9 @@ class Item:
 
 
 class Founder:
-    """Keeps the queue, and answers members; `tell` sends the sheet of a member that is connected."""
+    """Keeps the queue, and answers members; `tell` sends the sheet of a member that is
+    connected.
+    """
 
     def __init__(self, member: Member, authority: Authority, tell: Callable[[str], None]) -> None:
         self.member, self.authority, self._tell = member, authority, tell
@@ -115,11 +126,18 @@ class Founder:
             try:
                 kept = json.loads(path.read_text())
                 kept["signed"] = Signed.read(kept["signed"])
-                kept["answers"] = {name: (state, why) for name, (state, why) in kept["answers"].items()}
-                kept["listeners"], kept["without"] = tuple(kept["listeners"]), tuple(kept["without"])
+                kept["answers"] = {
+                    name: (state, why) for name, (state, why) in kept["answers"].items()
+                }
+                kept["listeners"], kept["without"] = (
+                    tuple(kept["listeners"]),
+                    tuple(kept["without"]),
+                )
                 self.items.append(Item(**kept))
             except (OSError, ValueError, KeyError, TypeError) as error:
-                raise JournalError(f"{path} cannot be read: {error}. Restore it from a copy.") from error
+                raise JournalError(
+                    f"{path} cannot be read: {error}. Restore it from a copy."
+                ) from error
         with suppress(OSError, ValueError):
             self.addresses = json.loads((self.folder / ADDRESSES).read_text())
         self.addresses[self.member.name] = self.member.address
@@ -129,7 +147,7 @@ class Founder:
         path = self.folder / f"run-{item.number:06d}.json"
         files.write_whole(path, json.dumps(document).encode(), mode=files.PRIVATE)
 
-    # The queue --------------------------------------------------------------------------------------------------------
+    # The queue ------------------------------------------------------------------------------------
 
     def submit(self, values: Mapping[str, Any]) -> Item:
         """Put a run of the founder's into the queue; the same one again is found there."""
@@ -144,22 +162,34 @@ class Founder:
         if proposer != name:
             raise ProtocolError(f"the proposal is signed by '{proposer}', and '{name}' sent it.")
         consent = self.member.place.consent()
-        if self.members().get(name) != PROPOSES and name not in (() if consent is None else consent.customers):
+        if self.members().get(name) != PROPOSES and name not in (
+            () if consent is None else consent.customers
+        ):
             raise BudgetError(
-                f"'{name}' may not propose runs: its certificate says no {PROPOSES}, and the founder's [consent] does "
+                f"'{name}' may not propose runs: its certificate says no {PROPOSES}, and the "
+                "founder's [consent] does "
                 "not name it under customers."
             )
         going = sum(item.proposer == name and item.phase not in _FINAL for item in self.items)
         if going >= MOST_OF_ONE and not any(item.run == proposal.run for item in self.items):
-            raise BudgetError(f"'{name}' has {going} runs in the queue, which takes {MOST_OF_ONE}. Let some end.")
+            raise BudgetError(
+                f"'{name}' has {going} runs in the queue, which takes {MOST_OF_ONE}. Let some end."
+            )
         return self._enter(proposal, name, lambda: signed)
 
     def _enter(self, proposal: Proposal, proposer: str, sign: Callable[[], Signed]) -> Item:
         for item in self.items:
             if item.run == proposal.run:
                 earlier = item.signed.proposal
-                if (earlier.settings, earlier.system, item.proposer) != (proposal.settings, proposal.system, proposer):
-                    raise ConfigError(f"a run called '{item.run}' was proposed before. Give this one another name.")
+                if (earlier.settings, earlier.system, item.proposer) != (
+                    proposal.settings,
+                    proposal.system,
+                    proposer,
+                ):
+                    raise ConfigError(
+                        f"a run called '{item.run}' was proposed before. Give this one another "
+                        "name."
+                    )
                 return item
         invitation = self.member.systems.invite(proposal.system, proposal.values)
         present = self.members()
@@ -172,9 +202,18 @@ class Founder:
                 )
         listeners = tuple(name for name, part in invitation.files.items() if part["listens"])
         number = max((item.number for item in self.items), default=0) + 1
-        reads = {name: list(part.get("certificates", ())) for name, part in invitation.files.items()}
-        item = Item(number, sign(), invitation.members, listeners, proposer=proposer, reads=reads,
-                    ends_at=invitation.ends_at)  # fmt: skip
+        reads = {
+            name: list(part.get("certificates", ())) for name, part in invitation.files.items()
+        }
+        item = Item(
+            number,
+            sign(),
+            invitation.members,
+            listeners,
+            proposer=proposer,
+            reads=reads,
+            ends_at=invitation.ends_at,
+        )
         self._keep(item)
         self.items.append(item)
         self.advance()
@@ -193,7 +232,10 @@ class Founder:
         for item in self.items:
             if item.run == run:
                 return item
-        raise ConfigError(f"there is no run '{run}' in the queue. Known: {', '.join(each.run for each in self.items)}.")
+        raise ConfigError(
+            f"there is no run '{run}' in the queue. Known: "
+            f"{', '.join(each.run for each in self.items)}."
+        )
 
     def members(self) -> dict[str, str]:
         """Role of every member with a certificate in force, by name."""
@@ -201,7 +243,11 @@ class Founder:
 
     def _in_force(self) -> list[CertificateRow]:
         now = self.authority.now()
-        return [row for row in self.authority.register.certificates() if row.revoked is None and now < row.expires]
+        return [
+            row
+            for row in self.authority.register.certificates()
+            if row.revoked is None and now < row.expires
+        ]
 
     def advance(self) -> None:
         """Do what follows from what is known now; whoever is concerned gets a new sheet."""
@@ -223,13 +269,23 @@ class Founder:
             self._tell(name)
 
     def _fresh(self, item: Item) -> Signed:
-        """Return a proposal with its proposer's certificate of today: that of the day it was made may have ended."""
+        """Return a proposal with its proposer's certificate of today: that of the day it was made
+        may have ended.
+        """
         if not item.proposer:
             return Signed.sign(item.signed.proposal, self.member.identity)
         before = making.public_key(x509.load_der_x509_certificate(item.signed.certificate))
-        rows = [row for row in self._in_force() if (row.name, row.key) == (item.proposer, making.fingerprint(before))]
+        rows = [
+            row
+            for row in self._in_force()
+            if (row.name, row.key) == (item.proposer, making.fingerprint(before))
+        ]
         newest = max(rows, key=lambda row: row.expires, default=None)
-        return item.signed if newest is None else Signed(item.signed.body, item.signed.signature, newest.certificate)
+        return (
+            item.signed
+            if newest is None
+            else Signed(item.signed.body, item.signed.signature, newest.certificate)
+        )
 
     def _step(self, item: Item, present: Mapping[str, str]) -> None:
         if item.phase in _FINAL:
@@ -237,13 +293,17 @@ class Founder:
         if item.phase != STARTED and item.proposer and item.proposer not in present:
             self._drop(item, f"{item.proposer}, who proposed it, is no member any more")
             return
-        gone = tuple(name for name in item.members if name not in present and item.state_of(name) != OVER)
+        gone = tuple(
+            name for name in item.members if name not in present and item.state_of(name) != OVER
+        )
         if gone and item.phase != STARTED:
             self._drop(item, f"{', '.join(gone)} is no member any more")
             return
         if gone:
             if item.ends_at is None or item.ends_at in gone:
-                self._drop(item, f"{', '.join(gone)} is no member any more, and the run cannot end without")
+                self._drop(
+                    item, f"{', '.join(gone)} is no member any more, and the run cannot end without"
+                )
                 return
             item.without = gone
         for name, (state, why) in item.answers.items():
@@ -251,7 +311,11 @@ class Founder:
                 self._drop(item, f"{name} {'refused' if state == REFUSED else 'failed'}: {why}")
                 return
         states = {item.state_of(name) for name in item.members if name not in gone}
-        if item.phase == PROPOSED and states == {ACCEPTED} and all(map(self.addresses.get, item.listeners)):
+        if (
+            item.phase == PROPOSED
+            and states == {ACCEPTED}
+            and all(map(self.addresses.get, item.listeners))
+        ):
             item.phase, item.began = STARTED, True
         elif item.phase == STARTED and states == {OVER}:
             item.phase = OVER
@@ -262,24 +326,38 @@ class Founder:
         for name in item.members:
             self._tell(name)
 
-    # Sheets and reports -----------------------------------------------------------------------------------------------
+    # Sheets and reports ---------------------------------------------------------------------------
 
     def sheet(self, name: str) -> Sheet:
         """Return what a member is to know now."""
-        shown = {row.name: row.certificate for row in sorted(self._in_force(), key=lambda row: row.expires)}
+        shown = {
+            row.name: row.certificate
+            for row in sorted(self._in_force(), key=lambda row: row.expires)
+        }
         lines = [
-            Line(item.signed, item.phase, {peer: self.addresses[peer] for peer in item.listeners
-                                           if self.addresses.get(peer)}, item.without,
-                 {peer: shown[peer] for peer in item.reads.get(name, ()) if peer in shown and item.phase == PROPOSED})
+            Line(
+                item.signed,
+                item.phase,
+                {peer: self.addresses[peer] for peer in item.listeners if self.addresses.get(peer)},
+                item.without,
+                {
+                    peer: shown[peer]
+                    for peer in item.reads.get(name, ())
+                    if peer in shown and item.phase == PROPOSED
+                },
+            )
             for item in self.items
-            if name in item.members and item.phase != QUEUED
+            if name in item.members
+            and item.phase != QUEUED
             and not (item.phase in _FINAL and item.state_of(name) in ENDED)
-        ]  # fmt: skip
+        ]
         return Sheet(tuple(lines), self.authority.current_crl().public_bytes(Encoding.DER))
 
     @property
     def restored(self) -> bool:
-        """Whether the queue came from a backup, and its operator has not said yet that it has all runs."""
+        """Whether the queue came from a backup, and its operator has not said yet that it has all
+        runs.
+        """
         return (self.folder / RESTORED).exists()
 
     def complete(self) -> None:
@@ -288,16 +366,27 @@ class Founder:
         files.sync_folder(self.folder)
 
     def history(self, name: str) -> tuple[Past, ...]:
-        """Return every run that started with a member in it, what it last said of it and what the run asked."""
-        began = [item for item in self.items if name in item.members and (item.began or item.phase in (STARTED, OVER))]
-        return tuple(Past(item.run, item.signed.digest, item.state_of(name), self._demand(item)) for item in began)
+        """Return every run that started with a member in it, what it last said of it and what the
+        run asked.
+        """
+        began = [
+            item
+            for item in self.items
+            if name in item.members and (item.began or item.phase in (STARTED, OVER))
+        ]
+        return tuple(
+            Past(item.run, item.signed.digest, item.state_of(name), self._demand(item))
+            for item in began
+        )
 
     def _demand(self, item: Item) -> Demand | None:
         digest, proposal = item.signed.digest, item.signed.proposal
         if digest not in self._demands:
             self._demands[digest] = None
             with suppress(PosseError):
-                self._demands[digest] = self.member.systems.invite(proposal.system, proposal.values).demand()
+                self._demands[digest] = self.member.systems.invite(
+                    proposal.system, proposal.values
+                ).demand()
         return self._demands[digest]
 
     def take(self, name: str, report: Report) -> None:
@@ -319,39 +408,62 @@ class Founder:
                         self._keep(item)
         self.advance()
 
-    # Members ----------------------------------------------------------------------------------------------------------
+    # Members --------------------------------------------------------------------------------------
 
     def renew(self, name: str, certificate: bytes, csr: bytes) -> bytes:
-        """Sign a member's key again; a new one only between its runs, whose parties know the old one."""
+        """Sign a member's key again; a new one only between its runs, whose parties know the old
+        one.
+        """
         before = making.public_key(x509.load_der_x509_certificate(certificate))
-        if making.fingerprint(making.requested_key(csr)) != making.fingerprint(before) and self._in_run(name):
-            raise CertificateError(f"'{name}' is in a run, whose parties know its key. Renew the same key.", "in-run")
+        if making.fingerprint(making.requested_key(csr)) != making.fingerprint(
+            before
+        ) and self._in_run(name):
+            raise CertificateError(
+                f"'{name}' is in a run, whose parties know its key. Renew the same key.", "in-run"
+            )
         return self.authority.renew(certificate, csr).public_bytes(Encoding.DER)
 
     def revoke_older(self, name: str, certificate: bytes) -> None:
         """Revoke certificates of a member for keys before the one that it now shows."""
         shown = x509.load_der_x509_certificate(certificate)
-        rows = [row for row in self.authority.register.certificates() if row.name == name and row.revoked is None]
+        rows = [
+            row
+            for row in self.authority.register.certificates()
+            if row.name == name and row.revoked is None
+        ]
         mark = making.fingerprint(making.public_key(shown))
-        issued = next((row.issued for row in rows if row.serial == f"{shown.serial_number:x}"), None)
+        issued = next(
+            (row.issued for row in rows if row.serial == f"{shown.serial_number:x}"), None
+        )
         for row in rows:
-            if issued is not None and row.key != mark and row.issued <= issued and not self._in_run(name):
+            if (
+                issued is not None
+                and row.key != mark
+                and row.issued <= issued
+                and not self._in_run(name)
+            ):
                 self.authority.revoke(row.serial)
 
     def leave(self, name: str) -> None:
         """Let a member go that is in no run."""
         if self._in_run(name):
-            raise ConfigError(f"'{name}' is in a run. Let it end, or have the founder expel '{name}'.")
+            raise ConfigError(
+                f"'{name}' is in a run. Let it end, or have the founder expel '{name}'."
+            )
         self.authority.revoke(name)
 
     def expel(self, name: str) -> None:
-        """Revoke a member; runs that it is in end without it where they can, and are dropped where they cannot."""
+        """Revoke a member; runs that it is in end without it where they can, and are dropped where
+        they cannot.
+        """
         if name == self.member.name:
             raise ConfigError("the founder cannot expel itself.")
         self.authority.revoke(name)
 
     def _in_run(self, name: str) -> bool:
-        return any(item.phase in (PROPOSED, STARTED) and name in item.members for item in self.items)
+        return any(
+            item.phase in (PROPOSED, STARTED) and name in item.members for item in self.items
+        )
 
     def list_changed(self) -> bool:
         """Whether the authority's revocation list is another one than at the last look."""
@@ -367,34 +479,57 @@ class Founder:
                 name: {"role": role, "connected": name in connected or name == self.member.name}
                 for name, role in sorted(present.items())
             },
-            "runs": [self.shown(item, connected) for item in self.items], "queue_restored": self.restored,
-        }  # fmt: skip
+            "runs": [self.shown(item, connected) for item in self.items],
+            "queue_restored": self.restored,
+        }
 
     def shown(self, item: Item, connected: Mapping[str, object]) -> dict[str, Any]:
         """Return how far a run is, and who is waited for."""
         wanted = {PROPOSED: (ACCEPTED,), STARTED: (OVER,)}.get(item.phase, ())
         there = [name for name in item.members if name not in item.without]
-        pending = [name for name in there if wanted and item.state_of(name) not in (*wanted, *ENDED)]
+        pending = [
+            name for name in there if wanted and item.state_of(name) not in (*wanted, *ENDED)
+        ]
         absent = [name for name in pending if name not in connected and name != self.member.name]
         waiting = dict.fromkeys(absent, "is not connected")
         if item.phase == STARTED:
-            halted = {name: item.answers[name][1] for name in pending if name in item.answers and name not in absent}
-            waiting |= {name: f"its part stands still: {why}" for name, why in halted.items() if why}
+            halted = {
+                name: item.answers[name][1]
+                for name in pending
+                if name in item.answers and name not in absent
+            }
+            waiting |= {
+                name: f"its part stands still: {why}" for name, why in halted.items() if why
+            }
         if item.phase == PROPOSED:
             waiting |= {name: "has not answered" for name in pending if name not in absent}
-            missing = [name for name in item.listeners if not self.addresses.get(name) and name not in waiting]
+            missing = [
+                name
+                for name in item.listeners
+                if not self.addresses.get(name) and name not in waiting
+            ]
             waiting |= dict.fromkeys(missing, "has not said where it listens")
         return {
-            "run": item.run, "system": item.signed.proposal.system, "phase": item.phase, "text": item.text,
-            "number": item.number, "waiting": waiting, "without": list(item.without),
-        }  # fmt: skip
+            "run": item.run,
+            "system": item.signed.proposal.system,
+            "phase": item.phase,
+            "text": item.text,
+            "number": item.number,
+            "waiting": waiting,
+            "without": list(item.without),
+        }
 
 
-def open_founder(member: Member, passphrase: Callable[[], bytes] | None, tell: Callable[[str], None]) -> Founder:
+def open_founder(
+    member: Member, passphrase: Callable[[], bytes] | None, tell: Callable[[str], None]
+) -> Founder:
     """Open the founder's side of a service whose file names an authority."""
     folder = member.file.authority
     assert folder is not None
     authority = Authority(member.folder / folder, passphrase=passphrase)
     if authority.run != member.identity.run:
-        raise ConfigError(f"the authority is of federation '{authority.run}', the identity of '{member.identity.run}'.")
+        raise ConfigError(
+            f"the authority is of federation '{authority.run}', the identity of "
+            f"'{member.identity.run}'."
+        )
     return Founder(member, authority, tell)

@@ -1,8 +1,9 @@
 """One listener for all runs of a party, and the control connection between founder and member.
 
-Whoever calls says in its hello for which run; the listener waits for that and hands the connection to the party of the
-run, which greets it as if it had listened itself. A hello for the federation itself opens a control connection. Over it
-both send frames of `talk`, numbered from 1 and never repeated: each says everything, and a new connection begins anew.
+Whoever calls says in its hello for which run; the listener waits for that and hands the connection
+to the party of the run, which greets it as if it had listened itself. A hello for the federation
+itself opens a control connection. Over it both send frames of `talk`, numbered from 1 and never
+repeated: each says everything, and a new connection begins anew.
 """
 
 from __future__ import annotations
@@ -19,7 +20,16 @@ from posse.runtime.federation.talk import FEDERATION, Told, decode, encode
 from posse.runtime.network.calling import Proxy, call
 from posse.runtime.network.connection import Admit, Connection, Timing, greet
 from posse.runtime.network.party import Party
-from posse.runtime.network.wire import WIRE_VERSION, AnyFrame, Data, Hello, Kept, WireError, check_versions, pack
+from posse.runtime.network.wire import (
+    WIRE_VERSION,
+    AnyFrame,
+    Data,
+    Hello,
+    Kept,
+    WireError,
+    check_versions,
+    pack,
+)
 from posse.version import PROTOCOL_VERSION, __version__
 
 MEMBERS = 64
@@ -31,12 +41,19 @@ NOT_YET = "has not called yet"
 
 
 class Listener:
-    """Greets callers and hands each to the party of the run it calls for, or to the control connection."""
+    """Greets callers and hands each to the party of the run it calls for, or to the control
+    connection.
+    """
 
     def __init__(
-        self, context: ssl.SSLContext, admit: Admit, control: Control | None, parties: Mapping[str, Party],
-        absent: Callable[[str], str], log: Callable[..., None],
-    ) -> None:  # fmt: skip
+        self,
+        context: ssl.SSLContext,
+        admit: Admit,
+        control: Control | None,
+        parties: Mapping[str, Party],
+        absent: Callable[[str], str],
+        log: Callable[..., None],
+    ) -> None:
         """`absent` says why a run has no party here, and may have it started again."""
         self._context, self._admit, self._control, self._parties = context, admit, control, parties
         self._absent, self._often = absent, Throttle(log)
@@ -48,8 +65,9 @@ class Listener:
         self._door = Door(
             partial(greet, self, self._context),
             lambda address, why: self.refused(address or "somebody", why, counted="stranger"),
-            Limits.for_peers(MEMBERS), expected=4 * MEMBERS,
-        )  # fmt: skip
+            Limits.for_peers(MEMBERS),
+            expected=4 * MEMBERS,
+        )
         return await self._door.open(host, port)
 
     async def close(self) -> None:
@@ -60,7 +78,9 @@ class Listener:
             connection.hang_up("this service stops", at_once=True)
 
     def admit(self, certificate: bytes | None, connection: Connection) -> str:
-        """Return the name of a member of the federation; which part it has is seen when it says hello."""
+        """Return the name of a member of the federation; which part it has is seen when it says
+        hello.
+        """
         _, name = self._admit(certificate)
         waiting = self._greeting.setdefault(name, [])
         waiting.append(connection)
@@ -79,7 +99,11 @@ class Listener:
         elif hello.protocol != FEDERATION and hello.run in self._parties:
             host = self._parties[hello.run]
         else:
-            why = "this is not the founder" if hello.protocol == FEDERATION else self._absent(hello.run)
+            why = (
+                "this is not the founder"
+                if hello.protocol == FEDERATION
+                else self._absent(hello.run)
+            )
             raise ProtocolError(f"there is no part for you here: {why}.")
         connection.host = host
         connection.peer = host.admit(connection.certificate, connection)
@@ -107,12 +131,20 @@ class Listener:
 
 
 class Control:
-    """The control connections of a founder or of a member: who is connected, and what comes from whom."""
+    """The control connections of a founder or of a member: who is connected, and what comes from
+    whom.
+    """
 
     def __init__(
-        self, federation: str, name: str, admit: Admit, take: Callable[[str, Told], None],
-        connected: Callable[[str], None], log: Callable[..., None], timing: Timing | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        federation: str,
+        name: str,
+        admit: Admit,
+        take: Callable[[str, Told], None],
+        connected: Callable[[str], None],
+        log: Callable[..., None],
+        timing: Timing | None = None,
+    ) -> None:
         self._federation, self._name, self._admit = federation, name, admit
         self._take, self._connected, self._often = take, connected, Throttle(log)
         self.timing = timing or Timing()
@@ -122,7 +154,9 @@ class Control:
         self._sent: dict[str, int] = {}
 
     def send(self, peer: str, message: Told) -> bool:
-        """Send to who is connected; False if it is not: on its next connection it is sent what counts then."""
+        """Send to who is connected; False if it is not: on its next connection it is sent what
+        counts then.
+        """
         connection = self.connections.get(peer)
         if connection is None:
             return False
@@ -142,14 +176,21 @@ class Control:
                     connection.hang_up(f"no sign of life for {self.timing.patience:g} s")
 
     async def dial(
-        self, founder: str, host: str, port: int, context: ssl.SSLContext, proxy: Proxy | None = None
+        self,
+        founder: str,
+        host: str,
+        port: int,
+        context: ssl.SSLContext,
+        proxy: Proxy | None = None,
     ) -> None:
         """Keep a connection to the founder."""
         loop, wait = asyncio.get_running_loop(), self.timing.first_wait
         while True:
             began = loop.time()
             try:
-                calling = call(partial(Connection, self, dialled=founder), host, port, context, proxy)
+                calling = call(
+                    partial(Connection, self, dialled=founder), host, port, context, proxy
+                )
                 connection = await asyncio.wait_for(calling, self.timing.patience)
                 await connection.closed
                 if connection.ready and loop.time() - began > self.timing.longest_wait:
@@ -165,20 +206,29 @@ class Control:
         for connection in list(self.connections.values()):
             connection.hang_up("this service stops")
 
-    # What connections ask ---------------------------------------------------------------------------------------------
+    # What connections ask -------------------------------------------------------------------------
 
     def admit(self, certificate: bytes | None, connection: Connection) -> str:
         """Return the name in a certificate of the federation; who was called must answer."""
         _, name = self._admit(certificate)
         if connection.dialled is not None and name != connection.dialled:
-            raise ProtocolError(f"called '{connection.dialled}', and '{name}' answered. Check home and founder.")
+            raise ProtocolError(
+                f"called '{connection.dialled}', and '{name}' answered. Check home and founder."
+            )
         return name
 
     def greeting(self, peer: str) -> Hello:
         """Say who this is."""
         return Hello(
-            WIRE_VERSION, __version__, FEDERATION, PROTOCOL_VERSION, self._federation, self._name, 0, 0
-        )  # fmt: skip
+            WIRE_VERSION,
+            __version__,
+            FEDERATION,
+            PROTOCOL_VERSION,
+            self._federation,
+            self._name,
+            0,
+            0,
+        )
 
     def greeted(self, connection: Connection, hello: Hello) -> None:
         """Take a control connection; a newer one takes the place of the one before."""
@@ -186,7 +236,9 @@ class Control:
         assert peer is not None
         check_versions(peer, hello, connection.wire, FEDERATION)
         if (hello.run, hello.name) != (self._federation, peer):
-            raise ProtocolError(f"'{peer}' speaks of federation '{hello.run}', this is '{self._federation}'.")
+            raise ProtocolError(
+                f"'{peer}' speaks of federation '{hello.run}', this is '{self._federation}'."
+            )
         earlier = self.connections.get(peer)
         self.connections[peer], self._sent[peer] = connection, 0
         if earlier is not None:

@@ -6,8 +6,8 @@
     runs/<run>/party.toml       the party's file: the proposal's options, and this member's own
     runs/<run>/journal          its journal, as of any party
 
-Each run is a party of its own in this process, with a journal of its own. Killed and started again, the service reads
-run.json of every run, and goes on with those that have started, exactly.
+Each run is a party of its own in this process, with a journal of its own. Killed and started again,
+the service reads run.json of every run, and goes on with those that have started, exactly.
 """
 
 from __future__ import annotations
@@ -100,13 +100,20 @@ class Part:
 
 
 class Member:
-    """Takes part in runs: the founder's sheets say which, and its reports say what became of them."""
+    """Takes part in runs: the founder's sheets say which, and its reports say what became of
+    them.
+    """
 
     def __init__(self, path: Path, systems: Systems, log: Callable[..., None]) -> None:
         """Take the folder of runs, which no other process may have open, and read it."""
         self.place = place = open_service(path)
         place.check_private()
-        self.file, self.folder, self.identity, self.runs = place.file, place.folder, place.identity, place.runs
+        self.file, self.folder, self.identity, self.runs = (
+            place.file,
+            place.folder,
+            place.identity,
+            place.runs,
+        )
         self.systems, self.log, self.stopping = systems, log, False
         self.contexts: tuple[ssl.SSLContext, ssl.SSLContext] = ssl_contexts(self.identity)
         self.check = Checker(self.identity, utc_now)
@@ -140,7 +147,7 @@ class Member:
         """Whether it is in a run, or has agreed to one."""
         return any(part.state not in ENDED for part in self.parts.values())
 
-    # What is on the disk ----------------------------------------------------------------------------------------------
+    # What is on the disk --------------------------------------------------------------------------
 
     def _read(self) -> None:
         for folder in self.runs.glob(f"{_PART}*"):
@@ -149,9 +156,13 @@ class Member:
             try:
                 kept = json.loads(path.read_text())
                 signed = Signed.read(kept["signed"])
-                part = Part(signed, kept["state"], kept["text"], kept["began"], tuple(kept["ended_without"]))
+                part = Part(
+                    signed, kept["state"], kept["text"], kept["began"], tuple(kept["ended_without"])
+                )
             except (OSError, ValueError, KeyError, TypeError) as error:
-                raise JournalError(f"{path} cannot be read: {error}. Restore it from a copy.") from error
+                raise JournalError(
+                    f"{path} cannot be read: {error}. Restore it from a copy."
+                ) from error
             if part.state == DROPPED and not part.began:
                 self._forget(part)  # a kill came between
             else:
@@ -160,9 +171,12 @@ class Member:
     def _keep(self, part: Part, folder: Path | None = None) -> None:
         """Write what was made of a run; it counts when it is on the disk."""
         document = {
-            "signed": part.signed.word, "state": part.state, "text": part.text, "began": part.began,
+            "signed": part.signed.word,
+            "state": part.state,
+            "text": part.text,
+            "began": part.began,
             "ended_without": part.ended_without,
-        }  # fmt: skip
+        }
         path = (folder or self.runs / part.run) / RUN
         files.write_whole(path, json.dumps(document).encode(), mode=files.PRIVATE)
 
@@ -173,7 +187,9 @@ class Member:
         self.parts.pop(part.signed.digest, None)
 
     def recalled(self, runs: Iterable[Past]) -> None:
-        """Enter in a restored ledger what the founder knows of, and end parts that ended after the backup."""
+        """Enter in a restored ledger what the founder knows of, and end parts that ended after the
+        backup.
+        """
         spent, uncounted = {}, []
         for past in runs:
             part, demand = self.parts.get(past.digest), past.demand
@@ -184,14 +200,18 @@ class Member:
             else:  # this member's operator is asked
                 uncounted.append(printable(past.run))
             if part is not None and part.state not in ENDED and past.state in ENDED:
-                part.state, part.began, part.text = past.state, True, "it ended after the backup it was restored from"
+                part.state, part.began, part.text = (
+                    past.state,
+                    True,
+                    "it ended after the backup it was restored from",
+                )
                 self._keep(part)
                 if part.party is not None:
                     part.party.stop()
         self.ledger.recall(spent, whole=not uncounted)
         self.uncounted = tuple(uncounted)
 
-    # Sheets and reports -----------------------------------------------------------------------------------------------
+    # Sheets and reports ---------------------------------------------------------------------------
 
     async def take(self, sheet: Sheet) -> Report:
         """Do what a sheet says, and return what was made of every run on it."""
@@ -210,7 +230,11 @@ class Member:
         if part is None:
             if line.phase != PROPOSED:
                 self.ledger.release(digest)
-                return Entry(digest, REFUSED if line.phase == STARTED else DROPPED, "it was not agreed to here")
+                return Entry(
+                    digest,
+                    REFUSED if line.phase == STARTED else DROPPED,
+                    "it was not agreed to here",
+                )
             if line.signed not in self._refused:
                 part = await asyncio.to_thread(self._decide, line)
             part = part or self._refused[line.signed]
@@ -231,32 +255,50 @@ class Member:
                 part.party.stop()
         elif part.state == STARTED:
             await self._go_on(part, line)
-        return Entry(digest, part.state, part.text if part.state in (STARTED, REFUSED, FAILED) else "")
+        return Entry(
+            digest, part.state, part.text if part.state in (STARTED, REFUSED, FAILED) else ""
+        )
 
     async def _go_on(self, part: Part, line: Line) -> None:
-        """Follow a peer that has moved, and end a run without those that were expelled where this party may."""
+        """Follow a peer that has moved, and end a run without those that were expelled where this
+        party may.
+        """
         if await asyncio.to_thread(self._write_file, part, line) and part.party is not None:
             part.again = True
             part.party.stop()
         end = None if part.made is None else part.made.commands.get("end")
-        if end is not None and part.party is not None and set(line.without) - set(part.ended_without):
+        if (
+            end is not None
+            and part.party is not None
+            and set(line.without) - set(part.ended_without)
+        ):
             try:
                 part.party.instruct(end(",".join(line.without)))
                 part.ended_without = line.without
             except BehindError:
                 return  # the next sheet tries again
             except PosseError as error:
-                part.state, part.text = FAILED, f"it cannot end without {', '.join(line.without)}: {error.text}"
+                part.state, part.text = (
+                    FAILED,
+                    f"it cannot end without {', '.join(line.without)}: {error.text}",
+                )
                 part.party.stop()
             self._keep(part)
 
     def _decide(self, line: Line) -> Part:
-        """Agree to a proposal, or say why not; what it asks is in the ledger before this returns."""
+        """Agree to a proposal, or say why not; what it asks is in the ledger before this
+        returns.
+        """
         signed, made = line.signed, Part(line.signed, REFUSED)
         try:
             proposal, proposer = signed.check(self.identity, utc_now())
-            if any(other.run == proposal.run for other in self.parts.values()) or (self.runs / proposal.run).exists():
-                raise ConfigError(f"a run called '{proposal.run}' was here before. Give it another name.")
+            if (
+                any(other.run == proposal.run for other in self.parts.values())
+                or (self.runs / proposal.run).exists()
+            ):
+                raise ConfigError(
+                    f"a run called '{proposal.run}' was here before. Give it another name."
+                )
             own = proposer == self.name
             limits = self._limits(own)
             demand = self.systems.invite(proposal.system, proposal.values).demand()
@@ -265,8 +307,11 @@ class Member:
             try:
                 self._write_file(made, line, folder)
                 self._try(folder / FILE, proposal.system)
-                # Read again: to build a party takes its time, and a file that is just written may have half its limits.
-                self.ledger.reserve(signed.digest, demand, self._limits(own), proposer, self.file.founder)
+                # Read again: to build a party takes its time, and a file that is just written may
+                # have half its limits.
+                self.ledger.reserve(
+                    signed.digest, demand, self._limits(own), proposer, self.file.founder
+                )
                 made.state = ACCEPTED
                 self._keep(made, folder)
                 folder.rename(self.runs / proposal.run)
@@ -277,7 +322,10 @@ class Member:
                 raise
             self.parts[signed.digest] = made
         except (PosseError, OSError) as error:
-            made.state, made.text = REFUSED, error.text if isinstance(error, PosseError) else str(error)
+            made.state, made.text = (
+                REFUSED,
+                error.text if isinstance(error, PosseError) else str(error),
+            )
             self._refused[signed] = made
         self.log(made.state, run=_run_of(signed), why=made.text)
         return made
@@ -288,7 +336,11 @@ class Member:
         if limits is None and not own:
             raise ConfigError("this member has not said what it agrees to ([consent] in its file).")
         consent = limits or Consent()
-        return consent.model_copy(update={"customers": (*consent.customers, self.name)}) if own else consent
+        return (
+            consent.model_copy(update={"customers": (*consent.customers, self.name)})
+            if own
+            else consent
+        )
 
     def _try(self, path: Path, system: str) -> None:
         """Build the party once, to see what is wrong with it before the run has begun."""
@@ -297,31 +349,58 @@ class Member:
         check_effect(place.file, self.systems.build(system)(place))
 
     def _write_file(self, part: Part, line: Line, folder: Path | None = None) -> bool:
-        """Write the party's file of a run: what the proposal says for this party, and what is its own."""
+        """Write the party's file of a run: what the proposal says for this party, and what is its
+        own.
+        """
         proposal = line.signed.proposal
         invitation = self.systems.invite(proposal.system, proposal.values)
         mine = invitation.files.get(self.name)
         if mine is None or mine["role"] != self.identity.role:
-            raise ConfigError(f"'{self.name}' ({self.identity.role}) has no part in it, or another one.")
+            raise ConfigError(
+                f"'{self.name}' ({self.identity.role}) has no part in it, or another one."
+            )
         if mine["listens"] and self.file.listen is None:
-            raise ConfigError(f"the {mine['role']} of a run listens, and the file of this service has no listen.")
+            raise ConfigError(
+                f"the {mine['role']} of a run listens, and the file of this service has no listen."
+            )
         options, own = dict(mine["options"]), self.place.absolute(self.file.options)
-        if other := next((name for name in sorted(own) if name in options and options[name] != own[name]), None):
-            raise ConfigError(f"{other} is {options[other]} in it, and {own[other]} in the file of '{self.name}'.")
-        if options.get("authority") == AUTHORITY:  # one that is not the founder has the certificates beside its file
+        if other := next(
+            (name for name in sorted(own) if name in options and options[name] != own[name]), None
+        ):
+            raise ConfigError(
+                f"{other} is {options[other]} in it, and {own[other]} in the file of '{self.name}'."
+            )
+        if (
+            options.get("authority") == AUTHORITY
+        ):  # one that is not the founder has the certificates beside its file
             folder_of = self.file.authority
-            options["authority"] = "." if folder_of is None else str((self.folder / folder_of).resolve())
+            options["authority"] = (
+                "." if folder_of is None else str((self.folder / folder_of).resolve())
+            )
         known = {**line.addresses, **self.file.connect}
-        source = None if invitation.simulated or self.file.source is None else self.place.absolute(self.file.source)
+        source = (
+            None
+            if invitation.simulated or self.file.source is None
+            else self.place.absolute(self.file.source)
+        )
         values = {
-            "protocol": proposal.system, "identity": str((self.folder / self.file.identity).resolve()),
-            "role": mine["role"], "run": proposal.run, "journal": "journal", "sync": self.file.sync,
-            "listen": self.file.listen if mine["listens"] else None, "proxy": self.file.proxy,
-            "options": {**options, **own}, "source": source,
-            "connect": {peer: known[peer] for peer in mine["connect"] if peer in known}, "consent": mine.get("consent"),
-        }  # fmt: skip
+            "protocol": proposal.system,
+            "identity": str((self.folder / self.file.identity).resolve()),
+            "role": mine["role"],
+            "run": proposal.run,
+            "journal": "journal",
+            "sync": self.file.sync,
+            "listen": self.file.listen if mine["listens"] else None,
+            "proxy": self.file.proxy,
+            "options": {**options, **own},
+            "source": source,
+            "connect": {peer: known[peer] for peer in mine["connect"] if peer in known},
+            "consent": mine.get("consent"),
+        }
         folder, text = folder or self.runs / proposal.run, to_toml(values).encode()
-        unknown = set(mine["connect"]) - set(known)  # the founder has just started, and its members have not called yet
+        unknown = set(mine["connect"]) - set(
+            known
+        )  # the founder has just started, and its members have not called yet
         if (folder / FILE).exists() and ((folder / FILE).read_bytes() == text or unknown):
             return False
         files.make_folder(folder)
@@ -335,7 +414,7 @@ class Member:
         files.write_whole(folder / FILE, text, mode=files.PRIVATE)
         return True
 
-    # Runs -------------------------------------------------------------------------------------------------------------
+    # Runs -----------------------------------------------------------------------------------------
 
     def launch(self, part: Part) -> None:
         """Run the party of a run, if it does not run."""
@@ -343,7 +422,9 @@ class Member:
             part.task = asyncio.get_running_loop().create_task(self._take_part(part))
 
     def absent(self, run: str) -> str:
-        """Say why a run has no party here; one that is over comes back for a peer that misses its last messages."""
+        """Say why a run has no party here; one that is over comes back for a peer that misses its
+        last messages.
+        """
         part = next((each for each in self.parts.values() if each.run == run), None)
         if part is None:
             return f"run '{run}' is not known"
@@ -372,7 +453,10 @@ class Member:
                 self.changed()
                 await asyncio.sleep(wait)
                 wait = min(2 * wait, _LONGEST_RETRY)
-                if self.stopping or part.state in (DROPPED, FAILED):  # it was dropped while it stood still
+                if self.stopping or part.state in (
+                    DROPPED,
+                    FAILED,
+                ):  # it was dropped while it stood still
                     return
                 continue
             finally:
@@ -402,18 +486,24 @@ class Member:
         self.stopping = True
         for party in list(self.parties.values()):
             party.stop()
-        tasks = [part.task for part in self.parts.values() if part.task is not None and not part.task.done()]
+        tasks = [
+            part.task
+            for part in self.parts.values()
+            if part.task is not None and not part.task.done()
+        ]
         for task in (await asyncio.wait(tasks, timeout=8))[1] if tasks else ():
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
 
-    # Certificates -----------------------------------------------------------------------------------------------------
+    # Certificates ---------------------------------------------------------------------------------
 
     def adopt(self, revoked: bytes) -> None:
         """Keep a newer revocation list of the authority's."""
         crl = self.identity.adopted(revoked).crl
-        self.identity = replace(self.identity, crl=crl)  # beside the loop, where it may have been renewed meanwhile
+        self.identity = replace(
+            self.identity, crl=crl
+        )  # beside the loop, where it may have been renewed meanwhile
 
     def cut_revoked(self) -> None:
         """Hang up on peers whose certificates were revoked since they connected."""
@@ -421,7 +511,11 @@ class Member:
             for connection in list(party.connections.values()):
                 shown = connection.certificate
                 serial = x509.load_der_x509_certificate(shown).serial_number if shown else 0
-                if serial and self.identity.crl.get_revoked_certificate_by_serial_number(serial) is not None:
+                if (
+                    serial
+                    and self.identity.crl.get_revoked_certificate_by_serial_number(serial)
+                    is not None
+                ):
                     connection.hang_up("its certificate was revoked")
 
     @property
@@ -430,11 +524,16 @@ class Member:
         return making.renewal_due(self.identity.certificate, self.file.renew, utc_now())
 
     def request(self, *, new_key: bool | None = None) -> bytes:
-        """Ask for a new certificate: for the same key while in a run, else for a new one where the key is old."""
+        """Ask for a new certificate: for the same key while in a run, else for a new one where the
+        key is old.
+        """
         age = utc_now().timestamp() - (self.identity.folder / KEY).stat().st_mtime
         wanted = age > self.file.key_days * 86_400 if new_key is None else new_key
         if new_key and self.busy:
-            raise ConfigError("a new key is drawn between runs: this member is in one, whose parties know its key.")
+            raise ConfigError(
+                "a new key is drawn between runs: this member is in one, whose parties know its "
+                "key."
+            )
         return self.identity.request(new_key=wanted and not self.busy)
 
     def renewed(self, certificate: bytes) -> None:

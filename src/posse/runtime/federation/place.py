@@ -1,9 +1,11 @@
-"""A service's file and what lies beside it: its identity, and the folder of its runs, which one process has open.
+"""A service's file and what lies beside it: its identity, and the folder of its runs, which one
+process has open.
 
     runs/lock           the process that serves
     runs/member.json    whose runs these are: federation and name
 
-Of the file, [consent] is read at every decision; the rest holds from one start of the service to the next.
+Of the file, [consent] is read at every decision; the rest holds from one start of the service to
+the next.
 """
 
 from __future__ import annotations
@@ -53,13 +55,17 @@ class ServiceFile(Settings):
     address: str | None = None
     """host:port under which others reach `listen`, where it differs."""
     connect: dict[str, str] = Field(default_factory=dict)
-    """Addresses of members that this one calls, where they differ from what these say themselves."""
+    """Addresses of members that this one calls, where they differ from what these say
+    themselves.
+    """
     metrics: str | None = None
     """host:port where a monitor reads /metrics and /health."""
     sync: bool = True
     """Wait for the disk before anything that follows from a reward leaves."""
     renew: float = 30.0
-    """Days before its end at which a certificate is renewed; a third of its time, where that is less."""
+    """Days before its end at which a certificate is renewed; a third of its time, where that is
+    less.
+    """
     key_days: float = 365.0
     """Days after which a renewal between runs draws a new key."""
     log: Literal["info", "warning", "error"] = "info"
@@ -69,7 +75,9 @@ class ServiceFile(Settings):
     source: dict[str, Any] | None = None
     """Where rewards come from ([source])."""
     consent: Consent | None = None
-    """What this member agrees to ([consent]); without it, to nothing but what it proposes itself."""
+    """What this member agrees to ([consent]); without it, to nothing but what it proposes
+    itself.
+    """
 
 
 @dataclass(frozen=True)
@@ -92,33 +100,48 @@ class ServicePlace:
         try:
             return ServiceFile.make(file=self.path).consent
         except PosseError as error:
-            # The founder and who proposed it read this: what stands in the file, such as a password, is not theirs.
+            # The founder and who proposed it read this: what stands in the file, such as a
+            # password, is not theirs.
             raise ConfigError(
-                f"the file of '{self.identity.name}' cannot be read now. Its operator sees why with 'posse doctor'."
+                f"the file of '{self.identity.name}' cannot be read now. Its operator sees why "
+                "with 'posse doctor'."
             ) from error
 
     def edited(self) -> str:
-        """Say what was edited since the service started and is not in force, or cannot be; empty where nothing was."""
+        """Say what was edited since the service started and is not in force, or cannot be; empty
+        where nothing was.
+        """
         try:
             now = ServiceFile.make(file=self.path)
         except PosseError as error:
             return f"it cannot be read, so every proposal is refused: {error.text}"
         before, settled = self.file, (name for name in type(now).model_fields if name != "consent")
         other = ", ".join(name for name in settled if getattr(now, name) != getattr(before, name))
-        return other and f"{other} changed since the service started; stop and start it to take that up"
+        return (
+            other
+            and f"{other} changed since the service started; stop and start it to take that up"
+        )
 
     def absolute(self, table: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Make the files that this member's own tables name absolute: the party's file lies elsewhere."""
+        """Make the files that this member's own tables name absolute: the party's file lies
+        elsewhere.
+        """
 
         def whole(value: Any) -> Any:
             if isinstance(value, Mapping):
                 return {key: whole(each) for key, each in value.items()}
-            return str(self.folder / value) if isinstance(value, str) and (self.folder / value).is_file() else value
+            return (
+                str(self.folder / value)
+                if isinstance(value, str) and (self.folder / value).is_file()
+                else value
+            )
 
         return {key: whole(value) for key, value in (table or {}).items()}
 
     def check_whose(self) -> bool:
-        """Raise where the runs are another member's; returns whether the folder says whose they are."""
+        """Raise where the runs are another member's; returns whether the folder says whose they
+        are.
+        """
         return check_whose(self.runs, self.identity.run, self.identity.name, self.path)
 
     def check_answers(self, status: Mapping[str, Any]) -> None:
@@ -126,7 +149,9 @@ class ServicePlace:
         _check_served(status, self.runs, self.identity.run, self.identity.name, self.path)
 
     def take(self) -> int:
-        """Lock the folder of runs, and say in it whose they are; nothing of them is read or changed before."""
+        """Lock the folder of runs, and say in it whose they are; nothing of them is read or changed
+        before.
+        """
         self.check_whose()  # another member's lock is not even touched
         files.make_folder(self.runs)
         lock = Disk().take(self.runs)
@@ -151,22 +176,29 @@ def check_whose(runs: Path, federation: str, name: str, file: Path) -> bool:
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise JournalError(f"{path} cannot be read: {error}. Restore it from a copy.") from error
     if whose != (own := _named(federation, name)):
-        raise JournalError(f"{runs} holds the runs of {whose}, and {file.name} is the file of {own}. {_APART}")
+        raise JournalError(
+            f"{runs} holds the runs of {whose}, and {file.name} is the file of {own}. {_APART}"
+        )
     return True
 
 
 def check_answers(path: Path, status: Mapping[str, Any]) -> None:
-    """Raise where the service that answered is not that of a file, whose certificate may be over or revoked."""
+    """Raise where the service that answered is not that of a file, whose certificate may be over or
+    revoked.
+    """
     file, folder = ServiceFile.make(file=path), path.resolve().parent
     own = named(folder / file.identity)
     _check_served(status, folder / file.runs, own.run, own.name, path)
 
 
-def _check_served(status: Mapping[str, Any], runs: Path, federation: str, name: str, file: Path) -> None:
+def _check_served(
+    status: Mapping[str, Any], runs: Path, federation: str, name: str, file: Path
+) -> None:
     served = _named(status.get("federation"), status.get("service"))
     if status and served != (own := _named(federation, name)):
         raise JournalError(
-            f"process {status.get('pid')} has {runs} open and serves {served}, and {file.name} is the file of {own}. "
+            f"process {status.get('pid')} has {runs} open and serves {served}, and {file.name} is "
+            f"the file of {own}. "
             f"{_APART}"
         )
 

@@ -1,4 +1,6 @@
-"""`posse serve`: one process that is a member of a federation, and at the founder its queue, until it is stopped."""
+"""`posse serve`: one process that is a member of a federation, and at the founder its queue, until
+it is stopped.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ from posse.runtime.federation.talk import (
     Signed,
     Told,
     Wanted,
-)  # fmt: skip
+)
 from posse.runtime.network import operate
 from posse.runtime.network.calling import Proxy
 from posse.runtime.network.connection import printable
@@ -56,7 +58,11 @@ class Living:
     """A service: its member, at the founder the queue, and the connections between them."""
 
     def __init__(
-        self, path: Path, systems: Systems, log: Callable[..., None], passphrase: Callable[[], bytes] | None = None
+        self,
+        path: Path,
+        systems: Systems,
+        log: Callable[..., None],
+        passphrase: Callable[[], bytes] | None = None,
     ) -> None:
         self.log = log
         self.member = Member(path, systems, log)
@@ -66,11 +72,14 @@ class Living:
             self.member.close()
             raise
 
-    def _set_up(self, path: Path, log: Callable[..., None], passphrase: Callable[[], bytes] | None) -> None:
+    def _set_up(
+        self, path: Path, log: Callable[..., None], passphrase: Callable[[], bytes] | None
+    ) -> None:
         file = self.member.file
         if (file.authority is None) == (file.home is None):
             raise ConfigError(
-                f"{path.name} needs home, where the founder's service listens; or, at the founder, authority. Give one."
+                f"{path.name} needs home, where the founder's service listens; or, at the founder, "
+                "authority. Give one."
             )
         if file.authority is not None and file.listen is None:
             raise ConfigError("members call the founder: give listen, such as 0.0.0.0:7400.")
@@ -78,7 +87,12 @@ class Living:
         if file.authority is not None:
             self.founder = open_founder(self.member, passphrase, self._tell)
         self.control = Control(
-            self.member.identity.run, self.member.name, self.member.check, self._take, self._connected, log
+            self.member.identity.run,
+            self.member.name,
+            self.member.check,
+            self._take,
+            self._connected,
+            log,
         )
         self.member.changed = self._awake  # type: ignore[method-assign]
         self._sheet: Sheet | None = None
@@ -99,9 +113,13 @@ class Living:
         socket = operate.Control(member.runs, self._commands())
         await socket.start()
         listener = Listener(
-            member.contexts[0], member.check, None if self.founder is None else self.control, member.parties,
-            member.absent, self.log,
-        )  # fmt: skip
+            member.contexts[0],
+            member.check,
+            None if self.founder is None else self.control,
+            member.parties,
+            member.absent,
+            self.log,
+        )
         desk = monitor = None
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -115,7 +133,9 @@ class Living:
                 await desk.start(*address(file.enrol))
             if file.home is not None:
                 proxy = None if file.proxy is None else Proxy.parse(file.proxy)
-                self._begin(self.control.dial(file.founder, *address(file.home), member.contexts[1], proxy))
+                self._begin(
+                    self.control.dial(file.founder, *address(file.home), member.contexts[1], proxy)
+                )
             if self.founder is not None and member.ledger.restored and not self.founder.restored:
                 member.recalled(self.founder.history(member.name))
             if file.metrics is not None:
@@ -154,7 +174,7 @@ class Living:
             self._failed = self._failed or error
             self._over.set()
 
-    # Sheets and reports -----------------------------------------------------------------------------------------------
+    # Sheets and reports ---------------------------------------------------------------------------
 
     def _awake(self) -> None:
         self._wake.set()
@@ -187,7 +207,10 @@ class Living:
             self.control.send(name, self.founder.sheet(name))
 
     def _connected(self, peer: str) -> None:
-        if self.founder is not None and (connection := self.control.connections.get(peer)) is not None:
+        if (
+            self.founder is not None
+            and (connection := self.control.connections.get(peer)) is not None
+        ):
             with suppress(PosseError):
                 self.founder.revoke_older(peer, connection.certificate or b"")
             self._tell(peer)
@@ -207,7 +230,9 @@ class Living:
             except PosseError as error:
                 self.control.send(peer, Left(error.text))
         elif self.founder is not None and isinstance(message, Recall):
-            if self.founder.restored:  # it may lack runs: who asks is answered when its operator says it does not
+            if (
+                self.founder.restored
+            ):  # it may lack runs: who asks is answered when its operator says it does not
                 self._recalls.add(peer)
             else:
                 self.control.send(peer, Recalled(self.founder.history(peer)))
@@ -257,7 +282,9 @@ class Living:
                     else:
                         self.control.connections[name].hang_up("it is no member any more")
             if self.member.renewal_due and loop.time() >= self._renew_after:
-                self._renew_after = loop.time() + min(60.0, lifetime(self.member.identity.certificate) / 20)
+                self._renew_after = loop.time() + min(
+                    60.0, lifetime(self.member.identity.certificate) / 20
+                )
                 try:
                     self._renew(None)
                 except PosseError as error:
@@ -282,7 +309,7 @@ class Living:
             self._renewal = f"the founder is not connected: {self.control.trouble}"
         return self._renewal
 
-    # What an operator asks --------------------------------------------------------------------------------------------
+    # What an operator asks ------------------------------------------------------------------------
 
     def _commands(self) -> dict[str, Callable[[str], object]]:
         commands: dict[str, Callable[[str], object]] = {
@@ -305,7 +332,9 @@ class Living:
         return commands
 
     def _complete(self) -> None:
-        """Take the operator's word for what a backup lacks: for the queue, then for runs that nobody can count."""
+        """Take the operator's word for what a backup lacks: for the queue, then for runs that
+        nobody can count.
+        """
         member, founder = self.member, self.founder
         if founder is not None and founder.restored:
             founder.complete()
@@ -316,7 +345,10 @@ class Living:
         elif member.uncounted:
             member.recalled(())  # nothing more to count: it is whole
         elif member.ledger.restored:
-            raise ConfigError(f"the founder has not said yet which runs there were: {self.control.trouble or 'wait'}.")
+            raise ConfigError(
+                "the founder has not said yet which runs there were: "
+                f"{self.control.trouble or 'wait'}."
+            )
         else:
             raise ConfigError("nothing waits for this: queue and ledger are complete.")
         self._awake()
@@ -326,7 +358,9 @@ class Living:
             raise ConfigError("the founder cannot leave: the others would have no authority.")
         if self._left != "left":
             sent = self.control.send(self.member.file.founder, Leave())
-            self._left = "asked" if sent else f"the founder is not connected: {self.control.trouble}"
+            self._left = (
+                "asked" if sent else f"the founder is not connected: {self.control.trouble}"
+            )
         return self._left
 
     def _answer(self, peer: str, message: Propose | Wanted) -> Shown:
@@ -340,7 +374,9 @@ class Living:
                 item = founder.propose(peer, message.signed)
             else:
                 own = (each for each in founder.items if (each.run, each.proposer) == (run, peer))
-                if (found := next(own, None)) is None:  # the same words for a run of another: names are not shown
+                if (
+                    found := next(own, None)
+                ) is None:  # the same words for a run of another: names are not shown
                     raise ConfigError(f"you proposed no run '{printable(run)}'.")
                 item = found
                 if message.drop:
@@ -363,11 +399,23 @@ class Living:
         check_name(run=run)
         known = self._asked.setdefault(run, None)
         connected = not ask or self.control.send(self.member.file.founder, Wanted(run, drop))
-        shown: dict[str, Any] = {"run": run, "phase": "asked", "text": "", "without": [], "waiting": {}}
+        shown: dict[str, Any] = {
+            "run": run,
+            "phase": "asked",
+            "text": "",
+            "without": [],
+            "waiting": {},
+        }
         if known is not None:
-            shown |= {"phase": "refused", "text": known.reason} if known.reason else json.loads(known.state)
+            shown |= (
+                {"phase": "refused", "text": known.reason}
+                if known.reason
+                else json.loads(known.state)
+            )
         if not connected:
-            shown["waiting"] = {self.member.file.founder: f"is not connected: {self.control.trouble}"}
+            shown["waiting"] = {
+                self.member.file.founder: f"is not connected: {self.control.trouble}"
+            }
         journal = self.member.runs / run / "journal"
         return {**shown, "journal": str(journal) if journal.exists() else None}
 
@@ -389,17 +437,30 @@ class Living:
         identity = member.identity
         home: dict[str, Any] = {}
         if self.founder is None:
-            home = {"home": "connected" if member.file.founder in connected else self.control.trouble}
+            home = {
+                "home": "connected" if member.file.founder in connected else self.control.trouble
+            }
         queue = {} if self.founder is None else self.founder.overview(connected)
         return {
-            "service": member.name, "role": identity.role, "federation": identity.run, "pid": os.getpid(),
-            "version": __version__, "until": identity.certificate.not_valid_after_utc.isoformat(),
-            "serial": f"{identity.certificate.serial_number:x}", "renewal": self._renewal, **home,
+            "service": member.name,
+            "role": identity.role,
+            "federation": identity.run,
+            "pid": os.getpid(),
+            "version": __version__,
+            "until": identity.certificate.not_valid_after_utc.isoformat(),
+            "serial": f"{identity.certificate.serial_number:x}",
+            "renewal": self._renewal,
+            **home,
             "parts": {
-                part.run: {"state": part.state, "text": part.text or source_trouble(part.party) or waits(part.party)}
+                part.run: {
+                    "state": part.state,
+                    "text": part.text or source_trouble(part.party) or waits(part.party),
+                }
                 for part in member.parts.values()
             },
-            "restored": member.ledger.restored, "uncounted": list(member.uncounted),
+            "restored": member.ledger.restored,
+            "uncounted": list(member.uncounted),
             "edited": member.place.edited(),
-            "spent": asdict(member.ledger.spent), **queue,
-        }  # fmt: skip
+            "spent": asdict(member.ledger.spent),
+            **queue,
+        }

@@ -1,7 +1,8 @@
 """A signed proposal, what a system makes of it, and what founder and member tell each other.
 
-A proposal holds a run's settings as its file has them, the federation and a nonce; its proposer's certificate goes with
-it. Its digest is its name everywhere. It names no file and no code: what a member reads lies with that member.
+A proposal holds a run's settings as its file has them, the federation and a nonce; its proposer's
+certificate goes with it. Its digest is its name everywhere. It names no file and no code: what a
+member reads lies with that member.
 """
 
 from __future__ import annotations
@@ -40,8 +41,10 @@ class Invitation:
 
     settings: Settings
     files: Mapping[str, Mapping[str, Any]]
-    """Of each party, by name: `role`, `options`, `connect` (peers that it calls) and `listens`, as in its file; and
-    `certificates`, where it reads those of others beside its file, as <name>/party.crt."""
+    """Of each party, by name: `role`, `options`, `connect` (peers that it calls) and `listens`, as
+    in its file; and `certificates`, where it reads those of others beside its file, as
+    <name>/party.crt.
+    """
     demand: Callable[[], Demand]
     """Gives what the run asks of each of them."""
     total_at: str | None = None
@@ -58,7 +61,9 @@ class Invitation:
 
 
 Invite = Callable[[str, Mapping[str, Any]], Invitation]
-"""Makes an invitation of a system's name and a run's settings; raises a `PosseError` that says what is wrong."""
+"""Makes an invitation of a system's name and a run's settings; raises a `PosseError` that says what
+is wrong.
+"""
 
 
 class Proposal(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -78,7 +83,8 @@ class Proposal(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
         run, system = given.pop("run", ""), given.pop("protocol", None)
         if not isinstance(run, str) or not isinstance(system, str):
             raise ConfigError(
-                'a run\'s file needs the name of its system and of the run. Give protocol and run = "..."'
+                "a run's file needs the name of its system and of the run. Give protocol and run "
+                '= "..."'
             )
         check_name(run=run)
         _check_settings(given)
@@ -100,7 +106,9 @@ class Proposal(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 def _check_settings(values: Mapping[str, Any]) -> None:
     for key in ("source", "listen", "connect", "identity", "journal", "consent"):
         if key in values:
-            raise ConfigError(f"{key} belongs to the file of a member, not to that of a run. Remove it.")
+            raise ConfigError(
+                f"{key} belongs to the file of a member, not to that of a run. Remove it."
+            )
     check_portable(values)
 
 
@@ -110,7 +118,8 @@ def check_portable(value: object, name: str = "") -> None:
     >>> check_portable({"policy": "mine.py:Best"})  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    posse.core.errors.ConfigError: [P100] policy names code, 'mine.py:Best', which no member imports for another...
+    posse.core.errors.ConfigError: [P100] policy names code, 'mine.py:Best', which no member imports
+    for another...
     """
     if isinstance(value, Mapping):
         for key, each in value.items():
@@ -122,10 +131,14 @@ def check_portable(value: object, name: str = "") -> None:
         policy = name.split(".")[0] == "policy"
         if policy and ":" in value:
             raise ConfigError(
-                f"{name} names code, '{value[:80]}', which no member imports for another. Take a policy that ships."
+                f"{name} names code, '{value[:80]}', which no member imports for another. Take a "
+                "policy that ships."
             )
         if _PATH.search(value) and not _FRACTION.fullmatch(value):
-            raise ConfigError(f"{name} names a file, '{value[:80]}', which lies with no member. Use embedded data.")
+            raise ConfigError(
+                f"{name} names a file, '{value[:80]}', which lies with no member. Use embedded "
+                "data."
+            )
 
 
 class Signed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -168,17 +181,21 @@ class Signed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
             raise ProtocolError("a proposal does not decode.") from error
 
     def check(self, identity: PartyIdentity, now: datetime) -> tuple[Proposal, str]:
-        """Return the proposal and who made it, or raise unless a member in force signed it for this federation."""
+        """Return the proposal and who made it, or raise unless a member in force signed it for this
+        federation.
+        """
         peer = identity.check(self.certificate, now)
         verify(peer.public, _PURPOSE, self.body, self.signature)
         proposal = self.proposal
         if proposal.federation != identity.run:
-            raise ProtocolError(f"the proposal is for federation '{proposal.federation}', this is '{identity.run}'.")
+            raise ProtocolError(
+                f"the proposal is for federation '{proposal.federation}', this is '{identity.run}'."
+            )
         check_name(run=proposal.run)
         return proposal, peer.name
 
 
-# What travels -------------------------------------------------------------------------------------------------------
+# What travels -------------------------------------------------------------------------------------
 
 PROPOSED, STARTED, DROPPED, OVER = "proposed", "started", "dropped", "over"
 """How far the founder is with a run."""
@@ -206,7 +223,9 @@ class Line(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
 
 
 class Sheet(Told, frozen=True, array_like=True, tag="Sheet", forbid_unknown_fields=True):
-    """From the founder: every run that this member has still to do with, and the revocation list (DER)."""
+    """From the founder: every run that this member has still to do with, and the revocation list
+    (DER).
+    """
 
     lines: tuple[Line, ...]
     revoked: bytes
@@ -265,7 +284,9 @@ class Wanted(Told, frozen=True, array_like=True, tag="Wanted", forbid_unknown_fi
 
 
 class Shown(Told, frozen=True, array_like=True, tag="Shown", forbid_unknown_fields=True):
-    """From the founder: how far a run is that this member proposed (JSON), or why it is not in the queue."""
+    """From the founder: how far a run is that this member proposed (JSON), or why it is not in the
+    queue.
+    """
 
     run: str
     state: str

@@ -1,1 +1,3 @@
-"""Parties on a network: links that lose nothing, an engine that survives its own death, and TLS between them."""
+"""Parties on a network: links that lose nothing, an engine that survives its own death, and TLS
+between them.
+"""

@@ -1,8 +1,10 @@
-"""How a party calls a peer: straight, or through the proxy of its organisation, where it may only dial out so.
+"""How a party calls a peer: straight, or through the proxy of its organisation, where it may only
+dial out so.
 
-A proxy moves bytes and no more: TLS begins behind it, between the two parties. `proxy` in a party's file is
-`http://host:port` (the CONNECT method) or `socks5://host:port` (RFC 1928), with `user:password@` where it asks for them
-(RFC 1929, or basic authentication). The peer's name is resolved by the proxy.
+A proxy moves bytes and no more: TLS begins behind it, between the two parties. `proxy` in a party's
+file is `http://host:port` (the CONNECT method) or `socks5://host:port` (RFC 1928), with
+`user:password@` where it asks for them (RFC 1929, or basic authentication). The peer's name is
+resolved by the proxy.
 """
 
 from __future__ import annotations
@@ -27,14 +29,21 @@ LONGEST_ANSWER = 8 << 10
 EYEBALLS = 0.25
 """Seconds after which the other address family of a name is tried too."""
 _SOCKS = {
-    1: "it failed", 2: "its rules forbid it", 3: "the network is unreachable", 4: "the host is unreachable",
-    5: "the peer refused the connection", 6: "the time to live expired", 7: "it does not know the command",
+    1: "it failed",
+    2: "its rules forbid it",
+    3: "the network is unreachable",
+    4: "the host is unreachable",
+    5: "the peer refused the connection",
+    6: "the time to live expired",
+    7: "it does not know the command",
     8: "it does not know that kind of address",
-}  # fmt: skip
+}
 
 
 class ProxyError(OSError):
-    """A proxy does not let this party through; the party tries again, as with any peer that cannot be reached."""
+    """A proxy does not let this party through; the party tries again, as with any peer that cannot
+    be reached.
+    """
 
 
 @dataclass(frozen=True)
@@ -59,8 +68,16 @@ class Proxy:
             host, port = parts.hostname, parts.port
         except ValueError:
             host, port = None, None
-        if host is None or port is None or parts.scheme not in ("http", "socks5") or parts.path not in ("", "/"):
-            raise ConfigError("proxy must be http://host:port or socks5://host:port, with user:password@ if it asks.")
+        if (
+            host is None
+            or port is None
+            or parts.scheme not in ("http", "socks5")
+            or parts.path not in ("", "/")
+        ):
+            raise ConfigError(
+                "proxy must be http://host:port or socks5://host:port, with user:password@ if it "
+                "asks."
+            )
         user, password = unquote(parts.username or ""), unquote(parts.password or "")
         if len(user.encode()) > 255 or len(password.encode()) > 255:
             raise ConfigError("user and password of a proxy may have 255 bytes each.")
@@ -87,12 +104,17 @@ async def opened(host: str, port: int, proxy: Proxy) -> socket.socket:
     return tunnel
 
 
-async def call(make: Callable[[], P], host: str, port: int, context: ssl.SSLContext, proxy: Proxy | None = None) -> P:
+async def call(
+    make: Callable[[], P], host: str, port: int, context: ssl.SSLContext, proxy: Proxy | None = None
+) -> P:
     """Open a connection to a peer, through a proxy if there is one; TLS is with the peer."""
     if proxy is None:
-        # An address is one way only: asyncio loses the socket of a call by several ways that is given up as it succeeds
+        # An address is one way only: asyncio loses the socket of a call by several ways that is
+        # given up as it succeeds
         delay = None if _is_address(host) else EYEBALLS
-        return await tls.call(make, context, shutting=SHUTTING, host=host, port=port, happy_eyeballs_delay=delay)
+        return await tls.call(
+            make, context, shutting=SHUTTING, host=host, port=port, happy_eyeballs_delay=delay
+        )
     tunnel = await opened(host, port, proxy)
     try:
         return await tls.call(make, context, shutting=SHUTTING, sock=tunnel)
@@ -119,7 +141,9 @@ async def _connect(tunnel: socket.socket, host: str, port: int, proxy: Proxy) ->
     words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ", 2)
     if len(words) < 2 or not words[0].startswith("HTTP/1.") or words[1] != "200":
         said = "".join(letter for letter in " ".join(words[1:])[:100] if letter.isprintable())
-        raise ProxyError(f"the proxy {proxy.host}:{proxy.port} does not let it through: {said or 'no HTTP'}")
+        raise ProxyError(
+            f"the proxy {proxy.host}:{proxy.port} does not let it through: {said or 'no HTTP'}"
+        )
 
 
 async def _socks(tunnel: socket.socket, host: str, port: int, proxy: Proxy) -> None:
@@ -138,11 +162,17 @@ async def _socks(tunnel: socket.socket, host: str, port: int, proxy: Proxy) -> N
     await loop.sock_sendall(tunnel, b"\x05\x02\x00\x02" if proxy.user else b"\x05\x01\x00")
     version, method = await exactly(2)
     if version != 5 or method not in ((0, 2) if proxy.user else (0,)):
-        asks = "asks for a user and a password that it was not given" if method in (2, 255) else "is no SOCKS 5 proxy"
+        asks = (
+            "asks for a user and a password that it was not given"
+            if method in (2, 255)
+            else "is no SOCKS 5 proxy"
+        )
         raise ProxyError(f"the proxy {proxy.host}:{proxy.port} {asks}")
     if method == 2:
         parts = (proxy.user.encode(), proxy.password.encode())
-        await loop.sock_sendall(tunnel, b"\x01" + b"".join(bytes([len(part)]) + part for part in parts))
+        await loop.sock_sendall(
+            tunnel, b"\x01" + b"".join(bytes([len(part)]) + part for part in parts)
+        )
         if (await exactly(2))[1] != 0:
             raise ProxyError(f"the proxy {proxy.host}:{proxy.port} refuses this user and password")
     await loop.sock_sendall(tunnel, b"\x05\x01\x00" + _where(host) + port.to_bytes(2, "big"))

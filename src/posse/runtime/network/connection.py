@@ -1,4 +1,6 @@
-"""One connection to one peer: frames in, frames out, over TLS; who it is comes from its certificate."""
+"""One connection to one peer: frames in, frames out, over TLS; who it is comes from its
+certificate.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +36,16 @@ if TYPE_CHECKING:
     from posse.runtime.network.calling import Proxy
 
 GREETING = 5.0
-"""Seconds after which a peer that has not finished its handshake, or does not say hello, is hung up on."""
+"""Seconds after which a peer that has not finished its handshake, or does not say hello, is hung up
+on.
+"""
 SHUTTING = 1.0
 """Seconds that a closed connection waits for the other to close it too."""
 LONGEST_REASON = 1000
 """Letters of a refusal."""
 _SILENT = (
-    "it hung up without a word: it may have refused this party's certificate (expired, revoked, of another authority). "
+    "it hung up without a word: it may have refused this party's certificate (expired, revoked, of "
+    "another authority). "
     "Its own log says why"
 )
 
@@ -61,7 +66,9 @@ class Timing:
     sync_every: float = 0.25
     """How long messages may wait for the disk; their senders keep them so much longer."""
     linger: float = 10.0
-    """How long a finished party stays for peers that have not confirmed its last messages and can do without."""
+    """How long a finished party stays for peers that have not confirmed its last messages and can
+    do without.
+    """
     closing: float = 120.0
     """How long it stays for those that cannot."""
 
@@ -97,7 +104,9 @@ class Host(Protocol):
         """Return the peer's name, or raise a `PosseError` that says why it is not wanted."""
 
     def greeting(self, peer: str) -> Hello | None:
-        """Make the hello for a peer; None to wait for the peer's, which says for which run it calls."""
+        """Make the hello for a peer; None to wait for the peer's, which says for which run it
+        calls.
+        """
 
     def greeted(self, connection: Connection, hello: Hello) -> None:
         """Take a peer's hello; raise a `PosseError` if the two cannot talk."""
@@ -150,7 +159,10 @@ class Connection(asyncio.Protocol):
             if tls.selected_alpn_protocol() == RELAY:
                 self._relay(transport, tls.getpeercert(binary_form=True))
                 return
-            self.certificate, self.wire = tls.getpeercert(binary_form=True), agreed(tls.selected_alpn_protocol())
+            self.certificate, self.wire = (
+                tls.getpeercert(binary_form=True),
+                agreed(tls.selected_alpn_protocol()),
+            )
         try:
             self.peer = self.host.admit(self.certificate, self)
         except PosseError as error:
@@ -165,7 +177,9 @@ class Connection(asyncio.Protocol):
         relay = getattr(self.host, "relay", None)
         try:
             if relay is None:
-                raise PosseError("this party joins nobody. Its file would have to say relays = true.")
+                raise PosseError(
+                    "this party joins nobody. Its file would have to say relays = true."
+                )
             relay.take(transport, certificate)
         except PosseError as error:
             self.refuse(error, "certificate")
@@ -215,7 +229,9 @@ class Connection(asyncio.Protocol):
             self._deadline.cancel()
         if not self.closed.done():
             self.closed.set_result(None)
-        self.host.lost(self, self._why or (f"{exc}" if exc else "it hung up" if self.ready else _SILENT))
+        self.host.lost(
+            self, self._why or (f"{exc}" if exc else "it hung up" if self.ready else _SILENT)
+        )
 
     def pause_writing(self) -> None:
         """The peer is slow: leave messages in the link."""
@@ -240,14 +256,20 @@ class Connection(asyncio.Protocol):
     def hang_up(self, why: str, *, at_once: bool = False) -> None:
         """End the connection; `at_once` without waiting for what is on its way."""
         self._why = self._why or why
-        self._reader = Reader(0)  # a part of a frame need not be held until the other has hung up too
+        self._reader = Reader(
+            0
+        )  # a part of a frame need not be held until the other has hung up too
         if self._transport is None:
             return
         if not at_once:
-            if not self._transport.is_closing():  # a second close would make a TLS transport forget its connection
+            if (
+                not self._transport.is_closing()
+            ):  # a second close would make a TLS transport forget its connection
                 self._transport.close()
             return
-        with suppress(AttributeError):  # Python before 3.11.3, where it has forgotten it: it is closed already
+        with suppress(
+            AttributeError
+        ):  # Python before 3.11.3, where it has forgotten it: it is closed already
             self._transport.abort()
 
     def pause(self, paused: bool) -> None:
@@ -286,7 +308,11 @@ def why_no_tls(error: BaseException) -> str:
         return f"its certificate is refused: {error.verify_message}"
     if isinstance(error, ssl.SSLError) and error.reason:
         return _REASONS.get(error.reason, error.reason.lower().replace("_", " "))
-    return "the handshake took too long" if isinstance(error, TimeoutError) else f"it hung up ({error})"
+    return (
+        "the handshake took too long"
+        if isinstance(error, TimeoutError)
+        else f"it hung up ({error})"
+    )
 
 
 _REASONS = {

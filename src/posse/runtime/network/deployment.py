@@ -1,4 +1,6 @@
-"""One party of a federation: what its system makes of its file, what its journal is bound to, and its process."""
+"""One party of a federation: what its system makes of its file, what its journal is bound to, and
+its process.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +36,16 @@ from posse.runtime.network.vouching import vouch
 from posse.runtime.place import ROOT, PartyFile, Place, address, relayed_by, root_of, secrets_of
 
 _REACH = ("url", "timeout")
-"""Of a source: where it is and how long it is waited for. Its answers are journalled as they come."""
+"""Of a source: where it is and how long it is waited for. Its answers are journalled as they
+come.
+"""
 
 
 @dataclass(frozen=True)
 class Known:
-    """What one party may know of its run so far: for its record, and for its operator at the end."""
+    """What one party may know of its run so far: for its record, and for its operator at the
+    end.
+    """
 
     outcome: str
     """What came out for this party, in one line."""
@@ -64,7 +70,9 @@ class Known:
     words: Mapping[str, str] = field(default_factory=dict)
     """Nouns of this run, beside those of its system."""
     tables: Sequence[Mapping[str, Any]] = ()
-    """Tables of what it found out, as a record keeps them (title, columns, rows, notes, numeric)."""
+    """Tables of what it found out, as a record keeps them (title, columns, rows, notes,
+    numeric).
+    """
     warnings: Sequence[str] = ()
     """Sentences: signs that the run did not do what was meant, as far as this party can tell."""
     failure: str = ""
@@ -81,21 +89,29 @@ class Deployment:
     """Role of every peer, by name."""
     source: Source | None = None
     terms: Mapping[str, Any] = field(default_factory=dict)
-    """What must be the same in the files of all parties, by the names it has there; public (`core.agreement`)."""
+    """What must be the same in the files of all parties, by the names it has there; public
+    (`core.agreement`).
+    """
     inputs: Mapping[str, Any] | None = None
-    """What the role was made of, by name, to which its journal is bound; a path counts by the content of its file. The
-    options of the party's file if not given."""
+    """What the role was made of, by name, to which its journal is bound; a path counts by the
+    content of its file. The options of the party's file if not given.
+    """
     commands: Mapping[str, Callable[[str], Message]] = field(default_factory=dict)
     """What this party's operator may ask of its role, as messages made of one argument."""
     watch: Callable[[Note], None] | None = None
-    """Called with what the role wants known; after a crash the last note of each kind comes again."""
+    """Called with what the role wants known; after a crash the last note of each kind comes
+    again.
+    """
     needs: Callable[[], Collection[str]] | None = None
-    """Names the peers without which this party cannot finish, and when it has, those that cannot finish without it; all
-    of them if not given."""
+    """Names the peers without which this party cannot finish, and when it has, those that cannot
+    finish without it; all of them if not given.
+    """
     keeps: Mapping[str, bytes] = field(default_factory=dict)
     """Files that stay beside the journal as they are when the run begins, by name."""
     grows: bool = False
-    """Whether the file of its source grows while the run goes on: the journal is bound to its path, not its content."""
+    """Whether the file of its source grows while the run goes on: the journal is bound to its path,
+    not its content.
+    """
     must_sync: str = ""
     """Why a run may not begin with `sync = false`, as the end of a sentence; empty if it may."""
     limits: bool = False
@@ -103,18 +119,26 @@ class Deployment:
     remarks: tuple[str, ...] = ()
     """What the operator of this role reads before it begins."""
     known: Callable[[], Known] | None = None
-    """Gives what this party may know of the run, at any time; without, that its part is over and its role's total."""
+    """Gives what this party may know of the run, at any time; without, that its part is over and
+    its role's total.
+    """
     costs: Callable[[Sequence[int], int], Sequence[Mapping[str, Any]]] | None = None
-    """Makes tables of what its own part cost, of calls of primitives (`Engine.calls`) and messages that it sent."""
+    """Makes tables of what its own part cost, of calls of primitives (`Engine.calls`) and messages
+    that it sent.
+    """
     public: Callable[[], Mapping[str, Any]] | None = None
-    """Gives the terms that everybody knows, as the views of a simulation have them; without, no view is recorded."""
+    """Gives the terms that everybody knows, as the views of a simulation have them; without, no
+    view is recorded.
+    """
 
     def report(self) -> Known:
         """Return what this party may know."""
         if self.known is not None:
             return self.known()
         total, steps = getattr(self.role, "total", None), self.role.state().get("step")
-        outcome = f"the part of {self.role.name} is over" if total is None else f"total reward {total:g}"
+        outcome = (
+            f"the part of {self.role.name} is over" if total is None else f"total reward {total:g}"
+        )
         return Known(outcome, total=total, steps=steps if isinstance(steps, int) else None)
 
 
@@ -123,7 +147,9 @@ Build = Callable[[Place], Deployment]
 
 @dataclass(frozen=True)
 class Service:
-    """What the parties of one process share that takes part in several runs (`runtime.federation`)."""
+    """What the parties of one process share that takes part in several runs
+    (`runtime.federation`).
+    """
 
     contexts: tuple[ssl.SSLContext, ssl.SSLContext]
     """As server and as client; a renewed certificate is loaded into them."""
@@ -133,12 +159,19 @@ class Service:
 
 
 def _inputs(place: Place, made: Deployment, root: bytes) -> dict[str, str]:
-    """Return digests of everything a journal is bound to: all but addresses, sync, patience and metrics."""
-    source = {name: value for name, value in (place.file.source or {}).items() if name not in _REACH}
+    """Return digests of everything a journal is bound to: all but addresses, sync, patience and
+    metrics.
+    """
+    source = {
+        name: value for name, value in (place.file.source or {}).items() if name not in _REACH
+    }
     given = place.file.options if made.inputs is None else made.inputs
     named = {**given, **{f"source.{name}": value for name, value in source.items()}}
     by_path = {"source.file"} if made.grows else set()
-    digests = {name: _digest(value, None if name in by_path else place.folder) for name, value in named.items()}
+    digests = {
+        name: _digest(value, None if name in by_path else place.folder)
+        for name, value in named.items()
+    }
     return {**digests, ROOT: commitment(root, ROOT.encode()).hex()}
 
 
@@ -165,7 +198,10 @@ def check_effect(file: PartyFile, made: Deployment) -> None:
     if file.record.view and made.public is None:
         raise ConfigError(f"{file.protocol} has no attacks on a recorded view. Remove [record].")
     if file.source is not None and made.source is None:
-        raise ConfigError(f"[source] has no effect at a {made.role.kind}, whom the world does not answer. Remove it.")
+        raise ConfigError(
+            f"[source] has no effect at a {made.role.kind}, whom the world does not answer. Remove "
+            "it."
+        )
 
 
 def make_party(
@@ -182,8 +218,9 @@ def make_party(
 ) -> tuple[Party, Deployment]:
     """Build a party from its place; nothing is opened but its journal.
 
-    With `change` the role takes what it brings now, such as a new price list, in place of what it brought before. A
-    party of a `service` does not listen itself, and waits for ever: the service shows for whom.
+    With `change` the role takes what it brings now, such as a new price list, in place of what it
+    brought before. A party of a `service` does not listen itself, and waits for ever: the service
+    shows for whom.
     """
     journal = Journal(place.journal, disk)
     try:
@@ -196,18 +233,32 @@ def make_party(
             if not begun:
                 raise ConfigError(f"sync must be true: {made.must_sync}. Remove sync = false.")
             if log is not None:
-                log("not synced", why=f"{made.must_sync}. Remove sync = false and start the party again.")
+                log(
+                    "not synced",
+                    why=f"{made.must_sync}. Remove sync = false and start the party again.",
+                )
         if file.give_up is not None:
             check.positive(give_up=file.give_up)
         check.at_least(0, stalled_after=file.stalled_after)
         check_effect(file, made)
         unknown = sorted(set(file.connect) - set(made.peers))
         if unknown:
-            raise ConfigError(f"connect names '{unknown[0]}', which has no part here. Known: {', '.join(made.peers)}.")
+            raise ConfigError(
+                f"connect names '{unknown[0]}', which has no part here. Known: "
+                f"{', '.join(made.peers)}."
+            )
         engine = _engine(place, made, log)(
-            made.role, journal, list(made.peers), made.vocabulary, run=place.run, terms=written(made.terms),
-            nonce=nonce, inputs=_inputs(place, made, root), change=change, sync_answers=file.sync,
-        )  # fmt: skip
+            made.role,
+            journal,
+            list(made.peers),
+            made.vocabulary,
+            run=place.run,
+            terms=written(made.terms),
+            nonce=nonce,
+            inputs=_inputs(place, made, root),
+            change=change,
+            sync_answers=file.sync,
+        )
         for name, data in made.keeps.items():
             if not engine.bound or not (place.journal / name).exists():
                 files.write_whole(place.journal / name, data, mode=files.PRIVATE)
@@ -217,22 +268,37 @@ def make_party(
     server, client = ssl_contexts(place.identity) if service is None else service.contexts
     relayed = relayed_by(file)
     wiring = Wiring(
-        file.protocol, made.peers, {name: address(text) for name, text in file.connect.items() if name not in relayed},
-        None if file.listen is None or service is not None else address(file.listen), server, client,
-        None if file.proxy is None else Proxy.parse(file.proxy), relayed,
-        relay_context(place.identity) if relayed else None, file.relays,
-    )  # fmt: skip
+        file.protocol,
+        made.peers,
+        {name: address(text) for name, text in file.connect.items() if name not in relayed},
+        None if file.listen is None or service is not None else address(file.listen),
+        server,
+        client,
+        None if file.proxy is None else Proxy.parse(file.proxy),
+        relayed,
+        relay_context(place.identity) if relayed else None,
+        file.relays,
+    )
     clock = now or (lambda: datetime.now(UTC))
     checker = Checker(place.identity, clock)
     party = Party(
-        engine, wiring, checker, made.source, timing=timing, log=log, watch=_both(made.watch, watch),
-        give_up=file.give_up, stalled_after=file.stalled_after if service is None else 0.0, needs=made.needs,
-    )  # fmt: skip
+        engine,
+        wiring,
+        checker,
+        made.source,
+        timing=timing,
+        log=log,
+        watch=_both(made.watch, watch),
+        give_up=file.give_up,
+        stalled_after=file.stalled_after if service is None else 0.0,
+        needs=made.needs,
+    )
     return party, made
 
 
 def check_start(place: Place, build: Build) -> None:
-    """Raise what a start of a party that has begun would: its history is replayed in memory with what its file has now.
+    """Raise what a start of a party that has begun would: its history is replayed in memory with
+    what its file has now.
 
     Nothing is locked, written or sent, so the party may run meanwhile. Costs what a start costs.
     """
@@ -243,12 +309,21 @@ def check_start(place: Place, build: Build) -> None:
     root = root_of(place)
     made = build(replace(place, secrets=secrets_of(root, nonce)))
     Engine(
-        made.role, journal, list(made.peers), made.vocabulary, run=place.run, terms=written(made.terms), nonce=nonce,
-        inputs=_inputs(place, made, root), sync_answers=place.file.sync,
-    )  # fmt: skip
+        made.role,
+        journal,
+        list(made.peers),
+        made.vocabulary,
+        run=place.run,
+        terms=written(made.terms),
+        nonce=nonce,
+        inputs=_inputs(place, made, root),
+        sync_answers=place.file.sync,
+    )
 
 
-def _engine(place: Place, made: Deployment, log: Callable[..., None] | None) -> Callable[..., Engine]:
+def _engine(
+    place: Place, made: Deployment, log: Callable[..., None] | None
+) -> Callable[..., Engine]:
     """Return how to make the engine, with the party's view where its file asks for it."""
     given = place.file.record
     if not given.view:
@@ -256,7 +331,9 @@ def _engine(place: Place, made: Deployment, log: Callable[..., None] | None) -> 
     assert made.public is not None
     check.positive(limit_mb=given.limit_mb)
     header = place.file.protocol, place.run, made.role.name, made.role.kind
-    view = Recorder(place.journal, header, made.public, made.role.save, limit_mb=given.limit_mb, log=log)
+    view = Recorder(
+        place.journal, header, made.public, made.role.save, limit_mb=given.limit_mb, log=log
+    )
     return partial(RecordingEngine, view=view)
 
 
@@ -269,7 +346,9 @@ def _both(*watchers: Callable[[Note], None] | None) -> Callable[[Note], None]:
 
 
 class Checker:
-    """Says whose certificate a peer shows; reads the revocation list again when its file changes."""
+    """Says whose certificate a peer shows; reads the revocation list again when its file
+    changes.
+    """
 
     def __init__(self, identity: PartyIdentity, now: Callable[[], datetime]) -> None:
         self._identity, self._now, self._path = identity, now, identity.folder / "crl.pem"
@@ -278,7 +357,9 @@ class Checker:
     def __call__(self, certificate: bytes | None) -> tuple[str, str]:
         """Return role and name, or raise `CertificateError`."""
         if (changed := self._changed()) != self._read:
-            with contextlib.suppress(CertificateError):  # an older or damaged list: keep the one we have
+            with contextlib.suppress(
+                CertificateError
+            ):  # an older or damaged list: keep the one we have
                 self._identity = self._identity.with_crl()
             self._read = changed
         peer = self._identity.check(certificate, self._now())
@@ -294,8 +375,11 @@ Beside = Callable[[Party, Deployment], AbstractAsyncContextManager[object]]
 """What goes on beside a party while it runs."""
 
 
-async def run_party(place: Place, build: Build, beside: Beside, service: Service | None = None) -> Deployment:
-    """Run a party to the end of its part, with its socket, its metrics and its log; SIGTERM stops it cleanly.
+async def run_party(
+    place: Place, build: Build, beside: Beside, service: Service | None = None
+) -> Deployment:
+    """Run a party to the end of its part, with its socket, its metrics and its log; SIGTERM stops
+    it cleanly.
 
     The party of a `service` is stopped by it, and has no metrics of its own.
     """
@@ -319,7 +403,11 @@ async def run_party(place: Place, build: Build, beside: Beside, service: Service
         service.began(party, made)
     try:
         async with beside(party, made):
-            await vouch(party, place.journal, lambda turn: None if service is None else service.began(turn, made))
+            await vouch(
+                party,
+                place.journal,
+                lambda turn: None if service is None else service.began(turn, made),
+            )
             await party.run()
         if isinstance(party.engine, RecordingEngine):
             party.engine.view.write(state=True)

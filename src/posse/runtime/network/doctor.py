@@ -23,7 +23,15 @@ from posse.runtime.network.health import not_answering, progress, starts
 from posse.runtime.network.operate import ask
 from posse.runtime.network.relay import PREFIX
 from posse.runtime.network.vouching import backup_time
-from posse.runtime.network.wire import OLDEST_WIRE, WIRE_VERSION, Hello, Reader, Refused, agreed, check_versions
+from posse.runtime.network.wire import (
+    OLDEST_WIRE,
+    WIRE_VERSION,
+    Hello,
+    Reader,
+    Refused,
+    agreed,
+    check_versions,
+)
 from posse.runtime.place import Place, address, open_place
 from posse.version import PROTOCOL_VERSION, __version__
 
@@ -45,14 +53,19 @@ class Finding:
 
 
 def examine(path: Path, build_of: Callable[[str], Build]) -> list[Finding]:
-    """Check everything; nothing is started and no reward is asked for. `build_of` gives what makes a system's roles."""
+    """Check everything; nothing is started and no reward is asked for. `build_of` gives what makes
+    a system's roles.
+    """
     try:
         place = open_place(path)
     except PosseError as error:
         return [Finding("file and identity", False, error.text)]
     status = _status(place)
     role, made = _role(place, build_of)
-    versions = f"posse {__version__}, protocol version {PROTOCOL_VERSION}, wire {OLDEST_WIRE} to {WIRE_VERSION}"
+    versions = (
+        f"posse {__version__}, protocol version {PROTOCOL_VERSION}, wire {OLDEST_WIRE} to "
+        f"{WIRE_VERSION}"
+    )
     return [
         Finding("version", True, versions),
         *_identity(place),
@@ -75,7 +88,11 @@ def _identity(place: Place) -> Iterator[Finding]:
     identity = place.identity
     ends = identity.certificate.not_valid_after_utc
     left = (ends - datetime.now(UTC)).days
-    remedy = "" if left >= SOON_DAYS else ". Enrol again before the next run; a run that has begun keeps its key"
+    remedy = (
+        ""
+        if left >= SOON_DAYS
+        else ". Enrol again before the next run; a run that has begun keeps its key"
+    )
     yield Finding("identity", True, f"{identity.role} '{identity.name}' of run {place.run}")
     yield Finding("certificate", left >= SOON_DAYS, f"until {ends:%Y-%m-%d}, {left} days{remedy}")
     yield from authority(identity)
@@ -90,9 +107,11 @@ def authority(identity: PartyIdentity) -> Iterator[Finding]:
 
 
 def _journal(place: Place, build: Build | None) -> Iterator[Finding]:
-    """Whether the party can go on where it was, and has room to; nothing is opened, and no secret is drawn.
+    """Whether the party can go on where it was, and has room to; nothing is opened, and no secret
+    is drawn.
 
-    Without `build`, which its options or its source prevent, what the journal is bound to is not compared.
+    Without `build`, which its options or its source prevent, what the journal is bound to is not
+    compared.
     """
     try:
         place.check_root()
@@ -105,7 +124,11 @@ def _journal(place: Place, build: Build | None) -> Iterator[Finding]:
         torn = f", a torn end of {found.torn} bytes that a start cuts off" if found.torn else ""
         begun = f"begun, {found.size:,} bytes" if place.begun else "not begun yet"
         made = backup_time(place.journal)
-        restored = f"; of a backup of {made}: it goes on when all peers say that the run has not" if made else ""
+        restored = (
+            f"; of a backup of {made}: it goes on when all peers say that the run has not"
+            if made
+            else ""
+        )
         yield Finding("journal", True, f"{place.journal}, {begun}{torn}{restored}")
     yield disk(place.journal)
 
@@ -116,7 +139,9 @@ def disk(folder: Path) -> Finding:
     free = shutil.disk_usage(where).free
     if not os.access(where, os.W_OK):
         return Finding(
-            "disk", False, f"{where} cannot be written by this user. Start the party as the one it belongs to."
+            "disk",
+            False,
+            f"{where} cannot be written by this user. Start the party as the one it belongs to.",
         )
     fine = free >= LEAST_FREE
     remedy = "" if fine else ". Make room: a full disk stops the party"
@@ -130,8 +155,12 @@ def _role(place: Place, build_of: Callable[[str], Build]) -> tuple[Finding, Depl
         check_effect(place.file, made)
     except PosseError as error:
         return Finding(what, False, error.text), None
-    except Exception as error:  # a module of the owner's own may raise anything while it is imported
-        return Finding(what, False, f"{type(error).__name__}: {error}. Correct what [source] names."), None
+    except (
+        Exception
+    ) as error:  # a module of the owner's own may raise anything while it is imported
+        return Finding(
+            what, False, f"{type(error).__name__}: {error}. Correct what [source] names."
+        ), None
     return Finding(what, True, f"{place.file.protocol}, as {place.identity.role}"), made
 
 
@@ -140,23 +169,35 @@ def _ways(place: Place, made: Deployment | None, status: dict[str, Any]) -> Iter
     for name, text in place.file.connect.items():
         if made is not None and name not in made.peers:
             known = ", ".join(made.peers)
-            yield Finding(f"way to {name}", False, f"'{name}' has no part here. [connect] may name: {known}.")
+            yield Finding(
+                f"way to {name}", False, f"'{name}' has no part here. [connect] may name: {known}."
+            )
         elif status and name not in status["missing"]:
-            yield Finding(f"way to {name}", True, "its part is over" if name in status["over"] else "connected")
+            yield Finding(
+                f"way to {name}",
+                True,
+                "its part is over" if name in status["over"] else "connected",
+            )
         elif text.startswith(PREFIX):
-            yield Finding(f"way to {name}", True, f"met at '{text.removeprefix(PREFIX)}', when both are there")
+            yield Finding(
+                f"way to {name}", True, f"met at '{text.removeprefix(PREFIX)}', when both are there"
+            )
         else:
             yield way(place.identity, name, text, place.file.proxy, place.file.protocol)
     if place.file.listen is not None:
         yield listening("listen", place.file.listen, status)
     elif made is not None:
         for name in sorted(set(made.peers) - set(place.file.connect)):
-            yield Finding(f"way to {name}", False, f'no address. Give [connect] with {name} = "host:port".')
+            yield Finding(
+                f"way to {name}", False, f'no address. Give [connect] with {name} = "host:port".'
+            )
     if place.file.metrics is not None:
         yield listening("metrics", place.file.metrics, status)
 
 
-def way(identity: PartyIdentity, name: str, text: str, proxy: str | None, protocol: str | None) -> Finding:
+def way(
+    identity: PartyIdentity, name: str, text: str, proxy: str | None, protocol: str | None
+) -> Finding:
     """Call a peer as this party would, and listen to its first words; nothing is said to it.
 
     Without a protocol it is the founder of a federation, who waits for the caller's first word.
@@ -170,7 +211,9 @@ def way(identity: PartyIdentity, name: str, text: str, proxy: str | None, protoc
                 peer = identity.check(tls.getpeercert(binary_form=True), datetime.now(UTC))
                 if peer.name != name:
                     remedy = "its address" if protocol else f'home, or give founder = "{peer.name}"'
-                    return Finding(what, False, f"at {text} is {peer.role} '{peer.name}'. Correct {remedy}.")
+                    return Finding(
+                        what, False, f"at {text} is {peer.role} '{peer.name}'. Correct {remedy}."
+                    )
                 if protocol is None:
                     return Finding(what, True, f"{text} answers")
                 return _first_words(what, text, tls, protocol)
@@ -179,10 +222,16 @@ def way(identity: PartyIdentity, name: str, text: str, proxy: str | None, protoc
     except ssl.SSLCertVerificationError as error:
         return Finding(what, False, f"{text}: its certificate is refused: {error.verify_message}.")
     except ssl.SSLError as error:
-        return Finding(what, False, f"{text} answers, and not as a party: {error.reason or error}. Check the port.")
+        return Finding(
+            what,
+            False,
+            f"{text} answers, and not as a party: {error.reason or error}. Check the port.",
+        )
     except OSError as error:
         why = error.strerror or str(error) or "no answer"
-        return Finding(what, False, f"{text}: {why}. Check address and firewall, and that it is started.")
+        return Finding(
+            what, False, f"{text}: {why}. Check address and firewall, and that it is started."
+        )
 
 
 def _opened(host: str, port: int, proxy: str | None) -> socket.socket:
@@ -200,7 +249,10 @@ def _first_words(what: str, text: str, tls: ssl.SSLSocket, protocol: str) -> Fin
                     return Finding(what, False, f"{text} refuses this party: {frame.reason}")
                 if isinstance(frame, Hello):
                     check_versions(frame.name, frame, spoken, protocol)
-                    said = f"posse {frame.posse}, protocol version {frame.protocol_version}, wire {frame.wire}"
+                    said = (
+                        f"posse {frame.posse}, protocol version {frame.protocol_version}, wire "
+                        f"{frame.wire}"
+                    )
                     return Finding(what, True, f"{text} answers: {said}")
     except OSError as error:
         return Finding(what, False, f"{text} hung up: {error}. Its operator's log says why.")
@@ -221,14 +273,18 @@ def listening(what: str, text: str, status: dict[str, Any]) -> Finding:
         return Finding(what, False, error.text)
     except OSError as error:
         why = error.strerror or str(error)
-        return Finding(what, False, f"{text}: {why}. Stop what holds the port, or choose another address.")
+        return Finding(
+            what, False, f"{text}: {why}. Stop what holds the port, or choose another address."
+        )
     return Finding(what, True, f"{text} is free")
 
 
 def _running(place: Place, status: dict[str, Any]) -> Iterator[Finding]:
     if not status:
         frozen = not_answering(place.journal)
-        yield Finding("process", not frozen, frozen or f"none; start it with '{starts(place.journal)}'")
+        yield Finding(
+            "process", not frozen, frozen or f"none; start it with '{starts(place.journal)}'"
+        )
         return
     yield Finding("process", True, f"{status['pid']}, posse {status['version']}")
     done = f"{progress(status)}, " if status.get("step") else ""
@@ -237,6 +293,12 @@ def _running(place: Place, status: dict[str, Any]) -> Iterator[Finding]:
     over = f"; over for {', '.join(status['over'])}" if status["over"] else ""
     yield Finding("running", bool(status["healthy"]), f"{done}waits for {waits}{held}{over}")
     if source := status.get("source"):
-        yield Finding("source", False, f"has failed {source['failures']} times in a row: {source['why']}")
+        yield Finding(
+            "source", False, f"has failed {source['failures']} times in a row: {source['why']}"
+        )
     if status.get("digest"):
-        yield Finding("manifest", True, f"{status['digest']}: all parties must see the same, compare by telephone")
+        yield Finding(
+            "manifest",
+            True,
+            f"{status['digest']}: all parties must see the same, compare by telephone",
+        )

@@ -1,9 +1,11 @@
-"""How a party is: what its operator, a monitor and a look at its folder may say of it, and nothing that is not so.
+"""How a party is: what its operator, a monitor and a look at its folder may say of it, and nothing
+that is not so.
 
-Never shown: who was pulled, whose reward or answer is pending, how fast a peer answers. Any of them would name the
-pulled arm. *Waiting for* names peers that are not connected, paused by their operator, or silent past the heartbeat,
-which comes by the clock: a peer that is there and has not answered yet is none of these. It also names parties that are
-not connected to a peer, as that peer says.
+Never shown: who was pulled, whose reward or answer is pending, how fast a peer answers. Any of them
+would name the pulled arm. *Waiting for* names peers that are not connected, paused by their
+operator, or silent past the heartbeat, which comes by the clock: a peer that is there and has not
+answered yet is none of these. It also names parties that are not connected to a peer, as that peer
+says.
 """
 
 from __future__ import annotations
@@ -32,12 +34,18 @@ SILENT = 2.5
 def progress(status: Mapping[str, Any]) -> str:
     """Say how far a party is, in its system's own unit.
 
-    >>> progress({"step": 120, "horizon": 2000, "unit": "pull"}), progress({"step": 4}), progress({"horizon": 9})
+    >>> (
+    ...     progress({"step": 120, "horizon": 2000, "unit": "pull"}),
+    ...     progress({"step": 4}),
+    ...     progress({"horizon": 9}),
+    ... )
     ('pull 120 of 2,000', 'step 4', 'of 9 steps; this role does not see how many are done')
     """
     unit, step, horizon = str(status.get("unit", "step")), status.get("step"), status.get("horizon")
     if step is None:
-        return f"of {horizon:,} {unit}s; this role does not see how many are done" if horizon else ""
+        return (
+            f"of {horizon:,} {unit}s; this role does not see how many are done" if horizon else ""
+        )
     return f"{unit} {step:,}" + (f" of {horizon:,}" if horizon else "")
 
 
@@ -48,7 +56,11 @@ def status(party: Party) -> dict[str, Any]:
     shown = {key: state[key] for key in SHOWN if key in state}
     if digest := getattr(engine.role, "digest", ""):
         shown["digest"] = digest
-    waiting = _unconfirmed(party) if engine.role.finished else {**leaving.waited_for(party), **_held_up(party)}
+    waiting = (
+        _unconfirmed(party)
+        if engine.role.finished
+        else {**leaving.waited_for(party), **_held_up(party)}
+    )
     return {
         "party": engine.role.name,
         "role": engine.role.kind,
@@ -67,7 +79,9 @@ def status(party: Party) -> dict[str, Any]:
 
 
 def _held_up(party: Party) -> dict[str, str]:
-    """Peers that are connected, and paused or silent; of whom this party does not read it cannot say it."""
+    """Peers that are connected, and paused or silent; of whom this party does not read it cannot
+    say it.
+    """
     found: dict[str, str] = {}
     if party.paused:
         return found
@@ -88,7 +102,14 @@ def _unconfirmed(party: Party) -> dict[str, str]:
 def words(status: Mapping[str, Any]) -> str:
     """Say in a few words where a running party is.
 
-    >>> words({"finished": False, "paused": False, "waiting": {"comp": "silent for 6 s"}, "begun": True})
+    >>> words(
+    ...     {
+    ...         "finished": False,
+    ...         "paused": False,
+    ...         "waiting": {"comp": "silent for 6 s"},
+    ...         "begun": True,
+    ...     }
+    ... )
     'waiting for comp'
     """
     if status.get("finished"):
@@ -102,12 +123,17 @@ def words(status: Mapping[str, Any]) -> str:
 
 
 def not_answering(folder: Path) -> str:
-    """Say what is known of a party whose socket does not answer, from its folder; empty where it does not run."""
+    """Say what is known of a party whose socket does not answer, from its folder; empty where it
+    does not run.
+    """
     pid = journal.holder(folder)
     if not pid:
         return ""
     if is_stopped(folder):
-        return f"process {pid} has the journal open and is stopped; let it go on with: kill -CONT {pid}"
+        return (
+            f"process {pid} has the journal open and is stopped; let it go on with: kill -CONT "
+            f"{pid}"
+        )
     return f"process {pid} has the journal open and does not answer"
 
 
@@ -120,7 +146,9 @@ def is_stopped(folder: Path) -> bool:
 
 
 def starts(folder: Path) -> str:
-    """Return the command that starts the party of a journal: its own, or that of the service which has the run."""
+    """Return the command that starts the party of a journal: its own, or that of the service which
+    has the run.
+    """
     return "posse serve" if (folder.parent / OF_SERVICE).exists() else "posse party"
 
 
@@ -132,5 +160,8 @@ def at_rest(folder: Path) -> dict[str, Any]:
     except JournalError as error:
         return {"running": bool(pid), "pid": pid or None, "journal": error.text, "healthy": False}
     return {
-        "running": bool(pid), "pid": pid or None, "begun": found.records > 0 or found.size > 0, "healthy": False,
-    }  # fmt: skip
+        "running": bool(pid),
+        "pid": pid or None,
+        "begun": found.records > 0 or found.size > 0,
+        "healthy": False,
+    }

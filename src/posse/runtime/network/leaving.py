@@ -1,9 +1,10 @@
 """For whom a party waits, when it gives up on its peers, and when one whose part is over may leave.
 
-A party that is missing or refused stops everybody, and in a star only the middle sees why. So every party tells its
-peers, with every heartbeat, who is not connected to it and why. Nothing of it depends on what a source answers: it is
-about connections alone, goes to all peers alike and by the clock. For the same reason the time that a party waits is
-counted without a look at its own source: one that stayed longer than the others would show whose reward is awaited.
+A party that is missing or refused stops everybody, and in a star only the middle sees why. So every
+party tells its peers, with every heartbeat, who is not connected to it and why. Nothing of it
+depends on what a source answers: it is about connections alone, goes to all peers alike and by the
+clock. For the same reason the time that a party waits is counted without a look at its own source:
+one that stayed longer than the others would show whose reward is awaited.
 """
 
 from __future__ import annotations
@@ -23,13 +24,21 @@ UNREACHABLE = "cannot reach "
 MESSAGE_REFUSED = "a message was refused: "
 """Begins why a connection was closed; the role's reason follows."""
 _NOT_TOLD = {UNREACHABLE: "it cannot be reached", MESSAGE_REFUSED: "a message of it was refused"}
-"""What other parties are told in place of reasons that begin so: addresses and contents stay here."""
+"""What other parties are told in place of reasons that begin so: addresses and contents stay
+here.
+"""
 
 
 def gone(party: Party) -> set[str]:
-    """Peers that are not connected because nothing is needed of them any more: their part is over."""
+    """Peers that are not connected because nothing is needed of them any more: their part is
+    over.
+    """
     absent = set(party.wiring.peers) - set(party.connections)
-    return {peer for peer in absent if peer in party.left or (party.engine.bound and peer not in party.needed)}
+    return {
+        peer
+        for peer in absent
+        if peer in party.left or (party.engine.bound and peer not in party.needed)
+    }
 
 
 def missing(party: Party) -> dict[str, str]:
@@ -41,15 +50,23 @@ def missing(party: Party) -> dict[str, str]:
 
 
 def _reason(party: Party, peer: str) -> str:
-    """Say why a peer is not connected; a caller whose certificate is refused has no name, and may be this peer."""
+    """Say why a peer is not connected; a caller whose certificate is refused has no name, and may
+    be this peer.
+    """
     why = party.troubles.get(peer, NOT_YET)
-    if party.refused_caller and peer not in party.wiring.addresses and not why.startswith("refused"):
+    if (
+        party.refused_caller
+        and peer not in party.wiring.addresses
+        and not why.startswith("refused")
+    ):
         why = f"{why}; a caller was refused: {party.refused_caller}"
     return why
 
 
 def waited_for(party: Party) -> dict[str, str]:
-    """Return for whom the run waits and why: parties that are not connected to this one, or not to one of its peers."""
+    """Return for whom the run waits and why: parties that are not connected to this one, or not to
+    one of its peers.
+    """
     waiting = missing(party)
     if party.engine.role.finished:
         return waiting
@@ -64,7 +81,9 @@ def waited_for(party: Party) -> dict[str, str]:
 
 
 class Waiting:
-    """Tells peers with every heartbeat for whom a party waits, and stops the party when it has waited for too long."""
+    """Tells peers with every heartbeat for whom a party waits, and stops the party when it has
+    waited for too long.
+    """
 
     def __init__(self, party: Party) -> None:
         self._party = party
@@ -77,8 +96,8 @@ class Waiting:
     def beat(self) -> None:
         """Send a heartbeat that says who is missing, and count.
 
-        A peer that connects and is refused at once, again and again, is missing: one is back when its connection lasts
-        from one heartbeat to the next.
+        A peer that connects and is refused at once, again and again, is missing: one is back when
+        its connection lasts from one heartbeat to the next.
         """
         party = self._party
         absent = missing(party)
@@ -94,26 +113,34 @@ class Waiting:
     def _count(self) -> None:
         party = self._party
         connected = set(party.connections)
-        held = party.paused_peers or any(party.reports[peer].paused for peer in connected & set(party.reports))
+        held = party.paused_peers or any(
+            party.reports[peer].paused for peer in connected & set(party.reports)
+        )
         if party.paused or held:
             return
         waiting = waited_for(party) | self._missing
         # By heartbeats: time in which this process itself was stopped does not count.
-        self._seconds = {peer: self._seconds.get(peer, 0.0) + party.timing.heartbeat for peer in waiting}
+        self._seconds = {
+            peer: self._seconds.get(peer, 0.0) + party.timing.heartbeat for peer in waiting
+        }
         longest = max(self._seconds, key=self._seconds.__getitem__, default="")
         if longest and 0 < party.stalled_after <= self._seconds[longest]:
             name = party.engine.role.name
             party.stop(
                 StalledError(
-                    f"the run has waited for '{longest}' for {self._seconds[longest]:g} s ({waiting[longest]}). Start "
-                    f"'{name}' again when '{longest}' is there: its journal is kept, and the run is open."
+                    f"the run has waited for '{longest}' for {self._seconds[longest]:g} s "
+                    f"({waiting[longest]}). Start "
+                    f"'{name}' again when '{longest}' is there: its journal is kept, and the run "
+                    "is open."
                 )
             )
 
 
 def _public(why: str) -> str:
     """Return a reason as other parties may read it."""
-    return next((public for beginning, public in _NOT_TOLD.items() if why.startswith(beginning)), why)
+    return next(
+        (public for beginning, public in _NOT_TOLD.items() if why.startswith(beginning)), why
+    )
 
 
 async def keep_alive(party: Party) -> None:
@@ -134,14 +161,19 @@ async def miss(party: Party, give_up: float) -> None:
     loop = asyncio.get_running_loop()
     since: dict[str, float] = {}
     while not party.engine.role.finished:
-        absent = [] if party.paused else [peer for peer in party.wiring.peers if peer not in party.connections]
+        absent = (
+            []
+            if party.paused
+            else [peer for peer in party.wiring.peers if peer not in party.connections]
+        )
         since = {peer: since.get(peer, loop.time()) for peer in absent if peer in party.needed}
         first = min(since, key=lambda peer: since[peer], default=None)
         if first is not None and loop.time() - since[first] >= give_up:
             why = party.troubles.get(first, "it has not called")
             party.stop(
                 LinkError(
-                    f"'{first}' has been missing for {give_up:g} s ({why}). Start it again, and then "
+                    f"'{first}' has been missing for {give_up:g} s ({why}). Start it again, and "
+                    "then "
                     f"'{party.engine.role.name}': this run goes on where it was."
                 )
             )
@@ -150,16 +182,21 @@ async def miss(party: Party, give_up: float) -> None:
 
 
 def unconfirmed(party: Party) -> set[str]:
-    """Peers that may not have all messages of a party on their disks; who has left needs none of them."""
+    """Peers that may not have all messages of a party on their disks; who has left needs none of
+    them.
+    """
     links = party.engine.links.items()
-    return {peer for peer, link in links if link.durable_there < link.sent and peer not in party.left}
+    return {
+        peer for peer, link in links if link.durable_there < link.sent and peer not in party.left
+    }
 
 
 async def finish(party: Party, timing: Timing, give_up: float | None) -> None:
     """Leave when all know what they need of each other, or after a while.
 
-    Peers must have this party's last messages on their disks, which takes longer for those that cannot do without; and
-    they must know that it has theirs, so it stays for one that is lost. One that relays stays while others meet there.
+    Peers must have this party's last messages on their disks, which takes longer for those that
+    cannot do without; and they must know that it has theirs, so it stays for one that is lost. One
+    that relays stays while others meet there.
     """
     loop, engine = asyncio.get_running_loop(), party.engine
     began, waiting = loop.time(), set(engine.links)
@@ -187,7 +224,9 @@ def check(party: Party) -> None:
     missing = sorted(unconfirmed(party) & set(party.needed)) if party.engine.role.finished else []
     if missing:
         raise UnfinishedError(
-            f"the part of '{name}' is over, but {', '.join(missing)} has not confirmed its last messages "
-            f"({party.troubles.get(missing[0], 'no answer yet')}). Start '{name}' again when the other is there, which "
+            f"the part of '{name}' is over, but {', '.join(missing)} has not confirmed its last "
+            "messages "
+            f"({party.troubles.get(missing[0], 'no answer yet')}). Start '{name}' again when the "
+            "other is there, which "
             "may be waiting for them."
         )

@@ -1,14 +1,16 @@
-"""A link: messages from one party to another, in order, each once, whatever happens to the connection.
+"""A link: messages from one party to another, in order, each once, whatever happens to the
+connection.
 
-Messages on a link are numbered from 1. A sender keeps each one until the receiver has it *on disk*; a connection begins
-with both saying what they have, and the sender goes on from there. What comes twice is dropped; a gap breaks the
-connection, and the next one mends it.
+Messages on a link are numbered from 1. A sender keeps each one until the receiver has it *on disk*;
+a connection begins with both saying what they have, and the sender goes on from there. What comes
+twice is dropped; a gap breaks the connection, and the next one mends it.
 
-A party whose machine dies may find that a peer has messages which it does not remember sending. It takes in again what
-its peers have kept for it, and comes to send the same messages under the same numbers; until then it is *behind*. So
-what a role sends on a link must not depend on the order in which messages of different peers arrive. What cannot be
-mended is a party that needs a message which its peer has forgotten: the peer knew that it was on disk, so a
-journal was set back to an older copy.
+A party whose machine dies may find that a peer has messages which it does not remember sending. It
+takes in again what its peers have kept for it, and comes to send the same messages under the same
+numbers; until then it is *behind*. So what a role sends on a link must not depend on the order in
+which messages of different peers arrive. What cannot be mended is a party that needs a message
+which its peer has forgotten: the peer knew that it was on disk, so a journal was set back to an
+older copy.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ from posse.core.errors import LinkError, ProtocolError
 LARGEST_HELD = 8 << 20
 """Bytes that are held for a peer while this party is behind; more is left with the peer."""
 MOST_EARLY, LARGEST_EARLY = 64, 1 << 20
-"""Messages, and their bytes, that are held for a peer before it is known whether this party is behind."""
+"""Messages, and their bytes, that are held for a peer before it is known whether this party is
+behind.
+"""
 
 
 class GapError(LinkError):
@@ -35,9 +39,18 @@ class Link:
     """One party's end of a link to a peer; sans-IO."""
 
     __slots__ = (
-        "_kept", "bytes_received", "bytes_sent", "durable", "durable_there", "held", "met", "peer", "received", "sent",
+        "_kept",
+        "bytes_received",
+        "bytes_sent",
+        "durable",
+        "durable_there",
+        "held",
+        "met",
+        "peer",
+        "received",
+        "sent",
         "unsent",
-    )  # fmt: skip
+    )
 
     def __init__(self, peer: str) -> None:
         self.peer = peer
@@ -48,7 +61,9 @@ class Link:
         self.durable = 0
         """The same, of those that the peer may know to be on this disk."""
         self.durable_there = 0
-        """Number of the last message that is on the peer's disk, of those that this party remembers sending."""
+        """Number of the last message that is on the peer's disk, of those that this party remembers
+        sending.
+        """
         self.unsent = 1
         """Number of the next message to put on the present connection."""
         self.bytes_sent = self.bytes_received = 0
@@ -56,7 +71,9 @@ class Link:
         self.held: deque[bytes] = deque()
         """Messages that have arrived and cannot be taken in yet, in order (see `Engine`)."""
         self.met = False
-        """Whether the peer has connected in this life of the party: before, it is not known which of them is behind."""
+        """Whether the peer has connected in this life of the party: before, it is not known which
+        of them is behind.
+        """
         self._kept: deque[bytes] = deque()
 
     @property
@@ -91,30 +108,44 @@ class Link:
         self.bytes_received += len(body)
 
     def take(self, number: int) -> bool:
-        """Return whether an arriving message is the next one; one that was here before is dropped."""
+        """Return whether an arriving message is the next one; one that was here before is
+        dropped.
+        """
         here = self.received + len(self.held)
         if number <= here:
             return False
         if number != here + 1:
-            raise GapError(f"'{self.peer}' sent message {number} where {here + 1} was next; connect again.")
+            raise GapError(
+                f"'{self.peer}' sent message {number} where {here + 1} was next; connect again."
+            )
         if self.held and sum(map(len, self.held)) > LARGEST_HELD:
-            raise GapError(f"'{self.peer}' sent more than can be held while others are awaited; connect again.")
+            raise GapError(
+                f"'{self.peer}' sent more than can be held while others are awaited; connect again."
+            )
         return True
 
     def acknowledged(self, durable: int) -> None:
-        """Forget what is on the peer's disk; it cannot have what the present connection has not carried."""
+        """Forget what is on the peer's disk; it cannot have what the present connection has not
+        carried.
+        """
         if durable >= self.unsent:
-            raise LinkError(f"'{self.peer}' says that it has message {durable}, and was sent {self.unsent - 1}.")
+            raise LinkError(
+                f"'{self.peer}' says that it has message {durable}, and was sent {self.unsent - 1}."
+            )
         for _ in range(min(durable, self.sent) - self.durable_there):
             self._kept.popleft()
             self.durable_there += 1
 
     def connected(self, received: int, durable: int) -> None:
-        """Begin a connection: the peer has taken in `received` messages and has `durable` of them on disk."""
+        """Begin a connection: the peer has taken in `received` messages and has `durable` of them
+        on disk.
+        """
         if durable < self.durable_there or received < durable:
             raise LinkError(
-                f"'{self.peer}' has {durable} messages of this party on its disk, and had {self.durable_there} before: "
-                "its journal was set back to an older copy, or deleted. Put the newest one back, or end the run "
+                f"'{self.peer}' has {durable} messages of this party on its disk, and had "
+                f"{self.durable_there} before: "
+                "its journal was set back to an older copy, or deleted. Put the newest one back, "
+                "or end the run "
                 "without it."
             )
         self.unsent = received + 1
@@ -123,7 +154,9 @@ class Link:
         self.met = True
 
     def outgoing(self, most: int = 256) -> list[tuple[int, bytes]]:
-        """Return the messages that the present connection has not carried yet, and count them as carried."""
+        """Return the messages that the present connection has not carried yet, and count them as
+        carried.
+        """
         first, last = self.unsent, min(self.sent, self.unsent + most - 1)
         if last < first:
             return []
@@ -135,16 +168,35 @@ class Link:
 
     def save(self) -> tuple[int, int, int, list[bytes], int, int]:
         """Return what a snapshot keeps."""
-        return self.sent, self.received, self.durable_there, list(self._kept), self.bytes_sent, self.bytes_received
+        return (
+            self.sent,
+            self.received,
+            self.durable_there,
+            list(self._kept),
+            self.bytes_sent,
+            self.bytes_received,
+        )
 
     def load(
-        self, sent: int, received: int, durable_there: int, kept: list[bytes], bytes_sent: int, bytes_received: int
+        self,
+        sent: int,
+        received: int,
+        durable_there: int,
+        kept: list[bytes],
+        bytes_sent: int,
+        bytes_received: int,
     ) -> None:
         """Take up what a snapshot kept; everything in it is on disk."""
         if sent - durable_there != len(kept):
             raise LinkError(
-                f"the snapshot of the link to '{self.peer}' does not add up. Restore the folder from a copy."
+                f"the snapshot of the link to '{self.peer}' does not add up. Restore the folder "
+                "from a copy."
             )
-        self.sent, self.received, self.durable, self.durable_there = sent, received, received, durable_there
+        self.sent, self.received, self.durable, self.durable_there = (
+            sent,
+            received,
+            received,
+            durable_there,
+        )
         self._kept, self.unsent = deque(kept), durable_there + 1
         self.bytes_sent, self.bytes_received = bytes_sent, bytes_received

@@ -1,4 +1,6 @@
-"""How an operator reaches a party: a socket in its folder, metrics and health for a monitor, and its log."""
+"""How an operator reaches a party: a socket in its folder, metrics and health for a monitor, and
+its log.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,17 @@ from posse.core.errors import ConfigError, LinkError, PosseError
 from posse.core.roles import Message
 from posse.runtime.certificates.identity import CERTIFICATE
 from posse.runtime.door import Door
-from posse.runtime.metrics import CONTENT_TYPE, Metric, Page, counter, folder, gauge, process, serve, write
+from posse.runtime.metrics import (
+    CONTENT_TYPE,
+    Metric,
+    Page,
+    counter,
+    folder,
+    gauge,
+    process,
+    serve,
+    write,
+)
 from posse.runtime.network.health import is_stopped, not_answering, starts, status
 from posse.runtime.network.leaving import waited_for
 from posse.runtime.network.party import Party
@@ -45,7 +57,9 @@ _LONGEST_PATH = 103
 
 @contextmanager
 def _socket(folder: Path) -> Iterator[Path]:
-    """Where the socket is, as the operating system takes it: short paths only, so a long one goes by its folder."""
+    """Where the socket is, as the operating system takes it: short paths only, so a long one goes
+    by its folder.
+    """
     whole = folder / SOCKET
     if len(os.fsencode(whole)) <= _LONGEST_PATH:
         yield whole
@@ -55,7 +69,8 @@ def _socket(folder: Path) -> Iterator[Path]:
         short = Path(f"/proc/self/fd/{opened}")
         if not short.exists():
             raise ConfigError(
-                f"the path of a journal may have {_LONGEST_PATH - len(SOCKET) - 1} bytes on this system, got {folder}. "
+                f"the path of a journal may have {_LONGEST_PATH - len(SOCKET) - 1} bytes on this "
+                f"system, got {folder}. "
                 "Choose a shorter one."
             )
         yield short / SOCKET
@@ -64,7 +79,9 @@ def _socket(folder: Path) -> Iterator[Path]:
 
 
 class Control:
-    """Answers one line of JSON with another on a socket that only the owner of the folder can open."""
+    """Answers one line of JSON with another on a socket that only the owner of the folder can
+    open.
+    """
 
     def __init__(self, folder: Path, commands: Mapping[str, Callable[[str], object]]) -> None:
         """A command is a word, and takes the rest of its line."""
@@ -117,7 +134,9 @@ class Control:
 def party_commands(
     party: Party, more: Mapping[str, Callable[[str], Message]] | None = None
 ) -> dict[str, Callable[[str], object]]:
-    """Return what may be asked of a party; `more` are commands of its protocol, such as ending a run early."""
+    """Return what may be asked of a party; `more` are commands of its protocol, such as ending a
+    run early.
+    """
     commands: dict[str, Callable[[str], object]] = {
         "status": lambda _: {**status(party), **_own_source(party)},
         "pause": lambda _: party.pause(True),
@@ -148,7 +167,8 @@ def waits(party: Party | None) -> str:
 
 
 async def ask(folder: Path, command: str, *, patience: float = 5.0) -> Any:
-    """Ask a party on this machine, by its folder; it answers within `patience` seconds, or counts as frozen.
+    """Ask a party on this machine, by its folder; it answers within `patience` seconds, or counts
+    as frozen.
 
     A process that is stopped (SIGSTOP) is not waited for that long.
     """
@@ -164,8 +184,14 @@ async def ask(folder: Path, command: str, *, patience: float = 5.0) -> Any:
     except (OSError, ValueError, TimeoutError) as error:
         if frozen := not_answering(folder):
             raise LinkError(f"the party in {folder} does not answer: {frozen}.") from error
-        why = "" if isinstance(error, FileNotFoundError | ConnectionRefusedError) else f" ({error or 'no answer'})"
-        raise LinkError(f"no party runs with the journal {folder}{why}. Start it with '{starts(folder)}'.") from error
+        why = (
+            ""
+            if isinstance(error, FileNotFoundError | ConnectionRefusedError)
+            else f" ({error or 'no answer'})"
+        )
+        raise LinkError(
+            f"no party runs with the journal {folder}{why}. Start it with '{starts(folder)}'."
+        ) from error
     if "error" in answer:
         raise LinkError(f"the party in {folder} answers: {answer['error']}")
     return answer["ok"]
@@ -174,7 +200,8 @@ async def ask(folder: Path, command: str, *, patience: float = 5.0) -> Any:
 async def _line(reader: asyncio.StreamReader, folder: Path, patience: float) -> bytes:
     """Read an answer, with a look at the process every second: one that is stopped gives none.
 
-    Seconds are counted by looks, so that time in which the asking process stood still itself is not held against it.
+    Seconds are counted by looks, so that time in which the asking process stood still itself is not
+    held against it.
     """
     reading = asyncio.ensure_future(reader.readline())
     try:
@@ -190,9 +217,11 @@ async def _line(reader: asyncio.StreamReader, folder: Path, patience: float) -> 
 
 
 def metrics(party: Party, journal: Path | None = None, identity: Path | None = None) -> str:
-    """Write how a party is as Prometheus reads it; with its folders, also its journal and its certificate.
+    """Write how a party is as Prometheus reads it; with its folders, also its journal and its
+    certificate.
 
-    Peers are counted and never named, and messages are added up over them: whose count moved would say who was pulled.
+    Peers are counted and never named, and messages are added up over them: whose count moved would
+    say who was pulled.
     """
     role, kept = party.engine.role, folder(journal) if journal else ()
     figures = chain(of_run(party), certificate(identity), kept, process())
@@ -209,13 +238,17 @@ def _run(party: Party, shown: Mapping[str, Any]) -> Iterator[Metric]:
     yield from gauge("posse_step", "Decisions made, where the role sees them.", shown.get("step"))
     yield from gauge("posse_horizon", "Decisions there will be.", shown.get("horizon"))
     for name, text in (
-        ("healthy", "1 unless paused or waiting for a peer that is not there."), ("paused", "1 while held."),
-        ("begun", "1 once all have agreed."), ("finished", "1 when the party's part is over."),
-    ):  # fmt: skip
+        ("healthy", "1 unless paused or waiting for a peer that is not there."),
+        ("paused", "1 while held."),
+        ("begun", "1 once all have agreed."),
+        ("finished", "1 when the party's part is over."),
+    ):
         yield from gauge(f"posse_{name}", text, int(shown[name]))
     yield from gauge("posse_peers", "Other parties of the run.", len(party.wiring.peers))
     yield from gauge("posse_peers_connected", "Those that are connected.", len(party.connections))
-    yield from gauge("posse_peers_waited_for", "Those away, paused or silent.", len(shown["waiting"]))
+    yield from gauge(
+        "posse_peers_waited_for", "Those away, paused or silent.", len(shown["waiting"])
+    )
     if party.source_answers:
         for name, value in (("seconds", party.source_seconds), ("answers", party.source_answers)):
             text = f"{name.capitalize()} of this party's own source, over all its answers."
@@ -224,10 +257,18 @@ def _run(party: Party, shown: Mapping[str, Any]) -> Iterator[Metric]:
 
 def _traffic(party: Party) -> Iterator[Metric]:
     counts = party.counts
-    refused = {event.removeprefix("refused "): n for event, n in counts.items() if event.startswith("refused ")}
-    yield from counter("posse_refused_total", "Connections and messages refused, by why.", refused, "kind")
+    refused = {
+        event.removeprefix("refused "): n
+        for event, n in counts.items()
+        if event.startswith("refused ")
+    }
+    yield from counter(
+        "posse_refused_total", "Connections and messages refused, by why.", refused, "kind"
+    )
     messages = {way: counts[f"messages {way}"] for way in ("in", "out")}
-    yield from counter("posse_messages_total", "Messages of the protocol, over all peers.", messages, "way")
+    yield from counter(
+        "posse_messages_total", "Messages of the protocol, over all peers.", messages, "way"
+    )
     for event in ("connections", "source failures"):
         name = f"posse_{event.replace(' ', '_')}_total"
         yield Metric(name, "counter", f"{event.capitalize()} so far.", (({}, counts[event]),))
@@ -237,7 +278,9 @@ def certificate(identity: Path | None) -> Iterator[Metric]:
     """Give when the certificate ends, from its file: it may be renewed while the party runs."""
     if identity is not None:
         with contextlib.suppress(PosseError, OSError, ValueError):
-            ends = x509.load_pem_x509_certificate((identity / CERTIFICATE).read_bytes()).not_valid_after_utc
+            ends = x509.load_pem_x509_certificate(
+                (identity / CERTIFICATE).read_bytes()
+            ).not_valid_after_utc
             text = "When this party's certificate expires, in seconds since 1970."
             yield from gauge("posse_certificate_expiry_timestamp_seconds", text, ends.timestamp())
 
@@ -252,21 +295,39 @@ async def serve_metrics(
         fine = "200 OK" if shown["healthy"] else "503 Service Unavailable"
         return Page(json.dumps(shown, default=str), "application/json", fine)
 
-    pages = {"/metrics": lambda: Page(metrics(party, journal, identity), CONTENT_TYPE), "/health": health}
-    return await serve(pages, host, port, lambda address, why: party.refused(address, why, counted="monitor"))
+    pages = {
+        "/metrics": lambda: Page(metrics(party, journal, identity), CONTENT_TYPE),
+        "/health": health,
+    }
+    return await serve(
+        pages, host, port, lambda address, why: party.refused(address, why, counted="monitor")
+    )
 
 
 LEVELS = ("info", "warning", "error")
 """Of events in a log; `log` in a party's file leaves out those below."""
 _LEVEL = {
-    "refused": "warning", "lost": "warning", "unreachable": "warning", "source": "warning", "more": "warning",
-    "waiting for a reward": "warning", "waiting for a context": "warning", "failed": "error",
-    "not synced": "warning", "not renewed": "warning", "sheet refused": "warning", "unfinished": "warning",
-}  # fmt: skip
+    "refused": "warning",
+    "lost": "warning",
+    "unreachable": "warning",
+    "source": "warning",
+    "more": "warning",
+    "waiting for a reward": "warning",
+    "waiting for a context": "warning",
+    "failed": "error",
+    "not synced": "warning",
+    "not renewed": "warning",
+    "sheet refused": "warning",
+    "unfinished": "warning",
+}
 
 
-def json_log(party: str, stream: TextIO | None = None, *, least: str = "info") -> Callable[..., None]:
-    """Make a log of one JSON object a line; events are few words, and never hold a message's content."""
+def json_log(
+    party: str, stream: TextIO | None = None, *, least: str = "info"
+) -> Callable[..., None]:
+    """Make a log of one JSON object a line; events are few words, and never hold a message's
+    content.
+    """
     out, lowest = stream or sys.stderr, LEVELS.index(least)
 
     def log(event: str, **fields: object) -> None:
@@ -275,7 +336,9 @@ def json_log(party: str, stream: TextIO | None = None, *, least: str = "info") -
         if LEVELS.index(level) < lowest:
             return
         when = datetime.now(UTC).isoformat(timespec="milliseconds")
-        line = json.dumps({"time": when, "level": level, "party": party, "event": event, **fields}, default=str)
+        line = json.dumps(
+            {"time": when, "level": level, "party": party, "event": event, **fields}, default=str
+        )
         with contextlib.suppress(OSError):  # a log that cannot be written must not stop a run
             print(line, file=out, flush=True)
 

@@ -1,8 +1,9 @@
 """A party as a process: an engine, its connections, and where the world's answers come from.
 
-The loop is: frames arrive, the engine takes them, the journal is written, what follows is sent. The disk is waited for
-in a thread beside the loop; peers learn how far it is and keep what they sent until then. A lost connection is
-dialled again, after a while that doubles up to a few seconds with a random part.
+The loop is: frames arrive, the engine takes them, the journal is written, what follows is sent. The
+disk is waited for in a thread beside the loop; peers learn how far it is and keep what they sent
+until then. A lost connection is dialled again, after a while that doubles up to a few seconds with
+a random part.
 """
 
 from __future__ import annotations
@@ -62,11 +63,12 @@ class Party:
         stalled_after: float = 0.0,
         needs: Callable[[], Collection[str]] | None = None,
     ) -> None:
-        """Stop after `give_up` seconds without a peer of those that `needs` names, if that is wished.
+        """Stop after `give_up` seconds without a peer of those that `needs` names, if that is
+        wished.
 
-        With `stalled_after`, stop when the run has waited so many seconds for a party that is missing or refused, here
-        or at a peer.
-        A party that has finished stays until the peers that `needs` then names have its last messages.
+        With `stalled_after`, stop when the run has waited so many seconds for a party that is
+        missing or refused, here or at a peer. A party that has finished stays until the peers that
+        `needs` then names have its last messages.
         """
         self.engine, self.wiring = engine, wiring
         self.counts: Counter[str] = Counter()
@@ -76,7 +78,9 @@ class Party:
         self.troubles: dict[str, str] = {}
         """Why a peer is not connected, as far as it is known."""
         self.refused_caller = ""
-        """Why the certificate of a caller without a name was refused last, or this party's by it."""
+        """Why the certificate of a caller without a name was refused last, or this party's by
+        it.
+        """
         self.reports: dict[str, Missing] = {}
         """What each peer said last of the parties that are not connected to it."""
         self.paused = False
@@ -101,7 +105,9 @@ class Party:
         self.paused_peers: set[str] = set()
         """Peers that their operators hold."""
         self.source_seconds, self.source_answers, self.source_trouble = 0.0, 0, (0, "")
-        """How long its own source took, over all answers; how often it has failed in a row, and why the last time."""
+        """How long its own source took, over all answers; how often it has failed in a row, and why
+        the last time.
+        """
         self.relay = Relay(wiring.peers, admit) if wiring.relays else None
         self.port = 0
 
@@ -156,7 +162,9 @@ class Party:
 
     @property
     def needed(self) -> Collection[str]:
-        """Peers without which this party cannot finish; when it has, those that cannot finish without it."""
+        """Peers without which this party cannot finish; when it has, those that cannot finish
+        without it.
+        """
         return self.wiring.peers if self._needs is None else self._needs()
 
     def instruct(self, message: Message) -> None:
@@ -164,30 +172,46 @@ class Party:
         self.engine.instruct(message, self.needed)
         self._soon()
 
-    # What connections ask ---------------------------------------------------------------------------------------------
+    # What connections ask -------------------------------------------------------------------------
 
     def admit(self, certificate: bytes | None, connection: Connection) -> str:
         """Return the peer's name from its certificate, if it has a part here."""
         self._open.add(connection)
         role, name = self._admit(certificate)
         if connection.dialled is not None and name != connection.dialled:
-            raise ProtocolError(f"called '{connection.dialled}', and '{name}' answered. Check its address.")
+            raise ProtocolError(
+                f"called '{connection.dialled}', and '{name}' answered. Check its address."
+            )
         if self.wiring.peers.get(name) != role:
             raise ProtocolError(
-                f"'{name}' ({role}) has no part in this run, or another one. Check the federation file."
+                f"'{name}' ({role}) has no part in this run, or another one. Check the federation "
+                "file."
             )
-        greeting = [each for each in self._open if each.peer == name and not each.ready and each is not connection]
+        greeting = [
+            each
+            for each in self._open
+            if each.peer == name and not each.ready and each is not connection
+        ]
         for other in greeting:
-            other.hang_up("it called once more", at_once=True)  # a peer has one greeting, and one connection
+            other.hang_up(
+                "it called once more", at_once=True
+            )  # a peer has one greeting, and one connection
         return name
 
     def greeting(self, peer: str) -> Hello:
         """Say who this is, and what it has of the peer's messages."""
         link = self.engine.links[peer]
         return Hello(
-            WIRE_VERSION, __version__, self.wiring.protocol, PROTOCOL_VERSION, self.engine.run, self.engine.role.name,
-            link.received, link.durable, self.engine.terms,
-        )  # fmt: skip
+            WIRE_VERSION,
+            __version__,
+            self.wiring.protocol,
+            PROTOCOL_VERSION,
+            self.engine.run,
+            self.engine.role.name,
+            link.received,
+            link.durable,
+            self.engine.terms,
+        )
 
     def greeted(self, connection: Connection, hello: Hello) -> None:
         """Begin where the peer is; refuse one of another version or run, or with other terms."""
@@ -198,7 +222,9 @@ class Party:
             raise self._disagreement
         check_versions(peer, hello, connection.wire, self.wiring.protocol)
         if hello.run != self.engine.run or hello.name != peer:
-            raise ProtocolError(f"'{hello.name}' speaks of run {hello.run}, this is run {self.engine.run}.")
+            raise ProtocolError(
+                f"'{hello.name}' speaks of run {hello.run}, this is run {self.engine.run}."
+            )
         try:
             check_terms(self.engine.role.name, self.engine.terms, peer, hello.terms)
         except DisagreementError as error:
@@ -222,14 +248,17 @@ class Party:
             connection.pause(True)
 
     def _check_journal(self, peer: str, hello: Hello) -> None:
-        """Refuse to go on with a new journal in the place of one that was lost: the peer knows messages of that one.
+        """Refuse to go on with a new journal in the place of one that was lost: the peer knows
+        messages of that one.
 
-        A party that lost the end of its journal says the same again; one with a new journal has other secrets.
+        A party that lost the end of its journal says the same again; one with a new journal has
+        other secrets.
         """
         name = self.engine.role.name
         if self.engine.new and hello.received > self.engine.links[peer].sent:
             raise LinkError(
-                f"'{peer}' has messages of '{name}' that the journal of '{name}' never held: the one that it began the "
+                f"'{peer}' has messages of '{name}' that the journal of '{name}' never held: the "
+                "one that it began the "
                 "run with was deleted or lost. Put it back, or end the run without it."
             )
 
@@ -298,13 +327,17 @@ class Party:
         self.often(kind, "refused", peer=peer, why=why)
 
     def refused_by(self, peer: str, reason: str) -> None:
-        """Stop where a peer has found that the parties' files differ: nobody can go on before one is corrected."""
+        """Stop where a peer has found that the parties' files differ: nobody can go on before one
+        is corrected.
+        """
         code = f"[{DisagreementError.code}] "
         if reason.startswith(code) and not self.engine.role.finished:
             self._disagree(DisagreementError(reason.removeprefix(code)), peer)
 
     def _disagree(self, error: DisagreementError, peer: str) -> None:
-        """Stop, and pass on why: to the peers that are connected now, and to those that connect within a while."""
+        """Stop, and pass on why: to the peers that are connected now, and to those that connect
+        within a while.
+        """
         self._informed.add(peer)
         if self._disagreement is not None:
             return
@@ -322,13 +355,21 @@ class Party:
             await asyncio.sleep(0.02)
         self.stop(error)
 
-    # The loop ---------------------------------------------------------------------------------------------------------
+    # The loop -------------------------------------------------------------------------------------
 
     @property
     def _idle(self) -> bool:
-        """Whether nothing follows from what has arrived: no message, question to the world, note or refusal."""
+        """Whether nothing follows from what has arrived: no message, question to the world, note or
+        refusal.
+        """
         engine = self.engine
-        waits = engine.touched or engine.refusals or engine.notes or not engine.started or engine.role.finished
+        waits = (
+            engine.touched
+            or engine.refusals
+            or engine.notes
+            or not engine.started
+            or engine.role.finished
+        )
         return not waits and engine.asks.keys() <= self._asking
 
     def _soon(self) -> None:
@@ -389,7 +430,9 @@ class Party:
         assert self._source is not None
         wait, failures = self.timing.first_wait, 0
         while True:
-            late = asyncio.get_running_loop().call_later(LATE, self._log, f"waiting for {ask.awaits}")
+            late = asyncio.get_running_loop().call_later(
+                LATE, self._log, f"waiting for {ask.awaits}"
+            )
             began = time.monotonic()
             try:
                 answer = await self._source(ask)
@@ -450,7 +493,8 @@ class Party:
     def tell_durable(self, *, leaves: bool = False, missing: dict[str, str] | None = None) -> None:
         """Tell peers which of their messages are on the disk.
 
-        `leaves` says that this is the last word. A heartbeat also says who is `missing` here, and why.
+        `leaves` says that this is the last word. A heartbeat also says who is `missing` here, and
+        why.
         """
         for peer, connection in self.connections.items():
             data = pack(Kept(self.engine.links[peer].durable, leaves, self.paused))
@@ -478,12 +522,15 @@ class Party:
         if self.wiring.listen is None:
             return None
         assert self.wiring.server is not None
-        peers = len(self.wiring.peers) ** (2 if self.wiring.relays else 1)  # each pair of them may meet here
+        peers = len(self.wiring.peers) ** (
+            2 if self.wiring.relays else 1
+        )  # each pair of them may meet here
         door = Door(
             partial(greet, self, self.wiring.server),
             lambda address, why: self.refused(address or "somebody", why, counted="stranger"),
-            self.wiring.limits or Limits.for_peers(peers), expected=2 * peers,
-        )  # fmt: skip
+            self.wiring.limits or Limits.for_peers(peers),
+            expected=2 * peers,
+        )
         host, self.port = await door.open(*self.wiring.listen)
         self._log("listening", address=f"{host}:{self.port}")
         return door

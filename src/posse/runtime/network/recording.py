@@ -1,13 +1,16 @@
-"""A party's own view of a run, recorded for an audit: what it sent and received, with its own secrets.
+"""A party's own view of a run, recorded for an audit: what it sent and received, with its own
+secrets.
 
     view.log    records, framed as in a journal: length (4) | CRC-32 (4) | payload
-                the first says whose view it is; then messages, and the party's state from time to time
+                the first says whose view it is; then messages, and the party's state from time to
+                time
 
-A party records only where its operator asks for it (`[record]` in its file). What is recorded was in the party's hands
-anyway: bodies as they came, and the state that its journal keeps as well, so the file is as secret as the journal.
-Messages are written behind the journal and before the next snapshot of it. After a crash the role makes or takes again
-what the journal holds; messages have numbers on their links, so none is recorded twice, and what the journal has
-lost is taken out. A file that reaches its limit keeps the beginning, where attacks begin. One that cannot be written
+A party records only where its operator asks for it (`[record]` in its file). What is recorded was
+in the party's hands anyway: bodies as they came, and the state that its journal keeps as well, so
+the file is as secret as the journal. Messages are written behind the journal and before the next
+snapshot of it. After a crash the role makes or takes again what the journal holds; messages have
+numbers on their links, so none is recorded twice, and what the journal has lost is taken out. A
+file that reaches its limit keeps the beginning, where attacks begin. One that cannot be written
 stops no party. A message costs a few microseconds and its own size on the disk.
 """
 
@@ -109,10 +112,13 @@ def read(path: Path) -> Recorded:
     try:
         header = msgspec.msgpack.decode(records[0], type=Header)
     except (IndexError, msgspec.MsgspecError, UnicodeDecodeError):
-        raise DataError(f"{path} is no view that a party recorded: such a file is {VIEW} in its journal.") from None
+        raise DataError(
+            f"{path} is no view that a party recorded: such a file is {VIEW} in its journal."
+        ) from None
     if (header.magic, header.format) != (MAGIC, FORMAT):
         raise DataError(
-            f"{path} was written by posse {header.posse} in view format {header.format}; this one reads {FORMAT}."
+            f"{path} was written by posse {header.posse} in view format {header.format}; this one "
+            f"reads {FORMAT}."
         )
     made = Recorded(header, whole=whole, torn=len(data) - whole)
     for record in records[1:]:
@@ -130,10 +136,15 @@ class Recorder:
     """Writes one party's view as it runs."""
 
     def __init__(
-        self, folder: Path, header: tuple[str, str, str, str], public: Callable[[], Mapping[str, Any]],
-        state: Callable[[], Mapping[str, Any]], *, limit_mb: float = LIMIT_MB,
+        self,
+        folder: Path,
+        header: tuple[str, str, str, str],
+        public: Callable[[], Mapping[str, Any]],
+        state: Callable[[], Mapping[str, Any]],
+        *,
+        limit_mb: float = LIMIT_MB,
         log: Callable[..., None] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Take up the file where there is one; `header` is system, run, party and kind."""
         self.path = folder / VIEW
         self.full = False
@@ -163,7 +174,8 @@ class Recorder:
             mine = (self._header.system, self._header.run, self._header.party)
             if (kept.header.system, kept.header.run, kept.header.party) != mine:
                 raise DataError(
-                    f"{self.path} is the view of '{kept.header.party}' in run {kept.header.run}. Move it away, or give "
+                    f"{self.path} is the view of '{kept.header.party}' in run {kept.header.run}. "
+                    "Move it away, or give "
                     "this party a journal of its own."
                 )
             self._old, self.full, self._count = kept.seen, kept.full, len(kept.seen)
@@ -179,11 +191,15 @@ class Recorder:
         if self.full or self._file is None or number <= self._last.get((sender, receiver), 0):
             return
         self._last[sender, receiver] = number
-        self._waiting.append(framed(self._encode((_SEEN, (sender, receiver, number, body, self.step)))))
+        self._waiting.append(
+            framed(self._encode((_SEEN, (sender, receiver, number, body, self.step))))
+        )
         self._count += 1
 
     def settle(self, reached: Callable[[Link], int]) -> None:
-        """After a journal was taken up: take out what it does not know; `reached` gives the last number of a link."""
+        """After a journal was taken up: take out what it does not know; `reached` gives the last
+        number of a link.
+        """
         old, self._old = self._old, None
         lost = [one for one in old or () if one.number > reached(one.link)]
         if not lost:
@@ -191,7 +207,10 @@ class Recorder:
         kept = [one for one in old or () if one.number <= reached(one.link)]
         data = [framed(self._encode(self._header))]
         data += [
-            framed(self._encode((_SEEN, (one.sender, one.receiver, one.number, one.body, one.step)))) for one in kept
+            framed(
+                self._encode((_SEEN, (one.sender, one.receiver, one.number, one.body, one.step)))
+            )
+            for one in kept
         ]
         try:
             files.write_whole(self.path, b"".join(data), mode=files.PRIVATE)
@@ -207,7 +226,9 @@ class Recorder:
         self._count -= len(lost)
 
     def write(self, *, state: bool = False) -> None:
-        """Write what was recorded; to be called when the journal has it. `state`: with the party's state."""
+        """Write what was recorded; to be called when the journal has it. `state`: with the party's
+        state.
+        """
         if self._file is None or not (self._waiting or state):
             return
         data = b"".join(self._waiting)
@@ -216,7 +237,13 @@ class Recorder:
             if not self.full and self._size + len(data) > self._limit:
                 self.full = True
                 self._append(self._encode((_FULL, None)))
-                self._log("view", why=f"{self.path} has reached its limit of {self._limit / 1e6:g} MB and keeps that.")
+                self._log(
+                    "view",
+                    why=(
+                        f"{self.path} has reached its limit of {self._limit / 1e6:g} MB and keeps "
+                        "that."
+                    ),
+                )
                 state = True
             elif data and not self.full:
                 self._put(data)
@@ -247,7 +274,9 @@ class Recorder:
 
     def _give_up(self, error: Exception) -> None:
         why = files.os_reason(error) if isinstance(error, OSError) else str(error)
-        self._log("view", why=f"{self.path} cannot be written, and the run goes on without it: {why}")
+        self._log(
+            "view", why=f"{self.path} cannot be written, and the run goes on without it: {why}"
+        )
         self.close()
 
 

@@ -1,14 +1,17 @@
-"""Two members that nobody can call meet at one that both can: it joins their connections, and TLS is between the two.
+"""Two members that nobody can call meet at one that both can: it joins their connections, and TLS
+is between the two.
 
-`b = "relay:hub"` in a's file and `a = "relay:hub"` in b's: both call `hub`, which is in their `[connect]` and has
-`relays = true`. On a connection of its own kind (ALPN `posse-relay/1`, mutual TLS as ever) each says whom it wants:
+`b = "relay:hub"` in a's file and `a = "relay:hub"` in b's: both call `hub`, which is in their
+`[connect]` and has `relays = true`. On a connection of its own kind (ALPN `posse-relay/1`, mutual
+TLS as ever) each says whom it wants:
 
     length of the name (1) | name        to the relay
     1                                    from the relay, when both are here; from then on it moves bytes and no more
     2                                    from the one that is the server of the inner TLS, when it is ready
 
-The one whose name comes first is the client of the inner TLS, in which both show their certificates as on a connection
-of their own. The relay sees who meets, how much travels and when; it can cut a connection, and read or change nothing.
+The one whose name comes first is the client of the inner TLS, in which both show their certificates
+as on a connection of their own. The relay sees who meets, how much travels and when; it can cut a
+connection, and read or change nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +44,9 @@ class Relay:
         """Take over a connection; returns whose it is, or raises a `PosseError`."""
         role, name = self._admit(certificate)
         if self._peers.get(name) != role:
-            raise ProtocolError(f"'{name}' ({role}) has no part in this run. Check the federation file.")
+            raise ProtocolError(
+                f"'{name}' ({role}) has no part in this run. Check the federation file."
+            )
         leg = Leg(self, name, transport)
         transport.set_protocol(leg)
         return name
@@ -64,11 +69,14 @@ class Relay:
                 each.transport.write(_MET)
 
     def needed(self, left: Collection[str]) -> bool:
-        """Whether two members are joined here, one waits for another, or two have met and neither has left.
+        """Whether two members are joined here, one waits for another, or two have met and neither
+        has left.
 
         One that is cut off comes again; a relay that was started again knows of nobody who has met.
         """
-        there = any(leg.other is not None or wanted not in left for (_, wanted), leg in self.legs.items())
+        there = any(
+            leg.other is not None or wanted not in left for (_, wanted), leg in self.legs.items()
+        )
         return there or any(pair.isdisjoint(left) for pair in self._pairs)
 
     def close(self) -> None:
@@ -153,7 +161,9 @@ class _Caller(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.met.done():
-            self.met.set_exception(ConnectionError("the relay hung up: it may not relay, or not for this run"))
+            self.met.set_exception(
+                ConnectionError("the relay hung up: it may not relay, or not for this run")
+            )
 
 
 def _context(wiring: Wiring, *, client: bool) -> ssl.SSLContext:
@@ -162,7 +172,9 @@ def _context(wiring: Wiring, *, client: bool) -> ssl.SSLContext:
     return context
 
 
-async def reach(make: Callable[[], Connection], me: str, peer: str, admit: Admit, wiring: Wiring) -> Connection:
+async def reach(
+    make: Callable[[], Connection], me: str, peer: str, admit: Admit, wiring: Wiring
+) -> Connection:
     """Call a peer, or meet it where the two are joined."""
     hub = wiring.relayed.get(peer)
     if hub is not None:
@@ -178,7 +190,9 @@ async def _meet(
     caller = await call(lambda: _Caller(me, peer), host, port, wiring.outer, wiring.proxy)
     transport, inner = caller.transport, None
     try:
-        if (found := admit(transport.get_extra_info("ssl_object").getpeercert(binary_form=True))[1]) != name:
+        if (
+            found := admit(transport.get_extra_info("ssl_object").getpeercert(binary_form=True))[1]
+        ) != name:
             raise ConnectionError(f"the relay '{name}' was called, and '{found}' answered")
         await caller.met
         inner = Tls(make, _context(wiring, client=me < peer), server=me > peer, shutting=SHUTTING)
@@ -188,7 +202,10 @@ async def _meet(
         return await inner.opened
     except BaseException as error:
         transport.abort()
-        waiters: list[asyncio.Future[Any]] = [caller.met, *([] if inner is None else [inner.opened])]
+        waiters: list[asyncio.Future[Any]] = [
+            caller.met,
+            *([] if inner is None else [inner.opened]),
+        ]
         for waiter in waiters:
             if waiter.done() and not waiter.cancelled():
                 waiter.exception()  # nobody asks any more

@@ -1,8 +1,9 @@
 """TLS between a socket and a connection, with as little between them as there can be.
 
-A party of a run does little more than to take short messages and to answer them. asyncio's own TLS takes about as much
-time for each as the party does; it also keeps a quarter of a megabyte for every connection. Here what has arrived is
-opened in one call, handed on, and what is written is sealed and sent at once.
+A party of a run does little more than to take short messages and to answer them. asyncio's own TLS
+takes about as much time for each as the party does; it also keeps a quarter of a megabyte for every
+connection. Here what has arrived is opened in one call, handed on, and what is written is sealed
+and sent at once.
 """
 
 from __future__ import annotations
@@ -27,8 +28,12 @@ _WAITING = 512 << 10
 class Tls(asyncio.Transport, asyncio.BufferedProtocol, Generic[Inner]):
     """The protocol of a socket, and the transport of what speaks over TLS on it."""
 
-    def __init__(self, make: Callable[[], Inner], context: ssl.SSLContext, *, server: bool, shutting: float) -> None:
-        """Make the inner protocol after the handshake; wait so many seconds for a peer that should hang up too."""
+    def __init__(
+        self, make: Callable[[], Inner], context: ssl.SSLContext, *, server: bool, shutting: float
+    ) -> None:
+        """Make the inner protocol after the handshake; wait so many seconds for a peer that should
+        hang up too.
+        """
         super().__init__()
         self._make, self._shutting, self._loop = make, shutting, asyncio.get_running_loop()
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -42,7 +47,7 @@ class Tls(asyncio.Transport, asyncio.BufferedProtocol, Generic[Inner]):
         self.opened: asyncio.Future[Inner] = self._loop.create_future()
         """Done after the handshake, with the inner protocol or what went wrong."""
 
-    # What the socket says ---------------------------------------------------------------------------------------------
+    # What the socket says -------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin the handshake."""
@@ -86,7 +91,7 @@ class Tls(asyncio.Transport, asyncio.BufferedProtocol, Generic[Inner]):
         if self._inner is not None:
             self._inner.resume_writing()
 
-    # What the connection asks -----------------------------------------------------------------------------------------
+    # What the connection asks ---------------------------------------------------------------------
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """Return the TLS object as `ssl_object`, and what the socket knows."""
@@ -166,7 +171,7 @@ class Tls(asyncio.Transport, asyncio.BufferedProtocol, Generic[Inner]):
         if self._raw is not None:
             self._raw.abort()
 
-    # TLS --------------------------------------------------------------------------------------------------------------
+    # TLS ------------------------------------------------------------------------------------------
 
     def _shake(self) -> None:
         try:
@@ -232,20 +237,35 @@ class Tls(asyncio.Transport, asyncio.BufferedProtocol, Generic[Inner]):
 
 
 async def accept(
-    make: Callable[[], Inner], opened: socket.socket, context: ssl.SSLContext, *, within: float, shutting: float
+    make: Callable[[], Inner],
+    opened: socket.socket,
+    context: ssl.SSLContext,
+    *,
+    within: float,
+    shutting: float,
 ) -> Inner:
     """Do the handshake of a caller within so many seconds; return what has the connection then."""
     tls = Tls(make, context, server=True, shutting=shutting)
-    return await _shaken(tls, asyncio.get_running_loop().connect_accepted_socket(lambda: tls, opened), within)
+    return await _shaken(
+        tls, asyncio.get_running_loop().connect_accepted_socket(lambda: tls, opened), within
+    )
 
 
-async def call(make: Callable[[], Inner], context: ssl.SSLContext, *, shutting: float, **where: Any) -> Inner:
-    """Call somebody (`where` is what `create_connection` takes) and do the handshake; return what has it then."""
+async def call(
+    make: Callable[[], Inner], context: ssl.SSLContext, *, shutting: float, **where: Any
+) -> Inner:
+    """Call somebody (`where` is what `create_connection` takes) and do the handshake; return what
+    has it then.
+    """
     tls = Tls(make, context, server=False, shutting=shutting)
-    return await _shaken(tls, asyncio.get_running_loop().create_connection(lambda: tls, **where), None)
+    return await _shaken(
+        tls, asyncio.get_running_loop().create_connection(lambda: tls, **where), None
+    )
 
 
-async def _shaken(tls: Tls[Inner], connecting: Coroutine[Any, Any, object], within: float | None) -> Inner:
+async def _shaken(
+    tls: Tls[Inner], connecting: Coroutine[Any, Any, object], within: float | None
+) -> Inner:
     try:
         async with asyncio.timeout(within):
             await connecting

@@ -1,14 +1,18 @@
-"""A party whose journal came from a backup goes on only if its peers say that it went no further than that.
+"""A party whose journal came from a backup goes on only if its peers say that it went no further
+than that.
 
-What a party sends is hidden by randomness that its journal gives, so a party that was set back and learnt other things
-than the first time would use it twice. Before it takes or sends anything it therefore greets its peers as *restored*:
+What a party sends is hidden by randomness that its journal gives, so a party that was set back and
+learnt other things than the first time would use it twice. Before it takes or sends anything it
+therefore greets its peers as *restored*:
 
-* a peer that remembers a message which the copy has not sent, or that the copy had more of its own on the disk, has
-  gone on: the party refuses to;
+* a peer that remembers a message which the copy has not sent, or that the copy had more of its own
+  on the disk, has gone on: the party refuses to;
 * a peer that is restored itself vouches for nobody, for the two may have gone on together;
-* when all have vouched without which it cannot finish, nobody has seen anything that the copy has not: it goes on.
+* when all have vouched without which it cannot finish, nobody has seen anything that the copy has
+  not: it goes on.
 
-It relies on the peers' word, as they are honest but curious. Peers of wire version 2 cannot be restored in this way.
+It relies on the peers' word, as they are honest but curious. Peers of wire version 2 cannot be
+restored in this way.
 """
 
 from __future__ import annotations
@@ -29,8 +33,10 @@ from posse.runtime.network.wire import AnyFrame, Hello, check_versions
 RESTORED = "restored.json"
 """In a journal that came from a backup, until all peers have vouched for it."""
 REMEDY = (
-    "Nothing was sent. Put the newest journal back if there is one; without it this party's part in the run is over: "
-    "end the run without it where the system can, or begin a new one ('posse restore --without-journal' keeps the "
+    "Nothing was sent. Put the newest journal back if there is one; without it this party's part "
+    "in the run is over: "
+    "end the run without it where the system can, or begin a new one ('posse restore "
+    "--without-journal' keeps the "
     "identity)."
 )
 
@@ -40,9 +46,15 @@ class Vouching(Party):
 
     def __init__(self, party: Party) -> None:
         super().__init__(
-            party.engine, party.wiring, party._admit, timing=party.timing, log=party._log, give_up=party._give_up,
-            stalled_after=party.stalled_after, needs=party._needs,
-        )  # fmt: skip
+            party.engine,
+            party.wiring,
+            party._admit,
+            timing=party.timing,
+            log=party._log,
+            give_up=party._give_up,
+            stalled_after=party.stalled_after,
+            needs=party._needs,
+        )
         self._vouched: set[str] = set()
 
     def greeting(self, peer: str) -> Hello:
@@ -55,14 +67,24 @@ class Vouching(Party):
         assert peer is not None
         check_versions(peer, hello, connection.wire, self.wiring.protocol)
         if hello.run != self.engine.run or hello.name != peer:
-            raise ProtocolError(f"'{hello.name}' speaks of run {hello.run}, this is run {self.engine.run}.")
+            raise ProtocolError(
+                f"'{hello.name}' speaks of run {hello.run}, this is run {self.engine.run}."
+            )
         check_terms(self.engine.role.name, self.engine.terms, peer, hello.terms)
         link = self.engine.links[peer]
         if hello.restored:
-            self._refuse(f"'{peer}' was restored from a backup too, and the two may have gone on together before.")
+            self._refuse(
+                f"'{peer}' was restored from a backup too, and the two may have gone on together "
+                "before."
+            )
         if hello.received > link.sent:
-            has = f"'{peer}' has {hello.received} messages of it, and the backup remembers {link.sent}"
-            self._refuse(f"the run has gone on since the backup of '{self.engine.role.name}': {has}.")
+            has = (
+                f"'{peer}' has {hello.received} messages of it, and the backup remembers "
+                f"{link.sent}"
+            )
+            self._refuse(
+                f"the run has gone on since the backup of '{self.engine.role.name}': {has}."
+            )
         self.connections[peer] = connection
         self.troubles.pop(peer, None)
 
@@ -72,7 +94,9 @@ class Vouching(Party):
         raise error
 
     def frame(self, connection: Connection, frame: AnyFrame) -> None:
-        """Count a peer that goes on with this party, for it has compared what it knows; what it sends comes again."""
+        """Count a peer that goes on with this party, for it has compared what it knows; what it
+        sends comes again.
+        """
         self._vouched.add(connection.peer or "")
         if self.complete:
             self.stop()
@@ -83,14 +107,20 @@ class Vouching(Party):
     def refused_by(self, peer: str, reason: str) -> None:
         """Stop where a peer knows that this journal is an older copy."""
         if reason.startswith((f"[{LinkError.code}]", f"[{JournalError.code}]")):
-            self.stop(JournalError(f"'{peer}' refuses the backup of '{self.engine.role.name}': {reason} {REMEDY}"))
+            self.stop(
+                JournalError(
+                    f"'{peer}' refuses the backup of '{self.engine.role.name}': {reason} {REMEDY}"
+                )
+            )
 
     def _soon(self) -> None:
         """Begin nothing."""
 
     @property
     def complete(self) -> bool:
-        """Whether all peers have vouched that are needed to finish; one that is not may have left for good."""
+        """Whether all peers have vouched that are needed to finish; one that is not may have left
+        for good.
+        """
         return self._vouched >= set(self.needed)
 
 
@@ -104,7 +134,9 @@ def backup_time(journal: Path) -> str:
         return "an unknown time"
 
 
-async def vouch(party: Party, journal: Path, turn: Callable[[Party], None] = lambda _: None) -> None:
+async def vouch(
+    party: Party, journal: Path, turn: Callable[[Party], None] = lambda _: None
+) -> None:
     """Let all peers vouch for a restored journal, if it is one, or until the party is stopped.
 
     `turn` is called with who takes the party's connections: first who asks, then the party again.

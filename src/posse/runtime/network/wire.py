@@ -7,16 +7,19 @@
           | 3 or 4 | number (8, little-endian)          as 1 or 2, and the sender is paused by its operator
           | msgpack                                     `Hello`, `Refused` or `Missing`
 
-Messages of one size are frames of one size, whatever their number. What is on the disk travels by the clock and never
-with a message: a party that had to wait for its disk would otherwise show that the world had answered it.
+Messages of one size are frames of one size, whatever their number. What is on the disk travels by
+the clock and never with a message: a party that had to wait for its disk would otherwise show that
+the world had answered it.
 
-Both sides begin with a `Hello`; nothing else is read before it. Decoding is strict: an unknown kind, a wrong type, a
-missing or additional field is refused, and a length above the cap is refused before anything is read into memory.
+Both sides begin with a `Hello`; nothing else is read before it. Decoding is strict: an unknown
+kind, a wrong type, a missing or additional field is refused, and a length above the cap is refused
+before anything is read into memory.
 
-**Versions.** A party speaks its own wire version and the one before. Both offer what they speak in the TLS handshake
-(ALPN), which takes the newest that both have; the hello says it once more, and who must upgrade where there is none.
-The first five fields of a hello stay what they are in every version. The protocol version (what a system's messages
-mean) must be equal: a run ends under the one it began with.
+**Versions.** A party speaks its own wire version and the one before. Both offer what they speak in
+the TLS handshake (ALPN), which takes the newest that both have; the hello says it once more, and
+who must upgrade where there is none. The first five fields of a hello stay what they are in every
+version. The protocol version (what a system's messages mean) must be equal: a run ends under the
+one it began with.
 
 | wire | offered as | hello |
 |---|---|---|
@@ -53,12 +56,16 @@ class WireError(ProtocolError):
     code = "P520"
 
 
-class Frame(msgspec.Struct, frozen=True, array_like=True, tag="Frame", gc=False, forbid_unknown_fields=True):
+class Frame(
+    msgspec.Struct, frozen=True, array_like=True, tag="Frame", gc=False, forbid_unknown_fields=True
+):
     """Base of what travels on a connection."""
 
 
 class Hello(Frame, frozen=True, array_like=True, tag="Hello", gc=False, forbid_unknown_fields=True):
-    """Who speaks which version of what, for which run and terms; and what it has of the other's messages."""
+    """Who speaks which version of what, for which run and terms; and what it has of the other's
+    messages.
+    """
 
     wire: int
     posse: str
@@ -71,7 +78,9 @@ class Hello(Frame, frozen=True, array_like=True, tag="Hello", gc=False, forbid_u
     terms: dict[str, str] = {}
     """What it was started for (`core.agreement`); a hello of wire version 1 has none."""
     restored: bool = False
-    """Whether its journal came from a backup and no peer has vouched for it yet; from wire version 3 on."""
+    """Whether its journal came from a backup and no peer has vouched for it yet; from wire version
+    3 on.
+    """
 
 
 MISSING_SINCE = 3
@@ -88,12 +97,15 @@ def agreed(offered: str | None) -> int:
 def check_versions(peer: str, hello: Hello, spoken: int, protocol: str) -> None:
     """Refuse a peer that cannot be understood, and say who must upgrade."""
     if hello.protocol != protocol:
-        raise ProtocolError(f"'{peer}' runs {hello.protocol}, this party {protocol}. Correct protocol in the file.")
+        raise ProtocolError(
+            f"'{peer}' runs {hello.protocol}, this party {protocol}. Correct protocol in the file."
+        )
     theirs, mine = (hello.wire, hello.protocol_version), (spoken, PROTOCOL_VERSION)
     if theirs != mine:
         who = f"'{peer}'" if theirs < mine else "this party"
         raise ProtocolError(
-            f"'{peer}' is posse {hello.posse} (protocol {theirs[1]}, wire {theirs[0]}), this is posse {__version__} "
+            f"'{peer}' is posse {hello.posse} (protocol {theirs[1]}, wire {theirs[0]}), this is "
+            f"posse {__version__} "
             f"(protocol {PROTOCOL_VERSION}, wire {OLDEST_WIRE} to {WIRE_VERSION}). Upgrade {who}."
         )
 
@@ -106,21 +118,27 @@ class Data(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """Heartbeat: how many of the receiver's messages are on the sender's disk; the last one of a party that leaves."""
+    """Heartbeat: how many of the receiver's messages are on the sender's disk; the last one of a
+    party that leaves.
+    """
 
     durable: int
     leaves: bool = False
     paused: bool = False
 
 
-class Refused(Frame, frozen=True, array_like=True, tag="Refused", gc=False, forbid_unknown_fields=True):
+class Refused(
+    Frame, frozen=True, array_like=True, tag="Refused", gc=False, forbid_unknown_fields=True
+):
     """Why the sender ends the connection, as far as the receiver may know."""
 
     reason: str
 
 
 class Missing(Frame, frozen=True, array_like=True, tag=True, gc=False, forbid_unknown_fields=True):
-    """For whom the sender waits, with every heartbeat from wire version 3 on: parties without a connection to it."""
+    """For whom the sender waits, with every heartbeat from wire version 3 on: parties without a
+    connection to it.
+    """
 
     peers: dict[str, str]
     """Why, by name."""
@@ -156,7 +174,9 @@ def pack_data(number: int, body: bytes) -> bytes:
 
 
 class Reader:
-    """Cuts a stream of bytes into frames; holds at most one frame of the cap, and what arrived behind it."""
+    """Cuts a stream of bytes into frames; holds at most one frame of the cap, and what arrived
+    behind it.
+    """
 
     __slots__ = ("_buffer", "cap")
 
@@ -165,7 +185,9 @@ class Reader:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[AnyFrame]:
-        """Take bytes and give the frames that are whole; raise `WireError` on anything that is not one."""
+        """Take bytes and give the frames that are whole; raise `WireError` on anything that is not
+        one.
+        """
         held = self._buffer
         held += data if held else b""
         buffer = held or data  # mostly whole frames come, and nothing is held
@@ -174,13 +196,18 @@ class Reader:
             while size - at >= 4:
                 (length,) = _LENGTH.unpack_from(buffer, at)
                 if length > self.cap:
-                    raise WireError(f"a frame of {length} bytes is announced, the largest allowed is {self.cap}.")
+                    raise WireError(
+                        f"a frame of {length} bytes is announced, the largest allowed is "
+                        f"{self.cap}."
+                    )
                 begins, end = at + 4, at + 4 + length
                 if end > size:
                     break
                 at = end
                 if length >= 9 and buffer[begins] == _DATA:
-                    yield Data(_NUMBER.unpack_from(buffer, begins + 1)[0], bytes(buffer[begins + 9 : end]))
+                    yield Data(
+                        _NUMBER.unpack_from(buffer, begins + 1)[0], bytes(buffer[begins + 9 : end])
+                    )
                 else:
                     yield _frame(bytes(buffer[begins:end]))
         finally:
@@ -214,6 +241,7 @@ def _check_newer(body: bytes) -> None:
         newer = msgspec.msgpack.decode(body, type=_Newer)
         if newer.wire > WIRE_VERSION:
             raise WireError(
-                f"its hello is of wire version {newer.wire} (posse {newer.posse[:20]}), this is posse {__version__}, "
+                f"its hello is of wire version {newer.wire} (posse {newer.posse[:20]}), this is "
+                f"posse {__version__}, "
                 f"which speaks {OLDEST_WIRE} to {WIRE_VERSION}. Upgrade this party."
             )

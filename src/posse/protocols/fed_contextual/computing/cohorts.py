@@ -1,10 +1,13 @@
-"""Who takes part in a round, with which deployed model, and which logs it learns from: pure functions of (seed, round).
+"""Who takes part in a round, with which deployed model, and which logs it learns from: pure
+functions of (seed, round).
 
-`fixed`: so many clients, drawn without replacement. `poisson`: every client by a coin of its own, which is what the
-figures of privacy by sampling speak of; a cohort that does not fit its padding is an error and never cut.
+`fixed`: so many clients, drawn without replacement. `poisson`: every client by a coin of its own,
+which is what the figures of privacy by sampling speak of; a cohort that does not fit its padding is
+an error and never cut.
 
-A deployment may reach clients late (`versions`), and clients may keep logs (`logs_of`). Nobody stores these: all is
-drawn by (seed, round, client), so that it suffices to know in which round a log was made, and with which model.
+A deployment may reach clients late (`versions`), and clients may keep logs (`logs_of`). Nobody
+stores these: all is drawn by (seed, round, client), so that it suffices to know in which round a
+log was made, and with which model.
 """
 
 from __future__ import annotations
@@ -22,7 +25,9 @@ from posse.problems.populations.worlds import Availability
 
 SAMPLINGS = ("fixed", "poisson")
 SAMPLE = 0
-"""Seed of the random set that a client with more samples than fit takes, the same in all rounds and runs."""
+"""Seed of the random set that a client with more samples than fit takes, the same in all rounds and
+runs.
+"""
 _DRAWS = 0x636F686F7274
 
 
@@ -75,7 +80,9 @@ class Schedule(NamedTuple):
 
 
 class Logs(NamedTuple):
-    """The logs that clients of a round learn from, (clients, logs): the one of the model they have comes first."""
+    """The logs that clients of a round learn from, (clients, logs): the one of the model they have
+    comes first.
+    """
 
     made: Any
     """How many rounds ago each was made; 0 in this round, -1 where there is none."""
@@ -84,7 +91,9 @@ class Logs(NamedTuple):
 
 
 def room(expected: int, sampling: str) -> int:
-    """Places of a cohort: as many as clients, or enough for a Poisson cohort but once in 10^9 rounds."""
+    """Places of a cohort: as many as clients, or enough for a Poisson cohort but once in 10^9
+    rounds.
+    """
     if sampling == "fixed":
         return expected
     return math.ceil((expected + 6.5 * math.sqrt(expected) + 12) / 8) * 8
@@ -95,22 +104,30 @@ def draw(
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """Return the numbers of the clients of a round, padded, and which of them are present.
 
-    Supervised rounds are drawn apart from the others. A Poisson cohort is drawn as its size, which is binomial, and so
-    many clients without replacement: the same distribution as a coin for every client, at O(cohort).
+    Supervised rounds are drawn apart from the others. A Poisson cohort is drawn as its size, which
+    is binomial, and so many clients without replacement: the same distribution as a coin for every
+    client, at O(cohort).
     """
     if sampling not in SAMPLINGS:
-        raise ValueError(f"sampling must be one of {', '.join(SAMPLINGS)}, got {sampling!r}. Choose one.")
+        raise ValueError(
+            f"sampling must be one of {', '.join(SAMPLINGS)}, got {sampling!r}. Choose one."
+        )
     if not 1 <= expected <= clients:
-        raise ValueError(f"a cohort of {expected} needs as many clients, got {clients}. Ask for fewer.")
+        raise ValueError(
+            f"a cohort of {expected} needs as many clients, got {clients}. Ask for fewer."
+        )
     counter = [0, 0, int(supervised), round_]
     generator = np.random.Generator(np.random.Philox(key=[seed % 2**64, _DRAWS], counter=counter))
     places = room(expected, sampling)
     if sampling == "fixed":
-        return generator.choice(clients, expected, replace=False).astype(np.int32), np.ones(expected, np.float32)
+        return generator.choice(clients, expected, replace=False).astype(np.int32), np.ones(
+            expected, np.float32
+        )
     count = int(generator.binomial(clients, expected / clients))
     if count > places:
         raise OverflowingCohort(
-            f"{count} clients were drawn for round {round_ + 1} where there is room for {places}. Take another seed: "
+            f"{count} clients were drawn for round {round_ + 1} where there is room for {places}. "
+            "Take another seed: "
             "cutting the cohort would void the guarantee."
         )
     numbers = np.zeros(places, np.int32)
@@ -118,10 +135,17 @@ def draw(
     return numbers, (np.arange(places) < count).astype(np.float32)
 
 
-def cohort_of(schedule: Schedule, seed: int, round_: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+def cohort_of(
+    schedule: Schedule, seed: int, round_: int
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """Return the clients of a round of a schedule, padded, and which are present."""
     numbers, present = draw(
-        seed, round_, schedule.clients, schedule.cohort, schedule.sampling, supervised=schedule.supervised
+        seed,
+        round_,
+        schedule.clients,
+        schedule.cohort,
+        schedule.sampling,
+        supervised=schedule.supervised,
     )
     if schedule.among is not None:
         numbers = np.asarray(schedule.among, np.int32)[numbers]
@@ -130,11 +154,14 @@ def cohort_of(schedule: Schedule, seed: int, round_: int) -> tuple[NDArray[np.in
     return numbers, present
 
 
-def versions(schedule: Schedule, seed: int, round_: int, clients: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return the deployment that each client acts with in a round: the newest of those that have reached it.
+def versions(
+    schedule: Schedule, seed: int, round_: int, clients: NDArray[np.int32]
+) -> NDArray[np.int64]:
+    """Return the deployment that each client acts with in a round: the newest of those that have
+    reached it.
 
-    Deployment d is made before round d x deploy_every and reaches a client L rounds later, L from 0 to `stale`, each
-    alike, a draw for (seed, client, d); all begin with the first one.
+    Deployment d is made before round d x deploy_every and reaches a client L rounds later, L from 0
+    to `stale`, each alike, a draw for (seed, client, d); all begin with the first one.
     """
     newest = round_ // schedule.deploy_every
     oldest = max(0, newest - schedule.behind)
@@ -146,16 +173,19 @@ def versions(schedule: Schedule, seed: int, round_: int, clients: NDArray[np.int
 
 
 def logs_of(schedule: Schedule, seed: int, round_: int, clients: NDArray[np.int32]) -> Logs | None:
-    """Return the logs that the clients of a round learn from; none where all act anew with the newest model.
+    """Return the logs that the clients of a round learn from; none where all act anew with the
+    newest model.
 
-    A client acts once for a deployment that it has, in the first round that it takes part in with it, and keeps the
-    logs of the last `keep_log` deployments.
+    A client acts once for a deployment that it has, in the first round that it takes part in with
+    it, and keeps the logs of the last `keep_log` deployments.
     """
     if not schedule.logs:
         return None
     newest, held = round_ // schedule.deploy_every, versions(schedule, seed, round_, clients)
     if not schedule.keep_log:
-        return Logs(np.zeros((len(clients), 1), np.int32), (newest - held)[:, None].astype(np.int32))
+        return Logs(
+            np.zeros((len(clients), 1), np.int32), (newest - held)[:, None].astype(np.int32)
+        )
     first: dict[tuple[int, int], int] = {}
     for at in range(max(0, (newest - schedule.older) * schedule.deploy_every), round_):
         for pair in _took_part(schedule._replace(rounds=0), seed, at):
@@ -163,8 +193,14 @@ def logs_of(schedule: Schedule, seed: int, round_: int, clients: NDArray[np.int3
     pairs = list(zip(clients.tolist(), held.tolist(), strict=True))
     for pair in pairs:
         first.setdefault(pair, round_)
-    made = [[round_ - first.get((one, have - k), round_ + 1) for k in range(schedule.keep_log)] for one, have in pairs]
-    return Logs(np.array(made, np.int32), (newest - held)[:, None].astype(np.int32) + np.arange(schedule.keep_log))
+    made = [
+        [round_ - first.get((one, have - k), round_ + 1) for k in range(schedule.keep_log)]
+        for one, have in pairs
+    ]
+    return Logs(
+        np.array(made, np.int32),
+        (newest - held)[:, None].astype(np.int32) + np.arange(schedule.keep_log),
+    )
 
 
 class Past(NamedTuple):
@@ -182,13 +218,21 @@ class Past(NamedTuple):
 
 def past(schedule: Schedule, seed: int, rounds: int) -> Past:
     """Count what happened in the first rounds of a run."""
-    every = [(at // schedule.deploy_every, pair) for at in range(rounds) for pair in _took_part(
-        schedule._replace(rounds=0), seed, at)]  # fmt: skip
+    every = [
+        (at // schedule.deploy_every, pair)
+        for at in range(rounds)
+        for pair in _took_part(schedule._replace(rounds=0), seed, at)
+    ]
     ages = [newest - have for newest, (_, have) in every]
     uses = Counter(pair for _, pair in every)
     kept = max(1, schedule.keep_log)
     most = max((sum(uses[who, have + k] for k in range(kept)) for who, have in uses), default=0)
-    return Past(len(ages), sum(age > 0 for age in ages), max(ages, default=0), most if schedule.keep_log else 1)
+    return Past(
+        len(ages),
+        sum(age > 0 for age in ages),
+        max(ages, default=0),
+        most if schedule.keep_log else 1,
+    )
 
 
 @lru_cache(maxsize=2048)

@@ -1,8 +1,10 @@
-"""Reward models: a pair of functions, parameters from a key and scores of all arms from a batch of contexts.
+"""Reward models: a pair of functions, parameters from a key and scores of all arms from a batch of
+contexts.
 
-A user's own model is such a pair. `scores` must not depend on what else is in the batch. Parameters, updates and an
-optimiser's moments are pytrees of arrays; the last part of this file adds them, measures them, and writes models to
-files and reads them: arrays leaf0, leaf1, ... in the order of `jax.tree.leaves`, and the rounds behind them.
+A user's own model is such a pair. `scores` must not depend on what else is in the batch.
+Parameters, updates and an optimiser's moments are pytrees of arrays; the last part of this file
+adds them, measures them, and writes models to files and reads them: arrays leaf0, leaf1, ... in the
+order of `jax.tree.leaves`, and the rounds behind them.
 """
 
 from __future__ import annotations
@@ -30,10 +32,13 @@ Number: TypeAlias = jax.Array | float
 Contexts: TypeAlias = Any
 """An array (batch, ...), or a pytree of such."""
 Descend = Callable[[Tree, Contexts, jax.Array, jax.Array, jax.Array, Number], Tree]
-"""New parameters from parameters, contexts, arms, rewards, weights and a rate: one step down the gradient of the sum of
-weight (predicted - reward)^2."""
+"""New parameters from parameters, contexts, arms, rewards, weights and a rate: one step down the
+gradient of the sum of weight (predicted - reward)^2.
+"""
 DescendAll = Callable[[Tree, Contexts, jax.Array, jax.Array, Number], Tree]
-"""The same where all arms' rewards are known: parameters, contexts, (batch, arms) rewards and weights, a rate."""
+"""The same where all arms' rewards are known: parameters, contexts, (batch, arms) rewards and
+weights, a rate.
+"""
 
 
 class Model(NamedTuple):
@@ -44,7 +49,9 @@ class Model(NamedTuple):
     scores: Callable[[Tree, Contexts], jax.Array]
     """(batch, arms) predicted rewards from parameters and (batch, ...) contexts."""
     descend: Descend | None = None
-    """A step of gradient descent where there is a cheaper way than through `scores`; the same numbers to rounding."""
+    """A step of gradient descent where there is a cheaper way than through `scores`; the same
+    numbers to rounding.
+    """
     descend_all: DescendAll | None = None
     """The same for a supervised step."""
 
@@ -53,27 +60,39 @@ MODELS = ("auto", "cnn", "linear", "bag")
 
 
 def model_of(
-    population: Population, name: str = "auto", hidden: int = 128, channels: tuple[int, int] = (32, 64)
+    population: Population,
+    name: str = "auto",
+    hidden: int = 128,
+    channels: tuple[int, int] = (32, 64),
 ) -> Model:
-    """Return the reward model of a population: of bags of words, of square images, or linear in flat features."""
+    """Return the reward model of a population: of bags of words, of square images, or linear in
+    flat features.
+    """
     if name not in MODELS:
         raise ConfigError(f"model must be one of {', '.join(MODELS)}, got {name!r}. Choose one.")
     arms = len(population.arms)
     if not isinstance(population.inputs, np.ndarray):
         if name not in ("auto", "bag"):
-            raise ConfigError(f"samples of {population.name} are bags of words, got model {name!r}. Use 'bag'.")
+            raise ConfigError(
+                f"samples of {population.name} are bags of words, got model {name!r}. Use 'bag'."
+            )
         return named_model("bag", len(population.vocabulary), arms)
     shape = population.inputs.shape[1:]
     square = len(shape) == 2 and shape[0] == shape[1] and population.inputs.dtype == np.uint8
     if name == "bag" or (name == "cnn" and not square):
-        raise ConfigError(f"model {name!r} does not fit samples of shape {shape} in {population.name}. Use 'linear'.")
+        raise ConfigError(
+            f"model {name!r} does not fit samples of shape {shape} in {population.name}. Use "
+            "'linear'."
+        )
     if name == "linear" or not square:
         return named_model("linear", int(np.prod(shape)), arms)
     return named_model("cnn", int(shape[0]), arms, hidden, channels)
 
 
 @lru_cache(maxsize=32)
-def named_model(kind: str, size: int, arms: int, hidden: int = 128, channels: tuple[int, int] = (32, 64)) -> Model:
+def named_model(
+    kind: str, size: int, arms: int, hidden: int = 128, channels: tuple[int, int] = (32, 64)
+) -> Model:
     """Return a model by its kind and size: features, words, or pixels of a side.
 
     The same model is the same object, since what is compiled depends on it.
@@ -97,11 +116,12 @@ def linear(features: int, arms: int) -> Model:
 
 
 def bag_of_words(words: int, arms: int) -> Model:
-    """A linear model of bags of words: the weighted sum of W's rows of the words in a text, plus b, from zeros.
+    """A linear model of bags of words: the weighted sum of W's rows of the words in a text, plus b,
+    from zeros.
 
-    Contexts are a pair: word numbers and weights, (batch, words of a text) each, of weight 0 in the padding. One arm's
-    score touches one column of the rows of its words, so that a training step gathers and scatters these numbers alone
-    (element-sparse), and a supervised one these rows.
+    Contexts are a pair: word numbers and weights, (batch, words of a text) each, of weight 0 in the
+    padding. One arm's score touches one column of the rows of its words, so that a training step
+    gathers and scatters these numbers alone (element-sparse), and a supervised one these rows.
     """
 
     def init(key: jax.Array) -> Tree:
@@ -113,15 +133,25 @@ def bag_of_words(words: int, arms: int) -> Model:
         return scored
 
     def descend(
-        params: Tree, contexts: Contexts, arms_: jax.Array, rewards: jax.Array, weights: jax.Array, rate: Number
+        params: Tree,
+        contexts: Contexts,
+        arms_: jax.Array,
+        rewards: jax.Array,
+        weights: jax.Array,
+        rate: Number,
     ) -> Tree:
         numbers, share = contexts
         at = (numbers, arms_[:, None])
         predicted = (share * params["w"][at]).sum(axis=-1) + params["b"][arms_]
         slope = -2 * rate * weights * (predicted - rewards)
-        return {"w": params["w"].at[at].add(slope[:, None] * share), "b": params["b"].at[arms_].add(slope)}
+        return {
+            "w": params["w"].at[at].add(slope[:, None] * share),
+            "b": params["b"].at[arms_].add(slope),
+        }
 
-    def descend_all(params: Tree, contexts: Contexts, rewards: jax.Array, weights: jax.Array, rate: Number) -> Tree:
+    def descend_all(
+        params: Tree, contexts: Contexts, rewards: jax.Array, weights: jax.Array, rate: Number
+    ) -> Tree:
         numbers, share = contexts
         slope = -2 * rate * weights * (scores(params, contexts) - rewards)
         moved = params["w"].at[numbers].add(share[..., None] * slope[:, None, :])
@@ -130,12 +160,16 @@ def bag_of_words(words: int, arms: int) -> Model:
     return Model(init, scores, descend, descend_all)
 
 
-def cnn(arms: int, side: int = 28, hidden: int = 128, channels: tuple[int, int] = (32, 64)) -> Model:
-    """Two 3x3 convolutions, a 2x2 maximum, a hidden layer: the network of Reddi et al. (ICLR 2021) without dropout.
+def cnn(
+    arms: int, side: int = 28, hidden: int = 128, channels: tuple[int, int] = (32, 64)
+) -> Model:
+    """Two 3x3 convolutions, a 2x2 maximum, a hidden layer: the network of Reddi et al. (ICLR 2021)
+    without dropout.
 
-    Contexts are (batch, side, side) bytes. Convolutions are products of shifted slices (im2col), which stay matrix
-    products under `vmap`; on a CPU the second one, where nearly all the work is, goes Winograd's way, which takes 4/9
-    of the multiplications and on a GPU more than twice the time.
+    Contexts are (batch, side, side) bytes. Convolutions are products of shifted slices (im2col),
+    which stay matrix products under `vmap`; on a CPU the second one, where nearly all the work is,
+    goes Winograd's way, which takes 4/9 of the multiplications and on a GPU more than twice the
+    time.
     """
     if side < 6 or side % 2:
         raise ValueError(f"the side of an image must be even and at least 6, got {side}. Pad it.")
@@ -145,14 +179,18 @@ def cnn(arms: int, side: int = 28, hidden: int = 128, channels: tuple[int, int] 
     def init(key: jax.Array) -> Tree:
         keys = jax.random.split(key, 4)
         return {
-            "conv1": _layer(keys[0], 9, one, 9 * one), "conv2": _layer(keys[1], 9 * one, two, 9 * two),
-            "dense": _layer(keys[2], left * left * two, hidden), "out": _layer(keys[3], hidden, arms),
-        }  # fmt: skip
+            "conv1": _layer(keys[0], 9, one, 9 * one),
+            "conv2": _layer(keys[1], 9 * one, two, 9 * two),
+            "dense": _layer(keys[2], left * left * two, hidden),
+            "out": _layer(keys[3], hidden, arms),
+        }
 
     def scores(params: Tree, contexts: jax.Array) -> jax.Array:
         x = as_floats(contexts)[..., None]
         x = jax.nn.relu(_convolve(x, params["conv1"]))
-        x = jax.nn.relu(jax.lax.platform_dependent(x, params["conv2"], cpu=_winograd, default=_convolve))
+        x = jax.nn.relu(
+            jax.lax.platform_dependent(x, params["conv2"], cpu=_winograd, default=_convolve)
+        )
         n, height, width, depth = x.shape
         x = x.reshape(n, height // 2, 2, width // 2, 2, depth).max(axis=(2, 4)).reshape(n, -1)
         x = jax.nn.relu(_apply(x, params["dense"]))
@@ -168,9 +206,14 @@ def as_floats(contexts: jax.Array) -> jax.Array:
 
 
 def _layer(key: jax.Array, inputs: int, outputs: int, reached: int | None = None) -> Tree:
-    """Glorot's uniform weights and no bias, as Keras begins; `reached` outputs of an input, those of a dense layer."""
+    """Glorot's uniform weights and no bias, as Keras begins; `reached` outputs of an input, those
+    of a dense layer.
+    """
     limit = (6.0 / (inputs + (outputs if reached is None else reached))) ** 0.5
-    return {"w": jax.random.uniform(key, (inputs, outputs), minval=-limit, maxval=limit), "b": jnp.zeros(outputs)}
+    return {
+        "w": jax.random.uniform(key, (inputs, outputs), minval=-limit, maxval=limit),
+        "b": jnp.zeros(outputs),
+    }
 
 
 def _apply(x: jax.Array, layer: Tree) -> jax.Array:
@@ -192,8 +235,9 @@ _TAPS = ((1.0, 0.0, 0.0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0.0, 0.0, 1.0))
 def _winograd(x: jax.Array, layer: Tree) -> jax.Array:
     """A 3x3 convolution without padding of images with even sides: F(2x2, 3x3).
 
-    Of every 4x4 tile d come the 2x2 outputs A^T ((G g G^T) * (B^T d B)) A: sixteen products over channels where there
-    were thirty-six. Lavin, Gray: Fast algorithms for convolutional neural networks, CVPR 2016.
+    Of every 4x4 tile d come the 2x2 outputs A^T ((G g G^T) * (B^T d B)) A: sixteen products over
+    channels where there were thirty-six. Lavin, Gray: Fast algorithms for convolutional neural
+    networks, CVPR 2016.
     """
     n, height, width, channels = x.shape
     high, wide = height // 2 - 1, width // 2 - 1
@@ -202,7 +246,9 @@ def _winograd(x: jax.Array, layer: Tree) -> jax.Array:
     tiles = [[x[:, i : i + 2 * high : 2, j : j + 2 * wide : 2] for j in range(4)] for i in range(4)]
     columns = [_tile(*(row[j] for row in tiles)) for j in range(4)]
     inputs = [_tile(*(column[i] for column in columns)) for i in range(4)]
-    products = [[inputs[i][j].reshape(-1, channels) @ kernels[i, j] for j in range(4)] for i in range(4)]
+    products = [
+        [inputs[i][j].reshape(-1, channels) @ kernels[i, j] for j in range(4)] for i in range(4)
+    ]
     halves = [_outputs(*(row[j] for row in products)) for j in range(4)]
     pixels = [jnp.stack(_outputs(*(halves[j][i] for j in range(4))), axis=1) for i in range(2)]
     out = jnp.stack(pixels, axis=1).reshape(n, high, wide, 2, 2, -1).transpose(0, 1, 3, 2, 4, 5)
@@ -210,7 +256,9 @@ def _winograd(x: jax.Array, layer: Tree) -> jax.Array:
     return convolved
 
 
-def _tile(a: jax.Array, b: jax.Array, c: jax.Array, d: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+def _tile(
+    a: jax.Array, b: jax.Array, c: jax.Array, d: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """B^T of a column."""
     return a - c, b + c, c - b, b - d
 
@@ -220,7 +268,7 @@ def _outputs(a: jax.Array, b: jax.Array, c: jax.Array, d: jax.Array) -> tuple[ja
     return a + b + c, b - c - d
 
 
-# Trees ----------------------------------------------------------------------------------------------------------------
+# Trees --------------------------------------------------------------------------------------------
 
 
 def add(one: Tree, other: Tree) -> Tree:
@@ -247,22 +295,33 @@ def normals(tree: Tree, key: jax.Array) -> Tree:
     """Return standard normal numbers in the shape of a tree."""
     leaves, shape = jax.tree.flatten(tree)
     keys = jax.random.split(key, len(leaves))
-    words = (jax.random.bits(one, (3, *leaf.shape), jnp.uint32) for one, leaf in zip(keys, leaves, strict=True))
+    words = (
+        jax.random.bits(one, (3, *leaf.shape), jnp.uint32)
+        for one, leaf in zip(keys, leaves, strict=True)
+    )
     return jax.tree.unflatten(shape, [normal_of(*three) for three in words])
 
 
 def normal_of(high: jax.Array, low: jax.Array, turn: jax.Array) -> jax.Array:
-    """Turn three words of 32 bits into a standard normal number (Box and Muller), fine near 0 and far out.
+    """Turn three words of 32 bits into a standard normal number (Box and Muller), fine near 0 and
+    far out.
 
-    The first 64 bits are the share of normal pairs that lie further out, the last 32 the angle. JAX's own normal
-    numbers come from 23 bits and end at 5.42; these end at 9.5.
+    The first 64 bits are the share of normal pairs that lie further out, the last 32 the angle.
+    JAX's own normal numbers come from 23 bits and end at 5.42; these end at 9.5.
 
-    >>> [round(float(normal_of(*jnp.array([high, 0, 1 << 31], jnp.uint32))), 3) for high in (0, 1 << 31)]
+    >>> [
+    ...     round(float(normal_of(*jnp.array([high, 0, 1 << 31], jnp.uint32))), 3)
+    ...     for high in (0, 1 << 31)
+    ... ]
     [-9.493, -0.0]
     """
-    share = (high & 0x7FFFFFFF).astype(jnp.float32) * 2.0**-32 + (low.astype(jnp.float32) + 0.5) * 2.0**-64
+    share = (high & 0x7FFFFFFF).astype(jnp.float32) * 2.0**-32 + (
+        low.astype(jnp.float32) + 0.5
+    ) * 2.0**-64
     waited = jnp.where(high >> 31, -jnp.log1p(-share), -jnp.log(share))
-    quarter = jax.lax.bitcast_convert_type(turn, jnp.int32).astype(jnp.float32) * (jnp.pi * 2.0**-32)
+    quarter = jax.lax.bitcast_convert_type(turn, jnp.int32).astype(jnp.float32) * (
+        jnp.pi * 2.0**-32
+    )
     return jnp.sqrt(2.0 * waited) * jnp.sin(quarter)
 
 
@@ -286,11 +345,13 @@ def tree_of(leaves: Sequence[Any], like: Tree) -> Tree:
     expected = [tuple(leaf.shape) for leaf in jax.tree.leaves(like)]
     shapes = [leaf.shape for leaf in leaves]
     if shapes != expected:
-        raise ProtocolError(f"expected arrays of shapes {expected}, got {shapes}. Both ends need the same model.")
+        raise ProtocolError(
+            f"expected arrays of shapes {expected}, got {shapes}. Both ends need the same model."
+        )
     return jax.tree.unflatten(jax.tree.structure(like), leaves)
 
 
-# Files ----------------------------------------------------------------------------------------------------------------
+# Files --------------------------------------------------------------------------------------------
 
 HEADER = "run.json"
 """Beside kept states: what they are of."""
@@ -303,10 +364,16 @@ def write_arrays(path: Path, *leaves: Any, **named: Any) -> None:
 
 
 def write_model(
-    path: Path, params: Tree, rounds: int, arms: Sequence[str] = (), scale: float | Sequence[float] = 1.0,
-    features: Sequence[str] = (), shift: Sequence[float] = (),
-) -> None:  # fmt: skip
-    """Write a model and its rounds; names of arms and features, and what contexts are divided by, if known.
+    path: Path,
+    params: Tree,
+    rounds: int,
+    arms: Sequence[str] = (),
+    scale: float | Sequence[float] = 1.0,
+    features: Sequence[str] = (),
+    shift: Sequence[float] = (),
+) -> None:
+    """Write a model and its rounds; names of arms and features, and what contexts are divided by,
+    if known.
 
     With `shift` contexts are scaled by feature: (x - shift) / scale.
     """
@@ -318,12 +385,22 @@ def write_model(
 
 
 def read_model(path: Path, count: int) -> Leaves:
-    """Read the `count` arrays of a model: as `write_model` wrote them, or as they begin a kept state."""
+    """Read the `count` arrays of a model: as `write_model` wrote them, or as they begin a kept
+    state.
+    """
     with np.load(path, allow_pickle=False) as found:
         model = [name for name in found.files if name.startswith("leaf")]
         beside = path.parent / HEADER
-        header = json.loads(beside.read_text(encoding="utf-8")) if not model and beside.is_file() else {}
+        header = (
+            json.loads(beside.read_text(encoding="utf-8")) if not model and beside.is_file() else {}
+        )
         if "shift" in found.files or "scaling" in header.get("population", {}):
-            raise ValueError("it takes contexts that are scaled by feature, which devices do not do")
-        names = [f"leaf{at}" for at in range(len(model))] if model else [f"arr_{at}" for at in range(count)]
+            raise ValueError(
+                "it takes contexts that are scaled by feature, which devices do not do"
+            )
+        names = (
+            [f"leaf{at}" for at in range(len(model))]
+            if model
+            else [f"arr_{at}" for at in range(count)]
+        )
         return [found[name] for name in names]

@@ -1,11 +1,14 @@
-"""One federated round, a pure function of (state, cohort, seed, round), and where its cohort comes from.
+"""One federated round, a pure function of (state, cohort, seed, round), and where its cohort comes
+from.
 
-Clients are worked on one after the other (a core does that fastest) or many side by side (`lanes`, for a GPU). Each
-client's randomness is its own, so that the order of a cohort and the lanes change sums by rounding only. A round is a
-sum over clients (`Total`), which parts of a cohort give apart, and the server's step (`closed`).
+Clients are worked on one after the other (a core does that fastest) or many side by side (`lanes`,
+for a GPU). Each client's randomness is its own, so that the order of a cohort and the lanes change
+sums by rounding only. A round is a sum over clients (`Total`), which parts of a cohort give apart,
+and the server's step (`closed`).
 
-Cohorts are gathered on the host, which needs memory for a cohort alone, or come from the whole population in the
-device's memory, for a GPU and for small populations. Both give the same samples, padded.
+Cohorts are gathered on the host, which needs memory for a cohort alone, or come from the whole
+population in the device's memory, for a GPU and for small populations. Both give the same samples,
+padded.
 """
 
 from __future__ import annotations
@@ -22,7 +25,14 @@ from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError
 from posse.problems.populations.population import Bag, Population
-from posse.protocols.fed_contextual.computing.client import Contribution, Log, client_round, learnt, rows, studied
+from posse.protocols.fed_contextual.computing.client import (
+    Contribution,
+    Log,
+    client_round,
+    learnt,
+    rows,
+    studied,
+)
 from posse.protocols.fed_contextual.computing.cohorts import SAMPLE, Logs
 from posse.protocols.fed_contextual.computing.models import Contexts, Tree, add, leaves_of
 from posse.protocols.fed_contextual.computing.server import (
@@ -37,7 +47,9 @@ from posse.protocols.fed_contextual.computing.server import (
 from posse.protocols.fed_contextual.computing.tasks import Draws, Rates, Task
 
 MEMORY = {"cpu": 2 << 30, "gpu": 24 << 30}
-"""Bytes of a population that are put on a device whole; of a larger one cohorts are gathered on the host."""
+"""Bytes of a population that are put on a device whole; of a larger one cohorts are gathered on the
+host.
+"""
 _CLIENTS = 512
 """Clients gathered at a time when a population is put on a device."""
 
@@ -68,11 +80,17 @@ class Data(NamedTuple):
 
 
 Source: TypeAlias = Data | Callable[[NDArray[np.int32], NDArray[np.float32], int], Cohort]
-"""A population in the device's memory, or a function that gathers the cohort of a round: clients, present, round."""
+"""A population in the device's memory, or a function that gathers the cohort of a round: clients,
+present, round.
+"""
 
 
-def source_of(population: Population, cap: int, samples: int, device: str, whole: bool | None = None) -> Source:
-    """Return where cohorts come from: the device's memory where the population is small enough, else the host."""
+def source_of(
+    population: Population, cap: int, samples: int, device: str, whole: bool | None = None
+) -> Source:
+    """Return where cohorts come from: the device's memory where the population is small enough,
+    else the host.
+    """
     if whole is None:
         whole = resident_bytes(population, cap) <= MEMORY[device]
     return resident(population, cap) if whole else host(population, samples, cap)
@@ -84,7 +102,9 @@ def padding(population: Population, cap: int, batch: int = 16) -> int:
 
 
 def host(population: Population, samples: int, cap: int) -> Source:
-    """Return a function that gathers the cohort of a round; memory does not grow with the population."""
+    """Return a function that gathers the cohort of a round; memory does not grow with the
+    population.
+    """
 
     def cohort(numbers: NDArray[np.int32], present: NDArray[np.float32], round_: int) -> Cohort:
         found = population.gather(numbers, samples, cap=min(cap, samples), seed=SAMPLE)
@@ -94,7 +114,9 @@ def host(population: Population, samples: int, cap: int) -> Source:
 
 
 def resident(population: Population, cap: int) -> Data:
-    """Put all clients' samples on the device, at most `cap` of each: the same that `host` gathers."""
+    """Put all clients' samples on the device, at most `cap` of each: the same that `host`
+    gathers.
+    """
     contexts, labels, sizes = [], [], []
     pad = min(population.largest, cap)
     for low in range(0, population.clients, _CLIENTS):
@@ -106,7 +128,10 @@ def resident(population: Population, cap: int) -> Data:
         sizes.append(real.sum(axis=1))
     offsets = np.concatenate([[0], np.cumsum(np.concatenate(sizes))])
     if offsets[-1] >= 2**31:
-        raise ConfigError(f"a device holds fewer than 2^31 samples, got {offsets[-1]}. Gather cohorts on the host.")
+        raise ConfigError(
+            f"a device holds fewer than 2^31 samples, got {offsets[-1]}. Gather cohorts on the "
+            "host."
+        )
     joined = jax.tree.map(lambda *leaves: jnp.asarray(np.concatenate(leaves)), *contexts)
     return Data(joined, jnp.asarray(np.concatenate(labels)), jnp.asarray(offsets, jnp.int32))
 
@@ -160,41 +185,68 @@ def _contexts(x: Any) -> Any:
     return (x.words, x.weights) if isinstance(x, Bag) else x
 
 
-# Rounds ---------------------------------------------------------------------------------------------------------------
+# Rounds -------------------------------------------------------------------------------------------
 
 Counts: TypeAlias = tuple[jax.Array | None, jax.Array | None]
-"""How often each arm was chosen, and what the best arm of every sample would have paid; none where that is unknown."""
+"""How often each arm was chosen, and what the best arm of every sample would have paid; none where
+that is unknown.
+"""
 Client = Callable[..., tuple[Contribution, Counts]]
-"""What a client gives from contexts, labels, mask, its draws and logs, and what the simulation counts beside."""
+"""What a client gives from contexts, labels, mask, its draws and logs, and what the simulation
+counts beside.
+"""
 Total: TypeAlias = tuple[Tree, jax.Array, Counts]
-"""Sums over clients: updates, what `server.advance` is given as `sums`, and what the simulation counts beside."""
+"""Sums over clients: updates, what `server.advance` is given as `sums`, and what the simulation
+counts beside.
+"""
 
 
 def bandit_round(
     task: Task, rates: Rates, state: State, cohort: Cohort, seed: jax.Array | int
 ) -> tuple[State, Measured]:
-    """Let clients act with the deployed model and learn from their logs; the server takes the mean of their updates."""
+    """Let clients act with the deployed model and learn from their logs; the server takes the mean
+    of their updates.
+    """
     return closed(task, rates, state, bandit_sum(task, rates, state, cohort, seed), seed)
 
 
-def bandit_sum(task: Task, rates: Rates, state: State, cohort: Cohort, seed: jax.Array | int) -> Total:
+def bandit_sum(
+    task: Task, rates: Rates, state: State, cohort: Cohort, seed: jax.Array | int
+) -> Total:
     """Return what the clients of such a round give together."""
     cohort, alone = _merged(task, cohort), _lanes(task, cohort) == 1
     arms = jnp.arange(_arms(task, state, cohort))
     pay_all, today = task.pay_all, _today(rates, cohort)
     models = state.deployed if cohort.logs is None else models_of(state)
 
-    def client(contexts: Any, labels: Any, mask: jax.Array, draws: Draws, logs: Any) -> tuple[Contribution, Counts]:
+    def client(
+        contexts: Any, labels: Any, mask: jax.Array, draws: Draws, logs: Any
+    ) -> tuple[Contribution, Counts]:
         given, log = client_round(
-            task, rates, state.params, models, state.limit, contexts, labels, mask, draws, logs, alone=alone
+            task,
+            rates,
+            state.params,
+            models,
+            state.limit,
+            contexts,
+            labels,
+            mask,
+            draws,
+            logs,
+            alone=alone,
         )
-        mask = mask if logs is None else mask * (logs.made[0] == 0)  # decisions count when they are made
+        mask = (
+            mask if logs is None else mask * (logs.made[0] == 0)
+        )  # decisions count when they are made
         best = None
         if pay_all is not None:
             paid = pay_all(labels, *today.pays)
             paid = paid if today.here is None else jnp.where(today.here, paid, -jnp.inf)
             best = (paid.max(axis=-1) * mask).sum()
-        return given, (((log.arms[:, None] == arms) & (mask > 0)[:, None]).sum(axis=0, dtype=jnp.int32), best)
+        return given, (
+            ((log.arms[:, None] == arms) & (mask > 0)[:, None]).sum(axis=0, dtype=jnp.int32),
+            best,
+        )
 
     none = jnp.zeros(arms.shape, jnp.int32), None if pay_all is None else jnp.float32(0)
     return _total(task, state, cohort, seed, client, none)
@@ -203,14 +255,21 @@ def bandit_sum(task: Task, rates: Rates, state: State, cohort: Cohort, seed: jax
 def logged_round(
     task: Task, rates: Rates, state: State, cohort: Cohort, seed: jax.Array | int
 ) -> tuple[State, Measured]:
-    """Let clients learn from logs that were written before: a cohort's labels are arms, rewards and probabilities."""
+    """Let clients learn from logs that were written before: a cohort's labels are arms, rewards and
+    probabilities.
+    """
     alone, arms = _lanes(task, cohort) == 1, jnp.arange(_arms(task, state, cohort))
 
-    def client(contexts: Contexts, logged: Any, mask: jax.Array, draws: Draws, _: Any) -> tuple[Contribution, Counts]:
+    def client(
+        contexts: Contexts, logged: Any, mask: jax.Array, draws: Draws, _: Any
+    ) -> tuple[Contribution, Counts]:
         chosen, rewards, probabilities = logged
         log = Log(contexts, chosen, rewards, probabilities, mask)
         pulls = ((log.arms[:, None] == arms) & (mask > 0)[:, None]).sum(axis=0, dtype=jnp.int32)
-        return learnt(task, rates, state.params, log, state.limit, draws, alone=alone), (pulls, None)
+        return learnt(task, rates, state.params, log, state.limit, draws, alone=alone), (
+            pulls,
+            None,
+        )
 
     total = _total(task, state, cohort, seed, client, (jnp.zeros(arms.shape, jnp.int32), None))
     return closed(task, rates, state, total, seed)
@@ -219,45 +278,78 @@ def logged_round(
 def supervised_round(
     task: Task, rates: Rates, state: State, cohort: Cohort, seed: jax.Array | int
 ) -> tuple[State, Measured]:
-    """Learn from every arm's reward, as from a few clients who give it before a model is deployed."""
+    """Learn from every arm's reward, as from a few clients who give it before a model is
+    deployed.
+    """
     return closed(task, rates, state, supervised_sum(task, rates, state, cohort, seed), seed)
 
 
-def supervised_sum(task: Task, rates: Rates, state: State, cohort: Cohort, seed: jax.Array | int) -> Total:
+def supervised_sum(
+    task: Task, rates: Rates, state: State, cohort: Cohort, seed: jax.Array | int
+) -> Total:
     """Return what the clients of such a round give together."""
     cohort, alone = _merged(task, cohort), _lanes(task, cohort) == 1
 
-    def client(contexts: Contexts, labels: Any, mask: jax.Array, draws: Draws, _: Any) -> tuple[Contribution, Counts]:
-        return studied(task, rates, state.params, state.limit, contexts, labels, mask, draws, alone=alone), (None, None)
+    def client(
+        contexts: Contexts, labels: Any, mask: jax.Array, draws: Draws, _: Any
+    ) -> tuple[Contribution, Counts]:
+        return studied(
+            task, rates, state.params, state.limit, contexts, labels, mask, draws, alone=alone
+        ), (None, None)
 
     return _total(task, state, cohort, seed, client)
 
 
-def closed(task: Task, rates: Rates, state: State, total: Total, seed: jax.Array | int) -> tuple[State, Measured]:
+def closed(
+    task: Task, rates: Rates, state: State, total: Total, seed: jax.Array | int
+) -> tuple[State, Measured]:
     """Add the noise to a sum and let the server advance."""
     updates, sums, (pulls, best) = total
     updates = with_noise(floats(task, state, updates), rates.noise, state, seed)
-    after, seen = advance(task, rates, state, updates, sums, pulls, blurred(rates.counted, state, seed))
+    after, seen = advance(
+        task, rates, state, updates, sums, pulls, blurred(rates.counted, state, seed)
+    )
     return after, seen._replace(best=best)
 
 
 def _total(
-    task: Task, state: State, cohort: Cohort, seed: jax.Array | int, client: Client, none: Counts = (None, None)
+    task: Task,
+    state: State,
+    cohort: Cohort,
+    seed: jax.Array | int,
+    client: Client,
+    none: Counts = (None, None),
 ) -> Total:
-    """Add up what clients give, counting from `none`; a client that is not present costs next to nothing alone."""
+    """Add up what clients give, counting from `none`; a client that is not present costs next to
+    nothing alone.
+    """
     if (task.levels + 1) * cohort.clients.shape[0] >= 2**31:
         raise ValueError(
-            f"a sum of whole numbers must stay below 2^31, got {cohort.clients.shape[0]} clients of {task.levels} "
+            f"a sum of whole numbers must stay below 2^31, got {cohort.clients.shape[0]} clients "
+            f"of {task.levels} "
             "levels. Lower the levels."
         )
 
-    def one(contexts: Any, labels: Any, mask: jax.Array, number: jax.Array, present: jax.Array, logs: Any) -> Any:
-        given, counts = client(contexts, labels, mask * present, Draws(seed, state.round, number), logs)
+    def one(
+        contexts: Any,
+        labels: Any,
+        mask: jax.Array,
+        number: jax.Array,
+        present: jax.Array,
+        logs: Any,
+    ) -> Any:
+        given, counts = client(
+            contexts, labels, mask * present, Draws(seed, state.round, number), logs
+        )
         sums = jnp.append(given.sums, jnp.stack([jnp.float32(1), given.within])) * present
-        kept = jax.tree.map(lambda leaf: jnp.where(present, leaf, jnp.zeros_like(leaf)), (given.update, counts))
+        kept = jax.tree.map(
+            lambda leaf: jnp.where(present, leaf, jnp.zeros_like(leaf)), (given.update, counts)
+        )
         return kept[0], sums, kept[1]
 
-    zero = jax.tree.map(lambda leaf: jnp.zeros_like(leaf, jnp.int32 if task.levels else None), state.params)
+    zero = jax.tree.map(
+        lambda leaf: jnp.zeros_like(leaf, jnp.int32 if task.levels else None), state.params
+    )
     total: Total = _sum(task, (zero, jnp.zeros(5), none), one, cohort)
     return total
 
@@ -284,7 +376,8 @@ class Observed:
 def _contributions(
     task: Task, rates: Rates, state: State, cohort: Cohort, seed: jax.Array | int
 ) -> tuple[Any, jax.Array, jax.Array]:
-    """Return the update, the arms and the rewards of every client of a round: what `bandit_round` adds up.
+    """Return the update, the arms and the rewards of every client of a round: what `bandit_round`
+    adds up.
 
     Updates are clipped, and whole numbers where sums are secure; all have a first axis of clients.
     """
@@ -293,9 +386,18 @@ def _contributions(
     def one(some: Any) -> tuple[Any, jax.Array, jax.Array]:
         contexts, labels, mask, number, _, logs = some
         given, log = client_round(
-            task, rates, state.params, models, state.limit, contexts, labels, mask, Draws(seed, state.round, number),
-            logs, alone=True,
-        )  # fmt: skip
+            task,
+            rates,
+            state.params,
+            models,
+            state.limit,
+            contexts,
+            labels,
+            mask,
+            Draws(seed, state.round, number),
+            logs,
+            alone=True,
+        )
         return given.update, log.arms, log.rewards
 
     found: tuple[Any, jax.Array, jax.Array] = jax.lax.map(one, tuple(cohort))
@@ -307,20 +409,31 @@ def _today(rates: Rates, cohort: Cohort) -> Rates:
     return rates if cohort.logs is None else rates.then(0, 0)
 
 
-def observed(task: Task, rates: Rates, state: State, cohort: Cohort, seed: int, population: Population) -> Observed:
-    """Work through a round client by client, from the state before it; all of the cohort are present."""
+def observed(
+    task: Task, rates: Rates, state: State, cohort: Cohort, seed: int, population: Population
+) -> Observed:
+    """Work through a round client by client, from the state before it; all of the cohort are
+    present.
+    """
     updates, arms, rewards = _contributions(task, rates, state, cohort, jnp.uint32(seed))
     real = np.asarray(cohort.mask) > 0
     labels = cohort.labels[1] if isinstance(cohort.labels, tuple) else cohort.labels
     return Observed(
-        int(state.round), np.asarray(cohort.clients), leaves_of(updates), dense(cohort.contexts, population)[real],
-        np.asarray(labels)[real], np.nonzero(real)[0], np.asarray(arms)[real].astype(np.int64),
+        int(state.round),
+        np.asarray(cohort.clients),
+        leaves_of(updates),
+        dense(cohort.contexts, population)[real],
+        np.asarray(labels)[real],
+        np.nonzero(real)[0],
+        np.asarray(arms)[real].astype(np.int64),
         np.asarray(rewards, np.float64)[real],
-    )  # fmt: skip
+    )
 
 
 def dense(contexts: Any, population: Population) -> NDArray[np.float64]:
-    """Return contexts as the model takes them, one row of numbers a sample: (devices, samples, numbers)."""
+    """Return contexts as the model takes them, one row of numbers a sample: (devices, samples,
+    numbers).
+    """
     if population.bags:
         words, weights = (np.asarray(one) for one in contexts)
         made = np.zeros((*words.shape[:2], len(population.vocabulary)))
@@ -363,7 +476,9 @@ def _sum(task: Task, zero: Any, one: Callable[..., Any], cohort: Cohort) -> Any:
     """Add up what clients give, `lanes` of them side by side and these one after the other."""
     count = cohort.clients.shape[0]
     lanes = _lanes(task, cohort)
-    parts = jax.tree.map(lambda leaf: leaf.reshape(count // lanes, lanes, *leaf.shape[1:]), tuple(cohort))
+    parts = jax.tree.map(
+        lambda leaf: leaf.reshape(count // lanes, lanes, *leaf.shape[1:]), tuple(cohort)
+    )
 
     def step(carry: Any, some: Any) -> tuple[Any, None]:
         if lanes == 1:  # side by side with nobody: scatters stay cheap

@@ -1,8 +1,9 @@
-"""What the server does with the sum of a round: noise where asked for, the mean, the optimiser's step, the next norm.
+"""What the server does with the sum of a round: noise where asked for, the mean, the optimiser's
+step, the next norm.
 
-The optimiser takes the mean update for a gradient, downwards. Keras' Adam adds its epsilon before the correction of the
-moments and optax after it: a first gradient of 1e-6 moves a parameter by .24 of the rate, or by .91. The published
-study used the former.
+The optimiser takes the mean update for a gradient, downwards. Keras' Adam adds its epsilon before
+the correction of the moments and optax after it: a first gradient of 1e-6 moves a parameter by .24
+of the rate, or by .91. The published study used the former.
 """
 
 from __future__ import annotations
@@ -32,11 +33,15 @@ class State(NamedTuple):
     """Clipping norm."""
     round: jax.Array
     older: Tree = ()
-    """Deployed models before this one, the newest first, as far as clients may still have them: (models, ...)."""
+    """Deployed models before this one, the newest first, as far as clients may still have them:
+    (models, ...).
+    """
 
 
 class Measured(NamedTuple):
-    """What a round showed, or several: sums over clients and samples, to be divided by `samples`; one a round."""
+    """What a round showed, or several: sums over clients and samples, to be divided by `samples`;
+    one a round.
+    """
 
     reward: Series
     samples: Series
@@ -49,9 +54,13 @@ class Measured(NamedTuple):
     moved: Series
     """Norm of the mean update."""
     pulls: Series | None = None
-    """(arms,) how often each was chosen, in all these rounds together; none where that is not counted."""
+    """(arms,) how often each was chosen, in all these rounds together; none where that is not
+    counted.
+    """
     best: Series | None = None
-    """What the best arm of every sample would have paid, added up; none where rewards of other arms are not known."""
+    """What the best arm of every sample would have paid, added up; none where rewards of other arms
+    are not known.
+    """
 
 
 SERIES = Measured._fields[:-2]
@@ -59,15 +68,30 @@ SERIES = Measured._fields[:-2]
 
 
 def begin(task: Task, seed: jax.Array | int, params: Tree | None = None) -> State:
-    """Return the state before the first round, from parameters that are given or else drawn; they are deployed."""
+    """Return the state before the first round, from parameters that are given or else drawn; they
+    are deployed.
+    """
     params = task.model.init(key_of(seed, INIT)) if params is None else params
     older = jax.tree.map(lambda leaf: jnp.stack([leaf] * task.older), params) if task.older else ()
-    return State(params, params, task.optimiser.init(params), jnp.float32(task.clipping.norm), jnp.int32(0), older)
+    return State(
+        params,
+        params,
+        task.optimiser.init(params),
+        jnp.float32(task.clipping.norm),
+        jnp.int32(0),
+        older,
+    )
 
 
 def deploy(state: State) -> State:
-    """Let clients act with the present parameters from now on; of older models the oldest is given up."""
-    older = jax.tree.map(lambda leaf: leaf[:-1], models_of(state)) if jax.tree.leaves(state.older) else ()
+    """Let clients act with the present parameters from now on; of older models the oldest is given
+    up.
+    """
+    older = (
+        jax.tree.map(lambda leaf: leaf[:-1], models_of(state))
+        if jax.tree.leaves(state.older)
+        else ()
+    )
     return state._replace(deployed=state.params, older=older)
 
 
@@ -75,27 +99,40 @@ def models_of(state: State) -> Tree:
     """Return the deployed model and older ones, the newest first: (models, ...)."""
     if not jax.tree.leaves(state.older):
         return jax.tree.map(lambda new: new[None], state.deployed)
-    return jax.tree.map(lambda new, old: jnp.concatenate([new[None], old]), state.deployed, state.older)
+    return jax.tree.map(
+        lambda new, old: jnp.concatenate([new[None], old]), state.deployed, state.older
+    )
 
 
 def advance(
-    task: Task, rates: Rates, state: State, total: Tree, sums: jax.Array, pulls: jax.Array | None = None,
+    task: Task,
+    rates: Rates,
+    state: State,
+    total: Tree,
+    sums: jax.Array,
+    pulls: jax.Array | None = None,
     blur: Number = 0.0,
-) -> tuple[State, Measured]:  # fmt: skip
-    """Do the server's part of a round with the sum of the updates: the mean, the optimiser's step, the next norm.
+) -> tuple[State, Measured]:
+    """Do the server's part of a round with the sum of the updates: the mean, the optimiser's step,
+    the next norm.
 
-    `sums` are over clients: rewards, samples, probabilities, clients, updates within the norm. `blur` is the noise on
-    the last of them, which the norm then follows as the sum of b - 1/2 over the expected clients.
+    `sums` are over clients: rewards, samples, probabilities, clients, updates within the norm.
+    `blur` is the noise on the last of them, which the norm then follows as the sum of b - 1/2 over
+    the expected clients.
     """
     reward, samples, probability, clients, within = sums
     divisor = jnp.where(jnp.asarray(rates.divisor) > 0, rates.divisor, jnp.maximum(1.0, clients))
     mean = scale(total, 1.0 / divisor)
     params, kept = task.optimiser.step(state.params, state.optimiser, mean, rates.server)
     share = within / jnp.maximum(1.0, clients)
-    counted = jnp.where(jnp.asarray(rates.counted) > 0, (within - clients / 2 + blur) / divisor + 0.5, share)
+    counted = jnp.where(
+        jnp.asarray(rates.counted) > 0, (within - clients / 2 + blur) / divisor + 0.5, share
+    )
     limit = follow(state.limit, counted, task.clipping)
     after = State(params, state.deployed, kept, limit, state.round + 1, state.older)
-    return after, Measured(reward, samples, probability, clients, share, state.limit, norm(mean), pulls)
+    return after, Measured(
+        reward, samples, probability, clients, share, state.limit, norm(mean), pulls
+    )
 
 
 def floats(task: Task, state: State, total: Tree) -> Tree:
@@ -145,7 +182,8 @@ class Clipping(NamedTuple):
 def follow(limit: jax.Array, within: jax.Array, clipping: Clipping) -> jax.Array:
     """Move the norm towards the quantile: C exp(-rate (fraction within - quantile)).
 
-    Andrew, Thakkar, McMahan, Ramaswamy: Differentially private learning with adaptive clipping, NeurIPS 2021.
+    Andrew, Thakkar, McMahan, Ramaswamy: Differentially private learning with adaptive clipping,
+    NeurIPS 2021.
     """
     if not clipping.quantile:
         return limit
@@ -191,7 +229,9 @@ def adam(beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-7) -> Opt
         first = jax.tree.map(lambda m, g: beta1 * m + (1 - beta1) * g, first, slope)
         second = jax.tree.map(lambda v, g: beta2 * v + (1 - beta2) * g * g, second, slope)
         alpha = rate * jnp.sqrt(1 - beta2**count) / (1 - beta1**count)
-        moved = jax.tree.map(lambda p, m, v: p - alpha * m / (jnp.sqrt(v) + epsilon), params, first, second)
+        moved = jax.tree.map(
+            lambda p, m, v: p - alpha * m / (jnp.sqrt(v) + epsilon), params, first, second
+        )
         return moved, (count, first, second)
 
     return Optimiser(init, step)

@@ -1,8 +1,9 @@
-"""What is learnt and how: a task that is compiled once, its numbers, policies and rewards, and all randomness.
+"""What is learnt and how: a task that is compiled once, its numbers, policies and rewards, and all
+randomness.
 
-Every draw is a function of (seed, purpose, round, client): it depends neither on the order of clients nor on devices.
-Rewards come from a table, (labels, arms), which is an argument of what is compiled: all scenarios and the rounds of a
-world that drifts share one program.
+Every draw is a function of (seed, purpose, round, client): it depends neither on the order of
+clients nor on devices. Rewards come from a table, (labels, arms), which is an argument of what is
+compiled: all scenarios and the rounds of a world that drifts share one program.
 """
 
 from __future__ import annotations
@@ -14,7 +15,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 
-from posse.policies.contextual.explorations import EpsilonGreedy, Exploration, Falcon, Greedy, Softmax, among
+from posse.policies.contextual.explorations import (
+    EpsilonGreedy,
+    Exploration,
+    Falcon,
+    Greedy,
+    Softmax,
+    among,
+)
 from posse.protocols.fed_contextual.computing.models import Model, Number
 
 if TYPE_CHECKING:
@@ -27,7 +35,9 @@ Pay: TypeAlias = Callable[..., jax.Array]
 PayAll: TypeAlias = Callable[..., jax.Array]
 """(samples, arms) rewards of all arms from labels and what `Rates.pays` holds."""
 OwnPay: TypeAlias = Callable[[Any, Any, jax.Array], jax.Array]
-"""A user's rewards, (samples,), from contexts, labels and the arms chosen: a function that jax can trace."""
+"""A user's rewards, (samples,), from contexts, labels and the arms chosen: a function that jax can
+trace.
+"""
 
 
 class Task(NamedTuple):
@@ -45,7 +55,9 @@ class Task(NamedTuple):
     lanes: int = 1
     """Clients worked on side by side."""
     levels: int = 0
-    """Whole numbers from 0 to the clipping norm where sums are secure: updates are rounded to them; 0 keeps floats."""
+    """Whole numbers from 0 to the clipping norm where sums are secure: updates are rounded to them;
+    0 keeps floats.
+    """
     learns: bool = True
     """Whether clients learn, or only act: a deployed model that is left as it is."""
     centralised: bool = False
@@ -62,7 +74,9 @@ class Rates(NamedTuple):
     noise: Number = 0.0
     """Noise multiplier: standard deviation of the noise on the sum, in clipping norms."""
     divisor: Number = 0.0
-    """What the sum is divided by; 0 for the number of clients present, which no claim of privacy allows."""
+    """What the sum is divided by; 0 for the number of clients present, which no claim of privacy
+    allows.
+    """
     explore: tuple[Number, ...] = ()
     """Parameters of the policy."""
     pays: tuple[jax.Array, ...] = ()
@@ -74,20 +88,27 @@ class Rates(NamedTuple):
     here: jax.Array | None = None
     """(arms,) which can be chosen; all."""
 
-    def chances(self, policy: Policy, scores: jax.Array, explore: tuple[Number, ...] | None = None) -> jax.Array:
-        """Return the chance of every arm by a policy, with its parameters where they are not those of the rates."""
+    def chances(
+        self, policy: Policy, scores: jax.Array, explore: tuple[Number, ...] | None = None
+    ) -> jax.Array:
+        """Return the chance of every arm by a policy, with its parameters where they are not those
+        of the rates.
+        """
 
         def every(given: jax.Array) -> jax.Array:
             return policy(given, *(self.explore if explore is None else explore))
 
-        made: jax.Array = every(scores) if self.here is None else among(every, scores, self.here, jnp)
+        made: jax.Array = (
+            every(scores) if self.here is None else among(every, scores, self.here, jnp)
+        )
         return made
 
     def then(self, made: jax.Array | int, age: jax.Array | int) -> Rates:
-        """Return the rates of a log by how many rounds ago it was made, and how many deployments ago its model was.
+        """Return the rates of a log by how many rounds ago it was made, and how many deployments
+        ago its model was.
 
-        Rewards and arms that differ from round to round have a first axis of rounds, parameters of the policy one of
-        deployments, the newest first.
+        Rewards and arms that differ from round to round have a first axis of rounds, parameters of
+        the policy one of deployments, the newest first.
         """
         return self._replace(
             explore=tuple(jnp.asarray(one)[age] if jnp.ndim(one) else one for one in self.explore),
@@ -96,14 +117,17 @@ class Rates(NamedTuple):
         )
 
 
-# Randomness -----------------------------------------------------------------------------------------------------------
+# Randomness ---------------------------------------------------------------------------------------
 
 INIT, ACT, SHUFFLE, NOISE, ROUNDING, STUDY, COUNT = range(7)
-"""What is drawn: first parameters, arms, the order of training, noise, rounding to whole numbers, the order of
-supervised training, noise on the count of updates within the norm."""
+"""What is drawn: first parameters, arms, the order of training, noise, rounding to whole numbers,
+the order of supervised training, noise on the count of updates within the norm.
+"""
 
 
-def key_of(seed: jax.Array | int, purpose: int, round_: jax.Array | int = 0, client: jax.Array | int = 0) -> jax.Array:
+def key_of(
+    seed: jax.Array | int, purpose: int, round_: jax.Array | int = 0, client: jax.Array | int = 0
+) -> jax.Array:
     """Return the key of a draw; a seed is in [0, 2^32)."""
     key = jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), purpose)
     return jax.random.fold_in(jax.random.fold_in(key, round_), client)
@@ -121,11 +145,13 @@ class Draws(NamedTuple):
         return key_of(self.seed, purpose, self.round, self.client)
 
 
-# Policies -------------------------------------------------------------------------------------------------------------
+# Policies -----------------------------------------------------------------------------------------
 
 
 def policy_of(kind: type[Exploration]) -> Policy:
-    """Return the formula of a kind of exploration; one object a kind, since what is compiled depends on it."""
+    """Return the formula of a kind of exploration; one object a kind, since what is compiled
+    depends on it.
+    """
     return _traced(kind.formula)
 
 
@@ -137,11 +163,13 @@ def _traced(formula: Policy) -> Policy:
 greedy, epsilon_greedy, softmax, falcon = map(policy_of, (Greedy, EpsilonGreedy, Softmax, Falcon))
 
 
-# Rewards --------------------------------------------------------------------------------------------------------------
+# Rewards ------------------------------------------------------------------------------------------
 
 
 def pay(labels: jax.Array, arms: jax.Array, table: jax.Array) -> jax.Array:
-    """Return table[label, arm]; of a sample with several tags (bytes of 0 and 1), the sum over them."""
+    """Return table[label, arm]; of a sample with several tags (bytes of 0 and 1), the sum over
+    them.
+    """
     if labels.dtype == jnp.uint8:
         return (labels * table.T[arms]).sum(axis=-1)
     return table[labels, arms]
@@ -161,7 +189,9 @@ def pay_labels(given: Any, table: jax.Array) -> jax.Array:
 
 @lru_cache(maxsize=8)
 def paid_by(own: OwnPay, arms: int) -> tuple[Pay, PayAll]:
-    """Return what a user's own rewards pay for one arm a sample, and for all; labels are (contexts, labels)."""
+    """Return what a user's own rewards pay for one arm a sample, and for all; labels are (contexts,
+    labels).
+    """
 
     def pay(given: Any, chosen: jax.Array) -> jax.Array:
         contexts, labels = given

@@ -1,8 +1,10 @@
-"""Runs of many rounds: cohorts, deployments, and a state that can be kept and taken up again exactly.
+"""Runs of many rounds: cohorts, deployments, and a state that can be kept and taken up again
+exactly.
 
-Rounds go one call each, with cohorts gathered on the host, or many in one call with the whole population in the
-device's memory; there several seeds or rates run side by side (`vmap`). On a CPU a large round is divided over cores:
-parts of the cohort, each a call on one core, added up in their order.
+Rounds go one call each, with cohorts gathered on the host, or many in one call with the whole
+population in the device's memory; there several seeds or rates run side by side (`vmap`). On a CPU
+a large round is divided over cores: parts of the cohort, each a call on one core, added up in their
+order.
 """
 
 from __future__ import annotations
@@ -19,7 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.policies.contextual.schedules import Explores
-from posse.protocols.fed_contextual.computing.cohorts import Logs, Schedule, cohort_of, logs_of, room
+from posse.protocols.fed_contextual.computing.cohorts import (
+    Logs,
+    Schedule,
+    cohort_of,
+    logs_of,
+    room,
+)
 from posse.protocols.fed_contextual.computing.models import add, size_of, write_arrays
 from posse.protocols.fed_contextual.computing.rounds import (
     Cohort,
@@ -39,15 +47,20 @@ from posse.protocols.fed_contextual.computing.tasks import Rates, Task
 Pays: TypeAlias = Callable[[int], NDArray[np.float64]]
 """The (labels, arms) rewards of a round, where they differ from round to round."""
 Drawn: TypeAlias = tuple[Any, Any, Logs | None]
-"""Clients of a round, which of them are present, and the logs they learn from where these are not made now."""
+"""Clients of a round, which of them are present, and the logs they learn from where these are not
+made now.
+"""
 Varying: TypeAlias = tuple[jax.Array | None, tuple[jax.Array, ...] | None, jax.Array | None]
-"""Of some rounds: their rewards, (rounds, labels, arms), parameters of the policy, (rounds,) each, and arms that can be
-chosen, (rounds, arms); none where all rounds have those of the rates."""
+"""Of some rounds: their rewards, (rounds, labels, arms), parameters of the policy, (rounds,) each,
+and arms that can be chosen, (rounds, arms); none where all rounds have those of the rates.
+"""
 
 PARTS = 8
 """Parts of a round's cohort that go over cores, at most."""
 WORK = 1 << 24
-"""Samples times parameters of a round below which it is not divided: a call for each part would cost more."""
+"""Samples times parameters of a round below which it is not divided: a call for each part would
+cost more.
+"""
 
 
 class Plan(NamedTuple):
@@ -64,11 +77,16 @@ class Plan(NamedTuple):
     """Arms that can be chosen in a round, where they come and go."""
 
     def at(self, round_: int) -> Rates:
-        """Return the rates of a round; where clients lag or keep logs, as `Rates.then` takes them."""
+        """Return the rates of a round; where clients lag or keep logs, as `Rates.then` takes
+        them.
+        """
         rates, (_, _, schedule, pays, explores, here) = self.rates, self
         newest, single = round_ // schedule.deploy_every + 1, not schedule.logs
         if pays is not None:
-            tables = [jnp.asarray(pays(max(0, round_ - back)), jnp.float32) for back in range(schedule.window)]
+            tables = [
+                jnp.asarray(pays(max(0, round_ - back)), jnp.float32)
+                for back in range(schedule.window)
+            ]
             rates = rates._replace(pays=(tables[0] if single else jnp.stack(tables),))
         if here is not None:
             arms = [here(max(0, round_ - back)) for back in range(schedule.window)]
@@ -92,33 +110,49 @@ class Run(NamedTuple):
 def train(
     plan: Plan, state: State, source: Source, seed: int, *, together: int = 10, cores: int = 0
 ) -> Iterator[tuple[State, Measured]]:
-    """Run the rounds of a plan that the state has not seen, some together; yields states and what they showed.
+    """Run the rounds of a plan that the state has not seen, some together; yields states and what
+    they showed.
 
-    A run taken up from any of its states gives the same states again: everything is drawn by (seed, round). With
-    `cores` large rounds are divided over so many of a CPU, and any number of them gives the same bits.
+    A run taken up from any of its states gives the same states again: everything is drawn by (seed,
+    round). With `cores` large rounds are divided over so many of a CPU, and any number of them
+    gives the same bits.
     """
     if not 0 <= seed < 2**32:
         raise ValueError(f"a seed must be in [0, 2^32), got {seed}. Choose another.")
     task, rates, schedule = plan.task, plan.rates, plan.schedule
-    parts_of_a_round = divided(task, room(schedule.cohort, schedule.sampling), schedule.samples) if cores else 1
+    parts_of_a_round = (
+        divided(task, room(schedule.cohort, schedule.sampling), schedule.samples) if cores else 1
+    )
     while rounds := _next(plan, int(state.round), together):
         drawn = [_drawn(schedule, seed, at) for at in rounds]
         if isinstance(source, Data) and parts_of_a_round == 1:
             state, seen = _rounds_of_one(
-                task, rates, state, source, _stacked(drawn), jnp.uint32(seed), jnp.int32(schedule.deploy_every),
-                _varying(plan, rounds), schedule.samples, schedule.supervised,
-            )  # fmt: skip
+                task,
+                rates,
+                state,
+                source,
+                _stacked(drawn),
+                jnp.uint32(seed),
+                jnp.int32(schedule.deploy_every),
+                _varying(plan, rounds),
+                schedule.samples,
+                schedule.supervised,
+            )
             yield state, seen
             continue
         parts = []
         for at, who in zip(rounds, drawn, strict=True):
             today = plan.at(at)
             if parts_of_a_round > 1:
-                state, one = _on_cores(plan._replace(rates=today), state, source, who, seed, parts_of_a_round, cores)
+                state, one = _on_cores(
+                    plan._replace(rates=today), state, source, who, seed, parts_of_a_round, cores
+                )
             else:
                 assert callable(source)
                 cohort = source(*who[:2], at)._replace(logs=who[2])
-                state, one = _one_round(task, today, state, cohort, jnp.uint32(seed), supervised=schedule.supervised)
+                state, one = _one_round(
+                    task, today, state, cohort, jnp.uint32(seed), supervised=schedule.supervised
+                )
             if (at + 1) % schedule.deploy_every == 0:
                 state = deploy(state)
             parts.append(one)
@@ -126,12 +160,19 @@ def train(
 
 
 def train_many(
-    plan: Plan, runs: Sequence[Run], source: Source, *, side: int, together: int = 10, cores: int = 0
+    plan: Plan,
+    runs: Sequence[Run],
+    source: Source,
+    *,
+    side: int,
+    together: int = 10,
+    cores: int = 0,
 ) -> Iterator[list[tuple[State, Measured]]]:
-    """Run some runs that stand at the same round as `train` runs one: side by side, or a single one alone.
+    """Run some runs that stand at the same round as `train` runs one: side by side, or a single one
+    alone.
 
-    Fewer than `side` are filled up, so that one program does for any number. A run gives what it gives alone, to
-    rounding.
+    Fewer than `side` are filled up, so that one program does for any number. A run gives what it
+    gives alone, to rounding.
     """
     if side == 1 or not isinstance(source, Data):
         (run,) = runs
@@ -142,14 +183,28 @@ def train_many(
     task, rates, schedule = plan.task, plan.rates, plan.schedule
     filled = [*runs, *[runs[-1]] * (side - len(runs))]
     seeds = [run.seed for run in filled]
-    client, server = (jnp.asarray([getattr(run, name) for run in filled], jnp.float32) for name in ("client", "server"))
+    client, server = (
+        jnp.asarray([getattr(run, name) for run in filled], jnp.float32)
+        for name in ("client", "server")
+    )
     state: State = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(run.state for run in filled))
     while rounds := _next(plan, int(state.round[0]), together):
-        drawn = _stacked([_stacked([_drawn(schedule, seed, at) for at in rounds]) for seed in seeds])
+        drawn = _stacked(
+            [_stacked([_drawn(schedule, seed, at) for at in rounds]) for seed in seeds]
+        )
         state, seen = _rounds_of_many(
-            task, rates, client, server, state, source, drawn, jnp.asarray(seeds, jnp.uint32),
-            jnp.int32(schedule.deploy_every), _varying(plan, rounds), schedule.samples,
-        )  # fmt: skip
+            task,
+            rates,
+            client,
+            server,
+            state,
+            source,
+            drawn,
+            jnp.asarray(seeds, jnp.uint32),
+            jnp.int32(schedule.deploy_every),
+            _varying(plan, rounds),
+            schedule.samples,
+        )
         seen = jax.device_get(seen)
         yield [jax.tree.map(lambda leaf, at=at: leaf[at], (state, seen)) for at in range(len(runs))]
 
@@ -176,35 +231,53 @@ def _varying(plan: Plan, rounds: range) -> Varying:
     explore = zip(*(one.explore for one in every), strict=True)
     return (
         None if plan.pays is None else jnp.stack([one.pays[0] for one in every]),
-        None if plan.explores is None else tuple(jnp.asarray(column, jnp.float32) for column in explore),
+        None
+        if plan.explores is None
+        else tuple(jnp.asarray(column, jnp.float32) for column in explore),
         None if plan.here is None else jnp.stack([jnp.asarray(one.here) for one in every]),
     )
 
 
-# Over cores -----------------------------------------------------------------------------------------------------------
+# Over cores ---------------------------------------------------------------------------------------
 
 
 def divided(task: Task, clients: int, samples: int) -> int:
-    """Return into how many parts a round is divided: by its work alone, so that any number of cores adds up alike."""
+    """Return into how many parts a round is divided: by its work alone, so that any number of cores
+    adds up alike.
+    """
     if task.centralised or clients * samples * size_of(task.model) < WORK:
         return 1
     return -(-clients // -(-clients // PARTS))
 
 
 def _on_cores(
-    plan: Plan, state: State, source: Source, drawn: Drawn, seed: int, parts: int, cores: int,
-) -> tuple[State, Measured]:  # fmt: skip
+    plan: Plan,
+    state: State,
+    source: Source,
+    drawn: Drawn,
+    seed: int,
+    parts: int,
+    cores: int,
+) -> tuple[State, Measured]:
     """Run a round in parts, each in one call on one core, and add these up in their order."""
     task, rates, schedule = plan.task, plan.rates, plan.schedule
     missing = -len(drawn[0]) % parts
-    who, here, logs = jax.tree.map(lambda leaf: np.pad(leaf, [(0, missing)] + [(0, 0)] * (leaf.ndim - 1)), drawn)
-    cohort = None if isinstance(source, Data) else source(who, here, int(state.round))._replace(logs=logs)
+    who, here, logs = jax.tree.map(
+        lambda leaf: np.pad(leaf, [(0, missing)] + [(0, 0)] * (leaf.ndim - 1)), drawn
+    )
+    cohort = (
+        None
+        if isinstance(source, Data)
+        else source(who, here, int(state.round))._replace(logs=logs)
+    )
     size, where = len(who) // parts, jax.config.jax_default_device  # type: ignore[attr-defined]
 
     def part(low: int) -> Total:
         some = slice(low, low + size)
         with jax.default_device(where):  # which is of a thread
-            given = jax.tree.map(lambda leaf: leaf[some], (who, here, logs) if cohort is None else cohort)
+            given = jax.tree.map(
+                lambda leaf: leaf[some], (who, here, logs) if cohort is None else cohort
+            )
             data = source if cohort is None else None
             how = (jnp.uint32(seed), schedule.samples, schedule.supervised)
             made: Total = _part(task, rates, state, data, given, *how)
@@ -213,18 +286,30 @@ def _on_cores(
 
     with ThreadPoolExecutor(cores) as pool:
         found = (pool.map if cores > 1 else map)(part, range(0, len(who), size))
-        after: tuple[State, Measured] = _closed(task, rates, state, reduce(add, found), jnp.uint32(seed))
+        after: tuple[State, Measured] = _closed(
+            task, rates, state, reduce(add, found), jnp.uint32(seed)
+        )
     return after
 
 
 @partial(
-    jax.jit, static_argnames=("task", "samples", "supervised"), compiler_options={"xla_cpu_multi_thread_eigen": False}
+    jax.jit,
+    static_argnames=("task", "samples", "supervised"),
+    compiler_options={"xla_cpu_multi_thread_eigen": False},
 )
 def _part(
-    task: Task, rates: Rates, state: State, data: Data | None, given: Any, seed: jax.Array, samples: int,
+    task: Task,
+    rates: Rates,
+    state: State,
+    data: Data | None,
+    given: Any,
+    seed: jax.Array,
+    samples: int,
     supervised: bool,
-) -> Total:  # fmt: skip
-    cohort = given if data is None else gather(data, given[0], given[1], samples)._replace(logs=given[2])
+) -> Total:
+    cohort = (
+        given if data is None else gather(data, given[0], given[1], samples)._replace(logs=given[2])
+    )
     return (supervised_sum if supervised else bandit_sum)(task, rates, state, cohort, seed)
 
 
@@ -239,10 +324,20 @@ def _one_round(
 
 
 def _rounds(
-    task: Task, rates: Rates, state: State, data: Data, drawn: Drawn, seed: jax.Array, deploy_every: jax.Array,
-    varying: Varying, samples: int, supervised: bool,
-) -> tuple[State, Measured]:  # fmt: skip
-    """Run the rounds whose cohorts are given, (rounds, clients); deploys after every so many rounds of the run."""
+    task: Task,
+    rates: Rates,
+    state: State,
+    data: Data,
+    drawn: Drawn,
+    seed: jax.Array,
+    deploy_every: jax.Array,
+    varying: Varying,
+    samples: int,
+    supervised: bool,
+) -> tuple[State, Measured]:
+    """Run the rounds whose cohorts are given, (rounds, clients); deploys after every so many rounds
+    of the run.
+    """
     do = supervised_round if supervised else bandit_round
 
     def step(now: State, some: tuple[Drawn, Varying]) -> tuple[State, Measured]:
@@ -250,7 +345,9 @@ def _rounds(
         today = rates if table is None else rates._replace(pays=(table,))
         today = today if explore is None else today._replace(explore=explore)
         today = today if here is None else today._replace(here=here)
-        after, measured = do(task, today, now, gather(data, numbers, present, samples)._replace(logs=logs), seed)
+        after, measured = do(
+            task, today, now, gather(data, numbers, present, samples)._replace(logs=logs), seed
+        )
         due, new = after.round % deploy_every == 0, deploy(after)
         return jax.tree.map(lambda one, other: jnp.where(due, one, other), new, after), measured
 
@@ -263,9 +360,18 @@ _rounds_of_one = jax.jit(_rounds, static_argnames=("task", "samples", "supervise
 
 @partial(jax.jit, static_argnames=("task", "samples"))
 def _rounds_of_many(
-    task: Task, rates: Rates, client: jax.Array, server: jax.Array, state: State, data: Data, drawn: Drawn,
-    seed: jax.Array, deploy_every: jax.Array, varying: Varying, samples: int,
-) -> tuple[State, Measured]:  # fmt: skip
+    task: Task,
+    rates: Rates,
+    client: jax.Array,
+    server: jax.Array,
+    state: State,
+    data: Data,
+    drawn: Drawn,
+    seed: jax.Array,
+    deploy_every: jax.Array,
+    varying: Varying,
+    samples: int,
+) -> tuple[State, Measured]:
     """Do the same for several runs: rates, states, cohorts and seeds have a first axis of runs.
 
     Memory grows with runs x lanes.
@@ -286,7 +392,9 @@ def save(path: Path, state: State, seen: Measured) -> None:
 
 
 def load(path: Path, like: State) -> tuple[State, Measured]:
-    """Take up what `save` kept; `like` is a state of the same task. Pulls are none where they were not kept."""
+    """Take up what `save` kept; `like` is a state of the same task. Pulls are none where they were
+    not kept.
+    """
     with path.open("rb") as file, np.load(file) as found:
         leaves = [found[name] for name in found.files]
     expected, shape = jax.tree.flatten(like)
@@ -294,7 +402,9 @@ def load(path: Path, like: State) -> tuple[State, Measured]:
     kept, seen = leaves[:count], leaves[count:]
     alike = [leaf.shape for leaf in kept] == [jnp.shape(leaf) for leaf in expected]
     if not alike or not len(SERIES) <= len(seen) <= len(Measured._fields):
-        raise ValueError(f"{path} was kept by another model or optimiser. Go on with the settings it began with.")
+        raise ValueError(
+            f"{path} was kept by another model or optimiser. Go on with the settings it began with."
+        )
     state: State = jax.tree.unflatten(shape, [jnp.asarray(leaf) for leaf in kept])
     return state, Measured(*seen)
 
@@ -313,7 +423,11 @@ def joined(parts: list[Measured]) -> Measured:
 
 
 def average_reward(seen: Measured) -> NDArray[np.float64]:
-    """Return the running average reward: all rewards so far over all samples so far, a number a round."""
-    reward, samples = (np.asarray(part, np.float64).cumsum(axis=-1) for part in (seen.reward, seen.samples))
+    """Return the running average reward: all rewards so far over all samples so far, a number a
+    round.
+    """
+    reward, samples = (
+        np.asarray(part, np.float64).cumsum(axis=-1) for part in (seen.reward, seen.samples)
+    )
     running: NDArray[np.float64] = reward / np.maximum(samples, 1)
     return running

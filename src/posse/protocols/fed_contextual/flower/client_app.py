@@ -1,13 +1,15 @@
-"""The app on a device: act, keep the log, learn, clip, and send the clipped update; or take part in a secure sum.
+"""The app on a device: act, keep the log, learn, clip, and send the clipped update; or take part in
+a secure sum.
 
-The log stays in `Context.state`, which never leaves the device: Flower keeps it in the SuperNode's memory for the run.
-What leaves is in the reply alone: the clipped update, how many samples there were, the rewards and the probabilities of
-the chosen arms added up, whether the update was within the norm, and the device's number. In a secure round nothing
-leaves but masked words (`secure`).
+The log stays in `Context.state`, which never leaves the device: Flower keeps it in the SuperNode's
+memory for the run. What leaves is in the reply alone: the clipped update, how many samples there
+were, the rewards and the probabilities of the chosen arms added up, whether the update was within
+the norm, and the device's number. In a secure round nothing leaves but masked words (`secure`).
 
-Under noise, and in secure rounds, whether a device answers depends on nothing that it has: where its data cannot be
-used it says so in its own log, and sends zeros. So it does where its program fails on them, with the traceback; a model
-that fails on any contexts is refused before they are read.
+Under noise, and in secure rounds, whether a device answers depends on nothing that it has: where
+its data cannot be used it says so in its own log, and sends zeros. So it does where its program
+fails on them, with the traceback; a model that fails on any contexts is refused before they are
+read.
 """
 
 from __future__ import annotations
@@ -31,7 +33,12 @@ from posse.core.errors import ConfigError, MissingExtraError, PosseError, Protoc
 from posse.core.files import make_folder
 from posse.policies.own import explain
 from posse.protocols.fed_contextual.flower import evaluation, wire
-from posse.protocols.fed_contextual.flower.deployment import check_fits, parsed, read_version, write_version
+from posse.protocols.fed_contextual.flower.deployment import (
+    check_fits,
+    parsed,
+    read_version,
+    write_version,
+)
 from posse.protocols.fed_contextual.flower.samples import log_of, number_of, samples_of
 from posse.protocols.fed_contextual.flower.secure import SECURE, answer, home
 from posse.protocols.fed_contextual.flower.settings import DeviceSettings
@@ -55,7 +62,9 @@ def make() -> ClientApp:
 def train(message: Message, context: Context) -> Message:
     """Answer a round with the clipped update."""
     made = contribution(_plain_settings(context), message.content, context)
-    return Message(wire.reply_of(made, number_of(context.node_config, context.node_id)), reply_to=message)
+    return Message(
+        wire.reply_of(made, number_of(context.node_config, context.node_id)), reply_to=message
+    )
 
 
 def train_securely(message: Message, context: Context) -> Message:
@@ -80,27 +89,40 @@ def evaluate(message: Message, context: Context) -> Message:
 
 
 def _plain_settings(context: Context) -> DeviceSettings:
-    """Return the run's settings; refuse to show the server anything of this device alone where sums are secure."""
+    """Return the run's settings; refuse to show the server anything of this device alone where sums
+    are secure.
+    """
     settings = DeviceSettings.of(dict(context.run_config))
     node = context.node_config
-    if settings.secure or node.get("secure", "roster" in node or "least-honest" in node) is not False:
-        raise ProtocolError("this device gives its part to secure sums alone, and was asked for it in the open.")
+    if (
+        settings.secure
+        or node.get("secure", "roster" in node or "least-honest" in node) is not False
+    ):
+        raise ProtocolError(
+            "this device gives its part to secure sums alone, and was asked for it in the open."
+        )
     return settings
 
 
 def sums_of(settings: DeviceSettings, sent: RecordDict, context: Context) -> NDArray[np.float64]:
-    """Estimate a candidate on the device's log; zeros where the log cannot be used and that must not show."""
+    """Estimate a candidate on the device's log; zeros where the log cannot be used and that must
+    not show.
+    """
     keep_compiled()
     from posse.protocols.fed_contextual.computing.models import shape_of, tree_of
     from posse.protocols.fed_contextual.flower import device
 
     like = shape_of(device.model_of(settings, context.node_config))
-    candidate, deployed = (tree_of(wire.unpacked(sent[name]), like) for name in (wire.PARAMS, wire.DEPLOYED))
+    candidate, deployed = (
+        tree_of(wire.unpacked(sent[name]), like) for name in (wire.PARAMS, wire.DEPLOYED)
+    )
     order: Any = sent[wire.ROUND]
     if (order[wire.METHOD], order["limit"]) != (settings.evaluate, settings.evaluation_clip):
         raise ProtocolError("an evaluation must be as the run's settings say.")
     try:
-        log = _log(settings, deployed, int(order["deployment"]), _draws(settings, order, context), context)
+        log = _log(
+            settings, deployed, int(order["deployment"]), _draws(settings, order, context), context
+        )
         return evaluation.device_sums(settings, candidate, log)
     except (ConfigError, MissingExtraError):
         raise
@@ -112,7 +134,9 @@ def sums_of(settings: DeviceSettings, sent: RecordDict, context: Context) -> NDA
 
 
 def contribution(settings: DeviceSettings, sent: RecordDict, context: Context) -> Contribution:
-    """Return the device's part of a round; zeros where its data cannot be used and that must not show."""
+    """Return the device's part of a round; zeros where its data cannot be used and that must not
+    show.
+    """
     keep_compiled()
     import jax
     import jax.numpy as jnp
@@ -123,7 +147,9 @@ def contribution(settings: DeviceSettings, sent: RecordDict, context: Context) -
 
     like = shape_of(device.model_of(settings, context.node_config))
     params = tree_of(wire.unpacked(sent[wire.PARAMS]), like)
-    deployed = tree_of(wire.unpacked(sent[wire.DEPLOYED]), like) if wire.DEPLOYED in sent else params
+    deployed = (
+        tree_of(wire.unpacked(sent[wire.DEPLOYED]), like) if wire.DEPLOYED in sent else params
+    )
     order: Any = sent[wire.ROUND]
     try:
         made = _learnt(settings, params, deployed, order, context)
@@ -137,7 +163,9 @@ def contribution(settings: DeviceSettings, sent: RecordDict, context: Context) -
             raise
         _note_zeros("data", error)
     kind = np.int32 if settings.rounded_to else np.float32
-    return Contribution(jax.tree.map(lambda leaf: np.zeros(leaf.shape, kind), like), jnp.float32(0), jnp.zeros(3))
+    return Contribution(
+        jax.tree.map(lambda leaf: np.zeros(leaf.shape, kind), like), jnp.float32(0), jnp.zeros(3)
+    )
 
 
 def _note_zeros(what: str, error: Exception) -> None:
@@ -145,7 +173,12 @@ def _note_zeros(what: str, error: Exception) -> None:
     if isinstance(error, PosseError):
         note(WARNING, "this device sends zeros, since its %s cannot be used: %s", what, error)
     else:
-        note(ERROR, "this device sends zeros, since its program failed: %s", explain(error), exc_info=error)
+        note(
+            ERROR,
+            "this device sends zeros, since its program failed: %s",
+            explain(error),
+            exc_info=error,
+        )
 
 
 def _draws(settings: DeviceSettings, order: Any, context: Context) -> Draws:
@@ -154,10 +187,14 @@ def _draws(settings: DeviceSettings, order: Any, context: Context) -> Draws:
     from posse.protocols.fed_contextual.computing.tasks import Draws
 
     seed = settings.seed if settings.seed >= 0 else secrets.randbits(31)
-    return Draws(jnp.uint32(seed), int(order["round"]), number_of(context.node_config, context.node_id))
+    return Draws(
+        jnp.uint32(seed), int(order["round"]), number_of(context.node_config, context.node_id)
+    )
 
 
-def _learnt(settings: DeviceSettings, params: Tree, deployed: Tree, order: Any, context: Context) -> Contribution:
+def _learnt(
+    settings: DeviceSettings, params: Tree, deployed: Tree, order: Any, context: Context
+) -> Contribution:
     """Act (or take up a log) and learn."""
     import jax.numpy as jnp
 
@@ -170,8 +207,12 @@ def _learnt(settings: DeviceSettings, params: Tree, deployed: Tree, order: Any, 
     return made
 
 
-def _log(settings: DeviceSettings, deployed: Tree, deployment: int, draws: Draws, context: Context) -> Log:
-    """Return the log to learn from: the application's own, one kept since the deployment, or one made now."""
+def _log(
+    settings: DeviceSettings, deployed: Tree, deployment: int, draws: Draws, context: Context
+) -> Log:
+    """Return the log to learn from: the application's own, one kept since the deployment, or one
+    made now.
+    """
     import jax
     import jax.numpy as jnp
 
@@ -185,12 +226,20 @@ def _log(settings: DeviceSettings, deployed: Tree, deployment: int, draws: Draws
     kept: Any = context.state.get(wire.LOG)
     if settings.keep_log and kept is not None and int(kept["deployment"].numpy()) == deployment:
         again = [kept[name].numpy() for name in ("arms", "rewards", "probabilities")]
-        return Log(*(jax.tree.map(jnp.asarray, part) for part in (samples.contexts, *again, samples.mask)))
-    log: Log = device.acted(device.task_of(settings), device.rates_of(settings), deployed, *samples, draws)
-    context.state[wire.LOG] = ArrayRecord({
-        "deployment": Array(np.array(deployment)), "arms": Array(np.asarray(log.arms)),
-        "rewards": Array(np.asarray(log.rewards)), "probabilities": Array(np.asarray(log.probabilities)),
-    })  # fmt: skip
+        return Log(
+            *(jax.tree.map(jnp.asarray, part) for part in (samples.contexts, *again, samples.mask))
+        )
+    log: Log = device.acted(
+        device.task_of(settings), device.rates_of(settings), deployed, *samples, draws
+    )
+    context.state[wire.LOG] = ArrayRecord(
+        {
+            "deployment": Array(np.array(deployment)),
+            "arms": Array(np.asarray(log.arms)),
+            "rewards": Array(np.asarray(log.rewards)),
+            "probabilities": Array(np.asarray(log.probabilities)),
+        }
+    )
     return log
 
 
@@ -218,10 +267,15 @@ def _take(sent: RecordDict, context: Context, path: Path) -> None:
     version = parsed(about[wire.ABOUT], wire.unpacked(sent[wire.PARAMS]))
     schema = (settings.model, settings.features, settings.arms, settings.divisor)
     if (version.model, version.features, version.arms, version.divisor) != schema:
-        raise ProtocolError(f"version {version.version} has another schema than this run's settings.")
+        raise ProtocolError(
+            f"version {version.version} has another schema than this run's settings."
+        )
     import jax
 
-    shapes = [tuple(leaf.shape) for leaf in jax.tree.leaves(shape_of(device.model_of(settings, context.node_config)))]
+    shapes = [
+        tuple(leaf.shape)
+        for leaf in jax.tree.leaves(shape_of(device.model_of(settings, context.node_config)))
+    ]
     width = None
     if "log" in node and settings.model != "bag":
         with (
@@ -232,7 +286,11 @@ def _take(sent: RecordDict, context: Context, path: Path) -> None:
             contexts = log["contexts"]
             width = int(np.prod(contexts.shape[1:]))
             if contexts.dtype == np.uint8 and not version.divisor:
-                note(WARNING, "the log holds bytes, and the model does not say so: set contexts = bytes of the run")
+                note(
+                    WARNING,
+                    "the log holds bytes, and the model does not say so: set contexts = bytes of "
+                    "the run",
+                )
     check_fits(version, shapes, node, width)
     make_folder(path.parent)
     write_version(path, version)
@@ -246,7 +304,8 @@ def model_file(context: Context) -> Path:
 
 
 def keep_compiled() -> None:
-    """Keep what jax compiles in Flower's folder: every message starts a process, and it would compile anew.
+    """Keep what jax compiles in Flower's folder: every message starts a process, and it would
+    compile anew.
 
     A folder that the user has given to jax (JAX_COMPILATION_CACHE_DIR) stays.
     """

@@ -1,19 +1,23 @@
-"""Models as they are deployed: versions with what an application must know, who shall have which, and who has it.
+"""Models as they are deployed: versions with what an application must know, who shall have which,
+and who has it.
 
-A version is a model that devices act with: the first one, one every `deploy_every` rounds, and the last. Its file holds
-the arrays of `models.write_model` and `about`, JSON: the run (id of its record), the version (rounds behind it), the
-policy with its parameter, the schema (model, features, arms, what contexts are divided by), the bounds of contexts
-where they are declared, and a SHA-256 of all of these with the arrays. A server keeps every version (`versions/`),
-which version is wanted (`wanted.json`) and what devices said they have (`held.json`).
+A version is a model that devices act with: the first one, one every `deploy_every` rounds, and the
+last. Its file holds the arrays of `models.write_model` and `about`, JSON: the run (id of its
+record), the version (rounds behind it), the policy with its parameter, the schema (model, features,
+arms, what contexts are divided by), the bounds of contexts where they are declared, and a SHA-256
+of all of these with the arrays. A server keeps every version (`versions/`), which version is wanted
+(`wanted.json`) and what devices said they have (`held.json`).
 
-Every device that is connected is sent the version it shall have: as it connects, when another one is deployed, and at
-the end of a run; a run that is over and started again does this alone. It answers with the version in its file, and
-refuses what does not fit: a hash that is not right, other shapes than the schema says, numbers that are not finite, a
-schema or bounds other than its own configuration, or its application's log, has.
+Every device that is connected is sent the version it shall have: as it connects, when another one
+is deployed, and at the end of a run; a run that is over and started again does this alone. It
+answers with the version in its file, and refuses what does not fit: a hash that is not right, other
+shapes than the schema says, numbers that are not finite, a schema or bounds other than its own
+configuration, or its application's log, has.
 
-A new version goes to a share of the devices first, if `canary` is set: those whose names hash lowest, the same ones
-every time. The others have the version before it until someone deploys it to all (`posse devices deploy`), or takes the
-devices back to a named version (`posse devices rollback`), which then stays until another one is deployed by name.
+A new version goes to a share of the devices first, if `canary` is set: those whose names hash
+lowest, the same ones every time. The others have the version before it until someone deploys it to
+all (`posse devices deploy`), or takes the devices back to a named version (`posse devices
+rollback`), which then stays until another one is deployed by name.
 """
 
 from __future__ import annotations
@@ -71,7 +75,9 @@ class Version:
     @property
     def hash(self) -> str:
         """SHA-256 of everything above."""
-        named = hashlib.sha256(b"posse version\x00" + json.dumps(self._plain(), sort_keys=True).encode())
+        named = hashlib.sha256(
+            b"posse version\x00" + json.dumps(self._plain(), sort_keys=True).encode()
+        )
         for leaf in self.leaves:
             one = np.ascontiguousarray(leaf)
             named.update(msgspec.msgpack.encode((str(one.dtype), list(one.shape), one.tobytes())))
@@ -85,17 +91,29 @@ class Version:
         schema: dict[str, Any] = {"model": self.model, "features": self.features, "arms": self.arms}
         schema |= {"divisor": self.divisor} if self.divisor else {}
         return {
-            "run": self.run, "version": self.version, "policy": self.policy, "explore": self.explore, "schema": schema,
+            "run": self.run,
+            "version": self.version,
+            "policy": self.policy,
+            "explore": self.explore,
+            "schema": schema,
             "bounds": None if self.bounds is None else list(self.bounds),
-        }  # fmt: skip
+        }
 
 
 def version_of(settings: DeviceSettings, run: str, version: int, leaves: Leaves) -> Version:
     """Make the version of a run's model."""
     return Version(
-        run, version, settings.policy, settings.explore, settings.model, settings.features, settings.arms,
-        settings.bounds, leaves, settings.divisor,
-    )  # fmt: skip
+        run,
+        version,
+        settings.policy,
+        settings.explore,
+        settings.model,
+        settings.features,
+        settings.arms,
+        settings.bounds,
+        leaves,
+        settings.divisor,
+    )
 
 
 def parsed(about: Any, leaves: Leaves) -> Version:
@@ -104,15 +122,24 @@ def parsed(about: Any, leaves: Leaves) -> Version:
         told = json.loads(about)
         schema, bounds = told["schema"], told["bounds"]
         made = Version(
-            str(told["run"]), int(told["version"]), str(told["policy"]), float(told["explore"]), str(schema["model"]),
-            int(schema["features"]), int(schema["arms"]), None if bounds is None else (bounds[0], bounds[1]), leaves,
+            str(told["run"]),
+            int(told["version"]),
+            str(told["policy"]),
+            float(told["explore"]),
+            str(schema["model"]),
+            int(schema["features"]),
+            int(schema["arms"]),
+            None if bounds is None else (bounds[0], bounds[1]),
+            leaves,
             float(schema.get("divisor", 0.0)),
-        )  # fmt: skip
+        )
         right = told["sha256"] == made.hash
     except (ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
         raise ProtocolError(f"a version does not say what it is: {error!r}.") from None
     if not right:
-        raise ProtocolError(f"version {made.version} is not what its hash says: it was altered on its way.")
+        raise ProtocolError(
+            f"version {made.version} is not what its hash says: it was altered on its way."
+        )
     return made
 
 
@@ -121,7 +148,9 @@ def write_version(path: Path, version: Version) -> None:
     from posse.protocols.fed_contextual.computing.models import write_arrays
 
     leaves = {f"leaf{at}": leaf for at, leaf in enumerate(version.leaves)}
-    write_arrays(path, deployment=np.array(version.version), about=np.array(version.about()), **leaves)
+    write_arrays(
+        path, deployment=np.array(version.version), about=np.array(version.about()), **leaves
+    )
 
 
 def read_version(path: Path) -> Version:
@@ -136,32 +165,55 @@ def read_version(path: Path) -> Version:
         raise DataError(f"{path} cannot be read as a deployed model: {error}.") from None
 
 
-# At a device ----------------------------------------------------------------------------------------------------------
+# At a device --------------------------------------------------------------------------------------
 
 
-def check_fits(version: Version, shapes: Sequence[tuple[int, ...]], node: Mapping[str, Any], width: int | None) -> None:
-    """Refuse a version that this device's application could not act with; `width` is that of contexts in its log."""
+def check_fits(
+    version: Version, shapes: Sequence[tuple[int, ...]], node: Mapping[str, Any], width: int | None
+) -> None:
+    """Refuse a version that this device's application could not act with; `width` is that of
+    contexts in its log.
+    """
     if [tuple(np.shape(leaf)) for leaf in version.leaves] != list(shapes):
-        raise ProtocolError(f"version {version.version} has not the arrays of a {version.model} model of its schema.")
-    if not all(np.asarray(leaf).dtype == np.float32 and np.isfinite(leaf).all() for leaf in version.leaves):
-        raise ProtocolError(f"version {version.version} holds numbers that are not finite, or not of 32 bits.")
-    for name, found in (("features", version.features), ("arms", version.arms), ("policy", version.policy)):
+        raise ProtocolError(
+            f"version {version.version} has not the arrays of a {version.model} model of its "
+            "schema."
+        )
+    if not all(
+        np.asarray(leaf).dtype == np.float32 and np.isfinite(leaf).all() for leaf in version.leaves
+    ):
+        raise ProtocolError(
+            f"version {version.version} holds numbers that are not finite, or not of 32 bits."
+        )
+    for name, found in (
+        ("features", version.features),
+        ("arms", version.arms),
+        ("policy", version.policy),
+    ):
         if name in node and node[name] != found:
             raise ProtocolError(
-                f"version {version.version} is for {name} {found!r}, and this device is configured for {node[name]!r}."
+                f"version {version.version} is for {name} {found!r}, and this device is configured "
+                f"for {node[name]!r}."
             )
     if width is not None and width != version.features:
-        raise ProtocolError(f"version {version.version} is for {version.features} features, and the log has {width}.")
+        raise ProtocolError(
+            f"version {version.version} is for {version.features} features, and the log has "
+            f"{width}."
+        )
     if version.bounds and {"low", "high"} & set(node):
-        low, high = float(node.get("low", version.bounds[0])), float(node.get("high", version.bounds[1]))
+        low, high = (
+            float(node.get("low", version.bounds[0])),
+            float(node.get("high", version.bounds[1])),
+        )
         if low < version.bounds[0] or high > version.bounds[1]:
             raise ProtocolError(
-                f"version {version.version} is for contexts from {version.bounds[0]:g} to {version.bounds[1]:g}, and "
+                f"version {version.version} is for contexts from {version.bounds[0]:g} to "
+                f"{version.bounds[1]:g}, and "
                 f"this device's go from {low:g} to {high:g}."
             )
 
 
-# At the server --------------------------------------------------------------------------------------------------------
+# At the server ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -178,7 +230,12 @@ class Wanted:
 
     def of(self, device: str) -> int:
         """Return the version that a device shall have."""
-        place = int.from_bytes(hashlib.sha256(b"posse canary\x00" + device.encode()).digest()[:8], "big") / 2.0**64
+        place = (
+            int.from_bytes(
+                hashlib.sha256(b"posse canary\x00" + device.encode()).digest()[:8], "big"
+            )
+            / 2.0**64
+        )
         return self.version if not 0 < self.canary < 1 or place < self.canary else self.before
 
     def said(self, version: int) -> str:
@@ -188,7 +245,10 @@ class Wanted:
         ('it is deployed to 25% of the devices', 'it is not deployed: version 2 stays until another one is named')
         """
         if self.version != version:
-            return f"it is not deployed: version {self.version} stays" + " until another one is named" * self.pinned
+            return (
+                f"it is not deployed: version {self.version} stays"
+                + " until another one is named" * self.pinned
+            )
         return "it is deployed" + f" to {self.canary:.0%} of the devices" * (0 < self.canary < 1)
 
 
@@ -223,13 +283,18 @@ class Versions:
 
     def known(self) -> list[int]:
         """Return all versions."""
-        return sorted(int(path.stem) for path in (self.out / VERSIONS).glob("*.npz") if path.stem.isdecimal())
+        return sorted(
+            int(path.stem) for path in (self.out / VERSIONS).glob("*.npz") if path.stem.isdecimal()
+        )
 
     def read(self, version: int) -> Version:
         """Read a version; raise where its file holds another."""
         found = read_version(self.path(version))
         if found.version != version:
-            raise DataError(f"{self.path(version)} holds version {found.version}. Put the file of {version} back.")
+            raise DataError(
+                f"{self.path(version)} holds version {found.version}. Put the file of {version} "
+                "back."
+            )
         return found
 
     @property
@@ -242,7 +307,8 @@ class Versions:
             return None
         except (OSError, ValueError, msgspec.MsgspecError) as error:
             raise DataError(
-                f"{path} does not say which version is wanted ({error}). Name one: posse devices deploy --version."
+                f"{path} does not say which version is wanted ({error}). Name one: posse devices "
+                "deploy --version."
             ) from None
 
     @property
@@ -253,29 +319,43 @@ class Versions:
         """
         with suppress(OSError, ValueError):
             found = json.loads((self.out / HELD).read_text())
-            return {device: has for device, has in found.items() if _whole(has)} if isinstance(found, dict) else {}
+            return (
+                {device: has for device, has in found.items() if _whole(has)}
+                if isinstance(found, dict)
+                else {}
+            )
         return {}
 
     def add(self, version: Version, canary: float, *, want: bool = True) -> Wanted:
-        """Keep a new version and, unless it failed its gate, want it, for a share of devices; a pinned one stays.
+        """Keep a new version and, unless it failed its gate, want it, for a share of devices; a
+        pinned one stays.
 
-        Returns what is wanted then. Devices that have another model of the same number are asked again.
+        Returns what is wanted then. Devices that have another model of the same number are asked
+        again.
         """
         make_folder(self.out / VERSIONS)
         wanted = self._wanted(version, canary, want)
-        write_version(self.path(version.version), version)  # last: what is known is wanted, or was not meant to be
+        write_version(
+            self.path(version.version), version
+        )  # last: what is known is wanted, or was not meant to be
         return wanted
 
     def _wanted(self, version: Version, canary: float, want: bool) -> Wanted:
         now, number, held = self.wanted, version.version, self.held
-        other = {one for one, has in held.items() if has["version"] == number and has.get("sha256") != version.hash}
+        other = {
+            one
+            for one, has in held.items()
+            if has["version"] == number and has.get("sha256") != version.hash
+        }
         if other:
             kept = {device: has for device, has in held.items() if device not in other}
             write_whole(self.out / HELD, json.dumps(kept).encode())
         if not want or (now and (now.pinned or now.version == number)):
             return now or Wanted(-1)
         partly = now and 0 < now.canary < 1
-        wanted = Wanted(number, canary, now.before if partly else now.version) if now else Wanted(number)
+        wanted = (
+            Wanted(number, canary, now.before if partly else now.version) if now else Wanted(number)
+        )
         self.want(wanted)
         return wanted
 
@@ -285,7 +365,10 @@ class Versions:
 
     def note(self, device: str, **what: Any) -> None:
         """Note what a device said."""
-        write_whole(self.out / HELD, json.dumps({**self.held, device: {**what, "at": int(time.time())}}).encode())
+        write_whole(
+            self.out / HELD,
+            json.dumps({**self.held, device: {**what, "at": int(time.time())}}).encode(),
+        )
 
     def ask_again(self) -> None:
         """Forget who refused what, so that devices are asked again."""
@@ -298,7 +381,9 @@ class Versions:
     def refusing(self) -> list[str]:
         """Return the devices that refuse the version they shall have."""
         wanted = self.wanted
-        return sorted(one for one, has in self.held.items() if wanted and has.get("refused") == wanted.of(one))
+        return sorted(
+            one for one, has in self.held.items() if wanted and has.get("refused") == wanted.of(one)
+        )
 
     def missing(self, devices: Iterable[str]) -> dict[str, int]:
         """Return the version that each device shall have and has not, unless it refused it."""
@@ -308,19 +393,23 @@ class Versions:
         shall = {device: wanted.of(device) for device in devices}
         has = {device: held.get(device, {}) for device in shall}
         return {
-            device: version for device, version in shall.items()
-            if version >= 0 and version not in (has[device].get("version"), has[device].get("refused"))
-        }  # fmt: skip
+            device: version
+            for device, version in shall.items()
+            if version >= 0
+            and version not in (has[device].get("version"), has[device].get("refused"))
+        }
 
 
-# Commands -------------------------------------------------------------------------------------------------------------
+# Commands -----------------------------------------------------------------------------------------
 
 
 def _versions(folder: Path) -> Versions:
     for out in (folder, folder / "run"):
         if (out / WANTED).exists():
             return Versions(out)
-    raise ConfigError(f"{folder} holds no run on devices with a deployed model. Name the run's folder ('out').")
+    raise ConfigError(
+        f"{folder} holds no run on devices with a deployed model. Name the run's folder ('out')."
+    )
 
 
 def status(settings: StatusSettings) -> Iterator[Section]:
@@ -332,21 +421,41 @@ def status(settings: StatusSettings) -> Iterator[Section]:
     lost = [at for at in sorted(both) if at >= 0 and at not in versions.known()]
     for device, has in sorted(held.items()):
         shall = wanted.of(device)
-        state = "has it" if has.get("version") == shall else "refuses it" if has.get("refused") == shall else "waits"
+        state = (
+            "has it"
+            if has.get("version") == shall
+            else "refuses it"
+            if has.get("refused") == shall
+            else "waits"
+        )
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(has.get("at", 0)))
         rows.append((device, str(has.get("version", "none")), str(shall), state, when))
-    some = f" for {wanted.canary:.0%} of the devices, version {wanted.before} for the others" * (0 < wanted.canary < 1)
+    some = f" for {wanted.canary:.0%} of the devices, version {wanted.before} for the others" * (
+        0 < wanted.canary < 1
+    )
     yield Section(
-        f"{words.count(len(held), 'device')}, {sum(row[3] == 'has it' for row in rows)} with the version to have",
-        columns=("device", "version", "shall have", "state", "last seen (UTC)"), rows=tuple(rows), numeric=(1, 2),
+        f"{words.count(len(held), 'device')}, {sum(row[3] == 'has it' for row in rows)} with the "
+        "version to have",
+        columns=("device", "version", "shall have", "state", "last seen (UTC)"),
+        rows=tuple(rows),
+        numeric=(1, 2),
         notes=(
-            f"wanted: version {wanted.version}{some}{', until another one is named' if wanted.pinned else ''}",
-            *(f"there is no file of version {at}: name another, 'posse devices deploy --version'" for at in lost),
+            "wanted: version "
+            f"{wanted.version}{some}{', until another one is named' if wanted.pinned else ''}",
+            *(
+                f"there is no file of version {at}: name another, 'posse devices deploy --version'"
+                for at in lost
+            ),
             f"versions kept: {', '.join(map(str, versions.known()))}; rounds done: {len(lines)}",
             *(f"{device}: {has['why']}" for device, has in sorted(held.items()) if has.get("why")),
         ),
-        data={"wanted": wanted.__dict__, "versions": versions.known(), "devices": held, "rounds": len(lines)},
-    )  # fmt: skip
+        data={
+            "wanted": wanted.__dict__,
+            "versions": versions.known(),
+            "devices": held,
+            "rounds": len(lines),
+        },
+    )
 
 
 def deploy(settings: DeploySettings) -> Iterator[Section]:
@@ -377,8 +486,12 @@ def _named(settings: DeploySettings, *, pinned: bool) -> Iterator[Section]:
     versions.read(version)
     before = -1 if now is None else now.before if 0 < now.canary < 1 else now.version
     if 0 < settings.canary < 1 and before not in known:
-        raise ConfigError("the version of the other devices is not known. Deploy one to all devices first.")
+        raise ConfigError(
+            "the version of the other devices is not known. Deploy one to all devices first."
+        )
     wanted = Wanted(version, settings.canary, before if 0 < settings.canary < 1 else -1, pinned)
     versions.want(wanted)
     versions.ask_again()
-    yield replace(next(status(StatusSettings(folder=versions.out))), title=f"version {version} is wanted")
+    yield replace(
+        next(status(StatusSettings(folder=versions.out))), title=f"version {version} is wanted"
+    )

@@ -1,17 +1,20 @@
-"""Evaluation as a round of its own: what a candidate would earn, from devices' logs, before it is deployed.
+"""Evaluation as a round of its own: what a candidate would earn, from devices' logs, before it is
+deployed.
 
-Devices of a cohort estimate the candidate (the new model under the run's policy) on their own logs: `ips`, `snips` or
-`dr` with the candidate's own scores, single weights cut at `most_weight`. Each gives the clipped sums of
-`policies.evaluation.federated` (A, B, rows, and the squares for the interval) and nothing else: to the server, or under
-masks as whole numbers of 1/4096. A device clips to a thousandth below `evaluation_clip`, so one device moves all six
-sums by at most `sensitivity`, to which masks add half a step a sum for the rounding (`moved_by`).
+Devices of a cohort estimate the candidate (the new model under the run's policy) on their own logs:
+`ips`, `snips` or `dr` with the candidate's own scores, single weights cut at `most_weight`. Each
+gives the clipped sums of `policies.evaluation.federated` (A, B, rows, and the squares for the
+interval) and nothing else: to the server, or under masks as whole numbers of 1/4096. A device clips
+to a thousandth below `evaluation_clip`, so one device moves all six sums by at most `sensitivity`,
+to which masks add half a step a sum for the rounding (`moved_by`).
 
-Under noise the cohort is drawn by the coins of a round, and every sum gets normal noise of noise x `moved_by`: the
-same sampled Gaussian as a round of training, and paid for as one. The interval then counts the noise of A and B, and
-adds two standard deviations of the noise in its spread.
+Under noise the cohort is drawn by the coins of a round, and every sum gets normal noise of noise x
+`moved_by`: the same sampled Gaussian as a round of training, and paid for as one. The interval then
+counts the noise of A and B, and adds two standard deviations of the noise in its spread.
 
-With `evaluate` set, a new version is wanted only if the lower bound of its estimate is at least `gate`; else it is kept
-in the folder, and can be deployed by name. Each evaluation is a line of `evaluations.jsonl`.
+With `evaluate` set, a new version is wanted only if the lower bound of its estimate is at least
+`gate`; else it is kept in the folder, and can be deployed by name. Each evaluation is a line of
+`evaluations.jsonl`.
 """
 
 from __future__ import annotations
@@ -29,7 +32,12 @@ from posse.core.errors import DataError, PosseError, ProtocolError
 from posse.policies.evaluation.federated import ClientSums, client_sums
 from posse.policies.evaluation.offline import Log, interval
 from posse.protocols.fed_contextual.flower import wire
-from posse.protocols.fed_contextual.flower.settings import EVALUATIONS, MEASURE, DeviceSettings, lines_of
+from posse.protocols.fed_contextual.flower.settings import (
+    EVALUATIONS,
+    MEASURE,
+    DeviceSettings,
+    lines_of,
+)
 
 if TYPE_CHECKING:
     from posse.protocols.fed_contextual.computing.client import Log as DeviceLog
@@ -46,7 +54,7 @@ SUMMED = "sums"
 _ENDS = {"low": -math.inf, "high": math.inf}
 
 
-# At a device ----------------------------------------------------------------------------------------------------------
+# At a device --------------------------------------------------------------------------------------
 
 
 def device_sums(settings: DeviceSettings, candidate: Tree, log: DeviceLog) -> NDArray[np.float64]:
@@ -59,9 +67,13 @@ def device_sums(settings: DeviceSettings, candidate: Tree, log: DeviceLog) -> ND
     chances = np.asarray(task.policy(scores, *rates.explore), np.float64)[real]
     rows = (np.asarray(column)[real] for column in (log.arms, log.rewards, log.probabilities))
     made = client_sums(
-        Log(*rows), chances / chances.sum(axis=1, keepdims=True), settings.evaluation_clip * (1 - _MARGIN),
-        settings.evaluate, predictions=np.asarray(scores, np.float64)[real], most_weight=settings.most_weight,
-    )  # fmt: skip
+        Log(*rows),
+        chances / chances.sum(axis=1, keepdims=True),
+        settings.evaluation_clip * (1 - _MARGIN),
+        settings.evaluate,
+        predictions=np.asarray(scores, np.float64)[real],
+        most_weight=settings.most_weight,
+    )
     return np.array([made.numerator, made.denominator, made.rows, *made.squares])
 
 
@@ -76,31 +88,46 @@ def words_of(sums: NDArray[np.float64]) -> NDArray[np.uint32]:
     return np.rint(sums * MEASURE).astype(np.int64).astype(np.uint32)
 
 
-# At the server --------------------------------------------------------------------------------------------------------
+# At the server ------------------------------------------------------------------------------------
 
 
 def evaluate(
     fleet: Fleet, state: State, version: int, run_id: str, account: Account | None, out: Path
 ) -> tuple[bool, str]:
-    """Run a round of evaluation of the newest model; return whether it passes the gate, and what was found.
+    """Run a round of evaluation of the newest model; return whether it passes the gate, and what
+    was found.
 
-    An estimate that is written already, by a server that was stopped before it deployed the version, is taken as it is
-    if it is of the same model under the same settings.
+    An estimate that is written already, by a server that was stopped before it deployed the
+    version, is taken as it is if it is of the same model under the same settings.
     """
     order = wire.evaluation_order(state, FIRST + version, fleet.settings)
     about = {"version": version, "candidate": wire.candidate_of(order, fleet.settings)}
-    known = [line for line in lines_of(out, EVALUATIONS) if "value" in line and about.items() <= line.items()]
+    known = [
+        line
+        for line in lines_of(out, EVALUATIONS)
+        if "value" in line and about.items() <= line.items()
+    ]
     try:
         if account and not known:
             account.pay()
         found = known[-1] if known else _estimated(fleet, state, order, FIRST + version, run_id)
     except PosseError as error:
         found = {"why": str(error)}
-    low, high = (float(end if (one := found.get(name)) is None else one) for name, end in _ENDS.items())
+    low, high = (
+        float(end if (one := found.get(name)) is None else one) for name, end in _ENDS.items()
+    )
     passed = math.isfinite(low) and low >= fleet.settings.gate
-    line = {**about, "method": fleet.settings.evaluate, "gate": fleet.settings.gate, "passed": passed}
+    line = {
+        **about,
+        "method": fleet.settings.evaluate,
+        "gate": fleet.settings.gate,
+        "passed": passed,
+    }
     whole = {**found, **line}  # JSON has no word for what is not finite
-    shown = {name: None if isinstance(one, float) and not math.isfinite(one) else one for name, one in whole.items()}
+    shown = {
+        name: None if isinstance(one, float) and not math.isfinite(one) else one
+        for name, one in whole.items()
+    }
     if known[-1:] != [shown]:
         with (out / EVALUATIONS).open("a") as file:
             file.write(json.dumps(shown, allow_nan=False) + "\n")
@@ -108,13 +135,18 @@ def evaluate(
         return passed, f"version {version} could not be evaluated: {found['why']}"
     return passed, (
         f"version {version} is estimated to earn {found['value']:.4f} [{low:.4f}, {high:.4f}] by "
-        f"{fleet.settings.evaluate}, on {found['devices']} devices; the gate is {fleet.settings.gate:g}"
+        f"{fleet.settings.evaluate}, on {found['devices']} devices; the gate is "
+        f"{fleet.settings.gate:g}"
     )
 
 
-def _estimated(fleet: Fleet, state: State, order: RecordDict, number: int, run_id: str) -> dict[str, Any]:
+def _estimated(
+    fleet: Fleet, state: State, order: RecordDict, number: int, run_id: str
+) -> dict[str, Any]:
     settings, nodes = fleet.settings, fleet.cohort(state, order)
-    count, sums = (_masked if settings.secure else _plain)(fleet, nodes, state, order, number, run_id)
+    count, sums = (_masked if settings.secure else _plain)(
+        fleet, nodes, state, order, number, run_id
+    )
     if count < settings.enough:
         raise ProtocolError(f"an evaluation needs {settings.enough} devices, got {count}.")
     sigma = settings.noise * moved_by(settings)
@@ -124,7 +156,9 @@ def _estimated(fleet: Fleet, state: State, order: RecordDict, number: int, run_i
 
 
 def moved_by(settings: DeviceSettings) -> float:
-    """Return the L2 norm by which one device moves the six sums at most, as the server gets them."""
+    """Return the L2 norm by which one device moves the six sums at most, as the server gets
+    them.
+    """
     rounding = math.sqrt(SUMS) / (2 * MEASURE) if settings.secure else 0.0
     return ClientSums(0, 0, 0, settings.evaluation_clip).sensitivity + rounding
 
@@ -133,12 +167,19 @@ def estimate_of(sums: NDArray[np.float64], count: int, method: str, sigma: float
     """Give value and interval from the sums of devices, that carry noise of `sigma` each.
 
     >>> made = estimate_of(np.array([30.0, 60, 60, 20, 30, 60]), 15, "snips", 0.0)
-    >>> made["value"], made["low"] < 0.5 < estimate_of(np.array([30.0, 60, 60, 20, 30, 60]), 15, "snips", 1.0)["high"]
+    >>> (
+    ...     made["value"],
+    ...     made["low"]
+    ...     < 0.5
+    ...     < estimate_of(np.array([30.0, 60, 60, 20, 30, 60]), 15, "snips", 1.0)["high"],
+    ... )
     (0.5, True)
     """
     a, b, rows, aa, ab, bb = (float(one) for one in sums)
     if b <= 0:
-        raise DataError(f"the denominators must add up to more than 0, got {b:g}. Ask more devices.")
+        raise DataError(
+            f"the denominators must add up to more than 0, got {b:g}. Ask more devices."
+        )
     v = a / b
     spread = max(aa - 2 * v * ab + v * v * bb, 0.0)
     spread += sigma**2 * (1 + v * v) + 2 * sigma * math.sqrt(1 + 4 * v * v + v**4)
@@ -156,7 +197,9 @@ def _plain(
     fleet: Fleet, nodes: Any, state: State, order: RecordDict, number: int, run_id: str
 ) -> tuple[int, NDArray[np.float64]]:
     clip, total, count = fleet.settings.evaluation_clip, np.zeros(SUMS), 0
-    for node, reply in fleet.ask(dict.fromkeys(nodes, order), int(state.round), MessageType.EVALUATE).items():
+    for node, reply in fleet.ask(
+        dict.fromkeys(nodes, order), int(state.round), MessageType.EVALUATE
+    ).items():
         try:
             record: Any = reply[SUMMED]
             a, b, rows = (float(record[name]) for name in ("numerator", "denominator", "rows"))

@@ -1,14 +1,15 @@
-"""The fleet as the server sees it: which nodes are there, which are asked, which answer in time, and sums of them.
+"""The fleet as the server sees it: which nodes are there, which are asked, which answer in time,
+and sums of them.
 
-Sampling: with a seed the draws are the simulator's (`cohorts.draw` over the nodes in the order of their names, then
-ids), else the operating system's. A round that has enough answers waits a grace period for the others, and names who is
-missing. A node that did not answer is left out for some rounds as long as others are enough; one that is gone is waited
-for once.
-Under noise every node that is connected has a coin of its own, of chance cohort / devices; nobody is left out, and
-nobody is drawn for being reliable.
+Sampling: with a seed the draws are the simulator's (`cohorts.draw` over the nodes in the order of
+their names, then ids), else the operating system's. A round that has enough answers waits a grace
+period for the others, and names who is missing. A node that did not answer is left out for some
+rounds as long as others are enough; one that is gone is waited for once. Under noise every node
+that is connected has a coin of its own, of chance cohort / devices; nobody is left out, and nobody
+is drawn for being reliable.
 
-A device helps to unmask one sum of a model (`masked`): who was asked to is noted on disk first (`unmasked.json`) and
-left out of whatever begins from that model again.
+A device helps to unmask one sum of a model (`masked`): who was asked to is noted on disk first
+(`unmasked.json`) and left out of whatever begins from that model again.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ EVERY = 60.0
 FIRST = 30.0
 """Seconds for the first answer to a deployed model at least: devices start a process for it."""
 MODELS = 4
-"""Models of which it is noted who helped to unmask a sum: that of a round, a candidate's, and those before."""
+"""Models of which it is noted who helped to unmask a sum: that of a round, a candidate's, and those
+before.
+"""
 MOST = 1e30
 """Rewards of a device, added up, are smaller."""
 
@@ -119,13 +122,15 @@ class Fleet:
 
     def order(self, state: State) -> RecordDict:
         """Return what devices are sent in a round of training."""
-        return wire.order_of(state, int(state.round) // self.settings.deploy_every * self.settings.deploy_every)
+        return wire.order_of(
+            state, int(state.round) // self.settings.deploy_every * self.settings.deploy_every
+        )
 
     def cohort(self, state: State, order: RecordDict | None = None) -> list[Node]:
         """Wait until there are enough nodes, and draw those of a round, in the order of the draw.
 
-        `order` is what they will be sent, if it is not that of a round of training. Of a sum that was not unmasked when
-        the server stopped, the cohort is its own.
+        `order` is what they will be sent, if it is not that of a round of training. Of a sum that
+        was not unmasked when the server stopped, the cohort is its own.
         """
         round_, order = int(state.round), self.order(state) if order is None else order
         want, began, known = self.settings.cohort, time.monotonic(), self._begun
@@ -143,7 +148,8 @@ class Fleet:
                 break
             if waited > self.settings.timeout:
                 raise ProtocolError(
-                    f"a round needs {self.settings.enough} nodes, got {len(nodes)} after {self.settings.timeout:g} s. "
+                    f"a round needs {self.settings.enough} nodes, got {len(nodes)} after "
+                    f"{self.settings.timeout:g} s. "
                     "Start more SuperNodes, or look at their logs."
                 )
             time.sleep(LOOK)
@@ -162,14 +168,18 @@ class Fleet:
         free = [node for node in nodes if _key(node) not in helped]
         if len(free) < self.settings.enough and not self.settings.noise:
             raise ProtocolError(
-                f"round {round_ + 1} needs {self.settings.enough} devices, and {len(nodes) - len(free)} of "
-                f"{len(nodes)} have helped to unmask a sum of this model, which a device does once. Start others, or a "
+                f"round {round_ + 1} needs {self.settings.enough} devices, and "
+                f"{len(nodes) - len(free)} of "
+                f"{len(nodes)} have helped to unmask a sum of this model, which a device does "
+                "once. Start others, or a "
                 "new run with 'start'."
             )
         return free
 
     def was_unmasked(self, state: State) -> bool:
-        """Say whether devices were asked to unmask a sum of this model, of which they give no other."""
+        """Say whether devices were asked to unmask a sum of this model, of which they give no
+        other.
+        """
         return self.settings.secure and wire.model_digest(self.order(state)).hex() in self._helped()
 
     def note_unmasked(self, order: RecordDict, names: Sequence[str]) -> None:
@@ -186,7 +196,11 @@ class Fleet:
 
     def _so_many(self, nodes: Sequence[Node], round_: int) -> list[Node]:
         """Draw a cohort without replacement, of those who answered lately if they are enough."""
-        awake = [node for node in nodes if self._silent.get(node.id, -masked.REST) + masked.REST <= round_]
+        awake = [
+            node
+            for node in nodes
+            if self._silent.get(node.id, -masked.REST) + masked.REST <= round_
+        ]
         nodes = awake if len(awake) >= self.settings.enough else nodes
         count = min(self.settings.cohort, len(nodes))
         if self.settings.seed < 0:
@@ -195,7 +209,9 @@ class Fleet:
         return [nodes[at] for at in numbers.tolist()]
 
     def _by_coins(self, nodes: Sequence[Node], round_: int) -> list[Node]:
-        """Draw each node with the chance cohort / devices; with a seed the simulator's draw, of those who are there."""
+        """Draw each node with the chance cohort / devices; with a seed the simulator's draw, of
+        those who are there.
+        """
         seed, cohort, devices = self.settings.seed, self.settings.cohort, self.settings.devices
         if seed < 0:
             drawn = [node for node in nodes if secrets.randbelow(devices) < cohort]
@@ -204,17 +220,24 @@ class Fleet:
             drawn = [nodes[at] for at in numbers[here > 0].tolist() if at < len(nodes)]
         if len(drawn) > self.settings.most_drawn:
             raise ProtocolError(
-                f"round {round_ + 1} drew {len(drawn)} devices, and {devices} declared ones give at most "
-                f"{self.settings.most_drawn}. Raise devices: cutting the cohort would void the guarantee."
+                f"round {round_ + 1} drew {len(drawn)} devices, and {devices} declared ones give "
+                "at most "
+                f"{self.settings.most_drawn}. Raise devices: cutting the cohort would void the "
+                "guarantee."
             )
         return drawn
 
     def ask(
-        self, sent: Mapping[Node, RecordDict], round_: int, kind: str = MessageType.TRAIN, enough: int = 0
+        self,
+        sent: Mapping[Node, RecordDict],
+        round_: int,
+        kind: str = MessageType.TRAIN,
+        enough: int = 0,
     ) -> dict[Node, RecordDict]:
         """Send to nodes and wait for answers, the answers in the order of the nodes.
 
-        Until the time is over, or with `enough` answers (0: the run's least) until the others had their grace period.
+        Until the time is over, or with `enough` answers (0: the run's least) until the others had
+        their grace period.
         """
         settings, waiting = self.settings, self._push(sent, kind, str(round_ + 1))
         began = time.monotonic()
@@ -223,7 +246,9 @@ class Fleet:
         came: dict[int, RecordDict] = {}
         end, met = began + settings.timeout, False
         while waiting:
-            over = time.monotonic() >= end  # what has come by then is taken, also where nobody could look before
+            over = (
+                time.monotonic() >= end
+            )  # what has come by then is taken, also where nobody could look before
             for reply in self.grid.pull_messages(list(waiting)):
                 node = waiting.pop(reply.metadata.reply_to_message_id)
                 if reply.has_error():
@@ -245,7 +270,13 @@ class Fleet:
 
     def _push(self, sent: Mapping[Node, RecordDict], kind: str, group: str) -> dict[str, Node]:
         messages = [
-            Message(content, dst_node_id=node.id, message_type=kind, ttl=self.settings.timeout + 60, group_id=group)
+            Message(
+                content,
+                dst_node_id=node.id,
+                message_type=kind,
+                ttl=self.settings.timeout + 60,
+                group_id=group,
+            )
             for node, content in sent.items()
         ]
         return dict(zip(self.grid.push_messages(messages) if messages else (), sent, strict=True))
@@ -256,11 +287,12 @@ class Fleet:
         self.lost.add(node.called)
 
     def spread(self, versions: Versions, *, wait: bool = False) -> None:
-        """Send devices that are connected the version they shall have and have not, and note what they answer.
+        """Send devices that are connected the version they shall have and have not, and note what
+        they answer.
 
-        One that has none gets it as it connects, others once in `EVERY` seconds at most. With `wait` all get it now;
-        those that did not answer before are asked again. When the first has answered, the others have their grace
-        period, no less than it took.
+        One that has none gets it as it connects, others once in `EVERY` seconds at most. With
+        `wait` all get it now; those that did not answer before are asked again. When the first has
+        answered, the others have their grace period, no less than it took.
         """
         self._take_answers(versions)
         now = time.monotonic()
@@ -271,9 +303,10 @@ class Fleet:
         under_way = {(device, version) for device, version, _ in self._deploying.values()}
         held = versions.held
         missing = {
-            device: at for device, at in versions.missing(nodes).items()
+            device: at
+            for device, at in versions.missing(nodes).items()
             if (device, at) not in under_way and (all_ or device not in held)
-        }  # fmt: skip
+        }
         orders = {}
         for at in set(missing.values()):
             try:
@@ -299,11 +332,18 @@ class Fleet:
                 time.sleep(LOOK)
         if self._deploying:
             names = sorted(device for device, _, _ in self._deploying.values())
-            self.say(f"no answer to the deployed model from {', '.join(names)}; they get it when the run goes on")
+            self.say(
+                f"no answer to the deployed model from {', '.join(names)}; they get it when the "
+                "run goes on"
+            )
 
     def waiting(self, versions: Versions) -> dict[str, int]:
-        """Return who was seen and has not the version to have, without those that refuse it, and which it is."""
-        return versions.missing(sorted({*versions.held, *(node.called for node in self._present())}))
+        """Return who was seen and has not the version to have, without those that refuse it, and
+        which it is.
+        """
+        return versions.missing(
+            sorted({*versions.held, *(node.called for node in self._present())})
+        )
 
     def _take_answers(self, versions: Versions) -> None:
         hash_of = cache(lambda at: versions.read(at).hash)
@@ -335,13 +375,17 @@ def _count(moved: list[int], content: RecordDict) -> None:
     moved[1] += sum(record.count_bytes() for record in content.values())
 
 
-# Sums -----------------------------------------------------------------------------------------------------------------
+# Sums ---------------------------------------------------------------------------------------------
 
 
 def sum_of(fleet: Fleet, nodes: Sequence[Node], state: State, run_id: str) -> Sum | None:
     """Ask devices for their updates and add them; None where too few answered."""
     order = fleet.order(state)
-    return secure_sum(fleet, nodes, state, order, run_id) if fleet.settings.secure else _sum(fleet, nodes, state, order)
+    return (
+        secure_sum(fleet, nodes, state, order, run_id)
+        if fleet.settings.secure
+        else _sum(fleet, nodes, state, order)
+    )
 
 
 def _sum(fleet: Fleet, nodes: Sequence[Node], state: State, order: RecordDict) -> Sum | None:
@@ -353,18 +397,26 @@ def _sum(fleet: Fleet, nodes: Sequence[Node], state: State, order: RecordDict) -
         try:
             update, measured, client = _read(reply, fleet.settings, like, float(state.limit))
         except Exception as error:  # whatever one device sends, it ends no run
-            fleet.say(f"round {number + 1}: {node.called} sent what does not belong to the round: {error}")
+            fleet.say(
+                f"round {number + 1}: {node.called} sent what does not belong to the round: {error}"
+            )
             continue
         total = [one + other for one, other in zip(total, update, strict=True)]
         sums += measured
         who.append(client)
-    return None if len(who) < fleet.settings.least else Sum(tree_of(total, state.params), sums.tolist(), who)
+    return (
+        None
+        if len(who) < fleet.settings.least
+        else Sum(tree_of(total, state.params), sums.tolist(), who)
+    )
 
 
 def _read(
     reply: RecordDict, settings: DeviceSettings, like: list[Any], limit: float
 ) -> tuple[Leaves, NDArray[np.float32], int]:
-    """Read a device's answer: its update, what it measured, its number; what no honest device sends is refused."""
+    """Read a device's answer: its update, what it measured, its number; what no honest device sends
+    is refused.
+    """
     metrics: Any = reply[wire.TOLD]
     known: Any = reply[wire.ROUND]
     update = wire.unpacked(reply[wire.UPDATE])
@@ -372,18 +424,32 @@ def _read(
     reward, samples, probability, within = (
         float(metrics[name]) for name in ("reward", "samples", "probability", "within")
     )
-    if not (0 <= probability <= samples + 1 <= settings.samples + 1 and 0 <= within <= 1 and abs(reward) < MOST):
+    if not (
+        0 <= probability <= samples + 1 <= settings.samples + 1
+        and 0 <= within <= 1
+        and abs(reward) < MOST
+    ):
         raise ProtocolError("what is measured must be of at most as many samples as a device has.")
-    return update, np.array([reward, samples, probability, 1.0, within], np.float32), int(known["client"])
+    return (
+        update,
+        np.array([reward, samples, probability, 1.0, within], np.float32),
+        int(known["client"]),
+    )
 
 
-def secure_sum(fleet: Fleet, nodes: Sequence[Node], state: State, order: RecordDict, run_id: str) -> Sum | None:
+def secure_sum(
+    fleet: Fleet, nodes: Sequence[Node], state: State, order: RecordDict, run_id: str
+) -> Sum | None:
     """Add the updates of a cohort under masks, as whole numbers; None where too few were left."""
     like = jax.tree.leaves(state.params)
     length = sum(int(leaf.size) for leaf in like) + wire.MEASURED
-    found = masked.under_masks(fleet, nodes, order, int(state.round), length, run_id, int(state.round))
+    found = masked.under_masks(
+        fleet, nodes, order, int(state.round), length, run_id, int(state.round)
+    )
     if found is None:
         return None
-    leaves, (reward, samples, probability, within) = wire.split(found[0], [tuple(leaf.shape) for leaf in like])
+    leaves, (reward, samples, probability, within) = wire.split(
+        found[0], [tuple(leaf.shape) for leaf in like]
+    )
     sums = [reward, samples, probability, float(len(found[1])), within]
     return Sum(tree_of(leaves, state.params), sums, list(found[1]), masked=True)

@@ -1,13 +1,16 @@
-"""Secure sums at the server: the five stages of `posse.privacy.aggregation` as five exchanges with the nodes.
+"""Secure sums at the server: the five stages of `posse.privacy.aggregation` as five exchanges with
+the nodes.
 
-The server moves sealed shares and adds masked words; it holds no single update. Names in the terms are fingerprints of
-the nodes' registered keys. A stage is over when all have answered or the time is; a round that lost more devices than
-the plan allows for, or has fewer left than `least`, gives no sum and is done again with other terms. Devices whose
-shares do not open, or give no secret, are left out of it, and of some rounds more, as long as others are enough.
+The server moves sealed shares and adds masked words; it holds no single update. Names in the terms
+are fingerprints of the nodes' registered keys. A stage is over when all have answered or the time
+is; a round that lost more devices than the plan allows for, or has fewer left than `least`, gives
+no sum and is done again with other terms. Devices whose shares do not open, or give no secret, are
+left out of it, and of some rounds more, as long as others are enough.
 
-A device helps to unmask one sum of a model. So the request goes to the disk before it leaves, with the masked sum
-(`unmasking.msgpack`): where shares are missing, and when a server was stopped, the same request is sent once more, and
-devices answer it with the same bytes until they begin another round.
+A device helps to unmask one sum of a model. So the request goes to the disk before it leaves, with
+the masked sum (`unmasking.msgpack`): where shares are missing, and when a server was stopped, the
+same request is sent once more, and devices answer it with the same bytes until they begin another
+round.
 """
 
 from __future__ import annotations
@@ -66,14 +69,22 @@ def _file(settings: DeviceSettings) -> Path:
 
 
 def under_masks(
-    fleet: Fleet, nodes: Sequence[Node], order: RecordDict, number: int, length: int, run_id: str, at: int
+    fleet: Fleet,
+    nodes: Sequence[Node],
+    order: RecordDict,
+    number: int,
+    length: int,
+    run_id: str,
+    at: int,
 ) -> Summed | None:
     """Add vectors of devices under masks; None where too few were left.
 
     `number` is the round of the terms, `at` the round of training in which it happens.
     """
     if (kept := unfinished(fleet.settings, order)) is not None:
-        return _unmasked(fleet, Server.unmasking(kept.terms, kept.masked), _named(nodes), kept.requests, at)
+        return _unmasked(
+            fleet, Server.unmasking(kept.terms, kept.masked), _named(nodes), kept.requests, at
+        )
     by_name = _named(_unsuspected(fleet, nodes, at))
     subject = wire.subject_of(order, fleet.settings)
     try:
@@ -82,15 +93,24 @@ def under_masks(
         fleet.say(f"round {at + 1}: {error}")
         return None
     server = Server(terms)
-    orders = {name: _order(Stage.KEYS, **{wire.TERMS: wire.encode(terms)}) for name in terms.clients}
+    orders = {
+        name: _order(Stage.KEYS, **{wire.TERMS: wire.encode(terms)}) for name in terms.clients
+    }
     try:
         while True:
             _take(fleet, server, by_name, orders, at)
-            told = {action[1]: action[2] for action in server.close(server.stage) if isinstance(action, tuple)}
+            told = {
+                action[1]: action[2]
+                for action in server.close(server.stage)
+                if isinstance(action, tuple)
+            }
             _check_least(fleet, server)
             if server.stage == Stage.UNMASK:
                 break
-            orders = {name: _order(server.stage, **{wire.MESSAGE: wire.encode(one)}) for name, one in told.items()}
+            orders = {
+                name: _order(server.stage, **{wire.MESSAGE: wire.encode(one)})
+                for name, one in told.items()
+            }
             if server.stage == Stage.MASKED:
                 for one in orders.values():
                     one.update(order)
@@ -107,9 +127,15 @@ def under_masks(
 
 
 def _unmasked(
-    fleet: Fleet, server: Server, by_name: Mapping[str, tuple[Node, bytes]], requests: Mapping[str, Unmask], at: int
+    fleet: Fleet,
+    server: Server,
+    by_name: Mapping[str, tuple[Node, bytes]],
+    requests: Mapping[str, Unmask],
+    at: int,
 ) -> Summed | None:
-    """Ask for shares, twice where some are missing, and take the masks off; what fails now is lost for good."""
+    """Ask for shares, twice where some are missing, and take the masks off; what fails now is lost
+    for good.
+    """
     orders = {
         name: _order(Stage.UNMASK, **{wire.MESSAGE: wire.encode(one)})
         for name, one in requests.items()
@@ -120,14 +146,22 @@ def _unmasked(
         try:
             server.close(Stage.UNMASK)
         except ProtocolError:
-            _take(fleet, server, by_name, {name: orders[name] for name in orders if name not in came}, at)
+            _take(
+                fleet,
+                server,
+                by_name,
+                {name: orders[name] for name in orders if name not in came},
+                at,
+            )
             server.close(Stage.UNMASK)
     except ProtocolError as error:
         fleet.say(f"round {at + 1}: {error}")
         _file(fleet.settings).unlink(missing_ok=True)
         return None
     finally:
-        fleet.suspected.update({by_name[name][0].id: at for name in server.suspects if name in by_name})
+        fleet.suspected.update(
+            {by_name[name][0].id: at for name in server.suspects if name in by_name}
+        )
     return from_ring(server.total), server.survivors
 
 
@@ -149,14 +183,17 @@ def _named(nodes: Sequence[Node]) -> dict[str, tuple[Node, bytes]]:
     for node in nodes:
         if not node.public:
             raise ConfigError(
-                "secure sums need nodes with registered keys. Start the SuperLink with --enable-supernode-auth."
+                "secure sums need nodes with registered keys. Start the SuperLink with "
+                "--enable-supernode-auth."
             )
         public = wire.identity_of(node.public)
         named[fingerprint(public)] = (node, public)
     return dict(sorted(named.items()))
 
 
-def _terms(fleet: Fleet, by_name: Mapping[str, Any], number: int, length: int, run_id: str, subject: bytes) -> Terms:
+def _terms(
+    fleet: Fleet, by_name: Mapping[str, Any], number: int, length: int, run_id: str, subject: bytes
+) -> Terms:
     settings = fleet.settings
     made = plan(len(by_name), corrupt=settings.corrupt, dropout=settings.dropout)
     identities = tuple(public for _, public in by_name.values())
@@ -164,9 +201,15 @@ def _terms(fleet: Fleet, by_name: Mapping[str, Any], number: int, length: int, r
 
 
 def _take(
-    fleet: Fleet, server: Server, by_name: Mapping[str, tuple[Node, bytes]], orders: Mapping[str, RecordDict], at: int
-) -> set[str]:  # fmt: skip
-    """Send the orders of a stage and hand the answers to the server; return who gave a right one."""
+    fleet: Fleet,
+    server: Server,
+    by_name: Mapping[str, tuple[Node, bytes]],
+    orders: Mapping[str, RecordDict],
+    at: int,
+) -> set[str]:
+    """Send the orders of a stage and hand the answers to the server; return who gave a right
+    one.
+    """
     names, came = {by_name[name][0].id: name for name in orders}, set()
     sent = {by_name[name][0]: order for name, order in orders.items()}
     for node, reply in fleet.ask(sent, at, KIND, server.enough).items():
@@ -174,7 +217,9 @@ def _take(
             server.receive(names[node.id], wire.decode(reply[wire.STAGE][wire.MESSAGE]))
             came.add(names[node.id])
         except (KeyError, TypeError, ValueError, ProtocolError) as error:
-            fleet.say(f"round {at + 1}: {node.called} sent what does not belong to the round: {error}")
+            fleet.say(
+                f"round {at + 1}: {node.called} sent what does not belong to the round: {error}"
+            )
     return came
 
 

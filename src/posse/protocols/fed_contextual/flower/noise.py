@@ -1,22 +1,27 @@
-"""Noise on devices: what the server adds to a sum before anything is made of it, and the account of what rounds cost.
+"""Noise on devices: what the server adds to a sum before anything is made of it, and the account of
+what rounds cost.
 
-Without a seed it comes from the operating system, in numbers of 53 bits: they have no tail beyond 8.6 standard
-deviations, which the figures do not miss (chance 10^-17). With a seed it is the simulator's, and protects nothing. A
-sum of whole numbers (`levels`, secure sums) stays one, since the noise is rounded: that is post-processing, and hides
-the low-order bits of a floating-point number, from which noise can be read (Mironov: On significance of the least
-significant bits for differential privacy, CCS 2012). A sum of floats has such bits.
+Without a seed it comes from the operating system, in numbers of 53 bits: they have no tail beyond
+8.6 standard deviations, which the figures do not miss (chance 10^-17). With a seed it is the
+simulator's, and protects nothing. A sum of whole numbers (`levels`, secure sums) stays one, since
+the noise is rounded: that is post-processing, and hides the low-order bits of a floating-point
+number, from which noise can be read (Mironov: On significance of the least significant bits for
+differential privacy, CCS 2012). A sum of floats has such bits.
 
-A round is paid for before its devices are drawn, and training stops in time. The server draws every device that is
-connected by a coin of its own, of chance q = cohort / devices, once a round; a device that does not answer adds
-nothing; the sum has noise of noise x clip and is divided by `cohort`, whatever came. So a device is in a round with a
-chance of q at most, fewer devices than declared cost nobody more, and devices that drop out change no figure. A round
-is never drawn again: that would make those who answer likelier than q.
+A round is paid for before its devices are drawn, and training stops in time. The server draws every
+device that is connected by a coin of its own, of chance q = cohort / devices, once a round; a
+device that does not answer adds nothing; the sum has noise of noise x clip and is divided by
+`cohort`, whatever came. So a device is in a round with a chance of q at most, fewer devices than
+declared cost nobody more, and devices that drop out change no figure. A round is never drawn again:
+that would make those who answer likelier than q.
 
-Neighbours are by zeroing out (Kairouz, McMahan, Song, Thakkar, Thakurta, Xu: Practical and private (deep) learning
-without sampling or shuffling, ICML 2021): a device sends what it has, or zeros. The figures are those of the
-Poisson-sampled Gaussian, one clip apart. That a device takes part is not hidden, and neither is whether it answers.
+Neighbours are by zeroing out (Kairouz, McMahan, Song, Thakkar, Thakurta, Xu: Practical and private
+(deep) learning without sampling or shuffling, ICML 2021): a device sends what it has, or zeros. The
+figures are those of the Poisson-sampled Gaussian, one clip apart. That a device takes part is not
+hidden, and neither is whether it answers.
 
-What was paid for is in a file beside the state, so that a run that is taken up again has spent what it had.
+What was paid for is in a file beside the state, so that a run that is taken up again has spent what
+it had.
 """
 
 from __future__ import annotations
@@ -45,11 +50,15 @@ from posse.protocols.fed_contextual.flower.settings import SPENT, DeviceSettings
 from posse.protocols.fed_contextual.levels import proved
 
 _UNIT = 2.0**-53
-NEIGHBOURS = "zero out: one device sends what it has, or zeros instead, in every round it is drawn for"
+NEIGHBOURS = (
+    "zero out: one device sends what it has, or zeros instead, in every round it is drawn for"
+)
 COVERS = "everything one device holds, against whoever sees the models after every round"
 NOT_COVERED = (
-    "the server: it adds the noise, and sees the exact sums (and each update, where sums are not secure)",
-    "sums of rewards, probabilities, samples and updates within the clip, and the average reward: they carry no noise",
+    "the server: it adds the noise, and sees the exact sums (and each update, where sums are not "
+    "secure)",
+    "sums of rewards, probabilities, samples and updates within the clip, and the average reward: "
+    "they carry no noise",
     "who is drawn for a round, which must be unknown to whoever the guarantee is against",
     "whether a device answers, and when",
     "what a device shows by the arms it pulls, and logs that leave it otherwise",
@@ -63,7 +72,9 @@ def with_noise(total: Tree, settings: DeviceSettings, state: State) -> Tree:
     levels = settings.rounded_to
     deviation = settings.noise * (levels or float(state.limit))  # in steps, or as the sum is
     numbers = drawn([np.shape(leaf) for leaf in leaves], settings.seed, int(state.round))
-    made = [_added(np.asarray(leaf), deviation * one) for leaf, one in zip(leaves, numbers, strict=True)]
+    made = [
+        _added(np.asarray(leaf), deviation * one) for leaf, one in zip(leaves, numbers, strict=True)
+    ]
     return jax.tree.unflatten(shape, made)
 
 
@@ -128,17 +139,26 @@ class Account:
         """Return what the rounds paid for prove, by PLD and by RDP."""
         training, left_out = self._ledger.mechanism, tuple(not_covered(self._settings))
         entries = proved(
-            training.gaussian, self.paid, training.delta, ("pld", "rdp"), adjacency=NEIGHBOURS, covers=COVERS,
+            training.gaussian,
+            self.paid,
+            training.delta,
+            ("pld", "rdp"),
+            adjacency=NEIGHBOURS,
+            covers=COVERS,
             not_covered=left_out,
-        )  # fmt: skip
-        return [{**one, "figure": figure(one["epsilon"] or math.inf, one["delta"])} for one in entries]
+        )
+        return [
+            {**one, "figure": figure(one["epsilon"] or math.inf, one["delta"])} for one in entries
+        ]
 
 
 def not_covered(settings: DeviceSettings) -> list[str]:
     """Return what the figures of a run leave out."""
     more = {
         "low-order bits of sums of floating-point numbers: give levels for whole numbers": not settings.rounded_to,
-        "low-order bits of the sums of an evaluation: their noise is floating-point numbers": bool(settings.evaluate),
+        "low-order bits of the sums of an evaluation: their noise is floating-point numbers": bool(
+            settings.evaluate
+        ),
         "the data that the first model was made of": bool(settings.start),
         "the other devices of a round, which know who is in it": settings.secure,
         "whoever knows the seed: with it all noise can be taken off": settings.seed >= 0,
@@ -147,17 +167,22 @@ def not_covered(settings: DeviceSettings) -> list[str]:
 
 
 def _paid(path: Path, done: int) -> int:
-    """Return the rounds that were paid for, and refuse an account that does not belong to the run."""
+    """Return the rounds that were paid for, and refuse an account that does not belong to the
+    run.
+    """
     if not path.exists():
         if done:
             raise ConfigError(
-                f"{path.parent} holds {done} rounds that were not paid for. Name another folder to train under noise."
+                f"{path.parent} holds {done} rounds that were not paid for. Name another folder to "
+                "train under noise."
             )
         return 0
     account = _read(path)
     paid = account.get("rounds")
     if not isinstance(paid, int) or paid < done:
-        raise DataError(f"{path} must count the {done} rounds that were done, got {paid}. Name another folder.")
+        raise DataError(
+            f"{path} must count the {done} rounds that were done, got {paid}. Name another folder."
+        )
     return paid
 
 

@@ -1,7 +1,8 @@
-"""Processes that are started here and stopped here: by their ids, and those that they started in turn.
+"""Processes that are started here and stopped here: by their ids, and those that they started in
+turn.
 
-Flower's programs start others, in sessions of their own. All inherit a mark in their environment, by which they are
-found again; where there is no /proc, by following parents.
+Flower's programs start others, in sessions of their own. All inherit a mark in their environment,
+by which they are found again; where there is no /proc, by following parents.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ class Process:
     def last_words(self, lines: int = 1) -> str:
         """Return the end of its log."""
         with suppress(OSError):
-            found = [line for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
+            found = [
+                line for line in self.log.read_text(errors="replace").splitlines() if line.strip()
+            ]
             return "\n".join(found[-lines:])
         return ""
 
@@ -61,22 +64,37 @@ class Crew:
     processes: list[Process] = field(default_factory=list)
 
     def environment(self, home: Path, **more: str) -> dict[str, str]:
-        """Return what a Flower program is started with: own home, no telemetry, the programs beside this Python."""
+        """Return what a Flower program is started with: own home, no telemetry, the programs beside
+        this Python.
+        """
         path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
         # Many processes on one machine: each with one thread, none with the GPU.
         threads = {"OMP_NUM_THREADS": "1", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
         defaults = {"JAX_PLATFORMS": "cpu", "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1"}
-        fixed = {**QUIET, "FLWR_HOME": str(home), "PATH": path, MARK: self.mark, "PYTHONUNBUFFERED": "1"}
+        fixed = {
+            **QUIET,
+            "FLWR_HOME": str(home),
+            "PATH": path,
+            MARK: self.mark,
+            "PYTHONUNBUFFERED": "1",
+        }
         return {**defaults, **threads, **os.environ, **fixed, **more}
 
-    def start(self, name: str, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> Process:
+    def start(
+        self, name: str, command: Sequence[str], log: Path, environment: Mapping[str, str]
+    ) -> Process:
         """Start a program of Flower's; what it says goes to its log."""
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as stream:
             handle = subprocess.Popen(
-                [program(command[0]), *command[1:]], stdin=subprocess.DEVNULL, stdout=stream, stderr=stream,
-                env=dict(environment), cwd=log.parent, start_new_session=True,
-            )  # fmt: skip
+                [program(command[0]), *command[1:]],
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=stream,
+                env=dict(environment),
+                cwd=log.parent,
+                start_new_session=True,
+            )
         made = Process(name, log, handle)
         self.processes.append(made)
         return made
@@ -90,7 +108,9 @@ class Crew:
             while left and time.monotonic() < end:
                 for process in self.processes:
                     process.handle.poll()
-                left = {process.handle.pid for process in self.processes if process.alive} | self.others()
+                left = {
+                    process.handle.pid for process in self.processes if process.alive
+                } | self.others()
                 if number == signal.SIGKILL:
                     _signal(left, number)
                 time.sleep(0.05)
@@ -109,7 +129,9 @@ def program(name: str) -> str:
     """Return the path of one of Flower's programs: beside this Python, where pip puts it."""
     path = Path(sys.executable).parent / name
     if not path.exists():
-        raise MissingExtraError(f"{name} is needed here and not installed. Install it with: {installing('flower')}")
+        raise MissingExtraError(
+            f"{name} is needed here and not installed. Install it with: {installing('flower')}"
+        )
     return str(path)
 
 
@@ -130,7 +152,9 @@ def _marked(mark: bytes) -> set[int]:
 
 
 def _descendants(roots: set[int]) -> set[int]:
-    listed = subprocess.run(["ps", "-axo", "pid=,ppid="], capture_output=True, text=True, check=False).stdout
+    listed = subprocess.run(
+        ["ps", "-axo", "pid=,ppid="], capture_output=True, text=True, check=False
+    ).stdout
     parents = [tuple(map(int, line.split())) for line in listed.splitlines() if line.strip()]
     found = set(roots)
     while more := {child for child, parent in parents if parent in found} - found:

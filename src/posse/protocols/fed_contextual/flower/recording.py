@@ -1,11 +1,13 @@
-"""The server's record of a run on devices, and figures for a monitor: what the server may know, from its folder.
+"""The server's record of a run on devices, and figures for a monitor: what the server may know,
+from its folder.
 
-What was protected is read from the rounds themselves (`progress.jsonl`): which sums were under masks, which carried
-noise, whether nodes had keys. A run is a row of the store while it goes on; one that goes on after a stop replaces its
-row.
+What was protected is read from the rounds themselves (`progress.jsonl`): which sums were under
+masks, which carried noise, whether nodes had keys. A run is a row of the store while it goes on;
+one that goes on after a stop replaces its row.
 
-Figures are written after every round, by the writer of all that runs for long (`posse.runtime.metrics`): the newest as
-Prometheus scrapes them (`metrics.prom`, for a collector of text files), all as JSON lines (`metrics.jsonl`).
+Figures are written after every round, by the writer of all that runs for long
+(`posse.runtime.metrics`): the newest as Prometheus scrapes them (`metrics.prom`, for a collector of
+text files), all as JSON lines (`metrics.jsonl`).
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ from posse.runtime.metrics import Metric, gauge, line, write
 
 SERVER = "server"
 OPEN = (
-    "Nodes had no registered keys: a simulation, or a SuperLink that takes any node. Whoever runs it sees everything."
+    "Nodes had no registered keys: a simulation, or a SuperLink that takes any node. Whoever runs "
+    "it sees everything."
 )
 
 
@@ -62,21 +65,29 @@ def server_record(settings: DeviceSettings, out: Path, status: str = "finished")
         result = json.loads((out / RESULT).read_text())
     masked, noisy = ([bool(line.get(name)) for line in lines] for name in ("masked", "noise"))
     happened = {
-        **settings.resolved(), "masked": bool(lines) and all(masked), "noise": settings.noise if all(noisy) else 0.0,
-    }  # fmt: skip
+        **settings.resolved(),
+        "masked": bool(lines) and all(masked),
+        "noise": settings.noise if all(noisy) else 0.0,
+    }
     more = [OPEN] if not all(line.get("authenticated", True) for line in lines) else []
     if any(masked) and not all(masked):
         more.append(f"{masked.count(False)} of {len(lines)} rounds were not under masks.")
     earned = np.cumsum([line["reward"] * max(1.0, line["samples"]) for line in lines])
     samples = sum(line["samples"] for line in lines)
-    summary: dict[str, Any] = {"rounds_done": len(lines), "steps_done": len(lines), "samples": samples}
+    summary: dict[str, Any] = {
+        "rounds_done": len(lines),
+        "steps_done": len(lines),
+        "samples": samples,
+    }
     if samples:
         summary["average_reward"] = float(earned[-1]) / samples
         summary["clip_norm"] = lines[-1]["limit"]
         summary["within_clip"] = float(np.mean([line["within"] for line in lines]))
     config = {
-        **settings.resolved(), "horizon": settings.rounds, "policy": described(settings.exploration()),
-    }  # fmt: skip
+        **settings.resolved(),
+        "horizon": settings.rounds,
+        "policy": described(settings.exploration()),
+    }
     devices = {str(one) for line in lines for one in line["clients"]}
     stopped = {"stopped": result["stopped"]} if "stopped" in result else {}
     return Record(
@@ -84,8 +95,12 @@ def server_record(settings: DeviceSettings, out: Path, status: str = "finished")
         kind=SYSTEM.name,
         party=SERVER,
         config=config,
-        problem={"name": Path(settings.data).name, "words": dict(SYSTEM.words), "clients": len(devices),
-                 "names": [str(arm) for arm in range(settings.arms)]},
+        problem={
+            "name": Path(settings.data).name,
+            "words": dict(SYSTEM.words),
+            "clients": len(devices),
+            "names": [str(arm) for arm in range(settings.arms)],
+        },
         level=level_of(happened["noise"], happened["masked"]),
         leaks=(*leaks(happened), *more),
         seeds=(settings.seed,) if settings.seed >= 0 and lines else (),
@@ -93,12 +108,16 @@ def server_record(settings: DeviceSettings, out: Path, status: str = "finished")
         reward=earned.reshape(1, -1) if lines else np.zeros((0, 0)),
         total=(float(earned[-1]),) if lines else (),
         status=status,
-        traffic=tuple(Traffic(hop, *_moved(lines, name)) for hop, name in (
-            ("server -> device", "sent"), ("device -> server", "came"))),
+        traffic=tuple(
+            Traffic(hop, *_moved(lines, name))
+            for hop, name in (("server -> device", "sent"), ("device -> server", "came"))
+        ),
         privacy=tuple(result.get("privacy", ())),
         summary=summary,
-        show=SYSTEM.show(settings, sections_of(summary, 1), learns=list(learns(happened)), **stopped),
-    )  # fmt: skip
+        show=SYSTEM.show(
+            settings, sections_of(summary, 1), learns=list(learns(happened)), **stopped
+        ),
+    )
 
 
 def _moved(lines: Sequence[dict[str, Any]], name: str) -> tuple[int, int]:
@@ -115,31 +134,55 @@ def write_metrics(out: Path, epsilon: float | None = None) -> None:
 
 
 def metrics(out: Path, epsilon: float | None) -> Iterator[Metric]:
-    """Give the figures of a run: rounds, devices, what was clipped and spent, the reward, versions held."""
+    """Give the figures of a run: rounds, devices, what was clipped and spent, the reward, versions
+    held.
+    """
     lines, versions = lines_of(out), Versions(out)
     yield Metric("posse_rounds_total", "counter", "Rounds done.", (({}, len(lines)),))
     lost = sum(len(one.get("lost", ())) for one in lines)
-    yield Metric("posse_devices_lost_total", "counter", "Devices that were asked and did not answer.", (({}, lost),))
+    yield Metric(
+        "posse_devices_lost_total",
+        "counter",
+        "Devices that were asked and did not answer.",
+        (({}, lost),),
+    )
     if lines:
         last = lines[-1]
-        yield from gauge("posse_devices_present", "Devices in the sum of the last round.", len(last["clients"]))
-        yield from gauge("posse_devices_lost", "Devices that did not answer in the last round.", len(last["lost"]))
+        yield from gauge(
+            "posse_devices_present", "Devices in the sum of the last round.", len(last["clients"])
+        )
+        yield from gauge(
+            "posse_devices_lost",
+            "Devices that did not answer in the last round.",
+            len(last["lost"]),
+        )
         clipped = (1 - last["within"]) * len(last["clients"])
-        yield from gauge("posse_updates_clipped", "Updates of the last round beyond the norm.", round(clipped))
-        yield from gauge("posse_reward_mean", "Average reward of an action in the last round.", last["reward"])
-        yield from gauge("posse_round_seconds", "Seconds that the last round took.", last["seconds"])
+        yield from gauge(
+            "posse_updates_clipped", "Updates of the last round beyond the norm.", round(clipped)
+        )
+        yield from gauge(
+            "posse_reward_mean", "Average reward of an action in the last round.", last["reward"]
+        )
+        yield from gauge(
+            "posse_round_seconds", "Seconds that the last round took.", last["seconds"]
+        )
         yield from gauge("posse_epsilon_spent", "Epsilon spent on a device so far.", epsilon)
     wanted, held = versions.wanted, Counter(str(one["version"]) for one in versions.held.values())
     if wanted:
         yield from gauge("posse_version_wanted", "Version that devices shall have.", wanted.version)
     if held:
-        samples = tuple(({"version": version}, float(count)) for version, count in sorted(held.items()))
-        yield Metric("posse_devices_with_version", "gauge", "Devices that said they have a version.", samples)
+        samples = tuple(
+            ({"version": version}, float(count)) for version, count in sorted(held.items())
+        )
+        yield Metric(
+            "posse_devices_with_version", "gauge", "Devices that said they have a version.", samples
+        )
 
 
 @contextmanager
 def listed(settings: DeviceSettings, out: Path) -> Iterator[Callable[[int, int], None]]:
-    """List a run in the store while it goes on, and put its record there at the end; gives the heartbeat.
+    """List a run in the store while it goes on, and put its record there at the end; gives the
+    heartbeat.
 
     A store that cannot be written stops no run.
     """
@@ -155,7 +198,12 @@ def listed(settings: DeviceSettings, out: Path) -> Iterator[Callable[[int, int],
     try:
         yield handle.beat
     except BaseException as error:
-        _end(handle, settings, out, "interrupted" if isinstance(error, KeyboardInterrupt) else "failed")
+        _end(
+            handle,
+            settings,
+            out,
+            "interrupted" if isinstance(error, KeyboardInterrupt) else "failed",
+        )
         raise
     _end(handle, settings, out, "finished")
 

@@ -30,7 +30,9 @@ class DealerSaved(Snapshot, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class DealerKeys:
-    """The seeds that the dealer hands out, and its own: all from its root, different for other terms."""
+    """The seeds that the dealer hands out, and its own: all from its root, different for other
+    terms.
+    """
 
     def __init__(self, terms: Terms, secrets: Secrets) -> None:
         digest = terms.digest()
@@ -44,7 +46,9 @@ class DealerKeys:
 
 
 class DealerRole(Ending):
-    """Sends every role its seed, and every party its corrections as it asks for them; each chunk once."""
+    """Sends every role its seed, and every party its corrections as it asks for them; each chunk
+    once.
+    """
 
     kind = name = DEALER
 
@@ -73,7 +77,9 @@ class DealerRole(Ending):
         ]
 
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
-        """Deal a party the chunks it asks for, of those that are its turn; or take its word that the run ends."""
+        """Deal a party the chunks it asks for, of those that are its turn; or take its word that
+        the run ends.
+        """
         if isinstance(message, Over):
             self.ends(sender, message, 0, self.terms.choices)
             return ()
@@ -81,7 +87,9 @@ class DealerRole(Ending):
             raise ProtocolError(f"{type(message).__name__} of '{sender}' is not expected here.")
         dealt = self._dealt[sender]
         if not dealt < message.chunk <= dealt + AHEAD + 1:
-            raise ProtocolError(f"'{sender}' wants chunks up to {message.chunk} and has been dealt up to {dealt}.")
+            raise ProtocolError(
+                f"'{sender}' wants chunks up to {message.chunk} and has been dealt up to {dealt}."
+            )
         actions: list[Action] = [
             (self.name, sender, Dealt(chunk, self._dealer.deal(chunk)))
             for chunk in range(dealt + 1, min(message.chunk, self._chunks - 1) + 1)
@@ -103,7 +111,14 @@ class DealerRole(Ending):
         """Return the state."""
         dealt = {party: chunk + 1 for party, chunk in self._dealt.items()}
         return pack(
-            DealerSaved(version=VERSION, kind=self.kind, name=self.name, run=self._digest, dealt=dealt, end=self.end)
+            DealerSaved(
+                version=VERSION,
+                kind=self.kind,
+                name=self.name,
+                run=self._digest,
+                dealt=dealt,
+                end=self.end,
+            )
         )
 
     def load(self, saved: Mapping[str, Any]) -> None:
@@ -114,9 +129,15 @@ class DealerRole(Ending):
 
 
 def dealer_of(
-    terms: Terms, plan_: Plan, tapes: Mapping[str, bytes], inputs: Mapping[str, bytes], coins: DealerCoins
+    terms: Terms,
+    plan_: Plan,
+    tapes: Mapping[str, bytes],
+    inputs: Mapping[str, bytes],
+    coins: DealerCoins,
 ) -> Dealer:
-    """Make the dealer: `tapes` are the parties' seeds, `inputs` the seeds of everyone who brings inputs."""
+    """Make the dealer: `tapes` are the parties' seeds, `inputs` the seeds of everyone who brings
+    inputs.
+    """
     layout = Layout(terms.dimension)
 
     def program(s: Session, first: int) -> Rounds[Shared]:

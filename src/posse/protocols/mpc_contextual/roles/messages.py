@@ -13,7 +13,9 @@ AHEAD = 2
 
 
 class Ending:
-    """How far a run goes, for a role: to the last step of the terms, or to the pass that a party has named."""
+    """How far a run goes, for a role: to the last step of the terms, or to the pass that a party
+    has named.
+    """
 
     terms: Terms
     end: int | None = None
@@ -35,22 +37,32 @@ class Ending:
         return self.choices * self.terms.batch
 
     def ends(self, sender: str, over: Over, least: int, most: int) -> None:
-        """Take a party's word for the last pass, which lies between two numbers; all parties name the same."""
-        known = over.step == self.end or (self.end is None and least <= over.step <= min(most, self.terms.choices))
+        """Take a party's word for the last pass, which lies between two numbers; all parties name
+        the same.
+        """
+        known = over.step == self.end or (
+            self.end is None and least <= over.step <= min(most, self.terms.choices)
+        )
         if sender not in self.terms.parties or not known:
-            raise ProtocolError(f"'{sender}' ends the run before pass {over.step + 1}, which cannot be.")
+            raise ProtocolError(
+                f"'{sender}' ends the run before pass {over.step + 1}, which cannot be."
+            )
         self.end = over.step
 
 
 class Hello(Message, frozen=True, array_like=True, tag="Hello", gc=False):
-    """Party to party, before the first step: the terms it plays by, and its part of the parties' common key."""
+    """Party to party, before the first step: the terms it plays by, and its part of the parties'
+    common key.
+    """
 
     terms: bytes
     part: bytes
 
 
 class Seed(Message, frozen=True, array_like=True, tag="Seed", gc=False):
-    """Dealer to everyone else: the terms it deals for, the seed of a party's tapes, and of the masks of its inputs."""
+    """Dealer to everyone else: the terms it deals for, the seed of a party's tapes, and of the
+    masks of its inputs.
+    """
 
     terms: bytes
     tapes: bytes
@@ -106,20 +118,26 @@ class Payoff(Message, frozen=True, array_like=True, tag="Payoff", gc=False):
 
 
 class Over(Message, frozen=True, array_like=True, tag="Over", gc=False):
-    """Party to everyone: no arm is chosen from this pass on; its contexts have ended, or its operator ends the run."""
+    """Party to everyone: no arm is chosen from this pass on; its contexts have ended, or its
+    operator ends the run.
+    """
 
     step: int
 
 
 class Rows(Message, frozen=True, array_like=True, tag="Rows", gc=False):
-    """Party to party: a keyed digest of the identifiers of the rows of a pass, where contexts arrive."""
+    """Party to party: a keyed digest of the identifiers of the rows of a pass, where contexts
+    arrive.
+    """
 
     step: int
     digest: bytes
 
 
 class End(Message, frozen=True, array_like=True, tag="End", gc=False):
-    """Operator to party, and party to party where it waits for another's context: take no more contexts."""
+    """Operator to party, and party to party where it waits for another's context: take no more
+    contexts.
+    """
 
 
 class Look(Ask, frozen=True, array_like=True, tag="Look", gc=False):
@@ -130,7 +148,9 @@ class Look(Ask, frozen=True, array_like=True, tag="Look", gc=False):
 
 
 class Seen(Message, frozen=True, array_like=True, tag="Seen", gc=False):
-    """The world's answer to a `Look`: row and features in fixed point, or that no context comes any more."""
+    """The world's answer to a `Look`: row and features in fixed point, or that no context comes any
+    more.
+    """
 
     step: int
     row: str

@@ -1,11 +1,12 @@
 """What a role reads and writes outside of the protocol: arms, rewards, and shares of the model.
 
-Arms go to the puller's own system and rewards come from the payee's, or both belong to a simulated world. A role that
-stops between an answer and its journal asks again: a step always comes with the same arm and earns the same, and must
-be done once.
+Arms go to the puller's own system and rewards come from the payee's, or both belong to a simulated
+world. A role that stops between an answer and its journal asks again: a step always comes with the
+same arm and earns the same, and must be done once.
 
-A party keeps its share of the model as a file. One share says nothing about the model; the shares of all parties
-together are the model. Whether to bring them together is for the parties to decide: no role does it by itself.
+A party keeps its share of the model as a file. One share says nothing about the model; the shares
+of all parties together are the model. Whether to bring them together is for the parties to decide:
+no role does it by itself.
 """
 
 from __future__ import annotations
@@ -65,7 +66,9 @@ class ActSettings(Settings):
         """Make what pulls; `folder` is what paths and modules are relative to."""
         needed = {"python": "function", "csv": "file", "http": "url"}[self.kind]
         if getattr(self, needed) in ("", None):
-            raise ConfigError(f"a source of kind '{self.kind}' needs {needed}. Give it under [source].")
+            raise ConfigError(
+                f"a source of kind '{self.kind}' needs {needed}. Give it under [source]."
+            )
         if self.kind == "csv":
             assert self.file is not None
             return ArmLog(folder / self.file, run)
@@ -73,11 +76,15 @@ class ActSettings(Settings):
             function = load_function(self.function, folder)
             return lambda step, arm: function(run, step, arm)
         service = Service(self.url, self.timeout, "does not take the arm")
-        return lambda step, arm: service.post(f"{run}/{step}", {"run": run, "step": step, "arm": arm})
+        return lambda step, arm: service.post(
+            f"{run}/{step}", {"run": run, "step": step, "arm": arm}
+        )
 
 
 class ArmLog:
-    """A file with a line for every pull of one run, on the disk before it is answered; a step is written once."""
+    """A file with a line for every pull of one run, on the disk before it is answered; a step is
+    written once.
+    """
 
     def __init__(self, path: Path, run: str) -> None:
         self._path, self._run = path, run
@@ -94,12 +101,17 @@ class ArmLog:
         if step < self._next - 1 or (step == self._next - 1 and arm == self._last):
             return
         if step == self._next - 1:
-            raise DataError(f"{self._path} has arm {self._last} for step {step}, and {arm} is to be pulled. Mend it.")
+            raise DataError(
+                f"{self._path} has arm {self._last} for step {step}, and {arm} is to be pulled. "
+                "Mend it."
+            )
         line = f"{self._run},{step},{arm}\n".encode()
         if os.write(file, line) != len(line):
             self._file = None  # the line is torn: it is cut off when the file is opened again
             os.close(file)
-            raise DataError(f"{self._path} cannot be written to its end: the disk is full. Make room.")
+            raise DataError(
+                f"{self._path} cannot be written to its end: the disk is full. Make room."
+            )
         files.sync_data(file)
         self._next, self._last = step + 1, arm
 
@@ -107,7 +119,9 @@ class ArmLog:
         try:
             file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         except OSError as error:
-            raise DataError(f"cannot write {self._path}: {error.strerror}. Choose a place you may write to.") from error
+            raise DataError(
+                f"cannot write {self._path}: {error.strerror}. Choose a place you may write to."
+            ) from error
         data = self._path.read_bytes()
         whole = data[: data.rfind(b"\n") + 1]
         os.ftruncate(file, len(whole))
@@ -118,7 +132,8 @@ class ArmLog:
             if last[0] != self._run:
                 os.close(file)
                 raise DataError(
-                    f"{self._path} has the arms of run '{last[0]}', this is '{self._run}'. Give another file."
+                    f"{self._path} has the arms of run '{last[0]}', this is '{self._run}'. Give "
+                    "another file."
                 )
             self._next, self._last = int(last[1]) + 1, int(last[2])
         self._file = file
@@ -147,7 +162,9 @@ def earning(source: RewardSource, run: str, within: RewardRange) -> Source:
 
 
 class Slotted:
-    """A source whose answers come at whole slots after they were asked for, and a random while later."""
+    """A source whose answers come at whole slots after they were asked for, and a random while
+    later.
+    """
 
     def __init__(self, source: Source, slot: float, jitter: float) -> None:
         self.source, self._slot, self._jitter = source, slot, jitter
@@ -173,7 +190,9 @@ def timed(source: Source, terms: Terms) -> Source:
 
 
 def looking(source: FeatureSource, bits: int, size: int, bound: float, *, scale: bool) -> Source:
-    """Give a source of features as the runtime asks it: in fixed point, each row within the party's norm."""
+    """Give a source of features as the runtime asks it: in fixed point, each row within the party's
+    norm.
+    """
 
     async def look(ask: Ask) -> Message:
         assert isinstance(ask, Look)
@@ -182,12 +201,15 @@ def looking(source: FeatureSource, bits: int, size: int, bound: float, *, scale:
             return Seen(ask.step, "", b"", over=True)
         row, numbers = arrived
         if len(numbers) != size or not all(map(math.isfinite, numbers)):
-            raise DataError(f"context {ask.step + 1} must have {size} finite features, got {str(numbers)[:80]}.")
+            raise DataError(
+                f"context {ask.step + 1} must have {size} finite features, got {str(numbers)[:80]}."
+            )
         values = np.array([numbers])
         values = scale_to_bound(values, bound) if scale else values
         if (norm := float(row_norms(values)[0])) > bound + SLACK:
             raise DataError(
-                f"context {ask.step + 1} must have a norm of at most the bound {bound:.6g}, got {norm:.6g}. Scale the "
+                f"context {ask.step + 1} must have a norm of at most the bound {bound:.6g}, got "
+                f"{norm:.6g}. Scale the "
                 "features, or set scale to have longer rows scaled down."
             )
         return Seen(ask.step, row, FixedPoint(bits, bound).encode(values).tobytes())
@@ -213,7 +235,9 @@ class WorldArms:
         """Return the arm of a step."""
         arm = os.pread(self._open(), ARM_BYTES, ARM_BYTES * step)
         if len(arm) != ARM_BYTES:
-            raise DataError(f"{self._path} has no arm of step {step + 1}. Restore it, or begin another run.")
+            raise DataError(
+                f"{self._path} has no arm of step {step + 1}. Restore it, or begin another run."
+            )
         return int.from_bytes(arm, "little")
 
     def _open(self) -> int:
@@ -223,7 +247,9 @@ class WorldArms:
 
 
 def row_order(contexts: Contexts, seed: int, terms: Terms) -> NDArray[np.int64]:
-    """Row of every step of a simulated world: a run that starts from another goes on where that one ended."""
+    """Row of every step of a simulated world: a run that starts from another goes on where that one
+    ended.
+    """
     return contexts.order(seed, terms.before + terms.steps)[terms.before :]
 
 
@@ -238,7 +264,7 @@ def simulated(contexts: Contexts, seed: int, terms: Terms, arms: WorldArms) -> S
     return earn
 
 
-# Shares of the model -------------------------------------------------------------------------------------------------
+# Shares of the model ------------------------------------------------------------------------------
 
 
 class Share(msgspec.Struct, frozen=True, array_like=True, tag="Share", forbid_unknown_fields=True):
@@ -251,7 +277,9 @@ class Share(msgspec.Struct, frozen=True, array_like=True, tag="Share", forbid_un
     digest: bytes
     """Of the data: a damaged share would make another model, and nobody would see it."""
     tag: str = ""
-    """The same in all shares of one step of one run, and in no others; it says nothing about the model."""
+    """The same in all shares of one step of one run, and in no others; it says nothing about the
+    model.
+    """
     columns: tuple[str, ...] = ()
     """Names of this party's features, where they came from a table."""
 
@@ -287,16 +315,21 @@ class Model:
         return self._numbers[:, layout.rows[:-1]]
 
     def check(self) -> Model:
-        """Raise where rounding has broken the model: P must be positive, and weights within their bound.
+        """Raise where rounding has broken the model: P must be positive, and weights within their
+        bound.
 
-        Whoever may read the model can notice it, and a simulation. Parties on shares cannot: what they open is masked,
-        and a bit that says "out of range" would be one about the contexts.
+        Whoever may read the model can notice it, and a simulation. Parties on shares cannot: what
+        they open is masked, and a bit that says "out of range" would be one about the contexts.
         """
         least, most = np.linalg.eigvalsh(self.inverse)[:, 0], np.abs(self.weights).max(axis=1)
-        for arm in np.flatnonzero((least <= 0) | (most > largest_score(self.terms.lessons))).tolist():
+        for arm in np.flatnonzero(
+            (least <= 0) | (most > largest_score(self.terms.lessons))
+        ).tolist():
             raise DataError(
-                f"the model of arm {arm + 1} is broken after {self.step:,} steps: the least eigenvalue of P is "
-                f"{least[arm]:.3g} and the largest weight {most[arm]:.3g}. Check that contexts have norm at most 1; "
+                f"the model of arm {arm + 1} is broken after {self.step:,} steps: the least "
+                "eigenvalue of P is "
+                f"{least[arm]:.3g} and the largest weight {most[arm]:.3g}. Check that contexts "
+                "have norm at most 1; "
                 "take more bits, or fewer steps."
             )
         return self
@@ -312,12 +345,19 @@ def make_place(folder: Path, terms: Terms) -> None:
         files.make_folder(folder / party)
         if others := sorted(set(_shares(folder / party)) - {terms.steps}):
             raise ConfigError(
-                f"{folder / party} has shares of another run, of {others[-1]} steps. Give keep_shares another folder."
+                f"{folder / party} has shares of another run, of {others[-1]} steps. Give "
+                "keep_shares another folder."
             )
 
 
 def write_share(
-    folder: Path, terms: Terms, party: str, step: int, data: bytes, tag: str = "", columns: tuple[str, ...] = ()
+    folder: Path,
+    terms: Terms,
+    party: str,
+    step: int,
+    data: bytes,
+    tag: str = "",
+    columns: tuple[str, ...] = (),
 ) -> Path:
     """Write a party's share, for its owner's eyes only, and remove all but the last ones."""
     path = folder / f"model-{step}.share"
@@ -329,7 +369,8 @@ def write_share(
 
 
 def read_shares(places: Path | Iterable[Path], step: int | None = None) -> Model:
-    """Add up the shares of all parties: `places` are their files, or folders that hold them at any depth.
+    """Add up the shares of all parties: `places` are their files, or folders that hold them at any
+    depth.
 
     Of folders it takes the last step of which all parties have a share, or the given one.
     """
@@ -340,20 +381,30 @@ def read_shares(places: Path | Iterable[Path], step: int | None = None) -> Model
 
 
 def own_share(path: Path, party: str, terms: Terms) -> Words:
-    """Return the share that a party starts from; refuses that of another party, run or step than the terms name."""
+    """Return the share that a party starts from; refuses that of another party, run or step than
+    the terms name.
+    """
     share = _read(path)
     if share.party != party:
-        raise DataError(f"{path} is the share of '{share.party}', this is '{party}'. Give its own in start_from.")
+        raise DataError(
+            f"{path} is the share of '{share.party}', this is '{party}'. Give its own in "
+            "start_from."
+        )
     if not share.tag:
-        raise DataError(f"{path} has no tag: an older version of Posse wrote it. Take the shares of a newer run.")
+        raise DataError(
+            f"{path} has no tag: an older version of Posse wrote it. Take the shares of a newer "
+            "run."
+        )
     if not terms.start:
         raise ConfigError(
-            f'all must agree on the shares that they start from. For {path} give start = "{share.start}" to everyone, '
+            f"all must agree on the shares that they start from. For {path} give start = "
+            f'"{share.start}" to everyone, '
             "and compare it with the other parties."
         )
     if share.start != terms.start:
         raise DisagreementError(
-            f"{path} is of {share.start[:15]}..., the terms start from {terms.start[:15]}...: another run or step. "
+            f"{path} is of {share.start[:15]}..., the terms start from {terms.start[:15]}...: "
+            "another run or step. "
             "Give the shares of one step of one run to all parties."
         )
     check_fits(share.terms, terms)
@@ -361,16 +412,21 @@ def own_share(path: Path, party: str, terms: Terms) -> Words:
 
 
 def check_fits(earlier: Terms, terms: Terms) -> None:
-    """Refuse to start from a model of other parties, features, arms, bits or rewards, or one that explored less."""
+    """Refuse to start from a model of other parties, features, arms, bits or rewards, or one that
+    explored less.
+    """
     for name in ("parties", "features", "arms", "bits", "reward_range"):
         if (had := getattr(earlier, name)) != (has := getattr(terms, name)):
             raise ConfigError(
-                f"the model to start from was learnt with {name} {had}, and this run has {has}. Take the same."
+                f"the model to start from was learnt with {name} {had}, and this run has {has}. "
+                "Take the same."
             )
     if earlier.rate < terms.rate:
         raise ConfigError(
-            f"the model to start from was learnt with epsilon {earlier.rate:g}, and this run has {terms.rate:g}, at "
-            f"which earlier arms would be counted for less than they give away. Take {earlier.rate:g} or less."
+            f"the model to start from was learnt with epsilon {earlier.rate:g}, and this run has "
+            f"{terms.rate:g}, at "
+            "which earlier arms would be counted for less than they give away. Take "
+            f"{earlier.rate:g} or less."
         )
 
 
@@ -381,21 +437,32 @@ def gathered(places: Path | Iterable[Path], step: int | None = None) -> dict[str
         share = _read(path)
         by_step.setdefault(share.step, []).append((path, share))
     if not by_step:
-        raise DataError(f"no shares of a model there: {places}. They are called model-<step>.share, beside a journal.")
+        raise DataError(
+            f"no shares of a model there: {places}. They are called model-<step>.share, beside a "
+            "journal."
+        )
     whole = [each for each, shares in by_step.items() if not _missing(shares)]
-    if step is None and any(by_step[each][0][1].terms != by_step[whole[0]][0][1].terms for each in whole):
+    if step is None and any(
+        by_step[each][0][1].terms != by_step[whole[0]][0][1].terms for each in whole
+    ):
         raise DataError(f"there are shares of several runs in {places}. Give the folder of one.")
     at = step if step is not None else max(whole, default=max(by_step))
     if at not in by_step:
-        raise DataError(f"there are no shares of step {at}. There are some of {', '.join(map(str, sorted(by_step)))}.")
+        raise DataError(
+            f"there are no shares of step {at}. There are some of "
+            f"{', '.join(map(str, sorted(by_step)))}."
+        )
     shares = by_step[at]
     first = shares[0][1]
     for path, share in shares:
         if share.terms != first.terms or share.tag != first.tag:
-            raise DataError(f"{path} is of another run than {shares[0][0]}. Bring shares of one run together.")
+            raise DataError(
+                f"{path} is of another run than {shares[0][0]}. Bring shares of one run together."
+            )
     if missing := _missing(shares):
         raise DataError(
-            f"the shares of step {first.step} lack that of '{missing[0]}': without it the others say nothing. Bring it "
+            f"the shares of step {first.step} lack that of '{missing[0]}': without it the others "
+            "say nothing. Bring it "
             "too."
         )
     held = {share.party: share for _, share in shares}
@@ -403,7 +470,9 @@ def gathered(places: Path | Iterable[Path], step: int | None = None) -> dict[str
 
 
 def features_in(shares: Mapping[str, Share]) -> tuple[str, ...]:
-    """Names of all features, where each party had its own from a table; party:name where two have one of a name."""
+    """Names of all features, where each party had its own from a table; party:name where two have
+    one of a name.
+    """
     every = [(party, name) for party, share in shares.items() for name in share.columns]
     named = [name for _, name in every]
     sizes = next(iter(shares.values())).terms.features
@@ -414,7 +483,11 @@ def features_in(shares: Mapping[str, Share]) -> tuple[str, ...]:
 
 def share_file(folder: Path, party: str, start: str) -> Path:
     """Return the file of a party's share with this steps and tag."""
-    return next(path for path in _files([folder]) if (one := _read(path)).party == party and one.start == start)
+    return next(
+        path
+        for path in _files([folder])
+        if (one := _read(path)).party == party and one.start == start
+    )
 
 
 def _missing(shares: Sequence[tuple[Path, Share]]) -> list[str]:

@@ -1,4 +1,6 @@
-"""A party: it holds some features of every context and a share of the model; it learns neither arm nor reward."""
+"""A party: it holds some features of every context and a share of the model; it learns neither arm
+nor reward.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,14 @@ Heard = tuple[str, bytes]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Rounded = messages.Opening | messages.Choice | messages.Payoff
 _decode = msgspec.msgpack.Decoder(
-    messages.Hello | Seed | messages.Dealt | Rounded | messages.Over | messages.Rows | messages.End | messages.Seen
+    messages.Hello
+    | Seed
+    | messages.Dealt
+    | Rounded
+    | messages.Over
+    | messages.Rows
+    | messages.End
+    | messages.Seen
 ).decode
 
 
@@ -62,7 +71,8 @@ class PartySaved(Snapshot, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 def inputs_digest(features: Words | None, plan: Plan, start: Words | None = None) -> str:
-    """Digest of what a party masks and of how tapes are used: with another of either, masks would be used twice.
+    """Digest of what a party masks and of how tapes are used: with another of either, masks would
+    be used twice.
 
     Contexts that arrive are no part of it: the journal keeps each of them before it is used.
     """
@@ -78,15 +88,25 @@ class Party(messages.Ending):
     columns: tuple[str, ...] = ()  # names of its features, kept with its shares of the model
 
     def __init__(
-        self, name: str, terms: Terms, plan: Plan, features: Words | None, secrets: Secrets, *,
-        checkpoint_every: int = 0, start: Words | None = None,
-    ) -> None:  # fmt: skip
-        """Take the features of this party, a row a step, in fixed point, and its share of the model to start from.
+        self,
+        name: str,
+        terms: Terms,
+        plan: Plan,
+        features: Words | None,
+        secrets: Secrets,
+        *,
+        checkpoint_every: int = 0,
+        start: Words | None = None,
+    ) -> None:
+        """Take the features of this party, a row a step, in fixed point, and its share of the model
+        to start from.
 
         Without features it asks for those of every step (`Look`).
         """
         self._size = terms.features[terms.parties.index(name)]
-        assert (None if features is None else features.shape) == (None if terms.arriving else (terms.steps, self._size))
+        assert (None if features is None else features.shape) == (
+            None if terms.arriving else (terms.steps, self._size)
+        )
         assert (start is None) == (not terms.start)
         self.name, self.terms, self._start = name, terms, start
         self._plan, self._features, self._every = plan, features, checkpoint_every
@@ -119,7 +139,7 @@ class Party(messages.Ending):
         self._encode = msgspec.msgpack.Encoder().encode
         self._mark()
 
-    # Role -------------------------------------------------------------------------------------------------------------
+    # Role -----------------------------------------------------------------------------------------
 
     @property
     def _last_chunk(self) -> int:
@@ -152,7 +172,11 @@ class Party(messages.Ending):
             self._compare(sender, message)
         elif isinstance(message, messages.End) and sender in (OPERATOR, *self._peers):
             self._ending = True
-        elif isinstance(message, messages.Seen) and sender == WORLD and (self._looking or self.end is not None):
+        elif (
+            isinstance(message, messages.Seen)
+            and sender == WORLD
+            and (self._looking or self.end is not None)
+        ):
             if self.end is not None:
                 return ()
             self._see(message)
@@ -166,7 +190,12 @@ class Party(messages.Ending):
     def state(self) -> dict[str, object]:
         """Return how far it is."""
         rounds = 0 if self._session is None else self._session.rounds
-        return {"step": self.terms.learnt(self.step), "horizon": self.horizon, "unit": "step", "rounds": rounds}
+        return {
+            "step": self.terms.learnt(self.step),
+            "horizon": self.horizon,
+            "unit": "step",
+            "rounds": rounds,
+        }
 
     @property
     def model(self) -> Words:
@@ -175,18 +204,23 @@ class Party(messages.Ending):
         return self._model
 
     def tag(self, done: int) -> str:
-        """Tag of all shares of the model after so many steps: the same at every party, and of no other run."""
+        """Tag of all shares of the model after so many steps: the same at every party, and of no
+        other run.
+        """
         key = common_key(self.terms, self._parts)
         return hashlib.sha256(b"posse mpc share %d " % done + self._digest + key).hexdigest()[:32]
 
     @property
     def awaited(self) -> set[str]:
         """Those from whom something is still to come."""
-        names, last = {who for who in self._queues if self._following(who)[0] < self.passes}, self._last_chunk
+        names, last = (
+            {who for who in self._queues if self._following(who)[0] < self.passes},
+            self._last_chunk,
+        )
         dealt = self._supply is not None and self._wanted >= last and self._supply.whole(last)
         return names if dealt else {*names, DEALER}
 
-    # Before the first step --------------------------------------------------------------------------------------------
+    # Before the first step ------------------------------------------------------------------------
 
     def _greet(self, sender: str, hello: messages.Hello) -> None:
         check_digest(self._digest, sender, hello.terms)
@@ -212,24 +246,38 @@ class Party(messages.Ending):
                 new = first if self.name == self.terms.parties[0] else np.zeros_like(first)
                 self._model = new if self._start is None else self._start
 
-    # Steps ------------------------------------------------------------------------------------------------------------
+    # Steps ----------------------------------------------------------------------------------------
 
-    def _queue(self, sender: str, message: messages.Opening | messages.Choice | messages.Payoff) -> None:
+    def _queue(
+        self, sender: str, message: messages.Opening | messages.Choice | messages.Payoff
+    ) -> None:
         """Keep what a round will need; it must be the sender's next, and of the right size."""
         party = isinstance(message, messages.Opening)
-        if party != (sender in self._peers) or isinstance(message, messages.Choice) != (sender == PULLER):
+        if party != (sender in self._peers) or isinstance(message, messages.Choice) != (
+            sender == PULLER
+        ):
             raise ProtocolError(f"{type(message).__name__} of '{sender}' is not expected.")
         step_, round_ = self._following(sender)
-        place = (message.step, message.round) if isinstance(message, messages.Opening) else (message.step, round_)
+        place = (
+            (message.step, message.round)
+            if isinstance(message, messages.Opening)
+            else (message.step, round_)
+        )
         if place != (step_, round_) or message.step >= self.passes:
             raise ProtocolError(
-                f"'{sender}' sent round {place[1] + 1} of step {place[0] + 1}, expected {round_ + 1} of {step_ + 1}."
+                f"'{sender}' sent round {place[1] + 1} of step {place[0] + 1}, expected "
+                f"{round_ + 1} of {step_ + 1}."
             )
         size = self._plan.rounds[round_].expected(sender, party=party)
         if len(message.data) != size:
-            raise ProtocolError(f"round {round_ + 1} of '{sender}' must have {size} bytes, got {len(message.data)}.")
+            raise ProtocolError(
+                f"round {round_ + 1} of '{sender}' must have {size} bytes, got {len(message.data)}."
+            )
         if message.step > self.step + 1:
-            raise EarlyError(f"'{sender}' is in step {message.step + 1}, and '{self.name}' in step {self.step + 1}.")
+            raise EarlyError(
+                f"'{sender}' is in step {message.step + 1}, and '{self.name}' in step "
+                f"{self.step + 1}."
+            )
         self._last[sender] = (step_, round_)
         self._queues[sender].append(message.data)
 
@@ -266,7 +314,8 @@ class Party(messages.Ending):
         assert self._seed is not None
         assert self._coins is not None
         assert self._model is not None
-        # Contexts are on the disk before anything leaves: what does depends on whether they or the end came first.
+        # Contexts are on the disk before anything leaves: what does depends on whether they or the
+        # end came first.
         durable = (Note(self.name, DURABLE, self.step),) if self.terms.arriving else ()
         chunk = min(self.step // self._plan.passes + messages.AHEAD, self._last_chunk)
         if chunk > self._wanted:
@@ -277,16 +326,22 @@ class Party(messages.Ending):
         actions.extend(durable)
         batch, first = self.terms.batch, self.step * self.terms.batch
         features = self._contexts(first)
-        masked = features - input_masks(self._seed.inputs, self.step, features.size).reshape(features.shape)
+        masked = features - input_masks(self._seed.inputs, self.step, features.size).reshape(
+            features.shape
+        )
         self._session = Session(self.name, self.terms.parties, supply.open(self.step))
         pad = self._coins.pad(self.terms.parties.index(self.name), first, batch)
         hand = Hand(masked, self._coins.at(first, batch), pad)
         self._name_rows(actions)
-        self._program = step(self._session, self.terms, self._layout, Shared(self._session, self._model), hand, None)
+        self._program = step(
+            self._session, self.terms, self._layout, Shared(self._session, self._model), hand, None
+        )
         return True
 
     def _contexts(self, first: int) -> Words:
-        """Return this party's features of a pass; with overlap of now and before, 0 beyond the first and last step."""
+        """Return this party's features of a pass; with overlap of now and before, 0 beyond the
+        first and last step.
+        """
         known = self._features
         if known is None:
             known = np.frombuffer(b"".join(self._rows), np.uint64).reshape(-1, self._size)
@@ -298,7 +353,7 @@ class Party(messages.Ending):
         rows[1] = known[first - 1] if self.step else 0
         return rows
 
-    # Contexts that arrive, and the end of a run -----------------------------------------------------------------------
+    # Contexts that arrive, and the end of a run ---------------------------------------------------
 
     def _look(self, actions: list[Action]) -> bool:
         """Ask for the contexts of a pass, one after the other; whether all of them are here."""
@@ -312,7 +367,9 @@ class Party(messages.Ending):
 
     def _see(self, message: messages.Seen) -> None:
         """Take the context of a step, or that no more come."""
-        if message.step != self._seen or len(message.data) != (0 if message.over else 8 * self._size):
+        if message.step != self._seen or len(message.data) != (
+            0 if message.over else 8 * self._size
+        ):
             raise ProtocolError(f"a context of step {message.step + 1}, expected {self._seen + 1}.")
         self._looking = False
         if message.over:
@@ -323,20 +380,28 @@ class Party(messages.Ending):
         self._seen += 1
 
     def _name_rows(self, actions: list[Action]) -> None:
-        """Let the other parties compare the identifiers of the rows of this pass, where there are some."""
+        """Let the other parties compare the identifiers of the rows of this pass, where there are
+        some.
+        """
         if self._features is None and self.step < self.choices and any(self._row_names):
             key = common_key(self.terms, self._parts)
             said = b"\0".join(name.encode() for name in self._row_names)
             digest = hashlib.sha256(b"posse mpc rows %d " % self.step + key + said).digest()[:16]
             self._own_rows = (self.step, digest)
-            actions.extend((self.name, peer, messages.Rows(self.step, digest)) for peer in self._peers)
+            actions.extend(
+                (self.name, peer, messages.Rows(self.step, digest)) for peer in self._peers
+            )
 
     def _compare(self, sender: str, message: messages.Rows) -> None:
-        """Refuse another row than this party's own; where that comes later, the other party compares."""
+        """Refuse another row than this party's own; where that comes later, the other party
+        compares.
+        """
         if message.step == self._own_rows[0] < self.choices and message.digest != self._own_rows[1]:
             raise DisagreementError(
-                f"'{sender}' has another row in step {message.step * self.terms.batch + 1} than '{self.name}'. "
-                "Contexts must arrive in the same order at all parties: correct the sources, and begin a new run."
+                f"'{sender}' has another row in step {message.step * self.terms.batch + 1} than "
+                f"'{self.name}'. "
+                "Contexts must arrive in the same order at all parties: correct the sources, and "
+                "begin a new run."
             )
 
     def _declare(self, actions: list[Action]) -> None:
@@ -347,9 +412,11 @@ class Party(messages.Ending):
         self._note_end(actions)
 
     def _about_the_end(self, sender: str, message: Message) -> list[Action]:
-        """Give up a pass that comes after the end; pass the operator's word on to those who have not begun this one.
+        """Give up a pass that comes after the end; pass the operator's word on to those who have
+        not begun this one.
 
-        Only they can end the run before it: no pass that a party has not begun can be over anywhere.
+        Only they can end the run before it: no pass that a party has not begun can be over
+        anywhere.
         """
         actions: list[Action] = []
         if isinstance(message, messages.Over):
@@ -362,7 +429,9 @@ class Party(messages.Ending):
         return actions
 
     def _note_end(self, actions: list[Action]) -> None:
-        actions.append(Note(self.name, DURABLE, self.step))  # a context or the end: what follows depends on their order
+        actions.append(
+            Note(self.name, DURABLE, self.step)
+        )  # a context or the end: what follows depends on their order
         if self.finished:
             actions.append(Note(self.name, STEP_OVER, self.terms.learnt(self.step)))
 
@@ -381,8 +450,13 @@ class Party(messages.Ending):
         if outgoing.broadcast:
             opening = messages.Opening(self.step, session.rounds, outgoing.broadcast)
             actions.extend((self.name, peer, opening) for peer in self._peers)
-        if self.step < self.choices:  # what comes after the last step is learnt from, and pulls nothing
-            actions.extend((self.name, to, messages.Reveal(self.step, data)) for to, data in outgoing.reveals.items())
+        if (
+            self.step < self.choices
+        ):  # what comes after the last step is learnt from, and pulls nothing
+            actions.extend(
+                (self.name, to, messages.Reveal(self.step, data))
+                for to, data in outgoing.reveals.items()
+            )
 
     def _end_step(self, model: Words, actions: list[Action]) -> None:
         assert self._session is not None
@@ -398,43 +472,70 @@ class Party(messages.Ending):
             actions.append(Note(self.name, CHECKPOINT, done, model.tobytes()))
         self._mark()
 
-    # Saving -----------------------------------------------------------------------------------------------------------
+    # Saving ---------------------------------------------------------------------------------------
 
     def _mark(self) -> None:
-        """Remember the state between two steps: a program that is going on is not saved, but run again from here."""
+        """Remember the state between two steps: a program that is going on is not saved, but run
+        again from here.
+        """
         self._heard = []
         next_, corrections = (0, {}) if self._supply is None else self._supply.save()
         assert next_ == self.step
         self._boundary = (
-            dict(self._parts), self._seed, self.step, self._model, corrections, self._wanted,
+            dict(self._parts),
+            self._seed,
+            self.step,
+            self._model,
+            corrections,
+            self._wanted,
             {who: (list(queue), *self._last[who]) for who, queue in self._queues.items()},
             (tuple(self._rows), self._seen, self.end, self._ending),
-        )  # fmt: skip
+        )
 
     def save(self) -> dict[str, Any]:
         """Return the state between two steps and the messages received since."""
         parts, seed, step_, model, supply, wanted, stash, (rows, seen, end, ending) = self._boundary
         return pack(
             PartySaved(
-                version=VERSION, kind=self.kind, name=self.name, run=self._digest, inputs=self.inputs_digest,
-                parts=parts, seed=seed, step=step_, model=b"" if model is None else model.tobytes(),
-                supply=[(chunk, data.tobytes()) for chunk, data in supply.items()], wanted=wanted, stash=stash,
-                heard=list(self._heard), rows=rows, seen=seen, end=end, ending=ending,
+                version=VERSION,
+                kind=self.kind,
+                name=self.name,
+                run=self._digest,
+                inputs=self.inputs_digest,
+                parts=parts,
+                seed=seed,
+                step=step_,
+                model=b"" if model is None else model.tobytes(),
+                supply=[(chunk, data.tobytes()) for chunk, data in supply.items()],
+                wanted=wanted,
+                stash=stash,
+                heard=list(self._heard),
+                rows=rows,
+                seen=seen,
+                end=end,
+                ending=ending,
             )
-        )  # fmt: skip
+        )
 
     def load(self, saved: Mapping[str, Any]) -> None:
-        """Take up what `save` returned: the state between two steps, and once more the messages received since."""
+        """Take up what `save` returned: the state between two steps, and once more the messages
+        received since.
+        """
         state = unpack(saved, PartySaved, kind=self.kind, name=self.name, run=self._digest)
         if state.inputs != self.inputs_digest:
             raise JournalError(
-                f"the features of '{self.name}' are not those that the run began with, or this is another version of "
+                f"the features of '{self.name}' are not those that the run began with, or this is "
+                "another version of "
                 "Posse. Put them back: masks may not hide two different numbers."
             )
         if state.parts.get(self.name) != self._part:
-            raise JournalError("the snapshot was made with other secrets. Keep root.key with the journal.")
+            raise JournalError(
+                "the snapshot was made with other secrets. Keep root.key with the journal."
+            )
         shape = (self.terms.arms, self._layout.size)
-        if len(state.model) not in (0, 8 * shape[0] * shape[1]) or set(state.stash) != set(self._queues):
+        if len(state.model) not in (0, 8 * shape[0] * shape[1]) or set(state.stash) != set(
+            self._queues
+        ):
             raise damaged(self.kind, self.name, "its model has another size.")
         self._parts, self.step, self._wanted = dict(state.parts), state.step, state.wanted
         self._rows.extend(state.rows)
@@ -443,7 +544,10 @@ class Party(messages.Ending):
         for who, (queue, step_, round_) in state.stash.items():
             self._queues[who], self._last[who] = deque(queue), (step_, round_)
         if state.seed is not None:
-            self._seed, self._supply = state.seed, Supply(self._plan, state.seed.tapes, self.name, self.terms.parties)
+            self._seed, self._supply = (
+                state.seed,
+                Supply(self._plan, state.seed.tapes, self.name, self.terms.parties),
+            )
             self._supply.load(state.step, dict(state.supply))
         self._ready()
         self._mark()

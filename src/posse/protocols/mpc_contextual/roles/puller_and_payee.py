@@ -1,4 +1,6 @@
-"""The two roles that face the world: the puller learns the arm of every step, the payee the reward, and no more."""
+"""The two roles that face the world: the puller learns the arm of every step, the payee the reward,
+and no more.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ class FacesWorld(Ending):
             raise ProtocolError("a damaged seed of the dealer's.")
         return True
 
-    def _nothing_before(self, size: int, kind: type[messages.Choice | messages.Payoff]) -> list[Action]:
+    def _nothing_before(
+        self, size: int, kind: type[messages.Choice | messages.Payoff]
+    ) -> list[Action]:
         """With overlap, say under a mask that no step comes before the first one."""
         if not self.terms.overlap:
             return []
@@ -80,7 +84,9 @@ class PullerSaved(Snapshot, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Puller(FacesWorld):
-    """Puts the parties' shares of the one-hot vector together, pulls the arm, and returns the vector under a mask."""
+    """Puts the parties' shares of the one-hot vector together, pulls the arm, and returns the
+    vector under a mask.
+    """
 
     kind = name = PULLER
 
@@ -108,13 +114,20 @@ class Puller(FacesWorld):
             held = self._shares[sender]
             expected, size = self._passes + len(held), self.terms.batch * self.terms.arms
             if message.step != expected or len(held) > 1 or len(message.data) != size:
-                raise ProtocolError(f"'{sender}' reveals pass {message.step + 1}, expected {expected + 1}.")
+                raise ProtocolError(
+                    f"'{sender}' reveals pass {message.step + 1}, expected {expected + 1}."
+                )
             if not held:
                 waiting = {party: shares[0] for party, shares in self._shares.items() if shares}
                 self._check_one_arm({**waiting, sender: message.data})
             held.append(message.data)
             return self._act()
-        if isinstance(message, messages.Acted) and sender == WORLD and self._acting and message.step == self.step:
+        if (
+            isinstance(message, messages.Acted)
+            and sender == WORLD
+            and self._acting
+            and message.step == self.step
+        ):
             return self._pulled()
         raise ProtocolError(f"{type(message).__name__} of '{sender}' is not expected here.")
 
@@ -133,22 +146,34 @@ class Puller(FacesWorld):
         return np.asarray(bits.reshape(self.terms.batch, self.terms.arms))
 
     def _check_one_arm(self, shares: Mapping[str, bytes]) -> None:
-        """Refuse the last share of a pass if they do not make one arm each; nothing has changed then."""
-        if len(shares) == len(self._shares) and (self._hot(list(shares.values())).sum(axis=1) != 1).any():
+        """Refuse the last share of a pass if they do not make one arm each; nothing has changed
+        then.
+        """
+        if (
+            len(shares) == len(self._shares)
+            and (self._hot(list(shares.values())).sum(axis=1) != 1).any()
+        ):
             raise DisagreementError(
-                f"the shares of pass {self._passes + 1} do not make one arm: a party computes something else. Check "
+                f"the shares of pass {self._passes + 1} do not make one arm: a party computes "
+                "something else. Check "
                 "that all have the same version, and begin a new run."
             )
 
     def _pulled(self) -> Sequence[Action]:
-        """Pull the next arm of the pass; after the last one tell the parties, under a mask, and the payee."""
+        """Pull the next arm of the pass; after the last one tell the parties, under a mask, and the
+        payee.
+        """
         self.step += 1
         note = Note(self.name, "step", self.step)
         if self.step % self.terms.batch:
             return [note, messages.Act(self.name, self.step, int(self._arms[self.step]))]
         number, batch = self._passes, self.terms.batch
         learns = number + self.terms.lag
-        hot = (self._arms[self.step - batch : self.step, None] == np.arange(self.terms.arms)).astype(np.uint64).ravel()
+        hot = (
+            (self._arms[self.step - batch : self.step, None] == np.arange(self.terms.arms))
+            .astype(np.uint64)
+            .ravel()
+        )
         choice = messages.Choice(learns, self._masked(learns, hot))
         for held in self._shares.values():
             held.pop(0)
@@ -166,18 +191,31 @@ class Puller(FacesWorld):
         known = (self._passes + self._acting) * self.terms.batch
         return pack(
             PullerSaved(
-                version=VERSION, kind=self.kind, name=self.name, run=self._digest, seed=self.seed, step=self.step,
-                passes=self._passes, arms=self._arms[:known].tobytes(), shares=self._shares, acting=self._acting,
+                version=VERSION,
+                kind=self.kind,
+                name=self.name,
+                run=self._digest,
+                seed=self.seed,
+                step=self.step,
+                passes=self._passes,
+                arms=self._arms[:known].tobytes(),
+                shares=self._shares,
+                acting=self._acting,
                 end=self.end,
             )
-        )  # fmt: skip
+        )
 
     def load(self, saved: Mapping[str, Any]) -> None:
         """Take up what `save` returned: arms that were chosen stay chosen."""
         state = unpack(saved, PullerSaved, kind=self.kind, name=self.name, run=self._digest)
         arms = np.frombuffer(state.arms, np.uint16)
         self._arms[: len(arms)] = arms
-        self.seed, self._acting, self._passes, self.step = state.seed, state.acting, state.passes, state.step
+        self.seed, self._acting, self._passes, self.step = (
+            state.seed,
+            state.acting,
+            state.passes,
+            state.step,
+        )
         self.end = state.end
         self._shares = {party: list(state.shares[party]) for party in self.terms.parties}
 
@@ -227,13 +265,24 @@ class Payee(FacesWorld):
             return [*self._nothing_before(1, messages.Payoff), *self._ask()]
         if isinstance(message, messages.Over):
             return self._over(sender, message)
-        if isinstance(message, Pulled) and sender == PULLER and message.step == self.pulled < self.choices:
+        if (
+            isinstance(message, Pulled)
+            and sender == PULLER
+            and message.step == self.pulled < self.choices
+        ):
             self.pulled += 1
             return self._ask()
-        if isinstance(message, messages.Earned) and sender == WORLD and self._asking and message.step == self.step:
+        if (
+            isinstance(message, messages.Earned)
+            and sender == WORLD
+            and self._asking
+            and message.step == self.step
+        ):
             if not 0 <= message.units <= REWARD_ONE:
                 within = self.terms.reward_range
-                raise ProtocolError(f"a reward must be in {within}, got {float(within.value(message.units)):g}.")
+                raise ProtocolError(
+                    f"a reward must be in {within}, got {float(within.value(message.units)):g}."
+                )
             return self._earned(message.units)
         raise ProtocolError(f"{type(message).__name__} of '{sender}' is not expected here.")
 
@@ -251,7 +300,10 @@ class Payee(FacesWorld):
         batch = self.terms.batch
         if self.step % batch == 0 and not self.terms.frozen:
             number = self.step // batch - 1 + self.terms.lag
-            rewards = [encode_reward(int(one), self.terms.bits) for one in self._units[self.step - batch : self.step]]
+            rewards = [
+                encode_reward(int(one), self.terms.bits)
+                for one in self._units[self.step - batch : self.step]
+            ]
             payoff = messages.Payoff(number, self._masked(number, np.array(rewards, np.uint64)))
             actions += [(self.name, party, payoff) for party in self.terms.parties]
         return [*actions, *self._ask()]
@@ -264,11 +316,17 @@ class Payee(FacesWorld):
         """Return the state."""
         return pack(
             PayeeSaved(
-                version=VERSION, kind=self.kind, name=self.name, run=self._digest, seed=self.seed,
-                units=self._units[: self.step].tobytes(), told=self.pulled, asking=self._asking,
+                version=VERSION,
+                kind=self.kind,
+                name=self.name,
+                run=self._digest,
+                seed=self.seed,
+                units=self._units[: self.step].tobytes(),
+                told=self.pulled,
+                asking=self._asking,
                 end=self.end,
             )
-        )  # fmt: skip
+        )
 
     def load(self, saved: Mapping[str, Any]) -> None:
         """Take up what `save` returned: rewards that came in stay as they were."""
@@ -276,4 +334,9 @@ class Payee(FacesWorld):
         units = np.frombuffer(state.units, np.uint32)
         self._units[: len(units)] = units
         self.end = state.end
-        self.seed, self.pulled, self._asking, self.step = state.seed, state.told, state.asking, len(units)
+        self.seed, self.pulled, self._asking, self.step = (
+            state.seed,
+            state.told,
+            state.asking,
+            len(units),
+        )

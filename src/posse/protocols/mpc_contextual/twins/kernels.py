@@ -1,6 +1,8 @@
-"""Compiled loops of the fixed-point twin: steps one by one, overlapped, and in batches, on plain integers.
+"""Compiled loops of the fixed-point twin: steps one by one, overlapped, and in batches, on plain
+integers.
 
-They are written from the formulas and not from the protocol, and compute the chosen arm's update only.
+They are written from the formulas and not from the protocol, and compute the chosen arm's update
+only.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ class Numbers(NamedTuple):
     cut: int
     """With overlap, bits that a reciprocal by lines has too many."""
     guess: Wholes
-    """Its coefficients; constant and slope for a batch; with overlap the values of lines, and behind them slopes."""
+    """Its coefficients; constant and slope for a batch; with overlap the values of lines, and
+    behind them slopes.
+    """
 
 
 class Places(NamedTuple):
@@ -96,15 +100,24 @@ def _seen(largest: NDArray[np.float64], which: int, x: np.int64, bits: int) -> N
 
 @loops
 def _slack(dimension: int, f: int) -> np.int64:
-    """How far rounding of k takes x.k below 0: a unit an entry, and the entries of x add up to at most sqrt(D)."""
+    """How far rounding of k takes x.k below 0: a unit an entry, and the entries of x add up to at
+    most sqrt(D).
+    """
     return np.int64(math.sqrt(dimension) * 2.0 ** (f + 1))
 
 
 @loops
 def _direction(
-    model: Wholes, a: int, x: Wholes, mask: Words, at: int, rows: Wholes, f: int, k: Wholes,
+    model: Wholes,
+    a: int,
+    x: Wholes,
+    mask: Words,
+    at: int,
+    rows: Wholes,
+    f: int,
+    k: Wholes,
     largest: NDArray[np.float64],
-) -> None:  # fmt: skip
+) -> None:
     """Compute P_a x; `at` is where the masks of this context and arm begin."""
     for i in range(len(x)):
         raw = np.int64(0)
@@ -124,9 +137,19 @@ def _dot(x: Wholes, y: Wholes) -> np.int64:
 
 @loops
 def _choose(
-    world: World, t: int, mask: Words, b: int, numbers: Numbers, places: Places, shape: Shape,
-    root: NDArray[np.float64], model: Wholes, scores: Wholes, k: Wholes, largest: NDArray[np.float64],
-) -> int:  # fmt: skip
+    world: World,
+    t: int,
+    mask: Words,
+    b: int,
+    numbers: Numbers,
+    places: Places,
+    shape: Shape,
+    root: NDArray[np.float64],
+    model: Wholes,
+    scores: Wholes,
+    k: Wholes,
+    largest: NDArray[np.float64],
+) -> int:
     """Score every arm for step t, the b-th of its pass, and return the best."""
     x, f, count = world.features[t], numbers.bits, model.shape[0]
     dimension, triangle = len(x), len(shape.left)
@@ -142,7 +165,9 @@ def _choose(
         if numbers.bonus:
             _direction(model, a, x, mask, at, shape.rows, f, k, largest)
             v = _cut(_dot(k, x), mask[places.bonus + b * count + a], 2 * f - GRID)
-            rank += np.int64(np.rint(root[v & np.int64((2 << GRID) - 1)] * world.normals[t, a])) << np.int64(32)
+            rank += np.int64(
+                np.rint(root[v & np.int64((2 << GRID) - 1)] * world.normals[t, a])
+            ) << np.int64(32)
         _seen(largest, 2, rank, (2 * f if numbers.early else f) + numbers.ties + numbers.spare)
         if a == 0 or rank > top:
             best, top = a, rank
@@ -160,9 +185,17 @@ def _reward(units: np.int64, f: int) -> np.int64:
 
 @loops
 def one_by_one(
-    world: World, masks: Words, numbers: Numbers, places: Places, shape: Shape, root: NDArray[np.float64],
-    model: Wholes, arms: Wholes, greedy: Wholes, largest: NDArray[np.float64],
-) -> None:  # fmt: skip
+    world: World,
+    masks: Words,
+    numbers: Numbers,
+    places: Places,
+    shape: Shape,
+    root: NDArray[np.float64],
+    model: Wholes,
+    arms: Wholes,
+    greedy: Wholes,
+    largest: NDArray[np.float64],
+) -> None:
     """Run some steps; `model` and `largest` go on from where they are."""
     f, low, dimension = numbers.bits, numbers.low, world.features.shape[1]
     lift, slack = np.int64(1) << np.int64(f - LIFT), _slack(dimension, f)
@@ -176,14 +209,20 @@ def one_by_one(
         greedy[t], arms[t] = best, a
         if numbers.frozen:
             continue
-        _direction(model, a, x, mask, places.scored + a * (dimension + 1), shape.rows, f, k, largest)
+        _direction(
+            model, a, x, mask, places.scored + a * (dimension + 1), shape.rows, f, k, largest
+        )
         q = _dot(k, x)
         _seen(largest, 3, q, 2 * f)
         if q < -slack:
             largest[3] = np.inf
         exact = _cut(q, mask[places.q + a], f) + (np.int64(1) << np.int64(f))
         rough = _cut(q, mask[places.rough + a], 2 * f - low)
-        raw = quadratic * rough * rough + ((linear * rough) << np.int64(low)) + (constant << np.int64(2 * low))
+        raw = (
+            quadratic * rough * rough
+            + ((linear * rough) << np.int64(low))
+            + (constant << np.int64(2 * low))
+        )
         _seen(largest, 4, raw, low + 31)
         y, unit = _cut(raw, mask[places.guess + a], 31), low
         for i in range(numbers.newton):
@@ -204,11 +243,27 @@ def one_by_one(
 
 @loops
 def overlapped(
-    first: int, world: World, masks: Words, numbers: Numbers, places: Places, shape: Shape, root: NDArray[np.float64],
-    model: Wholes, arms: Wholes, greedy: Wholes, largest: NDArray[np.float64],
-) -> None:  # fmt: skip
-    """Run some passes from `first` on: each chooses for one step, and then learns from the step before."""
-    f, low, steps, dimension = numbers.bits, numbers.low, world.features.shape[0], world.features.shape[1]
+    first: int,
+    world: World,
+    masks: Words,
+    numbers: Numbers,
+    places: Places,
+    shape: Shape,
+    root: NDArray[np.float64],
+    model: Wholes,
+    arms: Wholes,
+    greedy: Wholes,
+    largest: NDArray[np.float64],
+) -> None:
+    """Run some passes from `first` on: each chooses for one step, and then learns from the step
+    before.
+    """
+    f, low, steps, dimension = (
+        numbers.bits,
+        numbers.low,
+        world.features.shape[0],
+        world.features.shape[1],
+    )
     triangle, lift, slack = len(shape.left), np.int64(1) << np.int64(f - LIFT), _slack(dimension, f)
     scores, free = np.zeros(model.shape[0], np.int64), np.zeros(dimension, np.int64)
     k, gain = np.zeros(dimension, np.int64), np.zeros(dimension, np.int64)
@@ -217,7 +272,9 @@ def overlapped(
     for p in range(masks.shape[0]):
         t, mask = first + p, masks[p]
         if t < steps:
-            best = _choose(world, t, mask, 0, numbers, places, shape, root, model, scores, free, largest)
+            best = _choose(
+                world, t, mask, 0, numbers, places, shape, root, model, scores, free, largest
+            )
             greedy[t], arms[t] = best, world.explored[t] if world.explore[t] else best
         if t == 0:
             continue
@@ -232,7 +289,9 @@ def overlapped(
             largest[3] = np.inf
         drawn = mask[places.q]
         place = _cut(q, drawn, bits) & np.int64(count - 1)
-        rest = (((q + np.int64(drawn)) & below) >> np.int64(low)) - ((np.int64(drawn) & below) >> np.int64(low))
+        rest = (((q + np.int64(drawn)) & below) >> np.int64(low)) - (
+            (np.int64(drawn) & below) >> np.int64(low)
+        )
         raw = numbers.guess[place] + numbers.guess[count + place] * rest
         _seen(largest, 4, raw, numbers.cut + f)
         y = _cut(raw, mask[places.guess], numbers.cut)
@@ -245,9 +304,19 @@ def overlapped(
 
 @loops
 def _learn(
-    model: Wholes, a: int, k: Wholes, gain: Wholes, error: np.int64, mask: Words, places: Places, shape: Shape, f: int,
-    lift: np.int64, largest: NDArray[np.float64], which: int,
-) -> None:  # fmt: skip
+    model: Wholes,
+    a: int,
+    k: Wholes,
+    gain: Wholes,
+    error: np.int64,
+    mask: Words,
+    places: Places,
+    shape: Shape,
+    f: int,
+    lift: np.int64,
+    largest: NDArray[np.float64],
+    which: int,
+) -> None:
     """Change the model of one arm."""
     at, triangle = places.model + a * model.shape[1], len(shape.left)
     for e in range(triangle):
@@ -264,10 +333,21 @@ def _learn(
 
 @loops
 def in_batches(
-    world: World, masks: Words, numbers: Numbers, places: Places, shape: Shape, root: NDArray[np.float64], batch: int,
-    model: Wholes, arms: Wholes, greedy: Wholes, largest: NDArray[np.float64],
-) -> None:  # fmt: skip
-    """Run some passes of `batch` steps each, with one model, which then learns from all of them at once."""
+    world: World,
+    masks: Words,
+    numbers: Numbers,
+    places: Places,
+    shape: Shape,
+    root: NDArray[np.float64],
+    batch: int,
+    model: Wholes,
+    arms: Wholes,
+    greedy: Wholes,
+    largest: NDArray[np.float64],
+) -> None:
+    """Run some passes of `batch` steps each, with one model, which then learns from all of them at
+    once.
+    """
     f, count, dimension = numbers.bits, model.shape[0], world.features.shape[1]
     triangle, lift, slack = len(shape.left), np.int64(1) << np.int64(f - LIFT), _slack(dimension, f)
     scores, free = np.zeros(count, np.int64), np.zeros(dimension, np.int64)
@@ -280,7 +360,9 @@ def in_batches(
         mask, first = masks[p], p * batch
         for j in range(batch):
             t = first + j
-            best = _choose(world, t, mask, j, numbers, places, shape, root, model, scores, free, largest)
+            best = _choose(
+                world, t, mask, j, numbers, places, shape, root, model, scores, free, largest
+            )
             a = world.explored[t] if world.explore[t] else best
             greedy[t], arms[t] = best, a
             if numbers.frozen:
@@ -298,7 +380,9 @@ def in_batches(
                     _seen(largest, 3, raw, 2 * f)
                     if i == j and raw < -slack:
                         largest[3] = np.inf
-                    s[i, j] = _cut(raw, mask[places.q + (i * batch + j) * count + arms[first + j]], f)
+                    s[i, j] = _cut(
+                        raw, mask[places.q + (i * batch + j) * count + arms[first + j]], f
+                    )
         for i in range(batch):
             for j in range(batch):
                 raw = s[i, j] * numbers.guess[1] + (one * numbers.guess[0] if i == j else 0)

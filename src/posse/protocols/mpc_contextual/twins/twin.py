@@ -1,8 +1,8 @@
 """The fixed-point twin: the same bandit on plain integers, on the same coins and the same rounding.
 
-A truncation on shares is floor + carry, where the carry depends on the low bits of a dealt mask. A twin that knows the
-masks (it knows all seeds of a simulation) rounds alike, and so pulls the same arms and ends with the same model, bit
-for bit.
+A truncation on shares is floor + carry, where the carry depends on the low bits of a dealt mask. A
+twin that knows the masks (it knows all seeds of a simulation) rounds alike, and so pulls the same
+arms and ends with the same model, bit for bit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,14 @@ from posse.privacy.crypto.keys import Secrets
 from posse.privacy.sharing.dealing import Plan
 from posse.privacy.sharing.fixed import Words
 from posse.privacy.sharing.reciprocal import START, first_guess, line_bits, lines, start_bits
-from posse.protocols.mpc_contextual.coins import Coins, DealerCoins, PartyCoins, common_key, part_of, together
+from posse.protocols.mpc_contextual.coins import (
+    Coins,
+    DealerCoins,
+    PartyCoins,
+    common_key,
+    part_of,
+    together,
+)
 from posse.protocols.mpc_contextual.program import Layout, root_table
 from posse.protocols.mpc_contextual.roles.dealer import DealerKeys
 from posse.protocols.mpc_contextual.terms import DEALER, Terms, check_ranges
@@ -55,10 +62,17 @@ class FixedTwin:
     """The twin of one seed, which goes forward by whole batches."""
 
     def __init__(
-        self, terms: Terms, plan: Plan, features: Words, units: Wholes, coins: Coins, seed: int,
+        self,
+        terms: Terms,
+        plan: Plan,
+        features: Words,
+        units: Wholes,
+        coins: Coins,
+        seed: int,
         start: Words | None = None,
-    ) -> None:  # fmt: skip
-        """Prepare: `units` (steps, arms) are the rewards in units of 2^-24; parties' tapes follow from the seed.
+    ) -> None:
+        """Prepare: `units` (steps, arms) are the rewards in units of 2^-24; parties' tapes follow
+        from the seed.
 
         `start` is the model that the run starts from, the sum of all shares.
         """
@@ -67,11 +81,15 @@ class FixedTwin:
         self._keys = list(DealerKeys(terms, seeded(seed, DEALER)).tapes.values())
         self._world = _world(features, units, coins)
         self._fixed = (
-            _numbers(terms), _places(terms, plan), Shape(layout.rows, layout.left, layout.right),
+            _numbers(terms),
+            _places(terms, plan),
+            Shape(layout.rows, layout.left, layout.right),
             root_table(terms) if terms.bonus else np.zeros(1),
-        )  # fmt: skip
+        )
         self._passes = 0
-        self.model = (layout.start(terms.arms, terms.bits) if start is None else start.copy()).view(np.int64)
+        self.model = (layout.start(terms.arms, terms.bits) if start is None else start.copy()).view(
+            np.int64
+        )
         self.arms, self.greedy = np.zeros(terms.steps, np.int64), np.zeros(terms.steps, np.int64)
         self.largest = np.zeros(len(self._bounds))
 
@@ -81,12 +99,16 @@ class FixedTwin:
         return min(self._passes, self._terms.choices) * self._terms.batch
 
     def advance(self, steps: int) -> None:
-        """Make so many steps more, up to the end of a batch; raises where an intermediate leaves its declared range.
+        """Make so many steps more, up to the end of a batch; raises where an intermediate leaves
+        its declared range.
 
         About 50 microseconds a step with 10 arms and 20 features, most of it for the masks.
         """
         batch = self._terms.batch
-        end, chunk = min(self._passes - (-steps // batch), self._terms.choices), max(1, _CHUNK // batch)
+        end, chunk = (
+            min(self._passes - (-steps // batch), self._terms.choices),
+            max(1, _CHUNK // batch),
+        )
         end += self._terms.lag if end == self._terms.choices else 0
         while self._passes < end:
             self._run(self._passes, min(self._passes + chunk, end))
@@ -95,9 +117,21 @@ class FixedTwin:
         batch = self._terms.batch
         masks = np.stack([self._plan.free(self._keys, number) for number in range(first, last)])
         steps = slice(first * batch, last * batch)
-        met, out = _cut_out(self._world, steps), (self.model, self.arms[steps], self.greedy[steps], self.largest)
+        met, out = (
+            _cut_out(self._world, steps),
+            (self.model, self.arms[steps], self.greedy[steps], self.largest),
+        )
         if self._terms.overlap:
-            overlapped(first, self._world, masks, *self._fixed, self.model, self.arms, self.greedy, self.largest)
+            overlapped(
+                first,
+                self._world,
+                masks,
+                *self._fixed,
+                self.model,
+                self.arms,
+                self.greedy,
+                self.largest,
+            )
         elif batch == 1:
             one_by_one(met, masks, *self._fixed, *out)
         else:
@@ -106,20 +140,32 @@ class FixedTwin:
         for bound, size in zip(self._bounds, self.largest, strict=True):
             if size > bound.largest:
                 raise DataError(
-                    f"{bound.name} reached {size:g} by step {steps.stop}, and must stay within {bound.largest:g} "
-                    f"({bound.why}). Check that contexts have norm at most 1; with few bits take fewer steps."
+                    f"{bound.name} reached {size:g} by step {steps.stop}, and must stay within "
+                    f"{bound.largest:g} "
+                    f"({bound.why}). Check that contexts have norm at most 1; with few bits take "
+                    "fewer steps."
                 )
 
     @property
     def outcome(self) -> FixedRun:
         """What came out so far."""
         done, arms = self.time, self.arms[: self.time]
-        largest = {bound.name: float(size) for bound, size in zip(self._bounds, self.largest, strict=True)}
-        return FixedRun(arms, self.greedy[:done], self._world.units[np.arange(done), arms], self.model, largest)
+        largest = {
+            bound.name: float(size) for bound, size in zip(self._bounds, self.largest, strict=True)
+        }
+        return FixedRun(
+            arms, self.greedy[:done], self._world.units[np.arange(done), arms], self.model, largest
+        )
 
 
 def run_fixed(
-    terms: Terms, plan: Plan, features: Words, units: Wholes, coins: Coins, seed: int, start: Words | None = None
+    terms: Terms,
+    plan: Plan,
+    features: Words,
+    units: Wholes,
+    coins: Coins,
+    seed: int,
+    start: Words | None = None,
 ) -> FixedRun:
     """Run the twin to the end; the arguments are those of `FixedTwin`."""
     twin = FixedTwin(terms, plan, features, units, coins, seed, start)
@@ -130,27 +176,40 @@ def run_fixed(
 def coins_of(terms: Terms, seed: int) -> Coins:
     """Return the coins of a simulated run, which nobody in it knows."""
     dealer = DealerCoins(terms, DealerKeys(terms, seeded(seed, DEALER)).coins)
-    parties = PartyCoins(terms, common_key(terms, {name: part_of(seeded(seed, name), terms) for name in terms.parties}))
+    parties = PartyCoins(
+        terms,
+        common_key(terms, {name: part_of(seeded(seed, name), terms) for name in terms.parties}),
+    )
     parts = []
-    for first in range(0, terms.steps, _COINS):  # tables of coins are larger than what is read of them
+    for first in range(
+        0, terms.steps, _COINS
+    ):  # tables of coins are larger than what is read of them
         count = min(_COINS, terms.steps - first)
         parts.append(together(dealer.at(first, count), parties.at(first, count)))
-    explore, arms, ties = (np.concatenate(some) for some in zip(*(part[:3] for part in parts), strict=True))
+    explore, arms, ties = (
+        np.concatenate(some) for some in zip(*(part[:3] for part in parts), strict=True)
+    )
     normals = [part.normals for part in parts if part.normals is not None]
     return Coins(explore, arms, ties, np.concatenate(normals) if normals else None)
 
 
 def seeded(seed: int, name: str) -> Secrets:
-    """Return the secrets of a role in a simulation: they follow from the seed and protect nothing."""
+    """Return the secrets of a role in a simulation: they follow from the seed and protect
+    nothing.
+    """
     return Secrets(sha256(f"posse simulation {seed} {name}".encode()).digest())
 
 
 def _world(features: Words, units: Wholes, coins: Coins) -> World:
     normals = np.ones(coins.ties.shape) if coins.normals is None else coins.normals
     return World(
-        np.ascontiguousarray(features.view(np.int64)), np.ascontiguousarray(units), coins.explore, coins.arms,
-        np.ascontiguousarray(coins.ties), np.ascontiguousarray(normals),
-    )  # fmt: skip
+        np.ascontiguousarray(features.view(np.int64)),
+        np.ascontiguousarray(units),
+        coins.explore,
+        coins.arms,
+        np.ascontiguousarray(coins.ties),
+        np.ascontiguousarray(normals),
+    )
 
 
 def _cut_out(world: World, steps: slice) -> World:
@@ -171,9 +230,18 @@ def _numbers(terms: Terms) -> Numbers:
     spare = terms.spare_bits if bonus else 0
     cut = sum(line_bits(terms.bits)) - terms.bits
     return Numbers(
-        terms.bits, terms.early, terms.overlap or terms.frozen, terms.frozen, terms.tie_bits, spare, bonus, newton, low,
-        cut, np.array(guess, np.int64),
-    )  # fmt: skip
+        terms.bits,
+        terms.early,
+        terms.overlap or terms.frozen,
+        terms.frozen,
+        terms.tie_bits,
+        spare,
+        bonus,
+        newton,
+        low,
+        cut,
+        np.array(guess, np.int64),
+    )
 
 
 def _places(terms: Terms, plan: Plan) -> Places:
@@ -185,7 +253,13 @@ def _places(terms: Terms, plan: Plan) -> Places:
     names = ("error", "inverse") if one else ("residual", "better")
     newton = [[at[f"{name} {i}"] for name in names] for i in range(1, _numbers(terms).newton + 1)]
     return Places(
-        at.get("scores and directions", 0), at.get("bonus", 0), at["q" if one else "coupling"], at.get("rough q", 0),
+        at.get("scores and directions", 0),
+        at.get("bonus", 0),
+        at["q" if one else "coupling"],
+        at.get("rough q", 0),
         at["reciprocal" if terms.overlap else "guess" if one else "first inverse"],
-        np.array(newton, np.int64).reshape(-1, 2), at["gain"], at["model"], learnt,
-    )  # fmt: skip
+        np.array(newton, np.int64).reshape(-1, 2),
+        at["gain"],
+        at["model"],
+        learnt,
+    )

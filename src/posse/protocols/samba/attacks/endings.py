@@ -1,4 +1,6 @@
-"""Games about time and the end of a run: a ready bit that comp flips, an early end, a total that is refused."""
+"""Games about time and the end of a run: a ready bit that comp flips, an early end, a total that is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -34,22 +36,36 @@ ENDED = "the game ended before its question was answered."
 class Clocked:
     """A short run whose rewards and slots (at `strict`) come when the game says so."""
 
-    def __init__(self, settings: Samba, seed: int, late: Callable[[Pull], int] = lambda pull: 0) -> None:
+    def __init__(
+        self, settings: Samba, seed: int, late: Callable[[Pull], int] = lambda pull: 0
+    ) -> None:
         from posse.protocols.samba.federation import SimulatedWorld, prepare
 
         setup, strict = settings.load(), settings.level == "strict"
         budget = min(settings.horizon, 4 * len(setup.arms) + 10)
         make = prepare(
-            setup.arms, setup.policy, budget, seed=seed, level=settings.level, switches=Switches(),
-            key=None if strict else short_key(), slot=0.1 if strict else 0.0,
-        )  # fmt: skip
+            setup.arms,
+            setup.policy,
+            budget,
+            seed=seed,
+            level=settings.level,
+            switches=Switches(),
+            key=None if strict else short_key(),
+            slot=0.1 if strict else 0.0,
+        )
         self.run = MemoryRun(make(), None)
         self.roles: dict[str, Any] = dict(self.run.roles)
         self.owners = [name for name, role in self.roles.items() if role.kind == "owner"]
-        self._world, self._late, self._left = SimulatedWorld(setup.arms, seed, budget), late, dict[int, int]()
+        self._world, self._late, self._left = (
+            SimulatedWorld(setup.arms, seed, budget),
+            late,
+            dict[int, int](),
+        )
 
     def listen(self) -> Counter[str]:
-        """Move messages until everybody waits; count what the controller receives, by its sender."""
+        """Move messages until everybody waits; count what the controller receives, by its
+        sender.
+        """
         heard: Counter[str] = Counter()
         while (moved := self.run.deliver()) is not None:
             heard[moved.sender] += moved.receiver == "controller"
@@ -86,11 +102,13 @@ class Clocked:
         return [ask.party for ask in self.run.asks.values() if isinstance(ask, Pull) and ask.number]
 
 
-# A comp that says that all are ready ----------------------------------------------------------------------------------
+# A comp that says that all are ready --------------------------------------------------------------
 
 
 def stage_ready(settings: Samba, seed: int) -> Iterator[Evidence]:
-    """One pull overruns its slot, and comp says that all owners are ready; who refuses to go on is seen."""
+    """One pull overruns its slot, and comp says that all owners are ready; who refuses to go on is
+    seen.
+    """
     for number in range(GAMES):
         steps = count()
 
@@ -123,7 +141,9 @@ def refuser(seen: Sequence[int], seed: int) -> int:
 
 
 def score_named(guesses: Sequence[int], truths: Sequence[Truth]) -> Score:
-    """Games in which the owner is the one that pulls; without having seen one names the one that pulls most often."""
+    """Games in which the owner is the one that pulls; without having seen one names the one that
+    pulls most often.
+    """
     right = sum(guess == truth["arm"] for guess, truth in zip(guesses, truths, strict=True))
     most = max(Counter(truth["arm"] for truth in truths).values())
     return hits(right, len(truths), most / len(truths), "games")
@@ -135,11 +155,13 @@ def other_arms(truths: Sequence[Truth], seed: int) -> list[Truth]:
     return [{**truth, "arm": int(rng.integers(truth["owners"]))} for truth in truths]
 
 
-# An early end ---------------------------------------------------------------------------------------------------------
+# An early end -------------------------------------------------------------------------------------
 
 
 def stage_early(settings: Samba, seed: int) -> Iterator[Evidence]:
-    """A customer ends the run while one owner pulls, within its slot; the controller counts what it receives."""
+    """A customer ends the run while one owner pulls, within its slot; the controller counts what it
+    receives.
+    """
     for number in range(GAMES):
         game = Clocked(settings, seed + number)
         game.listen()
@@ -183,20 +205,23 @@ def _no_early_end(settings: Samba) -> str:
     return "a run as published has no early end." if settings.level == "paper" else ""
 
 
-# A total that is refused ----------------------------------------------------------------------------------------------
+# A total that is refused --------------------------------------------------------------------------
 
 
 def stage_refused(settings: Samba, seed: int) -> Iterator[Evidence]:
     """A controller alters the total, and sees all that is said afterwards.
 
-    Below `strict` it adds half of the largest total, so that a refusal would say whether the total is above the other
-    half. At `strict` each change is refused, and half of the games are without one.
+    Below `strict` it adds half of the largest total, so that a refusal would say whether the total
+    is above the other half. At `strict` each change is refused, and half of the games are without
+    one.
     """
     rng, owners = np.random.default_rng((seed, 137)), len(settings.load().arms)
     size = msgspec.msgpack.Encoder().encode
     for number in range(GAMES):
         means = np.clip(drawn(rng, 1, owners)[0] / 4 + 0.75 * (number % 2), 0.0, 1.0)
-        made = settings.but(means=tuple(means.round(4).tolist()), owners=None, data="embedded:movielens")
+        made = settings.but(
+            means=tuple(means.round(4).tolist()), owners=None, data="embedded:movielens"
+        )
         game = Clocked(made, seed + number)
         sender, _, message = game.until(Total, Shares)
         customer = game.roles["customer"]
@@ -216,7 +241,9 @@ def stage_refused(settings: Samba, seed: int) -> Iterator[Evidence]:
 
 
 def said(seen: tuple[int, Sequence[int]], seed: int) -> float:
-    """How far from one word to each party the end is, and then its bytes; sizes of signatures differ by chance."""
+    """How far from one word to each party the end is, and then its bytes; sizes of signatures
+    differ by chance.
+    """
     parties, sizes = seen
     return abs(len(sizes) - (parties - 1)) + 1e-6 * sum(sizes)
 
@@ -240,17 +267,56 @@ def other_refusals(truths: Sequence[Truth], seed: int) -> list[Truth]:
 
 TIME = ("Timing can name the pulled arm", "A pull that takes longer than the slot")
 ATTACKS = (
-    Attack("flipped-ready", "who pulls, by saying that all owners are ready", ("comp",),
-           ("A comp that does not follow the protocol can say that all owners are ready",), refuser, score_named,
-           "right", lambda evidence, seed: Evidence([evidence.truth["arm"]], evidence.truth), "games that say it",
-           other_arms, needs="runs", stage=stage_ready, seconds=lambda settings: 10.0, missing=has_slots,
-           tell=lambda one: f"owner {one + 1} pulls"),
-    Attack("early-end", "who pulls when the run is ended early, from who answers first", ("controller", "customer"),
-           TIME, lateness, score_late, "AUC", plant_late, "owners that answer before the slot ends", other_arms,
-           needs="runs", stage=stage_early, seconds=lambda settings: 10.0, missing=_no_early_end,
-           tell=lambda one: f"owners {', '.join(str(i + 1) for i in np.flatnonzero(one == one.max()))} are last"),
-    Attack("refused-total", "whether the customer refuses a total that was altered", ("controller",), CONTROLLER, said,
-           score_refused, "AUC", plant_word, "one word more at a refusal", other_refusals, needs="runs",
-           stage=stage_refused, seconds=lambda settings: 10.0,
-           tell=lambda one: f"{one:.0f} messages more or less than at an honest end"),
-)  # fmt: skip
+    Attack(
+        "flipped-ready",
+        "who pulls, by saying that all owners are ready",
+        ("comp",),
+        ("A comp that does not follow the protocol can say that all owners are ready",),
+        refuser,
+        score_named,
+        "right",
+        lambda evidence, seed: Evidence([evidence.truth["arm"]], evidence.truth),
+        "games that say it",
+        other_arms,
+        needs="runs",
+        stage=stage_ready,
+        seconds=lambda settings: 10.0,
+        missing=has_slots,
+        tell=lambda one: f"owner {one + 1} pulls",
+    ),
+    Attack(
+        "early-end",
+        "who pulls when the run is ended early, from who answers first",
+        ("controller", "customer"),
+        TIME,
+        lateness,
+        score_late,
+        "AUC",
+        plant_late,
+        "owners that answer before the slot ends",
+        other_arms,
+        needs="runs",
+        stage=stage_early,
+        seconds=lambda settings: 10.0,
+        missing=_no_early_end,
+        tell=lambda one: (
+            f"owners {', '.join(str(i + 1) for i in np.flatnonzero(one == one.max()))} are last"
+        ),
+    ),
+    Attack(
+        "refused-total",
+        "whether the customer refuses a total that was altered",
+        ("controller",),
+        CONTROLLER,
+        said,
+        score_refused,
+        "AUC",
+        plant_word,
+        "one word more at a refusal",
+        other_refusals,
+        needs="runs",
+        stage=stage_refused,
+        seconds=lambda settings: 10.0,
+        tell=lambda one: f"{one:.0f} messages more or less than at an honest end",
+    ),
+)

@@ -1,8 +1,9 @@
 """A search for the owners' common key, from which coins and tie orders come, as if it were short.
 
-Comp sees which steps explore, and whoever has the key knows these steps beforehand: a key can be checked without any
-owner's help. Between organisations it has 256 bits, and no search ends. In a simulation the seed of the world stands
-in its place, so a run with a seed of a few bits shows whether a view holds what such a search needs.
+Comp sees which steps explore, and whoever has the key knows these steps beforehand: a key can be
+checked without any owner's help. Between organisations it has 256 bits, and no search ends. In a
+simulation the seed of the world stands in its place, so a run with a seed of a few bits shows
+whether a view holds what such a search needs.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ if TYPE_CHECKING:
 BITS = 10
 """Length of the key that is searched.
 
-A run without a leak gives the right one with probability 2^-10, and two or more of 16 runs do with probability .00011,
-which is below .01 over all attacks together; one of 16 does in an audit of 64, and is no finding.
+A run without a leak gives the right one with probability 2^-10, and two or more of 16 runs do with
+probability .00011, which is below .01 over all attacks together; one of 16 does in an audit of 64,
+and is no finding.
 """
 
 
@@ -48,10 +50,13 @@ def coins(policy: Policy, owners: int, steps: int) -> Bools:
 def search(view: View, seed: int) -> int:
     """The key whose exploring steps are those that look least like scores.
 
-    A tenth of the steps explore, so the largest ranks count most: -log(1 - rank) instead of the rank.
+    A tenth of the steps explore, so the largest ranks count most: -log(1 - rank) instead of the
+    rank.
     """
     passes, seen = read(view).turn(0), exploring(view, seed)
-    known = coins(passes.policy, passes.owners, passes.horizon)[:, seen["steps"] - 1].astype(np.float64)
+    known = coins(passes.policy, passes.owners, passes.horizon)[:, seen["steps"] - 1].astype(
+        np.float64
+    )
     ranks: NDArray[Any] = np.argsort(np.argsort(seen["scores"], kind="stable")).astype(np.float64)
     strange = -np.log1p(-(ranks + 0.5) / (len(ranks) + 0.5))
     fits = (known @ (strange - strange.mean())) / (known.std(axis=1) + 1e-9)
@@ -65,7 +70,12 @@ def stage(settings: Samba, seed: int) -> Iterator[Evidence]:
 
     for key in np.random.default_rng((seed, 149)).integers(1 << BITS, size=GAMES).tolist():
         made = settings.but(horizon=min(settings.horizon, LENGTH), runs=1, seed=key)
-        run = SambaRun(SYSTEM, made, transcript=100_000_000, key=None if made.level == "strict" else short_key())
+        run = SambaRun(
+            SYSTEM,
+            made,
+            transcript=100_000_000,
+            key=None if made.level == "strict" else short_key(),
+        )
         run.finish()
         yield Evidence(run.view("comp"), {**run.truth(), "key": key})
 
@@ -90,9 +100,21 @@ def missing(settings: Samba) -> str:
 
 
 ATTACKS = (
-    Attack("common-key", f"the owners' key of coins and ties, if it had {BITS} bits instead of 256", ("comp",),
-           ("Comp sees which steps explore", HIDDEN), search, score, "right",
-           plant_share, PLANTED, shuffle, needs="runs", stage=stage,
-           seconds=lambda settings: 0.01 * GAMES * min(settings.horizon, LENGTH),
-           missing=missing, tell=lambda one: f"key {one}"),
-)  # fmt: skip
+    Attack(
+        "common-key",
+        f"the owners' key of coins and ties, if it had {BITS} bits instead of 256",
+        ("comp",),
+        ("Comp sees which steps explore", HIDDEN),
+        search,
+        score,
+        "right",
+        plant_share,
+        PLANTED,
+        shuffle,
+        needs="runs",
+        stage=stage,
+        seconds=lambda settings: 0.01 * GAMES * min(settings.horizon, LENGTH),
+        missing=missing,
+        tell=lambda one: f"key {one}",
+    ),
+)

@@ -1,4 +1,6 @@
-"""Attacks on Samba that need runs of their own: features of whole runs, repeated totals, parties that deviate."""
+"""Attacks on Samba that need runs of their own: features of whole runs, repeated totals, parties
+that deviate.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +33,13 @@ GAMES = 16
 """Games of an active attack."""
 
 
-# Features of a whole run ----------------------------------------------------------------------------------------------
+# Features of a whole run --------------------------------------------------------------------------
 
 
 def shapes_of(values: Floats, level: str) -> Floats:
-    """Scores of passes in order of size, less what their scale and shift hide: (..., passes, owners)."""
+    """Scores of passes in order of size, less what their scale and shift hide: (..., passes,
+    owners).
+    """
     rows = np.sort(values, axis=-1)
     if level == "paper":  # a scale alone: ratios to the largest
         return np.asarray(rows / np.maximum(rows[..., -1:], 1e-300))
@@ -50,25 +54,31 @@ def features(shapes: Floats) -> Floats:
 
 
 FOUND_R2 = 0.7
-"""R2 over `RUNS` runs from which on a mean reward is found out. By Fisher's z (standard error 1 / sqrt(24 - 3)) a true
-R2 of .89, which Thompson has at `standard`, shows as less than .8 in one audit of 15 and as less than .7 in one of 190,
-one of .82 (Softmax) in more than every third and in one of 11; a true R2 of .5 shows as .7 or more in one of 15."""
+"""R2 over `RUNS` runs from which on a mean reward is found out. By Fisher's z (standard error 1 /
+sqrt(24 - 3)) a true R2 of .89, which Thompson has at `standard`, shows as less than .8 in one audit
+of 15 and as less than .7 in one of 190, one of .82 (Softmax) in more than every third and in one of
+11; a true R2 of .5 shows as .7 or more in one of 15.
+"""
 
 
 def drawn(rng: np.random.Generator, runs: int, owners: int) -> Floats:
     """Means of arms, between two limits that differ from run to run.
 
-    Were they uniform on [0, 1] alike in all runs, the best of ten would be .91 with a deviation of .083, and whoever
-    guesses that without a view would be near. The upper one of two uniform limits has a deviation of .24, so that what
-    a run earns is not known beforehand.
+    Were they uniform on [0, 1] alike in all runs, the best of ten would be .91 with a deviation of
+    .083, and whoever guesses that without a view would be near. The upper one of two uniform limits
+    has a deviation of .24, so that what a run earns is not known beforehand.
     """
     limits = np.sort(rng.random((runs, 2)), axis=1)
     return limits[:, :1] + (limits[:, 1:] - limits[:, :1]) * rng.random((runs, owners))
 
 
 @lru_cache(maxsize=4)
-def simulated(owners: int, policy: Policy, level: str, steps: int, seed: int) -> tuple[Floats, Floats]:
-    """Shapes of all passes and mean rewards of runs with means drawn at random, made from the public terms."""
+def simulated(
+    owners: int, policy: Policy, level: str, steps: int, seed: int
+) -> tuple[Floats, Floats]:
+    """Shapes of all passes and mean rewards of runs with means drawn at random, made from the
+    public terms.
+    """
     rng, k = np.random.default_rng((seed, 83)), owners
     tau = float(policy.parameters()[0]) if policy.name == "softmax" else 1.0
     means = drawn(rng, TRAINING, k)
@@ -90,7 +100,9 @@ def simulated(owners: int, policy: Policy, level: str, steps: int, seed: int) ->
 
 
 def run_level(view: View, seed: int) -> float:
-    """The mean reward of a run, by a ridge regression on simulated ones, from the passes that were seen."""
+    """The mean reward of a run, by a ridge regression on simulated ones, from the passes that were
+    seen.
+    """
     passes = read(view).turn(0)
     known = ~np.isnan(passes.values).any(axis=1)
     mine = features(shapes_of(passes.values[known], passes.level))
@@ -112,9 +124,13 @@ def stage_runs(settings: Samba, seed: int) -> Iterator[Evidence]:
     for number in range(RUNS):
         means = tuple(drawn(rng, 1, owners)[0].round(4).tolist())
         changed = settings.but(
-            means=means, owners=None, data="embedded:movielens", horizon=min(settings.horizon, LENGTH), runs=1,
+            means=means,
+            owners=None,
+            data="embedded:movielens",
+            horizon=min(settings.horizon, LENGTH),
+            runs=1,
             seed=seed + number,
-        )  # fmt: skip
+        )
         run = SambaRun(SYSTEM, changed, transcript=100_000_000, key=short_key())
         run.finish()
         yield Evidence(run.view("comp"), run.truth())
@@ -132,10 +148,14 @@ def other_runs(truths: Sequence[Truth], seed: int) -> list[Truth]:
 
 
 def _noisy(settings: Samba) -> str:
-    return "" if settings.make_policy().name in ("thompson", "softmax") else "the tracker reads runs of this policy."
+    return (
+        ""
+        if settings.make_policy().name in ("thompson", "softmax")
+        else "the tracker reads runs of this policy."
+    )
 
 
-# The customer over repeated runs --------------------------------------------------------------------------------------
+# The customer over repeated runs ------------------------------------------------------------------
 
 
 def best_mean(totals: Sequence[float], seed: int) -> float:
@@ -144,7 +164,9 @@ def best_mean(totals: Sequence[float], seed: int) -> float:
 
 
 def stage_totals(settings: Samba, seed: int) -> Iterator[Evidence]:
-    """Totals that a customer is given by five runs on each of some data: a run's total is that of its plain twin."""
+    """Totals that a customer is given by five runs on each of some data: a run's total is that of
+    its plain twin.
+    """
     from posse.problems.arms.rewards import BernoulliArms
     from posse.protocols.samba.twin import simulate
 
@@ -167,7 +189,7 @@ def plant_best(evidence: Evidence, seed: int) -> Evidence:
     return Evidence([evidence.truth["best"]], evidence.truth)
 
 
-# Parties that deviate -------------------------------------------------------------------------------------------------
+# Parties that deviate -----------------------------------------------------------------------------
 
 
 def game(settings: Samba, seed: int) -> MemoryRun:
@@ -177,7 +199,15 @@ def game(settings: Samba, seed: int) -> MemoryRun:
     setup = settings.load()
     key = None if settings.level == "strict" else short_key()
     budget = min(settings.horizon, 20 * len(setup.arms))
-    make = prepare(setup.arms, setup.policy, budget, seed=seed, level=settings.level, switches=Switches(), key=key)
+    make = prepare(
+        setup.arms,
+        setup.policy,
+        budget,
+        seed=seed,
+        level=settings.level,
+        switches=Switches(),
+        key=key,
+    )
     return MemoryRun(make(), SimulatedWorld(setup.arms, seed, budget, keep_arms=True))
 
 
@@ -232,7 +262,9 @@ def stage_flipped(settings: Samba, seed: int) -> Iterator[Evidence]:
     rng = np.random.default_rng((seed, 103))
     for number in range(GAMES):
         run = game(settings, seed + number)
-        owners: dict[str, Any] = {name: role for name, role in run.roles.items() if role.kind == "owner"}
+        owners: dict[str, Any] = {
+            name: role for name, role in run.roles.items() if role.kind == "owner"
+        }
         at = (len(owners) + 2 + number % 5) * len(settings.make_policy().passes())
         replies: list[Any] = []
         while len(replies) < len(owners):
@@ -240,7 +272,10 @@ def stage_flipped(settings: Samba, seed: int) -> Iterator[Evidence]:
                 replies.append(run._queue.popleft())
             elif run.deliver() is None:
                 break
-        yes = [owners[name]._lane._yes[owners[name]._lane._at] == reply.reply for _, name, reply in replies]
+        yes = [
+            owners[name]._lane._yes[owners[name]._lane._at] == reply.reply
+            for _, name, reply in replies
+        ]
         target = int(rng.integers(len(replies))) if number % 2 else yes.index(True)
         for i, (sender, name, reply) in enumerate(replies):
             bits = bytes([reply.reply[0] ^ (i == target)]) + reply.reply[1:]
@@ -255,16 +290,27 @@ def _is_reply(action: Any, index: int) -> bool:
 
 def score_flipped(guesses: Sequence[int], truths: Sequence[Truth]) -> Score:
     """Games in which what follows says whether the owner was to pull: nobody does, or two do."""
-    right = sum((pulling == 0) == truth["chosen"] for pulling, truth in zip(guesses, truths, strict=True))
-    return hits(right, len(truths), max(0.5, sum(truth["chosen"] for truth in truths) / len(truths)), "games")
+    right = sum(
+        (pulling == 0) == truth["chosen"] for pulling, truth in zip(guesses, truths, strict=True)
+    )
+    return hits(
+        right,
+        len(truths),
+        max(0.5, sum(truth["chosen"] for truth in truths) / len(truths)),
+        "games",
+    )
 
 
 def stage_chosen(settings: Samba, seed: int) -> Iterator[Evidence]:
-    """A controller adds to its share of a helping owner's score, and the owner says whether it was chosen."""
+    """A controller adds to its share of a helping owner's score, and the owner says whether it was
+    chosen.
+    """
     rng = np.random.default_rng((seed, 107))
     for number in range(GAMES):
         run = game(settings, seed + number)
-        owners: dict[str, Any] = {name: role for name, role in run.roles.items() if role.kind == "owner"}
+        owners: dict[str, Any] = {
+            name: role for name, role in run.roles.items() if role.kind == "owner"
+        }
         helper, at = list(owners)[-1], (len(owners) + 2) * len(settings.make_policy().passes())
         numbers: dict[str, int] = {}
         answer: bool | None = None
@@ -282,7 +328,11 @@ def stage_chosen(settings: Samba, seed: int) -> Iterator[Evidence]:
                         continue
                     others = max(one for name, one in numbers.items() if name != helper)
                     above = bool(rng.integers(2))
-                    shift = others + (1 if above else -1) * (1 + int(rng.integers(1 << 20))) - numbers[helper]
+                    shift = (
+                        others
+                        + (1 if above else -1) * (1 + int(rng.integers(1 << 20)))
+                        - numbers[helper]
+                    )
                     frame = (int.from_bytes(held[2].frame, "little") + shift) % 2**64
                     message = Frame(at, frame.to_bytes(8, "little"))
                     run._queue.extend(run.roles["controller"].receive(helper, message))
@@ -296,7 +346,9 @@ def stage_chosen(settings: Samba, seed: int) -> Iterator[Evidence]:
 
 
 def score_chosen(guesses: Sequence[bool], truths: Sequence[Truth]) -> Score:
-    """Games in which the owner's bit says whether the score of one's choice is above the largest of the others."""
+    """Games in which the owner's bit says whether the score of one's choice is above the largest of
+    the others.
+    """
     right = sum(guess == truth["chosen"] for guess, truth in zip(guesses, truths, strict=True))
     return hits(right, len(truths), 0.5, "games")
 
@@ -318,29 +370,98 @@ def other_answers(truths: Sequence[Truth], seed: int) -> list[Truth]:
 
 
 def _truth_of_game(one: Any) -> str:
-    return f"{one} owners pull" if isinstance(one, int) and not isinstance(one, bool) else f"chosen: {one}"
+    return (
+        f"{one} owners pull"
+        if isinstance(one, int) and not isinstance(one, bool)
+        else f"chosen: {one}"
+    )
 
 
 DEVIATES = "All parties are assumed to follow the protocol (honest but curious). A server"
 ATTACKS = (
-    Attack("run-level", "the mean reward of a run, from its whole shape", ("comp",), CLAIMS, run_level, score_runs,
-           "R2", plant_passes, PLANTED, other_runs, finds=FOUND_R2, needs="runs", stage=stage_runs,
-           of_view=lambda view, like: view,
-           seconds=lambda settings: 0.002 * RUNS * min(settings.horizon, LENGTH), missing=_noisy,
-           tell=lambda one: f"mean reward {one:.3f}"),
-    Attack("repeated-totals", "the largest mean, from the totals of five runs", ("customer",),
-           ("The customer learns the total",), best_mean, score_best, "R2", plant_best, "totals that are the mean",
-           other_runs, finds=0.8, needs="runs", stage=stage_totals, seconds=lambda settings: 2.0,
-           tell=lambda one: f"largest mean about {one:.3f}"),
-    Attack("inflated-score", "to be pulled more, by sending a larger score", ("owner",),
-           ("All parties are assumed to follow",), lambda seen, seed: seen,
-           score_inflated, "share", needs="runs", stage=stage_inflated, seconds=lambda settings: 4.0,
-           plant=lambda evidence, seed: Evidence([(0, 10), (10, 10)], evidence.truth), planted="owners always pulled",
-           tell=lambda one: f"pulled in {one[1][0]} of {one[1][1]} steps, {one[0][0]} without"),
-    Attack("flipped-bit", "whether an owner was to pull, by flipping its bit", ("controller",), (DEVIATES,),
-           lambda seen, seed: seen, score_flipped, "right", plant_pulls, "games that say it", other_answers,
-           needs="runs", stage=stage_flipped, seconds=lambda settings: 10.0, missing=_at_strict, tell=_truth_of_game),
-    Attack("chosen-score", "how a score of one's choice compares with the others", ("controller", "owner"), (DEVIATES,),
-           lambda seen, seed: seen, score_chosen, "right", plant_answers, "games that say it", other_answers,
-           needs="runs", stage=stage_chosen, seconds=lambda settings: 10.0, missing=_at_strict, tell=_truth_of_game),
-)  # fmt: skip
+    Attack(
+        "run-level",
+        "the mean reward of a run, from its whole shape",
+        ("comp",),
+        CLAIMS,
+        run_level,
+        score_runs,
+        "R2",
+        plant_passes,
+        PLANTED,
+        other_runs,
+        finds=FOUND_R2,
+        needs="runs",
+        stage=stage_runs,
+        of_view=lambda view, like: view,
+        seconds=lambda settings: 0.002 * RUNS * min(settings.horizon, LENGTH),
+        missing=_noisy,
+        tell=lambda one: f"mean reward {one:.3f}",
+    ),
+    Attack(
+        "repeated-totals",
+        "the largest mean, from the totals of five runs",
+        ("customer",),
+        ("The customer learns the total",),
+        best_mean,
+        score_best,
+        "R2",
+        plant_best,
+        "totals that are the mean",
+        other_runs,
+        finds=0.8,
+        needs="runs",
+        stage=stage_totals,
+        seconds=lambda settings: 2.0,
+        tell=lambda one: f"largest mean about {one:.3f}",
+    ),
+    Attack(
+        "inflated-score",
+        "to be pulled more, by sending a larger score",
+        ("owner",),
+        ("All parties are assumed to follow",),
+        lambda seen, seed: seen,
+        score_inflated,
+        "share",
+        needs="runs",
+        stage=stage_inflated,
+        seconds=lambda settings: 4.0,
+        plant=lambda evidence, seed: Evidence([(0, 10), (10, 10)], evidence.truth),
+        planted="owners always pulled",
+        tell=lambda one: f"pulled in {one[1][0]} of {one[1][1]} steps, {one[0][0]} without",
+    ),
+    Attack(
+        "flipped-bit",
+        "whether an owner was to pull, by flipping its bit",
+        ("controller",),
+        (DEVIATES,),
+        lambda seen, seed: seen,
+        score_flipped,
+        "right",
+        plant_pulls,
+        "games that say it",
+        other_answers,
+        needs="runs",
+        stage=stage_flipped,
+        seconds=lambda settings: 10.0,
+        missing=_at_strict,
+        tell=_truth_of_game,
+    ),
+    Attack(
+        "chosen-score",
+        "how a score of one's choice compares with the others",
+        ("controller", "owner"),
+        (DEVIATES,),
+        lambda seen, seed: seen,
+        score_chosen,
+        "right",
+        plant_answers,
+        "games that say it",
+        other_answers,
+        needs="runs",
+        stage=stage_chosen,
+        seconds=lambda settings: 10.0,
+        missing=_at_strict,
+        tell=_truth_of_game,
+    ),
+)

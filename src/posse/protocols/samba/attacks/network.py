@@ -1,6 +1,8 @@
-"""What a controller sees of a run over sockets beside the messages: acknowledgements, sizes and arrival times.
+"""What a controller sees of a run over sockets beside the messages: acknowledgements, sizes and
+arrival times.
 
-The federation runs in this process over mutual TLS on the loopback interface; every reward takes a few milliseconds.
+The federation runs in this process over mutual TLS on the loopback interface; every reward takes a
+few milliseconds.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ SLOT = 0.04
 
 
 class Wire:
-    """What the controller receives from owners, as it stands when the last score of a pass arrives."""
+    """What the controller receives from owners, as it stands when the last score of a pass
+    arrives.
+    """
 
     def __init__(self, party: Any, owners: Sequence[str], pulled: Sequence[str]) -> None:
         from posse.runtime.network.wire import Data, pack
@@ -62,7 +66,8 @@ class Wire:
 
 
 def recorded(settings: Samba, seed: int, slot: float = 0.0) -> Evidence:
-    """Run a federation of four owners with a slow source; return what its controller received, and who pulled.
+    """Run a federation of four owners with a slow source; return what its controller received, and
+    who pulled.
 
     The scores of step t come after the pull of step t - 1, and in every slot.
     """
@@ -72,27 +77,43 @@ def recorded(settings: Samba, seed: int, slot: float = 0.0) -> Evidence:
     from posse.runtime.network.deployment import make_party
     from posse.runtime.place import open_place
 
-    timing = Timing(heartbeat=0.2, patience=4.0, first_wait=0.01, longest_wait=0.2, sync_every=0.02, linger=3.0)
+    timing = Timing(
+        heartbeat=0.2, patience=4.0, first_wait=0.01, longest_wait=0.2, sync_every=0.02, linger=3.0
+    )
     pulled: list[str] = []
     with tempfile.TemporaryDirectory() as folder, socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # bound, so that nobody else takes the port
+        probe.setsockopt(
+            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+        )  # bound, so that nobody else takes the port
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
         given = {
-            "run": "audit", "level": settings.level, "listen": f"127.0.0.1:{port}", "budget": BUDGET, "policy": "ucb",
+            "run": "audit",
+            "level": settings.level,
+            "listen": f"127.0.0.1:{port}",
+            "budget": BUDGET,
+            "policy": "ucb",
             "owner": [{"name": f"owner-{i + 1}"} for i in range(OWNERS)],
             "world": {"seed": seed + 7, "means": [0.5] * OWNERS},
             **({"slot": slot} if settings.level == "strict" else {"paillier_bits": 2048}),
             **({"slowest_pull": PULL_SECONDS} if slot else {}),
-        }  # fmt: skip
+        }
         paths = lay_out(FederationFile.make(given), Path(folder))
 
         async def go() -> Wire:
-            parties = {path.stem: make_party(open_place(path), build, timing=timing)[0] for path in paths}
-            wire = Wire(parties["controller"], [name for name in parties if name.startswith("owner")], pulled)
+            parties = {
+                path.stem: make_party(open_place(path), build, timing=timing)[0] for path in paths
+            }
+            wire = Wire(
+                parties["controller"],
+                [name for name in parties if name.startswith("owner")],
+                pulled,
+            )
             for name in wire.owners:
                 _slow(parties[name], pulled)
-            await asyncio.wait_for(asyncio.gather(*(party.run() for party in parties.values())), 120)
+            await asyncio.wait_for(
+                asyncio.gather(*(party.run() for party in parties.values())), 120
+            )
             return wire
 
         wire = asyncio.run(go())
@@ -136,32 +157,42 @@ def has_slots(settings: Samba) -> str:
 
 
 def reader(column: int) -> Callable[[Any, int], Floats]:
-    """How much each owner stands out in a pass: by acknowledgements (0), sizes (1) or arrival (2)."""
+    """How much each owner stands out in a pass: by acknowledgements (0), sizes (1) or arrival
+    (2).
+    """
 
     def read(rows: Any, seed: int) -> Floats:
         values = np.array([row[column] for row in rows], np.float64).reshape(len(rows), -1)
         if column == 0:  # what was acknowledged since the pass before
             values = np.diff(values, axis=0, prepend=values[:1])
         values = values - values.mean(axis=1, keepdims=True)
-        return np.asarray(values - values.mean(axis=0))  # who is always first or last says nothing about one pass
+        return np.asarray(
+            values - values.mean(axis=0)
+        )  # who is always first or last says nothing about one pass
 
     return read
 
 
 def score(guesses: Sequence[Floats], truths: Sequence[Truth]) -> Score:
-    """AUC of the owner that pulled before a pass among the owners of that pass; one drawn at random has .5."""
+    """AUC of the owner that pulled before a pass among the owners of that pass; one drawn at random
+    has .5.
+    """
     below = np.concatenate([_below(guess) for guess in guesses])
     arms = np.concatenate([truth["arms"] for truth in truths])
     found, spread = below[np.arange(len(arms)), arms], float(below.var(axis=1).sum())
     value = float(found.mean())
     width = 1.96 * float(found.std()) / math.sqrt(len(arms))
     p = NormalDist().cdf(-(value - 0.5) * len(arms) / math.sqrt(spread)) if spread else 1.0
-    return Score(value, (max(0.0, value - width), min(1.0, value + width)), f"{len(arms):,} passes", 0.5, p)
+    return Score(
+        value, (max(0.0, value - width), min(1.0, value + width)), f"{len(arms):,} passes", 0.5, p
+    )
 
 
 def _below(values: Floats) -> Floats:
     """The share of the other owners of a pass that each owner is above; ties count half."""
-    above = (values[:, :, None] > values[:, None, :]) + 0.5 * (values[:, :, None] == values[:, None, :])
+    above = (values[:, :, None] > values[:, None, :]) + 0.5 * (
+        values[:, :, None] == values[:, None, :]
+    )
     return np.asarray((above.sum(axis=2) - 0.5) / (values.shape[1] - 1))
 
 
@@ -182,7 +213,9 @@ def planter(column: int, by: float) -> Callable[[Evidence, int], Evidence]:
             if rng.random() < 0.5:
                 more[arm] += by
             added = more if column == 0 else by * (np.arange(OWNERS) == arm) * (rng.random() < 0.5)
-            copy[column] = [one + float(extra) for one, extra in zip(copy[column], added, strict=True)]
+            copy[column] = [
+                one + float(extra) for one, extra in zip(copy[column], added, strict=True)
+            ]
             rows.append(copy)
         return Evidence(rows, evidence.truth)
 
@@ -190,24 +223,72 @@ def planter(column: int, by: float) -> Callable[[Evidence, int], Evidence]:
 
 
 def _attack(
-    name: str, title: str, column: int, by: float, planted: str, claims: tuple[str, ...], **more: Any
+    name: str,
+    title: str,
+    column: int,
+    by: float,
+    planted: str,
+    claims: tuple[str, ...],
+    **more: Any,
 ) -> Attack:
     given = {"stage": stage, "seconds": lambda settings: 6.0, **more}
     return Attack(
-        name, title, ("controller",), claims, reader(column), score, "AUC", planter(column, by), planted, shuffle,
-        finds=0.8, needs="network", tell=lambda one: f"{len(one):,} passes over sockets", **given,
-    )  # fmt: skip
+        name,
+        title,
+        ("controller",),
+        claims,
+        reader(column),
+        score,
+        "AUC",
+        planter(column, by),
+        planted,
+        shuffle,
+        finds=0.8,
+        needs="network",
+        tell=lambda one: f"{len(one):,} passes over sockets",
+        **given,
+    )
 
 
-CONTROLLER = ("The controller holds one share", "The controller sees sealed frames", "The published protocol")
+CONTROLLER = (
+    "The controller holds one share",
+    "The controller sees sealed frames",
+    "The published protocol",
+)
 ATTACKS = (
-    _attack("acknowledgements", "who pulled, from what owners acknowledge", 0, 1.0, "runs with one more in two passes",
-            CONTROLLER),
-    _attack("frame-sizes", "who pulled, from the sizes of frames", 1, 1.0, "frames one byte longer in half the passes",
-            CONTROLLER),
-    _attack("arrival-times", "who pulled, from when frames arrive", 2, 0.02, "frames 20 ms later in half the passes",
-            ("Timing can name the pulled arm",)),
-    _attack("arrivals-in-slots", "who pulled, from when frames arrive, with slots", 2, 0.02,
-            "frames 20 ms later in half the passes", ("A pull that takes longer than the slot",), stage=stage_slots,
-            missing=has_slots, seconds=lambda settings: 10.0),
-)  # fmt: skip
+    _attack(
+        "acknowledgements",
+        "who pulled, from what owners acknowledge",
+        0,
+        1.0,
+        "runs with one more in two passes",
+        CONTROLLER,
+    ),
+    _attack(
+        "frame-sizes",
+        "who pulled, from the sizes of frames",
+        1,
+        1.0,
+        "frames one byte longer in half the passes",
+        CONTROLLER,
+    ),
+    _attack(
+        "arrival-times",
+        "who pulled, from when frames arrive",
+        2,
+        0.02,
+        "frames 20 ms later in half the passes",
+        ("Timing can name the pulled arm",),
+    ),
+    _attack(
+        "arrivals-in-slots",
+        "who pulled, from when frames arrive, with slots",
+        2,
+        0.02,
+        "frames 20 ms later in half the passes",
+        ("A pull that takes longer than the slot",),
+        stage=stage_slots,
+        missing=has_slots,
+        seconds=lambda settings: 10.0,
+    ),
+)

@@ -1,10 +1,12 @@
-"""What an owner infers from its own pulls and rewards, alone or with the customer: at every level, for any policy.
+"""What an owner infers from its own pulls and rewards, alone or with the customer: at every level,
+for any policy.
 
-Which arm is pulled next depends on all arms. So an owner who knows the policy learns about the others from when its own
-arm is pulled, however scores are protected. This owner simulates the policy on means that it draws, looks at its own
-place in these runs, and learns by regression what follows from what it sees there. The attack is scored on other runs,
-with other seeds and other means. So a score is about a policy, a number of owners and a horizon, over means that are
-uniform on [0, 1]: with means that are nearer to each other, errors differ.
+Which arm is pulled next depends on all arms. So an owner who knows the policy learns about the
+others from when its own arm is pulled, however scores are protected. This owner simulates the
+policy on means that it draws, looks at its own place in these runs, and learns by regression what
+follows from what it sees there. The attack is scored on other runs, with other seeds and other
+means. So a score is about a policy, a number of owners and a horizon, over means that are uniform
+on [0, 1]: with means that are nearer to each other, errors differ.
 """
 
 from __future__ import annotations
@@ -55,7 +57,9 @@ class Terms(NamedTuple):
 
     @property
     def points(self) -> list[int]:
-        """The steps after which the owner looks at its own arm: more at the beginning, the last at the end."""
+        """The steps after which the owner looks at its own arm: more at the beginning, the last at
+        the end.
+        """
         first = min(2 * self.owners, self.horizon)
         return sorted(set(np.geomspace(first, self.horizon, POINTS).round().astype(int).tolist()))
 
@@ -75,15 +79,23 @@ class Inferred(NamedTuple):
     """Estimates from all that the owner has, and the same from less, for comparison."""
 
     values: Floats
-    """The largest mean and the total; with the customer the sums of the others, the largest first."""
+    """The largest mean and the total; with the customer the sums of the others, the largest
+    first.
+    """
     less: Floats
-    """The same from the owner's mean reward alone; with the customer from what is left of the total alone."""
+    """The same from the owner's mean reward alone; with the customer from what is left of the total
+    alone.
+    """
 
 
 def own_arm(view: View, like: Samba | None) -> OwnArm:
-    """Read the pulls and rewards of one owner off its own view, and the total where the customer's is part of it."""
+    """Read the pulls and rewards of one owner off its own view, and the total where the customer's
+    is part of it.
+    """
     policy = policy_of(view.public) if like is None else like.make_policy()
-    terms = Terms(policy, int(view.public["owners"]), int(view.public["horizon"]), str(view.public["level"]))
+    terms = Terms(
+        policy, int(view.public["owners"]), int(view.public["horizon"]), str(view.public["level"])
+    )
     rewards = []
     step = terms.owners
     for entry in view.entries:
@@ -93,18 +105,25 @@ def own_arm(view: View, like: Samba | None) -> OwnArm:
         elif isinstance(entry.message, Reward):
             rewards.append((step, entry.message.units))
     if step < terms.horizon:
-        raise DataError(f"the view ends at step {step:,} of {terms.horizon:,}, and the attack needs all of them.")
+        raise DataError(
+            f"the view ends at step {step:,} of {terms.horizon:,}, and the attack needs all of "
+            "them."
+        )
     steps, units = np.array(rewards, np.int64).T
     pulls = np.searchsorted(steps, terms.points, side="right")
     sums = units.cumsum()[pulls - 1] / REWARD_ONE
-    return OwnArm(terms, pulls.astype(np.float64), sums, view.secrets.get("customer", {}).get("total"))
+    return OwnArm(
+        terms, pulls.astype(np.float64), sums, view.secrets.get("customer", {}).get("total")
+    )
 
 
-# Runs with other means ------------------------------------------------------------------------------------------------
+# Runs with other means ----------------------------------------------------------------------------
 
 
 def play(terms: Terms, rng: np.random.Generator) -> tuple[OwnArm, dict[str, Any]]:
-    """Run the plain twin on means drawn from [0, 1]; return what the last owner has, and the truth."""
+    """Run the plain twin on means drawn from [0, 1]; return what the last owner has, and the
+    truth.
+    """
     arms = BernoulliArms(rng.random(terms.owners))
     twin = Twin(arms, terms.policy, terms.horizon, [int(rng.integers(2**31))], level=terms.level)
     seen = []
@@ -122,7 +141,9 @@ def stage(settings: Samba, seed: int, *, customer: bool) -> Iterator[Evidence]:
     setup = settings.load()
     rng = np.random.default_rng((seed, 157))
     for _ in range(RUNS):
-        own, truth = play(Terms(setup.policy, len(setup.arms), settings.horizon, settings.level), rng)
+        own, truth = play(
+            Terms(setup.policy, len(setup.arms), settings.horizon, settings.level), rng
+        )
         yield Evidence(_with_total(own, truth, customer), truth)
 
 
@@ -138,22 +159,26 @@ def _with_total(own: OwnArm, truth: Truth, customer: bool) -> OwnArm:
     return own._replace(total=truth["total"]) if customer else own
 
 
-# The regression -------------------------------------------------------------------------------------------------------
+# The regression -----------------------------------------------------------------------------------
 
 
 def features_alone(own: OwnArm) -> tuple[Floats, Floats]:
-    """What the owner has of its arm at each point; and less, to compare with: its mean reward at the end."""
+    """What the owner has of its arm at each point; and less, to compare with: its mean reward at
+    the end.
+    """
     means = own.sums / own.pulls
     return np.concatenate([means, np.log(own.pulls), own.pulls**-0.5]), means[-1:]
 
 
 def features_together(own: OwnArm) -> tuple[Floats, Floats]:
-    """What is left of the total, and how it divides among the others if all bounds are equal; and the former alone.
+    """What is left of the total, and how it divides among the others if all bounds are equal; and
+    the former alone.
 
-    UCB keeps the bounds m + sqrt(w / n) of all arms near a common height h, which the owner reads off its own arm.
-    So an arm of n pulls earned n h - sqrt(w n), and with the number of all other pulls and what is left of the total
-    the owner has the sum of the n and of their square roots. Two owners follow from that; of more it gives how many
-    share the pulls. Where another policy leaves bounds apart, the regression learns what these numbers mean there.
+    UCB keeps the bounds m + sqrt(w / n) of all arms near a common height h, which the owner reads
+    off its own arm. So an arm of n pulls earned n h - sqrt(w n), and with the number of all other
+    pulls and what is left of the total the owner has the sum of the n and of their square roots.
+    Two owners follow from that; of more it gives how many share the pulls. Where another policy
+    leaves bounds apart, the regression learns what these numbers mean there.
     """
     pulls = own.pulls[-1]
     policy, _, horizon, _ = own.terms
@@ -170,7 +195,9 @@ def features_together(own: OwnArm) -> tuple[Floats, Floats]:
 
 
 def regression(inputs: Floats, outputs: Floats) -> Callable[[Floats], Floats]:
-    """Ridge regression with a Gaussian kernel; the penalty is the one that predicts left-out rows best."""
+    """Ridge regression with a Gaussian kernel; the penalty is the one that predicts left-out rows
+    best.
+    """
     middle = inputs.mean(axis=0)
     spread = inputs.std(axis=0) + 1e-9
     mean = outputs.mean(axis=0)
@@ -203,7 +230,9 @@ def _left(own: OwnArm) -> float:
 
 
 def _outputs(own: OwnArm, truth: Truth) -> Floats:
-    """What the regression learns: the largest mean and the mean reward, or the others' shares of what is left."""
+    """What the regression learns: the largest mean and the mean reward, or the others' shares of
+    what is left.
+    """
     if own.total is None:
         return np.array([truth["best"], truth["total"] / own.terms.horizon])
     # With the smallest reward for each, there are shares where nothing is left.
@@ -222,7 +251,9 @@ def practice(terms: Terms, seed: int) -> tuple[tuple[OwnArm, Truth], ...]:
 def learnt(terms: Terms, customer: bool, seed: int) -> tuple[Callable[[Floats], Floats], ...]:
     """Learn what follows from all that the owner has, and what from less."""
     runs = [(_with_total(own, truth, customer), truth) for own, truth in practice(terms, seed)]
-    whole, less = (np.array(inputs) for inputs in zip(*(_features(own) for own, _ in runs), strict=True))
+    whole, less = (
+        np.array(inputs) for inputs in zip(*(_features(own) for own, _ in runs), strict=True)
+    )
     outputs = np.array([_outputs(own, truth) for own, truth in runs])
     return regression(whole, outputs), regression(less, outputs)
 
@@ -236,26 +267,33 @@ def infer(own: OwnArm, seed: int) -> Inferred:
     predictors = learnt(own.terms, own.total is not None, seed)
     unit: Any = np.array([1.0, own.terms.horizon]) if own.total is None else _left(own)
     whole, less = (
-        predictor(features[None])[0] * unit for predictor, features in zip(predictors, _features(own), strict=True)
+        predictor(features[None])[0] * unit
+        for predictor, features in zip(predictors, _features(own), strict=True)
     )
     return Inferred(whole, less)
 
 
-# Scores ---------------------------------------------------------------------------------------------------------------
+# Scores -------------------------------------------------------------------------------------------
 
 
 def beyond(estimates: Floats, less: Floats, truths: Floats) -> Score:
-    """R2 of estimates beside that of estimates from less; p is of their correlation apart from what less explains."""
+    """R2 of estimates beside that of estimates from less; p is of their correlation apart from what
+    less explains.
+    """
 
     def apart(values: Floats) -> Floats:
         return np.asarray(values - np.polyval(np.polyfit(less, values, 1), less))
 
     p = determination(apart(estimates), apart(truths), "").p
-    return replace(determination(estimates, truths, ""), baseline=determination(less, truths, "").value, p=p)
+    return replace(
+        determination(estimates, truths, ""), baseline=determination(less, truths, "").value, p=p
+    )
 
 
 def score_alone(guesses: Sequence[Inferred], truths: Sequence[Truth]) -> Score:
-    """R2 of the largest mean, beside what the owner's mean reward alone gives; R2 of the total is in the text."""
+    """R2 of the largest mean, beside what the owner's mean reward alone gives; R2 of the total is
+    in the text.
+    """
     values, less = (np.array(one) for one in zip(*guesses, strict=True))
     best, total = (
         beyond(values[:, column], less[:, column], np.array([truth[name] for truth in truths]))
@@ -263,7 +301,10 @@ def score_alone(guesses: Sequence[Inferred], truths: Sequence[Truth]) -> Score:
     )
     # Either of the two would be a finding.
     p = min(1.0, 2.0 * min(best.p or 0.0, total.p or 0.0))
-    text = f"{len(truths):,} runs with means drawn from [0, 1]; of the total R2 {total}, without {total.baseline:.3g}"
+    text = (
+        f"{len(truths):,} runs with means drawn from [0, 1]; of the total R2 {total}, without "
+        f"{total.baseline:.3g}"
+    )
     return replace(best, text=text, p=p)
 
 
@@ -273,25 +314,53 @@ def score_together(guesses: Sequence[Inferred], truths: Sequence[Truth]) -> Scor
     values, less = (np.array(one) for one in zip(*guesses, strict=True))
     error, rough = (float(np.median(np.abs(sums - others))) for sums in (values, less))
     best = determination(values[:, 0], others[:, 0], "runs with means drawn from [0, 1]")
-    return replace(best, text=f"{best.text}; median error of a sum {error:,.1f}, from the total alone {rough:,.1f}")
+    return replace(
+        best,
+        text=f"{best.text}; median error of a sum {error:,.1f}, from the total alone {rough:,.1f}",
+    )
 
 
 ATTACKS = (
     Attack(
-        "owner-alone", "the largest mean and the total, from when it is pulled", ("owner",),
-        ("An owner learns when its own arm is pulled", "Any owner alone", "Owners know"), infer, score_alone,
-        "R2 of the largest mean", plant, "runs of UCB", other_runs, finds=0.8, needs="twin",
-        stage=partial(stage, customer=False), of_view=own_arm,
+        "owner-alone",
+        "the largest mean and the total, from when it is pulled",
+        ("owner",),
+        ("An owner learns when its own arm is pulled", "Any owner alone", "Owners know"),
+        infer,
+        score_alone,
+        "R2 of the largest mean",
+        plant,
+        "runs of UCB",
+        other_runs,
+        finds=0.8,
+        needs="twin",
+        stage=partial(stage, customer=False),
+        of_view=own_arm,
         seconds=lambda settings: 2.0 + 1e-5 * settings.horizon * len(settings.load().arms),
         tell=lambda guess: f"largest mean {guess.values[0]:.3f}, total {guess.values[1]:,.0f}",
     ),
     Attack(
-        "customer-and-owner", "what each other owner earned, from the total and when it is pulled",
+        "customer-and-owner",
+        "what each other owner earned, from the total and when it is pulled",
         ("customer", "owner"),
-        ("The customer together with any one owner", "With two owners", "A customer that puts owners of its own"),
-        infer, score_together, "R2 of the largest sum", plant, "runs of UCB", other_runs, finds=0.8, needs="twin",
-        stage=partial(stage, customer=True), of_view=own_arm,
+        (
+            "The customer together with any one owner",
+            "With two owners",
+            "A customer that puts owners of its own",
+        ),
+        infer,
+        score_together,
+        "R2 of the largest sum",
+        plant,
+        "runs of UCB",
+        other_runs,
+        finds=0.8,
+        needs="twin",
+        stage=partial(stage, customer=True),
+        of_view=own_arm,
         seconds=lambda settings: 2.0 + 1e-5 * settings.horizon * len(settings.load().arms),
-        tell=lambda guess: "largest first: " + ", ".join(f"{max(one, 0.0):,.0f}" for one in guess.values[:20]),
+        tell=lambda guess: (
+            "largest first: " + ", ".join(f"{max(one, 0.0):,.0f}" for one in guess.values[:20])
+        ),
     ),
-)  # fmt: skip
+)

@@ -46,8 +46,10 @@ class Passes:
     index: Ints
     """t * passes + pass."""
     values: Floats
-    """(passes, owners): what comp compares, less the smallest of its pass (at `paper`: as it is); NaN where it was
-    only given that the step explores, and where words say nothing (`strict`) the words."""
+    """(passes, owners): what comp compares, less the smallest of its pass (at `paper`: as it is);
+    NaN where it was only given that the step explores, and where words say nothing (`strict`) the
+    words.
+    """
     chosen: Ints
     """The place that comp selected; -1 where it does not know."""
 
@@ -67,14 +69,20 @@ class Passes:
 
     def take(self, rows: Any) -> Passes:
         """Keep some passes."""
-        return replace(self, index=self.index[rows], values=self.values[rows], chosen=self.chosen[rows])
+        return replace(
+            self, index=self.index[rows], values=self.values[rows], chosen=self.chosen[rows]
+        )
 
 
 def read(view: View) -> Passes:
-    """Open what comp saw; where some passes show scores and others only shares, those that show scores."""
+    """Open what comp saw; where some passes show scores and others only shares, those that show
+    scores.
+    """
     terms, secrets = view.public, view.secrets.get("comp")
     if view.public.get("system") != "samba" or secrets is None or secrets.get("kind") != "comp":
-        raise DataError(f"expected a view of samba's comp, got one of {', '.join(view.parties) or 'nobody'}.")
+        raise DataError(
+            f"expected a view of samba's comp, got one of {', '.join(view.parties) or 'nobody'}."
+        )
     owners = int(terms["owners"])
     opened = _Opened(secrets, terms, owners)
     equal = float("shortcut" in terms["off"] and policy_of(terms).passes()[-1].kind == "match")
@@ -97,19 +105,27 @@ def read(view: View) -> Passes:
             elif isinstance(message, Found) and message.index in shares:
                 shares[message.index][1] = message.place
         except (FrameError, ValueError, IndexError) as error:
-            raise DataError(f"pass {getattr(message, 'index', '?')} of the view does not open: {error}") from error
+            raise DataError(
+                f"pass {getattr(message, 'index', '?')} of the view does not open: {error}"
+            ) from error
     found = rows or shares
     if not found:
-        raise DataError("the view holds no pass: it is of another role, or ends before the first one.")
+        raise DataError(
+            "the view holds no pass: it is of another role, or ends before the first one."
+        )
     index = np.array(sorted(found), np.int64)
     empty = np.full(owners, np.nan)
     values = np.array([empty if found[i][0] is None else found[i][0] for i in index.tolist()])
     chosen = np.array([found[i][1] for i in index.tolist()], np.int64)
-    return Passes(owners, int(terms["horizon"]), policy_of(terms), str(terms["level"]), index, values, chosen)
+    return Passes(
+        owners, int(terms["horizon"]), policy_of(terms), str(terms["level"]), index, values, chosen
+    )
 
 
 def policy_of(terms: Mapping[str, Any]) -> Policy:
-    """Make the policy that the public terms name; one of the user's own cannot be made from its name."""
+    """Make the policy that the public terms name; one of the user's own cannot be made from its
+    name.
+    """
     described = terms["policy"]
     return policy(described["name"], described["parameters"])
 
@@ -150,29 +166,43 @@ class _Opened:
         return bits.index(b"\x01")
 
 
-# The truth ------------------------------------------------------------------------------------------------------------
+# The truth ----------------------------------------------------------------------------------------
 
 
 def truth_of(run: SambaRun) -> dict[str, Any]:
-    """What only the simulation knows: arms and rewards of every step, exploring steps, and who is in which place."""
+    """What only the simulation knows: arms and rewards of every step, exploring steps, and who is
+    in which place.
+    """
     world, setup, seed = run.world, run.settings.load(), run.seeds[len(run.memories) - 1]
     made = {
-        "total": float(world.units.sum()) / REWARD_ONE, "sums": world.units / REWARD_ONE, "pulls": world.pulls.copy(),
+        "total": float(world.units.sum()) / REWARD_ONE,
+        "sums": world.units / REWARD_ONE,
+        "pulls": world.pulls.copy(),
         "means": setup.arms.means,
-    }  # fmt: skip
+    }
     if world.arms is None or run.memory.transcript is None:
         return made
     owners, policy = len(setup.arms), setup.policy
-    explores = np.zeros(min(len(world.arms) + 1, run.settings.horizon), bool)  # the next step's passes may be seen
+    explores = np.zeros(
+        min(len(world.arms) + 1, run.settings.horizon), bool
+    )  # the next step's passes may be seen
     if policy.explores:
         explore, parameters = type(policy).explore, policy.parameters()
         for t in range(owners + 1, len(explores) + 1):
             explores[t - 1] = tossed(np.uint64(seed), t, explore(t, owners, parameters))
-    numbers = {name: number for number, name in enumerate(name for name, kind in run.kinds.items() if kind == "owner")}
+    numbers = {
+        name: number
+        for number, name in enumerate(name for name, kind in run.kinds.items() if kind == "owner")
+    }
     return {
-        **made, "arms": np.array(world.arms), "rewards": np.array(world.rewards) / REWARD_ONE, "explores": explores,
-        "slots": _slots(run, numbers), "settings": run.settings, "seed": seed,
-    }  # fmt: skip
+        **made,
+        "arms": np.array(world.arms),
+        "rewards": np.array(world.rewards) / REWARD_ONE,
+        "explores": explores,
+        "slots": _slots(run, numbers),
+        "settings": run.settings,
+        "seed": seed,
+    }
 
 
 def _slots(run: SambaRun, numbers: Mapping[str, int]) -> dict[int, Ints]:
@@ -185,7 +215,9 @@ def _slots(run: SambaRun, numbers: Mapping[str, int]) -> dict[int, Ints]:
         for entry in run.memory.transcript:
             if isinstance(entry.message, Shuffled):
                 n = entry.message.index - start
-                found[entry.message.index] = shuffle.order(shuffle.words_at(server.tape, n * 3 * owners, owners))
+                found[entry.message.index] = shuffle.order(
+                    shuffle.words_at(server.tape, n * 3 * owners, owners)
+                )
         return found
     whose: dict[bytes, int] = {}
     assert run.memory.transcript is not None
@@ -207,7 +239,7 @@ def places(passes: Passes, truth: Truth) -> Ints:
     return np.array([slots.get(i, np.full(passes.owners, -1)) for i in passes.index.tolist()])
 
 
-# The planted leak -----------------------------------------------------------------------------------------------------
+# The planted leak ---------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=1)
@@ -217,13 +249,26 @@ def short_key() -> PrivateKey:
 
 
 @lru_cache(maxsize=32)
-def _standard(settings: Samba, seed: int) -> tuple[Sequence[Entry], bytes, bytes, Mapping[int, Ints]]:
-    """Comp's passes of the same run at level `standard`, with its key and manifest, and who is in which place."""
+def _standard(
+    settings: Samba, seed: int
+) -> tuple[Sequence[Entry], bytes, bytes, Mapping[int, Ints]]:
+    """Comp's passes of the same run at level `standard`, with its key and manifest, and who is in
+    which place.
+    """
     from posse.protocols.samba.federation import SambaRun
     from posse.protocols.samba.system import SYSTEM
 
-    changes = {"level": "standard", "aes": True, "paillier": True, "permutation": True, "mask": True, "runs": 1}
-    run = SambaRun(SYSTEM, settings.but(**changes), seeds=[seed], transcript=100_000_000, key=short_key())
+    changes = {
+        "level": "standard",
+        "aes": True,
+        "paillier": True,
+        "permutation": True,
+        "mask": True,
+        "runs": 1,
+    }
+    run = SambaRun(
+        SYSTEM, settings.but(**changes), seeds=[seed], transcript=100_000_000, key=short_key()
+    )
     run.finish()
     view, truth = run.view("comp"), run.truth()
     kept = [entry for entry in view.entries if isinstance(entry.message, Batch | Choice)]
@@ -234,7 +279,9 @@ _planted: list[tuple[Evidence, int, Evidence]] = []
 
 
 def plant_passes(evidence: Evidence, seed: int) -> Evidence:
-    """Let one pass in ten be a pass of level `standard`, of the same scores; the last ones made are kept."""
+    """Let one pass in ten be a pass of level `standard`, of the same scores; the last ones made are
+    kept.
+    """
     for given, number, made in _planted:
         if given.seen is evidence.seen and number == seed:
             return made
@@ -248,17 +295,28 @@ def plant_share(evidence: Evidence, seed: int, share: float = 0.1) -> Evidence:
     view, truth = evidence.seen, evidence.truth
     if view.public["level"] == "standard":
         own = view.secrets["comp"]
-        entries: Sequence[Entry] = [one for one in view.entries if isinstance(one.message, Batch | Choice)]
+        entries: Sequence[Entry] = [
+            one for one in view.entries if isinstance(one.message, Batch | Choice)
+        ]
         key, manifest, slots = own["k_frame"], own["manifest"], truth["slots"]
     else:
         entries, key, manifest, slots = _standard(truth["settings"], truth["seed"])
     indices = sorted({_index(entry) for entry in entries})
     picked = np.random.default_rng((seed, 31)).random(len(indices)) < share
     shown = {i for i, one in zip(indices, picked, strict=True) if one}
-    reached = max((_index(entry) for entry in view.entries if hasattr(entry.message, "index")), default=0)
-    there: Iterable[Entry] = (one for one in entries if _index(one) in shown and _index(one) <= reached)
-    quiet = [entry for entry in view.entries if not isinstance(entry.message, Batch | Choice | Explore)]
-    secrets = {**view.secrets, "comp": {**view.secrets["comp"], "k_frame": key, "manifest": manifest}}
+    reached = max(
+        (_index(entry) for entry in view.entries if hasattr(entry.message, "index")), default=0
+    )
+    there: Iterable[Entry] = (
+        one for one in entries if _index(one) in shown and _index(one) <= reached
+    )
+    quiet = [
+        entry for entry in view.entries if not isinstance(entry.message, Batch | Choice | Explore)
+    ]
+    secrets = {
+        **view.secrets,
+        "comp": {**view.secrets["comp"], "k_frame": key, "manifest": manifest},
+    }
     public = {**view.public, "level": "standard", "off": []}
     made = View(view.parties, [*quiet, *there], secrets, public, view.forgotten)
     return Evidence(made, {**truth, "slots": {**truth["slots"], **slots}})

@@ -5,9 +5,14 @@ from __future__ import annotations
 from posse.protocols.samba.attacks import endings, keys, many, network, owners, together, watching
 
 ATTACKS = (
-    *watching.ATTACKS, *together.ATTACKS, *owners.ATTACKS, *many.ATTACKS, *endings.ATTACKS, *keys.ATTACKS,
+    *watching.ATTACKS,
+    *together.ATTACKS,
+    *owners.ATTACKS,
+    *many.ATTACKS,
+    *endings.ATTACKS,
+    *keys.ATTACKS,
     *network.ATTACKS,
-)  # fmt: skip
+)
 UNATTACKED = {
     "The total is not authenticated against the controller": "Who replaces a total changes a result and reads nothing.",
     "A server with an owner's help can replace the total": "Who replaces a total changes a result and reads nothing.",

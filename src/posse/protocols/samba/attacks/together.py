@@ -1,4 +1,6 @@
-"""Who is pulled, and what each owner earned: parties alone, parties together, and somebody on the wire."""
+"""Who is pulled, and what each owner earned: parties alone, parties together, and somebody on the
+wire.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def keys_of(view: View) -> tuple[bytes, bytes]:
 
 
 def who(view: View, seed: int) -> dict[str, Any]:
-    """How likely each owner was the one to pull in a step, from all that these parties saw and can open."""
+    """How likely each owner was the one to pull in a step, from all that these parties saw and can
+    open.
+    """
     if view.public.get("system") != "samba":
         raise DataError("expected a view of samba.")
     owners, level = int(view.public["owners"]), str(view.public["level"])
@@ -76,18 +80,24 @@ def owner_numbers(view: View) -> dict[str, int]:
 
 
 def _largest(values: Sequence[Any]) -> list[float]:
-    """1 for the largest, 0 for the others; nothing is said where only one is known and it is no bit that is set."""
+    """1 for the largest, 0 for the others; nothing is said where only one is known and it is no bit
+    that is set.
+    """
     known = [one for one in values if one is not None]
     most = max(known)
     return [float(one == most and (len(known) > 1 or most == 1)) for one in values]
 
 
 class _Opener:
-    """Opens frames and replies with whatever keys these parties have; what stays closed is taken as a number."""
+    """Opens frames and replies with whatever keys these parties have; what stays closed is taken as
+    a number.
+    """
 
     def __init__(self, view: View, owners: int, level: str) -> None:
         frame, own = keys_of(view)
-        manifest = next((bytes(one["manifest"]) for one in view.secrets.values() if one.get("manifest")), b"")
+        manifest = next(
+            (bytes(one["manifest"]) for one in view.secrets.values() if one.get("manifest")), b""
+        )
         digest, off = hashlib.sha256(manifest).digest(), view.public["off"]
         self._owners, self._level = owners, level
         self._frames: Any = ClearFrames() if level == "paper" and "aes" in off else None
@@ -98,8 +108,13 @@ class _Opener:
         streams = view.secrets.get("comp", {}).get("streams", ())
         self._pads = [pads(stream) for stream in streams] if level == "strict" else []
         # Comp with an owner, without the controller: the order of ties names the owners.
-        self.places = bool(level == "standard" and own and frame and "controller" not in view.parties)
-        self._masks, self._seed = Words(own, b"posse masks", MASK_WORDS) if own else None, _world_seed(view)
+        self.places = bool(
+            level == "standard" and own and frame and "controller" not in view.parties
+        )
+        self._masks, self._seed = (
+            Words(own, b"posse masks", MASK_WORDS) if own else None,
+            _world_seed(view),
+        )
         self._own = own
 
     def bit(self, message: Reply) -> int | None:
@@ -121,7 +136,9 @@ class _Opener:
             try:
                 plain = self._frames.open(message.index, message.frame)
             except FrameError as error:
-                raise DataError(f"a frame of pass {message.index} does not open: {error}") from error
+                raise DataError(
+                    f"a frame of pass {message.index} does not open: {error}"
+                ) from error
         if len(plain) == 8 and self._level == "paper":
             return float(np.frombuffer(plain, "<f8")[0])
         return int.from_bytes(plain[:24], "little")
@@ -145,7 +162,9 @@ class _Opener:
         return found
 
     def _ties(self, index: int) -> tuple[int, int]:
-        if self._seed is not None:  # a simulation draws them from its world seed, which all owners have
+        if (
+            self._seed is not None
+        ):  # a simulation draws them from its world seed, which all owners have
             first, second = words(np.uint64(self._seed), TIE, 0, index, 0)
             return first, second
         row = CommonDraws(None, self._own, 1).rows(index, 1)[0]
@@ -153,7 +172,10 @@ class _Opener:
 
 
 def _world_seed(view: View) -> int | None:
-    return next((one["world_seed"] for one in view.secrets.values() if one.get("world_seed") is not None), None)
+    return next(
+        (one["world_seed"] for one in view.secrets.values() if one.get("world_seed") is not None),
+        None,
+    )
 
 
 def score_who(guesses: Sequence[Any], truths: Sequence[Truth]) -> Score:
@@ -161,7 +183,9 @@ def score_who(guesses: Sequence[Any], truths: Sequence[Truth]) -> Score:
     scores, labels = [], []
     for guess, truth in zip(guesses, truths, strict=True):
         others = [i for i in range(len(truth["pulls"])) if i not in guess["own"]]
-        decided = guess["steps"] <= len(truth["arms"])  # a run that is looked at may be in the middle of a step
+        decided = guess["steps"] <= len(
+            truth["arms"]
+        )  # a run that is looked at may be in the middle of a step
         arms = truth["arms"][guess["steps"][decided] - 1]
         scores.append(guess["scores"][decided][:, others].ravel())
         labels.append((arms[:, None] == np.array(others)[None, :]).ravel())
@@ -171,7 +195,10 @@ def score_who(guesses: Sequence[Any], truths: Sequence[Truth]) -> Score:
 def other_arms(truths: Sequence[Truth], seed: int) -> list[Truth]:
     """Arms that were drawn at random."""
     rng = np.random.default_rng((seed, 67))
-    return [{**truth, "arms": rng.integers(len(truth["pulls"]), size=len(truth["arms"]))} for truth in truths]
+    return [
+        {**truth, "arms": rng.integers(len(truth["pulls"]), size=len(truth["arms"]))}
+        for truth in truths
+    ]
 
 
 def plant_who(evidence: Evidence, seed: int) -> Evidence:
@@ -197,13 +224,26 @@ def _tell_who(guess: Any) -> str:
 
 
 def _who(
-    name: str, adversary: tuple[str, ...], claims: tuple[str, ...], missing: Any = lambda settings: "",
+    name: str,
+    adversary: tuple[str, ...],
+    claims: tuple[str, ...],
+    missing: Any = lambda settings: "",
     title: str = "who is pulled in every step",
-) -> Attack:  # fmt: skip
+) -> Attack:
     return Attack(
-        name, title, adversary, claims, who, score_who, "AUC", plant_who, PLANTED, other_arms, missing=missing,
+        name,
+        title,
+        adversary,
+        claims,
+        who,
+        score_who,
+        "AUC",
+        plant_who,
+        PLANTED,
+        other_arms,
+        missing=missing,
         tell=_tell_who,
-    )  # fmt: skip
+    )
 
 
 def _no_dealer(settings: Samba) -> str:
@@ -212,15 +252,20 @@ def _no_dealer(settings: Samba) -> str:
 
 def _only_standard(settings: Samba) -> str:
     if settings.level == "paper":
-        return "at level 'paper' an owner's mask seed gives comp exact scores, which 'tracker' reads without it."
+        return (
+            "at level 'paper' an owner's mask seed gives comp exact scores, which 'tracker' reads "
+            "without it."
+        )
     return ""
 
 
-# Sums -----------------------------------------------------------------------------------------------------------------
+# Sums ---------------------------------------------------------------------------------------------
 
 
 def sums(view: View, seed: int) -> list[float | None]:
-    """What each owner earned, by decrypting what each sent (paper: nothing hides it from customer and controller)."""
+    """What each owner earned, by decrypting what each sent (paper: nothing hides it from customer
+    and controller).
+    """
     owners = int(view.public["owners"])
     found: list[float | None] = [None] * owners
     primes = view.secrets.get("customer", {}).get("paillier")
@@ -236,16 +281,19 @@ def sums(view: View, seed: int) -> list[float | None]:
         except (PosseError, ValueError):
             continue
         units = value >> 64 if value >> 63 else value
-        found[owner] = units / REWARD_ONE if units < 1 << 80 else None  # no sum is so large: it stayed closed
+        found[owner] = (
+            units / REWARD_ONE if units < 1 << 80 else None
+        )  # no sum is so large: it stayed closed
     return found
 
 
 def score_sums(guesses: Sequence[Any], truths: Sequence[Truth]) -> Score:
     """Sums that are right within 1; a guess has 1 in 10."""
     pairs = [
-        (one, true) for guess, truth in zip(guesses, truths, strict=True)
+        (one, true)
+        for guess, truth in zip(guesses, truths, strict=True)
         for one, true in zip(guess, truth["sums"].tolist(), strict=True)
-    ]  # fmt: skip
+    ]
     right = sum(one is not None and abs(one - true) <= 1 for one, true in pairs)
     return hits(right, len(pairs), 0.1, "owners' sums within 1")
 
@@ -259,7 +307,14 @@ def plant_sums(evidence: Evidence, seed: int) -> Evidence:
     """Let owners send their sums without masks and encryption."""
     view, truth = evidence.seen, evidence.truth
     made = [
-        Entry(0, name, "controller", Sum(int(truth["sums"][number] * REWARD_ONE).to_bytes(8, "big")), 8, 0)
+        Entry(
+            0,
+            name,
+            "controller",
+            Sum(int(truth["sums"][number] * REWARD_ONE).to_bytes(8, "big")),
+            8,
+            0,
+        )
         for name, number in owner_numbers(view).items()
     ]
     quiet = [one for one in view.entries if not isinstance(one.message, Sum)]
@@ -273,35 +328,67 @@ def _tell_sums(guess: Sequence[float | None]) -> str:
 
 def _sums(name: str, adversary: tuple[str, ...], claims: tuple[str, ...]) -> Attack:
     return Attack(
-        name, "what each owner earned", adversary, claims, sums, score_sums, "right", plant_sums,
-        "runs whose sums are sent in the clear", other_sums, tell=_tell_sums,
-    )  # fmt: skip
+        name,
+        "what each owner earned",
+        adversary,
+        claims,
+        sums,
+        score_sums,
+        "right",
+        plant_sums,
+        "runs whose sums are sent in the clear",
+        other_sums,
+        tell=_tell_sums,
+    )
 
 
 CONTROLLER = (
-    "The controller holds one share of every score", "The controller sees sealed frames of one size",
-    "The published protocol", "AES is OFF", "At level 'paper' the controller draws the mask seed",
-)  # fmt: skip
+    "The controller holds one share of every score",
+    "The controller sees sealed frames of one size",
+    "The published protocol",
+    "AES is OFF",
+    "At level 'paper' the controller draws the mask seed",
+)
 TOGETHER = "The controller with comp or with any one owner"
 ATTACKS = (
     _who("controller-alone", ("controller",), CONTROLLER),
-    _who("both-servers", ("controller", "comp"), (
-        "Any two of controller, comp and dealer", TOGETHER, "The permutation is OFF",
-        "All parties are assumed to follow the protocol (honest but curious), and comp")),
-    _who("owner-and-controller", ("owner", "controller"), (TOGETHER, "The controller holds one share")),
-    _who("owner-and-comp", ("owner", "comp"), (TOGETHER, "Comp with any one owner", "Comp holds the other share"),
-         _only_standard),
+    _who(
+        "both-servers",
+        ("controller", "comp"),
+        (
+            "Any two of controller, comp and dealer",
+            TOGETHER,
+            "The permutation is OFF",
+            "All parties are assumed to follow the protocol (honest but curious), and comp",
+        ),
+    ),
+    _who(
+        "owner-and-controller",
+        ("owner", "controller"),
+        (TOGETHER, "The controller holds one share"),
+    ),
+    _who(
+        "owner-and-comp",
+        ("owner", "comp"),
+        (TOGETHER, "Comp with any one owner", "Comp holds the other share"),
+        _only_standard,
+    ),
     _who("dealer-alone", ("dealer",), ("The dealer",), _no_dealer),
     _who("wire-tap", (WIRE,), ("AES is OFF", "The controller sees sealed frames")),
     _who("owner-on-the-wire", ("owner", WIRE), ("Owners know",)),
-    _sums("customer-and-controller", ("customer", "controller"), (
-        "At level 'paper' the customer with the controller", "The customer learns the total")),
+    _sums(
+        "customer-and-controller",
+        ("customer", "controller"),
+        ("At level 'paper' the customer with the controller", "The customer learns the total"),
+    ),
     _sums("sums-at-the-controller", ("controller",), ("Paillier is OFF", *CONTROLLER[:3])),
-)  # fmt: skip
+)
 
 
 def known_to(kind: str, key: PrivateKey | None, seed: int) -> Mapping[str, Any]:
-    """What a party knows beside what its role saves: its key, or the seed that a simulation gives every owner."""
+    """What a party knows beside what its role saves: its key, or the seed that a simulation gives
+    every owner.
+    """
     if kind == "customer" and key is not None:
         return {"paillier": (int(key._p), int(key._q))}
     return {"world_seed": seed} if kind == "owner" else {}

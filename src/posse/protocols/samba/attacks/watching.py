@@ -13,7 +13,15 @@ from posse.core.roles import View
 from posse.privacy.leakage import linking, tracking
 from posse.privacy.leakage.attack import Attack, Score, Truth
 from posse.privacy.leakage.scores import area, hits
-from posse.protocols.samba.attacks.reading import Bools, Floats, Ints, Passes, places, plant_passes, read
+from posse.protocols.samba.attacks.reading import (
+    Bools,
+    Floats,
+    Ints,
+    Passes,
+    places,
+    plant_passes,
+    read,
+)
 
 if TYPE_CHECKING:
     from posse.protocols.samba.settings import Samba
@@ -27,7 +35,9 @@ WINDOW, WINDOWS = 200, 5
 APART = 6
 """Steps between two passes that a late comer compares, at most."""
 ALONE = 1e-13
-"""Misfit of two passes between which no arm moved but the one that was pulled; of others it is 1e-6 and more."""
+"""Misfit of two passes between which no arm moved but the one that was pulled; of others it is 1e-6
+and more.
+"""
 
 SCALED = "Comp sees all scores of a pass up to one unknown scale"
 HIDDEN = "Comp holds the other share and sees a random place"
@@ -74,10 +84,17 @@ def watched(view: View) -> Watched:
     followed = None
     if shape is not None and whole and (passes.owners > 2 or origin):
         followed = tracking.follow(
-            passes.values, passes.chosen, passes.steps, shape=shape, parameter=parameter, origin=origin,
+            passes.values,
+            passes.chosen,
+            passes.steps,
+            shape=shape,
+            parameter=parameter,
+            origin=origin,
             tells=passes.policy.name != "pursuit",
-        )  # fmt: skip
-    linked = linking.pairs(passes.values, passes.chosen, passes.steps, origin=origin, most=_gap_of(passes))
+        )
+    linked = linking.pairs(
+        passes.values, passes.chosen, passes.steps, origin=origin, most=_gap_of(passes)
+    )
     made = Watched(passes, followed, linked)
     _kept[:] = [(view, len(view.entries), made), *_kept[:KEPT]]
     return made
@@ -89,7 +106,9 @@ def _gap_of(passes: Passes) -> int:
 
 
 def shape_of(passes: Passes) -> tuple[int | None, float]:
-    """The shape of the scores that the policy shows comp; None where each pass has noise of its own."""
+    """The shape of the scores that the policy shows comp; None where each pass has noise of its
+    own.
+    """
     policy = passes.policy
     if policy.name == "ucb":
         return tracking.BOUND, float(policy.parameters()[0])
@@ -119,11 +138,13 @@ def pulled(settings: Samba) -> str:
     return deterministic(settings)
 
 
-# The reward of every step, the total and the counts -------------------------------------------------------------------
+# The reward of every step, the total and the counts -----------------------------------------------
 
 
 def track(view: View, seed: int) -> dict[str, Any]:
-    """Whether each pull's reward was large or small; and the total and every arm's pulls, where the run is followed."""
+    """Whether each pull's reward was large or small; and the total and every arm's pulls, where the
+    run is followed.
+    """
     seen = watched(view)
     if seen.alive:
         followed = seen.followed
@@ -138,7 +159,10 @@ def _moves(seen: Watched) -> dict[str, Any]:
     """How far the score of each pulled arm went, up for a large reward."""
     passes, origin = seen.passes, seen.passes.level == "paper"
     if passes.policy.name in MEANS:  # which stay where they are while another arm is pulled
-        found = _between(passes, linking.pairs(passes.values, passes.chosen, passes.steps, origin=origin, most=APART))
+        found = _between(
+            passes,
+            linking.pairs(passes.values, passes.chosen, passes.steps, origin=origin, most=APART),
+        )
         if len(found["steps"]):
             return found
     rows, _, _ = _quiet(seen)
@@ -156,13 +180,19 @@ def tell_track(guess: Any) -> str:
 
 
 def large(truth: Truth) -> Bools:
-    """Whether each reward was above the mean of its arm before it; of rewards of 0 and 1, whether it was 1."""
+    """Whether each reward was above the mean of its arm before it; of rewards of 0 and 1, whether
+    it was 1.
+    """
     if "large" in truth:
         return np.asarray(truth["large"])
     arms, rewards = truth["arms"], truth["rewards"]
     if set(np.unique(rewards)) <= {0.0, 1.0}:
         return np.asarray(rewards > 0.5)
-    out, sums, pulls = np.zeros(len(arms), bool), np.zeros(len(truth["pulls"])), np.zeros(len(truth["pulls"]))
+    out, sums, pulls = (
+        np.zeros(len(arms), bool),
+        np.zeros(len(truth["pulls"])),
+        np.zeros(len(truth["pulls"])),
+    )
     for t, (arm, reward) in enumerate(zip(arms.tolist(), rewards.tolist(), strict=True)):
         out[t] = reward > (sums[arm] / pulls[arm] if pulls[arm] else 0.5)
         sums[arm] += reward
@@ -172,7 +202,9 @@ def large(truth: Truth) -> Bools:
 
 def _rewards(guesses: Sequence[Any], truths: Sequence[Truth]) -> Score:
     scores = np.concatenate([guess["scores"] for guess in guesses])
-    labels = [large(truth)[guess["steps"] - 1] for guess, truth in zip(guesses, truths, strict=True)]
+    labels = [
+        large(truth)[guess["steps"] - 1] for guess, truth in zip(guesses, truths, strict=True)
+    ]
     return area(scores, np.concatenate(labels), "rewards")
 
 
@@ -184,7 +216,10 @@ def score_track(guesses: Sequence[Any], truths: Sequence[Truth]) -> Score:
         if guess["total"] is not None:
             totals += abs(guess["total"] - truth["total"]) <= 1
             exact += int((guess["pulls"] == np.sort(truth["pulls"])).sum())
-    text = f"{made.text}; total within 1 in {totals} of {len(truths)} runs, pulls exact of {exact} of {arms} arms"
+    text = (
+        f"{made.text}; total within 1 in {totals} of {len(truths)} runs, pulls exact of {exact} of "
+        f"{arms} arms"
+    )
     return replace(made, text=text)
 
 
@@ -194,7 +229,7 @@ def other_rewards(truths: Sequence[Truth], seed: int) -> list[Truth]:
     return [{**truth, "large": rng.permutation(large(truth))} for truth in truths]
 
 
-# Which arm ------------------------------------------------------------------------------------------------------------
+# Which arm ----------------------------------------------------------------------------------------
 
 
 def _quiet(seen: Watched) -> tuple[Ints, Ints, Floats]:
@@ -220,17 +255,24 @@ def score_last(guesses: Sequence[Any], truths: Sequence[Truth]) -> Score:
         passes, later = guess["passes"], guess["later"]
         arms = truth["arms"][passes.steps[guess["rows"]] - 1]
         scores.append(guess["scores"].ravel())
-        labels.append((places(passes.take(later), truth) == arms[:, None]).ravel() if len(later) else np.zeros(0, bool))
+        labels.append(
+            (places(passes.take(later), truth) == arms[:, None]).ravel()
+            if len(later)
+            else np.zeros(0, bool)
+        )
     return area(np.concatenate(scores), np.concatenate(labels), "places")
 
 
 def other_places(truths: Sequence[Truth], seed: int) -> list[Truth]:
     """Owners in other places."""
     rng = np.random.default_rng((seed, 47))
-    return [{**truth, "slots": {i: rng.permutation(one) for i, one in truth["slots"].items()}} for truth in truths]
+    return [
+        {**truth, "slots": {i: rng.permutation(one) for i, one in truth["slots"].items()}}
+        for truth in truths
+    ]
 
 
-# Exploring steps, a late comer, two arms ------------------------------------------------------------------------------
+# Exploring steps, a late comer, two arms ----------------------------------------------------------
 
 
 def exploring(view: View, seed: int) -> dict[str, Any]:
@@ -241,8 +283,12 @@ def exploring(view: View, seed: int) -> dict[str, Any]:
 
 def score_exploring(guesses: Sequence[Any], truths: Sequence[Truth]) -> Score:
     """AUC of exploring steps."""
-    labels = [truth["explores"][guess["steps"] - 1] for guess, truth in zip(guesses, truths, strict=True)]
-    return area(np.concatenate([guess["scores"] for guess in guesses]), np.concatenate(labels), "steps")
+    labels = [
+        truth["explores"][guess["steps"] - 1] for guess, truth in zip(guesses, truths, strict=True)
+    ]
+    return area(
+        np.concatenate([guess["scores"] for guess in guesses]), np.concatenate(labels), "steps"
+    )
 
 
 def other_coins(truths: Sequence[Truth], seed: int) -> list[Truth]:
@@ -254,11 +300,17 @@ def other_coins(truths: Sequence[Truth], seed: int) -> list[Truth]:
 def never_explores(settings: Samba) -> str:
     """Why there is nothing to find: the policy has no exploring steps."""
     policy = settings.make_policy()
-    return "" if policy.explores and not deterministic(settings) else f"{policy.name} has no exploring steps."
+    return (
+        ""
+        if policy.explores and not deterministic(settings)
+        else f"{policy.name} has no exploring steps."
+    )
 
 
 def join_late(view: View, seed: int) -> dict[str, Any]:
-    """Rewards of steps, and pulls and sum of the leading arm, from the second half of the passes alone."""
+    """Rewards of steps, and pulls and sum of the leading arm, from the second half of the passes
+    alone.
+    """
     passes = read(view).turn(0)
     late = passes.take(slice(len(passes.index) // 2, None))
     found = []
@@ -268,21 +320,26 @@ def join_late(view: View, seed: int) -> dict[str, Any]:
         leader = linking.late(part.values, part.chosen, part.steps)
         if leader is not None:
             found.append((int(part.steps[leader.row]), leader.pulls, leader.total))
-    linked = linking.pairs(late.values, late.chosen, late.steps, origin=late.level == "paper", most=_gap_of(late))
+    linked = linking.pairs(
+        late.values, late.chosen, late.steps, origin=late.level == "paper", most=_gap_of(late)
+    )
     return {**_moves(Watched(late, None, linked)), "leaders": found}
 
 
 def _between(passes: Passes, linked: linking.Linked) -> dict[str, Any]:
     """How many of the rewards between two passes were large, for every step between them.
 
-    Where all arms but one keep their scores, that one was pulled in all g steps between: m large rewards move its mean
-    from s / n by (m - g s / n) / (n + g). So its move, over g and times about n, grows with m / g, which is the
-    best guess for each of the g rewards. The leading arm has about t pulls at step t.
+    Where all arms but one keep their scores, that one was pulled in all g steps between: m large
+    rewards move its mean from s / n by (m - g s / n) / (n + g). So its move, over g and times about
+    n, grows with m / g, which is the best guess for each of the g rewards. The leading arm has
+    about t pulls at step t.
     """
     alone = (linked.scores.max(axis=1, initial=-np.inf) > -np.log(ALONE)) & ~np.isnan(linked.moved)
     first, last = passes.steps[linked.rows[alone]], passes.steps[linked.later[alone]]
     share = linked.moved[alone] / (last - first) * first
-    steps = np.concatenate([np.zeros(0, np.int64), *(np.arange(*edges) for edges in zip(first, last, strict=True))])
+    steps = np.concatenate(
+        [np.zeros(0, np.int64), *(np.arange(*edges) for edges in zip(first, last, strict=True))]
+    )
     return {"steps": steps.astype(np.int64), "scores": np.repeat(share, last - first)}
 
 
@@ -294,15 +351,23 @@ def tell_late(guess: Any) -> str:
 
 
 def score_late(guesses: Sequence[Any], truths: Sequence[Truth]) -> Score:
-    """AUC of large rewards; and windows in which pulls and sum of the leading arm are exactly right."""
+    """AUC of large rewards; and windows in which pulls and sum of the leading arm are exactly
+    right.
+    """
     right = 0
     for guess, truth in zip(guesses, truths, strict=True):
         for step, pulls, total in guess["leaders"]:
             arms, rewards = truth["arms"][: step - 1], truth["rewards"][: step - 1]
-            leaders = [(int((arms == arm).sum()), float(rewards[arms == arm].sum())) for arm in np.unique(arms)]
+            leaders = [
+                (int((arms == arm).sum()), float(rewards[arms == arm].sum()))
+                for arm in np.unique(arms)
+            ]
             right += (pulls, total) in leaders
     made = _rewards(guesses, truths)
-    text = f"{made.text}; leader's pulls and sum exact in {right} of {WINDOWS * len(truths)} windows of {WINDOW} passes"
+    text = (
+        f"{made.text}; leader's pulls and sum exact in {right} of {WINDOWS * len(truths)} windows "
+        f"of {WINDOW} passes"
+    )
     return replace(made, text=text)
 
 
@@ -310,14 +375,18 @@ def not_late(settings: Samba) -> str:
     """Why a late comer finds nothing here."""
     policy = settings.make_policy().name
     if policy != "epsilon-greedy":
-        return f"it reads rewards off means that nothing else moves, and {policy} shows other scores."
+        return (
+            f"it reads rewards off means that nothing else moves, and {policy} shows other scores."
+        )
     if len(settings.load().arms) < 6:
         return "it needs six owners or more, to tell which of them moved."
     return ""
 
 
 def gap_of_two(view: View, seed: int) -> Floats:
-    """The density of the difference of the two means at five sixths of the run, by the public law of the scale."""
+    """The density of the difference of the two means at five sixths of the run, by the public law
+    of the scale.
+    """
     passes = read(view).turn(0)
     gaps = np.abs(passes.values[:, 1] - passes.values[:, 0])
     return linking.difference(gaps, passes.steps, int(passes.steps[-1]) * 5 // 6)
@@ -335,9 +404,10 @@ def likeliest(density: Floats) -> float:
 def score_gap(guesses: Sequence[Floats], truths: Sequence[Truth]) -> Score:
     """Differences within 5 % of the true one; p by the likelihood ratio.
 
-    A guess g without a view is within 5 % of the differences in [g / 1.05, g / .95], which is .1003 g wide: of
-    differences that are uniform on [0, 1] it hits at most 1 in 10, whatever it is. Over such differences the density
-    of one that was not seen is 1 on average, so the product over runs is R or more with a probability of at most 1 / R.
+    A guess g without a view is within 5 % of the differences in [g / 1.05, g / .95], which is .1003
+    g wide: of differences that are uniform on [0, 1] it hits at most 1 in 10, whatever it is. Over
+    such differences the density of one that was not seen is 1 on average, so the product over runs
+    is R or more with a probability of at most 1 / R.
     """
     right, ratio = 0, 0.0
     for guess, truth in zip(guesses, truths, strict=True):
@@ -346,7 +416,11 @@ def score_gap(guesses: Sequence[Floats], truths: Sequence[Truth]) -> Score:
         ratio += math.log(guess[min(int(gap * len(guess)), len(guess) - 1)] + 1e-300)
     made = hits(right, len(truths), 0.1, "runs within 5 %")
     bits = ratio / math.log(2) / len(truths)
-    return replace(made, text=f"{made.text}; {bits:.1f} bits a run of the difference", p=math.exp(min(0.0, -ratio)))
+    return replace(
+        made,
+        text=f"{made.text}; {bits:.1f} bits a run of the difference",
+        p=math.exp(min(0.0, -ratio)),
+    )
 
 
 def _gap(truth: Truth) -> float:
@@ -373,28 +447,98 @@ def not_two(settings: Samba) -> str:
 
 
 def _attack(
-    name: str, title: str, claims: tuple[str, ...], estimate: Callable[[View, int], Any],
-    score: Callable[[Sequence[Any], Sequence[Truth]], Score], statistic: str,
-    shuffle: Callable[[Sequence[Truth], int], Sequence[Truth]], missing: Callable[[Any], str], **more: Any,
-) -> Attack:  # fmt: skip
+    name: str,
+    title: str,
+    claims: tuple[str, ...],
+    estimate: Callable[[View, int], Any],
+    score: Callable[[Sequence[Any], Sequence[Truth]], Score],
+    statistic: str,
+    shuffle: Callable[[Sequence[Truth], int], Sequence[Truth]],
+    missing: Callable[[Any], str],
+    **more: Any,
+) -> Attack:
     return Attack(
-        name, title, ("comp",), claims, estimate, score, statistic, plant_passes, PLANTED, shuffle, missing=missing,
+        name,
+        title,
+        ("comp",),
+        claims,
+        estimate,
+        score,
+        statistic,
+        plant_passes,
+        PLANTED,
+        shuffle,
+        missing=missing,
         **more,
-    )  # fmt: skip
+    )
 
 
-EXPLORES = ("Comp sees which steps explore", "At level 'paper' comp learns every exploring step", HIDDEN)
+EXPLORES = (
+    "Comp sees which steps explore",
+    "At level 'paper' comp learns every exploring step",
+    HIDDEN,
+)
 ATTACKS = (
-    _attack("tracker", "the reward of every step, the total, all pulls", CLAIMS, track, score_track, "AUC",
-            other_rewards, deterministic, tell=tell_track),
-    _attack("last-place", "which place was pulled last", (*CLAIMS, "With rewards from few values"), last_place,
-            score_last, "AUC", other_places, pulled, finds=0.8,
-            tell=lambda one: f"{len(one['rows']):,} passes linked; the same arm again in {one['same']:,}"),
-    _attack("exploring", "which steps explore", EXPLORES, exploring, score_exploring, "AUC", other_coins,
-            never_explores, finds=0.95,
-            tell=lambda one: f"{int((one['scores'] > 0.5).sum()):,} of {len(one['steps']):,} steps look exploring"),
-    _attack("late-join", "the rewards and the leading arm, from the second half", CLAIMS, join_late, score_late, "AUC",
-            other_rewards, not_late, finds=0.8, tell=tell_late),
-    _attack("scale-of-two", "the difference of the two means", CLAIMS, gap_of_two, score_gap, "right", other_gap,
-            not_two, tell=lambda one: f"difference {likeliest(one):.3f}"),
-)  # fmt: skip
+    _attack(
+        "tracker",
+        "the reward of every step, the total, all pulls",
+        CLAIMS,
+        track,
+        score_track,
+        "AUC",
+        other_rewards,
+        deterministic,
+        tell=tell_track,
+    ),
+    _attack(
+        "last-place",
+        "which place was pulled last",
+        (*CLAIMS, "With rewards from few values"),
+        last_place,
+        score_last,
+        "AUC",
+        other_places,
+        pulled,
+        finds=0.8,
+        tell=lambda one: (
+            f"{len(one['rows']):,} passes linked; the same arm again in {one['same']:,}"
+        ),
+    ),
+    _attack(
+        "exploring",
+        "which steps explore",
+        EXPLORES,
+        exploring,
+        score_exploring,
+        "AUC",
+        other_coins,
+        never_explores,
+        finds=0.95,
+        tell=lambda one: (
+            f"{int((one['scores'] > 0.5).sum()):,} of {len(one['steps']):,} steps look exploring"
+        ),
+    ),
+    _attack(
+        "late-join",
+        "the rewards and the leading arm, from the second half",
+        CLAIMS,
+        join_late,
+        score_late,
+        "AUC",
+        other_rewards,
+        not_late,
+        finds=0.8,
+        tell=tell_late,
+    ),
+    _attack(
+        "scale-of-two",
+        "the difference of the two means",
+        CLAIMS,
+        gap_of_two,
+        score_gap,
+        "right",
+        other_gap,
+        not_two,
+        tell=lambda one: f"difference {likeliest(one):.3f}",
+    ),
+)

@@ -23,7 +23,9 @@ from posse.protocols.samba.setup import COMP, Expected, ParticipantSaved, Peer
 
 
 class CompSaved(ParticipantSaved, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Of comp: the frame key, and the set of frames it answered last, from which it makes the answer again."""
+    """Of comp: the frame key, and the set of frames it answered last, from which it makes the
+    answer again.
+    """
 
     k_frame: bytes
     index: Count
@@ -31,7 +33,8 @@ class CompSaved(ParticipantSaved, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Comp(Peer):
-    """Answers one set of frames a pass: the same set again gets the same answer, any other is refused.
+    """Answers one set of frames a pass: the same set again gets the same answer, any other is
+    refused.
 
     (A controller that could ask twice, with one frame exchanged, would learn who was chosen.)
     """
@@ -57,8 +60,11 @@ class Comp(Peer):
         self._index = 0
         self._answered: tuple[Batch | Explore, Choice] | None = None
         self._handlers |= {
-            Go: self._on_go, Keys: self._on_keys, Batch: self._on_batch, Explore: self._on_batch
-        }  # fmt: skip
+            Go: self._on_go,
+            Keys: self._on_keys,
+            Batch: self._on_batch,
+            Explore: self._on_batch,
+        }
 
     def _on_go(self, message: Go) -> Sequence[Action]:
         self.go(message)
@@ -67,7 +73,8 @@ class Comp(Peer):
 
     def _enter(self) -> None:
         """Stand before the first pass."""
-        # Comp's own draws: a function of the world seed in a simulation, so that the twin can follow at level `paper`.
+        # Comp's own draws: a function of the world seed in a simulation, so that the twin can
+        # follow at level `paper`.
         key = self._secrets.key(b"samba comp draws", context=self._context())
         self._draws = Draws(SELECT, self._world_seed, key)
         self._owners = len(self.manifest.owners)
@@ -84,17 +91,23 @@ class Comp(Peer):
     def _open_frames(self, k_frame: bytes) -> None:
         self._k_frame = k_frame
         if self._paper:
-            self._frames, self._replies = paper_frames(k_frame, self._digest, self.manifest.terms.off, self._owners)
+            self._frames, self._replies = paper_frames(
+                k_frame, self._digest, self.manifest.terms.off, self._owners
+            )
         else:
             self._frames = Frames(k_frame, self._digest, b"scores", self._owners)
 
     def _on_batch(self, message: Batch | Explore) -> Sequence[Action]:
         if self._answered is not None and message.index == self._answered[0].index:
             if message != self._answered[0]:
-                raise ProtocolError(f"pass {message.index} is answered; another set of frames for it is refused.")
+                raise ProtocolError(
+                    f"pass {message.index} is answered; another set of frames for it is refused."
+                )
             return self.to_controller(self._answered[1])
         if self._frames is None or message.index != self._index:
-            raise ProtocolError(f"expected the frames of pass {self._index}, got those of {message.index}.")
+            raise ProtocolError(
+                f"expected the frames of pass {self._index}, got those of {message.index}."
+            )
         choice = self._choice(message)
         self._answered = (message, choice)
         self._index += 1
@@ -112,10 +125,14 @@ class Comp(Peer):
     def _standard(self, message: Batch | Explore) -> bytes:
         """Check the set, find the winner, answer with reply tokens."""
         if isinstance(message, Explore):
-            raise ProtocolError("at level 'standard' owners send in every pass; an exploring pass is refused.")
+            raise ProtocolError(
+                "at level 'standard' owners send in every pass; an exploring pass is refused."
+            )
         words = np.frombuffer(self._opened(message), np.uint64).reshape(self._owners, FRAME_WORDS)
         if not tokens_differ(words):
-            raise ProtocolError("reply tokens must all differ; a set with repeated ones is refused.")
+            raise ProtocolError(
+                "reply tokens must all differ; a set with repeated ones is refused."
+            )
         selection = self._passes[message.index % len(self._passes)]
         if selection.choose is not None:
             assert self._draws is not None
@@ -129,8 +146,8 @@ class Comp(Peer):
     def _chosen_as_published(self, message: Batch | Explore) -> int:
         """Return comp's selection at level `paper`: on the masked floats, in permuted order.
 
-        In a simulation ties and draws follow the owners' order, which the world seed gives away: there no protection
-        changes a result.
+        In a simulation ties and draws follow the owners' order, which the world seed gives away:
+        there no protection changes a result.
         """
         assert self._draws is not None
         u = self._draws.at(message.index)
@@ -161,7 +178,9 @@ class Comp(Peer):
     def save(self) -> dict[str, Any]:
         """Return the whole state; it holds the frame key."""
         answered = None if self._answered is None else self._answered[0]
-        return pack(CompSaved(**self._saved(), k_frame=self._k_frame, index=self._index, answered=answered))
+        return pack(
+            CompSaved(**self._saved(), k_frame=self._k_frame, index=self._index, answered=answered)
+        )
 
     def _restore(self, saved: Mapping[str, Any]) -> None:
         read = self._loaded(saved, CompSaved)
@@ -171,7 +190,9 @@ class Comp(Peer):
             if not self._going or len(read.k_frame) != 32:
                 raise ProtocolError("its frame key is early, or has the wrong length.")
             self._open_frames(read.k_frame)
-        if read.index < self._index or (read.answered is not None and read.answered.index != read.index - 1):
+        if read.index < self._index or (
+            read.answered is not None and read.answered.index != read.index - 1
+        ):
             raise ProtocolError("it stands outside the run.")
         self._index = read.index
         if read.answered is not None:

@@ -39,7 +39,7 @@ from posse.protocols.samba.messages import (
     Spent,
     Sum,
     Total,
-)  # fmt: skip
+)
 from posse.protocols.samba.roles.closing import check_agreed, check_close, refused_end, same
 from posse.protocols.samba.roles.draws import Draws
 from posse.protocols.samba.roles.lanes import frame_bytes, reply_bytes
@@ -108,7 +108,9 @@ class ControllerSaved(ParticipantSaved, frozen=True, kw_only=True, forbid_unknow
 
 
 class Controller(Participant):
-    """Relays the setup, then for every pass collects K frames, permutes them, and hands comp's answers back."""
+    """Relays the setup, then for every pass collects K frames, permutes them, and hands comp's
+    answers back.
+    """
 
     def __init__(
         self,
@@ -141,10 +143,20 @@ class Controller(Participant):
         self._permuted: list[int] = []
         self._coins: Draws | None = None
         self._sums: dict[str, bytes] = {}
-        self._handlers: Handlers = {Join: self._on_join, Proposal: self._on_proposal, Offer: self._on_offer,
-                          Consent: self._on_consent, Go: self._on_go, Keys: self._on_keys, Choice: self._on_choice,
-                          Close: self._on_close, Agree: self._on_agree, Agreed: self._on_agreed, Sum: self._on_sum,
-                          Closed: self._on_closed}  # fmt: skip
+        self._handlers: Handlers = {
+            Join: self._on_join,
+            Proposal: self._on_proposal,
+            Offer: self._on_offer,
+            Consent: self._on_consent,
+            Go: self._on_go,
+            Keys: self._on_keys,
+            Choice: self._on_choice,
+            Close: self._on_close,
+            Agree: self._on_agree,
+            Agreed: self._on_agreed,
+            Sum: self._on_sum,
+            Closed: self._on_closed,
+        }
 
     def start(self) -> Sequence[Action]:
         """Wait for the others."""
@@ -153,8 +165,9 @@ class Controller(Participant):
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
         """Take one message.
 
-        A controller that lost power may hear its peers again in another order, and must send on each link what it sent
-        before. So it refuses consents, Go and Closed before it has sent what they answer, and the runtime holds them.
+        A controller that lost power may hear its peers again in another order, and must send on
+        each link what it sent before. So it refuses consents, Go and Closed before it has sent what
+        they answer, and the runtime holds them.
         """
         if isinstance(message, Score):
             asked: list[Action] = []
@@ -164,8 +177,12 @@ class Controller(Participant):
         return self.unexpected(sender, message) if handler is None else handler(sender, message)
 
     @staticmethod
-    def receive_all(roles: Mapping[str, Controller], sends: Iterable[Send], asked: list[Action]) -> None:
-        """Take scores (2), one an owner and pass; forward the pass when the last has arrived (3)."""
+    def receive_all(
+        roles: Mapping[str, Controller], sends: Iterable[Send], asked: list[Action]
+    ) -> None:
+        """Take scores (2), one an owner and pass; forward the pass when the last has arrived
+        (3).
+        """
         controller = roles[CONTROLLER]
         index, size = controller._index, controller._frame_bytes
         awaited, frames = controller._awaited, controller._frames
@@ -173,15 +190,19 @@ class Controller(Participant):
             if controller._ended_early:
                 continue
             if type(message) is not Score or message.index != index or sender not in awaited:
-                raise ProtocolError(f"expected one frame an owner of pass {index}, got another from '{sender}'.")
+                raise ProtocolError(
+                    f"expected one frame an owner of pass {index}, got another from '{sender}'."
+                )
             if len(message.frame) != size:
-                raise ProtocolError(f"expected a frame of {size} bytes, got {len(message.frame)} from '{sender}'.")
+                raise ProtocolError(
+                    f"expected a frame of {size} bytes, got {len(message.frame)} from '{sender}'."
+                )
             awaited.remove(sender)
             frames[sender] = message.frame
             if not awaited:
                 asked.extend(controller._forward())
 
-    # Setup ------------------------------------------------------------------------------------------------------------
+    # Setup ----------------------------------------------------------------------------------------
 
     def _expect(self, sender: str, *senders: str) -> None:
         if sender not in senders:
@@ -204,7 +225,13 @@ class Controller(Participant):
     def _roster(self) -> Sequence[Action]:
         if not self._proposed or len(self._joins) < len(self._everyone):
             return ()
-        return ((CONTROLLER, CUSTOMER, Roster((*(self._joins[name] for name in self._everyone), self.join()))),)
+        return (
+            (
+                CONTROLLER,
+                CUSTOMER,
+                Roster((*(self._joins[name] for name in self._everyone), self.join())),
+            ),
+        )
 
     def _on_offer(self, sender: str, message: Offer) -> Sequence[Action]:
         self._expect(sender, CUSTOMER)
@@ -214,14 +241,18 @@ class Controller(Participant):
     def _on_consent(self, sender: str, message: Consent) -> Sequence[Action]:
         self._expect(sender, *self._everyone)
         if message.name != sender or sender in self._consents or CONTROLLER not in self._consents:
-            raise ProtocolError(f"'{sender}' has signed already, signs for another, or before there is an offer.")
+            raise ProtocolError(
+                f"'{sender}' has signed already, signs for another, or before there is an offer."
+            )
         self._consents[sender] = message
         if len(self._consents) < len(self._everyone) + 1:
             return ()
         return ((CONTROLLER, CUSTOMER, Consents(tuple(self._consents.values()))),)
 
     def go(self, message: Go) -> None:
-        """Take the customer's word that everyone signed the same manifest, which has the signatures from here."""
+        """Take the customer's word that everyone signed the same manifest, which has the signatures
+        from here.
+        """
         if len(self._consents) < len(self._everyone) + 1:
             raise ProtocolError("the run starts once the customer has all signatures.")
         super().go(message)
@@ -236,7 +267,9 @@ class Controller(Participant):
         return actions
 
     def _enter(self) -> Masks:
-        """Stand before the first pass; return the keys of masks and coins, which level `paper` needs."""
+        """Stand before the first pass; return the keys of masks and coins, which level `paper`
+        needs.
+        """
         terms = self.manifest.terms
         size = len(self._owners)
         self._index = self._expected.start(self.manifest)
@@ -249,7 +282,9 @@ class Controller(Participant):
         elif terms.level == "paper" and self._world_seed is not None:
             self._order = WorldOrder(self._world_seed, size)
         else:
-            self._order = Permutations(self._secrets.key(b"samba permutations", context=self._context()), size)
+            self._order = Permutations(
+                self._secrets.key(b"samba permutations", context=self._context()), size
+            )
         purposes = (b"samba paper masks", b"samba paper coins")
         keys = Masks(*(self._secrets.key(purpose, context=self._context()) for purpose in purposes))
         if terms.level == "paper":
@@ -264,13 +299,19 @@ class Controller(Participant):
         relayed = [(CONTROLLER, name, message) for name in (COMP, *self._owners)]
         return [*relayed, *self._begin()]
 
-    # Steps 2 to 5 -----------------------------------------------------------------------------------------------------
+    # Steps 2 to 5 ---------------------------------------------------------------------------------
 
     def _forward(self) -> Sequence[Action]:
         """Permute the frames of a pass after the last has arrived (3)."""
         self._permuted = self._order.at(self._index).tolist()
         return (
-            (CONTROLLER, COMP, Batch(self._index, b"".join([self._frames[self._owners[i]] for i in self._permuted]))),
+            (
+                CONTROLLER,
+                COMP,
+                Batch(
+                    self._index, b"".join([self._frames[self._owners[i]] for i in self._permuted])
+                ),
+            ),
         )
 
     @property
@@ -282,15 +323,22 @@ class Controller(Participant):
         if self._ended_early:
             return ()
         size = self._reply_bytes
-        if message.index != self._index or len(message.replies) != size * self._size or not self._permuted:
-            raise ProtocolError(f"expected {self._size} answers to pass {self._index}, got something else.")
+        if (
+            message.index != self._index
+            or len(message.replies) != size * self._size
+            or not self._permuted
+        ):
+            raise ProtocolError(
+                f"expected {self._size} answers to pass {self._index}, got something else."
+            )
         index = self._index
         permuted = struct.unpack(f"{size}s" * self._size, message.replies)
         replies = list(permuted)
         for reply, owner in zip(permuted, self._permuted, strict=True):
             replies[owner] = reply
         sends: list[Send] = [
-            (CONTROLLER, name, Reply(index, reply)) for name, reply in zip(self._owners, replies, strict=True)
+            (CONTROLLER, name, Reply(index, reply))
+            for name, reply in zip(self._owners, replies, strict=True)
         ]
         actions: list[Action] = [Many(sends)]
         self._index += 1
@@ -304,25 +352,36 @@ class Controller(Participant):
         return actions
 
     def _begin(self) -> Sequence[Action]:
-        """Before a pass: exploring at level `paper` needs no scores (shortcut); after the last, ask for the sums."""
+        """Before a pass: exploring at level `paper` needs no scores (shortcut); after the last, ask
+        for the sums.
+        """
         terms = self.manifest.terms
         if self._index > self._last:
             return ((CONTROLLER, CUSTOMER, Spent(self._owners)),) if terms.level != "paper" else ()
         last_pass = self._index % terms.passes == terms.passes - 1
-        if self._coins is None or not self._policy.explores or not last_pass or "shortcut" in terms.off:
+        if (
+            self._coins is None
+            or not self._policy.explores
+            or not last_pass
+            or "shortcut" in terms.off
+        ):
             return ()
         step = self._index // terms.passes
         size = len(self._owners)
-        if not kernels(self._policy).exploring(self._coins.at(step), step, size, self._policy.parameters()):
+        if not kernels(self._policy).exploring(
+            self._coins.at(step), step, size, self._policy.parameters()
+        ):
             return ()
         self._awaited = set()
         self._permuted = self._order.at(self._index).tolist()
         return ((CONTROLLER, COMP, Explore(self._index)),)
 
-    # Steps 6 and 7 ----------------------------------------------------------------------------------------------------
+    # Steps 6 and 7 --------------------------------------------------------------------------------
 
     def _on_close(self, sender: str, message: Close) -> Sequence[Action]:
-        """Ask for the sums; an early end stops the pass that goes on, and what still comes of it is dropped."""
+        """Ask for the sums; an early end stops the pass that goes on, and what still comes of it is
+        dropped.
+        """
         self._expect(sender, CUSTOMER)
         check_close(message, self.manifest, self._digest, self._customer)
         refused_end(message, self._end, settled=self._settled)
@@ -350,7 +409,9 @@ class Controller(Participant):
         if message.number < end.number:
             return ()  # it was corrected since
         if sender not in end.present or sender in self._agrees:
-            raise ProtocolError(f"'{sender}' has acknowledged this end already, or is left out of it.")
+            raise ProtocolError(
+                f"'{sender}' has acknowledged this end already, or is left out of it."
+            )
         self._agrees[sender] = message
         if len(self._agrees) < len(end.present):
             return ()
@@ -387,11 +448,15 @@ class Controller(Participant):
         self._expect(sender, *self._present)
         asked = self._index > self._last if self.manifest.terms.level == "paper" else self._settled
         if not asked or sender in self._sums:
-            raise ProtocolError(f"'{sender}' has sent its sum already, or before the budget is spent.")
+            raise ProtocolError(
+                f"'{sender}' has sent its sum already, or before the budget is spent."
+            )
         key = paillier_key(self.manifest.terms.paillier_n)
         clear = "paillier" in self.manifest.terms.off
         if clear and len(message.ciphertext) != 16:
-            raise ProtocolError(f"expected a sum of 16 bytes, got {len(message.ciphertext)} from '{sender}'.")
+            raise ProtocolError(
+                f"expected a sum of 16 bytes, got {len(message.ciphertext)} from '{sender}'."
+            )
         if not clear:
             Ciphertext.from_bytes(message.ciphertext, key)
         self._sums[sender] = message.ciphertext
@@ -414,11 +479,19 @@ class Controller(Participant):
     def _common(self) -> dict[str, Any]:
         unsigned = {CONTROLLER: Consent(CONTROLLER, b"")} if CONTROLLER in self._consents else {}
         return {
-            **self._saved(), "joins": list(self._joins.values()),
-            "consents": list({**self._consents, **unsigned}.values()), "proposed": self._proposed,
-            "keyed": self._keyed, "end": self._end, "agrees": self._agrees, "settled": self._settled,
-            "index": self._index, "frames": self._frames, "forwarded": self._forwarded, "sums": self._sums,
-        }  # fmt: skip
+            **self._saved(),
+            "joins": list(self._joins.values()),
+            "consents": list({**self._consents, **unsigned}.values()),
+            "proposed": self._proposed,
+            "keyed": self._keyed,
+            "end": self._end,
+            "agrees": self._agrees,
+            "settled": self._settled,
+            "index": self._index,
+            "frames": self._frames,
+            "forwarded": self._forwarded,
+            "sums": self._sums,
+        }
 
     @property
     def _forwarded(self) -> bool:

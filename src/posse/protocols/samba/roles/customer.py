@@ -83,8 +83,13 @@ class Customer(Participant):
         self.total: float | None = None
         self.refused = ""
         """Why the total was refused."""
-        self._handlers: Handlers = {Roster: self._on_roster, Consents: self._on_consents, Spent: self._on_spent,
-                          Agreed: self._on_agreed, Total: self._on_total}  # fmt: skip
+        self._handlers: Handlers = {
+            Roster: self._on_roster,
+            Consents: self._on_consents,
+            Spent: self._on_spent,
+            Agreed: self._on_agreed,
+            Total: self._on_total,
+        }
 
     def start(self) -> Sequence[Action]:
         """Say what is wanted (0)."""
@@ -109,7 +114,8 @@ class Customer(Participant):
         if sorted(names) != sorted(expected):
             missing = sorted(set(expected) - set(names)) or "none"
             raise DisagreementError(
-                f"expected {len(expected)} parties, got {len(names)} (missing: {missing}). Give controller and "
+                f"expected {len(expected)} parties, got {len(names)} (missing: {missing}). Give "
+                "controller and "
                 "customer the same owners."
             )
         check_members(joins, self._terms.level)
@@ -117,16 +123,23 @@ class Customer(Participant):
             name for name in expected if name not in alone
         ]:
             raise DisagreementError(
-                "the controller names the owners in another order than the customer, and prices go by the order. Give "
+                "the controller names the owners in another order than the customer, and prices go "
+                "by the order. Give "
                 "both the same owners in one order."
             )
         for join in joins:
             if join.identity != expected[join.name]:
                 raise DisagreementError(
-                    f"'{join.name}' joins with an identity that was not admitted. Let it enrol with this run's "
+                    f"'{join.name}' joins with an identity that was not admitted. Let it enrol "
+                    "with this run's "
                     "authority, and start it with that identity."
                 )
-            verify(join.identity, b"join", join_bytes(join.name, join.kind, join.run_key), join.signature)
+            verify(
+                join.identity,
+                b"join",
+                join_bytes(join.name, join.kind, join.run_key),
+                join.signature,
+            )
         members = tuple(Member(join.name, join.kind, join.identity, join.run_key) for join in joins)
         body = msgspec.msgpack.encode(Manifest(__version__, PROTOCOL_VERSION, self._terms, members))
         offer = Offer(body, self._identity.sign(b"manifest", body))
@@ -147,28 +160,41 @@ class Customer(Participant):
         return self.to_controller(go)
 
     def _on_spent(self, message: Spent) -> Sequence[Action]:
-        """Ask all owners for their sums, once the budget is spent; an early end that was asked for goes on."""
-        if not self._going or self.manifest.terms.level == "paper" or (self._end is not None and self._end.number == 0):
+        """Ask all owners for their sums, once the budget is spent; an early end that was asked for
+        goes on.
+        """
+        if (
+            not self._going
+            or self.manifest.terms.level == "paper"
+            or (self._end is not None and self._end.number == 0)
+        ):
             raise ProtocolError("the sums are asked for once, after the budget is spent.")
         if sorted(message.present) != sorted(self.manifest.owners):
-            raise ProtocolError(f"expected {len(self.manifest.owners)} owners at the end, got {len(message.present)}.")
+            raise ProtocolError(
+                f"expected {len(self.manifest.owners)} owners at the end, got "
+                f"{len(message.present)}."
+            )
         if self._end is not None:
             return ()
         self._settled, self._steps = True, self.manifest.terms.budget
         return self._ask(message.present, 0)
 
     def _on_end(self, message: End) -> Sequence[Action]:
-        """End the run before its budget is spent, with the owners that are left; what the others earned is absent."""
+        """End the run before its budget is spent, with the owners that are left; what the others
+        earned is absent.
+        """
         if not self._going or self._settled or self.manifest.terms.level == "paper":
             raise ProtocolError(
-                "a run can be ended early while it is going on, not at level 'paper', and such an end can be corrected "
+                "a run can be ended early while it is going on, not at level 'paper', and such an "
+                "end can be corrected "
                 "until all its owners have acknowledged it."
             )
         owners, present = self.manifest.owners, set(message.present)
         least = min(LEAST, len(owners))
         if not present <= set(owners) or len(present) < least:
             raise ProtocolError(
-                f"a run ends with at least {least} of its owners, got {', '.join(sorted(present)) or 'none'}."
+                f"a run ends with at least {least} of its owners, got "
+                f"{', '.join(sorted(present)) or 'none'}."
             )
         return self._ask(message.present, 1 if self._end is None else self._end.number + 1)
 
@@ -195,17 +221,25 @@ class Customer(Participant):
                 plaintext = int.from_bytes(message.ciphertext, "big")
             else:
                 assert self._key is not None
-                plaintext = self._key.decrypt(Ciphertext.from_bytes(message.ciphertext, self._key.public_key))
-            return (plaintext, terms.budget) if terms.level == "paper" else divmod(plaintext % MODULUS, SLOT)
+                plaintext = self._key.decrypt(
+                    Ciphertext.from_bytes(message.ciphertext, self._key.public_key)
+                )
+            return (
+                (plaintext, terms.budget)
+                if terms.level == "paper"
+                else divmod(plaintext % MODULUS, SLOT)
+            )
 
         if terms.level == "paper":
             self._settled, self._steps = self._going, terms.budget
         return self._conclude(opened)
 
     def _conclude(self, opened: Callable[[], tuple[int, int]]) -> Sequence[Action]:
-        """Take the one total of a run: know it, or refuse it for good; the others learn only that there is an answer.
+        """Take the one total of a run: know it, or refuse it for good; the others learn only that
+        there is an answer.
 
-        The pull count must be the steps done where nobody was left out, and absent where somebody was.
+        The pull count must be the steps done where nobody was left out, and absent where somebody
+        was.
         """
         if not self._settled or self.finished:
             raise ProtocolError("the total is known already, or was not asked for yet.")
@@ -213,20 +247,32 @@ class Customer(Participant):
         try:
             units, pulls = opened()
             if pulls != (self._steps if whole else 0):
-                raise ProtocolError("the total has another number of pulls than steps were done: a sum was altered.")
+                raise ProtocolError(
+                    "the total has another number of pulls than steps were done: a sum was altered."
+                )
             if not 0 <= units <= self._steps * REWARD_ONE:
                 raise ProtocolError("the total is outside its range: a sum was altered.")
         except ProtocolError as error:
             self.refused = error.text
         else:
             self.pulls, self.total = pulls if whole else None, units / REWARD_ONE
-        note = ("total", self._steps, self.total) if not self.refused else ("refused", self._steps, self.refused)
+        note = (
+            ("total", self._steps, self.total)
+            if not self.refused
+            else ("refused", self._steps, self.refused)
+        )
         closed = Closed(self._identity.sign(b"closed", self._digest))
-        return (Note(self.name, *note), Note(self.name, DURABLE, self._steps), *self.to_controller(closed))
+        return (
+            Note(self.name, *note),
+            Note(self.name, DURABLE, self._steps),
+            *self.to_controller(closed),
+        )
 
     @property
     def ended_early(self) -> tuple[str, ...] | None:
-        """The owners over which the total is, where the run was ended before its budget was spent."""
+        """The owners over which the total is, where the run was ended before its budget was
+        spent.
+        """
         return None if self._end is None or self._end.number == 0 else self._end.present
 
     @property
@@ -251,9 +297,14 @@ class Customer(Participant):
     def _common(self) -> dict[str, Any]:
         unsigned = None if self._end is None else Close(self._end.present, self._end.number, b"")
         return {
-            **self._saved(), "end": unsigned, "settled": self._settled, "steps": self._steps, "pulls": self.pulls,
-            "total": self.total, "refused": self.refused,
-        }  # fmt: skip
+            **self._saved(),
+            "end": unsigned,
+            "settled": self._settled,
+            "steps": self._steps,
+            "pulls": self.pulls,
+            "total": self.total,
+            "refused": self.refused,
+        }
 
     def _restore(self, saved: Mapping[str, Any]) -> None:
         self._take_up(self._loaded(saved, CustomerSaved))
@@ -261,7 +312,8 @@ class Customer(Participant):
     def _take_up(self, read: CustomerSaved) -> None:
         if self._manifest is not None and self._manifest.terms != self._terms:
             raise JournalError(
-                f"the snapshot of the customer is of run {self._manifest.terms.run}, this is run {self._terms.run}. "
+                f"the snapshot of the customer is of run {self._manifest.terms.run}, this is run "
+                f"{self._terms.run}. "
                 "Give each run a journal of its own."
             )
         self._end, self._settled, self._steps = read.end, read.settled, read.steps

@@ -1,8 +1,9 @@
-"""What a run draws: at an address of the world seed in a simulation, from AES-256-CTR in a deployment.
+"""What a run draws: at an address of the world seed in a simulation, from AES-256-CTR in a
+deployment.
 
-A simulation and its plain twin read the same counter-based numbers (`posse.core.random`). A deployment has no world
-seed: there every pass has words of its own from a 256-bit key, and what is found out about one pass says nothing about
-another.
+A simulation and its plain twin read the same counter-based numbers (`posse.core.random`). A
+deployment has no world seed: there every pass has words of its own from a 256-bit key, and what is
+found out about one pass says nothing about another.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from posse.core.random import COIN, TIE, uniform, unit, words
 from posse.privacy.crypto.streams import Words
 
 COMMON_WORDS = 3
-"""Words of the owners' common stream for one pass: the exploration coin of its step, two for the tie order."""
+"""Words of the owners' common stream for one pass: the exploration coin of its step, two for the
+tie order.
+"""
 
 
 @elementary
@@ -26,7 +29,9 @@ def _world_rows(seed: int, index: int, passes: int, out: NDArray[np.uint64]) -> 
 
 
 class CommonDraws:
-    """The owners' common draws: rows of `COMMON_WORDS`, one a pass, that comp and controller do not know."""
+    """The owners' common draws: rows of `COMMON_WORDS`, one a pass, that comp and controller do not
+    know.
+    """
 
     __slots__ = ("_passes", "_seed", "_words")
 
@@ -46,8 +51,8 @@ class CommonDraws:
 class OwnSeeds:
     """An owner's own draws: the key that its policy draws from in each pass.
 
-    In a simulation it is the same in all passes. In a deployment it is a fresh word, which gives the numbers of one
-    score: whoever found it by search would know that score and nothing else.
+    In a simulation it is the same in all passes. In a deployment it is a fresh word, which gives
+    the numbers of one score: whoever found it by search would know that score and nothing else.
     """
 
     __slots__ = ("_seed", "_words")
@@ -58,7 +63,11 @@ class OwnSeeds:
 
     def rows(self, index: int, count: int) -> NDArray[np.uint64]:
         """Up to `count` keys from pass `index` on."""
-        return self._words.rows(index, count)[:, 0] if self._seed is None else np.full(count, self._seed, np.uint64)
+        return (
+            self._words.rows(index, count)[:, 0]
+            if self._seed is None
+            else np.full(count, self._seed, np.uint64)
+        )
 
 
 class Draws:

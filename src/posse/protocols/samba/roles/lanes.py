@@ -41,7 +41,9 @@ def reply_bytes(level: str, off: Sequence[str]) -> int:
 
 @dataclass
 class Arm:
-    """An owner's variables: number, sum of rewards in units, pulls, and what the policy remembers."""
+    """An owner's variables: number, sum of rewards in units, pulls, and what the policy
+    remembers.
+    """
 
     number: int
     owners: int
@@ -56,7 +58,9 @@ class Arm:
 
 
 SUPPOSED = REWARD_ONE, 1
-"""Sum and pulls of an arm of which no reward has come: it is taken for a good one, and so tried again."""
+"""Sum and pulls of an arm of which no reward has come: it is taken for a good one, and so tried
+again.
+"""
 
 
 class AnyLane(Protocol):
@@ -76,7 +80,9 @@ class AnyLane(Protocol):
         """Return the frame of a pass."""
 
     def pass_by(self, index: int, reply: bytes) -> bytes | None:
-        """Return the next pass's frame if the reply says no and nothing else is to be done, else None."""
+        """Return the next pass's frame if the reply says no and nothing else is to be done, else
+        None.
+        """
 
     def read(self, index: int, reply: bytes) -> bool:
         """Return whether this owner is chosen; raise on a reply that is neither yes nor no."""
@@ -85,15 +91,33 @@ class AnyLane(Protocol):
 class BlockLane:
     """An owner's numbers x, made in blocks; what a level makes of them is in its own lane.
 
-    While this owner is not chosen its next scores depend on the step alone, so a whole block of numbers is made in one
-    compiled call; being chosen discards the rest of it. A block is a little longer than the time between the last two
-    choices, and doubles until the next, within 8 to 128 passes. Where blocks begin changes no number.
+    While this owner is not chosen its next scores depend on the step alone, so a whole block of
+    numbers is made in one compiled call; being chosen discards the rest of it. A block is a little
+    longer than the time between the last two choices, and doubles until the next, within 8 to 128
+    passes. Where blocks begin changes no number.
     """
 
     __slots__ = (
-        "_arm", "_at", "_bits", "_coins", "_fill", "_kinds", "_learns", "_learnt", "_memories", "_no", "_numbers",
-        "_parameters", "_passes", "_plain", "_scales", "_seeds", "_since", "_size", "_yes",
-    )  # fmt: skip
+        "_arm",
+        "_at",
+        "_bits",
+        "_coins",
+        "_fill",
+        "_kinds",
+        "_learns",
+        "_learnt",
+        "_memories",
+        "_no",
+        "_numbers",
+        "_parameters",
+        "_passes",
+        "_plain",
+        "_scales",
+        "_seeds",
+        "_since",
+        "_size",
+        "_yes",
+    )
 
     def __init__(self, arm: Arm, policy: Policy, coins: CommonDraws, seeds: OwnSeeds) -> None:
         compiled = kernels(policy)
@@ -116,7 +140,9 @@ class BlockLane:
 
     @property
     def memory(self) -> float:
-        """What the policy remembers before the pass that is open; inside a block the arm's own is that of its start."""
+        """What the policy remembers before the pass that is open; inside a block the arm's own is
+        that of its start.
+        """
         return float(self._memories[self._at]) if self._at < len(self._plain) else self._arm.memory
 
     def resume(self, index: int) -> None:
@@ -129,7 +155,9 @@ class BlockLane:
         self._block(index)
 
     def read(self, index: int, reply: bytes) -> bool:
-        """Return whether this owner is chosen in the pass it last composed; raise on a token it never sent."""
+        """Return whether this owner is chosen in the pass it last composed; raise on a token it
+        never sent.
+        """
         at = self._at
         if reply == self._no[at]:
             self._at = at + 1
@@ -137,7 +165,9 @@ class BlockLane:
                 self._remember(index, at, False)
             return False
         if reply != self._yes[at]:
-            raise ProtocolError("a reply token is unknown: the reply was altered, and the run must not go on.")
+            raise ProtocolError(
+                "a reply token is unknown: the reply was altered, and the run must not go on."
+            )
         self._remember(index, at, True)
         self._at, self._plain = 0, ()
         self._size = min(max((index - self._since) * 9 // 8, SHORTEST_BLOCK), LONGEST_BLOCK)
@@ -156,23 +186,38 @@ class BlockLane:
         coins, seeds = self._coins.rows(index, self._size), self._seeds.rows(index, self._size)
         count = min(len(coins), len(seeds))
         self._fill(
-            index // self._passes, index % self._passes, count, *arm.known, arm.memory, arm.number, arm.owners,
-            self._bits, self._parameters, self._kinds, self._scales, coins, seeds, self._numbers,
+            index // self._passes,
+            index % self._passes,
+            count,
+            *arm.known,
+            arm.memory,
+            arm.number,
+            arm.owners,
+            self._bits,
+            self._parameters,
+            self._kinds,
+            self._scales,
+            coins,
+            seeds,
+            self._numbers,
             self._memories,
-        )  # fmt: skip
+        )
         self._dress(index, self._numbers[:count])
         self._at = 0
         self._size = min(2 * self._size, LONGEST_BLOCK)
 
     def _dress(self, index: int, numbers: NDArray[np.int64]) -> None:
-        """Make what is sent (`_plain`), and the two replies to each, of as many numbers as it can."""
+        """Make what is sent (`_plain`), and the two replies to each, of as many numbers as it
+        can.
+        """
         raise NotImplementedError
 
 
 class StandardLane(BlockLane):
     """Level `standard`: affine mask with dither, reply tokens, sealed frames.
 
-    `s_own` is the owners' common secret, `private` this owner's own, of this run alone: it makes tokens and dither.
+    `s_own` is the owners' common secret, `private` this owner's own, of this run alone: it makes
+    tokens and dither.
     """
 
     __slots__ = ("_common", "_frames", "_own", "_words")
@@ -200,7 +245,9 @@ class StandardLane(BlockLane):
         return self._frames.seal(index, self._plain[self._at])
 
     def pass_by(self, index: int, reply: bytes) -> bytes | None:
-        """Return the next pass's frame if the reply to pass `index` says no and the block goes on, else None."""
+        """Return the next pass's frame if the reply to pass `index` says no and the block goes on,
+        else None.
+        """
         at = self._at
         if reply == self._no[at]:
             at += 1
@@ -215,16 +262,29 @@ class StandardLane(BlockLane):
         mask_all(numbers, common[:count], own[:count], self._words)
         raw = self._words[:count].tobytes()
         self._plain = struct.unpack(f"{FRAME_BYTES}s" * count, raw)
-        self._no, self._yes = struct.unpack("24x8s8x" * count, raw), struct.unpack("32x8s" * count, raw)
+        self._no, self._yes = (
+            struct.unpack("24x8s8x" * count, raw),
+            struct.unpack("32x8s" * count, raw),
+        )
 
 
 class PaperLane:
     """Level `paper`: one float multiplied by the pass's mask; the reply is a sealed bit."""
 
     __slots__ = (
-        "_arm", "_ceilings", "_frames", "_kinds", "_learnt", "_masks", "_parameters", "_passes", "_replies", "_scales",
-        "_seeds", "_value",
-    )  # fmt: skip
+        "_arm",
+        "_ceilings",
+        "_frames",
+        "_kinds",
+        "_learnt",
+        "_masks",
+        "_parameters",
+        "_passes",
+        "_replies",
+        "_scales",
+        "_seeds",
+        "_value",
+    )
 
     def __init__(
         self,
@@ -258,15 +318,26 @@ class PaperLane:
         """Return the sealed frame of a pass."""
         arm = self._arm
         value = self._value(
-            index // self._passes, index % self._passes, *arm.known, arm.memory,
-            self._seeds.rows(index, 1)[0], self._parameters, self._kinds, self._scales, self._ceilings,
-        )  # fmt: skip
+            index // self._passes,
+            index % self._passes,
+            *arm.known,
+            arm.memory,
+            self._seeds.rows(index, 1)[0],
+            self._parameters,
+            self._kinds,
+            self._scales,
+            self._ceilings,
+        )
         alpha = 1.0 if self._masks is None else 1.0 - self._masks.at(index)
         return self._frames.seal(index, struct.pack("<d", alpha * value))
 
     def equal(self, index: int) -> bytes:
-        """Return the sealed frame of an exploring step: 0, or a weight of 1, at all owners; it needs no mask."""
-        return self._frames.seal(index, struct.pack("<d", float(self._kinds[index % self._passes] == MATCH)))
+        """Return the sealed frame of an exploring step: 0, or a weight of 1, at all owners; it
+        needs no mask.
+        """
+        return self._frames.seal(
+            index, struct.pack("<d", float(self._kinds[index % self._passes] == MATCH))
+        )
 
     def pass_by(self, index: int, reply: bytes) -> bytes | None:
         """Nothing is prepared ahead at this level."""
@@ -276,7 +347,11 @@ class PaperLane:
         """Return whether the sealed bit is set."""
         bit = self._replies.open(index, reply)
         if bit not in (b"\x00", b"\x01"):
-            raise ProtocolError(f"a pulling bit must be 0 or 1, got {len(bit)} bytes of something else.")
+            raise ProtocolError(
+                f"a pulling bit must be 0 or 1, got {len(bit)} bytes of something else."
+            )
         chosen = bit == b"\x01"
-        self._arm.memory = self._learnt(index % self._passes, chosen, self._arm.memory, self._parameters)
+        self._arm.memory = self._learnt(
+            index % self._passes, chosen, self._arm.memory, self._parameters
+        )
         return chosen

@@ -19,7 +19,14 @@ from posse.privacy.crypto.pairwise import mask, pair_seed, present_digest
 from posse.protocols.samba.kernels import kernels
 from posse.protocols.samba.levels import owed
 from posse.protocols.samba.messages import Agreed, Close, Go, Keys, Masks, Reply, Score, Sum
-from posse.protocols.samba.roles.closing import agree, check_agreed, check_close, partners, refused_end, same
+from posse.protocols.samba.roles.closing import (
+    agree,
+    check_agreed,
+    check_close,
+    partners,
+    refused_end,
+    same,
+)
 from posse.protocols.samba.roles.draws import CommonDraws, Draws, OwnSeeds
 from posse.protocols.samba.roles.lanes import AnyLane, Arm, PaperLane, StandardLane
 from posse.protocols.samba.setup import CONTROLLER, Expected, ParticipantSaved, Peer, paillier_key
@@ -50,9 +57,9 @@ class OwnerSaved(ParticipantSaved, frozen=True, kw_only=True, forbid_unknown_fie
 class Owner(Peer):
     """One arm, its variables, and a lane to comp through the controller.
 
-    `world_seed` makes a simulation reproducible: coins, tie order and the owner's own draws derive from it. Without it
-    they come from AES-CTR: coins and tie order under the owners' common secret, own draws under a key of the owner's
-    own.
+    `world_seed` makes a simulation reproducible: coins, tie order and the owner's own draws derive
+    from it. Without it they come from AES-CTR: coins and tie order under the owners' common secret,
+    own draws under a key of the owner's own.
     """
 
     def __init__(
@@ -81,8 +88,12 @@ class Owner(Peer):
         self._end: Close | None = None
         self._settled = False
         self._handlers |= {
-            Go: self._on_go, Keys: self._on_keys, Masks: self._on_masks, Close: self._on_close, Agreed: self._on_agreed
-        }  # fmt: skip
+            Go: self._on_go,
+            Keys: self._on_keys,
+            Masks: self._on_masks,
+            Close: self._on_close,
+            Agreed: self._on_agreed,
+        }
 
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
         """Take one message."""
@@ -95,12 +106,18 @@ class Owner(Peer):
 
     @staticmethod
     def receive_all(roles: Mapping[str, Owner], sends: Iterable[Send], asked: list[Action]) -> None:
-        """Take the replies of a pass for many owners: those that are not chosen go straight on to the next pass."""
+        """Take the replies of a pass for many owners: those that are not chosen go straight on to
+        the next pass.
+        """
         scores: list[Send] = []
         try:
             for sender, name, message in sends:
                 owner = roles[name]
-                score = owner._pass_by(message) if type(message) is Reply and sender == CONTROLLER else None
+                score = (
+                    owner._pass_by(message)
+                    if type(message) is Reply and sender == CONTROLLER
+                    else None
+                )
                 if score is not None:
                     scores.append((name, CONTROLLER, score))
                 else:
@@ -120,7 +137,7 @@ class Owner(Peer):
         self._index = index + 1
         return Score(index + 1, frame)
 
-    # Setup ------------------------------------------------------------------------------------------------------------
+    # Setup ----------------------------------------------------------------------------------------
 
     def _on_go(self, message: Go) -> Sequence[Action]:
         self.go(message)
@@ -135,7 +152,9 @@ class Owner(Peer):
         """Stand before the first pull."""
         owners = self.manifest.owners
         terms = self.manifest.terms
-        self._arm = Arm(owners.index(self.name), len(owners), memory=self._policy.start(len(owners)))
+        self._arm = Arm(
+            owners.index(self.name), len(owners), memory=self._policy.start(len(owners))
+        )
         self._passes, self._shortcut = terms.passes, "shortcut" not in terms.off
         self._index = self._expected.start(self.manifest)
         self._last = (terms.budget + 1) * terms.passes - 1
@@ -177,22 +196,30 @@ class Owner(Peer):
             self._coins = Draws(COIN, seed, self._masks.coins)
             self._lane = PaperLane(self._arm, self._policy, frames, replies, masks, seeds)
         else:
-            self._lane = self._make_lane(k_frame, s_own, CommonDraws(seed, s_own, terms.passes), seeds)
+            self._lane = self._make_lane(
+                k_frame, s_own, CommonDraws(seed, s_own, terms.passes), seeds
+            )
         return True
 
-    def _make_lane(self, k_frame: bytes, s_own: bytes, coins: CommonDraws, seeds: OwnSeeds) -> AnyLane:
+    def _make_lane(
+        self, k_frame: bytes, s_own: bytes, coins: CommonDraws, seeds: OwnSeeds
+    ) -> AnyLane:
         frames = Frames(k_frame, self._digest, b"scores", self._arm.owners)
         private = self._secrets.key(b"samba tokens and dither", context=self._context())
         return StandardLane(self._arm, self._policy, frames, s_own, private, coins, seeds)
 
-    # Steps 2 to 5 -----------------------------------------------------------------------------------------------------
+    # Steps 2 to 5 ---------------------------------------------------------------------------------
 
     def _on_reply(self, message: Reply) -> Sequence[Action]:
-        """Read a reply; pull if this owner was chosen in the last pass of a step (5), else go on."""
+        """Read a reply; pull if this owner was chosen in the last pass of a step (5), else go
+        on.
+        """
         index = self._index
         if message.index != index or not self._listening:
             if self._pulling and index <= message.index and self._masks is not None:
-                self._early.append(message)  # exploring at level `paper` does not wait for a slow reward
+                self._early.append(
+                    message
+                )  # exploring at level `paper` does not wait for a slow reward
             return ()  # a reply to another pass says nothing about this one
         assert self._lane is not None
         chosen = self._lane.read(index, message.reply)
@@ -213,7 +240,8 @@ class Owner(Peer):
         actions = list(self._next())
         early, self._early = self._early, []
         for reply in early:
-            # One that is refused is dropped, as it would have been had it come now; the reward and the score stand.
+            # One that is refused is dropped, as it would have been had it come now; the reward and
+            # the score stand.
             with suppress(ProtocolError):
                 actions.extend(self.receive(CONTROLLER, reply))
         return actions
@@ -233,23 +261,35 @@ class Owner(Peer):
         return ((self.name, CONTROLLER, Score(self._index, self._frame(exploring))),)
 
     def _frame(self, exploring: bool) -> bytes:
-        """Give the frame of the pass: the score, or in an exploring step of level `paper` the number that all send."""
+        """Give the frame of the pass: the score, or in an exploring step of level `paper` the
+        number that all send.
+        """
         lane = self._lane
         assert lane is not None
-        return lane.equal(self._index) if exploring and isinstance(lane, PaperLane) else lane.compose(self._index)
+        return (
+            lane.equal(self._index)
+            if exploring and isinstance(lane, PaperLane)
+            else lane.compose(self._index)
+        )
 
     def _explores(self) -> bool:
-        """Whether this pass of level `paper` explores; at the other levels that is inside the score."""
+        """Whether this pass of level `paper` explores; at the other levels that is inside the
+        score.
+        """
         if self._coins is None or not self._policy.explores or (self._index + 1) % self._passes:
             return False
         step = self._index // self._passes
         coin = self._coins.at(step)
-        return bool(kernels(self._policy).exploring(coin, step, self._arm.owners, self._policy.parameters()))
+        return bool(
+            kernels(self._policy).exploring(coin, step, self._arm.owners, self._policy.parameters())
+        )
 
-    # Steps 6 and 7 ----------------------------------------------------------------------------------------------------
+    # Steps 6 and 7 --------------------------------------------------------------------------------
 
     def _on_close(self, message: Close) -> Sequence[Action]:
-        """Take the set that the customer asks for: answer at the end of the budget, acknowledge it before."""
+        """Take the set that the customer asks for: answer at the end of the budget, acknowledge it
+        before.
+        """
         check_close(message, self.manifest, self._digest, self._customer)
         refused_end(message, self._end, settled=self._settled)
         early = message.number > 0
@@ -261,13 +301,19 @@ class Owner(Peer):
             return self._settle()
         if self.name not in message.present:
             return ()  # it was left out, and may be asked after all if the end is corrected
-        return self.to_controller(agree(self._identity, self.name, message, self._index, self._digest))
+        return self.to_controller(
+            agree(self._identity, self.name, message, self._index, self._digest)
+        )
 
     def _on_agreed(self, message: Agreed) -> Sequence[Action]:
-        """Answer an early end when all in its set have acknowledged it, and stand where this owner does."""
+        """Answer an early end when all in its set have acknowledged it, and stand where this owner
+        does.
+        """
         end, me = self._end, self.name
         if end is None or not same(message.close, end) or self._settled or me not in end.present:
-            raise ProtocolError("an owner answers for one set of owners a run: the one that it acknowledged last.")
+            raise ProtocolError(
+                "an owner answers for one set of owners a run: the one that it acknowledged last."
+            )
         if check_agreed(message, self.manifest, self._digest) != self._index:
             raise ProtocolError("the other owners stand elsewhere in the run.")
         return self._settle()
@@ -280,7 +326,9 @@ class Owner(Peer):
         return actions
 
     def _sum(self, present: tuple[str, ...]) -> Sequence[Action]:
-        """Send the sum, and the pull count if nobody is left out, behind masks that cancel over the set."""
+        """Send the sum, and the pull count if nobody is left out, behind masks that cancel over the
+        set.
+        """
         assert self._keys is not None
         context = present_digest(present, self._digest)
         others = partners(self.name, present, context, self._keys[1])
@@ -288,21 +336,27 @@ class Owner(Peer):
             other: pair_seed(
                 self._run_key.private,
                 X25519PublicKey.from_public_bytes(self.manifest.member(other).run_key),
-                me=self.name, other=other, manifest=self._digest,
+                me=self.name,
+                other=other,
+                manifest=self._digest,
             )
             for other in others
-        }  # fmt: skip
+        }
         masked = mask(seeds, self.name, present, context, others)
         return self._encrypted((self._arm.units * SLOT + self._counted(present) + masked) % MODULUS)
 
     def _counted(self, present: tuple[str, ...]) -> int:
-        """Return the pull count; nothing where an owner is left out, for what is missing would be that owner's."""
+        """Return the pull count; nothing where an owner is left out, for what is missing would be
+        that owner's.
+        """
         return self._arm.pulls if len(present) == self._arm.owners else 0
 
     def _encrypted(self, plaintext: int) -> Sequence[Action]:
         if "paillier" in self.manifest.terms.off:
             return self.to_controller(Sum(plaintext.to_bytes(16, "big")))
-        return self.to_controller(Sum(paillier_key(self.manifest.terms.paillier_n).encrypt(plaintext).to_bytes()))
+        return self.to_controller(
+            Sum(paillier_key(self.manifest.terms.paillier_n).encrypt(plaintext).to_bytes())
+        )
 
     @property
     def reward(self) -> float:
@@ -316,14 +370,20 @@ class Owner(Peer):
 
     @property
     def owed(self) -> float | None:
-        """What the customer owes it by the terms that all signed; None where a pull has no price."""
+        """What the customer owes it by the terms that all signed; None where a pull has no
+        price.
+        """
         terms, _ = self.agreed
         return None if terms is None else owed(terms.price, self._arm.number, self.pulls)
 
     def state(self) -> dict[str, object]:
         """What this owner's operator may see: its own arm."""
         found = {"reward": self.reward, "pulls": self.pulls, "pulling": self._pulling}
-        return {**self.progress(self._index), **found, **({} if self.owed is None else {"owed": self.owed})}
+        return {
+            **self.progress(self._index),
+            **found,
+            **({} if self.owed is None else {"owed": self.owed}),
+        }
 
     def save(self) -> dict[str, Any]:
         """Return the whole state; it holds the arm and the owners' common keys."""
@@ -331,12 +391,20 @@ class Owner(Peer):
 
     def _common(self) -> dict[str, Any]:
         return {
-            **self._saved(), "units": self._arm.units, "pulls": self._arm.pulls,
-            "memory": self._arm.memory if self._lane is None else self._lane.memory, "index": self._index,
-            "pulling": self._pulling, "listening": self._listening, "keyed": self._keys is not None,
-            "keys": b"" if self._keys is None or self._is_first else b"".join(self._keys), "masks": self._masks,
-            "early": self._early, "end": self._end, "settled": self._settled,
-        }  # fmt: skip
+            **self._saved(),
+            "units": self._arm.units,
+            "pulls": self._arm.pulls,
+            "memory": self._arm.memory if self._lane is None else self._lane.memory,
+            "index": self._index,
+            "pulling": self._pulling,
+            "listening": self._listening,
+            "keyed": self._keys is not None,
+            "keys": b"" if self._keys is None or self._is_first else b"".join(self._keys),
+            "masks": self._masks,
+            "early": self._early,
+            "end": self._end,
+            "settled": self._settled,
+        }
 
     def _restore(self, saved: Mapping[str, Any]) -> None:
         self._take_up(self._loaded(saved, OwnerSaved))

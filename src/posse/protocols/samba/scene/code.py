@@ -1,4 +1,5 @@
-"""The code of every role by line, for a policy and a level: figure 6 of the paper, and what the levels make of it.
+"""The code of every role by line, for a policy and a level: figure 6 of the paper, and what the
+levels make of it.
 
 Every line has a key, by which an explanation says which lines ran.
 """
@@ -20,13 +21,18 @@ def code(policy: Policy, level: str, switches: Switches) -> Code:
     """Return the code of each kind of role."""
     if level == "strict":
         return {
-            "owner": _strict_owner(policy), "controller": _strict_controller(policy), "comp": _strict_comp(policy),
-            "dealer": _DEALER, "customer": _customer(level, switches),
-        }  # fmt: skip
+            "owner": _strict_owner(policy),
+            "controller": _strict_controller(policy),
+            "comp": _strict_comp(policy),
+            "dealer": _DEALER,
+            "customer": _customer(level, switches),
+        }
     return {
-        "owner": _owner(policy, level, switches), "controller": _controller(policy, level, switches),
-        "comp": _comp(policy, level, switches), "customer": _customer(level, switches),
-    }  # fmt: skip
+        "owner": _owner(policy, level, switches),
+        "controller": _controller(policy, level, switches),
+        "comp": _comp(policy, level, switches),
+        "customer": _customer(level, switches),
+    }
 
 
 def sources(level: str) -> Mapping[str, str]:
@@ -34,10 +40,12 @@ def sources(level: str) -> Mapping[str, str]:
     if level == "strict":
         folder = "posse.protocols.samba.strict"
         return {
-            "owner": f"{folder}.owner:StrictOwner", "controller": f"{folder}.controller:StrictController",
-            "comp": f"{folder}.comp:Comp", "dealer": f"{folder}.dealer:Dealer",
+            "owner": f"{folder}.owner:StrictOwner",
+            "controller": f"{folder}.controller:StrictController",
+            "comp": f"{folder}.comp:Comp",
+            "dealer": f"{folder}.dealer:Dealer",
             "customer": f"{folder}.customer:StrictCustomer",
-        }  # fmt: skip
+        }
     names = {"owner": "Owner", "controller": "Controller", "comp": "Comp", "customer": "Customer"}
     return {kind: f"posse.protocols.samba.roles.{kind}:{name}" for kind, name in names.items()}
 
@@ -51,9 +59,16 @@ def score_text(policy: Policy, level: str) -> list[str]:
     if name == "thompson":
         return ["v ← own sample of Beta(s + 1, n − s + 1)"]
     if name == "softmax":
-        return [f"v ← exp((s / n) / {given[0]})" if paper else f"v ← s / n + {given[0]} · own Gumbel draw"]
+        return [
+            f"v ← exp((s / n) / {given[0]})"
+            if paper
+            else f"v ← s / n + {given[0]} · own Gumbel draw"
+        ]
     if name == "pursuit":
-        return ["l = 1: v ← s / n", "l = 2: v ← p" if paper else "l = 2: v ← ln p + own Gumbel draw"]
+        return [
+            "l = 1: v ← s / n",
+            "l = 2: v ← p" if paper else "l = 2: v ← ln p + own Gumbel draw",
+        ]
     if name in ("epsilon-greedy", "epsilon-decreasing"):
         return ["v ← s / n"]
     return [f"v ← score of '{name or type(policy).__name__}' from t, s, n"]
@@ -71,7 +86,9 @@ def _loop(policy: Policy) -> Lines:
 def _scores(policy: Policy, level: str) -> Lines:
     found = [("score", f"  {text}") for text in score_text(policy, level)]
     if policy.explores and level != "paper":
-        found.append(("explore", "  if the owners' common coin says explore: v ← own random number"))
+        found.append(
+            ("explore", "  if the owners' common coin says explore: v ← own random number")
+        )
     return found
 
 
@@ -86,9 +103,10 @@ def _pulls(policy: Policy, sealed: str) -> Lines:
 def _owner(policy: Policy, level: str, switches: Switches) -> Lines:
     paper = level == "paper"
     found: Lines = [
-        ("join", "send name and keys to controller"), ("sign", "check and sign N, A"),
+        ("join", "send name and keys to controller"),
+        ("sign", "check and sign N, A"),
         ("keys", "receive the owners' keys from the first owner, sealed"),
-    ]  # fmt: skip
+    ]
     if paper:
         found.append(("masks", "receive the seeds of masks and coins from controller (1)"))
     found += [("first", "r ← pull; s ← r; n ← 1"), *_loop(policy)]
@@ -104,11 +122,19 @@ def _owner(policy: Policy, level: str, switches: Switches) -> Lines:
             ("send", "  send Enc(x', token 'no', token 'yes') to controller (2)"),
         ]
         found += _pulls(policy, "a token")
-        return [*found, ("sum", "send E(s, n + masks that cancel) to controller (6)"), ("over", "end")]
+        return [
+            *found,
+            ("sum", "send E(s, n + masks that cancel) to controller (6)"),
+            ("over", "end"),
+        ]
     value = "α v" if switches.mask else "v"
     found.append(("send", f"  send {f'Enc({value})' if switches.aes else value} to controller (2)"))
     found += _pulls(policy, "Enc(b)" if switches.aes else "b")
-    return [*found, ("sum", f"send {'E(s)' if switches.paillier else 's'} to controller (6)"), ("over", "end")]
+    return [
+        *found,
+        ("sum", f"send {'E(s)' if switches.paillier else 's'} to controller (6)"),
+        ("over", "end"),
+    ]
 
 
 def _controller(policy: Policy, level: str, switches: Switches) -> Lines:
@@ -128,7 +154,12 @@ def _controller(policy: Policy, level: str, switches: Switches) -> Lines:
     shuffled = switches.permutation
     found += [
         ("collect", f"  receive {sent} from every owner (2)"),
-        ("permute", "  σ ← new random permutation" if shuffled else "  σ ← the identity: the permutation is off"),
+        (
+            "permute",
+            "  σ ← new random permutation"
+            if shuffled
+            else "  σ ← the identity: the permutation is off",
+        ),
         ("forward", f"  send σ([{sent}]) to comp (3)"),
         ("choice", f"  receive σ([{reply}]) from comp (4)"),
         ("return", f"  undo σ; send {reply} to owner i (5)"),
@@ -139,7 +170,10 @@ def _controller(policy: Policy, level: str, switches: Switches) -> Lines:
     return [
         *found,
         ("sums", f"receive {'E(s_i)' if encrypted else 's_i'} from every owner (6)"),
-        ("total", f"send {'E(s_1) · ... · E(s_K)' if encrypted else 's_1 + ... + s_K'} to customer (7)"),
+        (
+            "total",
+            f"send {'E(s_1) · ... · E(s_K)' if encrypted else 's_1 + ... + s_K'} to customer (7)",
+        ),
         ("over", "pass on that the run is over"),
     ]
 
@@ -147,7 +181,11 @@ def _controller(policy: Policy, level: str, switches: Switches) -> Lines:
 def _comp(policy: Policy, level: str, switches: Switches) -> Lines:
     paper = level == "paper"
     opened = "V ← the scores" if not switches.aes else "V ← Dec of each"
-    bits = ("[Enc(1 at m, else 0)]" if switches.aes else "[1 at m, else 0]") if paper else "token 'yes' at m, else 'no'"
+    bits = (
+        ("[Enc(1 at m, else 0)]" if switches.aes else "[1 at m, else 0]")
+        if paper
+        else "token 'yes' at m, else 'no'"
+    )
     found: Lines = [("join", "send name and keys to controller"), ("sign", "check and sign N, A")]
     found += [("keys", "receive the key of Enc from the first owner, sealed"), *_loop(policy)]
     if paper and policy.explores and switches.shortcut:
@@ -161,7 +199,10 @@ def _select(policy: Policy, paper: bool) -> Lines:
     found: Lines = []
     selections = policy.passes()
     for turn, selection in enumerate(selections, 1):
-        text = texts.get(selection.kind, "m ← place i with probability V_i / sum of V" if paper else texts["argmax"])
+        text = texts.get(
+            selection.kind,
+            "m ← place i with probability V_i / sum of V" if paper else texts["argmax"],
+        )
         found.append(("select", f"  {f'l = {turn}: ' if len(selections) > 1 else ''}{text}"))
     return found if paper else found[:1]
 
@@ -179,7 +220,11 @@ def _customer(level: str, switches: Switches) -> Lines:
         found.append(("keys", "receive the tag key of the owners, sealed"))
     if level != "paper":
         found.append(("close", "the budget is spent: ask the owners for their sums"))
-    return [*found, ("total", f"receive the total; {opened} (7)"), ("over", "say that the run is over")]
+    return [
+        *found,
+        ("total", f"receive the total; {opened} (7)"),
+        ("over", "say that the run is over"),
+    ]
 
 
 def _strict_owner(policy: Policy) -> Lines:

@@ -1,7 +1,8 @@
 """What messages mean to a reader who may see everything: numbers behind masks, pads and seals.
 
-Only a simulation can do this: every number is read off the bytes of the transcript with the keys of the roles that have
-them. No key, mask or pad is returned, but for the one mask of a pass at level `paper`, as the published demo shows it.
+Only a simulation can do this: every number is read off the bytes of the transcript with the keys of
+the roles that have them. No key, mask or pad is returned, but for the one mask of a pass at level
+`paper`, as the published demo shows it.
 """
 
 from __future__ import annotations
@@ -39,7 +40,11 @@ class Pass:
     def __init__(self, run: SambaRun, index: int = 0) -> None:
         self.run, self.index = run, index
         self.settings, self.setup = run.settings, run.settings.load()
-        self.level, self.off, self.policy = run.settings.level, self.setup.switches.off, self.setup.policy
+        self.level, self.off, self.policy = (
+            run.settings.level,
+            self.setup.switches.off,
+            self.setup.policy,
+        )
         self.roles: dict[str, Any] = run.memory.roles
         self.owners = owner_names(len(self.setup.arms))
         self.selections = self.policy.passes()
@@ -55,7 +60,9 @@ class Pass:
     @property
     def code(self) -> Code:
         """The code that runs."""
-        return self.settings.once("scene code", lambda: code(self.policy, self.level, self.setup.switches))
+        return self.settings.once(
+            "scene code", lambda: code(self.policy, self.level, self.setup.switches)
+        )
 
     def ran(self, **keys: str) -> dict[str, list[int]]:
         """Return the lines with these keys; several of a role with blanks between."""
@@ -70,7 +77,7 @@ class Pass:
         """Write a list of numbers."""
         return several([self.text(float(value)) for value in values])
 
-    # Scores -----------------------------------------------------------------------------------------------------------
+    # Scores ---------------------------------------------------------------------------------------
 
     @property
     def matches(self) -> bool:
@@ -89,7 +96,9 @@ class Pass:
         body = self.roles[COMP]._frames.open(self.index, frame)
         a, s, *beta = (int(word) for word in lane._common.rows(self.index, 1)[0])
         shift = beta[0] + (beta[1] << 64) + ((beta[2] & _LOW62) << 128) + (1 << 190)
-        return self._compared((int.from_bytes(body[:24], "little") - shift) // ((a | 1 << 63) << (s & 63)))
+        return self._compared(
+            (int.from_bytes(body[:24], "little") - shift) // ((a | 1 << 63) << (s & 63))
+        )
 
     def _compared(self, x: int) -> Score:
         bits = tie_bits(len(self.owners))
@@ -97,11 +106,15 @@ class Pass:
         return Score(value, value, x & ((1 << bits) - 1))
 
     def explores(self, owner: str) -> bool:
-        """Whether an owner sends no score but the number that all send (level `paper` without the shortcut)."""
+        """Whether an owner sends no score but the number that all send (level `paper` without the
+        shortcut).
+        """
         return bool(self.roles[owner]._explores())
 
     def published(self, owner: str, sent: float) -> Score:
-        """Take the mask of level `paper` away; the constant factor of a probability is shown with the mask."""
+        """Take the mask of level `paper` away; the constant factor of a probability is shown with
+        the mask.
+        """
         return Score(sent / self.mask(owner), sent)
 
     def mask(self, owner: str) -> float:
@@ -122,13 +135,19 @@ class Pass:
         return found
 
     def permuted(self) -> tuple[float, ...]:
-        """Return what comp had before it at level `paper`, in its order; nothing where the step explores."""
+        """Return what comp had before it at level `paper`, in its order; nothing where the step
+        explores.
+        """
         answered = self.roles[COMP]._answered
-        if answered is None or answered[0].index != self.index or not isinstance(answered[0], Batch):
+        if (
+            answered is None
+            or answered[0].index != self.index
+            or not isinstance(answered[0], Batch)
+        ):
             return ()
         return self.opened(answered[0].frames, len(self.owners))
 
-    # Replies ----------------------------------------------------------------------------------------------------------
+    # Replies --------------------------------------------------------------------------------------
 
     def yes(self, owner: str, reply: bytes) -> bool:
         """Say whether a reply chooses its owner."""
@@ -136,7 +155,9 @@ class Pass:
         if self.level == "paper":
             return bool(lane._replies.open(self.index, reply) == b"\x01")
         if self.level == "strict":
-            return bool((int.from_bytes(reply, "little") ^ int(lane._pads.rows(self.index, 1)[0, 1])) & 1)
+            return bool(
+                (int.from_bytes(reply, "little") ^ int(lane._pads.rows(self.index, 1)[0, 1])) & 1
+            )
         return bool(int.from_bytes(reply, "little") != int(lane._own.rows(self.index, 1)[0, 0]))
 
     def chosen(self, replies: bytes) -> tuple[int, str]:
@@ -153,10 +174,13 @@ class Pass:
         if len(frames) < len(self.owners):
             return ""
         shares = np.frombuffer(b"".join([frames[name][:8] for name in self.owners]), "<u8")
-        pads = np.array([self.roles[name]._lane._pads.rows(self.index, 1)[0, 0] for name in self.owners], np.uint64)
+        pads = np.array(
+            [self.roles[name]._lane._pads.rows(self.index, 1)[0, 0] for name in self.owners],
+            np.uint64,
+        )
         return self.owners[int((shares + pads).view(np.int64).argmax())]
 
-    # Sums -------------------------------------------------------------------------------------------------------------
+    # Sums -----------------------------------------------------------------------------------------
 
     def earned(self, owner: str) -> list[list[str]]:
         """Return an owner's own numbers."""

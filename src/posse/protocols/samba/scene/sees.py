@@ -1,7 +1,7 @@
 """Who sees what, measured: figure 7 of the paper, for any level, policy and switches.
 
-A small run with these settings is made and every message looked at: for each piece of data and each observer the table
-says what is left between them after all that the observer's own keys open.
+A small run with these settings is made and every message looked at: for each piece of data and each
+observer the table says what is left between them after all that the observer's own keys open.
 """
 
 from __future__ import annotations
@@ -25,23 +25,49 @@ TOTAL, SUM, ARM, REWARD = (
 CLEAR, OWN, NOTHING = "in the clear", "its own", "no message"
 
 _ABOUT: Mapping[str, str] = {
-    "masked score": SUM, "score": SUM, "x - pad": SUM, "pads - A": SUM, "p(x) - B - A'": SUM, "E(s)": SUM, "sum": SUM,
-    "E(s, n + masks)": SUM, "(s, n) - pad": SUM, "pulling bit": ARM, "token": ARM, "b xor pad'": ARM,
-    "[place] xor C": ARM, "place of the largest": ARM, "garbled comparisons": ARM, "E(total)": TOTAL, "total": TOTAL,
-    "controller's share of the total": TOTAL, "comp's share of the total": TOTAL,
-}  # fmt: skip
-"""Parts of messages, and the piece of data that each is about; a score tells of an owner's rewards and pulls."""
+    "masked score": SUM,
+    "score": SUM,
+    "x - pad": SUM,
+    "pads - A": SUM,
+    "p(x) - B - A'": SUM,
+    "E(s)": SUM,
+    "sum": SUM,
+    "E(s, n + masks)": SUM,
+    "(s, n) - pad": SUM,
+    "pulling bit": ARM,
+    "token": ARM,
+    "b xor pad'": ARM,
+    "[place] xor C": ARM,
+    "place of the largest": ARM,
+    "garbled comparisons": ARM,
+    "E(total)": TOTAL,
+    "total": TOTAL,
+    "controller's share of the total": TOTAL,
+    "comp's share of the total": TOTAL,
+}
+"""Parts of messages, and the piece of data that each is about; a score tells of an owner's rewards
+and pulls.
+"""
 
 WORDS: Mapping[str, str] = {
-    "aes": "AES-GCM", "mask": "mask", "permutation": "permutation", "paillier": "Paillier",
-    "share": "share of a secret", "pad": "one-time pad", "token": "random token",
-}  # fmt: skip
+    "aes": "AES-GCM",
+    "mask": "mask",
+    "permutation": "permutation",
+    "paillier": "Paillier",
+    "share": "share of a secret",
+    "pad": "one-time pad",
+    "token": "random token",
+}
 
 
 def sees(settings: Samba) -> dict[str, Any]:
-    """Return the table: columns are observers, rows pieces of data, cells what hides one from the other."""
+    """Return the table: columns are observers, rows pieces of data, cells what hides one from the
+    other.
+    """
     found = _measured(settings.make_policy(), settings.level, settings.switches)
-    kinds = ["controller", "comp", "dealer"] if settings.level == "strict" else ["controller", "comp"]
+    kinds = (
+        ["controller", "comp", "dealer"] if settings.level == "strict" else ["controller", "comp"]
+    )
     columns = ["the owner", "another owner", "customer", *kinds, "the wire"]
     rows = []
     for datum in (TOTAL, SUM, ARM, REWARD):
@@ -49,7 +75,8 @@ def sees(settings: Samba) -> dict[str, Any]:
         cells += [_cell(found.get((datum, observer))) for observer in ("customer", *kinds, "wire")]
         rows.append({"data": datum, "cells": cells})
     note = (
-        "Measured on a small run with these settings, message by message. 'In the clear' is what the observer reads "
+        "Measured on a small run with these settings, message by message. 'In the clear' is what "
+        "the observer reads "
         "with its own keys; what it could work out from many messages is what attacks find."
     )
     return {"columns": columns, "rows": rows, "note": note}
@@ -62,9 +89,18 @@ def _cell(left: frozenset[str] | None) -> str:
 
 
 @lru_cache(maxsize=32)
-def _measured(policy: Policy, level: str, switches: Switches) -> dict[tuple[str, str], frozenset[str]]:
-    """Return what is left between a piece of data and an observer, where a message of the observer's is about it."""
-    given: dict[str, Any] = {"policy": policy, "level": level, "means": (0.2, 0.5, 0.8), "horizon": 6}
+def _measured(
+    policy: Policy, level: str, switches: Switches
+) -> dict[tuple[str, str], frozenset[str]]:
+    """Return what is left between a piece of data and an observer, where a message of the
+    observer's is about it.
+    """
+    given: dict[str, Any] = {
+        "policy": policy,
+        "level": level,
+        "means": (0.2, 0.5, 0.8),
+        "horizon": 6,
+    }
     settings = Samba(**(given | dict.fromkeys(switches.terms, False)))
     samba = system("samba")
     run = samba.start(settings, key=None if level == "strict" else generate_key(MINIMUM_BITS))
@@ -77,7 +113,9 @@ def _measured(policy: Policy, level: str, switches: Switches) -> dict[tuple[str,
             for observer in (*kinds, "wire") if datum is not None else ():
                 left = _left(part, observer, level)
                 before = found.get((str(datum), observer))
-                found[str(datum), observer] = left if before is None or len(left) < len(before) else before
+                found[str(datum), observer] = (
+                    left if before is None or len(left) < len(before) else before
+                )
     return found
 
 

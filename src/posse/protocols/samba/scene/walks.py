@@ -1,7 +1,7 @@
 """The worked examples of the paper (sections 4.1.2 and 4.2) as runs that begin in the middle.
 
-Sums, pulls, mask, permutation and comp's draw of the example's step are the printed ones; roles, messages and bytes are
-those of any run. After that step the run goes on from the world seed.
+Sums, pulls, mask, permutation and comp's draw of the example's step are the printed ones; roles,
+messages and bytes are those of any run. After that step the run goes on from the world seed.
 """
 
 from __future__ import annotations
@@ -42,13 +42,21 @@ class Walk:
     reward: int | None = None
     """What the first pull pays."""
     decimals: int | None = None
-    """Means are rounded to so many decimals before the score of the first step, as in the printed example."""
+    """Means are rounded to so many decimals before the score of the first step, as in the printed
+    example.
+    """
 
 
 WALKS = {
     "ucb-68": Walk(68, (24, 10, 2), (33, 24, 10), {68: 0.5}, {68: (2, 0, 1)}, reward=1),
     "softmax-98": Walk(
-        98, (49, 9, 1), (68, 24, 5), {98: 0.15 * math.exp(1 / 0.1)}, {98: (2, 1, 0)}, {98: 0.5}, decimals=2
+        98,
+        (49, 9, 1),
+        (68, 24, 5),
+        {98: 0.15 * math.exp(1 / 0.1)},
+        {98: (2, 1, 0)},
+        {98: 0.5},
+        decimals=2,
     ),  # what is sent is exp((mean - 1) / tau): the constant exp(1 / tau) goes with the mask
     "pursuit-4": Walk(4, (1, 0, 0), (1, 1, 1)),
     "epsilon-greedy-68": Walk(
@@ -76,7 +84,9 @@ class _Ordered:
 
     def at(self, index: int) -> NDArray[np.int64]:
         """Return the permutation of an index."""
-        return np.array(self._given[index], np.int64) if index in self._given else self._rest.at(index)
+        return (
+            np.array(self._given[index], np.int64) if index in self._given else self._rest.at(index)
+        )
 
 
 class WalkOwner(Owner):
@@ -89,7 +99,10 @@ class WalkOwner(Owner):
     def _enter(self) -> None:
         super()._enter()
         number = self._arm.number
-        self._arm.units, self._arm.pulls = self._walk.sums[number] * REWARD_ONE, self._walk.pulls[number]
+        self._arm.units, self._arm.pulls = (
+            self._walk.sums[number] * REWARD_ONE,
+            self._walk.pulls[number],
+        )
         self._index = self._walk.step * self._passes
 
     def _ready(self) -> Sequence[Action]:
@@ -175,7 +188,9 @@ class WalkWorld(SimulatedWorld):
 
 
 class WalkRun(SambaRun):
-    """A run that begins at a worked example: the set-up is done, the first scores are about to move."""
+    """A run that begins at a worked example: the set-up is done, the first scores are about to
+    move.
+    """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -195,15 +210,28 @@ class WalkRun(SambaRun):
 
     def _maker(self, seed: int) -> Callable[[], list[Role]]:
         walk = self.walk
-        kinds: dict[str, Callable[..., Role]] = {"owner": WalkOwner, "controller": WalkController, "comp": WalkComp}
+        kinds: dict[str, Callable[..., Role]] = {
+            "owner": WalkOwner,
+            "controller": WalkController,
+            "comp": WalkComp,
+        }
         return prepare(
-            self._setup.arms, self._setup.policy, self.settings.horizon, seed=seed, level="paper",
-            switches=self._setup.switches, key=self._key, kinds={n: partial(k, walk=walk) for n, k in kinds.items()},
-        )  # fmt: skip
+            self._setup.arms,
+            self._setup.policy,
+            self.settings.horizon,
+            seed=seed,
+            level="paper",
+            switches=self._setup.switches,
+            key=self._key,
+            kinds={n: partial(k, walk=walk) for n, k in kinds.items()},
+        )
 
     def _world(self, seed: int) -> WalkWorld:
         return WalkWorld(self._setup.arms, seed, self.settings.horizon, self.walk)
 
     def record(self, status: str | None = None) -> NoReturn:
         """Refuse: what came before the example was never run."""
-        self._refuse("is a worked example that begins in the middle, and is not recorded. Leave walk out to record it.")
+        self._refuse(
+            "is a worked example that begins in the middle, and is not recorded. Leave walk out to "
+            "record it."
+        )

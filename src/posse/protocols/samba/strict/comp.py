@@ -1,4 +1,6 @@
-"""Comp of level `strict`: it holds one share of every score, answers comparisons, and sees a random place a pass."""
+"""Comp of level `strict`: it holds one share of every score, answers comparisons, and sees a random
+place a pass.
+"""
 
 from __future__ import annotations
 
@@ -66,12 +68,17 @@ class CompSaved(ParticipantSaved, frozen=True, kw_only=True, forbid_unknown_fiel
 class Comp(Peer):
     """Begins every pass ahead of its scores; answers each question once.
 
-    The same question again gets the same bytes, any other for its place is refused: two sets of numbers never meet one
-    piece of randomness.
+    The same question again gets the same bytes, any other for its place is refused: two sets of
+    numbers never meet one piece of randomness.
     """
 
     def __init__(
-        self, identity: Identity, customer: bytes, expected: Expected, *, secrets: Secrets | None = None
+        self,
+        identity: Identity,
+        customer: bytes,
+        expected: Expected,
+        *,
+        secrets: Secrets | None = None,
     ) -> None:
         super().__init__(COMP, "comp", identity, customer, expected, secrets=secrets)
         self._seed = b""
@@ -92,12 +99,19 @@ class Comp(Peer):
         self._answered: tuple[Shuffled | Compare | Found, Compared | Placed] | None = None
         self._closed: tuple[str, ...] | None = None
         self._handlers |= {
-            Go: self._on_go, Seeds: self._on_seeds, Streams: self._on_streams,
-            Relayed: self._on_relayed, Shuffled: self._on_question, Compare: self._on_question,
-            Found: self._on_question, Ready: self._on_ready, Close: self._on_close, Agreed: self._on_agreed,
-        }  # fmt: skip
+            Go: self._on_go,
+            Seeds: self._on_seeds,
+            Streams: self._on_streams,
+            Relayed: self._on_relayed,
+            Shuffled: self._on_question,
+            Compare: self._on_question,
+            Found: self._on_question,
+            Ready: self._on_ready,
+            Close: self._on_close,
+            Agreed: self._on_agreed,
+        }
 
-    # Setup ------------------------------------------------------------------------------------------------------------
+    # Setup ----------------------------------------------------------------------------------------
 
     def _on_go(self, message: Go) -> Sequence[Action]:
         self.go(message)
@@ -113,7 +127,9 @@ class Comp(Peer):
         if not self._going or self._seed:
             raise ProtocolError("the dealer's seed comes once, after the start.")
         info = self.info("seed", COMP)
-        verify(self.manifest.member(DEALER).identity, b"seed", info + message.sealed, message.signature)
+        verify(
+            self.manifest.member(DEALER).identity, b"seed", info + message.sealed, message.signature
+        )
         seed = self._run_key.open(message.sealed, info)
         if len(seed) != 32:
             raise ProtocolError("the dealer's seed has the wrong length.")
@@ -123,11 +139,18 @@ class Comp(Peer):
     def _on_streams(self, message: Streams) -> Sequence[Action]:
         owners = self.manifest.owners
         if not self._going or self._streams or len(message.streams) != len(owners):
-            raise ProtocolError(f"the stream keys of {len(owners)} owners come once, after the start.")
+            raise ProtocolError(
+                f"the stream keys of {len(owners)} owners come once, after the start."
+            )
         found = []
         for owner, stream in zip(owners, message.streams, strict=True):
             info = self.info("stream", owner)
-            verify(self.manifest.member(owner).identity, b"stream", info + stream.sealed, stream.signature)
+            verify(
+                self.manifest.member(owner).identity,
+                b"stream",
+                info + stream.sealed,
+                stream.signature,
+            )
             found.append(self._run_key.open(stream.sealed, info))
             if len(found[-1]) != STREAM_BYTES:
                 raise ProtocolError(f"the stream key of '{owner}' has the wrong length.")
@@ -153,7 +176,7 @@ class Comp(Peer):
             return ()
         return self.to_controller(self._begin())
 
-    # Passes -----------------------------------------------------------------------------------------------------------
+    # Passes ---------------------------------------------------------------------------------------
 
     def _pads(self, index: int) -> Words:
         """Return both pads of every owner in a pass."""
@@ -174,13 +197,24 @@ class Comp(Peer):
         return Ahead(self._index, share, (replies ^ bits).tobytes())
 
     def _on_ready(self, message: Ready) -> Sequence[Action]:
-        """Add the pads of a slot to the controller's sum; reveal those of the scores if all owners are ready."""
+        """Add the pads of a slot to the controller's sum; reveal those of the scores if all owners
+        are ready.
+        """
         gate = self.gate
         again = message.slot == gate.slot - 1 and message.word == gate.word
         if not again:
-            expected = bool(self._slot_pads and self.manifest.terms.slot) and not gate.open and self._closed is None
-            if not (expected and (self._ahead or self._index > self._last)) or message.slot != gate.slot:
-                raise ProtocolError(f"slot {message.slot} is answered, or is asked about out of turn.")
+            expected = (
+                bool(self._slot_pads and self.manifest.terms.slot)
+                and not gate.open
+                and self._closed is None
+            )
+            if (
+                not (expected and (self._ahead or self._index > self._last))
+                or message.slot != gate.slot
+            ):
+                raise ProtocolError(
+                    f"slot {message.slot} is answered, or is asked about out of turn."
+                )
             gate.slot, gate.word = gate.slot + 1, message.word
         drawn = np.stack([each.rows(message.slot, 1)[0] for each in self._slot_pads])
         ready = (message.word + int(drawn[:, 1].sum(dtype=np.uint64))) % slots.WORD == 0
@@ -191,7 +225,11 @@ class Comp(Peer):
     def _on_question(self, message: Shuffled | Compare | Found) -> Sequence[Action]:
         if self._answered is not None and message == self._answered[0]:
             return self.to_controller(self._answered[1])
-        if not self._ahead or message.index != self._index or isinstance(message, Shuffled) != (not self._asked):
+        if (
+            not self._ahead
+            or message.index != self._index
+            or isinstance(message, Shuffled) != (not self._asked)
+        ):
             raise ProtocolError(f"pass {message.index} is answered, or is asked about out of turn.")
         if self.manifest.terms.slot and not self.gate.open:
             raise ProtocolError(f"pass {message.index} is asked about before all owners are ready.")
@@ -220,15 +258,23 @@ class Comp(Peer):
         if more and not second.has(self._index + 1 - self._start):
             raise ProtocolError("the dealer's chunk of the next pass comes before this one ends.")
         bits, self.gate.open = second.place(message.place), False
-        self._index, self._ahead, self._mark, self._asked = self._index + 1, False, second.compared, []
+        self._index, self._ahead, self._mark, self._asked = (
+            self._index + 1,
+            False,
+            second.compared,
+            [],
+        )
         return Placed(message.index, bits, self._begin() if more else None)
 
-    # Steps 6 and 7 ----------------------------------------------------------------------------------------------------
+    # Steps 6 and 7 --------------------------------------------------------------------------------
 
     def _on_close(self, message: Close) -> Sequence[Action]:
         check_close(message, self.manifest, self._digest, self._customer)
         if message.number or self._index <= self._last:
-            raise ProtocolError("the sums are asked for after the budget is spent, or when all present owners agreed.")
+            raise ProtocolError(
+                "the sums are asked for after the budget is spent, or when all present owners "
+                "agreed."
+            )
         return self._sum(message.present)
 
     def _on_agreed(self, message: Agreed) -> Sequence[Action]:
@@ -246,17 +292,21 @@ class Comp(Peer):
         self._closed, self._ahead = present, False
         digest = present_digest(present, self._digest)
         pads = (
-            sums.pad(stream, digest) for owner, stream in zip(owners, self._streams, strict=True) if owner in present
+            sums.pad(stream, digest)
+            for owner, stream in zip(owners, self._streams, strict=True)
+            if owner in present
         )
         info = self.info("sum", COMP) + digest
-        sealed = seal_to(self.manifest.member(CUSTOMER).run_key, sums.encode(sums.added(pads)), info)
+        sealed = seal_to(
+            self.manifest.member(CUSTOMER).run_key, sums.encode(sums.added(pads)), info
+        )
         return self.to_controller(Share(sealed, self._identity.sign(b"sum", info + sealed)))
 
     def state(self) -> dict[str, object]:
         """What comp's operator may see: how far the run is."""
         return self.progress(self._index)
 
-    # Saving -----------------------------------------------------------------------------------------------------------
+    # Saving ---------------------------------------------------------------------------------------
 
     def save(self) -> dict[str, Any]:
         """Return where it was before the pass that goes on, and what was asked since."""
@@ -266,11 +316,19 @@ class Comp(Peer):
         placed = answer if isinstance(answer, Placed) else None
         return pack(
             CompSaved(
-                **self._saved(), seed=self._seed, streams=self._streams, index=self._index, compared=self._mark,
-                dealt=dealt, asked=self._asked, found=found, placed=placed, gate=self.gate,
+                **self._saved(),
+                seed=self._seed,
+                streams=self._streams,
+                index=self._index,
+                compared=self._mark,
+                dealt=dealt,
+                asked=self._asked,
+                found=found,
+                placed=placed,
+                gate=self.gate,
                 closed=None if self._closed is None else list(self._closed),
             )
-        )  # fmt: skip
+        )
 
     def _restore(self, saved: Mapping[str, Any]) -> None:
         read = self._loaded(saved, CompSaved)
@@ -278,15 +336,27 @@ class Comp(Peer):
             self._enter()
         if not self._index <= read.index <= self._last + 1:
             raise ProtocolError("it stands outside the run.")
-        if {len(stream) for stream in read.streams} - {STREAM_BYTES} or len(read.seed) not in (0, 32):
+        if {len(stream) for stream in read.streams} - {STREAM_BYTES} or len(read.seed) not in (
+            0,
+            32,
+        ):
             raise ProtocolError("its keys have the wrong length.")
-        self._seed, self._streams, self._index, self._mark = read.seed, list(read.streams), read.index, read.compared
+        self._seed, self._streams, self._index, self._mark = (
+            read.seed,
+            list(read.streams),
+            read.index,
+            read.compared,
+        )
         self._closed, self.gate = None if read.closed is None else tuple(read.closed), read.gate
         self._ready()
         if self._second is None:
             return
         self._second.load(self._index - self._start - 1, read.compared, read.dealt)
-        if self._second.has(self._index - self._start) and self._index <= self._last and self._closed is None:
+        if (
+            self._second.has(self._index - self._start)
+            and self._index <= self._last
+            and self._closed is None
+        ):
             self._begin()
             for question in read.asked:
                 self._on_question(question)

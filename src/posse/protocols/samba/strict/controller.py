@@ -1,4 +1,6 @@
-"""The controller of level `strict`: it holds the other share of every score, and learns a random order a pass."""
+"""The controller of level `strict`: it holds the other share of every score, and learns a random
+order a pass.
+"""
 
 from __future__ import annotations
 
@@ -70,12 +72,19 @@ class StrictSaved(ControllerSaved, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class StrictController(Controller):
-    """Collects one share of every score, shuffles, asks comp to compare, and hands every owner its own bit, masked."""
+    """Collects one share of every score, shuffles, asks comp to compare, and hands every owner its
+    own bit, masked.
+    """
 
     def __init__(
-        self, identity: Identity, customer: bytes, expected: Expected, owners: Sequence[str],
-        *, secrets: Secrets | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        identity: Identity,
+        customer: bytes,
+        expected: Expected,
+        owners: Sequence[str],
+        *,
+        secrets: Secrets | None = None,
+    ) -> None:
         super().__init__(identity, customer, expected, owners, None, secrets=secrets)
         self._everyone, self._summing = (*self._owners, COMP, DEALER), (COMP,)
         self._keyring: Keyring | None = None
@@ -92,12 +101,19 @@ class StrictController(Controller):
         self._share: Share | None = None
         self.gate = slots.Gate()
         self._handlers |= {
-            Keyring: self._on_keyring, Stream: self._on_stream, Dealing: self._on_dealing, Dealt: self._on_dealt,
-            DealtPairs: self._on_pairs, Ahead: self._on_ahead, Compared: self._on_compared, Placed: self._on_placed,
-            Share: self._on_share, Opened: self._on_opened,
-        }  # fmt: skip
+            Keyring: self._on_keyring,
+            Stream: self._on_stream,
+            Dealing: self._on_dealing,
+            Dealt: self._on_dealt,
+            DealtPairs: self._on_pairs,
+            Ahead: self._on_ahead,
+            Compared: self._on_compared,
+            Placed: self._on_placed,
+            Share: self._on_share,
+            Opened: self._on_opened,
+        }
 
-    # Setup ------------------------------------------------------------------------------------------------------------
+    # Setup ----------------------------------------------------------------------------------------
 
     def _on_go(self, sender: str, message: Go) -> Sequence[Action]:
         self._expect(sender, CUSTOMER)
@@ -115,9 +131,13 @@ class StrictController(Controller):
     def _on_keyring(self, sender: str, message: Keyring) -> Sequence[Action]:
         self._expect(sender, self._owners[0])
         if self._keyring is not None or not self._going or len(message.keys) != self._size + 1:
-            raise ProtocolError("the keys of all owners and the customer are relayed once, after the start.")
+            raise ProtocolError(
+                "the keys of all owners and the customer are relayed once, after the start."
+            )
         if len({(keys.frame_commitment, keys.own_commitment) for keys in message.keys}) > 1:
-            raise ProtocolError(f"'{sender}' commits to other secrets for one party than for another.")
+            raise ProtocolError(
+                f"'{sender}' commits to other secrets for one party than for another."
+            )
         self._keyring = message
         return self._relay()
 
@@ -143,19 +163,30 @@ class StrictController(Controller):
         self._first = First(self._size, self._run_key.open(seeds.sealed, info), own)
 
     def _relay(self) -> Sequence[Action]:
-        """Hand on what owners and dealer sealed, all at once: so that no link depends on who came first."""
+        """Hand on what owners and dealer sealed, all at once: so that no link depends on who came
+        first.
+        """
         if self._keyring is None or self._dealing is None or len(self._streams) < self._size:
             return ()
         self._keyed = True
-        streams, slot = Streams(tuple(self._streams[name] for name in self._owners)), self.manifest.terms.slot
+        streams, slot = (
+            Streams(tuple(self._streams[name] for name in self._owners)),
+            self.manifest.terms.slot,
+        )
         keys = zip((*self._owners, CUSTOMER), self._keyring.keys, strict=True)
         return [
-            (CONTROLLER, COMP, self._dealing.comp), (CONTROLLER, COMP, streams),
-            *((CONTROLLER, name, key) for name, key in keys), *(self._want(0) if self._index <= self._last else ()),
-            *([(CONTROLLER, CUSTOMER, Spent(self._owners))] if self._last < self._index and not slot else []),
-        ]  # fmt: skip
+            (CONTROLLER, COMP, self._dealing.comp),
+            (CONTROLLER, COMP, streams),
+            *((CONTROLLER, name, key) for name, key in keys),
+            *(self._want(0) if self._index <= self._last else ()),
+            *(
+                [(CONTROLLER, CUSTOMER, Spent(self._owners))]
+                if self._last < self._index and not slot
+                else []
+            ),
+        ]
 
-    # Dealing ----------------------------------------------------------------------------------------------------------
+    # Dealing --------------------------------------------------------------------------------------
 
     def _chunk(self, number: int) -> int:
         """Return the chunk of a pass, of those that there are."""
@@ -167,7 +198,10 @@ class StrictController(Controller):
         assert first is not None
         number = self._index - self._start
         upto = -(-(first.compared + pairs_in_store(self._size) + more) // PAIRS)
-        wanted = max(self._wanted[0], self._chunk(number + passes(self._size) + 1)), max(self._wanted[1], upto)
+        wanted = (
+            max(self._wanted[0], self._chunk(number + passes(self._size) + 1)),
+            max(self._wanted[1], upto),
+        )
         if wanted == self._wanted:
             return ()
         self._wanted = wanted
@@ -178,7 +212,9 @@ class StrictController(Controller):
         if self._first is None or message.chunk in self._kept or message.chunk > self._wanted[0]:
             raise ProtocolError(f"chunk {message.chunk} was not asked for.")
         self._first.deal(message.chunk, message.controller)
-        if message.chunk == 0:  # comp begins the first pass with it; later ones go out at the pass that needs them
+        if (
+            message.chunk == 0
+        ):  # comp begins the first pass with it; later ones go out at the pass that needs them
             return ((CONTROLLER, COMP, Relayed(0, message.comp)),)
         self._kept[message.chunk] = message.comp
         return self._go_on()
@@ -190,7 +226,7 @@ class StrictController(Controller):
         self._first.deal_pairs(message.chunk, message.data)
         return self._go_on()
 
-    # Steps 2 to 5 -----------------------------------------------------------------------------------------------------
+    # Steps 2 to 5 ---------------------------------------------------------------------------------
 
     def _on_ahead(self, sender: str, message: Ahead) -> Sequence[Action]:
         self._expect(sender, COMP)
@@ -210,7 +246,10 @@ class StrictController(Controller):
             return self._go_on()
         if self._ahead is None and self._index <= self._last:
             return ()  # the dealer is slower than the owners: comp is asked once it has begun
-        word = sum(int.from_bytes(frame[FRAME:], "little") for frame in self._frames.values()) % slots.WORD
+        word = (
+            sum(int.from_bytes(frame[FRAME:], "little") for frame in self._frames.values())
+            % slots.WORD
+        )
         return ((CONTROLLER, COMP, Ready(self.gate.slot, word)),)
 
     def _on_opened(self, sender: str, message: Opened) -> Sequence[Action]:
@@ -220,7 +259,11 @@ class StrictController(Controller):
             return ()
         gate, owners = self.gate, self._owners
         asked = self.manifest.terms.slot and not gate.open and not self._awaited
-        if not asked or message.slot != gate.slot or len(message.pads) not in (0, FRAME * self._size):
+        if (
+            not asked
+            or message.slot != gate.slot
+            or len(message.pads) not in (0, FRAME * self._size)
+        ):
             raise ProtocolError(f"comp opens slot {message.slot}, and was not asked.")
         gate.slot, gate.open = gate.slot + 1, bool(message.pads)
         if not gate.open:
@@ -229,8 +272,12 @@ class StrictController(Controller):
             return (Many([(CONTROLLER, name, Again(message.slot)) for name in owners]),)
         words = np.frombuffer(b"".join([self._frames[name][:FRAME] for name in owners]), "<u8")
         opened = (words + np.frombuffer(message.pads, "<u8")).tobytes()
-        self._frames = dict(zip(owners, struct.unpack(f"{FRAME}s" * self._size, opened), strict=True))
-        return self._go_on() if self._index <= self._last else ((CONTROLLER, CUSTOMER, Spent(owners)),)
+        self._frames = dict(
+            zip(owners, struct.unpack(f"{FRAME}s" * self._size, opened), strict=True)
+        )
+        return (
+            self._go_on() if self._index <= self._last else ((CONTROLLER, CUSTOMER, Spent(owners)),)
+        )
 
     def _go_on(self) -> Sequence[Action]:
         """Do what waited for the dealer, for comp or for the last owner."""
@@ -239,7 +286,13 @@ class StrictController(Controller):
         if self._waits:
             return self._ask(None)
         first, number = self._first, self._index - self._start
-        if first is None or self._begun or self._awaited or self._ahead is None or self._index > self._last:
+        if (
+            first is None
+            or self._begun
+            or self._awaited
+            or self._ahead is None
+            or self._index > self._last
+        ):
             return ()
         if self.manifest.terms.slot and not self.gate.open:
             return ()
@@ -247,7 +300,11 @@ class StrictController(Controller):
         if not first.has(number) or not first.has(min(number + 1, self._last - self._start)):
             return ()
         self._mark = (*first.save(), first.save_pairs())
-        relayed = [(CONTROLLER, COMP, Relayed(following, self._kept.pop(following)))] if following in self._kept else []
+        relayed = (
+            [(CONTROLLER, COMP, Relayed(following, self._kept.pop(following)))]
+            if following in self._kept
+            else []
+        )
         return [*relayed, *self._begin_pass(), *self._want(0)]
 
     def _begin_pass(self) -> Sequence[Action]:
@@ -261,7 +318,9 @@ class StrictController(Controller):
         return self._ask(None)
 
     def _ask(self, answer: bytes | None) -> Sequence[Action]:
-        """Ask comp to compare, or where the largest is; wait for the dealer where it has not dealt enough."""
+        """Ask comp to compare, or where the largest is; wait for the dealer where it has not dealt
+        enough.
+        """
         assert self._first is not None
         asked = self._first.ask(answer)
         self._waits = asked is None
@@ -280,7 +339,9 @@ class StrictController(Controller):
         if self._end is not None:
             return ()
         if message.index != self._index or not self._begun or self._waits or self._place:
-            raise ProtocolError(f"comp answers a question of pass {self._index}, and was not asked.")
+            raise ProtocolError(
+                f"comp answers a question of pass {self._index}, and was not asked."
+            )
         assert self._first is not None
         self._first.check(message.answer)
         self._answers.append(message.answer)
@@ -305,7 +366,9 @@ class StrictController(Controller):
         index = self._index
         sends: list[Send] = [
             (CONTROLLER, name, Reply(index, reply))
-            for name, reply in zip(self._owners, struct.unpack(f"{FRAME}s" * size, replies.tobytes()), strict=True)
+            for name, reply in zip(
+                self._owners, struct.unpack(f"{FRAME}s" * size, replies.tobytes()), strict=True
+            )
         ]
         self._index, self._frames, self._awaited = index + 1, {}, set(self._owners)
         self._begun = self._place = self.gate.open = False
@@ -318,7 +381,7 @@ class StrictController(Controller):
             actions.append((CONTROLLER, CUSTOMER, Spent(self._owners)))
         return actions
 
-    # Steps 6 and 7 ----------------------------------------------------------------------------------------------------
+    # Steps 6 and 7 --------------------------------------------------------------------------------
 
     def _stop(self) -> None:
         self._awaited, self._begun, self._waits = set(), False, False
@@ -348,7 +411,7 @@ class StrictController(Controller):
     def _forwarded(self) -> bool:
         return self._begun
 
-    # Saving -----------------------------------------------------------------------------------------------------------
+    # Saving ---------------------------------------------------------------------------------------
 
     def save(self) -> dict[str, Any]:
         """Return where it was before the pass that goes on, and what came since."""
@@ -362,12 +425,23 @@ class StrictController(Controller):
             dealt, pairs = {**dealt, **now[2]}, {**pairs, **first.save_pairs()}
         return pack(
             StrictSaved(
-                **self._common(), keyring=None if self._keyed else self._keyring,
-                streams={} if self._keyed else self._streams, dealing=self._dealing, number=number + 1,
-                compared=compared, dealt=dealt, pairs=pairs, kept=self._kept, wanted=self._wanted, ahead=self._ahead,
-                answers=self._answers, place=self._place, share=self._share, gate=self.gate,
+                **self._common(),
+                keyring=None if self._keyed else self._keyring,
+                streams={} if self._keyed else self._streams,
+                dealing=self._dealing,
+                number=number + 1,
+                compared=compared,
+                dealt=dealt,
+                pairs=pairs,
+                kept=self._kept,
+                wanted=self._wanted,
+                ahead=self._ahead,
+                answers=self._answers,
+                place=self._place,
+                share=self._share,
+                gate=self.gate,
             )
-        )  # fmt: skip
+        )
 
     def _restore(self, saved: Mapping[str, Any]) -> None:
         read = self._loaded(saved, StrictSaved)
@@ -380,9 +454,19 @@ class StrictController(Controller):
         elif read.index or read.frames or read.sums or read.forwarded:
             raise ProtocolError("it is in a step before the start.")
         self._keyring, self._streams, self._dealing = read.keyring, dict(read.streams), read.dealing
-        self._index, self._frames, self._sums, self._share = read.index, dict(read.frames), dict(read.sums), read.share
+        self._index, self._frames, self._sums, self._share = (
+            read.index,
+            dict(read.frames),
+            dict(read.sums),
+            read.share,
+        )
         self._awaited = set() if self._end is not None else self._awaited - set(self._frames)
-        self._kept, self._wanted, self._ahead, self.gate = dict(read.kept), read.wanted, read.ahead, read.gate
+        self._kept, self._wanted, self._ahead, self.gate = (
+            dict(read.kept),
+            read.wanted,
+            read.ahead,
+            read.gate,
+        )
         if self._dealing is None:
             return
         self._open(self._dealing)

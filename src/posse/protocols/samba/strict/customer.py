@@ -24,12 +24,19 @@ class StrictCustomerSaved(CustomerSaved, frozen=True, kw_only=True, forbid_unkno
 
 
 class StrictCustomer(Customer):
-    """Has the owners' tag key; opens comp's share, adds the controller's, and checks the tag (7)."""
+    """Has the owners' tag key; opens comp's share, adds the controller's, and checks the tag
+    (7).
+    """
 
     def __init__(
-        self, identity: Identity, expected: Expected, terms: Terms, admitted: Mapping[str, bytes],
-        *, secrets: Secrets | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        identity: Identity,
+        expected: Expected,
+        terms: Terms,
+        admitted: Mapping[str, bytes],
+        *,
+        secrets: Secrets | None = None,
+    ) -> None:
         super().__init__(identity, expected, terms, admitted, None, secrets=secrets)
         self._tag = b""
         self._handlers |= {Keys: self._on_keys, Shares: self._on_shares}
@@ -49,8 +56,16 @@ class StrictCustomer(Customer):
             assert self._end is not None
             digest = present_digest(self._end.present, self._digest)
             info = self.info("sum", COMP) + digest
-            verify(self.manifest.member(COMP).identity, b"sum", info + message.comp.sealed, message.comp.signature)
-            pairs = sums.decode(message.controller), sums.decode(self._run_key.open(message.comp.sealed, info))
+            verify(
+                self.manifest.member(COMP).identity,
+                b"sum",
+                info + message.comp.sealed,
+                message.comp.signature,
+            )
+            pairs = (
+                sums.decode(message.controller),
+                sums.decode(self._run_key.open(message.comp.sealed, info)),
+            )
             return sums.opened(pairs, key=self._tag, present=digest, owners=self._end.present)
 
         return self._conclude(opened)

@@ -1,4 +1,6 @@
-"""The dealer of level `strict`: it hands the two servers randomness ahead of time, and sees no score and no result."""
+"""The dealer of level `strict`: it hands the two servers randomness ahead of time, and sees no
+score and no result.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from posse.protocols.samba.setup import COMP, CONTROLLER, DEALER, Expected, Part
 from posse.protocols.samba.strict.messages import Dealing, Dealt, DealtPairs, Seeds, Want
 
 AHEAD = 16
-"""Chunks of comparisons that may be asked for at once, beside those that are used; of passes two."""
+"""Chunks of comparisons that may be asked for at once, beside those that are used; of passes
+two.
+"""
 
 
 class DealerSaved(ParticipantSaved, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -32,13 +36,20 @@ def frames_for_comp(seed: bytes, digest: bytes) -> Frames:
 
 
 class Dealer(Peer):
-    """Makes a seed for each server and deals chunks as the controller asks; each chunk once, in order.
+    """Makes a seed for each server and deals chunks as the controller asks; each chunk once, in
+    order.
 
-    It learns the pace of the run, the number of owners and passes, and how many comparisons they took.
+    It learns the pace of the run, the number of owners and passes, and how many comparisons they
+    took.
     """
 
     def __init__(
-        self, identity: Identity, customer: bytes, expected: Expected, *, secrets: Secrets | None = None
+        self,
+        identity: Identity,
+        customer: bytes,
+        expected: Expected,
+        *,
+        secrets: Secrets | None = None,
     ) -> None:
         super().__init__(DEALER, "dealer", identity, customer, expected, secrets=secrets)
         self._shuffle: Shuffle | None = None
@@ -70,18 +81,26 @@ class Dealer(Peer):
         shuffle, frames = self._shuffle, self._frames
         if shuffle is None or frames is None:
             raise ProtocolError("nothing is dealt before the start.")
-        if not (self._passes <= message.passes <= self._passes + 2 and self._pairs <= message.pairs):
+        if not (
+            self._passes <= message.passes <= self._passes + 2 and self._pairs <= message.pairs
+        ):
             raise ProtocolError(
-                f"chunks up to {message.passes} and {message.pairs} do not follow those that were dealt."
+                f"chunks up to {message.passes} and {message.pairs} do not follow those that were "
+                "dealt."
             )
         if message.pairs > self._pairs + AHEAD * (1 + len(self.manifest.owners) // 100):
-            raise ProtocolError(f"{message.pairs - self._pairs} chunks of comparisons are more than a pass can need.")
+            raise ProtocolError(
+                f"{message.pairs - self._pairs} chunks of comparisons are more than a pass can "
+                "need."
+            )
         actions: list[Action] = []
         for chunk in range(self._passes + 1, message.passes + 1):
             first, second = shuffle.passes(chunk)
             actions.append((self.name, CONTROLLER, Dealt(chunk, first, frames.seal(chunk, second))))
         pairs = range(self._pairs + 1, message.pairs + 1)
-        actions += ((self.name, CONTROLLER, DealtPairs(chunk, shuffle.pairs(chunk))) for chunk in pairs)
+        actions += (
+            (self.name, CONTROLLER, DealtPairs(chunk, shuffle.pairs(chunk))) for chunk in pairs
+        )
         self._passes, self._pairs = message.passes, message.pairs
         return actions
 

@@ -1,7 +1,8 @@
-"""What travels at level `strict` beside the messages of every level; numbers in brackets are the paper's steps.
+"""What travels at level `strict` beside the messages of every level; numbers in brackets are the
+paper's steps.
 
-Everything goes through the controller. What it must not read is sealed to its receiver (HPKE, or AES-256-GCM under a
-key that the dealer and comp share) or is one of two shares.
+Everything goes through the controller. What it must not read is sealed to its receiver (HPKE, or
+AES-256-GCM under a key that the dealer and comp share) or is one of two shares.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from posse.protocols.samba.messages import Keys
 
 
 class Keyring(Message, frozen=True, array_like=True, tag="Keyring", gc=False):
-    """The first owner's secrets for every owner and the customer, each sealed and signed by itself."""
+    """The first owner's secrets for every owner and the customer, each sealed and signed by
+    itself.
+    """
 
     keys: tuple[Keys, ...]
 
@@ -73,7 +76,9 @@ class Relayed(Message, frozen=True, array_like=True, tag="Relayed", gc=False):
 
 
 class Ahead(Message, frozen=True, array_like=True, tag="Ahead", gc=False):
-    """What comp says before the scores of a pass are there: its masked share, and its part of the replies."""
+    """What comp says before the scores of a pass are there: its masked share, and its part of the
+    replies.
+    """
 
     index: int
     share: bytes
@@ -81,7 +86,9 @@ class Ahead(Message, frozen=True, array_like=True, tag="Ahead", gc=False):
 
 
 class Shuffled(Message, frozen=True, array_like=True, tag="Shuffled", gc=False):
-    """(3) The scores of a pass, shuffled by the controller and masked; and the first comparisons it asks for."""
+    """(3) The scores of a pass, shuffled by the controller and masked; and the first comparisons it
+    asks for.
+    """
 
     index: int
     masked: bytes
@@ -114,7 +121,9 @@ class Found(Message, frozen=True, array_like=True, tag="Found", gc=False):
 
 
 class Placed(Message, frozen=True, array_like=True, tag="Placed", gc=False):
-    """(4) The same place before comp's shuffle, masked; and what comp says ahead of the next pass."""
+    """(4) The same place before comp's shuffle, masked; and what comp says ahead of the next
+    pass.
+    """
 
     index: int
     bits: bytes
@@ -142,7 +151,9 @@ class Ready(Message, frozen=True, array_like=True, tag="Ready", gc=False):
 
 
 class Opened(Message, frozen=True, array_like=True, tag="Opened", gc=False):
-    """Comp's answer: the pads of the slot's scores where all owners are ready, nothing where one is not."""
+    """Comp's answer: the pads of the slot's scores where all owners are ready, nothing where one is
+    not.
+    """
 
     slot: int
     pads: bytes

@@ -28,14 +28,18 @@ _ONE = np.uint64(1)
 
 
 class StrictLane(BlockLane):
-    """Level `strict`: x less a pad modulo 2^64; the reply is another pad, or that pad with its lowest bit flipped.
+    """Level `strict`: x less a pad modulo 2^64; the reply is another pad, or that pad with its
+    lowest bit flipped.
 
-    Pads are two words a pass of an AES-256-CTR stream that this owner and comp know, of this run and start alone.
+    Pads are two words a pass of an AES-256-CTR stream that this owner and comp know, of this run
+    and start alone.
     """
 
     __slots__ = ("_pads",)
 
-    def __init__(self, arm: Arm, policy: Policy, stream: bytes, coins: CommonDraws, seeds: OwnSeeds) -> None:
+    def __init__(
+        self, arm: Arm, policy: Policy, stream: bytes, coins: CommonDraws, seeds: OwnSeeds
+    ) -> None:
         super().__init__(arm, policy, coins, seeds)
         self._pads = pads(stream)
 
@@ -46,7 +50,9 @@ class StrictLane(BlockLane):
         return self._plain[self._at]
 
     def pass_by(self, index: int, reply: bytes) -> bytes | None:
-        """Return the next pass's frame if the reply to pass `index` says no and the block goes on, else None."""
+        """Return the next pass's frame if the reply to pass `index` says no and the block goes on,
+        else None.
+        """
         at = self._at
         if reply == self._no[at]:
             at += 1
@@ -60,11 +66,16 @@ class StrictLane(BlockLane):
         count = len(drawn)
         each, replies = "8s" * count, drawn[:, 1]
         self._plain = struct.unpack(each, (numbers[:count].view(np.uint64) - drawn[:, 0]).tobytes())
-        self._no, self._yes = struct.unpack(each, replies.tobytes()), struct.unpack(each, (replies ^ _ONE).tobytes())
+        self._no, self._yes = (
+            struct.unpack(each, replies.tobytes()),
+            struct.unpack(each, (replies ^ _ONE).tobytes()),
+        )
 
 
 class StrictOwnerSaved(OwnerSaved, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Of an owner: also how many slots it answered in, how many of them its own pulls overran, and whether one runs."""
+    """Of an owner: also how many slots it answered in, how many of them its own pulls overran, and
+    whether one runs.
+    """
 
     slot: Count
     overruns: Count
@@ -74,15 +85,21 @@ class StrictOwnerSaved(OwnerSaved, frozen=True, kw_only=True, forbid_unknown_fie
 class StrictOwner(Owner):
     """One arm.
 
-    In a deployment secrets derive from a nonce that is drawn and synced with the journal. A journal begun anew has
-    other pads, and one that goes on repeats the frames it sent, byte for byte. With slots (`slots`), what depends on a
-    pull leaves at the end of a slot only.
+    In a deployment secrets derive from a nonce that is drawn and synced with the journal. A journal
+    begun anew has other pads, and one that goes on repeats the frames it sent, byte for byte. With
+    slots (`slots`), what depends on a pull leaves at the end of a slot only.
     """
 
     def __init__(
-        self, name: str, identity: Identity, customer: bytes, expected: Expected, world_seed: int | None,
-        *, secrets: Secrets | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        identity: Identity,
+        customer: bytes,
+        expected: Expected,
+        world_seed: int | None,
+        *,
+        secrets: Secrets | None = None,
+    ) -> None:
         super().__init__(name, identity, customer, expected, world_seed, secrets=secrets)
         self._slot = self.overruns = 0
         self._ticking = False
@@ -95,12 +112,16 @@ class StrictOwner(Owner):
         return super().receive(sender, message)
 
     def _on_go(self, message: Go) -> Sequence[Action]:
-        """Send comp the key of this owner's pads; the first owner also draws the owners' common keys."""
+        """Send comp the key of this owner's pads; the first owner also draws the owners' common
+        keys.
+        """
         self.go(message)
         self._enter()
         info = self.info("stream", self.name)
         sealed = seal_to(self.manifest.member(COMP).run_key, self._stream(), info)
-        actions = list(self.to_controller(Stream(sealed, self._identity.sign(b"stream", info + sealed))))
+        actions = list(
+            self.to_controller(Stream(sealed, self._identity.sign(b"stream", info + sealed)))
+        )
         if self._is_first:
             actions += self.to_controller(Keyring(self.make_keyring()))
         return actions
@@ -109,13 +130,17 @@ class StrictOwner(Owner):
         """Return the stream key of this run and start."""
         return self._secrets.key(b"samba strict stream", context=self._context())
 
-    def _make_lane(self, k_frame: bytes, s_own: bytes, coins: CommonDraws, seeds: OwnSeeds) -> AnyLane:
+    def _make_lane(
+        self, k_frame: bytes, s_own: bytes, coins: CommonDraws, seeds: OwnSeeds
+    ) -> AnyLane:
         if self._seconds:
             self._slot_pads = slots.slot_pads(self._stream())
-            self._ready_words = slots.ready_words(self._secrets.key(b"samba strict ready", context=self._stream()))
+            self._ready_words = slots.ready_words(
+                self._secrets.key(b"samba strict ready", context=self._stream())
+            )
         return StrictLane(self._arm, self._policy, self._stream(), coins, seeds)
 
-    # Slots ------------------------------------------------------------------------------------------------------------
+    # Slots ----------------------------------------------------------------------------------------
 
     @property
     def _seconds(self) -> float:
@@ -134,7 +159,9 @@ class StrictOwner(Owner):
             return super()._on_reply(message)
         index = self._index
         if message.index == index and (self._pulling or self._ticking):
-            raise ProtocolError("a pass went on before this owner was ready, and the run must not go on.")
+            raise ProtocolError(
+                "a pass went on before this owner was ready, and the run must not go on."
+            )
         actions = super()._on_reply(message)
         if self._index == index:
             return actions
@@ -172,17 +199,23 @@ class StrictOwner(Owner):
         elif self._index <= self._last:
             score = self._lane.compose(self._index)
         self._slot += 1
-        return self.to_controller(Score(self._index, slots.answer(score, ready, self._slot_pads, slot)))
+        return self.to_controller(
+            Score(self._index, slots.answer(score, ready, self._slot_pads, slot))
+        )
 
     def _on_again(self, message: Again) -> Sequence[Action]:
         if self._end is not None:
             return ()
         if self._ticking or message.slot != self._slot - 1:
-            raise ProtocolError(f"this owner has not answered in slot {message.slot}, or has answered again.")
+            raise ProtocolError(
+                f"this owner has not answered in slot {message.slot}, or has answered again."
+            )
         return self._tick()
 
     def _settle(self) -> Sequence[Action]:
-        """After the last slot all are ready; the sum of an early end leaves at the end of a slot."""
+        """After the last slot all are ready; the sum of an early end leaves at the end of a
+        slot.
+        """
         assert self._end is not None
         if not self._seconds or self._end.number == 0:
             return super()._settle()
@@ -190,19 +223,29 @@ class StrictOwner(Owner):
         return () if self._ticking else self._tick()
 
     def _sum(self, present: tuple[str, ...]) -> Sequence[Action]:
-        """Send the controller's share of the sum, of the pull count if nobody is left out, and of their tag."""
+        """Send the controller's share of the sum, of the pull count if nobody is left out, and of
+        their tag.
+        """
         assert self._keys is not None
         share = sums.share(
-            self._arm.units, self._counted(present), key=self._keys[0], stream=self._stream(),
-            present=present_digest(present, self._digest), owner=self.name,
-        )  # fmt: skip
+            self._arm.units,
+            self._counted(present),
+            key=self._keys[0],
+            stream=self._stream(),
+            present=present_digest(present, self._digest),
+            owner=self.name,
+        )
         return self.to_controller(Sum(share))
 
-    # Saving -----------------------------------------------------------------------------------------------------------
+    # Saving ---------------------------------------------------------------------------------------
 
     def save(self) -> dict[str, Any]:
         """Return the whole state; it holds the arm and the owners' common keys."""
-        return pack(StrictOwnerSaved(**self._common(), slot=self._slot, overruns=self.overruns, ticking=self._ticking))
+        return pack(
+            StrictOwnerSaved(
+                **self._common(), slot=self._slot, overruns=self.overruns, ticking=self._ticking
+            )
+        )
 
     def _restore(self, saved: Mapping[str, Any]) -> None:
         read = self._loaded(saved, StrictOwnerSaved)

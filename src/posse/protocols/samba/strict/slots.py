@@ -1,17 +1,21 @@
 """Slots: time that does not say who pulls.
 
-Before every pass, and after the last, each owner waits one slot and then answers, whether it pulls or not, with two
-words modulo 2^64: its score less its pad and less a pad of the slot, and a *ready word* less another pad of the slot.
-The ready word is 0, or while the owner pulls a nonzero word at random from its own secret. Comp derives the pads. The
-controller adds the second words up, comp adds its pads: the sum is 0 if all are ready, and otherwise a uniform nonzero
-word, so the servers learn whether all are ready and neither who is not nor how many. Only if all are does comp reveal
-the slot's pads of the scores; otherwise these are never used, and everybody answers again a slot later.
+Before every pass, and after the last, each owner waits one slot and then answers, whether it pulls
+or not, with two words modulo 2^64: its score less its pad and less a pad of the slot, and a *ready
+word* less another pad of the slot. The ready word is 0, or while the owner pulls a nonzero word at
+random from its own secret. Comp derives the pads. The controller adds the second words up, comp
+adds its pads: the sum is 0 if all are ready, and otherwise a uniform nonzero word, so the servers
+learn whether all are ready and neither who is not nor how many. Only if all are does comp reveal
+the slot's pads of the scores; otherwise these are never used, and everybody answers again a slot
+later.
 
-From the second pull on one owner pulls at a time and the test is exact. While all make their first pull, the words of
-two or more that are not ready cancel with probability 2^-64; such an owner refuses the reply and the run stops.
+From the second pull on one owner pulls at a time and the test is exact. While all make their first
+pull, the words of two or more that are not ready cancel with probability 2^-64; such an owner
+refuses the reply and the run stops.
 
-A pad belongs to one slot of one run and start of an owner, and slots are counted through the run: no pad hides two
-values. It costs one message each way between the servers and 8 bytes more an owner, a slot.
+A pad belongs to one slot of one run and start of an owner, and slots are counted through the run:
+no pad hides two values. It costs one message each way between the servers and 8 bytes more an
+owner, a slot.
 """
 
 from __future__ import annotations
@@ -29,7 +33,9 @@ def slot_pads(stream: bytes) -> Words:
 
 
 def ready_words(secret: bytes) -> Words:
-    """Return what an owner that is not ready sends, a slot: its ready word (1 for 0), and noise for a score."""
+    """Return what an owner that is not ready sends, a slot: its ready word (1 for 0), and noise for
+    a score.
+    """
     return Words(secret, b"posse strict ready", 2)
 
 

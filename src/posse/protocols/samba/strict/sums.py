@@ -1,10 +1,12 @@
-"""The final sum: two additive shares modulo p = 2^127 - 1 that meet at the customer, with a one-time linear tag.
+"""The final sum: two additive shares modulo p = 2^127 - 1 that meet at the customer, with a
+one-time linear tag.
 
-An owner's number is v = units 2^32 + pulls, and its tag a v + b_i with a and b_i from a key that owners and customer
-know and no server does. Comp's shares of both come from the owner's stream key, the controller's are what the owner
-sends; each server adds its shares up. The customer knows V and T of the whole set and checks T = a V + sum of b_i: a
-server that adds d to V and e to T is found out unless e = a d, which it guesses with probability 1 / p. One that has an
-owner's help knows a. Keys of a set: another set of present owners has other pads and another tag.
+An owner's number is v = units 2^32 + pulls, and its tag a v + b_i with a and b_i from a key that
+owners and customer know and no server does. Comp's shares of both come from the owner's stream key,
+the controller's are what the owner sends; each server adds its shares up. The customer knows V and
+T of the whole set and checks T = a V + sum of b_i: a server that adds d to V and e to T is found
+out unless e = a d, which it guesses with probability 1 / p. One that has an owner's help knows a.
+Keys of a set: another set of present owners has other pads and another tag.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ def decode(data: bytes) -> Pair:
     """Read a number and its tag."""
     number, tag = int.from_bytes(data[:16], "big"), int.from_bytes(data[16:], "big")
     if len(data) != BYTES or max(number, tag) >= PRIME:
-        raise ProtocolError(f"a share of the sum must be two numbers below 2^127 - 1 in {BYTES} bytes.")
+        raise ProtocolError(
+            f"a share of the sum must be two numbers below 2^127 - 1 in {BYTES} bytes."
+        )
     return number, tag
 
 
@@ -45,7 +49,9 @@ def added(pairs: Iterable[Pair]) -> Pair:
 
 
 def pad(stream: bytes, present: bytes) -> Pair:
-    """Return comp's share for one owner, from the owner's stream key and the digest of the present set."""
+    """Return comp's share for one owner, from the owner's stream key and the digest of the present
+    set.
+    """
     drawn = keystream(hkdf(stream, b"posse strict sum" + present), 0, 64)
     return int.from_bytes(drawn[:32], "big") % PRIME, int.from_bytes(drawn[32:], "big") % PRIME
 
@@ -58,7 +64,9 @@ def _coefficients(key: bytes, present: bytes, owners: Sequence[str]) -> tuple[in
     ]
 
 
-def share(units: int, pulls: int, *, key: bytes, stream: bytes, present: bytes, owner: str) -> bytes:
+def share(
+    units: int, pulls: int, *, key: bytes, stream: bytes, present: bytes, owner: str
+) -> bytes:
     """Return what an owner sends the controller."""
     number = (units << PULLS) + pulls
     slope, (offset,) = _coefficients(key, present, (owner,))
@@ -66,7 +74,9 @@ def share(units: int, pulls: int, *, key: bytes, stream: bytes, present: bytes, 
     return encode((number - first, slope * number + offset - second))
 
 
-def opened(pairs: Iterable[Pair], *, key: bytes, present: bytes, owners: Sequence[str]) -> tuple[int, int]:
+def opened(
+    pairs: Iterable[Pair], *, key: bytes, present: bytes, owners: Sequence[str]
+) -> tuple[int, int]:
     """Return the units and pulls of a set from both servers' shares; raise if the tag does not fit.
 
     >>> key, streams = bytes(32), {"a": b"s" * 32, "b": b"t" * 32, "c": b"u" * 32}
