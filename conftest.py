@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 _FLOWER = [
-    "src/posse/protocols/fed_contextual/flower/*",
+    "src/posse/systems/fed_contextual/flower/*",
     "tests/devices/grids.py",
     "tests/devices/simulator.py",
 ]

@@ -13,10 +13,10 @@ from posse.privacy.dp.plans import plan
 from posse.privacy.dp.schedules import communication_rounds
 from posse.problems.markets.instances import market_instance
 from posse.problems.markets.market import Market
-from posse.protocols.dp_combinatorial.federation import SimulatedMarket, federation, warm_up
-from posse.protocols.dp_combinatorial.terms import Terms
-from posse.protocols.dp_combinatorial.twin import run_once, truth_of
 from posse.runtime.memory import MemoryRun
+from posse.systems.dp_combinatorial.federation import SimulatedMarket, federation, warm_up
+from posse.systems.dp_combinatorial.terms import Terms
+from posse.systems.dp_combinatorial.twin import run_once, truth_of
 
 AGENTS, PRODUCERS, ROUNDS = 10, 30, 100_000
 TARGET = 2e6

@@ -33,15 +33,15 @@ import numpy as np
 from posse.problems.populations.population import Population
 from posse.problems.populations.prepared import Writer, load
 from posse.problems.populations.ragged import Ragged
-from posse.protocols.fed_contextual.computing import tasks
-from posse.protocols.fed_contextual.computing.cohorts import Schedule
-from posse.protocols.fed_contextual.computing.models import bag_of_words, cnn
-from posse.protocols.fed_contextual.computing.rounds import Cohort, bandit_round
-from posse.protocols.fed_contextual.computing.server import Clipping, State, adam, begin, sgd
-from posse.protocols.fed_contextual.computing.tasks import Rates, Task
-from posse.protocols.fed_contextual.computing.training import Plan, train
-from posse.protocols.fed_contextual.jobs import Job
-from posse.protocols.fed_contextual.study import Bench, cores_here
+from posse.systems.fed_contextual.computing import tasks
+from posse.systems.fed_contextual.computing.cohorts import Schedule
+from posse.systems.fed_contextual.computing.models import bag_of_words, cnn
+from posse.systems.fed_contextual.computing.rounds import Cohort, bandit_round
+from posse.systems.fed_contextual.computing.server import Clipping, State, adam, begin, sgd
+from posse.systems.fed_contextual.computing.tasks import Rates, Task
+from posse.systems.fed_contextual.computing.training import Plan, train
+from posse.systems.fed_contextual.jobs import Job
+from posse.systems.fed_contextual.study import Bench, cores_here
 
 WORDS, TAGS, WIDTH = 10_000, 50, 32
 STACKOVERFLOW = 342_477

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-ROOMS = ("protocols", "privacy", "runtime")
+ROOMS = ("systems", "privacy", "runtime")
 LEFT_OUT = re.compile(r"/(attacks|scene|leakage|flower)/|/(attacks|scene|scenes)\.py$")
 """Pictures and attacks explain what is there; what they say has tests of its own kind."""
 _FLIPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {

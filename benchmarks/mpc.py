@@ -27,15 +27,15 @@ import numpy as np
 from benchmarks.measure import cpu
 from benchmarks.network import cpu_of, delayed, disk, forked, free_port
 from posse.privacy.sharing.fixed import FixedPoint
-from posse.protocols.mpc_contextual.deploy import build
-from posse.protocols.mpc_contextual.federation import SimulatedWorld, federation
-from posse.protocols.mpc_contextual.layout import ContextualFederation, lay_out
-from posse.protocols.mpc_contextual.program import plan
-from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms
 from posse.runtime.memory import MemoryRun
 from posse.runtime.network.connection import Connection
 from posse.runtime.network.deployment import make_party
 from posse.runtime.place import open_place
+from posse.systems.mpc_contextual.deploy import build
+from posse.systems.mpc_contextual.federation import SimulatedWorld, federation
+from posse.systems.mpc_contextual.layout import ContextualFederation, lay_out
+from posse.systems.mpc_contextual.program import plan
+from posse.systems.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms
 
 FEATURES, ARMS = 20, 10
 TARGET_MS, TARGET_ROUNDS, TARGET_BYTES = 30.0, 15, 150e3

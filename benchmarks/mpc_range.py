@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from posse.core.errors import DataError
 from posse.core.fixed import REWARD_ONE
 from posse.privacy.sharing.fixed import FixedPoint
-from posse.protocols.mpc_contextual.program import plan
-from posse.protocols.mpc_contextual.roles.dealer import DealerKeys
-from posse.protocols.mpc_contextual.roles.outside import Model
-from posse.protocols.mpc_contextual.terms import DEALER, Terms, largest_steps
-from posse.protocols.mpc_contextual.twins.twin import FixedTwin, coins_of, seeded
+from posse.systems.mpc_contextual.program import plan
+from posse.systems.mpc_contextual.roles.dealer import DealerKeys
+from posse.systems.mpc_contextual.roles.outside import Model
+from posse.systems.mpc_contextual.terms import DEALER, Terms, largest_steps
+from posse.systems.mpc_contextual.twins.twin import FixedTwin, coins_of, seeded
 
 KINDS = ("uncentred", "constant", "nearly equal", "few", "unit vectors", "centred")
 LOOKS = 8

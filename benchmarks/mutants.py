@@ -5,7 +5,7 @@ found?
     [--without FILE]
 
 A seeded sample of comparisons flipped, calls dropped, constants changed and conditions never true
-in `protocols`, `privacy` and `runtime`. A place is drawn by its own hash, so a change elsewhere
+in `systems`, `privacy` and `runtime`. A place is drawn by its own hash, so a change elsewhere
 leaves the others in the sample. All faults of the sample stand in one copy of the source, each
 behind a switch that is off and notes that it was passed. The tests run once with all switches off:
 which tests pass which fault, and how long each takes. Then a fault is switched on, and the tests
@@ -45,10 +45,10 @@ TESTS = (
     "privacy",
     "src",
     "network",
-    "protocols/samba",
-    "protocols/mpc_contextual",
-    "protocols/dp_combinatorial",
-    "protocols",
+    "systems/samba",
+    "systems/mpc_contextual",
+    "systems/dp_combinatorial",
+    "systems",
     "cli",
     "devices",
     "leakage",
@@ -171,7 +171,7 @@ class Bench:
             self.learn(room, end)
             for number in range(len(self.known["drawn"])):
                 late = number in self.known["written"] and room not in (
-                    "protocols",
+                    "systems",
                     "",
                 )  # each run imports everything
                 if time.monotonic() < end and not late:

@@ -29,12 +29,12 @@ from typing import Any
 from posse.core.errors import PosseError
 from posse.core.files import sync_data
 from posse.policies import UCB
-from posse.protocols.samba.deploy import build
-from posse.protocols.samba.federation import warm_up
-from posse.protocols.samba.layout import FederationFile, lay_out
 from posse.runtime.certificates.identity import PartyIdentity, ssl_contexts
 from posse.runtime.network.deployment import make_party
 from posse.runtime.place import open_place
+from posse.systems.samba.deploy import build
+from posse.systems.samba.federation import warm_up
+from posse.systems.samba.layout import FederationFile, lay_out
 
 CAPACITY = (("standard", 5), ("standard", 20), ("strict", 5), ("strict", 20))
 TARGETS = {("standard", 10): 500, ("standard", 100): 60, ("strict", 10): 250, ("strict", 100): 30}

@@ -125,14 +125,14 @@ def jobs(name: str, found: Population) -> list[dict[str, Any]]:
     """The jobs of a data set: two a policy, over the grid and by default, with the defaults of a
     run for the rest.
     """
-    from posse.protocols.fed_contextual.jobs import Job
-    from posse.protocols.fed_contextual.learning import QUANTILE
-    from posse.protocols.fed_contextual.remarks import (
+    from posse.systems.fed_contextual.jobs import Job
+    from posse.systems.fed_contextual.learning import QUANTILE
+    from posse.systems.fed_contextual.remarks import (
         default_client_rate,
         default_server_rate,
         input_size,
     )
-    from posse.protocols.fed_contextual.settings import FedContextual
+    from posse.systems.fed_contextual.settings import FedContextual
 
     usual, model = FedContextual(), EVERY[name][0]
     default = default_server_rate(input_size(found, model), model, usual.optimiser)
@@ -203,7 +203,7 @@ def run(folder: Path, device: str = "cpu") -> None:
                 [
                     sys.executable,
                     "-m",
-                    "posse.protocols.fed_contextual.study",
+                    "posse.systems.fed_contextual.study",
                     "--data",
                     str(population_of),
                     "--jobs",
@@ -249,7 +249,7 @@ class Line(NamedTuple):
 
 
 def _line(folder: Path, name: str, policy: str, fresh: bool = False) -> Line:
-    from posse.protocols.fed_contextual.jobs import read
+    from posse.systems.fed_contextual.jobs import read
 
     if fresh:
         found = read(folder / "results" / f"{name}.{policy}.fresh.npz")

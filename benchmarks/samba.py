@@ -15,11 +15,11 @@ from posse.policies import POLICIES, Policy
 from posse.privacy.crypto.paillier import PrivateKey
 from posse.problems import BernoulliArms
 from posse.problems.datasets.published import embedded_arms
-from posse.protocols.live import Bandit, live
-from posse.protocols.samba.federation import SimulatedWorld, federation, warm_up
-from posse.protocols.samba.settings import Samba
-from posse.protocols.samba.twin import simulate
 from posse.runtime.memory import MemoryRun
+from posse.systems.live import Bandit, live
+from posse.systems.samba.federation import SimulatedWorld, federation, warm_up
+from posse.systems.samba.settings import Samba
+from posse.systems.samba.twin import simulate
 
 AUTHORS_PLAIN = {"ucb": 1.8, "thompson": 12.0}
 """The authors' plain code, us per (step, arm) at K=100, on a machine of this kind (not measured in

@@ -30,12 +30,12 @@ from pathlib import Path
 from benchmarks.network import cpu_of, forked, free_port
 from posse.core.errors import PosseError
 from posse.policies import UCB
-from posse.protocols.samba.federation import warm_up
-from posse.protocols.samba.layout import FederationFile, lay_out
 from posse.runtime.certificates.identity import PartyIdentity, ssl_contexts
 from posse.runtime.network.connection import Timing
 from posse.runtime.network.operate import ask
 from posse.runtime.network.wire import Hello, Reader
+from posse.systems.samba.federation import warm_up
+from posse.systems.samba.layout import FederationFile, lay_out
 
 OWNERS, THREADS, RATE = 3, 8, 1000
 """Connections a second of an attack, over all its threads."""

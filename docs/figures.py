@@ -67,7 +67,7 @@ def roles() -> None:
     """Draw the roles of each system where it places them, and a line for each hop of a small
     run.
     """
-    from posse.protocols import registry
+    from posse.systems import registry
 
     for system in registry.systems():
         hops = [

@@ -17,7 +17,7 @@ import griffe
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[1]
-SYSTEMS = {path.parent.name: path for path in sorted(ROOT.glob("src/posse/protocols/*/README.md"))}
+SYSTEMS = {path.parent.name: path for path in sorted(ROOT.glob("src/posse/systems/*/README.md"))}
 NAMED = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "adding.md",
@@ -34,7 +34,7 @@ def pages() -> dict[str, str]:
     books, programs = ROOT.glob("docs/tutorials/*.ipynb"), ROOT.glob("examples/*.*")
     found = {f"docs/{path.name}": path.name for path in ROOT.glob("docs/*.md")}
     found |= {
-        f"src/posse/protocols/{name}/README.md": f"systems/{name.replace('_', '-')}.md"
+        f"src/posse/systems/{name}/README.md": f"systems/{name.replace('_', '-')}.md"
         for name in SYSTEMS
     }
     found |= {f"docs/tutorials/{path.name}": f"tutorials/{path.stem}.md" for path in books}

@@ -12,9 +12,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from posse.protocols.registry import run
-from posse.protocols.samba.settings import Samba
 from posse.results import compare, export, reward_curves
+from posse.systems.registry import run
+from posse.systems.samba.settings import Samba
 
 
 def made_up(path: Path) -> Path:

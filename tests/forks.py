@@ -48,21 +48,21 @@ THREADS = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")
 """Those of them that a fork can still follow (`_become`)."""
 MODULES = (
     "posse.cli.app",
-    "posse.protocols.samba.deploy",
-    "posse.protocols.mpc_contextual.deploy",
+    "posse.systems.samba.deploy",
+    "posse.systems.mpc_contextual.deploy",
     "posse.results.store",
-    "posse.protocols.dp_combinatorial.deploy",
-    "posse.protocols.samba.system",
-    "posse.protocols.mpc_contextual.system",
-    "posse.protocols.dp_combinatorial.system",
-    "posse.protocols.audit",
-    "posse.protocols.parties",
+    "posse.systems.dp_combinatorial.deploy",
+    "posse.systems.samba.system",
+    "posse.systems.mpc_contextual.system",
+    "posse.systems.dp_combinatorial.system",
+    "posse.systems.audit",
+    "posse.systems.parties",
     "rich.progress",
     "posse.runtime.federation.service",
     "posse.runtime.network.operate",
-    "posse.protocols.samba.attacks",
-    "posse.protocols.samba.layout",
-    "posse.protocols.mpc_contextual.layout",
+    "posse.systems.samba.attacks",
+    "posse.systems.samba.layout",
+    "posse.systems.mpc_contextual.layout",
 )
 
 SPAWNED = (*MODULES, "numba", "posse.experiments.sweeps", "posse.studio.jobs")

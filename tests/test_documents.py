@@ -17,16 +17,16 @@ from typer.main import get_command
 
 from posse.cli.app import app
 from posse.core.settings import Settings
-from posse.protocols import registry
-from posse.protocols.dp_combinatorial.deploy import MarketFederation
-from posse.protocols.mpc_contextual.layout import ContextualFederation
-from posse.protocols.parties import invite
-from posse.protocols.samba.deploy import SambaOptions
-from posse.protocols.samba.layout import FederationFile
 from posse.runtime.federation.place import ServiceFile
 from posse.runtime.federation.talk import Proposal
 from posse.runtime.place import PartyFile
 from posse.runtime.sources import SourceSettings
+from posse.systems import registry
+from posse.systems.dp_combinatorial.deploy import MarketFederation
+from posse.systems.mpc_contextual.layout import ContextualFederation
+from posse.systems.parties import invite
+from posse.systems.samba.deploy import SambaOptions
+from posse.systems.samba.layout import FederationFile
 from tests import forks
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -34,7 +34,7 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("src
 
 
 PAGES = [
-    ROOT / "src/posse/protocols" / name / "README.md"
+    ROOT / "src/posse/systems" / name / "README.md"
     for name in ("samba", "dp_combinatorial", "mpc_contextual")
 ]
 
@@ -258,7 +258,7 @@ def test_pages_of_the_systems_have_one_outline() -> None:
         "Where it departs from the paper, and why",
         "Costs",
     ]
-    pages = sorted(ROOT.glob("src/posse/protocols/*/README.md"))
+    pages = sorted(ROOT.glob("src/posse/systems/*/README.md"))
     assert len(pages) == len(registry.BUILT_IN)
     for path in pages:
         heads = re.findall(r"^## (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
@@ -266,7 +266,7 @@ def test_pages_of_the_systems_have_one_outline() -> None:
 
 
 def test_every_file_of_a_system_is_in_its_walk_through_the_code() -> None:
-    for path in sorted(ROOT.glob("src/posse/protocols/*/README.md")):
+    for path in sorted(ROOT.glob("src/posse/systems/*/README.md")):
         _, _, walk = path.read_text(encoding="utf-8").partition("## Walk through the code")
         named = set(re.findall(r"`([\w/]+\.py)`", walk.partition("\n## ")[0]))
         files = {each.relative_to(path.parent).as_posix() for each in path.parent.rglob("*.py")}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from posse.protocols import registry
+from posse.systems import registry
 
 SOURCE = Path(__file__).parent.parent / "src" / "posse"
 GENERIC = ("cli", "studio", "results", "runtime")
@@ -18,7 +18,7 @@ GENERIC = ("cli", "studio", "results", "runtime")
 def names() -> list[str]:
     """Names of the systems, in both spellings."""
     folders = [
-        path.name for path in (SOURCE / "protocols").iterdir() if (path / "__init__.py").is_file()
+        path.name for path in (SOURCE / "systems").iterdir() if (path / "__init__.py").is_file()
     ]
     assert len(folders) >= 4
     return sorted(
@@ -92,11 +92,11 @@ except SystemExit:
     print(f"posse --help: {seconds:.2f} s CPU")
     assert modules & HEAVY == {"pydantic", "typer", "rich"}
     rooms = {name.split(".")[1] for name in modules if name.startswith("posse.")}
-    assert rooms == {"cli", "core", "protocols", "version"}
+    assert rooms == {"cli", "core", "systems", "version"}
     assert not [
         name
         for name in modules
-        if name.startswith("posse.protocols.") and name != "posse.protocols.registry"
+        if name.startswith("posse.systems.") and name != "posse.systems.registry"
     ]
 
 

@@ -32,7 +32,7 @@ def cells_of(path: Path) -> list[Any]:
 
 
 def test_there_is_one_a_system_and_no_output_is_committed() -> None:
-    from posse.protocols import registry
+    from posse.systems import registry
 
     assert {path.stem for path in BOOKS} == set(registry.names()) == set(SHOWN)
     for path in BOOKS:

@@ -16,48 +16,47 @@ from posse.version import __version__
 if TYPE_CHECKING:
     from posse import policies as policies
     from posse import problems as problems
+    from posse import systems as systems
     from posse.core.errors import PosseError as PosseError
     from posse.experiments.sweeps import sweep as sweep
     from posse.policies.arms.checks import check as check
     from posse.policies.decisions import Decision as Decision
-    from posse.protocols.audit import audit as audit
-    from posse.protocols.dp_combinatorial.settings import DpCombinatorial as DpCombinatorial
-    from posse.protocols.fed_contextual.on_device import OnDevice as OnDevice
-    from posse.protocols.fed_contextual.settings import FedContextual as FedContextual
-    from posse.protocols.live import live as live
-    from posse.protocols.mpc_contextual.settings import MpcContextual as MpcContextual
-    from posse.protocols.registry import run as run
-    from posse.protocols.registry import start as start
-    from posse.protocols.registry import systems as systems
-    from posse.protocols.samba.settings import Samba as Samba
     from posse.results.bar import Bar as Bar
     from posse.results.compare import compare as compare
     from posse.results.record import Record as Record
     from posse.results.reports.report import report as report
     from posse.results.store import Store as Store
+    from posse.systems.audit import audit as audit
+    from posse.systems.dp_combinatorial.settings import DpCombinatorial as DpCombinatorial
+    from posse.systems.fed_contextual.on_device import OnDevice as OnDevice
+    from posse.systems.fed_contextual.settings import FedContextual as FedContextual
+    from posse.systems.live import live as live
+    from posse.systems.mpc_contextual.settings import MpcContextual as MpcContextual
+    from posse.systems.registry import run as run
+    from posse.systems.registry import start as start
+    from posse.systems.samba.settings import Samba as Samba
 
 _HOMES = {
     "Bar": "posse.results.bar",
     "Decision": "posse.policies.decisions",
-    "DpCombinatorial": "posse.protocols.dp_combinatorial.settings",
-    "MpcContextual": "posse.protocols.mpc_contextual.settings",
-    "FedContextual": "posse.protocols.fed_contextual.settings",
-    "OnDevice": "posse.protocols.fed_contextual.on_device",
+    "DpCombinatorial": "posse.systems.dp_combinatorial.settings",
+    "MpcContextual": "posse.systems.mpc_contextual.settings",
+    "FedContextual": "posse.systems.fed_contextual.settings",
+    "OnDevice": "posse.systems.fed_contextual.on_device",
     "PosseError": "posse.core.errors",
     "Record": "posse.results.record",
-    "Samba": "posse.protocols.samba.settings",
+    "Samba": "posse.systems.samba.settings",
     "Store": "posse.results.store",
-    "audit": "posse.protocols.audit",
+    "audit": "posse.systems.audit",
     "check": "posse.policies.arms.checks",
     "compare": "posse.results.compare",
-    "live": "posse.protocols.live",
+    "live": "posse.systems.live",
     "report": "posse.results.reports.report",
-    "run": "posse.protocols.registry",
-    "start": "posse.protocols.registry",
+    "run": "posse.systems.registry",
+    "start": "posse.systems.registry",
     "sweep": "posse.experiments.sweeps",
-    "systems": "posse.protocols.registry",
 }
-_ROOMS = ("policies", "problems")
+_ROOMS = ("policies", "problems", "systems")
 
 __all__ = ["__version__", *_HOMES, *_ROOMS]
 

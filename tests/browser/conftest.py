@@ -13,7 +13,7 @@ pytest.importorskip("playwright", reason="the page is not tested: playwright is 
 
 from playwright.sync_api import sync_playwright
 
-from posse.protocols.registry import systems
+from posse.systems.registry import systems
 from tests.browser.studio import ARGS, CHROMIUM, SIZES, Studio, Visit, Visits
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from posse.cli.flags import help_of
 from posse.privacy.dp.plans import BudgetSettings
-from posse.protocols.mpc_contextual.settings import ArmSettings
+from posse.systems.mpc_contextual.settings import ArmSettings
 from tests.cli.conftest import Call, one_line
 
 

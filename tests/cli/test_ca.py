@@ -18,10 +18,10 @@ from typer.testing import CliRunner
 
 from posse.cli.app import app
 from posse.cli.flags import INTERRUPTED
-from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER
-from posse.protocols.parties import deployed
-from posse.protocols.samba.setup import COMP, CONTROLLER, CUSTOMER
 from posse.runtime.certificates.identity import PartyIdentity
+from posse.systems.mpc_contextual.terms import DEALER, PAYEE, PULLER
+from posse.systems.parties import deployed
+from posse.systems.samba.setup import COMP, CONTROLLER, CUSTOMER
 from tests.cli.conftest import SECONDS, Call, one_line
 
 Start = Callable[..., "subprocess.Popen[str]"]

@@ -15,8 +15,8 @@ import pytest
 from posse.cli import systems
 from posse.cli.app import CLOSED
 from posse.cli.flags import INTERRUPTED, help_of
-from posse.protocols.mpc_contextual.settings import MpcContextual
 from posse.results import Store
+from posse.systems.mpc_contextual.settings import MpcContextual
 from tests.cli.conftest import SECONDS, Call, help_text, one_line
 from tests.results.test_report import Page
 

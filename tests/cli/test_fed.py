@@ -15,11 +15,11 @@ import pytest
 from posse.cli import systems
 from posse.cli.flags import INTERRUPTED, help_of
 from posse.cli.keep import Keeper
-from posse.protocols import registry
-from posse.protocols.fed_contextual.settings import FedContextual
 from posse.results import Store
 from posse.results.record import Progress, Record
 from posse.results.words import count
+from posse.systems import registry
+from posse.systems.fed_contextual.settings import FedContextual
 from tests.cli.conftest import SECONDS, Call, one_line
 from tests.results.example import example_record
 from tests.results.test_report import Page

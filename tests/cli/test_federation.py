@@ -22,10 +22,10 @@ import pytest
 from posse.cli.operators.federation import _ended
 from posse.cli.operators.watch import Pace, Watch, state_of
 from posse.core.errors import PosseError, StalledError
-from posse.protocols.registry import run
-from posse.protocols.samba.settings import Samba
 from posse.results.store import Store
 from posse.runtime.network.operate import _own_source
+from posse.systems.registry import run
+from posse.systems.samba.settings import Samba
 from tests.cli.conftest import SECONDS, Call, one_line
 from tests.network.federations import free_port, laid_out
 

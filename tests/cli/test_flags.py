@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from posse.cli.flags import Config, help_of, settings_command, settings_of
 from posse.problems.arms.settings import ProblemSettings
 from posse.problems.markets.settings import MarketSettings
-from posse.protocols.samba.settings import Samba
-from posse.protocols.samba.system import SYSTEM
+from posse.systems.samba.settings import Samba
+from posse.systems.samba.system import SYSTEM
 from tests.cli.conftest import SMALL, Call, help_text
 
 

@@ -23,9 +23,9 @@ from posse.cli.keep import Keeper
 from posse.core import interrupts
 from posse.policies import UCB
 from posse.problems import BernoulliArms
-from posse.protocols import registry
-from posse.protocols.samba.twin import simulate
 from posse.results import Store
+from posse.systems import registry
+from posse.systems.samba.twin import simulate
 from tests.cli.conftest import SECONDS, SMALL, Call
 
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -98,9 +98,7 @@ def test_work_is_cut_into_pieces_of_half_a_second(monkeypatch: pytest.MonkeyPatc
 def test_how_work_is_cut_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     arms = BernoulliArms([0.4, 0.5, 0.6])
     whole = simulate(arms, UCB(), 700, [1, 2], keep_arms=True)
-    monkeypatch.setattr(
-        "posse.protocols.samba.twin.pieces", lambda most: iter([1, 5, 300, 20, 1000])
-    )
+    monkeypatch.setattr("posse.systems.samba.twin.pieces", lambda most: iter([1, 5, 300, 20, 1000]))
     cut = simulate(arms, UCB(), 700, [1, 2], keep_arms=True)
     for name in ("steps", "reward", "regret", "units", "pulls", "arms"):
         assert (getattr(whole, name) == getattr(cut, name)).all()

@@ -12,8 +12,8 @@ import pytest
 
 import posse as library
 from posse.core.errors import ConfigError
-from posse.protocols.live import Bandit
 from posse.results.plots import reward_curves
+from posse.systems.live import Bandit
 from tests.cli.conftest import Call
 
 

@@ -15,10 +15,10 @@ import posse as package
 from posse.core.errors import ConfigError, DataError
 from posse.policies.contextual.explorations import EpsilonGreedy, draw
 from posse.problems.populations.prepared import load, save
-from posse.protocols.mpc_contextual.program import Layout
-from posse.protocols.mpc_contextual.roles.outside import write_share
-from posse.protocols.mpc_contextual.terms import Terms
 from posse.results.logs import evaluate_logs, read_logs
+from posse.systems.mpc_contextual.program import Layout
+from posse.systems.mpc_contextual.roles.outside import write_share
+from posse.systems.mpc_contextual.terms import Terms
 from tests.cli.conftest import Call
 
 ARMS = ("blue", "green", "red")

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from posse.protocols.dp_combinatorial.settings import DpCombinatorial
-from posse.protocols.registry import run
 from posse.results.store import Store
+from posse.systems.dp_combinatorial.settings import DpCombinatorial
+from posse.systems.registry import run
 from tests.cli.conftest import SECONDS, Call, one_line
 from tests.cli.test_federation import Start, last_line, stopped
 from tests.network.federations import free_port
@@ -282,7 +282,7 @@ def test_a_mistake_in_a_party_is_one_line(
 
 
 def own_party(folder: Path, name: str) -> Path:
-    from posse.protocols.parties import read_federation
+    from posse.systems.parties import read_federation
 
     layout = read_federation(written(folder, OWN))
     (folder / "fed").mkdir()

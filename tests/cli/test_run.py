@@ -10,10 +10,10 @@ import pytest
 
 from posse.cli import demo
 from posse.policies import UCB, EpsilonGreedy
-from posse.protocols.registry import run, system
-from posse.protocols.samba.levels import Switches, leaks
-from posse.protocols.samba.settings import Samba
 from posse.results import Store
+from posse.systems.registry import run, system
+from posse.systems.samba.levels import Switches, leaks
+from posse.systems.samba.settings import Samba
 from tests.cli.conftest import SMALL, Call, one_line
 
 

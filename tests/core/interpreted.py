@@ -22,10 +22,10 @@ from posse.privacy.sharing import garbled
 from posse.problems.arms import rewards
 from posse.problems.contexts import contexts
 from posse.problems.markets import instances, supply
-from posse.protocols.dp_combinatorial import learning, twin
-from posse.protocols.samba import kernels
-from posse.protocols.samba.roles import draws
-from posse.protocols.samba.twin import selections
+from posse.systems.dp_combinatorial import learning, twin
+from posse.systems.samba import kernels
+from posse.systems.samba.roles import draws
+from posse.systems.samba.twin import selections
 
 Case = tuple[Callable[..., Any], tuple[Any, ...]]
 

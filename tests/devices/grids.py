@@ -13,10 +13,10 @@ import numpy as np
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
-from posse.protocols.fed_contextual.flower.client_app import make
-from posse.protocols.fed_contextual.flower.fleet import DEPLOY
-from posse.protocols.fed_contextual.flower.project import make_node
-from posse.protocols.fed_contextual.flower.settings import FEWEST, DeviceSettings
+from posse.systems.fed_contextual.flower.client_app import make
+from posse.systems.fed_contextual.flower.fleet import DEPLOY
+from posse.systems.fed_contextual.flower.project import make_node
+from posse.systems.fed_contextual.flower.settings import FEWEST, DeviceSettings
 
 Meddle = Callable[[int, Message, Message | None], Message | None]
 """Called with the node, what it was sent and what it answered; returns what arrives, None for

@@ -17,11 +17,11 @@ import pytest
 from posse.problems.datasets.mnist import digits_population
 from posse.problems.populations.population import Population
 from posse.problems.populations.prepared import load, save
-from posse.protocols.fed_contextual.computing.cohorts import Schedule, cohort_of, logs_of
-from posse.protocols.fed_contextual.computing.rounds import bandit_round, host
-from posse.protocols.fed_contextual.computing.server import begin, deploy
-from posse.protocols.fed_contextual.flower.device import first_model, rates_of, task_of
-from posse.protocols.fed_contextual.flower.settings import DeviceSettings
+from posse.systems.fed_contextual.computing.cohorts import Schedule, cohort_of, logs_of
+from posse.systems.fed_contextual.computing.rounds import bandit_round, host
+from posse.systems.fed_contextual.computing.server import begin, deploy
+from posse.systems.fed_contextual.flower.device import first_model, rates_of, task_of
+from posse.systems.fed_contextual.flower.settings import DeviceSettings
 
 SIZES = (200, 20, 64, 90, 33)
 """Samples of uneven clients, sorted by label: some have more than a device takes, some fewer."""

@@ -37,12 +37,12 @@ from posse.privacy.aggregation.masks import RoundKeys, add_streams
 from posse.privacy.aggregation.server import Server
 from posse.privacy.aggregation.terms import Stage, Terms, complete_plan
 from posse.privacy.crypto.keys import Identity, Secrets, fingerprint
-from posse.protocols.fed_contextual.computing.server import begin
-from posse.protocols.fed_contextual.flower import fleet, server_app, wire
-from posse.protocols.fed_contextual.flower.device import task_of
-from posse.protocols.fed_contextual.flower.secure import Seat, Work
-from posse.protocols.fed_contextual.flower.settings import PROGRESS, REACH, UNMASKED
-from posse.protocols.fed_contextual.flower.wire import STAGE, decode, encode
+from posse.systems.fed_contextual.computing.server import begin
+from posse.systems.fed_contextual.flower import fleet, server_app, wire
+from posse.systems.fed_contextual.flower.device import task_of
+from posse.systems.fed_contextual.flower.secure import Seat, Work
+from posse.systems.fed_contextual.flower.settings import PROGRESS, REACH, UNMASKED
+from posse.systems.fed_contextual.flower.wire import STAGE, decode, encode
 
 from .grids import FakeGrid
 from .test_deviating import Evil
@@ -149,7 +149,7 @@ def test_a_round_that_is_done_again_masks_the_recorded_vector(
     for name, message in told.items():
         evil.ask(name, order or evil.order(), message=encode(message))
     monkeypatch.setattr(
-        "posse.protocols.fed_contextual.flower.client_app.contribution",
+        "posse.systems.fed_contextual.flower.client_app.contribution",
         lambda *told: pytest.fail("it computed"),
     )
     assert evil.finish(*evil.begin(evil.terms())).finished

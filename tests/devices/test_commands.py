@@ -53,7 +53,7 @@ def test_app_is_an_installable_project(tmp_path: Path) -> None:
     for part in flower["components"].values():
         module = part.partition(":")[0].replace(".", "/")
         assert (
-            "from posse.protocols.fed_contextual.flower"
+            "from posse.systems.fed_contextual.flower"
             in (tmp_path / "app" / f"{module}.py").read_text()
         )
 

@@ -23,10 +23,10 @@ import jax
 from flwr.app import Message
 
 from posse.core.errors import ConfigError, DataError, PosseError, ProtocolError
-from posse.protocols.fed_contextual.computing.models import shape_of
-from posse.protocols.fed_contextual.flower import fleet, server_app, trial, wire
-from posse.protocols.fed_contextual.flower.client_app import model_file
-from posse.protocols.fed_contextual.flower.deployment import (
+from posse.systems.fed_contextual.computing.models import shape_of
+from posse.systems.fed_contextual.flower import fleet, server_app, trial, wire
+from posse.systems.fed_contextual.flower.client_app import model_file
+from posse.systems.fed_contextual.flower.deployment import (
     Version,
     Versions,
     Wanted,
@@ -36,8 +36,8 @@ from posse.protocols.fed_contextual.flower.deployment import (
     version_of,
     write_version,
 )
-from posse.protocols.fed_contextual.flower.device import model_of
-from posse.protocols.fed_contextual.flower.settings import (
+from posse.systems.fed_contextual.flower.device import model_of
+from posse.systems.fed_contextual.flower.settings import (
     EVALUATIONS,
     PROGRESS,
     DeviceSettings,
@@ -450,7 +450,7 @@ def test_the_reason_of_a_server_that_gives_up_while_it_is_asked_for_is_not_lost(
 
 
 def _status(folder: Path) -> Any:
-    from posse.protocols.fed_contextual.flower.deployment import status
-    from posse.protocols.fed_contextual.flower.settings import StatusSettings
+    from posse.systems.fed_contextual.flower.deployment import status
+    from posse.systems.fed_contextual.flower.settings import StatusSettings
 
     return status(StatusSettings(folder=folder))

@@ -31,14 +31,14 @@ from posse.privacy.aggregation.messages import Advertise, Shares, Shown, Survivo
 from posse.privacy.aggregation.server import Server
 from posse.privacy.aggregation.terms import Plan, Stage, Terms, complete_plan, plan
 from posse.privacy.crypto.keys import Identity, fingerprint
-from posse.protocols.fed_contextual.computing.client import Contribution
-from posse.protocols.fed_contextual.computing.models import shape_of
-from posse.protocols.fed_contextual.computing.server import begin
-from posse.protocols.fed_contextual.flower import client_app, fleet, secure, server_app, wire
-from posse.protocols.fed_contextual.flower.device import model_of, task_of
-from posse.protocols.fed_contextual.flower.samples import log_of
-from posse.protocols.fed_contextual.flower.settings import PROGRESS, DeviceSettings
-from posse.protocols.fed_contextual.flower.wire import (
+from posse.systems.fed_contextual.computing.client import Contribution
+from posse.systems.fed_contextual.computing.models import shape_of
+from posse.systems.fed_contextual.computing.server import begin
+from posse.systems.fed_contextual.flower import client_app, fleet, secure, server_app, wire
+from posse.systems.fed_contextual.flower.device import model_of, task_of
+from posse.systems.fed_contextual.flower.samples import log_of
+from posse.systems.fed_contextual.flower.settings import PROGRESS, DeviceSettings
+from posse.systems.fed_contextual.flower.wire import (
     STAGE,
     decode,
     decode_terms,

@@ -21,11 +21,11 @@ pytest.importorskip(
 from posse.core.errors import ConfigError, DataError
 from posse.problems.populations.prepared import save
 from posse.problems.populations.splits import read_population
-from posse.protocols.fed_contextual.export import Read
-from posse.protocols.fed_contextual.flower import client_app, deployment, server_app, trial
-from posse.protocols.fed_contextual.flower.deployment import Version, Versions, Wanted
-from posse.protocols.fed_contextual.flower.samples import log_of
-from posse.protocols.fed_contextual.flower.settings import (
+from posse.systems.fed_contextual.export import Read
+from posse.systems.fed_contextual.flower import client_app, deployment, server_app, trial
+from posse.systems.fed_contextual.flower.deployment import Version, Versions, Wanted
+from posse.systems.fed_contextual.flower.samples import log_of
+from posse.systems.fed_contextual.flower.settings import (
     BEGUN,
     EVALUATIONS,
     HELD,
@@ -41,7 +41,7 @@ from posse.protocols.fed_contextual.flower.settings import (
     alone,
     lines_of,
 )
-from posse.protocols.fed_contextual.on_device import OnDevice
+from posse.systems.fed_contextual.on_device import OnDevice
 
 from .grids import FakeGrid, leaves
 from .test_commands import posse

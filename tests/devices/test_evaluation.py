@@ -23,19 +23,19 @@ from flwr.app import Message
 from posse.policies.evaluation.offline import Log
 from posse.policies.evaluation.offline import evaluate as whole
 from posse.privacy.aggregation.messages import Unmask
-from posse.protocols.fed_contextual.computing.models import shape_of, tree_of
-from posse.protocols.fed_contextual.flower import deployment, evaluation, server_app
-from posse.protocols.fed_contextual.flower.deployment import Version, Versions, write_version
-from posse.protocols.fed_contextual.flower.device import model_of, rates_of, task_of
-from posse.protocols.fed_contextual.flower.evaluation import estimate_of, moved_by, words_of
-from posse.protocols.fed_contextual.flower.settings import (
+from posse.systems.fed_contextual.computing.models import shape_of, tree_of
+from posse.systems.fed_contextual.flower import deployment, evaluation, server_app
+from posse.systems.fed_contextual.flower.deployment import Version, Versions, write_version
+from posse.systems.fed_contextual.flower.device import model_of, rates_of, task_of
+from posse.systems.fed_contextual.flower.evaluation import estimate_of, moved_by, words_of
+from posse.systems.fed_contextual.flower.settings import (
     EVALUATIONS,
     MEASURE,
     RESULT,
     DeviceSettings,
 )
-from posse.protocols.fed_contextual.flower.wire import STAGE, decode
-from posse.protocols.fed_contextual.levels import learns
+from posse.systems.fed_contextual.flower.wire import STAGE, decode
+from posse.systems.fed_contextual.levels import learns
 
 from .grids import FakeGrid, leaves
 

@@ -15,11 +15,11 @@ pytest.importorskip(
 )
 
 from posse.core.errors import DataError
-from posse.protocols.fed_contextual.flower import server_app
-from posse.protocols.fed_contextual.flower.device import first_model
-from posse.protocols.fed_contextual.flower.settings import DeviceSettings
-from posse.protocols.fed_contextual.settings import FedContextual
-from posse.protocols.registry import run as run_fed
+from posse.systems.fed_contextual.flower import server_app
+from posse.systems.fed_contextual.flower.device import first_model
+from posse.systems.fed_contextual.flower.settings import DeviceSettings
+from posse.systems.fed_contextual.settings import FedContextual
+from posse.systems.registry import run as run_fed
 
 from .grids import FakeGrid, leaves
 from .simulator import simulated

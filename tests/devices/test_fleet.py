@@ -25,11 +25,11 @@ pytest.importorskip(
 )
 
 from posse.privacy.crypto.keys import fingerprint
-from posse.protocols.fed_contextual.flower.deployment import Versions, read_version
-from posse.protocols.fed_contextual.flower.project import make_node
-from posse.protocols.fed_contextual.flower.settings import DeviceSettings, lines_of
-from posse.protocols.fed_contextual.flower.trial import Trial
-from posse.protocols.fed_contextual.flower.wire import identity_of
+from posse.systems.fed_contextual.flower.deployment import Versions, read_version
+from posse.systems.fed_contextual.flower.project import make_node
+from posse.systems.fed_contextual.flower.settings import DeviceSettings, lines_of
+from posse.systems.fed_contextual.flower.trial import Trial
+from posse.systems.fed_contextual.flower.wire import identity_of
 
 from .grids import leaves
 from .simulator import SIZES, simulated, uneven

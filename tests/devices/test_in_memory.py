@@ -20,10 +20,11 @@ pytest.importorskip(
 from flwr.app import Array, ArrayRecord, Error, Message
 
 from posse.core.errors import ConfigError, ProtocolError
-from posse.protocols.fed_contextual.computing.rounds import host
-from posse.protocols.fed_contextual.flower import fleet, server_app, trial
-from posse.protocols.fed_contextual.flower.samples import DATA, samples_of
-from posse.protocols.fed_contextual.flower.settings import (
+from posse.results.reports.sections import Section
+from posse.systems.fed_contextual.computing.rounds import host
+from posse.systems.fed_contextual.flower import fleet, server_app, trial
+from posse.systems.fed_contextual.flower.samples import DATA, samples_of
+from posse.systems.fed_contextual.flower.settings import (
     BEGUN,
     PROGRESS,
     RESULT,
@@ -33,7 +34,6 @@ from posse.protocols.fed_contextual.flower.settings import (
     check_begun,
     note_begun,
 )
-from posse.results.reports.sections import Section
 
 from .grids import FakeGrid, leaves
 from .simulator import SIZES, population_of, simulated, uneven

@@ -10,10 +10,10 @@ import pytest
 
 import posse
 from posse.core.errors import ConfigError, DataError
-from posse.protocols.fed_contextual.flower.device import first_model
-from posse.protocols.fed_contextual.flower.samples import log_of
-from posse.protocols.fed_contextual.flower.settings import DeviceSettings
-from posse.protocols.fed_contextual.record import learnt_in
+from posse.systems.fed_contextual.flower.device import first_model
+from posse.systems.fed_contextual.flower.samples import log_of
+from posse.systems.fed_contextual.flower.settings import DeviceSettings
+from posse.systems.fed_contextual.record import learnt_in
 
 
 def logged(**changes: Any) -> dict[str, Any]:

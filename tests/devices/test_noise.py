@@ -23,12 +23,12 @@ from flwr.app import Message
 
 from posse.core.errors import BudgetError, ConfigError, DataError, PosseError, ProtocolError
 from posse.privacy.dp.sampled import SampledGaussian
-from posse.protocols.fed_contextual.computing.models import size_of
-from posse.protocols.fed_contextual.computing.server import begin
-from posse.protocols.fed_contextual.flower import noise, server_app
-from posse.protocols.fed_contextual.flower.device import model_of, task_of
-from posse.protocols.fed_contextual.flower.fleet import Fleet
-from posse.protocols.fed_contextual.flower.settings import (
+from posse.systems.fed_contextual.computing.models import size_of
+from posse.systems.fed_contextual.computing.server import begin
+from posse.systems.fed_contextual.flower import noise, server_app
+from posse.systems.fed_contextual.flower.device import model_of, task_of
+from posse.systems.fed_contextual.flower.fleet import Fleet
+from posse.systems.fed_contextual.flower.settings import (
     PROGRESS,
     RESULT,
     SPENT,

@@ -19,11 +19,11 @@ pytest.importorskip(
 from flwr.app import Message
 
 from posse.core.errors import ProtocolError
-from posse.protocols.fed_contextual.flower import fleet, server_app
-from posse.protocols.fed_contextual.flower.recording import keep_interrupted
-from posse.protocols.fed_contextual.flower.settings import PROGRESS, RESULT, DeviceSettings
 from posse.results.record import Record
 from posse.results.store import Store
+from posse.systems.fed_contextual.flower import fleet, server_app
+from posse.systems.fed_contextual.flower.recording import keep_interrupted
+from posse.systems.fed_contextual.flower.settings import PROGRESS, RESULT, DeviceSettings
 
 from .grids import FakeGrid
 

@@ -19,8 +19,8 @@ from flwr.app import Context, Message, RecordDict
 from numpy.typing import NDArray
 
 from posse.privacy.aggregation.messages import Masked
-from posse.protocols.fed_contextual.flower import client_app, server_app, wire
-from posse.protocols.fed_contextual.flower.settings import DeviceSettings
+from posse.systems.fed_contextual.flower import client_app, server_app, wire
+from posse.systems.fed_contextual.flower.settings import DeviceSettings
 
 from .grids import FakeGrid
 

@@ -40,7 +40,7 @@ Entry = dict[str, Any]
 
 def run(system: str, settings: Mapping[str, Any], twin: str | None) -> Any:
     """Run settings of a system, or of its plain twin."""
-    from posse.protocols import registry
+    from posse.systems import registry
 
     renamed = {RENAMED.get(name, name): value for name, value in settings.items()}
     made = registry.system(system.replace("_", "-")).Settings(**renamed)

@@ -10,10 +10,10 @@ import pytest
 
 from posse.problems.markets.instances import market_instance
 from posse.problems.markets.market import make_market
-from posse.protocols.dp_combinatorial.federation import SimulatedMarket, agents_of, federation
-from posse.protocols.dp_combinatorial.terms import Terms
-from posse.protocols.dp_combinatorial.twin import run_once, truth_of
 from posse.runtime.memory import MemoryRun
+from posse.systems.dp_combinatorial.federation import SimulatedMarket, agents_of, federation
+from posse.systems.dp_combinatorial.terms import Terms
+from posse.systems.dp_combinatorial.twin import run_once, truth_of
 
 ROUNDS = 400
 REPORTS = (25, 50, 100, 200, 400)

@@ -12,14 +12,14 @@ import pytest
 import posse
 from posse.core.errors import ConfigError, DataError
 from posse.core.fixed import REWARD_ONE
-from posse.protocols.mpc_contextual.coins import Coins
-from posse.protocols.mpc_contextual.roles.outside import gathered, read_shares
-from posse.protocols.mpc_contextual.roles.party import Party
-from posse.protocols.mpc_contextual.settings import MpcContextual
-from posse.protocols.mpc_contextual.terms import largest_steps
-from posse.protocols.mpc_contextual.twins import floats
-from posse.protocols.mpc_contextual.twins.twin import coins_of
-from posse.protocols.registry import system_of
+from posse.systems.mpc_contextual.coins import Coins
+from posse.systems.mpc_contextual.roles.outside import gathered, read_shares
+from posse.systems.mpc_contextual.roles.party import Party
+from posse.systems.mpc_contextual.settings import MpcContextual
+from posse.systems.mpc_contextual.terms import largest_steps
+from posse.systems.mpc_contextual.twins import floats
+from posse.systems.mpc_contextual.twins.twin import coins_of
+from posse.systems.registry import system_of
 
 STEPS, SEED = 80, 5
 FIRST: dict[str, Any] = {"steps": STEPS, "seed": SEED, "rows": 300, "components": 6}

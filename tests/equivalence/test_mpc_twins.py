@@ -15,16 +15,16 @@ import pytest
 
 from posse.core.fixed import REWARD_ONE
 from posse.core.roles import WORLD, Action, Ask, Message, Role
-from posse.protocols.mpc_contextual.federation import SimulatedWorld, federation
-from posse.protocols.mpc_contextual.program import plan
-from posse.protocols.mpc_contextual.roles.messages import Act
-from posse.protocols.mpc_contextual.roles.party import Party
-from posse.protocols.mpc_contextual.roles.puller_and_payee import Payee, Puller
-from posse.protocols.mpc_contextual.settings import MpcContextual, Setup
-from posse.protocols.mpc_contextual.terms import WIDTH_BITS, Terms
-from posse.protocols.mpc_contextual.twins import floats
-from posse.protocols.mpc_contextual.twins.twin import FixedRun, FixedTwin, coins_of, run_fixed
 from posse.runtime.memory import MemoryRun
+from posse.systems.mpc_contextual.federation import SimulatedWorld, federation
+from posse.systems.mpc_contextual.program import plan
+from posse.systems.mpc_contextual.roles.messages import Act
+from posse.systems.mpc_contextual.roles.party import Party
+from posse.systems.mpc_contextual.roles.puller_and_payee import Payee, Puller
+from posse.systems.mpc_contextual.settings import MpcContextual, Setup
+from posse.systems.mpc_contextual.terms import WIDTH_BITS, Terms
+from posse.systems.mpc_contextual.twins import floats
+from posse.systems.mpc_contextual.twins.twin import FixedRun, FixedTwin, coins_of, run_fixed
 
 SEED = 5
 

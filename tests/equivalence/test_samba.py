@@ -16,10 +16,10 @@ from posse.policies import UCB, EpsilonGreedy, Policy, Pursuit, Softmax, Thompso
 from posse.privacy.crypto.paillier import PrivateKey, generate_key
 from posse.problems import Arms, BernoulliArms, BetaArms, EmpiricalArms
 from posse.problems.datasets.published import embedded_arms
-from posse.protocols.samba.federation import SimulatedWorld, federation
-from posse.protocols.samba.levels import Switches
-from posse.protocols.samba.twin import simulate
 from posse.runtime.memory import MemoryRun
+from posse.systems.samba.federation import SimulatedWorld, federation
+from posse.systems.samba.levels import Switches
+from posse.systems.samba.twin import simulate
 from tests.policies.users import Fading, Mixed
 
 CHANGED: dict[str, dict[str, float]] = {

@@ -24,10 +24,10 @@ from posse.core.errors import ConfigError, DataError
 from posse.experiments.executors import LostError, finished
 from posse.experiments.sweeps import Sweep, SweepError, SweepInterrupted, grid_of, sweep
 from posse.policies.arms.shipped import Softmax
-from posse.protocols.dp_combinatorial.settings import DpCombinatorial
-from posse.protocols.mpc_contextual.settings import MpcContextual
-from posse.protocols.samba.settings import Samba
 from posse.results.store import Store
+from posse.systems.dp_combinatorial.settings import DpCombinatorial
+from posse.systems.mpc_contextual.settings import MpcContextual
+from posse.systems.samba.settings import Samba
 from tests.experiments.toy import Far, Mine, Narrow, Toy, run
 
 GRID = {"policy": ["ucb", "softmax"], "tau": [0.05, 0.1]}

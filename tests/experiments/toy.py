@@ -14,8 +14,8 @@ import numpy as np
 from posse.core.errors import DataError
 from posse.policies.arms.base import Policy
 from posse.policies.arms.registry import PolicySettings
-from posse.protocols.base import RunSettings
 from posse.results.record import Record
+from posse.systems.base import RunSettings
 
 
 class Toy(RunSettings, PolicySettings):

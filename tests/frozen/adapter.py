@@ -88,7 +88,7 @@ def lasting() -> None:
 
 def lay_out(file: Path, folder: Path) -> list[Path]:
     """Make identities and files of a federation's parties."""
-    from posse.protocols.parties import read_federation
+    from posse.systems.parties import read_federation
 
     folder.mkdir(parents=True, exist_ok=True)
     return read_federation(file).lay_out(folder)
@@ -102,9 +102,9 @@ def resume(
 
     `until` is asked with the state of every party.
     """
-    from posse.protocols.parties import parties_of, run_and_record
     from posse.runtime.network.deployment import make_party
     from posse.runtime.place import open_place
+    from posse.systems.parties import parties_of, run_and_record
 
     async def to_the_end() -> list[dict[str, Any]]:
         runs = (run_and_record(open_place(file), lambda place, made: made, print) for file in files)
@@ -136,9 +136,9 @@ def resume(
 
 def replayed(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Make a party again from its journal alone; return what it then saves, and its state."""
-    from posse.protocols.parties import parties_of
     from posse.runtime.network.deployment import make_party
     from posse.runtime.place import open_place
+    from posse.systems.parties import parties_of
 
     place = open_place(file)
     party, _ = make_party(place, parties_of(place.file.protocol).build)
@@ -150,9 +150,9 @@ def end_without(files: Sequence[Path], name: str, step: int) -> None:
     """Run parties to a step, lose one of them, end the run over the others, and let these
     finish.
     """
-    from posse.protocols.parties import parties_of
     from posse.runtime.network.deployment import make_party
     from posse.runtime.place import open_place
+    from posse.systems.parties import parties_of
 
     async def go() -> None:
         parties, commands = {}, {}
@@ -332,7 +332,7 @@ def outside() -> dict[str, Any]:
     import sys
     import tempfile
 
-    from posse.protocols import base, registry
+    from posse.systems import base, registry
 
     with tempfile.TemporaryDirectory() as place:
         for name in ("by_entry_point", "by_variable"):

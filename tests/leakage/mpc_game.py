@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from posse.core.fixed import REWARD_ONE
 from posse.core.roles import Entry, Message
 from posse.privacy.sharing.fixed import FixedPoint, Words
-from posse.protocols.mpc_contextual.coins import (
+from posse.runtime.memory import MemoryRun
+from posse.systems.mpc_contextual.coins import (
     Coins,
     DealerCoins,
     Dealt,
@@ -23,13 +24,12 @@ from posse.protocols.mpc_contextual.coins import (
     part_of,
     together,
 )
-from posse.protocols.mpc_contextual.federation import SimulatedWorld, federation
-from posse.protocols.mpc_contextual.program import Layout
-from posse.protocols.mpc_contextual.roles.dealer import DealerKeys, DealerRole, dealer_of
-from posse.protocols.mpc_contextual.roles.party import Party
-from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, WIDTH_BITS, Terms
-from posse.protocols.mpc_contextual.twins.twin import seeded
-from posse.runtime.memory import MemoryRun
+from posse.systems.mpc_contextual.federation import SimulatedWorld, federation
+from posse.systems.mpc_contextual.program import Layout
+from posse.systems.mpc_contextual.roles.dealer import DealerKeys, DealerRole, dealer_of
+from posse.systems.mpc_contextual.roles.party import Party
+from posse.systems.mpc_contextual.terms import DEALER, PAYEE, PULLER, WIDTH_BITS, Terms
+from posse.systems.mpc_contextual.twins.twin import seeded
 
 SEED = 7
 Floats = NDArray[np.float64]

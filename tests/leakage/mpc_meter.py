@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from posse.privacy.sharing.dealing import Plan, Supply
 from posse.privacy.sharing.fixed import Words
 from posse.privacy.sharing.tape import TRACKS, Shape, Tape
-from posse.protocols.mpc_contextual.roles.dealer import DealerKeys
-from posse.protocols.mpc_contextual.terms import PAYEE, PULLER, Terms
+from posse.systems.mpc_contextual.roles.dealer import DealerKeys
+from posse.systems.mpc_contextual.terms import PAYEE, PULLER, Terms
 
-_MPC = "posse.protocols.mpc_contextual"
+_MPC = "posse.systems.mpc_contextual"
 _STREAMS = ("posse.privacy.crypto.streams", "posse.privacy.sharing.dealing", f"{_MPC}.program")
 
 

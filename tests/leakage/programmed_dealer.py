@@ -32,12 +32,12 @@ from posse.privacy.sharing.fixed import LIMIT, Words
 from posse.privacy.sharing.session import Rounds, Rows, Session
 from posse.privacy.sharing.tape import TRACKS, Deal, Shape
 from posse.privacy.sharing.values import Bits, Interpolated, Lookup, Masked, Raw, Shared, Tabulated
-from posse.protocols.mpc_contextual import program as mpc_program
-from posse.protocols.mpc_contextual.coins import Dealt as DealtCoins
-from posse.protocols.mpc_contextual.program import Deals, Hand, Layout, step
-from posse.protocols.mpc_contextual.roles.messages import Choice, Dealt, Opening, Payoff
-from posse.protocols.mpc_contextual.roles.puller_and_payee import encode_reward
-from posse.protocols.mpc_contextual.terms import PAYEE, PULLER, Terms
+from posse.systems.mpc_contextual import program as mpc_program
+from posse.systems.mpc_contextual.coins import Dealt as DealtCoins
+from posse.systems.mpc_contextual.program import Deals, Hand, Layout, step
+from posse.systems.mpc_contextual.roles.messages import Choice, Dealt, Opening, Payoff
+from posse.systems.mpc_contextual.roles.puller_and_payee import encode_reward
+from posse.systems.mpc_contextual.terms import PAYEE, PULLER, Terms
 from tests.leakage.mpc_game import Data, Played, block_of, coins_from, dealer_keys, turns_of
 
 Place = tuple[bytes, int]

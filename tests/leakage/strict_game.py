@@ -22,10 +22,11 @@ from posse.privacy.crypto.pairwise import present_digest
 from posse.privacy.sharing import shuffle
 from posse.privacy.sharing.garbled import LABELS, LAYERS, WORDS, choose, garble
 from posse.problems import BernoulliArms
-from posse.protocols.samba.federation import prepare
-from posse.protocols.samba.messages import Keys, Score, Sum
-from posse.protocols.samba.strict import sums
-from posse.protocols.samba.strict.messages import (
+from posse.runtime.memory import MemoryRun
+from posse.systems.samba.federation import prepare
+from posse.systems.samba.messages import Keys, Score, Sum
+from posse.systems.samba.strict import sums
+from posse.systems.samba.strict.messages import (
     Ahead,
     Compare,
     Compared,
@@ -40,7 +41,6 @@ from posse.protocols.samba.strict.messages import (
     Shuffled,
     Stream,
 )
-from posse.runtime.memory import MemoryRun
 
 Words = NDArray[np.uint64]
 World = Callable[[int, int], int]

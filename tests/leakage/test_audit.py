@@ -18,13 +18,13 @@ from posse.core.errors import ConfigError, DataError
 from posse.core.roles import View
 from posse.privacy.leakage import linking
 from posse.privacy.leakage.attack import LEVEL, Attack, Evidence, attempt, check_view
-from posse.protocols.audit import AuditInterrupted, audit, view_of
-from posse.protocols.registry import system, systems
-from posse.protocols.samba.attacks.reading import plant_passes, short_key
-from posse.protocols.samba.attacks.watching import track
-from posse.protocols.samba.levels import Switches, check_switches, leaks, who_sees
 from posse.results import render_report
 from posse.results.reports.audits import Audit, audits
+from posse.systems.audit import AuditInterrupted, audit, view_of
+from posse.systems.registry import system, systems
+from posse.systems.samba.attacks.reading import plant_passes, short_key
+from posse.systems.samba.attacks.watching import track
+from posse.systems.samba.levels import Switches, check_switches, leaks, who_sees
 
 ATTACKS = {attack.name: attack for attack in system("samba").attacks}
 ONE_VIEW = [name for name, attack in ATTACKS.items() if attack.needs == "view"]

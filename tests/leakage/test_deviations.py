@@ -12,10 +12,10 @@ import posse
 from posse.privacy.aggregation.client import Client
 from posse.privacy.aggregation.terms import Stage
 from posse.privacy.leakage.attack import Attempt, attempt
-from posse.protocols.base import RunSettings
-from posse.protocols.fed_contextual import deviations as fed
-from posse.protocols.mpc_contextual import deviations as mpc
-from posse.protocols.registry import system_of
+from posse.systems.base import RunSettings
+from posse.systems.fed_contextual import deviations as fed
+from posse.systems.mpc_contextual import deviations as mpc
+from posse.systems.registry import system_of
 
 MARKET = posse.DpCombinatorial(agents=3, producers=12, horizon=300, start=100)
 PARTIES = posse.MpcContextual(rows=120, batch=4)
@@ -79,7 +79,7 @@ def test_arms_are_compared_in_the_second_half(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_party_that_takes_a_message_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    from posse.protocols.mpc_contextual.roles.puller_and_payee import Payee
+    from posse.systems.mpc_contextual.roles.puller_and_payee import Payee
 
     receive = Payee.receive
     monkeypatch.setattr(

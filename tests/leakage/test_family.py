@@ -17,8 +17,8 @@ import pytest
 
 import posse
 from posse.privacy.leakage.attack import LEVEL, Attack, Evidence, attempt
-from posse.protocols.audit import view_of
-from posse.protocols.registry import system
+from posse.systems.audit import view_of
+from posse.systems.registry import system
 
 STATED = {"both-servers"}
 """The attack on a view that succeeds at `strict`, as the level says."""

@@ -16,12 +16,12 @@ from posse.core.errors import PosseError
 from posse.core.roles import View
 from posse.privacy.leakage.attack import Attack, Attempt, Evidence, attempt
 from posse.privacy.leakage.inversion import matches
-from posse.protocols.runs import Run
+from posse.systems.runs import Run
 
 pytest.importorskip("jax")
 
-from posse.protocols.fed_contextual.attacks import ATTACKS, canary_devices, updates_in
-from posse.protocols.fed_contextual.run import Total, Update
+from posse.systems.fed_contextual.attacks import ATTACKS, canary_devices, updates_in
+from posse.systems.fed_contextual.run import Total, Update
 
 BY_NAME = {attack.name: attack for attack in ATTACKS}
 SMALL = {

@@ -18,8 +18,8 @@ from posse.privacy.dp.guarantee import Budget
 from posse.privacy.dp.noise import SecretNoise
 from posse.privacy.dp.plans import Plan, plan
 from posse.privacy.leakage.attack import Attack, Attempt, Evidence, attempt
-from posse.protocols.dp_combinatorial.agent import Agent
-from posse.protocols.dp_combinatorial.attacks import (
+from posse.systems.dp_combinatorial.agent import Agent
+from posse.systems.dp_combinatorial.attacks import (
     ATTACKS,
     canary_count,
     canary_reports,
@@ -27,8 +27,8 @@ from posse.protocols.dp_combinatorial.attacks import (
     honest_reports,
     reports_in,
 )
-from posse.protocols.dp_combinatorial.messages import Delivered, Report
-from posse.protocols.runs import Run
+from posse.systems.dp_combinatorial.messages import Delivered, Report
+from posse.systems.runs import Run
 
 BY_NAME = {attack.name: attack for attack in ATTACKS}
 MARKET = {"agents": 4, "producers": 12, "horizon": 500}

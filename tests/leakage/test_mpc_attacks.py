@@ -16,10 +16,10 @@ from posse.core.roles import Entry, View
 from posse.privacy.leakage.attack import LEVEL, LITTLE, WIRE, Attack, Attempt, Evidence, attempt
 from posse.privacy.sharing.fixed import Words
 from posse.privacy.sharing.session import Session
-from posse.protocols.mpc_contextual.attacks import ATTACKS, Opened, opened_words
-from posse.protocols.mpc_contextual.roles.messages import Opening
-from posse.protocols.mpc_contextual.sockets import Watched, _number_bytes
-from posse.protocols.runs import Run
+from posse.systems.mpc_contextual.attacks import ATTACKS, Opened, opened_words
+from posse.systems.mpc_contextual.roles.messages import Opening
+from posse.systems.mpc_contextual.sockets import Watched, _number_bytes
+from posse.systems.runs import Run
 from tests.leakage.mpc_game import Played, drawn, terms_of
 
 SETTINGS = posse.MpcContextual(rows=360, horizon=180, seed=3)

@@ -26,11 +26,12 @@ from posse.privacy.sharing import dealing as sharing_dealing
 from posse.privacy.sharing.fixed import Words
 from posse.privacy.sharing.session import Session
 from posse.privacy.sharing.values import Masked, Shared
-from posse.protocols.mpc_contextual.coins import common_key, part_of, together
-from posse.protocols.mpc_contextual.federation import SimulatedWorld, federation
-from posse.protocols.mpc_contextual.program import plan
-from posse.protocols.mpc_contextual.roles.dealer import DealerKeys, DealerRole
-from posse.protocols.mpc_contextual.roles.messages import (
+from posse.runtime.memory import MemoryRun
+from posse.systems.mpc_contextual.coins import common_key, part_of, together
+from posse.systems.mpc_contextual.federation import SimulatedWorld, federation
+from posse.systems.mpc_contextual.program import plan
+from posse.systems.mpc_contextual.roles.dealer import DealerKeys, DealerRole
+from posse.systems.mpc_contextual.roles.messages import (
     Acted,
     Choice,
     Dealt,
@@ -43,11 +44,10 @@ from posse.protocols.mpc_contextual.roles.messages import (
     Seed,
     Want,
 )
-from posse.protocols.mpc_contextual.roles.party import Party
-from posse.protocols.mpc_contextual.roles.puller_and_payee import Payee, Puller
-from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms
-from posse.protocols.mpc_contextual.twins.twin import seeded
-from posse.runtime.memory import MemoryRun
+from posse.systems.mpc_contextual.roles.party import Party
+from posse.systems.mpc_contextual.roles.puller_and_payee import Payee, Puller
+from posse.systems.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms
+from posse.systems.mpc_contextual.twins.twin import seeded
 from tests.leakage.mpc_game import (
     SEED,
     Data,

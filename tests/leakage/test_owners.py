@@ -15,13 +15,13 @@ from posse.core.fixed import REWARD_ONE
 from posse.core.roles import WORLD
 from posse.privacy.leakage import linking
 from posse.privacy.leakage.attack import FINDS, Attempt, attempt
-from posse.protocols.audit import audit
-from posse.protocols.registry import system
-from posse.protocols.samba.attacks.owners import beyond, own_arm, regression
-from posse.protocols.samba.attacks.reading import short_key
-from posse.protocols.samba.messages import Reply
-from posse.protocols.samba.scene.picture import knowledge
-from posse.protocols.samba.twin import Twin
+from posse.systems.audit import audit
+from posse.systems.registry import system
+from posse.systems.samba.attacks.owners import beyond, own_arm, regression
+from posse.systems.samba.attacks.reading import short_key
+from posse.systems.samba.messages import Reply
+from posse.systems.samba.scene.picture import knowledge
+from posse.systems.samba.twin import Twin
 
 ATTACKS = {attack.name: attack for attack in system("samba").attacks}
 LEVELS = ("strict", "paper")

@@ -13,12 +13,12 @@ import pytest
 import posse
 from posse.core.errors import ProtocolError
 from posse.privacy.leakage.attack import LEVEL, Attempt, Evidence, attempt
-from posse.protocols.audit import audit
-from posse.protocols.registry import system
-from posse.protocols.samba.attacks import network
-from posse.protocols.samba.attacks.endings import Clocked
-from posse.protocols.samba.roles.customer import Customer
-from posse.protocols.samba.strict.messages import Shares
+from posse.systems.audit import audit
+from posse.systems.registry import system
+from posse.systems.samba.attacks import network
+from posse.systems.samba.attacks.endings import Clocked
+from posse.systems.samba.roles.customer import Customer
+from posse.systems.samba.strict.messages import Shares
 
 ATTACKS = {attack.name: attack for attack in system("samba").attacks}
 

@@ -21,14 +21,14 @@ from posse.privacy.crypto.keys import RunKey, Secrets, hkdf
 from posse.privacy.crypto.pairwise import present_digest
 from posse.privacy.sharing import shuffle
 from posse.problems import BernoulliArms
-from posse.protocols.samba.attacks.reading import Passes, read, short_key
-from posse.protocols.samba.federation import SimulatedWorld, prepare
-from posse.protocols.samba.levels import Switches
-from posse.protocols.samba.messages import Batch, Score
-from posse.protocols.samba.strict import sums
-from posse.protocols.samba.strict.messages import Tock
 from posse.runtime.memory import MemoryRun
-from tests.protocols.harness import secrets_of
+from posse.systems.samba.attacks.reading import Passes, read, short_key
+from posse.systems.samba.federation import SimulatedWorld, prepare
+from posse.systems.samba.levels import Switches
+from posse.systems.samba.messages import Batch, Score
+from posse.systems.samba.strict import sums
+from posse.systems.samba.strict.messages import Tock
+from tests.systems.harness import secrets_of
 
 ARMS, BUDGET = BernoulliArms(np.linspace(0.3, 0.7, 3)), 9
 OWNERS = {"owner-1", "owner-2", "owner-3"}

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import posse
-from posse.protocols.base import RunSettings
-from posse.protocols.registry import system, system_of
+from posse.systems.base import RunSettings
+from posse.systems.registry import system, system_of
 
 MARKET = {"agents": 3, "producers": 5, "horizon": 500}
 NOISE = {"noise": 1.0, "clip": 0.05}

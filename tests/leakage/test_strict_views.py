@@ -16,10 +16,10 @@ from posse.core.random import REWARD, uniform
 from posse.policies import UCB, EpsilonGreedy, Policy, Pursuit, Thompson
 from posse.privacy.sharing import shuffle
 from posse.privacy.sharing.shuffle import First, Second
-from posse.protocols.samba.kernels import tossed
-from posse.protocols.samba.strict import controller as strict_controller
-from posse.protocols.samba.strict import owner as strict_owner
-from posse.protocols.samba.strict.comp import Comp
+from posse.systems.samba.kernels import tossed
+from posse.systems.samba.strict import controller as strict_controller
+from posse.systems.samba.strict import owner as strict_owner
+from posse.systems.samba.strict.comp import Comp
 from tests.leakage.strict_game import Game, Played, Programme, World
 
 POLICIES: dict[str, Policy] = {

@@ -11,10 +11,10 @@ from math import comb
 
 import pytest
 
-from posse.protocols.samba.attacks.network import BUDGET, OWNERS, recorded
-from posse.protocols.samba.settings import Samba
 from posse.runtime.network import deployment
 from posse.runtime.network.party import Party
+from posse.systems.samba.attacks.network import BUDGET, OWNERS, recorded
+from posse.systems.samba.settings import Samba
 
 
 def watched(level: str) -> tuple[list[list[int]], list[list[int]], list[int]]:

@@ -10,14 +10,14 @@ from typing import Any
 
 from posse.core.roles import Note
 from posse.privacy.crypto.keys import Secrets
-from posse.protocols.samba.deploy import build
-from posse.protocols.samba.layout import FederationFile, lay_out
 from posse.runtime.journal import Journal
 from posse.runtime.network.connection import Timing
 from posse.runtime.network.deployment import make_party
 from posse.runtime.network.engine import journalled_nonce
 from posse.runtime.network.party import Party
 from posse.runtime.place import open_place, root_of, secrets_of
+from posse.systems.samba.deploy import build
+from posse.systems.samba.layout import FederationFile, lay_out
 
 QUICK = Timing(
     heartbeat=0.2, patience=2.0, first_wait=0.01, longest_wait=0.2, sync_every=0.005, linger=3.0

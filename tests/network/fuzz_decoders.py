@@ -21,8 +21,6 @@ import msgspec
 
 from posse.core.errors import EnrolmentError, PosseError
 from posse.core.roles import Reward
-from posse.protocols.samba import messages as samba
-from posse.protocols.samba.deploy import VOCABULARY
 from posse.runtime import journal as journals
 from posse.runtime.certificates import tokens as enrolling
 from posse.runtime.certificates.names import Peer
@@ -38,6 +36,8 @@ from posse.runtime.network.wire import (
     WireError,
     pack,
 )
+from posse.systems.samba import messages as samba
+from posse.systems.samba.deploy import VOCABULARY
 
 # Not by import: numba would be given what atheris has rewritten.
 split = atheris.instrument_func(journals.split)

@@ -17,21 +17,21 @@ import numpy as np
 from posse.core.roles import Ask, Message, Role
 from posse.privacy.crypto.keys import Secrets
 from posse.privacy.sharing.fixed import FixedPoint
-from posse.protocols.mpc_contextual.deploy import build, features_of, start_of
-from posse.protocols.mpc_contextual.layout import ContextualFederation, lay_out
-from posse.protocols.mpc_contextual.program import plan
-from posse.protocols.mpc_contextual.roles.dealer import DealerRole
-from posse.protocols.mpc_contextual.roles.messages import Act, Acted, Earn, Earned, Look, Seen
-from posse.protocols.mpc_contextual.roles.outside import row_order
-from posse.protocols.mpc_contextual.roles.party import Party as PartyRole
-from posse.protocols.mpc_contextual.roles.puller_and_payee import Payee, Puller
-from posse.protocols.mpc_contextual.settings import ContextualOptions, World
-from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms
 from posse.runtime import local
 from posse.runtime.memory import MemoryRun
 from posse.runtime.network.deployment import make_party
 from posse.runtime.network.party import Party
 from posse.runtime.place import PartyFile, open_place
+from posse.systems.mpc_contextual.deploy import build, features_of, start_of
+from posse.systems.mpc_contextual.layout import ContextualFederation, lay_out
+from posse.systems.mpc_contextual.program import plan
+from posse.systems.mpc_contextual.roles.dealer import DealerRole
+from posse.systems.mpc_contextual.roles.messages import Act, Acted, Earn, Earned, Look, Seen
+from posse.systems.mpc_contextual.roles.outside import row_order
+from posse.systems.mpc_contextual.roles.party import Party as PartyRole
+from posse.systems.mpc_contextual.roles.puller_and_payee import Payee, Puller
+from posse.systems.mpc_contextual.settings import ContextualOptions, World
+from posse.systems.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms
 from tests.network.federations import QUICK, free_port, journalled_secrets, run_all
 from tests.network.torment import PATIENCE, Torment
 

@@ -20,7 +20,6 @@ from posse.cli.app import app
 from posse.core.errors import DataError, JournalError
 from posse.core.settings import read_toml
 from posse.privacy.sharing import dealing
-from posse.protocols.parties import deployed, parties_of, run_and_record
 from posse.runtime import backup, journal
 from posse.runtime.federation import care
 from posse.runtime.local import write_party
@@ -28,6 +27,7 @@ from posse.runtime.network.deployment import make_party
 from posse.runtime.network.doctor import examine
 from posse.runtime.network.vouching import RESTORED, backup_time, vouch
 from posse.runtime.place import open_place
+from posse.systems.parties import deployed, parties_of, run_and_record
 from tests.network import mpc
 from tests.network.federations import QUICK, laid_out, run_all, until
 from tests.network.test_inputs import close, finish, market_of_their_own, opened
@@ -341,7 +341,7 @@ def test_the_identity_alone_gives_a_journal_with_secrets_of_its_own(tmp_path):
 def test_a_journal_set_back_by_itself_is_refused_where_the_store_noted_more(tmp_path, monkeypatch):
     """And doctor says of a restored one that it waits for its peers."""
     monkeypatch.setenv("POSSE_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr("posse.protocols.parties.BEAT", 0.05)
+    monkeypatch.setattr("posse.systems.parties.BEAT", 0.05)
     paths = {path.stem: path for path in laid_out(tmp_path, budget=2000)}
     path, place = paths["comp"], open_place(paths["comp"])
     write_party(path, {**read_toml(path), "give_up": 60.0})

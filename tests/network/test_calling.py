@@ -16,13 +16,13 @@ import pytest
 
 from posse.core.errors import CertificateError, ConfigError
 from posse.core.settings import read_toml
-from posse.protocols.parties import parties_of
 from posse.runtime import local
 from posse.runtime.door import Door
 from posse.runtime.local import write_party
 from posse.runtime.network.calling import Proxy, ProxyError, call, opened
 from posse.runtime.network.doctor import examine
 from posse.runtime.place import open_place
+from posse.systems.parties import parties_of
 from tests.network.federations import laid_out, run, run_all
 from tests.network.federations import opened as party_of
 from tests.network.test_inputs import close

@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 
 import posse
-from posse.protocols.registry import run
-from posse.protocols.samba.settings import Samba
 from posse.runtime.certificates.authority import Authority
 from posse.runtime.network.operate import json_log
+from posse.systems.registry import run
+from posse.systems.samba.settings import Samba
 from tests.network.federations import laid_out, opened, run_all, until
 
 BUDGET = 40
@@ -61,15 +61,15 @@ def test_which_clocks_are_read_at_all():
     decides = ("links", "engine", "wire")
     assert readers(
         ANY,
-        "protocols/samba",
+        "systems/samba",
         "core",
         "policies",
         "privacy/crypto",
         "runtime/journal.py",
         *(f"runtime/network/{name}.py" for name in decides),
     ) == {
-        "protocols/samba/strict/clock.py",
-        "protocols/samba/attacks/network.py",
+        "systems/samba/strict/clock.py",
+        "systems/samba/attacks/network.py",
         "core/compiled.py",
         "core/interrupts.py",
     }

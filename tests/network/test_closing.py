@@ -12,13 +12,13 @@ import pytest
 
 from posse.core.errors import ConfigError, DisagreementError, ProtocolError, UnfinishedError
 from posse.privacy.crypto.paillier import PublicKey
-from posse.protocols.parties import run_and_record
-from posse.protocols.samba.deploy import build
-from posse.protocols.samba.messages import Total
-from posse.protocols.samba.strict import sums
-from posse.protocols.samba.strict.messages import Shares
 from posse.runtime.network.connection import Timing
 from posse.runtime.place import open_place
+from posse.systems.parties import run_and_record
+from posse.systems.samba.deploy import build
+from posse.systems.samba.messages import Total
+from posse.systems.samba.strict import sums
+from posse.systems.samba.strict.messages import Shares
 from tests.network.federations import QUICK, laid_out, opened, run_all
 from tests.network.test_proxy import Proxy
 
@@ -166,7 +166,7 @@ def test_a_refused_total_ends_the_run_and_only_the_customer_knows(
             assert "the customer has its answer" in known.outcome
 
     def build_known(path, party):
-        from posse.protocols.samba.deploy import _known
+        from posse.systems.samba.deploy import _known
 
         return _known(party.engine.role, party.engine.role._expected, "trial-1")
 

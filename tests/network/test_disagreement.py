@@ -18,14 +18,14 @@ import pytest
 import posse
 from posse.core.errors import DisagreementError, JournalError, UnfinishedError
 from posse.core.roles import Note
-from posse.protocols import registry
-from posse.protocols.parties import deployed, parties_of
 from posse.runtime.network.deployment import make_party
 from posse.runtime.network.party import Party
 from posse.runtime.place import open_place
+from posse.systems import registry
+from posse.systems.parties import deployed, parties_of
 from tests.network import mpc, test_mesh
 from tests.network.federations import QUICK, free_port, laid_out, run_all, until
-from tests.protocols.toy.system import LISTENER, TELLER, Toy
+from tests.systems.toy.system import LISTENER, TELLER, Toy
 
 SECONDS = 240
 BOUND = (
@@ -38,7 +38,7 @@ REMEDY = "Correct the file that is wrong, and start all parties again."
 
 @pytest.fixture(autouse=True)
 def _toy_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(registry.VARIABLE, "tests.protocols.toy.system")
+    monkeypatch.setenv(registry.VARIABLE, "tests.systems.toy.system")
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import errno
 import pytest
 
 from posse.core.errors import JournalError
-from posse.protocols.registry import run
-from posse.protocols.samba.settings import Samba
+from posse.systems.registry import run
+from posse.systems.samba.settings import Samba
 from tests.network.disks import FailingDisk
 from tests.network.federations import laid_out, opened
 

@@ -13,12 +13,12 @@ from posse.core.roles import OPERATOR
 from posse.policies import UCB
 from posse.privacy.crypto.paillier import Ciphertext
 from posse.problems import BernoulliArms
-from posse.protocols.samba.deploy import VOCABULARY, build
-from posse.protocols.samba.federation import SimulatedWorld, prepare
-from posse.protocols.samba.messages import Agreed, Close, End, Sum, Total
-from posse.protocols.samba.roles.closing import agree, ask
 from posse.runtime.network.deployment import make_party
 from posse.runtime.place import open_place
+from posse.systems.samba.deploy import VOCABULARY, build
+from posse.systems.samba.federation import SimulatedWorld, prepare
+from posse.systems.samba.messages import Agreed, Close, End, Sum, Total
+from posse.systems.samba.roles.closing import agree, ask
 from tests.network.federations import laid_out, opened, settled
 from tests.network.seam import Network
 from tests.network.test_samba_seam import FAULTS, key  # noqa: F401

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from posse.protocols import registry
-from posse.protocols.samba.settings import Samba
+from posse.systems import registry
+from posse.systems.samba.settings import Samba
 from tests.network.federations import run
 
 

@@ -23,9 +23,6 @@ import msgspec
 import pytest
 
 from posse.core.errors import LinkError, ProtocolError
-from posse.protocols.registry import run
-from posse.protocols.samba.deploy import VOCABULARY, build
-from posse.protocols.samba.settings import Samba
 from posse.runtime.certificates.authority import Authority, Desk
 from posse.runtime.certificates.enrolment import EnrolmentServer, complete, prepare
 from posse.runtime.certificates.identity import PartyIdentity, ssl_contexts
@@ -45,6 +42,9 @@ from posse.runtime.network.wire import (
     pack,
 )
 from posse.runtime.place import open_place
+from posse.systems.registry import run
+from posse.systems.samba.deploy import VOCABULARY, build
+from posse.systems.samba.settings import Samba
 from posse.version import PROTOCOL_VERSION
 from tests.network.federations import journalled_secrets, laid_out, opened, until
 

@@ -19,8 +19,6 @@ from typer.testing import CliRunner
 
 from posse.cli.app import app
 from posse.core.errors import JournalError, LinkError
-from posse.protocols.mpc_contextual.deploy import build as build_mpc
-from posse.protocols.parties import parties_of, run_and_record
 from posse.runtime import journal as journals
 from posse.runtime.certificates.authority import Authority, Desk
 from posse.runtime.certificates.enrolment import complete, prepare
@@ -32,6 +30,8 @@ from posse.runtime.network.health import at_rest, not_answering, status, words
 from posse.runtime.network.operate import ask, metrics, serve_metrics
 from posse.runtime.network.wire import Data, Kept, pack
 from posse.runtime.place import open_place
+from posse.systems.mpc_contextual.deploy import build as build_mpc
+from posse.systems.parties import parties_of, run_and_record
 from tests.network import mpc
 from tests.network.federations import QUICK, free_port, laid_out, opened, run_all, until
 from tests.network.test_inputs import SYSTEMS, close, finish

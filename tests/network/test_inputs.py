@@ -15,21 +15,21 @@ from posse.cli.app import app
 from posse.core.errors import ConfigError, JournalError, PosseError
 from posse.core.roles import OPERATOR, WORLD, Many
 from posse.core.settings import read_toml
-from posse.protocols.dp_combinatorial.agent import Agent, Buyer
-from posse.protocols.dp_combinatorial.deploy import AgentOptions, MarketFederation
-from posse.protocols.dp_combinatorial.deploy import lay_out as lay_out_market
-from posse.protocols.dp_combinatorial.messages import Delivered, Hello, Offers
-from posse.protocols.dp_combinatorial.terms import VERSION, Terms
-from posse.protocols.mpc_contextual.layout import ContextualFederation
-from posse.protocols.mpc_contextual.layout import lay_out as lay_out_contextual
-from posse.protocols.mpc_contextual.settings import ContextualOptions
-from posse.protocols.parties import change_stopped, deployed, parties_of
-from posse.protocols.samba.deploy import SambaOptions
 from posse.runtime.local import data_beside, write_party
 from posse.runtime.network.deployment import make_party
 from posse.runtime.network.doctor import examine
 from posse.runtime.network.operate import Control, party_commands
 from posse.runtime.place import open_place
+from posse.systems.dp_combinatorial.agent import Agent, Buyer
+from posse.systems.dp_combinatorial.deploy import AgentOptions, MarketFederation
+from posse.systems.dp_combinatorial.deploy import lay_out as lay_out_market
+from posse.systems.dp_combinatorial.messages import Delivered, Hello, Offers
+from posse.systems.dp_combinatorial.terms import VERSION, Terms
+from posse.systems.mpc_contextual.layout import ContextualFederation
+from posse.systems.mpc_contextual.layout import lay_out as lay_out_contextual
+from posse.systems.mpc_contextual.settings import ContextualOptions
+from posse.systems.parties import change_stopped, deployed, parties_of
+from posse.systems.samba.deploy import SambaOptions
 from tests.network import mpc, test_mesh
 from tests.network.federations import QUICK, free_port, laid_out, run_all
 

@@ -10,11 +10,11 @@ import pytest
 
 import posse
 from posse.core.errors import DisagreementError
-from posse.protocols.dp_combinatorial.deploy import MarketFederation, lay_out
-from posse.protocols.samba.layout import layout
 from posse.results.reports.sections import sections
 from posse.results.store import Store
 from posse.runtime.sources import SourceSettings
+from posse.systems.dp_combinatorial.deploy import MarketFederation, lay_out
+from posse.systems.samba.layout import layout
 from tests.network import mpc
 from tests.network.federations import free_port, laid_out
 from tests.network.test_disagreement import edit

@@ -18,13 +18,13 @@ from posse.core.errors import LinkError
 from posse.core.fixed import REWARD_ONE
 from posse.core.roles import Ask, Message
 from posse.problems.contexts.features import read_block
-from posse.protocols import registry
-from posse.protocols.mpc_contextual.deploy import OUTSIDE
-from posse.protocols.mpc_contextual.roles.messages import Act, Acted, Earn, Earned
-from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER
-from posse.protocols.samba.settings import Samba
 from posse.runtime.certificates import making
 from posse.runtime.certificates.identity import PartyIdentity
+from posse.systems import registry
+from posse.systems.mpc_contextual.deploy import OUTSIDE
+from posse.systems.mpc_contextual.roles.messages import Act, Acted, Earn, Earned
+from posse.systems.mpc_contextual.terms import DEALER, PAYEE, PULLER
+from posse.systems.samba.settings import Samba
 from tests.network.living import LivingFederation
 from tests.network.mpc import found, twin, write_world
 

@@ -16,14 +16,14 @@ import pytest
 
 from posse.core.errors import DataError, JournalError, LinkError
 from posse.core.settings import read_toml
-from posse.protocols import registry
-from posse.protocols.parties import parties_of
-from posse.protocols.samba.settings import Samba
 from posse.runtime import backup
 from posse.runtime.federation import care
 from posse.runtime.local import write_party
 from posse.runtime.network.doctor import examine
 from posse.runtime.network.operate import ask
+from posse.systems import registry
+from posse.systems.parties import parties_of
+from posse.systems.samba.settings import Samba
 from tests.network.federations import free_port
 from tests.network.test_living_systems import Together, _home  # noqa: F401
 

@@ -15,14 +15,14 @@ import msgspec
 import pytest
 
 from posse.core.errors import CertificateError, ConfigError, LinkError, PosseError, ProtocolError
-from posse.protocols import registry
-from posse.protocols.dp_combinatorial.settings import DpCombinatorial
-from posse.protocols.parties import invite, serving
-from posse.protocols.samba.settings import Samba
 from posse.runtime.certificates import making
 from posse.runtime.federation.service import Living
 from posse.runtime.federation.talk import Proposal, Signed
 from posse.runtime.network.operate import ask
+from posse.systems import registry
+from posse.systems.dp_combinatorial.settings import DpCombinatorial
+from posse.systems.parties import invite, serving
+from posse.systems.samba.settings import Samba
 from tests.network.living import LivingFederation
 
 MARKET = {"agents": 4, "producers": 8, "horizon": 120, "start": 20, "seed": 5}

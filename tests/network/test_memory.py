@@ -12,10 +12,10 @@ from statistics import median
 import pytest
 
 from posse.core.errors import LinkError
-from posse.protocols.registry import run
-from posse.protocols.samba.settings import Samba
 from posse.runtime.network.engine import SNAPSHOT_BYTES
 from posse.runtime.network.operate import ask
+from posse.systems.registry import run
+from posse.systems.samba.settings import Samba
 from tests.network import torment
 from tests.network.federations import laid_out, opened, run_all
 from tests.network.torment import Torment

@@ -11,11 +11,11 @@ from contextlib import suppress
 import pytest
 
 from posse.core.errors import ConfigError, DataError, UnfinishedError
-from posse.protocols.dp_combinatorial.deploy import MarketFederation, build, lay_out
-from posse.protocols.dp_combinatorial.settings import DpCombinatorial
-from posse.protocols.dp_combinatorial.twin import run_once
 from posse.runtime.network.deployment import make_party
 from posse.runtime.place import open_place
+from posse.systems.dp_combinatorial.deploy import MarketFederation, build, lay_out
+from posse.systems.dp_combinatorial.settings import DpCombinatorial
+from posse.systems.dp_combinatorial.twin import run_once
 from tests.network.federations import QUICK, free_port, run_all
 
 MARKET = {"agents": 4, "producers": 8, "rounds": 120, "start": 20, "seed": 5}

@@ -16,14 +16,14 @@ import pytest
 from posse.core.errors import ConfigError, DataError, DisagreementError, ProtocolError
 from posse.core.roles import Ask, Message
 from posse.privacy.sharing.fixed import FixedPoint
-from posse.protocols.mpc_contextual.roles.messages import End, Look, Over, Seen
-from posse.protocols.mpc_contextual.roles.outside import gathered
-from posse.protocols.mpc_contextual.settings import ContextualOptions
-from posse.protocols.mpc_contextual.terms import PAYEE, PULLER, Terms, largest_steps
-from posse.protocols.mpc_contextual.twins import floats
 from posse.runtime.memory import MemoryRun
 from posse.runtime.place import PartyFile
 from posse.runtime.sources import FeatureSettings, GrowingFile
+from posse.systems.mpc_contextual.roles.messages import End, Look, Over, Seen
+from posse.systems.mpc_contextual.roles.outside import gathered
+from posse.systems.mpc_contextual.settings import ContextualOptions
+from posse.systems.mpc_contextual.terms import PAYEE, PULLER, Terms, largest_steps
+from posse.systems.mpc_contextual.twins import floats
 from tests.network import mpc
 from tests.network.mpc import ARMS, Arriving, Outcome, arriving_roles, found, opened, write_world
 from tests.network.test_mpc_seam import FAULTS, Seam

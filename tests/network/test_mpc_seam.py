@@ -8,8 +8,8 @@ import itertools
 
 import pytest
 
-from posse.protocols.mpc_contextual.deploy import VOCABULARY
 from posse.runtime.memory import MemoryRun
+from posse.systems.mpc_contextual.deploy import VOCABULARY
 from tests.network.mpc import Outcome, TestWorld, factories
 from tests.network.seam import Network
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from posse.core.errors import ConfigError, DataError, DisagreementError, JournalError, PosseError
-from posse.protocols.mpc_contextual.roles.outside import gathered, read_shares
-from posse.protocols.mpc_contextual.terms import DEALER, PULLER
+from posse.systems.mpc_contextual.roles.outside import gathered, read_shares
+from posse.systems.mpc_contextual.terms import DEALER, PULLER
 from tests.network.mpc import found, laid_out, opened, run, twin
 
 

@@ -14,10 +14,10 @@ import pytest
 from posse.core.errors import DisagreementError, PosseError
 from posse.policies.arms.registry import policy
 from posse.policies.arms.shipped import UCB
-from posse.protocols.registry import run
-from posse.protocols.samba.levels import Switches
-from posse.protocols.samba.settings import Samba
-from posse.protocols.samba.setup import Expected, Terms
+from posse.systems.registry import run
+from posse.systems.samba.levels import Switches
+from posse.systems.samba.settings import Samba
+from posse.systems.samba.setup import Expected, Terms
 from tests.network.federations import free_port, laid_out, opened, run_all
 from tests.network.test_disagreement import all_stop, edit
 

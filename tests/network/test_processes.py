@@ -11,9 +11,9 @@ import pytest
 
 from posse.core.errors import LinkError
 from posse.core.fixed import REWARD_ONE
-from posse.protocols import registry
-from posse.protocols.samba.settings import Samba
 from posse.runtime.network.operate import ask
+from posse.systems import registry
+from posse.systems.samba.settings import Samba
 from tests.network.torment import Torment
 
 FICKLE = """

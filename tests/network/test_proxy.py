@@ -11,9 +11,9 @@ from collections import Counter
 
 import pytest
 
-from posse.protocols.registry import run
-from posse.protocols.samba.settings import Samba
 from posse.runtime.network.connection import Timing
+from posse.systems.registry import run
+from posse.systems.samba.settings import Samba
 from tests.network.federations import laid_out, opened, run_all
 
 TIMING = Timing(

@@ -20,18 +20,18 @@ from posse.privacy.crypto.paillier import generate_key
 from posse.privacy.sharing import shuffle
 from posse.problems import BernoulliArms
 from posse.problems.markets.instances import market_instance
-from posse.protocols.dp_combinatorial import deploy as market_deploy
-from posse.protocols.dp_combinatorial.federation import SimulatedMarket, federation
-from posse.protocols.dp_combinatorial.terms import Terms as MarketTerms
-from posse.protocols.mpc_contextual import deploy as mpc_deploy
-from posse.protocols.mpc_contextual.roles.messages import End
-from posse.protocols.mpc_contextual.terms import PAYEE, PULLER
-from posse.protocols.samba import deploy as samba_deploy
-from posse.protocols.samba.federation import owner_names, prepare
-from posse.protocols.samba.setup import CONTROLLER, CUSTOMER, sole
-from posse.protocols.samba.strict import controller as strict_controller
-from posse.protocols.samba.strict.messages import Tick, Tock
 from posse.runtime.network.links import BehindError
+from posse.systems.dp_combinatorial import deploy as market_deploy
+from posse.systems.dp_combinatorial.federation import SimulatedMarket, federation
+from posse.systems.dp_combinatorial.terms import Terms as MarketTerms
+from posse.systems.mpc_contextual import deploy as mpc_deploy
+from posse.systems.mpc_contextual.roles.messages import End
+from posse.systems.mpc_contextual.terms import PAYEE, PULLER
+from posse.systems.samba import deploy as samba_deploy
+from posse.systems.samba.federation import owner_names, prepare
+from posse.systems.samba.setup import CONTROLLER, CUSTOMER, sole
+from posse.systems.samba.strict import controller as strict_controller
+from posse.systems.samba.strict.messages import Tick, Tock
 from tests.network.mpc import Arriving, TestWorld, arriving_roles, factories
 from tests.network.reconnecting import System, Tally, at, check, cut_power, undisturbed
 

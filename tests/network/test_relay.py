@@ -10,13 +10,13 @@ import pytest
 
 from posse.core.errors import ConfigError
 from posse.core.settings import read_toml
-from posse.protocols.mpc_contextual.terms import PAYEE, PULLER
 from posse.runtime import local
 from posse.runtime.certificates.identity import PartyIdentity, relay_context
 from posse.runtime.local import write_party
 from posse.runtime.network import leaving
 from posse.runtime.network.relay import Leg, Relay
 from posse.runtime.place import PartyFile, relayed_by
+from posse.systems.mpc_contextual.terms import PAYEE, PULLER
 from tests.network import mpc
 from tests.network.federations import run_all, until
 from tests.network.test_fuzz_listener import Nowhere

@@ -10,12 +10,12 @@ from posse.policies import UCB, Pursuit, Thompson
 from posse.privacy.crypto.paillier import generate_key
 from posse.privacy.sharing import shuffle
 from posse.problems import BernoulliArms
-from posse.protocols.samba.deploy import VOCABULARY
-from posse.protocols.samba.federation import SimulatedWorld, owner_names, prepare
-from posse.protocols.samba.setup import CONTROLLER, CUSTOMER, sole
-from posse.protocols.samba.strict import controller as strict_controller
-from posse.protocols.samba.strict.messages import Tick, Tock
-from posse.protocols.samba.twin import simulate
+from posse.systems.samba.deploy import VOCABULARY
+from posse.systems.samba.federation import SimulatedWorld, owner_names, prepare
+from posse.systems.samba.setup import CONTROLLER, CUSTOMER, sole
+from posse.systems.samba.strict import controller as strict_controller
+from posse.systems.samba.strict.messages import Tick, Tock
+from posse.systems.samba.twin import simulate
 from tests.network.seam import Network
 
 ARMS = BernoulliArms([0.2, 0.5, 0.8])

@@ -17,18 +17,18 @@ from scipy import stats
 
 from posse.core.errors import ConfigError, DisagreementError
 from posse.core.roles import Pull
-from posse.protocols import registry
-from posse.protocols.samba.deploy import build
-from posse.protocols.samba.layout import layout
-from posse.protocols.samba.messages import Score
-from posse.protocols.samba.settings import Samba
-from posse.protocols.samba.strict import clock
-from posse.protocols.samba.strict.clock import Clock
-from posse.protocols.samba.strict.messages import Tick, Tock
 from posse.runtime.network.deployment import make_party
 from posse.runtime.network.party import Party
 from posse.runtime.network.wire import Data
 from posse.runtime.place import open_place
+from posse.systems import registry
+from posse.systems.samba.deploy import build
+from posse.systems.samba.layout import layout
+from posse.systems.samba.messages import Score
+from posse.systems.samba.settings import Samba
+from posse.systems.samba.strict import clock
+from posse.systems.samba.strict.clock import Clock
+from posse.systems.samba.strict.messages import Tick, Tock
 from tests.network.federations import QUICK, laid_out, opened, run_all
 
 OWNERS, BUDGET, SLOT, PULL = 4, 130, 0.03, 0.012

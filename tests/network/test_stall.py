@@ -18,11 +18,6 @@ import pytest
 from posse.core.errors import ConfigError, DataError, StalledError
 from posse.core.roles import Pull
 from posse.core.settings import read_toml
-from posse.protocols import registry
-from posse.protocols.dp_combinatorial.deploy import MarketFederation
-from posse.protocols.dp_combinatorial.deploy import lay_out as lay_out_market
-from posse.protocols.parties import parties_of
-from posse.protocols.samba.settings import Samba
 from posse.runtime.certificates.authority import Authority
 from posse.runtime.journal import Journal
 from posse.runtime.local import enrol_all, write_party
@@ -36,6 +31,11 @@ from posse.runtime.network.operate import FAILING, Control, party_commands, serv
 from posse.runtime.network.party import Party
 from posse.runtime.network.wire import WIRE_VERSION, Hello, Kept, Missing, Reader, pack
 from posse.runtime.place import open_place
+from posse.systems import registry
+from posse.systems.dp_combinatorial.deploy import MarketFederation
+from posse.systems.dp_combinatorial.deploy import lay_out as lay_out_market
+from posse.systems.parties import parties_of
+from posse.systems.samba.settings import Samba
 from posse.version import PROTOCOL_VERSION
 from tests.network import mpc
 from tests.network.federations import QUICK, free_port, laid_out, until

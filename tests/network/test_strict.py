@@ -11,12 +11,12 @@ import pytest
 
 from posse.core.errors import ConfigError
 from posse.privacy.sharing import shuffle
-from posse.protocols import registry
-from posse.protocols.samba.deploy import build
-from posse.protocols.samba.layout import layout
-from posse.protocols.samba.settings import Samba
-from posse.protocols.samba.strict import controller as strict_controller
 from posse.runtime.place import open_place
+from posse.systems import registry
+from posse.systems.samba.deploy import build
+from posse.systems.samba.layout import layout
+from posse.systems.samba.settings import Samba
+from posse.systems.samba.strict import controller as strict_controller
 from tests.network.federations import laid_out, opened, run, settled, until
 
 VALUES = {"level": "strict", "sync": True, "budget": 60}

@@ -17,15 +17,15 @@ import pytest
 
 from posse.core.errors import DataError
 from posse.core.fixed import REWARD_ONE
-from posse.protocols.audit import audit, read_view
-from posse.protocols.parties import parties_of, read_result
-from posse.protocols.samba.attacks.owners import own_arm
 from posse.results.store import Store
 from posse.runtime import local
 from posse.runtime.journal import framed, split
 from posse.runtime.network.deployment import make_party
 from posse.runtime.network.recording import FIRST_STATE, VIEW, Recorded, RecordingEngine, read
 from posse.runtime.place import open_place
+from posse.systems.audit import audit, read_view
+from posse.systems.parties import parties_of, read_result
+from posse.systems.samba.attacks.owners import own_arm
 from tests.network import mpc
 from tests.network.federations import QUICK, laid_out, run_all
 from tests.network.torment import Torment

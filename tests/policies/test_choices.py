@@ -1,7 +1,7 @@
 """How often each arm is chosen: matching has its distribution, exploring is uniform, at both
 levels.
 
-The twin of `posse.protocols.samba` makes the choices. Tests have a false-alarm rate of .001 each;
+The twin of `posse.systems.samba` makes the choices. Tests have a false-alarm rate of .001 each;
 seeds are fixed.
 """
 
@@ -16,7 +16,7 @@ from posse.core.exact import gumbel
 from posse.core.random import GUMBEL, derive, uniform
 from posse.policies import EpsilonGreedy, Policy, Pursuit, Softmax
 from posse.problems import BernoulliArms
-from posse.protocols.samba.twin import simulate
+from posse.systems.samba.twin import simulate
 from tests.core.chance import chi_square, chi_square_limit
 
 SEEDS = range(12_000)

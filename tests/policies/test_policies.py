@@ -28,7 +28,7 @@ from posse.policies import (
 )
 from posse.policies.arms.registry import PARAMETERS, PolicySettings, parameters_of
 from posse.policies.arms.shipped import FLOOR
-from posse.protocols.samba.kernels import kernels, select_argmax
+from posse.systems.samba.kernels import kernels, select_argmax
 
 KEY = np.uint64(11)
 KNOWN = {"epsilon-greedy", "epsilon-decreasing", "ucb", "thompson", "softmax", "pursuit"}

@@ -28,7 +28,7 @@ from posse.policies import (
 )
 from posse.policies.arms.checks import check
 from posse.policies.arms.registry import PARAMETERS, PolicySettings
-from posse.protocols.samba.settings import Samba
+from posse.systems.samba.settings import Samba
 from tests.policies.counterexamples import ComparisonList
 from tests.policies.users import Careless, Runner, SecondBest, Tuned
 

@@ -20,8 +20,8 @@ from posse.problems.datasets.files import Document
 from posse.problems.datasets.frames import as_frame
 from posse.problems.datasets.reading import reading
 from posse.problems.markets.offers import read_market
-from posse.protocols.dp_combinatorial.deploy import _read_own
 from posse.results.logs import read_logs
+from posse.systems.dp_combinatorial.deploy import _read_own
 
 QUALITIES = [{"supplier": "oak", "quality": 0.5}]
 

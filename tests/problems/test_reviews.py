@@ -20,8 +20,8 @@ from posse.problems.arms.settings import ProblemSettings
 from posse.problems.datasets import reviews
 from posse.problems.datasets.ratings import DATASETS, load
 from posse.problems.datasets.reviews import fields, read_reviews, records
-from posse.protocols.samba.settings import Samba
-from posse.protocols.samba.system import SYSTEM
+from posse.systems.samba.settings import Samba
+from posse.systems.samba.system import SYSTEM
 
 STEAM = [
     {

@@ -40,9 +40,9 @@ from posse.experiments.dp_combinatorial.ranking import (
 )
 from posse.experiments.kit import Floats
 from posse.problems.markets.instances import Distribution, binds
-from posse.protocols.dp_combinatorial import twin
-from posse.protocols.dp_combinatorial.learning import nothing_known
 from posse.results.statistics import Interval
+from posse.systems.dp_combinatorial import twin
+from posse.systems.dp_combinatorial.learning import nothing_known
 from tests.reproduction.small_form import Ran, column, ids, once
 
 NAMES = (

@@ -71,8 +71,8 @@ from posse.experiments.fed_contextual.runs import (
 from posse.experiments.kit import mean_of
 from posse.policies.contextual.explorations import EXPLORATIONS
 from posse.problems.populations.prepared import load, save
-from posse.protocols.fed_contextual.computing.server import Measured
-from posse.protocols.fed_contextual.jobs import Job, Result, read_jobs, write
+from posse.systems.fed_contextual.computing.server import Measured
+from posse.systems.fed_contextual.jobs import Job, Result, read_jobs, write
 from tests.reproduction.small_form import Ran, column, ids, once, table_of
 
 FIGURES = tuple(SETTINGS)

@@ -29,9 +29,9 @@ from posse.experiments.mpc_contextual.problem import (
     world_of,
 )
 from posse.privacy.dp.arms import ArmChoice
-from posse.protocols.mpc_contextual.program import Costs
-from posse.protocols.mpc_contextual.terms import PAYEE
-from posse.protocols.mpc_contextual.twins import floats
+from posse.systems.mpc_contextual.program import Costs
+from posse.systems.mpc_contextual.terms import PAYEE
+from posse.systems.mpc_contextual.twins import floats
 from tests.reproduction.small_form import Ran, column, ids, once, table_of
 
 NAMES = (

@@ -25,10 +25,10 @@ from posse.experiments.mpc_contextual.published import (
     simulate,
     toward_zero,
 )
-from posse.protocols.mpc_contextual.coins import Coins
-from posse.protocols.mpc_contextual.twins.floats import replay, run
+from posse.systems.mpc_contextual.coins import Coins
+from posse.systems.mpc_contextual.twins.floats import replay, run
 from tests.core.chance import SIGMAS
-from tests.protocols.mpc_contextual.test_floats import linear
+from tests.systems.mpc_contextual.test_floats import linear
 
 Q = 1 << 64
 signed = st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(-(1 << 30), 1 << 30)

@@ -21,7 +21,7 @@ from posse.experiments.samba.agreement import (
 from posse.experiments.samba.replay import SEEDS, replay, their_beta, their_stream, their_thompson
 from posse.policies import UCB, EpsilonDecreasing, Pursuit, Softmax, Thompson
 from posse.problems import BernoulliArms
-from posse.protocols.samba.twin import simulate
+from posse.systems.samba.twin import simulate
 
 
 def authors(n: int) -> float:

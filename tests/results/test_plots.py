@@ -9,7 +9,6 @@ import pytest
 from matplotlib.figure import Figure
 
 from posse.core.errors import DataError
-from posse.protocols.registry import names, system
 from posse.results import (
     pulls_per_arm,
     regret_curves,
@@ -18,6 +17,7 @@ from posse.results import (
     secure_against_plain,
 )
 from posse.results.plots import DARK_PAGE, INK, LIGHT_PAGE, SERIES
+from posse.systems.registry import names, system
 from tests.results.example import example_record
 
 SECURE, PLAIN, OTHER = (

@@ -147,7 +147,7 @@ class Visitor:
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A store in a fresh folder; the user's own is never touched."""
     monkeypatch.setenv("POSSE_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("POSSE_SYSTEMS", "tests.protocols.toy.system")
+    monkeypatch.setenv("POSSE_SYSTEMS", "tests.systems.toy.system")
     return tmp_path / "home"
 
 

@@ -28,13 +28,13 @@ import posse
 from posse.cli.app import app
 from posse.core.settings import IMPORTS, External, Settings
 from posse.policies import own
-from posse.protocols import registry
 from posse.results.store import Store
 from posse.studio.catalogue import Catalogue
 from posse.studio.catalogue import _budgets as budgets
 from posse.studio.guard import Refused
-from tests.protocols.toy.system import Toy
+from posse.systems import registry
 from tests.studio.conftest import Server, Visitor
+from tests.systems.toy.system import Toy
 
 CANARY = "posse_canary"
 SYSTEMS = (*registry.BUILT_IN, "toy")

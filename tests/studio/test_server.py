@@ -280,7 +280,7 @@ def test_what_is_wrong_with_settings_stands_beside_the_field(visitor: Visitor) -
 
 def test_every_system_can_be_set_up_from_what_it_declares(visitor: Visitor) -> None:
     systems = {one["name"]: one for one in visitor.get("/api/systems")}
-    assert list(systems) == [*posse.systems.__globals__["names"]()]
+    assert list(systems) == list(posse.systems.registry.names())
     for name, one in systems.items():
         offered = {field for group in one["groups"] for field in group["fields"]}
         assert offered <= set(one["schema"]["properties"]), name
@@ -371,7 +371,7 @@ def test_a_sweep_runs_in_the_background(visitor: Visitor) -> None:
 
 
 def _toy(**settings: Any) -> Any:
-    from posse.protocols.registry import system
+    from posse.systems.registry import system
 
     return system("toy").Settings(**settings)
 
@@ -684,8 +684,8 @@ def test_the_command_refuses_what_others_could_reach(home: Path) -> None:
 def test_data_are_looked_through_again_only_where_a_file_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from posse.protocols.registry import system
     from posse.studio.catalogue import Catalogue
+    from posse.systems.registry import system
 
     monkeypatch.setenv("POSSE_DATA", str(tmp_path))
     looked: list[str] = []

@@ -15,11 +15,11 @@ import pytest
 
 import posse
 from posse.core.roles import WORLD
-from posse.protocols.registry import system
-from posse.protocols.runs import RolesRun
 from posse.results import identical
 from posse.results.store import Store
 from posse.studio.stage import SAVES, Stage
+from posse.systems.registry import system
+from posse.systems.runs import RolesRun
 from tests.studio.conftest import Server, Visitor
 
 POLICIES = ("epsilon-greedy", "epsilon-decreasing", "ucb", "softmax", "pursuit", "thompson")

@@ -19,14 +19,14 @@ from posse.core.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from posse.protocols.base import Action
+    from posse.systems.base import Action
 
 
 def words() -> dict[str, str]:
     """First words of all actions with what they are about; built-in systems are not imported for
     it.
     """
-    from posse.protocols.registry import ACTIONS, BUILT_IN, systems
+    from posse.systems.registry import ACTIONS, BUILT_IN, systems
 
     found = dict(ACTIONS)
     for action in (action for each in systems(skip=BUILT_IN) for action in each.actions):
@@ -49,7 +49,7 @@ def command(word: str) -> Any:
 
 
 def _actions() -> Sequence[Action]:
-    from posse.protocols.registry import systems
+    from posse.systems.registry import systems
 
     return [action for system in systems() for action in system.actions]
 

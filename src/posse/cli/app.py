@@ -37,7 +37,7 @@ from posse.core.interrupts import soon
 from posse.version import __version__
 
 if TYPE_CHECKING:
-    from posse.protocols.base import System
+    from posse.systems.base import System
 
 FRAMED = 70
 """Columns from which on help is set in frames."""

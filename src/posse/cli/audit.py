@@ -22,9 +22,9 @@ from posse.core.interrupts import keeping
 
 if TYPE_CHECKING:
     from posse.core.roles import View
-    from posse.protocols.base import RunSettings, System
     from posse.results.record import Record
     from posse.results.reports.audits import Audit
+    from posse.systems.base import RunSettings, System
 
 All = Annotated[bool, typer.Option("--all", help="Also attacks that need many runs, or a network.")]
 Names = Annotated[
@@ -84,8 +84,8 @@ def stored_audit() -> Any:
         json: flags.Json = False,
         no_save: NoKeep = False,
     ) -> None:
-        from posse.protocols.audit import read_view
         from posse.results.store import Store
+        from posse.systems.audit import read_view
 
         if os.sep in id or Path(id).is_file():
             view = read_view(Path(id))
@@ -110,7 +110,7 @@ def stored_audit() -> Any:
 
 def _like(file: Path | None, name: str) -> RunSettings | None:
     """Read settings like those of a run whose view was recorded."""
-    from posse.protocols.registry import system
+    from posse.systems.registry import system
 
     return None if file is None else system(name).Settings.make(file=file)
 
@@ -127,7 +127,7 @@ def _audited(
     """Make the attacks with progress, keep and show what they find; Ctrl-C keeps those that are
     done.
     """
-    from posse.protocols.audit import Auditing
+    from posse.systems.audit import Auditing
 
     going = Auditing(what, tuple(attacks or ()), all, seed, like=like)
 

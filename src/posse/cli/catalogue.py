@@ -63,7 +63,7 @@ Out = Annotated[
 
 def policies(check: Check = None, json: flags.Json = False) -> None:
     """List the policies of every system, or check your own."""
-    from posse.protocols.registry import systems
+    from posse.systems.registry import systems
 
     if check is not None:
         _check(check, json)
@@ -102,7 +102,7 @@ def _check(where: str, json: bool) -> None:
 
 def problems(data: Data = None, folder: Folder = None, json: flags.Json = False) -> None:
     """List the data that every system can learn from, and whether the files are there."""
-    from posse.protocols.registry import systems
+    from posse.systems.registry import systems
 
     with Doing("reading the data sets"):
         lists = {system.name: system.problems(folder) for system in systems()}

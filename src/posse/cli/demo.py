@@ -18,8 +18,8 @@ from posse.core.check import require
 from posse.core.errors import ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
-    from posse.protocols.base import System
     from posse.results.record import Record
+    from posse.systems.base import System
 
 ENOUGH_SECONDS = 45.0
 """When the first level took longer than this, the others are left out: a demo is short."""
@@ -44,7 +44,7 @@ def demo(
     brief: flags.Brief = False,
 ) -> None:
     """See it work: no download, half a minute."""
-    from posse.protocols.registry import names, system
+    from posse.systems.registry import names, system
 
     known = system(name or names()[0])
     if "demo" not in known.presets:
@@ -116,7 +116,7 @@ def _tell(known: System, pairs: Sequence[tuple[Record, Record]], brief: bool) ->
 
 def _attack(known: System, levels: Sequence[str], horizon: int) -> None:
     """Make one attack at every level that was run, on a short run, and say what it finds."""
-    from posse.protocols.audit import audit
+    from posse.systems.audit import audit
 
     if not known.demo_attack:
         return

@@ -173,7 +173,7 @@ def _contexts(rows: Path, learnt: Learnt) -> tuple[list[int], NDArray[np.float64
 
 def _learnt(model: str) -> Learnt:
     """Read a model by its place, or what a stored run learnt."""
-    from posse.protocols.registry import systems
+    from posse.systems.registry import systems
 
     place = Path(model).expanduser()
     if place.exists() or place.suffix or len(place.parts) > 1:

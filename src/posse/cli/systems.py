@@ -23,8 +23,8 @@ from posse.core.errors import ConfigError
 from posse.core.interrupts import held, keeping, soon
 
 if TYPE_CHECKING:
-    from posse.protocols.base import RunSettings, System
     from posse.results.record import Progress, Record
+    from posse.systems.base import RunSettings, System
 
 SIMULATED_RUNS = 50
 STORED = "stored"
@@ -78,12 +78,12 @@ def system_group(
 
     class Group(TyperGroup):
         def list_commands(self, ctx: Any) -> list[str]:
-            from posse.protocols.registry import systems
+            from posse.systems.registry import systems
 
             return [known.name for known in systems()]
 
         def get_command(self, ctx: Any, cmd_name: str) -> Any:
-            from posse.protocols.registry import names, system
+            from posse.systems.registry import names, system
 
             if other is not None and cmd_name == STORED:
                 return other()
@@ -91,7 +91,7 @@ def system_group(
                 return make(system(cmd_name)) if cmd_name in names() else None
 
         def parse_args(self, ctx: Any, args: list[str]) -> Any:
-            from posse.protocols.registry import names
+            from posse.systems.registry import names
 
             word = next((arg for arg in args if not arg.startswith("-")), None)
             leading = args[0] if args else ""
@@ -223,8 +223,8 @@ def _run(
 
 def go(settings: RunSettings, keeper: Keeper) -> Record:
     """Run settings to the end, with progress shown on the screen and in the store."""
-    from posse.protocols.registry import start
     from posse.results.record import Interrupted
+    from posse.systems.registry import start
 
     name = title(settings)
     with Doing(f"{name}: preparing") as doing:
@@ -258,7 +258,7 @@ def go(settings: RunSettings, keeper: Keeper) -> Record:
 
 def title(settings: RunSettings) -> str:
     """Name a run while it goes on: its system and its protection."""
-    from posse.protocols.registry import system_of
+    from posse.systems.registry import system_of
 
     known = system_of(settings)
     return f"{known.title} ({known.level_of(settings)})"
@@ -345,8 +345,8 @@ def stored_command() -> Any:
         figure: flags.Figure = None,
         brief: flags.Brief = False,
     ) -> None:
-        from posse.protocols.registry import names
         from posse.results.store import Store
+        from posse.systems.registry import names
 
         if len(ids) < 2:
             what = f"Systems: {', '.join(names())}."

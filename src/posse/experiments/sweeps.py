@@ -1,6 +1,6 @@
 """Sweeps: many settings, each run once, on processes, on any executor, or on a Dask cluster.
 
->>> from posse.protocols.samba.settings import Samba
+>>> from posse.systems.samba.settings import Samba
 >>> grid = grid_of(Samba, {"owners": 3}, {"policy": ["ucb", "softmax"], "tau": [0.05, 0.1]})
 >>> [(one.policy, one.tau) for one in grid]
 [('ucb', None), ('ucb', None), ('softmax', 0.05), ('softmax', 0.1)]
@@ -24,13 +24,13 @@ from posse.core import check
 from posse.core.errors import ConfigError, DataError, MissingExtraError, PosseError
 from posse.experiments.executors import each_done
 from posse.experiments.kit import write_rows
-from posse.protocols.base import RunSettings
-from posse.protocols.registry import run as run_settings
 from posse.results import plots, words
 from posse.results.record import Record
 from posse.results.reports import page
 from posse.results.statistics import Band, band, standard_error
 from posse.results.store import Store
+from posse.systems.base import RunSettings
+from posse.systems.registry import run as run_settings
 from posse.version import __version__
 
 S = TypeVar("S", bound=RunSettings)

@@ -23,13 +23,13 @@ from posse.core import files
 from posse.core.errors import DataError, PosseError
 from posse.core.settings import IMPORTS, NOTHING, External, Settings
 from posse.problems.datasets.files import data_folder
-from posse.protocols import registry
-from posse.protocols.audit import settings_of
 from posse.studio.guard import UPLOAD, Refused
+from posse.systems import registry
+from posse.systems.audit import settings_of
 
 if TYPE_CHECKING:
-    from posse.protocols.base import Action, RunSettings, System
     from posse.results.record import Record
+    from posse.systems.base import Action, RunSettings, System
 
 FILE = "file:"
 STORED = 512 << 20

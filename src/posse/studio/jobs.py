@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING, Any
 
 from posse.core.errors import PosseError
 from posse.privacy.leakage.attack import FINDS, LITTLE, NOTHING
-from posse.protocols import registry
-from posse.protocols.audit import audit
 from posse.results.statistics import band
 from posse.results.store import Store
 from posse.results.words import listed
 from posse.studio.guard import Refused
+from posse.systems import registry
+from posse.systems.audit import audit
 
 if TYPE_CHECKING:
-    from posse.protocols.base import RunSettings, System
     from posse.results.record import Progress, Record
+    from posse.systems.base import RunSettings, System
 
 AT_ONCE = 2
 """Jobs that run at once; others wait."""

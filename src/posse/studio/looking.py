@@ -23,15 +23,15 @@ import msgspec
 from posse.core.errors import PosseError
 from posse.core.roles import View
 from posse.privacy.leakage.attack import LEVEL, WIRE, Attack, Evidence, attempt
-from posse.protocols.audit import row_of, view_of
-from posse.protocols.runs import RolesRun, Run
 from posse.results.reports.audits import Row
 from posse.studio.catalogue import plain
 from posse.studio.guard import Refused
 from posse.studio.stage import KEPT, Stage, described
+from posse.systems.audit import row_of, view_of
+from posse.systems.runs import RolesRun, Run
 
 if TYPE_CHECKING:
-    from posse.protocols.base import RunSettings, System
+    from posse.systems.base import RunSettings, System
 
 PLANTINGS = 3
 """Planted leaks that an attack's power is counted from."""

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from posse.core.errors import ConfigError
 from posse.core.roles import WORLD, Entry
-from posse.protocols.runs import RolesRun, Run
 from posse.runtime.memory import Delivery
 from posse.studio.catalogue import known
+from posse.systems.runs import RolesRun, Run
 
 if TYPE_CHECKING:
-    from posse.protocols.base import RunSettings, System
+    from posse.systems.base import RunSettings, System
 
 Unit = Literal["message", "step", "time"]
 POINTS = 400

@@ -22,7 +22,7 @@ from posse.studio.guard import Refused
 from posse.studio.stage import Stage, Unit
 
 if TYPE_CHECKING:
-    from posse.protocols.base import RunSettings, System
+    from posse.systems.base import RunSettings, System
 
 T = TypeVar("T")
 LIVE = 16

@@ -17,9 +17,9 @@ import pytest
 from posse.policies import UCB
 from posse.privacy.crypto.paillier import generate_key
 from posse.problems import BernoulliArms
-from posse.protocols.samba.federation import SimulatedWorld, federation
-from posse.protocols.samba.messages import Batch, Reply, Score
 from posse.runtime.memory import MemoryRun
+from posse.systems.samba.federation import SimulatedWorld, federation
+from posse.systems.samba.messages import Batch, Reply, Score
 from tests.core.chance import chi_square, chi_square_limit, contingency
 
 OWNERS, BUDGET = 10, 1510

@@ -509,8 +509,8 @@ def name_for(role: str, name: str | None, flag: str = "--name") -> str:
     """Return the party's name, given by a flag: the only party of its role goes by the name of the
     role.
     """
-    from posse.protocols.parties import deployed
     from posse.runtime.certificates.names import NO_PART
+    from posse.systems.parties import deployed
 
     roles = {kind.kind: kind for system in deployed() for kind in system.roles if kind.party}
     if role not in (*roles, NO_PART):

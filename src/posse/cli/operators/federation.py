@@ -66,9 +66,9 @@ def party(file: File, record_view: RecordView = False) -> None:
     was.
     """
     from posse.core.files import no_core_dumps
-    from posse.protocols.parties import read_result, run_and_record
     from posse.runtime.network.operate import json_log
     from posse.runtime.place import open_place
+    from posse.systems.parties import read_result, run_and_record
     from posse.version import __version__
 
     no_core_dumps()
@@ -152,8 +152,8 @@ def up(file: Federation, folder: Folder = None, json_: flags.Json = False) -> No
 
 
 def _up(file: Path, place: Path, again: str, json_: bool) -> None:
-    from posse.protocols.parties import read_federation
     from posse.runtime import local
+    from posse.systems.parties import read_federation
 
     federation = read_federation(file)
     settings = federation.settings.resolved()
@@ -199,7 +199,7 @@ def _outcome(federation: Layout, place: Path) -> dict[str, Any]:
     """Return how a run ended; nothing before. Without a total it is over when everyone's part
     is.
     """
-    from posse.protocols.parties import read_result
+    from posse.systems.parties import read_result
 
     if federation.total_at is not None:
         return read_result(place / federation.total_at / "journal")
@@ -272,7 +272,7 @@ def _ended(watch: Watch, federation: Layout, place: Path) -> dict[str, Any]:
 
 
 def _show(outcome: Mapping[str, Any], place: Path, federation: Layout, as_json: bool) -> None:
-    from posse.protocols.parties import RESULT
+    from posse.systems.parties import RESULT
 
     if as_json:
         hidden = ("party", "role", "outcome")
@@ -300,9 +300,9 @@ def _journal(file: Path) -> Path:
 
 
 def _command(file: Path, command: str) -> Any:
-    from posse.protocols.parties import read_result
     from posse.runtime.network.health import not_answering
     from posse.runtime.network.operate import ask
+    from posse.systems.parties import read_result
 
     journal = _journal(file)
     try:
@@ -365,8 +365,8 @@ _STATE = (
 
 def _status_at_rest(file: Path, error: LinkError, as_json: bool) -> None:
     """Say what the folder of a party says that does not answer: finished is no error."""
-    from posse.protocols.parties import read_result
     from posse.runtime.network.health import at_rest
+    from posse.systems.parties import read_result
 
     journal = _journal(file)
     found, result = at_rest(journal), read_result(journal)
@@ -431,7 +431,7 @@ def end(file: File, without: Without = "") -> None:
 
 def change(file: File) -> None:
     """Take what a party may change in a run, such as its price list, as its files have it now."""
-    from posse.protocols.parties import change_stopped
+    from posse.systems.parties import change_stopped
 
     try:
         _command(file, "change")
@@ -479,9 +479,9 @@ def doctor(file: File, json_: flags.Json = False) -> None:
     mend.
     """
     from posse.cli.operators.living import is_service
-    from posse.protocols.parties import parties_of
     from posse.runtime.federation import care
     from posse.runtime.network.doctor import examine
+    from posse.systems.parties import parties_of
 
     try:
         service = file.exists() and is_service(file)

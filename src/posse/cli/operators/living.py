@@ -129,10 +129,10 @@ def serve(file: File, passphrase_file: PassphraseFile = None) -> None:
     import sys
 
     from posse.core.files import no_core_dumps
-    from posse.protocols.parties import serving
     from posse.runtime.federation.place import open_service
     from posse.runtime.federation.service import Living
     from posse.runtime.network.operate import json_log
+    from posse.systems.parties import serving
     from posse.version import __version__
 
     no_core_dumps()
@@ -205,7 +205,7 @@ def _line(shown: Mapping[str, Any]) -> str:
 
 def _finish(shown: Mapping[str, Any], as_json: bool) -> None:
     from posse.cli.operators.federation import sentence
-    from posse.protocols.parties import read_result
+    from posse.systems.parties import read_result
 
     if shown["phase"] == "refused":
         raise PosseError(f"run '{shown['run']}' is not in the queue: {shown['text']}")

@@ -144,7 +144,7 @@ class Watch:
                 time.sleep(EVERY)
 
     def _look(self) -> None:
-        from posse.protocols.parties import RESULT
+        from posse.systems.parties import RESULT
 
         statuses = asyncio.run(_ask_all([process.file for process in self.processes]))
         over = [

@@ -22,11 +22,11 @@ from posse.privacy.dp.rounds import every_round
 from posse.privacy.dp.schedules import communication_rounds
 from posse.problems.markets.instances import Distribution, market_instance
 from posse.problems.markets.market import Market
-from posse.protocols.dp_combinatorial.learning import Knowledge
-from posse.protocols.dp_combinatorial.terms import Terms
-from posse.protocols.dp_combinatorial.twin import Curves, Outcome, Truth, gather, run_once, truth_of
 from posse.results.record import points_of
 from posse.results.statistics import Interval, Statistic, bootstrap, regret_ratio
+from posse.systems.dp_combinatorial.learning import Knowledge
+from posse.systems.dp_combinatorial.terms import Terms
+from posse.systems.dp_combinatorial.twin import Curves, Outcome, Truth, gather, run_once, truth_of
 
 REFERENCE = Paper(
     "dp-combinatorial",

@@ -33,11 +33,11 @@ from posse.experiments.kit import Analysis, Table, Watch, write_files
 from posse.privacy.dp.guarantee import Budget, Claim
 from posse.privacy.dp.rounds import every_round
 from posse.problems.markets.instances import market_instance
-from posse.protocols.dp_combinatorial.terms import Terms
-from posse.protocols.dp_combinatorial.twin import run_once
 from posse.results import plots, words
 from posse.results.record import points_of
 from posse.results.statistics import regret_ratio
+from posse.systems.dp_combinatorial.terms import Terms
+from posse.systems.dp_combinatorial.twin import run_once
 
 ROUNDS, RUNS = 20_000, 4
 EXAMPLE_ROUNDS, EXAMPLE = 10**6, 0.01

@@ -34,8 +34,8 @@ from posse.experiments.dp_combinatorial.markets import (
 from posse.experiments.kit import Floats, Table
 from posse.policies.purchase.oracle import rate
 from posse.problems.markets.instances import Distribution, binds
-from posse.protocols.dp_combinatorial.learning import Knowledge
 from posse.results import words
+from posse.systems.dp_combinatorial.learning import Knowledge
 
 FIRST = 1001
 """First seed; the other experiments use 1 to 5."""

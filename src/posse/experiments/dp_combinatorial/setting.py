@@ -26,11 +26,11 @@ from posse.experiments.dp_combinatorial.markets import (
     known_market,
 )
 from posse.experiments.kit import Analysis, Floats, Row, Table, Watch, progress, write_files
-from posse.protocols.dp_combinatorial.federation import SimulatedMarket, agents_of, federation
-from posse.protocols.dp_combinatorial.messages import Buy, Hello, Report
-from posse.protocols.dp_combinatorial.twin import run_once
 from posse.results import plots
 from posse.runtime.memory import MemoryRun
+from posse.systems.dp_combinatorial.federation import SimulatedMarket, agents_of, federation
+from posse.systems.dp_combinatorial.messages import Buy, Hello, Report
+from posse.systems.dp_combinatorial.twin import run_once
 
 BOTH = (PAPER, TIGHT)
 FULL = Size(agents=6, producers=10, rounds=1_000, start=100, stop=1_000)

@@ -39,9 +39,9 @@ from posse.experiments.kit import (
     write_files,
 )
 from posse.problems.markets.instances import Distribution
-from posse.protocols.dp_combinatorial.remarks import bound_below
 from posse.results import plots, words
 from posse.results.record import points_of
+from posse.systems.dp_combinatorial.remarks import bound_below
 
 AGENTS = (2, 4, 8, 16)
 SMALL_AGENTS = (2, 4)

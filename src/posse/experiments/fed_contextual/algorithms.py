@@ -18,14 +18,14 @@ from posse.experiments import kit
 from posse.experiments.claims import FAILS, HOLDS, Finding
 from posse.experiments.kit import Analysis, Floats, Row, Table, Watch, progress, write_files
 from posse.policies.contextual.explorations import EXPLORATIONS
-from posse.protocols.fed_contextual.computing.client import LOSSES
-from posse.protocols.fed_contextual.computing.cohorts import cohort_of
-from posse.protocols.fed_contextual.computing.rounds import host
-from posse.protocols.fed_contextual.computing.tasks import ACT, SHUFFLE, key_of
-from posse.protocols.fed_contextual.settings import FedContextual
-from posse.protocols.fed_contextual.simulation import Simulation
-from posse.protocols.fed_contextual.system import SYSTEM
 from posse.results import plots
+from posse.systems.fed_contextual.computing.client import LOSSES
+from posse.systems.fed_contextual.computing.cohorts import cohort_of
+from posse.systems.fed_contextual.computing.rounds import host
+from posse.systems.fed_contextual.computing.tasks import ACT, SHUFFLE, key_of
+from posse.systems.fed_contextual.settings import FedContextual
+from posse.systems.fed_contextual.simulation import Simulation
+from posse.systems.fed_contextual.system import SYSTEM
 
 EPSILON, BETA, GAMMA = 0.2, 0.1, 20.0
 CLOSE = 1e-4

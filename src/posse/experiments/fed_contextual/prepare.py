@@ -5,7 +5,7 @@
 writes `images.npz` and `tags.npz` (prepared populations, compressed), and `images-choose.json` and
 `tags-choose.json`: the jobs by which hyper-parameters are chosen. There, for images and for tags:
 
-    python -m posse.protocols.fed_contextual.study --data DIR/images.npz --jobs
+    python -m posse.systems.fed_contextual.study --data DIR/images.npz --jobs
     DIR/images-choose.json \\
         --out DIR/results --device gpu
 
@@ -33,7 +33,7 @@ from posse.experiments.fed_contextual.problem import FULL, KINDS, SMALL, Form
 from posse.experiments.fed_contextual.runs import Line, all_lines, population_of, with_whole_data
 from posse.problems.populations.population import Population
 from posse.problems.populations.prepared import save
-from posse.protocols.fed_contextual.jobs import Job, read
+from posse.systems.fed_contextual.jobs import Job, read
 
 
 class Written(NamedTuple):

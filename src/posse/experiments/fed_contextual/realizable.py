@@ -193,8 +193,8 @@ def fedavg(clients: int, size: Size, policy: dict[str, Any]) -> Floats:
     import jax.numpy as jnp
 
     from posse.problems.populations.population import Population
-    from posse.protocols.fed_contextual.settings import FedContextual
-    from posse.protocols.fed_contextual.system import SYSTEM
+    from posse.systems.fed_contextual.settings import FedContextual
+    from posse.systems.fed_contextual.system import SYSTEM
 
     world, samples = world_of(0, clients), size.decisions // EVERY
     places = world.draws.choice(CONTEXTS, clients * samples, p=world.contexts)

@@ -41,8 +41,8 @@ from posse.problems.datasets.mnist import digits_population
 from posse.problems.datasets.questions import Question, questions_population
 from posse.problems.populations.population import Population
 from posse.problems.populations.settings import PopulationSettings
-from posse.protocols.fed_contextual.jobs import Job, Pretraining, Result, job_of, read
-from posse.protocols.fed_contextual.study import Bench, run_jobs
+from posse.systems.fed_contextual.jobs import Job, Pretraining, Result, job_of, read
+from posse.systems.fed_contextual.study import Bench, run_jobs
 
 RESULTS = "POSSE_FED_CONTEXTUAL_RESULTS"
 """Environment variable that names the folder of a study's results."""

@@ -33,10 +33,10 @@ from posse.experiments.mpc_contextual.problem import (
     check,
 )
 from posse.privacy.dp.arms import ArmChoice
-from posse.protocols.mpc_contextual.twins import floats
-from posse.protocols.mpc_contextual.twins.twin import coins_of
 from posse.results import plots, words
 from posse.results.record import points_of
+from posse.systems.mpc_contextual.twins import floats
+from posse.systems.mpc_contextual.twins.twin import coins_of
 
 POINTS = 300
 CHECKED = 0.05

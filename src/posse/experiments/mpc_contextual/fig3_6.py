@@ -32,10 +32,10 @@ from posse.experiments.kit import (
 )
 from posse.experiments.mpc_contextual import problem
 from posse.experiments.mpc_contextual.problem import FULL, SMALL, Check, Place
-from posse.protocols.mpc_contextual.twins import floats
 from posse.results import plots
 from posse.results.plots import DASHES, INK
 from posse.results.statistics import bootstrap
+from posse.systems.mpc_contextual.twins import floats
 
 HELPS, HARMS = "exploring earns more", "exploring earns less"
 BELOW = 4.0

@@ -32,13 +32,13 @@ from posse.experiments.kit import (
     write_files,
 )
 from posse.experiments.mpc_contextual.problem import REFERENCE, Place, private_run, world_of
-from posse.protocols.mpc_contextual.federation import warm_up
-from posse.protocols.mpc_contextual.program import Costs, costs, plan
-from posse.protocols.mpc_contextual.roles.puller_and_payee import Payee
-from posse.protocols.mpc_contextual.system import SYSTEM
-from posse.protocols.mpc_contextual.terms import DEALER, PAYEE
 from posse.results import plots, words
 from posse.results.plots import INK
+from posse.systems.mpc_contextual.federation import warm_up
+from posse.systems.mpc_contextual.program import Costs, costs, plan
+from posse.systems.mpc_contextual.roles.puller_and_payee import Payee
+from posse.systems.mpc_contextual.system import SYSTEM
+from posse.systems.mpc_contextual.terms import DEALER, PAYEE
 
 KINDS = ("party", "dealer", "puller", "payee")
 _COLOURS = {role.kind: role.colour[0] for role in SYSTEM.roles}

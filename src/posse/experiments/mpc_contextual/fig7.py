@@ -36,9 +36,9 @@ from posse.experiments.mpc_contextual.problem import (
     world_of,
 )
 from posse.privacy.leakage import membership
-from posse.protocols.mpc_contextual.twins import floats
 from posse.results import plots
 from posse.results.plots import INK
+from posse.systems.mpc_contextual.twins import floats
 
 QUANTITIES = (
     "code",

@@ -41,11 +41,11 @@ from posse.experiments.mpc_contextual.problem import (
 )
 from posse.experiments.mpc_contextual.published import NEWTON
 from posse.privacy.sharing.fixed import FixedPoint
-from posse.protocols.mpc_contextual.program import plan
-from posse.protocols.mpc_contextual.twins import floats
-from posse.protocols.mpc_contextual.twins.twin import run_fixed
 from posse.results import plots
 from posse.results.plots import INK
+from posse.systems.mpc_contextual.program import plan
+from posse.systems.mpc_contextual.twins import floats
+from posse.systems.mpc_contextual.twins.twin import run_fixed
 
 EPSILON = 0.01
 """The default of the authors' code; the paper does not say which it took."""

@@ -23,15 +23,15 @@ from posse.core.fixed import REWARD_ONE
 from posse.experiments.kit import Floats, Paper, Table
 from posse.problems.contexts.contexts import Contexts
 from posse.problems.contexts.images import digits, mnist
-from posse.protocols.mpc_contextual.coins import Coins
-from posse.protocols.mpc_contextual.federation import SimulatedWorld, federation
-from posse.protocols.mpc_contextual.program import plan
-from posse.protocols.mpc_contextual.roles.puller_and_payee import Payee, Puller
-from posse.protocols.mpc_contextual.settings import MpcContextual, Setup
-from posse.protocols.mpc_contextual.terms import PAYEE, PULLER
-from posse.protocols.mpc_contextual.twins import floats
-from posse.protocols.mpc_contextual.twins.twin import coins_of, run_fixed
 from posse.runtime.memory import MemoryRun
+from posse.systems.mpc_contextual.coins import Coins
+from posse.systems.mpc_contextual.federation import SimulatedWorld, federation
+from posse.systems.mpc_contextual.program import plan
+from posse.systems.mpc_contextual.roles.puller_and_payee import Payee, Puller
+from posse.systems.mpc_contextual.settings import MpcContextual, Setup
+from posse.systems.mpc_contextual.terms import PAYEE, PULLER
+from posse.systems.mpc_contextual.twins import floats
+from posse.systems.mpc_contextual.twins.twin import coins_of, run_fixed
 
 REFERENCE = Paper(
     "mpc-contextual",

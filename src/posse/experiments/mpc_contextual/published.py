@@ -32,8 +32,8 @@ from numpy.typing import NDArray
 from posse.core import check
 from posse.core.compiled import loops
 from posse.core.random import words
-from posse.protocols.mpc_contextual.coins import Coins
-from posse.protocols.mpc_contextual.twins.floats import (
+from posse.systems.mpc_contextual.coins import Coins
+from posse.systems.mpc_contextual.twins.floats import (
     Floats,
     Wholes,
     check_inputs,

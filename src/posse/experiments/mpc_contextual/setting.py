@@ -18,12 +18,12 @@ from posse.experiments.claims import FAILS, HOLDS, Finding
 from posse.experiments.kit import Analysis, Row, Table, Watch, progress, seeds_of, write_files
 from posse.experiments.mpc_contextual import problem
 from posse.experiments.mpc_contextual.problem import SMALL
-from posse.protocols.mpc_contextual.program import plan
-from posse.protocols.mpc_contextual.roles.messages import Opening
-from posse.protocols.mpc_contextual.roles.puller_and_payee import Puller
-from posse.protocols.mpc_contextual.terms import DEALER, PAYEE, PULLER
-from posse.protocols.mpc_contextual.twins.twin import coins_of, run_fixed
 from posse.results import plots
+from posse.systems.mpc_contextual.program import plan
+from posse.systems.mpc_contextual.roles.messages import Opening
+from posse.systems.mpc_contextual.roles.puller_and_payee import Puller
+from posse.systems.mpc_contextual.terms import DEALER, PAYEE, PULLER
+from posse.systems.mpc_contextual.twins.twin import coins_of, run_fixed
 
 Way = tuple[str, str, str]
 """Kinds of sender and receiver, and what is sent."""

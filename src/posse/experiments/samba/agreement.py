@@ -26,7 +26,7 @@ from posse.experiments.samba.problem import PARAMETERS, TITLES, cells, policy
 from posse.experiments.samba.replay import replay, their_beta, their_stream, their_thompson
 from posse.policies import EpsilonDecreasing, EpsilonGreedy, Policy, Pursuit, Softmax, Thompson
 from posse.problems.datasets.published import PublishedResult, embedded_arms
-from posse.protocols.samba.twin import simulate
+from posse.systems.samba.twin import simulate
 
 LIMIT = 3.0
 """Differences below so many standard errors count as agreement."""

@@ -15,8 +15,8 @@ from posse.experiments.samba import problem
 from posse.experiments.samba.problem import BUDGETS, DATASETS, POLICY_NAMES, TITLES
 from posse.experiments.samba.times import beside, measure_secure
 from posse.problems.datasets.published import embedded_arms
-from posse.protocols.samba.system import SYSTEM
 from posse.results import plots
+from posse.systems.samba.system import SYSTEM
 
 LEVELS = ("paper", "standard", "strict")
 KINDS = ("owner", "controller", "comp", "customer")

@@ -18,11 +18,11 @@ from posse.experiments.kit import Analysis, Paper, Row, Table, Watch, mean_of, w
 from posse.experiments.samba.means import counted
 from posse.experiments.samba.setting import explained, finished, follow, started
 from posse.problems.arms.settings import ProblemSettings
-from posse.protocols.samba.levels import PROTECTIONS
-from posse.protocols.samba.settings import Samba
-from posse.protocols.samba.system import SYSTEM
 from posse.results import plots
 from posse.results.store import Store
+from posse.systems.samba.levels import PROTECTIONS
+from posse.systems.samba.settings import Samba
+from posse.systems.samba.system import SYSTEM
 
 DEMO = Paper(
     "samba-demo",

@@ -36,8 +36,8 @@ from posse.experiments.samba.problem import (
     policy,
 )
 from posse.problems.arms.settings import INVENTED, ProblemSettings
-from posse.protocols.samba.twin import simulate
 from posse.results import plots
+from posse.systems.samba.twin import simulate
 
 RUNS = 10
 SIZES = (10, 100)

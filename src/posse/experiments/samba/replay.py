@@ -31,8 +31,8 @@ from posse.core.exact import exp
 from posse.core.random import COIN, EXPLORE, REWARD, SELECT, derive, uniform
 from posse.experiments.kit import Floats
 from posse.policies import Policy
-from posse.protocols.samba.kernels import MATCH, select_argmax, select_match
-from posse.protocols.samba.twin import own_keys, selections
+from posse.systems.samba.kernels import MATCH, select_argmax, select_match
+from posse.systems.samba.twin import own_keys, selections
 
 SHARED_PARTY = 1 << 20
 """Number of no owner: the party whose stream all owners read when draws are shared."""

@@ -18,10 +18,10 @@ from posse.experiments.samba.problem import POLICY_NAMES, REFERENCE
 from posse.experiments.samba.times import paillier_key
 from posse.policies import EpsilonGreedy
 from posse.policies.own import parameter
-from posse.protocols.samba.federation import SambaRun
-from posse.protocols.samba.settings import Samba
-from posse.protocols.samba.system import SYSTEM
 from posse.results import plots
+from posse.systems.samba.federation import SambaRun
+from posse.systems.samba.settings import Samba
+from posse.systems.samba.system import SYSTEM
 
 LEVELS = ("paper", "standard", "strict")
 STEPS = ("2", "3", "4", "5")

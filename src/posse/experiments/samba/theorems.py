@@ -19,11 +19,11 @@ from posse.experiments.samba.problem import POLICY_NAMES, REFERENCE
 from posse.experiments.samba.times import KEY_BITS, paillier_key
 from posse.policies.arms.base import Policy
 from posse.policies.arms.checks import check
-from posse.protocols.audit import audit
-from posse.protocols.samba.federation import SambaRun
-from posse.protocols.samba.settings import Samba
-from posse.protocols.samba.system import SYSTEM
 from posse.results import plots
+from posse.systems.audit import audit
+from posse.systems.samba.federation import SambaRun
+from posse.systems.samba.settings import Samba
+from posse.systems.samba.system import SYSTEM
 
 LEVELS = ("paper", "standard", "strict")
 HORIZON = 300

@@ -32,12 +32,12 @@ from posse.policies import Policy
 from posse.privacy.crypto.paillier import PrivateKey, generate_key
 from posse.problems.arms.rewards import Arms
 from posse.problems.datasets.published import embedded_arms
-from posse.protocols.samba.federation import SimulatedWorld, federation, warm_up
-from posse.protocols.samba.levels import Switches
-from posse.protocols.samba.twin import simulate
 from posse.results import plots
 from posse.results.plots import INK
 from posse.runtime.memory import MemoryRun
+from posse.systems.samba.federation import SimulatedWorld, federation, warm_up
+from posse.systems.samba.levels import Switches
+from posse.systems.samba.twin import simulate
 
 KEY_BITS = 2048
 """As published. The default of the package is 3072, whose sum costs about two and a half times as

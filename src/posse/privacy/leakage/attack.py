@@ -8,7 +8,7 @@ finds, and `shuffle` exchanges the truth for one that what is seen cannot tell, 
 attack finds. An attack that finds nothing says something only where it finds what was planted.
 
 To add one: write `estimate` and `score`, name the sentences of the level that it stands behind, and
-list it in `protocols/<system>/attacks.py`.
+list it in `systems/<system>/attacks.py`.
 """
 
 from __future__ import annotations

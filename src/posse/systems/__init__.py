@@ -1,0 +1,1 @@
+"""The systems; each has roles, messages, a plain twin and a README with its guarantee."""

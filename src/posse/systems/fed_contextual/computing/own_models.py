@@ -1,0 +1,299 @@
+"""Models of a user's own, of whatever library: what `module:function` gives, made a pair of
+functions.
+
+The function takes the shape of one context and the number of arms, and returns one of
+
+| what | how it is taken |
+|---|---|
+| a `Model`, or a pair (init, apply) | parameters from a key, and scores from parameters and contexts |
+| a flax.linen module | `init` and `apply`, the collection `params` alone |
+| a flax.nnx module | its `Param`s as it was made: every seed begins from them |
+| an equinox module | its arrays as it was made, applied to one context at a time |
+| a torch.nn module | its parameters as it was made; forward and backward are PyTorch's, everything else the same |
+
+Contexts come as 32-bit floats, bytes of images as fractions of 255; in a fleet their shape is
+(features,). A model that keeps statistics of batches (BatchNorm) is refused: they would leave
+devices without clipping and noise, and a score would depend on what else is in a batch. A torch.nn
+module is tried on three contexts as it is taken, a step down the loss included; every parameter
+must move its scores.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from posse.core.errors import ConfigError, PosseError
+from posse.policies.own import explain, load
+from posse.systems.fed_contextual.computing.models import Contexts, Model, Number, Tree, as_floats
+
+BATCHES = (
+    "keeps statistics of batches (BatchNorm): they would leave devices unclipped, and a score "
+    "would depend on what "
+    "else is in a batch. Use GroupNorm or LayerNorm."
+)
+
+
+_struct: Callable[..., Any] = jax.ShapeDtypeStruct
+
+
+@lru_cache(maxsize=8)
+def named(where: str, shape: tuple[int, ...], arms: int) -> Model:
+    """Return the model that `module:function` makes for contexts of a shape; one object for the
+    same three.
+    """
+    build = load(where, "function", callable)
+    if not callable(build):
+        raise ConfigError(
+            f"{where} must be a function of (shape, arms) that returns a model, got {build!r}."
+        )
+    try:
+        made = build(shape, arms)
+    except PosseError:
+        raise
+    except Exception as error:
+        raise ConfigError(
+            f"{where} failed for shape {shape} and {arms} arms: {explain(error)}."
+        ) from error
+    return adapted(made, shape, arms)
+
+
+def adapted(given: Any, shape: tuple[int, ...], arms: int) -> Model:
+    """Make a model of what a user gave, and check that it scores every arm."""
+    made = _made(given, shape, arms)
+    some = _struct((3, *shape), jnp.float32)
+    try:
+        params = jax.eval_shape(made.init, jax.random.key(0))
+        scores = jax.eval_shape(made.scores, params, some)
+    except PosseError:
+        raise
+    except Exception as error:
+        raise ConfigError(
+            f"the model fails on contexts of shape (3, {_shown(shape)}): {explain(error)}."
+        ) from error
+    _check_scores(scores, arms)
+    kinds = {str(leaf.dtype) for leaf in jax.tree.leaves(params)}
+    if kinds != {"float32"}:
+        raise ConfigError(
+            f"parameters must be float32, got {', '.join(sorted(kinds)) or 'none'}. Convert them."
+        )
+    return made
+
+
+def _made(given: Any, shape: tuple[int, ...], arms: int) -> Model:
+    if isinstance(given, Model):
+        return given
+    if isinstance(given, tuple) and len(given) == 2 and all(callable(one) for one in given):
+        init, apply = given
+        return Model(init, lambda params, contexts: apply(params, _numbers(contexts, shape)))
+    for library, kind, make in _LIBRARIES:
+        module = sys.modules.get(library)
+        if module is not None and isinstance(given, _attribute(module, kind)):
+            return make(given, shape, arms)
+    raise ConfigError(
+        "a model must be a pair (init, apply), or a module of flax, equinox or PyTorch, got "
+        f"{type(given).__name__}."
+    )
+
+
+def _numbers(contexts: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    """Return contexts as the model was made for: floats of a shape."""
+    return as_floats(contexts).reshape(contexts.shape[0], *shape)
+
+
+def _attribute(module: Any, name: str) -> Any:
+    for part in name.split("."):
+        module = getattr(module, part, ())
+    return module
+
+
+def _linen(module: Any, shape: tuple[int, ...], arms: int) -> Model:
+    """Take a flax.linen module."""
+
+    def variables(key: jax.Array) -> Any:
+        return module.init(key, jnp.zeros((1, *shape), jnp.float32))
+
+    found = set(jax.eval_shape(variables, jax.random.key(0)))
+    if "batch_stats" in found:
+        raise ConfigError(f"the model {BATCHES}")
+    if found != {"params"}:
+        raise ConfigError(
+            "a model of flax must have the collection params alone, got "
+            f"{', '.join(sorted(found))}."
+        )
+    return Model(
+        lambda key: variables(key)["params"],
+        lambda params, x: module.apply({"params": params}, _numbers(x, shape)),
+    )
+
+
+def _nnx(module: Any, shape: tuple[int, ...], arms: int) -> Model:
+    """Take a flax.nnx module with the parameters it has."""
+    from flax import nnx
+
+    definition, params, rest = nnx.split(module, nnx.Param, ...)
+    if any(isinstance(one, nnx.BatchStat) for one in jax.tree.leaves(rest, is_leaf=_is_variable)):
+        raise ConfigError(f"the model {BATCHES}")
+    first = nnx.to_pure_dict(params)
+
+    def scores(values: Tree, contexts: Contexts) -> jax.Array:
+        state = jax.tree.map(lambda leaf: leaf, params)
+        nnx.replace_by_pure_dict(state, values)
+        given: jax.Array = nnx.merge(definition, state, rest)(_numbers(contexts, shape))
+        return given
+
+    return Model(lambda key: jax.tree.map(jnp.asarray, first), scores)
+
+
+def _is_variable(node: Any) -> bool:
+    from flax import nnx
+
+    return isinstance(node, nnx.Variable)
+
+
+def _equinox(module: Any, shape: tuple[int, ...], arms: int) -> Model:
+    """Take an equinox module, which scores one context at a time."""
+    import equinox
+
+    parts = jax.tree.leaves(module, is_leaf=lambda one: isinstance(one, equinox.nn.BatchNorm))
+    if any(isinstance(one, equinox.nn.BatchNorm) for one in parts):
+        raise ConfigError(f"the model {BATCHES}")
+    params, static = equinox.partition(module, equinox.is_inexact_array)
+    leaves, tree = jax.tree.flatten(params)
+
+    def scores(values: Tree, contexts: Contexts) -> jax.Array:
+        whole = equinox.combine(jax.tree.unflatten(tree, values), static)
+        given: jax.Array = jax.vmap(whole)(_numbers(contexts, shape))
+        return given
+
+    return Model(lambda key: list(map(jnp.asarray, leaves)), scores)
+
+
+def _torch(module: Any, shape: tuple[int, ...], arms: int) -> Model:
+    """Take a torch.nn module: JAX calls it for scores and for every step, and clips, rounds and
+    adds as ever.
+    """
+    import torch
+
+    if any(isinstance(one, torch.nn.modules.batchnorm._BatchNorm) for one in module.modules()):
+        raise ConfigError(f"the model {BATCHES}")
+    if any(True for _ in module.buffers()):
+        raise ConfigError(
+            "a model of PyTorch must have parameters alone, got buffers. Make them constants."
+        )
+    module.eval()  # no dropout: devices and server must mean the same function
+    own = dict(module.named_parameters())
+    names, like = tuple(own), [_struct(tuple(one.shape), np.float32) for one in own.values()]
+    first = [one.detach().numpy().astype(np.float32) for one in own.values()]
+
+    def scored(values: Any, x: Any) -> Any:
+        given = {name: torch.tensor(np.array(one)) for name, one in zip(names, values, strict=True)}
+        return torch.func.functional_call(module, given, (torch.tensor(np.array(x)),)), given
+
+    def forward(values: Any, x: Any) -> Any:
+        with torch.no_grad():
+            return scored(values, x)[0].numpy().astype(np.float32)
+
+    def down(loss: Callable[..., Any]) -> Callable[..., Any]:
+        def step(values: Any, x: Any, *rest: Any) -> Any:
+            *batch, rate = (torch.tensor(np.array(one)) for one in rest)
+            given = {
+                name: torch.tensor(np.array(v), requires_grad=True)
+                for name, v in zip(names, values, strict=True)
+            }
+            found = loss(
+                torch.func.functional_call(module, given, (torch.tensor(np.array(x)),)), *batch
+            )
+            slopes = torch.autograd.grad(found, list(given.values()), allow_unused=True)
+            unused = [name for name, slope in zip(names, slopes, strict=True) if slope is None]
+            if unused:
+                raise ConfigError(
+                    f"parameters of a model must move its scores, got {', '.join(unused)} without "
+                    "use. Remove them."
+                )
+            return [
+                (v.detach() - rate * s).numpy() for v, s in zip(given.values(), slopes, strict=True)
+            ]
+
+        return step
+
+    one_arm = down(
+        lambda f, arms, r, w: (w * (f.gather(1, arms.long()[:, None])[:, 0] - r) ** 2).sum()
+    )
+    all_arms = down(lambda f, r, w: (w * (f - r) ** 2).sum())
+    _tried(forward, all_arms, first, shape, arms)
+
+    def call(function: Any, shapes: Any, *values: Any) -> Any:
+        return jax.pure_callback(function, shapes, *values, vmap_method="sequential")
+
+    def scores(params: Tree, contexts: Contexts) -> jax.Array:
+        x = _numbers(contexts, shape)
+        given: jax.Array = call(forward, _struct((x.shape[0], arms), np.float32), params, x)
+        return given
+
+    def descend(
+        p: Tree,
+        x: Contexts,
+        chosen: jax.Array,
+        rewards: jax.Array,
+        weights: jax.Array,
+        rate: Number,
+    ) -> Tree:
+        return call(
+            one_arm, like, p, _numbers(x, shape), chosen, rewards, weights, jnp.float32(rate)
+        )
+
+    def descend_all(
+        p: Tree, x: Contexts, rewards: jax.Array, weights: jax.Array, rate: Number
+    ) -> Tree:
+        return call(all_arms, like, p, _numbers(x, shape), rewards, weights, jnp.float32(rate))
+
+    return Model(lambda key: list(map(jnp.asarray, first)), scores, descend, descend_all)
+
+
+def _tried(forward: Any, step: Any, params: list[Any], shape: tuple[int, ...], arms: int) -> None:
+    """Score three contexts and take a step: JAX supposes the shapes of what PyTorch gives, and does
+    not see them.
+    """
+    some, each, nothing = (np.zeros(size, np.float32) for size in ((3, *shape), (3, arms), ()))
+    try:
+        found = forward(params, some)
+        if found.shape == each.shape:
+            step(params, some, each, each, nothing)
+    except PosseError:
+        raise
+    except Exception as error:
+        raise ConfigError(
+            f"the model fails on contexts of shape (3, {_shown(shape)}): {explain(error)}."
+        ) from error
+    _check_scores(found, arms)
+
+
+def _check_scores(scores: Any, arms: int) -> None:
+    got = getattr(scores, "shape", scores)
+    if got != (3, arms):
+        raise ConfigError(
+            f"a model must give scores of shape (3, {arms}), contexts x arms, got {got}. Correct "
+            "it."
+        )
+
+
+_LIBRARIES: tuple[tuple[str, str, Callable[..., Model]], ...] = (
+    ("flax.linen", "Module", _linen),
+    ("flax.nnx", "Module", _nnx),
+    ("equinox", "Module", _equinox),
+    ("torch.nn", "Module", _torch),
+)
+"""Libraries, looked up only where they were imported already: a module of one cannot be there
+without it.
+"""
+
+
+def _shown(shape: tuple[int, ...]) -> str:
+    return ", ".join(map(str, shape))

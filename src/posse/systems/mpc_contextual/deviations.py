@@ -1,0 +1,398 @@
+"""Roles of mpc-contextual that do not follow the protocol, and what comes of it.
+
+| attack | by | does | seeks |
+|---|---|---|---|
+| `wrong-shares` | party | opens another value to one of the others | a model that is wrong, and nobody notices |
+| `two-arms` | party | exchanges two arms in its share of the arm | whether the arm is one of them: else the run stops |
+| `loaded-coins` | dealer | deals one coin at all places of a table | which steps explore |
+| `other-arm` | puller | says always that the first arm was pulled | that the best arm is not pulled |
+| `other-reward` | payee | returns 1 - reward | the same |
+| `replayed` | any role | sends what was sent before, the dealer's triples too | that it counts twice |
+
+All are games on short runs with real roles; what comes out is compared with coins of the adversary,
+or with the same run in which it follows the protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from posse.core.errors import PosseError
+from posse.core.fixed import REWARD_ONE
+from posse.core.roles import Message
+from posse.privacy.leakage.attack import Attack, Evidence, Score
+from posse.privacy.leakage.scores import area, hits
+from posse.systems.mpc_contextual.coins import DealerCoins, Dealt
+from posse.systems.mpc_contextual.roles.dealer import dealer_of
+from posse.systems.mpc_contextual.roles.messages import Choice, Earned, Opening, Reveal
+from posse.systems.mpc_contextual.settings import MpcContextual
+from posse.systems.mpc_contextual.terms import DEALER, PAYEE, PULLER
+from posse.systems.registry import system_of
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Truths = Sequence[Mapping[str, Any]]
+Change = Callable[[str, Any], Iterable[tuple[str, Any]]]
+"""Of receiver and message: what is sent instead."""
+GAMES = 20
+STEPS, LONG = 24, 240
+"""Steps of a game in which one message counts, and of one in which something is learnt, at most."""
+FOLLOW = "All of it holds for roles that follow"
+
+
+def _started(settings: MpcContextual, seed: int, most: int = STEPS) -> Any:
+    batch, steps = settings.load().terms.batch, settings.load().terms.steps
+    made = settings.but(horizon=max(min(most, steps) // batch, 1) * batch, runs=1)
+    return system_of(settings).start(made, seeds=[settings.seed + seed], transcript=1 << 20)
+
+
+def tamper(role: Any, change: Change) -> None:
+    """Let a role send something else than it would."""
+    receive = role.receive
+
+    def tampered(sender: str, message: Message) -> list[Any]:
+        out: list[Any] = []
+        for action in receive(sender, message):
+            sent = isinstance(action, tuple)
+            out += (
+                [(action[0], *made) for made in change(action[1], action[2])] if sent else [action]
+            )
+        return out
+
+    role.receive = tampered
+
+
+def _ended(run: Any) -> bool:
+    """Whether a run comes to its end; a role that notices something stops it."""
+    with suppress(PosseError):
+        run.finish()
+    return bool(run.done)
+
+
+def _model(run: Any) -> Any:
+    """Everybody's shares together."""
+    return np.sum(
+        [run.memory.roles[party].model for party in run._setup.terms.parties],
+        axis=0,
+        dtype=np.uint64,
+    )
+
+
+# A party ------------------------------------------------------------------------------------------
+
+
+def stage_shares(settings: MpcContextual, seed: int) -> Iterator[Evidence]:
+    """Open another value to the first party in one step, or not; does the run end, with another
+    model?
+    """
+    for number in range(GAMES):
+        models, ended, coin = [], True, bool(number % 2)
+        for deviates in (coin, False):
+            run = _started(settings, seed + number)
+            parties, passes = run._setup.terms.parties, run._setup.terms.passes
+            if deviates:
+                party = run.memory.roles[parties[-1]]
+                tamper(
+                    party,
+                    _opens_otherwise(parties[0], 7 * number % passes, len(party._plan.rounds) - 1),
+                )
+            ended = _ended(run) and ended
+            models.append(_model(run))
+        yield Evidence(ended and bool((models[0] != models[1]).any()), {"coin": coin})
+
+
+def _opens_otherwise(receiver: str, at: int, last: int) -> Change:
+    """Add to all words that are opened to a receiver in the last round of a step: what is learnt
+    there.
+    """
+
+    def other(to: str, message: Any) -> list[tuple[str, Any]]:
+        if isinstance(message, Opening) and (to, message.step, message.round) == (
+            receiver,
+            at,
+            last,
+        ):
+            words = np.frombuffer(message.data, "<u8", len(message.data) // 8) + np.uint64(1 << 24)
+            message = Opening(at, last, words.tobytes() + message.data[words.nbytes :])
+        return [(to, message)]
+
+    return other
+
+
+def _score_coins(found: Sequence[bool], truths: Truths) -> Score:
+    coins = [truth["coin"] for truth in truths]
+    right = sum(one == coin for one, coin in zip(found, coins, strict=True))
+    return hits(right, len(coins), max(np.mean(coins), 1 - np.mean(coins)), "games")
+
+
+def _other_coins(truths: Truths, seed: int) -> list[dict[str, Any]]:
+    rng = np.random.default_rng((seed, 31))
+    return [{**truth, "coin": bool(rng.integers(2))} for truth in truths]
+
+
+def _as_wanted(evidence: Evidence, seed: int) -> Evidence:
+    return replace(evidence, seen=evidence.truth["coin"])
+
+
+def stage_two(settings: MpcContextual, seed: int) -> Iterator[Evidence]:
+    """Exchange two arms in a share of the arm, and look whether the puller goes on; half of the
+    pairs hold the arm.
+    """
+    for number in range(GAMES):
+        rng, honest = np.random.default_rng((seed, number, 32)), _started(settings, seed + number)
+        honest.finish()
+        terms = honest._setup.terms
+        at = int(rng.integers(terms.choices))
+        arm, others = int(honest.truth()["arms"][at * terms.batch]), rng.permutation(terms.arms)
+        pair = [one for one in others.tolist() if one != arm][:2]
+        if number % 2:
+            pair[0] = arm
+
+        def exchanged(to: str, message: Any, at: int = at, pair: list[int] = pair) -> Any:
+            if isinstance(message, Reveal) and message.step == at:
+                bits = bytearray(message.data)
+                for one in pair:
+                    bits[one] ^= 1
+                message = Reveal(at, bytes(bits))
+            return [(to, message)]
+
+        run = _started(settings, seed + number)
+        tamper(run.memory.roles[terms.parties[-1]], exchanged)
+        yield Evidence(_ended(run), {"coin": arm in pair})
+
+
+# The dealer ---------------------------------------------------------------------------------------
+
+
+class LoadedCoins(DealerCoins):
+    """Coins of which all at one step are alike, so that the dealer knows which one is read."""
+
+    def at(self, first: int, count: int) -> Dealt:
+        """Draw tables, and write the first coin of each to all its places."""
+        made = super().at(first, count)
+        return replace(made, explore=np.repeat(made.explore[:, :1], made.explore.shape[1], axis=1))
+
+
+def stage_loaded(settings: MpcContextual, seed: int) -> Iterator[Evidence]:
+    """Deal loaded coins; the truth is what the parties read at their places."""
+    run = _started(settings, seed, LONG)
+    dealer: Any = run.memory.roles[DEALER]
+    terms, keys = dealer.terms, dealer._keys
+    loaded = LoadedCoins(terms, keys.coins)
+    dealer._dealer = dealer_of(terms, dealer._plan, keys.tapes, keys.inputs, loaded)
+    if not _ended(run):
+        raise PosseError("the parties noticed the dealer's coins.")
+    tables, places = (
+        loaded.at(0, terms.steps),
+        run.memory.roles[terms.parties[0]]._coins.at(0, terms.steps)[:, 0],
+    )
+    yield Evidence(
+        tables.explore[:, 0].astype(np.float64),
+        {"explored": tables.explore[np.arange(len(places)), places]},
+    )
+
+
+def _score_explored(found: Sequence[Any], truths: Truths) -> Score:
+    return area(
+        np.concatenate(found),
+        np.concatenate([truth["explored"] for truth in truths]),
+        "steps explored",
+    )
+
+
+def _other_steps(truths: Truths, seed: int) -> list[dict[str, Any]]:
+    rng = np.random.default_rng((seed, 33))
+    return [{**truth, "explored": rng.permutation(truth["explored"])} for truth in truths]
+
+
+# Puller and payee ---------------------------------------------------------------------------------
+
+
+def _arms(settings: MpcContextual, seed: int, deviate: Callable[[Any], None]) -> tuple[Ints, Ints]:
+    """Arms that the parties chose in the second half, and the best ones there."""
+    run = _started(settings, seed, LONG)
+    deviate(run)
+    run.finish()
+    half = run.horizon // 2
+    return np.array(run.memory.roles[PULLER].arms)[half:], run.truth()["means"][half:].argmax(
+        axis=1
+    )
+
+
+def _worse(
+    settings: MpcContextual, seed: int, deviate: Callable[[Any], None]
+) -> Iterator[Evidence]:
+    """Play runs with a role that deviates, and without."""
+    for number in range(2):
+        (worse, best), (honest, _) = (
+            _arms(settings, seed + number, how) for how in (deviate, lambda run: None)
+        )
+        yield Evidence((worse, honest), {"best": best})
+
+
+def same_arm(run: Any) -> None:
+    """Let the puller say in every step that the first arm was pulled."""
+    puller, terms = run.memory.roles[PULLER], run._setup.terms
+    hot = np.tile(np.arange(terms.arms) == 0, terms.batch).astype(np.uint64)
+
+    def same(to: str, message: Any) -> list[tuple[str, Any]]:
+        said = isinstance(message, Choice) and message.step >= terms.lag
+        return [(to, Choice(message.step, puller._masked(message.step, hot)) if said else message)]
+
+    tamper(puller, same)
+
+
+def other_reward(run: Any) -> None:
+    """Let the payee return 1 - reward in every step."""
+    payee = run.memory.roles[PAYEE]
+    receive = payee.receive
+    payee.receive = lambda sender, message: receive(
+        sender,
+        Earned(message.step, REWARD_ONE - message.units)
+        if isinstance(message, Earned)
+        else message,
+    )
+
+
+def _score_worse(found: Sequence[tuple[Ints, Ints]], truths: Truths) -> Score:
+    with_, without = (
+        np.concatenate([one[at] != truth["best"] for one, truth in zip(found, truths, strict=True)])
+        for at in range(2)
+    )
+    return hits(int(with_.sum()), len(with_), float(without.mean()), "steps without the best arm")
+
+
+def _always_worse(evidence: Evidence, seed: int) -> Evidence:
+    return replace(evidence, seen=(evidence.truth["best"] + 1, evidence.truth["best"]))
+
+
+def _other_best(truths: Truths, seed: int) -> list[dict[str, Any]]:
+    rng = np.random.default_rng((seed, 35))
+    return [{**truth, "best": rng.permutation(truth["best"])} for truth in truths]
+
+
+# Messages again -----------------------------------------------------------------------------------
+
+
+def stage_replayed(settings: MpcContextual, seed: int) -> Iterator[Evidence]:
+    """In the middle of a run give a role everything that it was sent before once more, or
+    nothing.
+    """
+    for number in range(GAMES):
+        run = _started(settings, seed + number)
+        run.advance(max(1, run.horizon // 2))
+        name = list(run.memory.roles)[number // 2 % len(run.memory.roles)]
+        role, coin = run.memory.roles[name], bool(number % 2)
+        kept, counted = role.save(), False
+        before = [one for one in run.view(name).entries if one.receiver == name]
+        for entry in before if coin else ():
+            with suppress(PosseError):
+                role.receive(entry.sender, entry.message)
+                counted = True
+        yield Evidence(counted or role.save() != kept, {"coin": coin})
+
+
+def _no_arms(settings: MpcContextual) -> str:
+    return "" if settings.load().terms.arms > 3 else "two of so few arms say nothing."
+
+
+def _coins(
+    name: str, title: str, stage: Any, planted: str, missing: Any = lambda settings: ""
+) -> Attack:
+    return Attack(
+        name,
+        title,
+        ("party",),
+        (TWO if name == "two-arms" else FOLLOW,),
+        lambda seen, seed: seen,
+        _score_coins,
+        "share of games",
+        _as_wanted,
+        planted,
+        _other_coins,
+        needs="runs",
+        stage=stage,
+        seconds=lambda settings: 15.0,
+        missing=missing,
+        tell=lambda found: "yes" if found else "no",
+    )
+
+
+def _worst(name: str, title: str, by: str, deviate: Callable[[Any], None]) -> Attack:
+    return Attack(
+        name,
+        title,
+        (by,),
+        (FOLLOW,),
+        lambda seen, seed: seen,
+        _score_worse,
+        "share of steps",
+        _always_worse,
+        "runs without the best arm",
+        _other_best,
+        finds=0.8,
+        needs="runs",
+        stage=lambda settings, seed: _worse(settings, seed, deviate),
+        seconds=lambda settings: 10.0,
+        tell=lambda found: f"{len(found[0]):,} steps",
+    )
+
+
+TWO, LOADED = "A party that exchanges two arms", "A dealer that deals one coin"
+ATTACKS = (
+    _coins(
+        "wrong-shares",
+        "to falsify the model, by opening another value to one party",
+        stage_shares,
+        "games that end with another model",
+    ),
+    _coins(
+        "two-arms",
+        "whether the arm is one of two, by exchanging them in a share",
+        stage_two,
+        "runs that stop otherwise",
+        _no_arms,
+    ),
+    _coins(
+        "replayed",
+        "to let a message or a triple count twice, by sending it again",
+        stage_replayed,
+        "roles that take it again",
+    ),
+    Attack(
+        "loaded-coins",
+        "which steps explore, by dealing one coin at all places",
+        (DEALER,),
+        (LOADED,),
+        lambda seen, seed: seen,
+        _score_explored,
+        "AUC",
+        lambda evidence, seed: replace(
+            evidence, seen=evidence.truth["explored"].astype(np.float64)
+        ),
+        "coins that are known",
+        _other_steps,
+        needs="runs",
+        stage=stage_loaded,
+        seconds=lambda settings: 5.0,
+        missing=lambda settings: (
+            "" if settings.load().terms.explore[0] else "nothing explores in this run."
+        ),
+        tell=lambda found: f"{int((found > 0).sum()):,} steps explore",
+    ),
+    _worst(
+        "other-arm",
+        "that the best arm is not pulled, by saying that another one was",
+        PULLER,
+        same_arm,
+    ),
+    _worst(
+        "other-reward", "that the best arm is not pulled, by paying 1 - reward", PAYEE, other_reward
+    ),
+)

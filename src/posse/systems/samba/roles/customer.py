@@ -1,0 +1,320 @@
+"""The data customer: it pays the budget, admits the parties, and alone reads the total."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from posse.core.errors import DisagreementError, JournalError, ProtocolError
+from posse.core.fixed import REWARD_ONE
+from posse.core.roles import DURABLE, OPERATOR, Action, Message, Note
+from posse.core.snapshots import Count, pack
+from posse.privacy.crypto.keys import Identity, Secrets, verify
+from posse.privacy.crypto.paillier import Ciphertext, PrivateKey
+from posse.systems.samba.messages import (
+    Agreed,
+    Close,
+    Closed,
+    Consents,
+    End,
+    Go,
+    Offer,
+    Proposal,
+    Roster,
+    Spent,
+    Total,
+)
+from posse.systems.samba.roles.closing import LEAST, ask, check_agreed, same
+from posse.systems.samba.roles.owner import MODULUS, SLOT
+from posse.systems.samba.setup import (
+    CONTROLLER,
+    CUSTOMER,
+    Expected,
+    Handlers,
+    Manifest,
+    Member,
+    Participant,
+    ParticipantSaved,
+    Terms,
+    check_members,
+    join_bytes,
+    sole,
+)
+from posse.version import PROTOCOL_VERSION, __version__
+
+
+class CustomerSaved(ParticipantSaved, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of the customer."""
+
+    end: Close | None
+    """Without its signature, which nobody needs again."""
+    settled: bool
+    steps: Count
+    pulls: Count | None
+    total: float | None
+    refused: str
+
+
+class Customer(Participant):
+    """Proposes the terms (0), signs the manifest, and decrypts the total (7)."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        expected: Expected,
+        terms: Terms,
+        admitted: Mapping[str, bytes],
+        key: PrivateKey | None,
+        *,
+        secrets: Secrets | None = None,
+    ) -> None:
+        super().__init__(CUSTOMER, "customer", identity, identity.public, expected, secrets=secrets)
+        self._terms = terms
+        self._admitted = dict(admitted)
+        self._key = key
+        self._end: Close | None = None
+        self._settled = False
+        """Whether the set of owners stands."""
+        self._steps = 0
+        self.pulls: int | None = None
+        """Pulls that the total is of; unknown where an owner was left out."""
+        self.total: float | None = None
+        self.refused = ""
+        """Why the total was refused."""
+        self._handlers: Handlers = {
+            Roster: self._on_roster,
+            Consents: self._on_consents,
+            Spent: self._on_spent,
+            Agreed: self._on_agreed,
+            Total: self._on_total,
+        }
+
+    def start(self) -> Sequence[Action]:
+        """Say what is wanted (0)."""
+        return self.to_controller(Proposal(msgspec.msgpack.encode(self._terms)))
+
+    def receive(self, sender: str, message: Message) -> Sequence[Action]:
+        """Take one message."""
+        if type(message) is End and sender == OPERATOR:
+            return self._on_end(message)
+        handler = self._handlers.get(type(message))
+        if handler is None or sender != CONTROLLER:
+            return self.unexpected(sender, message)
+        return handler(message)
+
+    def _on_roster(self, message: Roster) -> Sequence[Action]:
+        """Admit exactly the identities the customer knows, and sign the manifest."""
+        if self._manifest is not None:
+            raise ProtocolError("the roster is closed.")
+        joins = (*message.joins, self.join())
+        expected = {**self._admitted, CUSTOMER: self._identity.public}
+        names, alone = [join.name for join in joins], sole(self._terms.level)
+        if sorted(names) != sorted(expected):
+            missing = sorted(set(expected) - set(names)) or "none"
+            raise DisagreementError(
+                f"expected {len(expected)} parties, got {len(names)} (missing: {missing}). Give "
+                "controller and "
+                "customer the same owners."
+            )
+        check_members(joins, self._terms.level)
+        if len(self._terms.price) > 1 and [name for name in names if name not in alone] != [
+            name for name in expected if name not in alone
+        ]:
+            raise DisagreementError(
+                "the controller names the owners in another order than the customer, and prices go "
+                "by the order. Give "
+                "both the same owners in one order."
+            )
+        for join in joins:
+            if join.identity != expected[join.name]:
+                raise DisagreementError(
+                    f"'{join.name}' joins with an identity that was not admitted. Let it enrol "
+                    "with this run's "
+                    "authority, and start it with that identity."
+                )
+            verify(
+                join.identity,
+                b"join",
+                join_bytes(join.name, join.kind, join.run_key),
+                join.signature,
+            )
+        members = tuple(Member(join.name, join.kind, join.identity, join.run_key) for join in joins)
+        body = msgspec.msgpack.encode(Manifest(__version__, PROTOCOL_VERSION, self._terms, members))
+        offer = Offer(body, self._identity.sign(b"manifest", body))
+        self.consider(offer)
+        return self.to_controller(offer)
+
+    def _on_consents(self, message: Consents) -> Sequence[Action]:
+        """Start when everyone signed this manifest."""
+        consents = {consent.name: consent for consent in message.consents}
+        for member in self.manifest.members:
+            if member.name == CUSTOMER:
+                continue
+            if member.name not in consents:
+                raise ProtocolError(f"'{member.name}' has not signed the manifest.")
+            verify(member.identity, b"consent", self._digest, consents[member.name].signature)
+        go = Go(self._identity.sign(b"go", self._digest))
+        self.go(go)
+        return self.to_controller(go)
+
+    def _on_spent(self, message: Spent) -> Sequence[Action]:
+        """Ask all owners for their sums, once the budget is spent; an early end that was asked for
+        goes on.
+        """
+        if (
+            not self._going
+            or self.manifest.terms.level == "paper"
+            or (self._end is not None and self._end.number == 0)
+        ):
+            raise ProtocolError("the sums are asked for once, after the budget is spent.")
+        if sorted(message.present) != sorted(self.manifest.owners):
+            raise ProtocolError(
+                f"expected {len(self.manifest.owners)} owners at the end, got "
+                f"{len(message.present)}."
+            )
+        if self._end is not None:
+            return ()
+        self._settled, self._steps = True, self.manifest.terms.budget
+        return self._ask(message.present, 0)
+
+    def _on_end(self, message: End) -> Sequence[Action]:
+        """End the run before its budget is spent, with the owners that are left; what the others
+        earned is absent.
+        """
+        if not self._going or self._settled or self.manifest.terms.level == "paper":
+            raise ProtocolError(
+                "a run can be ended early while it is going on, not at level 'paper', and such an "
+                "end can be corrected "
+                "until all its owners have acknowledged it."
+            )
+        owners, present = self.manifest.owners, set(message.present)
+        least = min(LEAST, len(owners))
+        if not present <= set(owners) or len(present) < least:
+            raise ProtocolError(
+                f"a run ends with at least {least} of its owners, got "
+                f"{', '.join(sorted(present)) or 'none'}."
+            )
+        return self._ask(message.present, 1 if self._end is None else self._end.number + 1)
+
+    def _ask(self, present: Sequence[str], number: int) -> Sequence[Action]:
+        self._end = ask(self._identity, present, number, self._digest)
+        return self.to_controller(self._end)
+
+    def _on_agreed(self, message: Agreed) -> Sequence[Action]:
+        """Make an early end final: every owner that is left has acknowledged it."""
+        if self._end is None or self._settled or message.close.number > self._end.number:
+            raise ProtocolError("this end was not asked for, or is final already.")
+        if not same(message.close, self._end):
+            return ()  # it was corrected since
+        index = check_agreed(message, self.manifest, self._digest)
+        self._settled, self._steps = True, index // self.manifest.terms.passes - 1
+        return self.to_controller(message)
+
+    def _on_total(self, message: Total) -> Sequence[Action]:
+        """Decrypt (7)."""
+        terms = self.manifest.terms
+
+        def opened() -> tuple[int, int]:
+            if "paillier" in terms.off:
+                plaintext = int.from_bytes(message.ciphertext, "big")
+            else:
+                assert self._key is not None
+                plaintext = self._key.decrypt(
+                    Ciphertext.from_bytes(message.ciphertext, self._key.public_key)
+                )
+            return (
+                (plaintext, terms.budget)
+                if terms.level == "paper"
+                else divmod(plaintext % MODULUS, SLOT)
+            )
+
+        if terms.level == "paper":
+            self._settled, self._steps = self._going, terms.budget
+        return self._conclude(opened)
+
+    def _conclude(self, opened: Callable[[], tuple[int, int]]) -> Sequence[Action]:
+        """Take the one total of a run: know it, or refuse it for good; the others learn only that
+        there is an answer.
+
+        The pull count must be the steps done where nobody was left out, and absent where somebody
+        was.
+        """
+        if not self._settled or self.finished:
+            raise ProtocolError("the total is known already, or was not asked for yet.")
+        whole = self._end is None or len(self._end.present) == len(self.manifest.owners)
+        try:
+            units, pulls = opened()
+            if pulls != (self._steps if whole else 0):
+                raise ProtocolError(
+                    "the total has another number of pulls than steps were done: a sum was altered."
+                )
+            if not 0 <= units <= self._steps * REWARD_ONE:
+                raise ProtocolError("the total is outside its range: a sum was altered.")
+        except ProtocolError as error:
+            self.refused = error.text
+        else:
+            self.pulls, self.total = pulls if whole else None, units / REWARD_ONE
+        note = (
+            ("total", self._steps, self.total)
+            if not self.refused
+            else ("refused", self._steps, self.refused)
+        )
+        closed = Closed(self._identity.sign(b"closed", self._digest))
+        return (
+            Note(self.name, *note),
+            Note(self.name, DURABLE, self._steps),
+            *self.to_controller(closed),
+        )
+
+    @property
+    def ended_early(self) -> tuple[str, ...] | None:
+        """The owners over which the total is, where the run was ended before its budget was
+        spent.
+        """
+        return None if self._end is None or self._end.number == 0 else self._end.present
+
+    @property
+    def finished(self) -> bool:
+        """Whether the total is known, or was refused."""
+        return self.total is not None or bool(self.refused)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The controller: it hands the others the word that the run is over."""
+        return (CONTROLLER,)
+
+    def state(self) -> dict[str, object]:
+        """What the customer may see: the total, when there is one."""
+        done = {"step": self._steps} if self.finished else {}
+        return {"horizon": self._terms.budget, "unit": "pull", "total": self.total, **done}
+
+    def save(self) -> dict[str, Any]:
+        """Return the whole state."""
+        return pack(CustomerSaved(**self._common()))
+
+    def _common(self) -> dict[str, Any]:
+        unsigned = None if self._end is None else Close(self._end.present, self._end.number, b"")
+        return {
+            **self._saved(),
+            "end": unsigned,
+            "settled": self._settled,
+            "steps": self._steps,
+            "pulls": self.pulls,
+            "total": self.total,
+            "refused": self.refused,
+        }
+
+    def _restore(self, saved: Mapping[str, Any]) -> None:
+        self._take_up(self._loaded(saved, CustomerSaved))
+
+    def _take_up(self, read: CustomerSaved) -> None:
+        if self._manifest is not None and self._manifest.terms != self._terms:
+            raise JournalError(
+                f"the snapshot of the customer is of run {self._manifest.terms.run}, this is run "
+                f"{self._terms.run}. "
+                "Give each run a journal of its own."
+            )
+        self._end, self._settled, self._steps = read.end, read.settled, read.steps
+        self.pulls, self.total, self.refused = read.pulls, read.total, read.refused

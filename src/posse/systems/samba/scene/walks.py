@@ -1,0 +1,237 @@
+"""The worked examples of the paper (sections 4.1.2 and 4.2) as runs that begin in the middle.
+
+Sums, pulls, mask, permutation and comp's draw of the example's step are the printed ones; roles,
+messages and bytes are those of any run. After that step the run goes on from the world seed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from posse.core.fixed import REWARD_ONE, from_units
+from posse.core.roles import Action, Pull, Reward, Role
+from posse.problems.arms.rewards import Arms
+from posse.systems.samba.federation import SambaRun, SimulatedWorld, prepare
+from posse.systems.samba.messages import Masks, Score
+from posse.systems.samba.roles.comp import Comp
+from posse.systems.samba.roles.controller import Controller, Order
+from posse.systems.samba.roles.draws import Draws
+from posse.systems.samba.roles.lanes import PaperLane
+from posse.systems.samba.roles.owner import Owner
+
+
+@dataclass(frozen=True)
+class Walk:
+    """A moment of a run, and what is drawn in its first passes (by index)."""
+
+    step: int
+    sums: tuple[int, ...]
+    pulls: tuple[int, ...]
+    masks: Mapping[int, float] = field(default_factory=dict)
+    orders: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    draws: Mapping[int, float] = field(default_factory=dict)
+    coins: Mapping[int, float] = field(default_factory=dict)
+    """Coins that decide whether a step explores, by step."""
+    reward: int | None = None
+    """What the first pull pays."""
+    decimals: int | None = None
+    """Means are rounded to so many decimals before the score of the first step, as in the printed
+    example.
+    """
+
+
+WALKS = {
+    "ucb-68": Walk(68, (24, 10, 2), (33, 24, 10), {68: 0.5}, {68: (2, 0, 1)}, reward=1),
+    "softmax-98": Walk(
+        98,
+        (49, 9, 1),
+        (68, 24, 5),
+        {98: 0.15 * math.exp(1 / 0.1)},
+        {98: (2, 1, 0)},
+        {98: 0.5},
+        decimals=2,
+    ),  # what is sent is exp((mean - 1) / tau): the constant exp(1 / tau) goes with the mask
+    "pursuit-4": Walk(4, (1, 0, 0), (1, 1, 1)),
+    "epsilon-greedy-68": Walk(
+        68, (24, 10, 2), (33, 24, 10), {68: 0.5}, {68: (2, 0, 1)}, coins={68: 0.7, 69: 0.04}
+    ),  # the paper gives two coins of a step: one exploits, "exactly as exemplified for UCB", the other explores
+}
+
+
+class _Drawn:
+    """Numbers of given indices; all others from where they come."""
+
+    def __init__(self, given: Mapping[int, float], rest: Draws) -> None:
+        self._given, self._rest = given, rest
+
+    def at(self, index: int) -> float:
+        """Return the number of an index."""
+        return self._given[index] if index in self._given else self._rest.at(index)
+
+
+class _Ordered:
+    """Permutations of given indices; all others from where they come."""
+
+    def __init__(self, given: Mapping[int, tuple[int, ...]], rest: Order) -> None:
+        self._given, self._rest = given, rest
+
+    def at(self, index: int) -> NDArray[np.int64]:
+        """Return the permutation of an index."""
+        return (
+            np.array(self._given[index], np.int64) if index in self._given else self._rest.at(index)
+        )
+
+
+class WalkOwner(Owner):
+    """An owner that has pulled before the run begins."""
+
+    def __init__(self, *arguments: Any, walk: Walk, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._walk = walk
+
+    def _enter(self) -> None:
+        super()._enter()
+        number = self._arm.number
+        self._arm.units, self._arm.pulls = (
+            self._walk.sums[number] * REWARD_ONE,
+            self._walk.pulls[number],
+        )
+        self._index = self._walk.step * self._passes
+
+    def _ready(self) -> Sequence[Action]:
+        if not self._open_lane():
+            return ()
+        self._listening = True
+        return self._next()
+
+    def _open_lane(self) -> bool:
+        opened = super()._open_lane()
+        lane = self._lane
+        if self._coins is not None:
+            self._coins = _Drawn(self._walk.coins, self._coins)  # type: ignore[assignment]
+        if isinstance(lane, PaperLane):
+            if lane._masks is not None:
+                given = {index: 1.0 - mask for index, mask in self._walk.masks.items()}
+                lane._masks = _Drawn(given, lane._masks)  # type: ignore[assignment]
+            if self._walk.decimals is not None:
+                lane._value = self._rounded(lane._value, self._walk.decimals)
+        return opened
+
+    def _rounded(self, value: Callable[..., float], decimals: int) -> Callable[..., float]:
+        """Compute the weight of the first step from a rounded mean."""
+
+        def weight(t: int, turn: int, units: int, pulls: int, *rest: Any) -> float:
+            if t != self._walk.step:
+                return value(t, turn, units, pulls, *rest)
+            _, _, _, _, scales, ceilings = rest
+            mean = round(from_units(units) / pulls, decimals)
+            return math.exp((mean - ceilings[turn]) / scales[turn])
+
+        return weight
+
+
+class WalkController(Controller):
+    """A controller before a step in the middle, with the permutations of the example."""
+
+    def __init__(self, *arguments: Any, walk: Walk, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._walk = walk
+
+    def _enter(self) -> Masks:
+        keys = super()._enter()
+        self._index = self._walk.step * self.manifest.terms.passes
+        if "permutation" not in self.manifest.terms.off:
+            self._order = _Ordered(self._walk.orders, self._order)
+        if self._coins is not None:
+            self._coins = _Drawn(self._walk.coins, self._coins)  # type: ignore[assignment]
+        return keys
+
+
+class WalkComp(Comp):
+    """A comp before a step in the middle, with the draw of the example."""
+
+    def __init__(self, *arguments: Any, walk: Walk, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._walk = walk
+
+    def _enter(self) -> None:
+        super()._enter()
+        self._index = self._walk.step * self.manifest.terms.passes
+        assert self._draws is not None
+        self._draws = _Drawn(self._walk.draws, self._draws)  # type: ignore[assignment]
+
+
+class WalkWorld(SimulatedWorld):
+    """A world in which pulls were made before the run begins."""
+
+    def __init__(self, arms: Arms, seed: int, budget: int, walk: Walk) -> None:
+        super().__init__(arms, seed, budget)
+        self.units[:] = np.array(walk.sums) * REWARD_ONE
+        self.pulls[:] = walk.pulls
+        self._earned, self._step = int(self.units.sum()), walk.step - 1
+        self._first = walk.reward
+
+    def __call__(self, pull: Pull) -> Reward:
+        """Pull an owner's arm; the first pull pays what the example says."""
+        if self._first is None:
+            return super().__call__(pull)
+        units, self._first = self._first * REWARD_ONE, None
+        self._count(self._number[pull.party], units)
+        return Reward(pull.number, units)
+
+
+class WalkRun(SambaRun):
+    """A run that begins at a worked example: the set-up is done, the first scores are about to
+    move.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        while not isinstance(self._head(), Score):
+            self.memory.deliver()
+
+    @property
+    def walk(self) -> Walk:
+        """The example."""
+        assert self.settings.walk is not None
+        return WALKS[self.settings.walk]
+
+    def _head(self) -> Any:
+        """The message that moves next."""
+        queue = self.memory._queue
+        return queue[0][2] if queue and isinstance(queue[0], tuple) else None
+
+    def _maker(self, seed: int) -> Callable[[], list[Role]]:
+        walk = self.walk
+        kinds: dict[str, Callable[..., Role]] = {
+            "owner": WalkOwner,
+            "controller": WalkController,
+            "comp": WalkComp,
+        }
+        return prepare(
+            self._setup.arms,
+            self._setup.policy,
+            self.settings.horizon,
+            seed=seed,
+            level="paper",
+            switches=self._setup.switches,
+            key=self._key,
+            kinds={n: partial(k, walk=walk) for n, k in kinds.items()},
+        )
+
+    def _world(self, seed: int) -> WalkWorld:
+        return WalkWorld(self._setup.arms, seed, self.settings.horizon, self.walk)
+
+    def record(self, status: str | None = None) -> NoReturn:
+        """Refuse: what came before the example was never run."""
+        self._refuse(
+            "is a worked example that begins in the middle, and is not recorded. Leave walk out to "
+            "record it."
+        )

@@ -1,0 +1,205 @@
+"""Features of a table on scales of their own: scaled on request, and a model keeps how, wherever it
+decides.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import posse
+from posse.core.errors import ConfigError, DataError
+from posse.policies.contextual.explorations import Greedy
+from posse.problems.populations.population import Population
+from posse.problems.populations.prepared import save
+from posse.systems.fed_contextual.export import ExportSettings, Read, export, graph_of
+from posse.systems.fed_contextual.flower.device import first_model
+from posse.systems.fed_contextual.flower.settings import DeviceSettings
+from posse.systems.fed_contextual.on_device import OnDevice
+from posse.systems.fed_contextual.record import learnt_in
+
+TOWNS = ("Basel", "Bern", "Genf")
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Salaries of about 60,000, and towns from which the label follows."""
+    draw = np.random.default_rng(1)
+    towns, salaries = draw.integers(0, 3, 600), draw.normal(60_000, 9_000, 600)
+    rows = [
+        f"{i % 20},{salary:.0f},{TOWNS[town]},{'abc'[town]}"
+        for i, (town, salary) in enumerate(zip(towns, salaries, strict=True))
+    ]
+    path = tmp_path_factory.mktemp("table") / "sal.csv"
+    path.write_text("client,salary,town,label\n" + "\n".join(rows) + "\n")
+    return path
+
+
+def ran(table: Path, **changes: Any) -> posse.Record:
+    return posse.run(posse.FedContextual(data=table, horizon=40, cohort=10, **changes))
+
+
+@pytest.fixture(scope="module")
+def scaled(table: Path) -> tuple[posse.Record, Path]:
+    out = table.parent / "model.npz"
+    return ran(table, scale="standard", model_out=out), out
+
+
+CONTEXTS = np.array([[61_000, 1, 0, 0], [42_000, 0, 1, 0], [88_000, 0, 0, 1]], np.float64)
+
+
+def test_a_scaled_table_is_learnt_and_the_same_table_as_it_is_is_not(
+    table: Path, scaled: tuple[posse.Record, Path]
+) -> None:
+    plain, record = ran(table), scaled[0]
+    assert float(plain.summary["average_reward_last_tenth"]) < 0.5
+    assert float(record.summary["average_reward_last_tenth"]) > 0.7
+    assert record.config["scale"] == "standard"
+    assert [record.policy.decide(row).name for row in CONTEXTS] == ["a", "b", "c"]
+    assert any("--scale standard" in text for text in plain.warnings)
+    assert any("mean squared norm" in text for text in plain.warnings)
+    assert not any("scale" in text.lower() for text in record.warnings)
+
+
+def test_the_default_changes_neither_the_run_nor_its_model(table: Path, tmp_path: Path) -> None:
+    one, other = (
+        ran(table, model_out=tmp_path / "a.npz"),
+        ran(table, scale="none", model_out=tmp_path / "b.npz"),
+    )
+    assert one.total == other.total
+    for file in ("a.npz", "b.npz"):
+        with np.load(tmp_path / file) as found:
+            assert "shift" not in found.files
+            assert float(found["scale"]) == 1.0
+
+
+def test_a_model_says_how_it_scales_wherever_it_decides(
+    scaled: tuple[posse.Record, Path], tmp_path: Path
+) -> None:
+    record, path = scaled
+    assert record.policy.learnt is not None
+    wanted = record.policy.learnt.scores(CONTEXTS)
+    assert wanted.max() < 3  # rewards are 0 or 1: unscaled salaries would give thousands
+    assert learnt_in(path).scores(CONTEXTS) == pytest.approx(wanted)
+    app = OnDevice(path, tmp_path / "log.npz", policy="greedy")
+    assert np.array([app.scores(row) for row in CONTEXTS]) == pytest.approx(wanted, abs=1e-5)
+    with pytest.raises(ConfigError, match="says how each of its features is scaled, got scale 2"):
+        Read(path, scale=2.0)
+
+
+def test_scaling_is_a_part_of_the_graph(scaled: tuple[posse.Record, Path], tmp_path: Path) -> None:
+    pytest.importorskip("onnx", reason="onnx is not installed: make test-models")
+    from onnx.reference import ReferenceEvaluator
+
+    record, path = scaled
+    assert record.policy.learnt is not None
+    wanted = record.policy.learnt.scores(CONTEXTS)
+    made = graph_of(Read(path), Greedy())
+    feeds = {"contexts": CONTEXTS.astype(np.float32), "u": np.full(3, 0.5, np.float32)}
+    arms, _, scores, _ = ReferenceEvaluator(made).run(None, feeds)
+    assert scores == pytest.approx(wanted, abs=1e-4)
+    assert arms.tolist() == [0, 1, 2]
+    (section,) = export(ExportSettings(model=path, out=tmp_path / "m.onnx", policy="greedy"))
+    assert "scales as the table was" in section.notes[0]
+
+
+def test_a_model_whose_scaling_is_not_whole_is_refused(
+    scaled: tuple[posse.Record, Path], tmp_path: Path
+) -> None:
+    with np.load(scaled[1]) as found:
+        parts = {name: found[name] for name in found.files}
+    np.savez(tmp_path / "cut.npz", allow_pickle=False, **{**parts, "shift": parts["shift"][:2]})
+    with pytest.raises(DataError, match="scales 2 features and has 4"):
+        learnt_in(tmp_path / "cut.npz")
+    with pytest.raises(DataError, match="does not say how each of its features is scaled"):
+        Read(tmp_path / "cut.npz")
+
+
+def test_a_bandit_in_use_scales_contexts_as_its_table(table: Path, tmp_path: Path) -> None:
+    settings = posse.FedContextual(data=table, scale="standard", cohort=4)
+    bandit = posse.live(settings, rewards="fold", every=40)
+    draw = np.random.default_rng(2)
+    for _ in range(400):
+        row = CONTEXTS[draw.integers(3)] + [draw.normal(0, 9_000), 0, 0, 0]
+        made = bandit.decide(row)
+        bandit.reward(made.id, float(row[1 + made.arm]))
+    bandit.save(tmp_path / "b.json")
+    again = posse.live(settings, rewards="fold", every=40).load(tmp_path / "b.json")
+    assert [again.decide(row, client=1).arm for row in CONTEXTS] == [
+        bandit.decide(row, client=1).arm for row in CONTEXTS
+    ]
+    assert [bandit.finish().policy.decide(row).name for row in CONTEXTS] == ["a", "b", "c"]
+
+
+def grown(table: Path, folder: Path) -> Path:
+    """A copy of the table, of which other salaries come with the next call."""
+    path = folder / "grown.csv"
+    head, *rows = table.read_text().splitlines()
+    cells = [row.split(",") for row in rows]
+    factor = 3 if path.exists() else 1
+    path.write_text(
+        "\n".join([head, *(f"{a},{factor * int(b)},{c},{d}" for a, b, c, d in cells)]) + "\n"
+    )
+    return path
+
+
+def test_a_bandit_does_not_go_on_where_its_table_scales_otherwise(
+    table: Path, tmp_path: Path
+) -> None:
+    settings = posse.FedContextual(data=grown(table, tmp_path), scale="standard", cohort=4)
+    posse.live(settings).save(tmp_path / "b.json")
+    posse.live(settings).load(tmp_path / "b.json")
+    grown(table, tmp_path)
+    with pytest.raises(ConfigError, match="the table has changed since"):
+        posse.live(
+            posse.FedContextual(data=tmp_path / "grown.csv", scale="standard", cohort=4)
+        ).load(tmp_path / "b.json")
+
+
+def test_a_kept_run_does_not_go_on_where_its_table_scales_otherwise_and_no_fleet_begins_from_it(
+    table: Path, scaled: tuple[posse.Record, Path], tmp_path: Path
+) -> None:
+    kept = tmp_path / "kept"
+    data = grown(table, tmp_path)
+    posse.run(posse.FedContextual(data=data, scale="standard", horizon=2, cohort=4, keep=kept))
+    posse.run(posse.FedContextual(data=data, scale="standard", horizon=3, cohort=4, keep=kept))
+    grown(table, tmp_path)
+    with pytest.raises(ConfigError, match="scaling"):
+        posse.run(posse.FedContextual(data=data, scale="standard", horizon=4, cohort=4, keep=kept))
+    for start in (scaled[1], next(kept.glob("seed-*.npz"))):
+        with pytest.raises(DataError, match="scaled by feature, which devices do not do"):
+            first_model(DeviceSettings(start=str(start), model="linear", features=4, arms=3))
+
+
+def test_scaling_without_a_table_is_refused_with_the_reason(table: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="scale applies to own, got standard for digits"):
+        posse.FedContextual(scale="standard")
+    with pytest.raises(
+        ConfigError, match="scale measures the contexts of all devices, and a server sees none"
+    ):
+        DeviceSettings(scale="standard")  # type: ignore[call-arg]
+    settings = posse.FedContextual(data=table, scale="standard", cohort=2)
+    devices = Population(
+        "mine",
+        ("a", "b"),
+        np.array([0, 1, 2]),
+        np.zeros((2, 1), np.float32),
+        np.array([0, 1], np.int32),
+    )
+    with pytest.raises(ConfigError, match="scale measures the features of a table in data"):
+        settings.check(population=devices)
+    with pytest.raises(ConfigError, match="scale measures the features of a table in data"):
+        posse.live(settings, arms=("a", "b"), features=2)
+    with pytest.raises(ConfigError, match="written with its features as they are"):
+        save(settings.population(), tmp_path / "p.npz")
+
+
+def test_what_is_measured_without_noise_is_not_covered(table: Path) -> None:
+    record = ran(table, scale="standard", noise=1.0, delta=1e-3, input_size=2.0)
+    (entry, *_) = record.privacy
+    assert any(
+        "mean and standard deviation of every feature" in text for text in entry["not_covered"]
+    )  # type: ignore[union-attr]
