@@ -97,10 +97,6 @@ class SambaSystem(System):
                 "strict",
                 "scores shared between two servers, which compare them in a random order; a dealer",
             ),
-            (
-                "standard",
-                "sealed frames, a fresh scale, shift and dither a pass, pairwise masks on the sums",
-            ),
             ("paper", "the protocol as published"),
         )
     )
