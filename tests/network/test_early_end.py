@@ -18,7 +18,7 @@ from posse.runtime.place import open_place
 from posse.systems.samba.deploy import VOCABULARY, build
 from posse.systems.samba.federation import SimulatedWorld, prepare
 from posse.systems.samba.messages import Agreed, Close, End, Sum, Total
-from posse.systems.samba.roles.closing import agree, ask
+from posse.systems.samba.strict.closing import agree, ask
 from tests.network.federations import laid_out, opened, settled
 from tests.network.seam import Network
 from tests.network.test_samba_seam import FAULTS, key  # noqa: F401

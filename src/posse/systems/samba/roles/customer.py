@@ -159,8 +159,10 @@ class Customer(Participant):
 
     def _on_total(self, message: Total) -> Sequence[Action]:
         """Decrypt (7)."""
+        if not self._going:
+            raise ProtocolError("the total was not asked for yet.")
         terms = self.manifest.terms
-        self._settled, self._steps = self._going, terms.budget
+        self._settled, self._steps = True, terms.budget
 
         def opened() -> tuple[int, int]:
             if "paillier" in terms.off:
