@@ -28,6 +28,7 @@ CHANGED = {
         "0.1.1: an audit makes more attacks, so three sums are too few for it"
     ),
     "*audit*/rows/sums-at-the-controller/[pv]*": "0.1.1: the same",
+    "parties/samba-standard*": "0.2: level `standard` was removed (`test_removed.py`)",
 }
 """What was changed on purpose since: patterns of the paths of values, with the reason."""
 MAY_GROW = ("shapes", "figures/epsilons")

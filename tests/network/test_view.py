@@ -68,7 +68,7 @@ def posse(*arguments: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("level", ["standard", "strict"])
+@pytest.mark.parametrize("level", ["paper", "strict"])
 def test_comp_and_controller_record_what_they_see_and_audit_it(tmp_path, level):
     """Both are killed on the way: no message is lost, none is there twice, and comp finds what its
     level says.
@@ -90,7 +90,7 @@ def test_comp_and_controller_record_what_they_see_and_audit_it(tmp_path, level):
     made = audit(view)
     assert {row.verdict for row in made} == {"not scored"}
     total = read_result(tmp_path / "customer" / "journal")["total"]
-    if level == "standard":
+    if level == "paper":
         said = made["tracker"].says
         assert (
             abs(float(said.partition("total ")[2].partition(";")[0].replace(",", "")) - total) <= 1
