@@ -68,12 +68,12 @@ def posse(*arguments: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("level", ["paper", "strict"])
-def test_comp_and_controller_record_what_they_see_and_audit_it(tmp_path, level):
+@pytest.mark.parametrize(("level", "policy"), [("paper", "ucb"), ("strict", "epsilon-greedy")])
+def test_comp_and_controller_record_what_they_see_and_audit_it(tmp_path, level, policy):
     """Both are killed on the way: no message is lost, none is there twice, and comp finds what its
     level says.
     """
-    values: dict[str, Any] = {"policy": "epsilon-greedy", "sync": True, "level": level}
+    values: dict[str, Any] = {"policy": policy, "sync": True, "level": level}
     federation = Torment(tmp_path, 3, owners=4, budget=240, **values)
     record(federation.paths, "comp", "controller")
     with federation:
