@@ -36,7 +36,6 @@ class SambaSystem(System):
     protects = "rewards, scores and choices, by secret sharing (strict) or masks and permutations"
     exact = True
     skip = ("walk",)
-    demo_levels = ("strict", "paper")
     demo_attack = "customer-and-controller"
     story = (
         "Ten owners hold one film each and learn together which is liked most: 10,000 pulls by "
