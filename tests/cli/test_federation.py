@@ -313,10 +313,9 @@ def test_a_deleted_journal_is_named_by_every_party_until_it_is_put_back(
 def test_a_store_that_cannot_be_written_stops_no_party(
     tmp_path: Path, process: Start, home: Path
 ) -> None:
-    """At level `standard`, whose run is the plain one too."""
     home.write_text("no folder")
-    file, standard = tmp_path / "fed.toml", 'level = "standard"\npaillier_bits = 2048'
-    file.write_text(FILE.replace('level = "strict"', standard).format(budget=30, port=free_port()))
+    file = tmp_path / "fed.toml"
+    file.write_text(FILE.format(budget=30, port=free_port()))
     with stopped(process("up", str(file), "--json")) as running:
         out, err = running.communicate(timeout=SECONDS)
         assert running.returncode == 0, err

@@ -112,13 +112,13 @@ SYSTEMS = {
     "samba": (
         lambda folder: laid_out(folder, budget=12),
         SambaOptions,
-        {**SAMBA, "level": "paper"},
+        {**SAMBA, "level": "strict"},
         PLACES,
     ),
     "samba strict": (
         lambda folder: laid_out(folder, budget=12, level="strict", sync=True),
         SambaOptions,
-        {**SAMBA, "level": "standard"},
+        {**SAMBA, "level": "paper"},
         PLACES,
     ),
     "mpc-contextual": (

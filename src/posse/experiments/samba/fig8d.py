@@ -18,7 +18,7 @@ from posse.problems.datasets.published import embedded_arms
 from posse.results import plots
 from posse.systems.samba.system import SYSTEM
 
-LEVELS = ("paper", "standard", "strict")
+LEVELS = ("paper", "strict")
 KINDS = ("owner", "controller", "comp", "customer")
 _COLOURS = {role.kind: role.colour[0] for role in SYSTEM.roles}
 MEASURED = {10: (800, 5), 100: (250, 2)}
@@ -111,10 +111,8 @@ def analyse(done: Sequence[Shares], out: Path) -> Analysis:
         f"{of('published', 'controller')} %."
     )
     notes = (
-        "Level `paper` is the published protocol; at `standard` comp answers with tokens instead "
-        "of sealing, and at "
-        "`strict` a dealer works beside the servers, so that the shares shown do not add up to 100 "
-        "there.",
+        "Level `paper` is the published protocol; at `strict` a dealer works beside the servers, "
+        "so that the shares shown do not add up to 100 there.",
         "A row is one measured run in one process, so a single one can be off by what else the "
         "machine did; CPU time "
         "inside each kind of role, of a run shorter than N: the time of its steps is taken (N - K) "

@@ -133,8 +133,8 @@ def replay(
     authors' are.
 
     `their_world`: rewards as in the authors' benchmark, else independent ones. `shared_draws`: all
-    owners draw their scores from one stream, else each from its own. Only level `standard` is
-    meant: an argmax breaks ties at random.
+    owners draw their scores from one stream, else each from its own. An argmax breaks ties at
+    random.
     """
     seeds = np.arange(1, runs + 1, dtype=np.uint64)
     if shared_draws:

@@ -23,7 +23,7 @@ from posse.systems.samba.federation import SambaRun
 from posse.systems.samba.settings import Samba
 from posse.systems.samba.system import SYSTEM
 
-LEVELS = ("paper", "standard", "strict")
+LEVELS = ("paper", "strict")
 STEPS = ("2", "3", "4", "5")
 PRICE = 0.02
 MEANS = (0.3, 0.5, 0.6, 0.7)

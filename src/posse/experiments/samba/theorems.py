@@ -25,7 +25,7 @@ from posse.systems.samba.federation import SambaRun
 from posse.systems.samba.settings import Samba
 from posse.systems.samba.system import SYSTEM
 
-LEVELS = ("paper", "standard", "strict")
+LEVELS = ("paper", "strict")
 HORIZON = 300
 SEED = 1
 

@@ -43,14 +43,14 @@ KEY_BITS = 2048
 """As published. The default of the package is 3072, whose sum costs about two and a half times as
 much.
 """
-FORMS = ("paper", "unprotected", "standard", "strict")
-"""The published protocol, the same with all protections off (the authors' distributed run), and our
-levels.
+FORMS = ("paper", "unprotected", "strict")
+"""The published protocol, the same with all protections off (the authors' distributed run), and
+level `strict`.
 """
 
 
 def beside(dataset: str, form: str, arms: int = 10) -> bool:
-    """Whether a form is measured there: our levels stand beside the figure on the first data set
+    """Whether a form is measured there: `strict` stands beside the figure on the first data set
     alone, at K <= 40.
     """
     return form in FORMS[:2] or (dataset == DATASETS[0] and arms <= 40)

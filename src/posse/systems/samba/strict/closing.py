@@ -1,11 +1,11 @@
-"""How a run ends: one set of owners, acknowledged by all of them, one total, and one word that it
-is over.
+"""How a run of level `strict` ends: one set of owners, acknowledged by all of them, one total, and
+one word that it is over.
 
-    controller -> customer                Spent: the budget is spent (not at level `paper`)
+    controller -> customer                Spent: the budget is spent
     customer   -> controller -> owners    Close: whom the customer asks for their sums
     owner      -> controller -> customer  Agree: before the budget is spent, a present owner acknowledges set and step
     customer   -> controller -> owners    Agreed: all of them did; from here on the set stands
-    owners     -> controller -> customer  Sum, Total
+    owners     -> controller -> customer  Sum, Shares
     customer   -> controller -> everyone  Closed: the customer has an answer
 
 A `Close` with number 0 comes when the budget is spent, and is for all owners. Those with a higher
@@ -22,40 +22,15 @@ but the customer has finished when it has the `Closed`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 from posse.core.errors import ProtocolError
-from posse.privacy.aggregation.terms import neighbours
-from posse.privacy.crypto.keys import Identity, hkdf, verify
+from posse.privacy.crypto.keys import Identity, verify
 from posse.privacy.crypto.pairwise import present_digest
 from posse.systems.samba.messages import Agree, Agreed, Close
 from posse.systems.samba.setup import Manifest
 
 LEAST = 3
 """Owners in a sum, at least; a run of two may sum over both."""
-COMPLETE, NEIGHBOURS = 128, 40
-"""Up to so many owners each masks its sum with all others, beyond with so many."""
-
-
-@lru_cache(maxsize=2)
-def _graph(owners: int, seed: bytes) -> list[tuple[int, ...]]:
-    return neighbours(owners, NEIGHBOURS, seed)
-
-
-def partners(name: str, present: Sequence[str], context: bytes, s_own: bytes) -> tuple[str, ...]:
-    """Return the owners whose pair seeds mask an owner's sum, so that the work of a run is linear
-    in its owners.
-
-    Above 128 owners they are 40 neighbours on a random graph (a Harary graph over an order of the
-    owners) that the owners' common secret and the digest of the set determine. If a third of the
-    owners pool their seeds, the others fall into parts whose sums could be read apart with
-    probability below n^2/2 C(n/3, 40) / C(n, 40) < 2^-40, up to 4,096 owners
-    (`posse.privacy.aggregation.terms` has the argument).
-    """
-    if len(present) <= COMPLETE:
-        return tuple(other for other in present if other != name)
-    rows = _graph(len(present), hkdf(s_own, b"posse mask graph" + context))
-    return tuple(present[i] for i in rows[present.index(name)])
 
 
 def ask(identity: Identity, present: Sequence[str], number: int, digest: bytes) -> Close:
