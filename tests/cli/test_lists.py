@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-import posse.experiments
 import posse.policies.arms.checks
+import reproduction
 from posse.policies import POLICIES
 from posse.policies.arms.checks import CheckResult, Report
 from tests.cli.conftest import Call, one_line
@@ -125,11 +125,11 @@ class Pretended:
     reference: str = "a paper"
     tags: tuple[str, ...] = ("tag",)
 
-    def run(self, small: bool, out: Path, watch: object) -> posse.experiments.Analysis:
+    def run(self, small: bool, out: Path, watch: object) -> reproduction.Analysis:
         out.mkdir(parents=True)
         watch("half of it", 0.5)  # type: ignore[operator]
-        table = posse.experiments.Table("numbers", ("a", "b"), (("1", "2"),))
-        return posse.experiments.Analysis(
+        table = reproduction.Table("numbers", ("a", "b"), (("1", "2"),))
+        return reproduction.Analysis(
             f"found it, {small=}", (table,), ("a note",), (out / "rows.csv",)
         )
 
@@ -137,7 +137,7 @@ class Pretended:
 @pytest.fixture
 def pretended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        posse.experiments, "EXPERIMENTS", {id: Pretended(id) for id in ("one/a", "one/b", "two/a")}
+        reproduction, "EXPERIMENTS", {id: Pretended(id) for id in ("one/a", "one/b", "two/a")}
     )
 
 

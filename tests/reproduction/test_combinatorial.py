@@ -12,9 +12,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from posse.experiments.claims import FAILS, HOLDS, UNKNOWN
-from posse.experiments.dp_combinatorial import exp2, exp3, fig2, markets, order, ranking, setting
-from posse.experiments.dp_combinatorial.exp1 import (
+from posse.problems.markets.instances import Distribution, binds
+from posse.results.statistics import Interval
+from posse.systems.dp_combinatorial import twin
+from posse.systems.dp_combinatorial.learning import nothing_known
+from reproduction.claims import FAILS, HOLDS, UNKNOWN
+from reproduction.dp_combinatorial import exp2, exp3, fig2, markets, order, ranking, setting
+from reproduction.dp_combinatorial.exp1 import (
     PUBLISHED,
     Comparison,
     agreement,
@@ -22,7 +26,7 @@ from posse.experiments.dp_combinatorial.exp1 import (
     published_table,
     verdict,
 )
-from posse.experiments.dp_combinatorial.markets import (
+from reproduction.dp_combinatorial.markets import (
     FULL,
     SMALL,
     Job,
@@ -31,18 +35,14 @@ from posse.experiments.dp_combinatorial.markets import (
     known_market,
     run_markets,
 )
-from posse.experiments.dp_combinatorial.ranking import (
+from reproduction.dp_combinatorial.ranking import (
     FIRST,
     Ranking,
     breaks_of,
     fresh_instances,
     in_order,
 )
-from posse.experiments.kit import Floats
-from posse.problems.markets.instances import Distribution, binds
-from posse.results.statistics import Interval
-from posse.systems.dp_combinatorial import twin
-from posse.systems.dp_combinatorial.learning import nothing_known
+from reproduction.kit import Floats
 from tests.reproduction.small_form import Ran, column, ids, once
 
 NAMES = (

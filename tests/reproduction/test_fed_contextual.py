@@ -16,8 +16,12 @@ import pytest
 pytest.importorskip("jax")
 
 from posse.core.errors import ConfigError
-from posse.experiments import EXPERIMENTS
-from posse.experiments.fed_contextual import (
+from posse.policies.contextual.explorations import EXPLORATIONS
+from posse.problems.populations.prepared import load, save
+from posse.systems.fed_contextual.computing.server import Measured
+from posse.systems.fed_contextual.jobs import Job, Result, read_jobs, write
+from reproduction import EXPERIMENTS
+from reproduction.fed_contextual import (
     algorithms,
     fig1_2,
     fig4,
@@ -26,7 +30,7 @@ from posse.experiments.fed_contextual import (
     runs,
     sec5_2,
 )
-from posse.experiments.fed_contextual.findings import (
+from reproduction.fed_contextual.findings import (
     FAILS,
     HOLDS,
     UNKNOWN,
@@ -40,7 +44,7 @@ from posse.experiments.fed_contextual.findings import (
     seeds_note,
     spread,
 )
-from posse.experiments.fed_contextual.problem import (
+from reproduction.fed_contextual.problem import (
     BRIEF,
     FORM,
     FULL,
@@ -53,7 +57,7 @@ from posse.experiments.fed_contextual.problem import (
     form_of,
     printed,
 )
-from posse.experiments.fed_contextual.runs import (
+from reproduction.fed_contextual.runs import (
     LABELS,
     RESULTS,
     Chosen,
@@ -68,11 +72,7 @@ from posse.experiments.fed_contextual.runs import (
     private_lines,
     scaled_lines,
 )
-from posse.experiments.kit import mean_of
-from posse.policies.contextual.explorations import EXPLORATIONS
-from posse.problems.populations.prepared import load, save
-from posse.systems.fed_contextual.computing.server import Measured
-from posse.systems.fed_contextual.jobs import Job, Result, read_jobs, write
+from reproduction.kit import mean_of
 from tests.reproduction.small_form import Ran, column, ids, once, table_of
 
 FIGURES = tuple(SETTINGS)

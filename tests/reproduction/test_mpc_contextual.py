@@ -12,12 +12,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from posse.experiments.claims import FAILS, HOLDS, UNKNOWN
-from posse.experiments.kit import Mean, mean_of, run_jobs, seeds_of, verdict
-from posse.experiments.mpc_contextual import fig3_6, fig4_5, fig7, fig8_9, setting, table1
-from posse.experiments.mpc_contextual.fig7 import QUANTITIES, Rows, at_checkpoint, attacked
-from posse.experiments.mpc_contextual.fig8_9 import OURS, PAPER, RECURSIVE, Job, Kind, Result, run
-from posse.experiments.mpc_contextual.problem import (
+from posse.privacy.dp.arms import ArmChoice
+from posse.systems.mpc_contextual.program import Costs
+from posse.systems.mpc_contextual.terms import PAYEE
+from posse.systems.mpc_contextual.twins import floats
+from reproduction.claims import FAILS, HOLDS, UNKNOWN
+from reproduction.kit import Mean, mean_of, run_jobs, seeds_of, verdict
+from reproduction.mpc_contextual import fig3_6, fig4_5, fig7, fig8_9, setting, table1
+from reproduction.mpc_contextual.fig7 import QUANTITIES, Rows, at_checkpoint, attacked
+from reproduction.mpc_contextual.fig8_9 import OURS, PAPER, RECURSIVE, Job, Kind, Result, run
+from reproduction.mpc_contextual.problem import (
     EPSILONS,
     FULL,
     SMALL,
@@ -28,10 +32,6 @@ from posse.experiments.mpc_contextual.problem import (
     check_words,
     world_of,
 )
-from posse.privacy.dp.arms import ArmChoice
-from posse.systems.mpc_contextual.program import Costs
-from posse.systems.mpc_contextual.terms import PAYEE
-from posse.systems.mpc_contextual.twins import floats
 from tests.reproduction.small_form import Ran, column, ids, once, table_of
 
 NAMES = (

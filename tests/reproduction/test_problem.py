@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from posse.experiments.samba.problem import (
+from posse.problems.datasets.published import embedded_arms, embedded_means, published_results
+from reproduction.samba.problem import (
     BUDGETS,
     DATASETS,
     POLICY_NAMES,
@@ -12,7 +13,6 @@ from posse.experiments.samba.problem import (
     cells,
     policy,
 )
-from posse.problems.datasets.published import embedded_arms, embedded_means, published_results
 
 ARMS = (10, 20, 40, 60, 80, 100)
 """Numbers of arms that were published."""

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from posse.experiments import EXPERIMENTS
-from posse.experiments.samba import means, setting
-from posse.experiments.samba.problem import POLICY_NAMES
 from posse.problems.arms.ratings import Ratings
+from reproduction import EXPERIMENTS
+from reproduction.samba import means, setting
+from reproduction.samba.problem import POLICY_NAMES
 from tests.reproduction.small_form import column, ids, run, table_of
 
 POLICIES = set(POLICY_NAMES)

@@ -24,8 +24,8 @@ from posse.core.interrupts import keeping
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from posse.experiments import Analysis, Experiment, Watch
     from posse.results.reports.sections import Section
+    from reproduction import Analysis, Experiment, Watch
 
 _FIGURE = re.compile(r", (figure|table|section|theorem|algorithm)s? .*$")
 
@@ -154,7 +154,7 @@ def reproduce(
     if claimed:
         _show_claims(ids or [], out, json)
         return
-    from posse.experiments import EXPERIMENTS
+    from reproduction import EXPERIMENTS
 
     if listed or not ids:
         _list_experiments(EXPERIMENTS, json, asked=listed)
@@ -202,7 +202,7 @@ def _show_claims(ids: list[str], out: Path, json: bool) -> None:
     """Show every claim, with what was measured by those who ship Posse or, below `out`, by the
     user.
     """
-    from posse.experiments import claims
+    from reproduction import claims
 
     rows = claims.rows(ids, out)
     if json:

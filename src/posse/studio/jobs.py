@@ -223,7 +223,7 @@ def cells_of(
     if kind == "run":
         return [_cell(system, base)]
     if kind == "sweep":
-        from posse.experiments.sweeps import grid_of  # it brings every published figure along
+        from posse.sweeps import grid_of  # it brings every published figure along
 
         return [_cell(system, one) for one in grid_of(type(settings), {**given, **more}, over)]
     made: list[Cell] = []
