@@ -1,4 +1,4 @@
-"""Published figures, reproduced.
+"""Published figures, computed again: `python -m reproduction` in a checkout of Posse.
 
 >>> from reproduction import EXPERIMENTS
 >>> EXPERIMENTS["samba/fig8a"].title

@@ -1,5 +1,9 @@
-"""What every published figure is made with: experiments and their files, jobs on all cores, means,
-pictures.
+"""What every figure is computed with: experiments and their files, jobs on all cores, means of
+runs, and drawings in one style.
+
+A figure's module has a function `sweep(small, out, watch)`, which computes rows, writes them with a
+figure and returns an `Analysis`. Its folder's `__init__.py` or the module itself declares it as an
+`Experiment`.
 """
 
 from __future__ import annotations
@@ -8,8 +12,7 @@ import csv
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +20,6 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from posse._executors import finished
 from posse.core.check import require
 from posse.results import plots
 from posse.results.plots import DASHES, INK, SERIES
@@ -33,12 +35,12 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 
 
-# Experiments, and what they write.
+# Experiments and the files they write.
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of an analysis; every row has one text a column."""
+    """A table of an analysis; every row has one text per column."""
 
     title: str
     columns: tuple[str, ...]
@@ -53,16 +55,15 @@ class Table:
                 )
 
     def markdown(self) -> list[str]:
-        """The table as lines of Markdown."""
+        """Return the table as lines of Markdown."""
+        rule = "|" + " --- |" * len(self.columns)
+        return [markdown_row(self.columns), rule, *(markdown_row(row) for row in self.rows)]
 
-        def line(cells: Sequence[str]) -> str:
-            return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
-        return [
-            line(self.columns),
-            "|" + " --- |" * len(self.columns),
-            *(line(row) for row in self.rows),
-        ]
+def markdown_row(cells: Sequence[str]) -> str:
+    """Return one row of a Markdown table."""
+    escaped = (cell.replace("|", "\\|").replace("\n", " ") for cell in cells)
+    return "| " + " | ".join(escaped) + " |"
 
 
 @dataclass(frozen=True)
@@ -77,105 +78,104 @@ class Analysis:
     files: tuple[Path, ...]
     findings: tuple[Finding, ...] = ()
     machine: str = ""
-    """What it was computed on, where that is not the machine that writes it."""
+    """The machine that computed it, where that is not the one that writes it."""
 
 
-Sweep = Callable[[bool, Path, Watch], Analysis]
+Compute = Callable[[bool, Path, Watch], Analysis]
+"""Computes the small or the full form and writes its files to a folder."""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """One published figure: `run` repeats it and writes rows (CSV), figure (PNG, SVG),
-    `analysis.md` and `claims.json`.
+    """One published figure, table or theorem, computed again.
 
-    The small form does the same work on a fraction of the sweep, for continuous integration.
+    The small form does the same work on a fraction of the settings, for tests.
     """
 
     id: str
     title: str
     reference: str
     tags: tuple[str, ...]
-    sweep: Sweep
+    compute: Compute
 
     def run(self, small: bool, out: Path, watch: Watch | None = None) -> Analysis:
-        """Run it; `out` is made where it does not exist, and earlier results in it are
-        overwritten.
+        """Compute it and write rows (CSV), figure (PNG, SVG), `analysis.md` and `claims.json`.
+
+        Makes the folder `out` and overwrites earlier results in it.
         """
-        out = Path(out)
         out.mkdir(parents=True, exist_ok=True)
-        claims.claims_of(
-            self.id
-        )  # read now: a file that changes meanwhile must not cost a long run its page
-        analysis = self.sweep(small, out, watch or (lambda what, fraction: None))
+        # Reads the claims before a long run, which a mistake in their file would otherwise waste.
+        claims.claims_of(self.id)
+        analysis = self.compute(small, out, watch or _ignore_progress)
         page = out / "analysis.md"
         page.write_text("\n".join(self._page(analysis, small)), encoding="utf-8")
-        made = claims.measurement(self.id, small, analysis.findings, analysis.machine).write(
-            out / "claims.json"
-        )
-        return replace(analysis, files=(*analysis.files, page, made))
+        measurement = claims.measurement(self.id, small, analysis.findings, analysis.machine)
+        judged = measurement.write(out / "claims.json")
+        return replace(analysis, files=(*analysis.files, page, judged))
 
     def _page(self, analysis: Analysis, small: bool) -> list[str]:
-        """The analysis for a reader who has only the folder."""
+        """Return the analysis for a reader who has only the folder."""
         lines = [f"# {self.title}", "", f"Reference: {self.reference}", ""]
         if small:
             lines += ["Small form: a fraction of the sweep, for checking that everything runs.", ""]
         lines += [f"**{analysis.headline}**", ""]
         lines += [f"* {note}" for note in analysis.notes]
-        lines += ["", "## Claims", "", *claim_table(self.id, analysis.findings).markdown()]
+        lines += ["", "## Claims", "", *claims_table(self.id, analysis.findings).markdown()]
         for table in analysis.tables:
             lines += ["", f"## {table.title}", "", *table.markdown()]
         return [*lines, "", "Files: " + ", ".join(f"`{file.name}`" for file in analysis.files), ""]
 
 
-def claim_table(reproduction: str, findings: Sequence[Finding]) -> Table:
-    """What the paper says, what was found, and the verdict."""
-    said = {claim.name: claim for claim in claims.claims_of(reproduction)}
-    rows = tuple(
-        (f"{said[one.claim].place}: {said[one.claim].says}", one.measured, one.verdict, one.because)
-        for one in findings
-    )
-    return Table("Claims", ("it says", "measured", "verdict", "because"), rows)
+def _ignore_progress(what: str, fraction: float) -> None:
+    """Watch nothing."""
+
+
+def claims_table(experiment: str, findings: Sequence[Finding]) -> Table:
+    """Return what the paper says, what was measured, and the verdicts."""
+    by_name = {claim.name: claim for claim in claims.claims_of(experiment)}
+    rows = []
+    for finding in findings:
+        claim = by_name[finding.claim]
+        says = f"{claim.place}: {claim.says}"
+        rows.append((says, finding.measured, finding.verdict, finding.because))
+    return Table("Claims", ("it says", "measured", "verdict", "because"), tuple(rows))
 
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper whose figures are repeated: the name of its system, and where it was published."""
+    """A paper whose figures are computed again: the name of its system, and where it appeared."""
 
     system: str
     reference: str
 
     def experiment(
-        self, name: str, title: str, tags: Sequence[str], sweep: Sweep, place: str = ""
+        self, name: str, title: str, tags: Sequence[str], compute: Compute, place: str = ""
     ) -> Experiment:
         """Declare the experiment of one figure; `place` is where in the paper it stands."""
         reference = f"{self.reference}, {place}" if place else self.reference
-        return Experiment(f"{self.system}/{name}", title, reference, (self.system, *tags), sweep)
+        return Experiment(f"{self.system}/{name}", title, reference, (self.system, *tags), compute)
 
 
 def write_files(
     out: Path, name: str, rows: Sequence[Row], figure: plots.Figure
 ) -> tuple[Path, Path, Path]:
-    """Write rows and figure under one name."""
-    return (write_rows(out / f"{name}.csv", rows), *write_figure(figure, out, name))
-
-
-def write_rows(path: Path, rows: Sequence[Row]) -> Path:
-    """Write rows as CSV, numbers in full; every row has the columns of the first."""
-    with path.open("w", newline="") as stream:
+    """Write rows as CSV and the figure as PNG and SVG, under one name."""
+    table = out / f"{name}.csv"
+    with table.open("w", newline="") as stream:
         writer = csv.DictWriter(stream, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
-    return path
+    return (table, *_write_figure(figure, out, name))
 
 
-def write_figure(figure: plots.Figure, folder: Path, name: str) -> tuple[Path, Path]:
-    """Write a figure as PNG on white, and as SVG without background for light and dark pages."""
+def _write_figure(figure: plots.Figure, folder: Path, name: str) -> tuple[Path, Path]:
+    """Write a PNG on white, and an SVG without background for light and dark pages."""
     png, svg = folder / f"{name}.png", folder / f"{name}.svg"
-    with require("matplotlib", extra="plot").rc_context(
-        {"svg.fonttype": "none"}
-    ):  # text stays text: small files
+    # Text stays text, which keeps the file small.
+    with require("matplotlib", extra="plot").rc_context({"svg.fonttype": "none"}):
         figure.savefig(svg)
-    figure.set_layout_engine("none")  # everything has its place: arranging takes as long as drawing
+    # Everything has its place now, and arranging it again takes as long as drawing.
+    figure.set_layout_engine("none")
     figure.savefig(png, dpi=150, facecolor="white", transparent=False)
     return png, svg
 
@@ -185,57 +185,56 @@ def write_figure(figure: plots.Figure, folder: Path, name: str) -> tuple[Path, P
 
 def progress(
     items: Sequence[Job],
-    words: Callable[[Job], str],
+    describe: Callable[[Job], str],
     watch: Watch,
     begin: float = 0.0,
     end: float = 1.0,
 ) -> Iterator[Job]:
-    """Give one item after the other, and say before each what comes; `watch` gets fractions from
-    `begin` to `end`.
+    """Yield one item after the other and tell `watch` before each; fractions go from `begin` to
+    `end`.
     """
     for number, item in enumerate(items):
-        watch(words(item), begin + (end - begin) * number / len(items))
+        watch(describe(item), begin + (end - begin) * number / len(items))
         yield item
 
 
 def run_jobs(
     jobs: Sequence[Job],
     work: Callable[[Job], Result],
-    words: Callable[[Job], str],
+    describe: Callable[[Job], str],
     watch: Watch,
     begin: float = 0.0,
     end: float = 1.0,
     weight: Callable[[Job], float] = lambda job: 1.0,
 ) -> list[Result]:
-    """Do jobs, a thread a core (compiled code runs outside the interpreter's lock); results come in
-    their order.
+    """Do jobs with one thread per core, and return the results in the order of the jobs.
 
-    `watch` gets fractions from `begin` to `end`. An interruption leaves the jobs behind that are
-    running.
+    Compiled code runs outside the interpreter's lock. `watch` gets fractions from `begin` to
+    `end`. An interruption does not wait for the jobs that are running.
 
     >>> run_jobs([1, 2, 3], lambda job: job * job, str, lambda what, fraction: None)
     [1, 4, 9]
     """
-    results: dict[int, Result] = {}
-    total, done = sum(map(weight, jobs)), 0.0
-    watch(words(jobs[0]), begin)
-    pool, wait = ThreadPoolExecutor(os.cpu_count()), True
+    total = sum(map(weight, jobs))
+    done = 0.0
+    watch(describe(jobs[0]), begin)
+    pool = ThreadPoolExecutor(os.cpu_count())
     try:
-        with closing(finished(pool, work, jobs)) as ended:
-            for number, future in ended:
-                results[number] = future.result()
-                done += weight(jobs[number])
-                watch(words(jobs[number]), min(end, begin + (end - begin) * done / total))
-    except KeyboardInterrupt:
-        wait = False
+        job_of = {pool.submit(work, job): job for job in jobs}
+        for future in as_completed(job_of):
+            future.result()
+            done += weight(job_of[future])
+            fraction = begin + (end - begin) * done / total
+            watch(describe(job_of[future]), min(end, fraction))
+    except BaseException as error:
+        pool.shutdown(wait=not isinstance(error, KeyboardInterrupt), cancel_futures=True)
         raise
-    finally:
-        pool.shutdown(wait=wait)
-    return [results[number] for number in range(len(jobs))]
+    pool.shutdown()
+    return [future.result() for future in job_of]
 
 
 def seeds_of(runs: int) -> tuple[int, ...]:
-    """World seeds of so many runs: 1, 2, ..."""
+    """Return the world seeds of so many runs: 1, 2, ..."""
     return tuple(range(1, runs + 1))
 
 
@@ -263,21 +262,21 @@ class Mean:
         return self.mean + self.half
 
     def text(self, places: int = 4, scale: float = 1.0, *, sign: bool = False) -> str:
-        """Write it.
+        """Format mean and half width.
 
-        >>> (
-        ...     mean_of([0.81, 0.83, 0.82]).text(),
-        ...     mean_of([0.5]).text(2),
-        ...     mean_of([0.02, 0.02]).text(1, 100, sign=True),
-        ... )
-        ('0.8200 ± 0.0248', '0.50', '+2.0 ± 0.0')
+        >>> mean_of([0.81, 0.83, 0.82]).text(), mean_of([0.5]).text(2)
+        ('0.8200 ± 0.0248', '0.50')
+        >>> mean_of([0.02, 0.02]).text(1, 100, sign=True)
+        '+2.0 ± 0.0'
         """
         mean = f"{scale * self.mean:{'+' if sign else ''}.{places}f}"
-        return mean if math.isnan(self.half) else f"{mean} ± {scale * self.half:.{places}f}"
+        if math.isnan(self.half):
+            return mean
+        return f"{mean} ± {scale * self.half:.{places}f}"
 
 
 def mean_of(values: ArrayLike) -> Mean:
-    """Average numbers, one a run."""
+    """Average numbers, one per run."""
     x = np.asarray(values, np.float64)
     if len(x) < 2:
         return Mean(float(x.mean()), math.nan, len(x))
@@ -286,34 +285,36 @@ def mean_of(values: ArrayLike) -> Mean:
 
 
 def verdict(difference: Mean, claim: str, against: str) -> str:
-    """Say what an interval of a difference says about a claim that it is above 0.
+    """Return what an interval of a difference says about a claim that it is above 0.
 
-    >>> (
-    ...     verdict(Mean(0.02, 0.01, 5), "helps", "harms"),
-    ...     verdict(Mean(0.0, 0.01, 5), "helps", "harms"),
-    ... )
-    ('helps', 'no difference seen')
+    >>> verdict(Mean(0.02, 0.01, 5), "helps", "harms")
+    'helps'
+    >>> verdict(Mean(0.0, 0.01, 5), "helps", "harms")
+    'no difference seen'
     """
     if difference.low > 0:
         return claim
     return against if difference.high < 0 else "no difference seen"
 
 
-def judged(claim: str, difference: Mean, text: str = "") -> Finding:
-    """Judge a claim that a difference is above 0; where the interval reaches 0, say how many runs
-    would tell.
+def judge(claim: str, difference: Mean, text: str = "") -> Finding:
+    """Judge a claim that a difference is above 0.
 
-    >>> judged("more", Mean(0.02, 0.01, 5)).verdict, judged("more", Mean(0.01, 0.02, 5)).because
+    Where the interval includes 0, the finding says how many runs would be enough.
+
+    >>> judge("more", Mean(0.02, 0.01, 5)).verdict, judge("more", Mean(0.01, 0.02, 5)).because
     ('holds', 'the interval holds 0; about 20 runs would tell a difference of that size')
     """
-    words = text or difference.text(sign=True)
-    if difference.low > 0 or difference.high < 0:
-        return Finding(claim, words, HOLDS if difference.low > 0 else FAILS)
-    return Finding(claim, words, UNKNOWN, enough(difference))
+    measured = text or difference.text(sign=True)
+    if difference.low > 0:
+        return Finding(claim, measured, HOLDS)
+    if difference.high < 0:
+        return Finding(claim, measured, FAILS)
+    return Finding(claim, measured, UNKNOWN, runs_needed(difference))
 
 
-def enough(difference: Mean) -> str:
-    """Say how many runs would tell a difference of the measured size from 0."""
+def runs_needed(difference: Mean) -> str:
+    """Return how many runs would tell a difference of the measured size from 0, as a sentence."""
     if math.isnan(difference.half):
         return "one run has no interval"
     if not difference.mean:
@@ -322,60 +323,59 @@ def enough(difference: Mean) -> str:
     return f"the interval holds 0; about {runs:,} runs would tell a difference of that size"
 
 
+def bonferroni(difference: Mean, tests: int) -> Mean:
+    """Widen an interval so that all of several hold together with 95 %."""
+    if difference.runs < 2:
+        return difference
+    degrees = difference.runs - 1
+    wider = t_quantile(1 - (1 - LEVEL) / tests, degrees) / t_quantile(LEVEL, degrees)
+    return replace(difference, half=wider * difference.half)
+
+
 def exponent(x: Sequence[float], y: Sequence[float]) -> float:
     """Return the e of y ~ x^e that fits best: the slope of log y over log x.
 
     >>> round(exponent([10, 20, 40], [3.0, 12.0, 48.0]), 9)
     2.0
     """
-    return float(
-        np.polyfit(np.log(np.asarray(x, np.float64)), np.log(np.asarray(y, np.float64)), 1)[0]
-    )
+    return growth(x, y).mean
 
 
 def growth(x: Sequence[float], y: Sequence[float]) -> Mean:
-    """Exponent e of y ~ x^e with the 95 % interval of a straight line through the logarithms; NaN
-    for two points.
+    """Return the exponent e of y ~ x^e with the 95 % interval of a straight line through the
+    logarithms.
 
     >>> growth([1, 2, 4, 8], [1.0, 2.0, 4.0, 8.0]).text(2)
     '1.00 ± 0.00'
     """
-    a, b = np.log(np.asarray(x, np.float64)), np.log(np.asarray(y, np.float64))
-    slope, start = np.polyfit(a, b, 1)
-    free = len(a) - 2
-    if free < 1:
-        return Mean(float(slope), math.nan, len(a))
-    rest = b - slope * a - start
-    error = math.sqrt(float(rest @ rest) / free / float(((a - a.mean()) ** 2).sum()))
-    return Mean(float(slope), t_quantile(LEVEL, free) * error, len(a))
+    log_x = np.log(np.asarray(x, np.float64))
+    log_y = np.log(np.asarray(y, np.float64))
+    slope, start = np.polyfit(log_x, log_y, 1)
+    degrees = len(log_x) - 2
+    if degrees < 1:
+        return Mean(float(slope), math.nan, len(log_x))
+    residuals = log_y - slope * log_x - start
+    spread = float(((log_x - log_x.mean()) ** 2).sum())
+    error = math.sqrt(float(residuals @ residuals) / degrees / spread)
+    return Mean(float(slope), t_quantile(LEVEL, degrees) * error, len(log_x))
 
 
-def of_family(difference: Mean, tests: int) -> Mean:
-    """Widen an interval so that all of several together hold with 95 % (Bonferroni)."""
-    if difference.runs < 2:
-        return difference
-    wider = t_quantile(1 - (1 - LEVEL) / tests, difference.runs - 1) / t_quantile(
-        LEVEL, difference.runs - 1
-    )
-    return replace(difference, half=wider * difference.half)
+def format_range(values: Sequence[float], form: str = ".2g") -> str:
+    """Return the smallest to the largest value, for a sentence.
 
-
-def span(values: Sequence[float], form: str = ".2g") -> str:
-    """Smallest to largest, for a sentence.
-
-    >>> span([3.14159, 2.71828])
+    >>> format_range([3.14159, 2.71828])
     '2.7 to 3.1'
     """
     return f"{min(values):{form}} to {max(values):{form}}"
 
 
-# Pictures: one colour and marker a line, bands, and a legend above the panels.
+# Drawings: one colour and marker per line, bands, and a legend above the panels.
 
 MARKERS = "os^Dvp<>"
 
 
-def look(number: int) -> dict[str, Any]:
-    """Colour, dashes and marker of a line, by its number."""
+def line_style(number: int) -> dict[str, Any]:
+    """Return colour, dashes and marker of a line by its number."""
     return {
         "color": SERIES[number % len(SERIES)],
         "linestyle": DASHES[number % len(DASHES)],
@@ -388,19 +388,19 @@ def panels(
     titles: Sequence[str] = (),
     height: float = 4.2,
     width: float | None = None,
-    **more: Any,
+    **options: Any,
 ) -> tuple[plots.Figure, list[plots.Axes]]:
-    """Make a figure with panels side by side."""
+    """Make a figure with panels side by side; `options` are those of matplotlib's `subplots`."""
     figure = plots.blank(height, width=width or (7.2 if columns == 1 else 9.0))
-    axes = list(figure.subplots(1, columns, squeeze=False, **more)[0])
-    for ax, words in zip(axes, titles, strict=False):
-        title(ax, words)
+    axes = list(figure.subplots(1, columns, squeeze=False, **options)[0])
+    for ax, text in zip(axes, titles, strict=False):
+        title(ax, text)
     return figure, axes
 
 
-def title(ax: plots.Axes, words: str) -> None:
-    """Put a title over a panel."""
-    ax.set_title(words, loc="left", color=INK, fontsize=9.5)
+def title(ax: plots.Axes, text: str) -> None:
+    """Put a title above a panel."""
+    ax.set_title(text, loc="left", color=INK, fontsize=9.5)
 
 
 def line(
@@ -411,27 +411,33 @@ def line(
     label: str,
     *,
     marker: bool = True,
-    **more: Any,
+    **options: Any,
 ) -> None:
-    """Draw a line."""
-    style = look(number) | ({} if marker else {"marker": ""}) | more
+    """Draw a line in its style; `options` are those of matplotlib's `plot`."""
+    style = line_style(number)
+    if not marker:
+        style["marker"] = ""
+    style |= options
     ax.plot(np.asarray(x), np.asarray(y), label=label, linewidth=1.6, markersize=4.5, **style)
 
 
 def band(ax: plots.Axes, x: ArrayLike, low: ArrayLike, high: ArrayLike, number: int) -> None:
-    """Fill between two lines in the colour of a line."""
-    ax.fill_between(np.asarray(x), low, high, color=look(number)["color"], alpha=0.15, linewidth=0)
+    """Fill between two curves in the colour of a line."""
+    colour = line_style(number)["color"]
+    ax.fill_between(np.asarray(x), low, high, color=colour, alpha=0.15, linewidth=0)
 
 
-def logarithmic(ax: plots.Axes, values: Sequence[float]) -> None:
+def log_axis(ax: plots.Axes, values: Sequence[float]) -> None:
     """Make the y axis logarithmic, with few ticks that read as plain numbers."""
     low, high = 0.8 * min(values), 1.25 * max(values)
     powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
     steps = (1, 2, 5) if high / low > 20 else (1, 1.5, 2, 3, 4, 5, 6, 8)
-    ticks = [m * 10.0**k for k in powers for m in steps if low <= m * 10.0**k <= high]
+    every_tick = [step * 10.0**power for power in powers for step in steps]
+    ticks = [tick for tick in every_tick if low <= tick <= high]
+    labels = [f"{tick:,.3g}" if tick < 1000 else f"{tick:,.0f}" for tick in ticks]
     ax.set_yscale("log")
     ax.set_ylim(low, high)
-    ax.set_yticks(ticks, [f"{tick:,.3g}" if tick < 1000 else f"{tick:,.0f}" for tick in ticks])
+    ax.set_yticks(ticks, labels)
     ax.set_yticks([], minor=True)
 
 
@@ -443,9 +449,7 @@ def legend(
     extra: Sequence[Any] = (),
     length: float = 2.6,
 ) -> None:
-    """Put the legend of a panel, with extra entries, above all panels where it covers no curve; a
-    note goes below.
-    """
+    """Put the legend of a panel, with extra entries, above all panels, and a note below them."""
     handles = [*(ax.get_legend_handles_labels()[0] if ax else ()), *extra]
     figure.legend(
         handles=handles,
@@ -466,6 +470,6 @@ def footnote(figure: plots.Figure, note: str) -> None:
     figure.supxlabel(note, x=0.01, ha="left", color=INK, fontsize=8.5)
 
 
-def sign(label: str, **style: Any) -> Any:
+def legend_entry(label: str, **style: Any) -> Any:
     """Make an entry of a legend that belongs to no line."""
     return require("matplotlib.lines", extra="plot").Line2D([], [], label=label, **style)

@@ -1,10 +1,9 @@
 """What the published documents say, claim by claim, beside what was measured here.
 
 A document is a TOML file of this folder: its claims (figures, tables, theorems, algorithms,
-sentences with a number) and the departures of this package from it. A claim's id is
-`system/reproduction/name`: the reproduction of that id writes its verdict into `claims.json` beside
-its figures, and those of record lie in `measured`. A claim whose reproduction has not been run, or
-has none, says so.
+sentences with a number) and the departures of Posse from it. A claim's id is
+`system/reproduction/name`: the reproduction of that id writes its verdict to `claims.json` beside
+its figures. The measurements of record are in `measured`. A claim that was not measured says why.
 
 >>> rows(["samba/theorems/aes"])[0].claim.place
 'Theorem 4'
@@ -16,12 +15,12 @@ import json
 import os
 import platform
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 
 from posse.core.errors import ConfigError
@@ -31,6 +30,9 @@ HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot be told"
 PLURAL = {HOLDS: "hold", FAILS: "do not hold"}
 UNMEASURED = "not measured"
 VERDICTS = (HOLDS, FAILS, UNKNOWN)
+FOLDER = Path(__file__).parent
+MEASURED = FOLDER / "measured"
+"""Measurements of record, a file per reproduction."""
 DOCUMENTS = ("samba", "samba-demo", "mpc-contextual", "dp-combinatorial", "fed-contextual")
 
 
@@ -114,7 +116,7 @@ class Document:
 @cache
 def document(name: str) -> Document:
     """Read a document's claims."""
-    table = tomllib.loads(files(__name__).joinpath(f"{name}.toml").read_text(encoding="utf-8"))
+    table = tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
     return Document(
         name,
         table["title"],
@@ -147,8 +149,8 @@ class Measurement:
 
     @property
     def command(self) -> str:
-        """What repeats it."""
-        return f"posse reproduce {self.reproduction}{' --small' if self.small else ''}"
+        """The command that repeats it."""
+        return command_of(self.reproduction) + (" --small" if self.small else "")
 
     def of(self, claim: Claim) -> Finding | None:
         """What it found about a claim."""
@@ -163,20 +165,21 @@ class Measurement:
         return path
 
 
+def command_of(reproduction: str) -> str:
+    """Return the command that runs a reproduction."""
+    return f"python -m reproduction run {reproduction}"
+
+
 def measurement(
     reproduction: str, small: bool, findings: Sequence[Finding], machine: str = ""
 ) -> Measurement:
-    """Take down what a run found; every claim of the reproduction needs a finding, and each finding
-    a claim.
-    """
-    wanted, found = (
-        sorted(claim.name for claim in claims_of(reproduction)),
-        sorted(f.claim for f in findings),
-    )
-    if found != wanted or not wanted:
+    """Record what a run measured. Every claim needs a finding, and every finding a claim."""
+    claimed = sorted(claim.name for claim in claims_of(reproduction))
+    judged = sorted(finding.claim for finding in findings)
+    if judged != claimed or not claimed:
         raise ValueError(
-            f"{reproduction} has the claims {', '.join(wanted) or 'none'}, and judged "
-            f"{', '.join(found)}."
+            f"{reproduction} has the claims {', '.join(claimed) or 'none'}, and judged "
+            f"{', '.join(judged)}."
         )
     today = datetime.now(UTC).date().isoformat()
     load = round(os.getloadavg()[2], 1) if hasattr(os, "getloadavg") else 0.0
@@ -218,13 +221,15 @@ def measured(folder: Path | None = None) -> dict[str, Measurement]:
 
     A small form takes the place of no full one.
     """
-    shipped = sorted(Path(str(files(__name__).joinpath("measured"))).glob("*.json"))
-    own = sorted(folder.rglob("claims.json")) if folder is not None and folder.is_dir() else []
-    made: dict[str, Measurement] = {}
-    for one in map(read, (*shipped, *own)):
-        if not (one.small and one.reproduction in made and not made[one.reproduction].small):
-            made[one.reproduction] = one
-    return made
+    paths = sorted(MEASURED.glob("*.json"))
+    if folder is not None and folder.is_dir():
+        paths += sorted(folder.rglob("claims.json"))
+    latest: dict[str, Measurement] = {}
+    for measurement in map(read, paths):
+        earlier = latest.get(measurement.reproduction)
+        if earlier is None or earlier.small or not measurement.small:
+            latest[measurement.reproduction] = measurement
+    return latest
 
 
 @dataclass(frozen=True)
@@ -258,10 +263,10 @@ class Row:
 
     @property
     def command(self) -> str:
-        """What repeats it, or shows it."""
+        """The command that repeats it, or shows it."""
         if self.source is not None:
             return self.source.command
-        return self.claim.see if self.claim.note else f"posse reproduce {self.claim.reproduction}"
+        return self.claim.see if self.claim.note else command_of(self.claim.reproduction)
 
     def data(self) -> dict[str, object]:
         """The row as plain values."""
@@ -281,32 +286,32 @@ class Row:
 
 def rows(patterns: Iterable[str] = (), folder: Path | None = None) -> list[Row]:
     """Every claim of every document, or those whose id begins with or matches a pattern."""
-    made, wanted = measured(folder), tuple(patterns)
+    sources, chosen = measured(folder), tuple(patterns)
     every = []
     for name in DOCUMENTS:
         for claim in document(name).claims:
-            source = made.get(claim.reproduction)
+            if chosen and not _matches(claim.id, chosen):
+                continue
+            source = sources.get(claim.reproduction)
             finding = None if source is None else source.of(claim)
             every.append(Row(name, claim, finding, None if finding is None else source))
-    chosen = [
-        row
-        for row in every
-        if not wanted
-        or any(row.claim.id.startswith(one) or fnmatchcase(row.claim.id, one) for one in wanted)
-    ]
-    if not chosen:
+    if not every:
         raise ConfigError(
-            f"no claim matches {', '.join(wanted)}. 'posse reproduce --claims' lists all."
+            f"no claim matches {', '.join(chosen)}. 'python -m reproduction claims' lists all."
         )
-    return chosen
+    return every
+
+
+def _matches(id: str, patterns: Iterable[str]) -> bool:
+    """Whether an id begins with one of the patterns, or matches it."""
+    return any(id.startswith(pattern) or fnmatchcase(id, pattern) for pattern in patterns)
 
 
 def machines_of(every: Sequence[Row]) -> tuple[list[str], str]:
-    """Machines that rows were measured on, and a line that numbers them."""
-    found = list(dict.fromkeys(row.source.machine for row in every if row.source is not None))
-    return found, "Machines: " + "; ".join(
-        f"{number}: {name}" for number, name in enumerate(found, 1)
-    ) + "."
+    """Return the machines that rows were measured on, and a line that numbers them."""
+    machines = list(dict.fromkeys(row.source.machine for row in every if row.source is not None))
+    numbered = [f"{number}: {name}" for number, name in enumerate(machines, 1)]
+    return machines, f"Machines: {'; '.join(numbered)}."
 
 
 def counted(every: Sequence[Row]) -> str:
@@ -315,88 +320,10 @@ def counted(every: Sequence[Row]) -> str:
     >>> counted(rows(["samba/theorems"])).startswith("5 claims: ")
     True
     """
-    parts = [(word, sum(row.verdict == word for row in every)) for word in (*VERDICTS, UNMEASURED)]
-    words = [
-        f"{number} {word if number == 1 else PLURAL.get(word, word)}"
-        for word, number in parts
-        if number
-    ]
-    return f"{len(every)} claims: " + ", ".join(words)
-
-
-# The page.
-
-
-def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
-
-
-def page(folder: Path | None = None) -> str:
-    """Write all rows and departures as Markdown."""
-    every = rows(folder=folder)
-    machines, numbered = machines_of(every)
-    lines = [
-        "# The papers, claim by claim",
-        "",
-        "Every figure, table, theorem and algorithm of the five documents, and sentences with a "
-        "number, beside what "
-        "was measured here. Reproductions write the rows (`make claims`); intervals are 95 %. A "
-        "row's command repeats "
-        "it; `posse reproduce --claims` prints the same with what you measured yourself. Tables "
-        "and pictures: "
-        "[what was measured](reproduced/index.md).",
-        "",
-        f"{counted(every)}.",
-        "",
-        numbered,
-        "",
-    ]
-    for name in DOCUMENTS:
-        own, said = [row for row in every if row.document == name], document(name)
-        lines += [f"## {said.title}", "", f"{counted(own)}.", ""]
-        lines += [
-            _line(
-                ("id", "where", "it says", "measured", "verdict", "command, date, machine, load")
-            ),
-            "|" + "---|" * 6,
-        ]
-        for row in own:
-            source = row.source
-            how = f"`{row.command}`" if row.command else ""
-            how += (
-                f", {source.date}, {machines.index(source.machine) + 1}"
-                if source is not None
-                else ""
-            )
-            how += f", load {source.load:g}" if source is not None and source.load else ""
-            verdict = f"**{row.verdict}**" + (f": {row.because}" if row.because else "")
-            lines.append(
-                _line(
-                    (
-                        f"`{row.claim.id}`",
-                        row.claim.place,
-                        row.claim.says,
-                        row.measured,
-                        verdict,
-                        how,
-                    )
-                )
-            )
-        if said.departures:
-            lines += ["", "Departures:", "", _line(("the paper", "here", "why")), "|---|---|---|"]
-            lines += [_line((one.paper, one.here, one.why)) for one in said.departures]
-        lines.append("")
-    return "\n".join(lines)
-
-
-def take(folder: Path) -> list[str]:
-    """Keep what reproductions below a folder found as the measurements of record; returns what was
-    taken.
-    """
-    kept, taken = measured(), measured(folder)
-    target = Path(str(files(__name__).joinpath("measured")))
-    target.mkdir(exist_ok=True)
-    new = [name for name, one in taken.items() if kept.get(name) != one]
-    for name in new:
-        taken[name].write(target / f"{name.replace('/', '-')}.json")
-    return new
+    counts = Counter(row.verdict for row in every)
+    parts = []
+    for verdict in (*VERDICTS, UNMEASURED):
+        number = counts[verdict]
+        if number:
+            parts.append(f"{number} {verdict if number == 1 else PLURAL.get(verdict, verdict)}")
+    return f"{len(every)} claims: " + ", ".join(parts)

@@ -28,7 +28,7 @@ from reproduction.dp_combinatorial.markets import (
     Method,
     Size,
 )
-from reproduction.kit import LEVEL, Floats, Mean, mean_of, of_family
+from reproduction.kit import LEVEL, Floats, Mean, bonferroni, mean_of
 
 _BLUE, _ORANGE, _GREEN, _PURPLE, _PINK, _OCHRE, _TEAL, _RED = SERIES
 
@@ -146,7 +146,7 @@ def log_ratio(above: Floats, base: Floats, tests: int = 1) -> Mean:
     """Mean over instances of the logarithm of a ratio of regrets (instances, runs), one of several
     tests together.
     """
-    return of_family(mean_of(np.log(above.mean(axis=1) / base.mean(axis=1))), tests)
+    return bonferroni(mean_of(np.log(above.mean(axis=1) / base.mean(axis=1))), tests)
 
 
 def enough(instances: int, half: float, away: float) -> str:

@@ -217,7 +217,7 @@ def naive_figure(runs: Runs) -> plots.Figure:
         for method in METHODS:
             mine = runs.curves(size.places(distribution), method).mean(axis=1) / 1000
             looks.curve(ax, x, markets.band(mine), looks.line(method), method.name, filled=False)
-        kit.logarithmic(
+        kit.log_axis(
             ax, [float(np.mean(runs.at_end(size.places(distribution), m))) / 1000 for m in METHODS]
         )
     kit.legend(

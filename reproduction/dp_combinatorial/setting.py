@@ -227,7 +227,7 @@ def picture(runs: Sequence[Followed]) -> plots.Figure:
         bins=40,
         range=(-4, 4),
         density=True,
-        color=kit.look(0)["color"],
+        color=kit.line_style(0)["color"],
         alpha=0.35,
         label="reports",
     )

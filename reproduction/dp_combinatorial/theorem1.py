@@ -175,7 +175,7 @@ def findings(found: Found) -> tuple[Finding, ...]:
         return parts
 
     ratios = ratios_to_bound(found)
-    met = f"regret is {kit.span(ratios, '.1g')} of the bound"
+    met = f"regret is {kit.format_range(ratios, '.1g')} of the bound"
     return (
         claims.combined("bound", grows(FCB)),
         Finding("explicit", met, HOLDS if max(ratios) <= 1 else FAILS),
@@ -308,7 +308,7 @@ def rate_figure(found: Found) -> plots.Figure:
                 ax, found.agents, band, looks.line(method) | looks.dots(method), method.name
             )
             values += [*band[1].tolist(), *band[2].tolist()]
-        kit.logarithmic(ax, values)
+        kit.log_axis(ax, values)
         ax.set_xscale("log", base=2)
         ax.set_xticks(found.agents, [str(n) for n in found.agents])
     note = (

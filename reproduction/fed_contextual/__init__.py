@@ -11,7 +11,7 @@ from pathlib import Path
 
 from posse.core.check import require
 from reproduction.fed_contextual.problem import REFERENCE, SETTINGS
-from reproduction.kit import Analysis, Experiment, Sweep, Watch
+from reproduction.kit import Analysis, Compute, Experiment, Watch
 
 _WHAT = {
     "scratch": "from scratch",
@@ -20,7 +20,7 @@ _WHAT = {
 }
 
 
-def _sweep(module: str, *figure: str) -> Sweep:
+def _sweep(module: str, *figure: str) -> Compute:
     """The sweep of a module that is imported when it is run."""
 
     def sweep(small: bool, out: Path, watch: Watch) -> Analysis:
@@ -38,7 +38,7 @@ def _accounting(small: bool, out: Path, watch: Watch) -> Analysis:
     return made
 
 
-def _made(name: str, what: str, tags: tuple[str, ...], sweep: Sweep) -> Experiment:
+def _made(name: str, what: str, tags: tuple[str, ...], sweep: Compute) -> Experiment:
     where = what.partition(":")[0].partition(" (")[0]
     return REFERENCE.experiment(name, f"Federated contextual bandits, {what}", tags, sweep, where)
 

@@ -53,7 +53,7 @@ class Statement:
         'narrowly, by 0.0100: another run on a GPU could leave it untold'
         """
         if self.verdict == UNKNOWN:
-            return kit.enough(self.difference)
+            return kit.runs_needed(self.difference)
         narrow = self.edge < NARROW * self.difference.half
         return (
             f"narrowly, by {self.edge:.4f}: another run on a GPU could leave it untold"

@@ -28,7 +28,7 @@ from posse.policies.contextual.explorations import EXPLORATIONS
 from posse.problems.datasets.files import data_folder, find
 from posse.problems.datasets.mnist import digits_population
 from posse.problems.populations.population import Population
-from posse.problems.populations.settings import PopulationSettings
+from posse.problems.populations.prepared import load
 from posse.systems.fed_contextual.jobs import Job, Pretraining, Result, job_of, read
 from posse.systems.fed_contextual.study import Bench, run_jobs
 from reproduction.fed_contextual.problem import (
@@ -41,8 +41,12 @@ from reproduction.fed_contextual.problem import (
     printed,
 )
 from reproduction.kit import Floats, Watch
-from reproduction.loaders.emnist import FEMNIST_FILES
-from reproduction.loaders.questions import Question, questions_population
+from reproduction.loaders.emnist import FEMNIST_FILES, emnist_population, femnist_population
+from reproduction.loaders.questions import (
+    Question,
+    questions_population,
+    stackexchange_population,
+)
 
 RESULTS = "POSSE_FED_CONTEXTUAL_RESULTS"
 """Environment variable that names the folder of a study's results."""
@@ -326,13 +330,21 @@ PREPARED = "stackoverflow-prepared"
 
 
 def population_of(data: str, data_dir: Path | None = None) -> Population:
-    """Make a population: a stand-in, or one of the data folder."""
-    if (made := {"letters": letters, "bags": bags}.get(data)) is not None:
-        return made()
-    file = data_folder(data_dir) / PREPARED if data == "stackoverflow" else None
-    return PopulationSettings.model_validate(
-        {"data": data, "data_dir": data_dir, "file": file}
-    ).population()
+    """Make a stand-in, or read a population from the folder of data files."""
+    match data:
+        case "letters":
+            return letters()
+        case "bags":
+            return bags()
+        case "emnist":
+            return emnist_population(data_dir)
+        case "femnist":
+            return femnist_population(data_dir)
+        case "stackexchange":
+            return stackexchange_population(data_dir)
+        case "stackoverflow":
+            return load(data_folder(data_dir) / PREPARED)
+    raise ValueError(f"no population is called '{data}'.")
 
 
 def with_whole_data(form: Form, data_dir: Path | None = None) -> Form:

@@ -39,7 +39,7 @@ from reproduction.kit import (
     Table,
     Watch,
     exponent,
-    judged,
+    judge,
     mean_of,
     write_files,
 )
@@ -183,7 +183,7 @@ def _late(found: Found) -> Finding:
         parts.append(Finding(name, text, HOLDS if (totals <= limit).mean() >= 1 - DELTA else FAILS))
     first, last = (mean_of(column).text(2) for column in ratios.T)
     text = f"{first} times after {early} periods, {last} after {periods}"
-    parts.append(judged("late over at once", mean_of(ratios[:, 0] - ratios[:, 1]), text))
+    parts.append(judge("late over at once", mean_of(ratios[:, 0] - ratios[:, 1]), text))
     return combined("late", parts)
 
 
@@ -207,7 +207,7 @@ def _single(found: Found) -> Finding:
     if fall.low > -MARGIN or (each > limits).mean() > DELTA:
         return Finding("one-period", text, FAILS)
     return Finding(
-        "one-period", text, UNKNOWN, kit.enough(Mean(fall.mean + MARGIN, fall.half, fall.runs))
+        "one-period", text, UNKNOWN, kit.runs_needed(Mean(fall.mean + MARGIN, fall.half, fall.runs))
     )
 
 
@@ -373,7 +373,7 @@ def picture(found: Found) -> plots.Figure:
         values += [max(float(one.mean()), 1e-4) for one in own.values()]
     left.set_xscale("log", base=2)
     left.set_xticks(x, [str(k) for k in x])
-    kit.logarithmic(left, values)
+    kit.log_axis(left, values)
     plots.style(right, x="decisions", y="cumulative regret")
     n, steps = size.decisions, np.arange(1, size.periods + 1) * size.decisions
     late, alone = (
@@ -390,7 +390,7 @@ def picture(found: Found) -> plots.Figure:
         zip(("a model a period", "a model a decision", "(9)", "(10)"), curves, strict=True)
     ):
         kit.line(right, steps, curve, number, name, marker=False)
-    kit.logarithmic(right, [float(v) for curve in curves for v in curve])
+    kit.log_axis(right, [float(v) for curve in curves for v in curve])
     right.legend(frameon=False, fontsize=8, labelcolor=plots.INK)
     note = (
         f"Means of {len(size.seeds)} worlds; bands: 95 % t interval; constants of the bounds taken "

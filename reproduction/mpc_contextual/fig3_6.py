@@ -218,13 +218,13 @@ def picture(lines: Sequence[Line]) -> plots.Figure:
             "markersize": 10,
             "marker": "o",
             "markerfacecolor": "none",
-            "color": kit.look(number)["color"],
+            "color": kit.line_style(number)["color"],
         }
         left.plot([x[line.best]], [line.means[line.best]], **ring)
     right.axhline(0.0, color=INK, linewidth=1.0)
     most = max(float((line.means[:-1] - line.means[-1]).max()) for line in lines)
     right.set_ylim(-BELOW, max(2.0, 140 * most))
-    ring_sign = kit.sign(
+    ring_sign = kit.legend_entry(
         "best mean", color=INK, marker="o", linestyle="", markerfacecolor="none", markersize=9
     )
     runs = sorted({len(line.rewards) for line in lines}, reverse=True)
@@ -324,7 +324,7 @@ def analyse_steps(lines: Sequence[Line], made: Check, out: Path) -> Analysis:
 
 def helps(lines: Sequence[Line]) -> Finding:
     """Judge that exploring earns more somewhere; intervals hold together for all T."""
-    gains = [kit.of_family(line.benefit[1], len(lines)) for line in lines]
+    gains = [kit.bonferroni(line.benefit[1], len(lines)) for line in lines]
     parts = zip(lines, gains, strict=True)
     text = "; ".join(
         f"{line.label} {gain.text(2, 100, sign=True)} percent points" for line, gain in parts
@@ -334,13 +334,13 @@ def helps(lines: Sequence[Line]) -> Finding:
     if all(gain.high < 0 for gain in gains):
         return Finding("exploring-helps", text, FAILS)
     best = max(gains, key=lambda gain: gain.mean)
-    return Finding("exploring-helps", text, UNKNOWN, kit.enough(best))
+    return Finding("exploring-helps", text, UNKNOWN, kit.runs_needed(best))
 
 
 def too_much(line: Line) -> Finding:
     """Judge that the most private rate earns less than the best."""
     gap = mean_of(line.rewards[:, line.best] - line.rewards[:, 0])
-    return kit.judged(
+    return kit.judge(
         "too-much",
         gap,
         f"{line.label}: eta {name(line.etas[0])} earns {gap.text(4)} less than the best",

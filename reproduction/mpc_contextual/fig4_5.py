@@ -302,10 +302,10 @@ def arms_picture(done: Sequence[Timed]) -> plots.Figure:
         linestyle=":",
         label="|A|² from 40 arms, as the paper",
     )
-    kit.logarithmic(
+    kit.log_axis(
         left, [*(one.party for one in done), *(one.roles["dealer"] for one in done), *square]
     )
-    kit.logarithmic(right, [*sent, *dealt])
+    kit.log_axis(right, [*sent, *dealt])
     for ax in (left, right):
         ax.set_xscale("log")
         ax.set_xticks(arms, [str(one) for one in arms])
@@ -440,7 +440,7 @@ def parties_picture(done: Sequence[Timed]) -> plots.Figure:
                 number,
                 f"|A| = {arms}",
             )
-        kit.logarithmic(ax, [of(one) / scale for one in done])
+        kit.log_axis(ax, [of(one) / scale for one in done])
         ax.set_xticks(sorted({one.parties for one in done}))
     kit.legend(
         figure,

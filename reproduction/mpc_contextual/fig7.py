@@ -337,7 +337,7 @@ def findings(found: Found) -> tuple[Finding, ...]:
         because,
     )
     of = SCALE * found.values[..., QUANTITIES.index("code")].mean(axis=1)
-    return early, later, kit.judged("rises", mean_of(of[:, last] - of[:, half]))
+    return early, later, kit.judge("rises", mean_of(of[:, last] - of[:, half]))
 
 
 def caught_all(found: Found) -> bool:
@@ -406,7 +406,7 @@ def _stronger(found: Found) -> str:
 
 
 def _range(values: Sequence[Mean]) -> str:
-    return kit.span([one.mean for one in values], ".2f")
+    return kit.format_range([one.mean for one in values], ".2f")
 
 
 def _text(one: Mean) -> str:

@@ -197,7 +197,7 @@ def picture(runs: Sequence[Followed]) -> plots.Figure:
             words_of(way),
         )
     ax.set_xticks([one.parties for one in own])
-    kit.logarithmic(ax, [one.ways[way] / one.steps for one in own for way in DRAWN])
+    kit.log_axis(ax, [one.ways[way] / one.steps for one in own for way in DRAWN])
     kit.legend(figure, ax, 3)
     return figure
 

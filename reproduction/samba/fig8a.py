@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 
 from reproduction.claims import FAILS, HOLDS, UNKNOWN, Finding
-from reproduction.kit import Analysis, Watch, exponent, mean_of, progress, span, write_files
+from reproduction.kit import Analysis, Watch, exponent, format_range, mean_of, progress, write_files
 from reproduction.samba import problem, times
 from reproduction.samba.problem import BUDGETS, DATASETS, POLICY_NAMES, REFERENCE
 from reproduction.samba.times import PLAIN, Series
@@ -55,9 +55,12 @@ def analyse(done: Sequence[Series], out: Path) -> Analysis:
     largest = max(point.arms for point in points)
     top = [p for p in points if (p.form, p.budget, p.arms) == ("paper", BUDGETS[-1], largest)]
     errors = [100 * one.line.step_error / one.line.step for one in done]
-    ours, theirs = span([p.seconds for p in top], ".3g"), span([p.theirs for p in top], ".3g")
+    ours, theirs = (
+        format_range([p.seconds for p in top], ".3g"),
+        format_range([p.theirs for p in top], ".3g"),
+    )
     headline = (
-        f"Time is linear in N: the cost of a step differs by {span(errors)} % (standard error) "
+        f"Time is linear in N: the cost of a step differs by {format_range(errors)} % (standard error) "
         "between runs of "
         f"different N. At N = 100000 and K = {largest} a run at level paper takes {ours} CPU s "
         "here, and took "
@@ -112,9 +115,7 @@ def overhead(done: Sequence[Series]) -> Finding:
     for theirs in (True, False):
         plain, secure = (seconds(done, form, theirs=theirs) for form in (PLAIN, "paper"))
         ratios.append([secure[cell] / plain[cell] for cell in secure])
-    text = (
-        f"{span(ratios[0], '.3g')} times in the authors' own times; {span(ratios[1], '.3g')} here"
-    )
+    text = f"{format_range(ratios[0], '.3g')} times in the authors' own times; {format_range(ratios[1], '.3g')} here"
     because = (
         "judged by the authors' times: our plain bandit is compiled code, and protected roles are "
         "not"
@@ -131,7 +132,7 @@ def cryptography(done: Sequence[Series]) -> Finding:
         )
         shares.append([(secure[cell] - bare[cell]) / (secure[cell] - plain[cell]) for cell in bare])
     text = (
-        f"share of the overhead that protections cause: {span(shares[0])} here, {span(shares[1])} "
+        f"share of the overhead that protections cause: {format_range(shares[0])} here, {format_range(shares[1])} "
         "published"
     )
     own = mean_of(shares[0])
@@ -149,7 +150,7 @@ def minutes(done: Sequence[Series]) -> Finding:
     said = [theirs[cell] / 60 for cell in theirs if cell[2] == largest]
     here = [ours[cell] for cell in ours if cell[2] == largest]
     text = (
-        f"{span(said, '.3g')} minutes in the authors' files, {span(here, '.3g')} s here, at K = "
+        f"{format_range(said, '.3g')} minutes in the authors' files, {format_range(here, '.3g')} s here, at K = "
         f"{largest}"
     )
     if largest < 100:

@@ -12,10 +12,10 @@ from reproduction.kit import (
     Table,
     Watch,
     exponent,
-    judged,
+    format_range,
+    judge,
     mean_of,
     progress,
-    span,
     write_files,
 )
 from reproduction.samba import times
@@ -60,8 +60,8 @@ def analyse(done: Sequence[times.Series], out: Path) -> Analysis:
     ours = [float(row[3]) for row in growth.rows]
     theirs = [float(row[4]) for row in growth.rows]
     headline = (
-        f"At N = {BUDGET}, secure time grows with K to the power {span(ours)} here and "
-        f"{span(theirs)} in the "
+        f"At N = {BUDGET}, secure time grows with K to the power {format_range(ours)} here and "
+        f"{format_range(theirs)} in the "
         "published times (1 is linear; a cost a step that does not depend on K bends it below 1)."
     )
     return Analysis(
@@ -85,7 +85,7 @@ def findings(done: Sequence[times.Series]) -> tuple[Finding, ...]:
             slopes[-1] - exponent(budgets, [lines[-1].seconds(budget) for budget in budgets])
         )
     gap = mean_of(gaps)
-    return times.linear(slopes, "K"), judged(
+    return times.linear(slopes, "K"), judge(
         "steeper", gap, f"exponent of K above that of N: {gap.text(2, sign=True)}"
     )
 

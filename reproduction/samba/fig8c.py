@@ -12,7 +12,7 @@ from posse.results import plots
 from posse.results.plots import INK
 from reproduction import kit
 from reproduction.claims import FAILS, HOLDS, UNKNOWN, Finding
-from reproduction.kit import Analysis, Floats, Table, Watch, sign, write_files
+from reproduction.kit import Analysis, Floats, Table, Watch, legend_entry, write_files
 from reproduction.samba import agreement, problem
 from reproduction.samba.agreement import (
     BEYOND,
@@ -397,12 +397,14 @@ def reward_figure(comparisons: Sequence[Comparison]) -> plots.Figure:
         kit.title(grid[0][j], f"{TITLES[dataset]}, K = {largest}")
     signs = [
         *(
-            sign(name, color=COLOURS[name], marker=MARKERS[name], markersize=5)
+            legend_entry(name, color=COLOURS[name], marker=MARKERS[name], markersize=5)
             for name in POLICY_NAMES
         ),
-        sign("ours, independent worlds ± 2 s.e.", color=INK, linestyle="-"),
-        sign("ours, in the authors' world", color=INK, linestyle=(0, (5, 2))),
-        sign("published ± 2 s.e.", color=INK, marker="o", markerfacecolor="white", linestyle=""),
+        legend_entry("ours, independent worlds ± 2 s.e.", color=INK, linestyle="-"),
+        legend_entry("ours, in the authors' world", color=INK, linestyle=(0, (5, 2))),
+        legend_entry(
+            "published ± 2 s.e.", color=INK, marker="o", markerfacecolor="white", linestyle=""
+        ),
     ]
     kit.legend(figure, None, 3, extra=signs, length=2.2)
     return figure

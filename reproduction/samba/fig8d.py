@@ -13,7 +13,16 @@ from posse.results import plots
 from posse.systems.samba.system import SYSTEM
 from reproduction import kit
 from reproduction.claims import FAILS, HOLDS, UNKNOWN, Finding
-from reproduction.kit import Analysis, Row, Table, Watch, mean_of, progress, span, write_files
+from reproduction.kit import (
+    Analysis,
+    Row,
+    Table,
+    Watch,
+    format_range,
+    mean_of,
+    progress,
+    write_files,
+)
 from reproduction.samba import problem
 from reproduction.samba.problem import BUDGETS, DATASETS, POLICY_NAMES, TITLES
 from reproduction.samba.times import beside, measure_secure
@@ -101,7 +110,7 @@ def analyse(done: Sequence[Shares], out: Path) -> Analysis:
     files = write_files(out, "fig8d", [one.row() for one in done], share_figure(done))
 
     def of(source: str, kind: str) -> str:
-        return span([one.percent[kind] for one in done if one.source == source])
+        return format_range([one.percent[kind] for one in done if one.source == source])
 
     headline = (
         f"Owners together take {of('paper', 'owner')} % of the time at level paper here and "
@@ -140,7 +149,7 @@ def findings(done: Sequence[Shares]) -> tuple[Finding, ...]:
     word = HOLDS if near else FAILS if ratio.low > 2 or ratio.high < 0.5 else UNKNOWN
     least = mean_of([one.percent["customer"] for one in few])
     return (
-        kit.judged(
+        kit.judge(
             "comp",
             lead,
             f"comp is {lead.text(1, sign=True)} percent points above the busiest other, K = 10",

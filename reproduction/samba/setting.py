@@ -440,7 +440,7 @@ def saved(fast: Sequence[Compared]) -> Finding:
     text += f"calls and {ratio.text(3)} of the CPU time of the step as described"
     if not same or not all(one.calls < one.other_calls for one in fast):
         return Finding("shortcut", text, FAILS)
-    return kit.judged("shortcut", mean_of([1 - one.seconds / one.other for one in fast]), text)
+    return kit.judge("shortcut", mean_of([1 - one.seconds / one.other for one in fast]), text)
 
 
 def picture(run: Followed) -> plots.Figure:

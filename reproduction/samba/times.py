@@ -28,7 +28,7 @@ from posse.systems.samba.levels import Switches
 from posse.systems.samba.twin import simulate
 from reproduction import kit
 from reproduction.claims import FAILS, HOLDS, UNKNOWN, Finding
-from reproduction.kit import Row, Table, mean_of, sign, span
+from reproduction.kit import Row, Table, format_range, legend_entry, mean_of
 from reproduction.samba.problem import (
     COLOURS,
     DATASETS,
@@ -298,7 +298,7 @@ def linear(exponents: Sequence[float], of: str) -> Finding:
     """
     (least, most), mean = LINEAR, mean_of(exponents)
     text = (
-        f"exponent of {of} {mean.text(3)} over {len(exponents)} lines, {span(exponents, '.2f')} (1 "
+        f"exponent of {of} {mean.text(3)} over {len(exponents)} lines, {format_range(exponents, '.2f')} (1 "
         "is linear)"
     )
     if least < mean.low and mean.high < most:
@@ -444,7 +444,7 @@ def _misses(all_series: Sequence[Series]) -> str:
     off = [miss for miss, _ in misses]
     wider = sum(miss > 300 * error for miss, error in misses)
     return (
-        f"At full size the lines were off by {span(off)} % ({len(off)} runs), in {wider} of them "
+        f"At full size the lines were off by {format_range(off)} % ({len(off)} runs), in {wider} of them "
         "by more than three of "
         "the line's own standard errors: a machine's speed drifts, which short runs in a row do "
         "not show. "
@@ -535,13 +535,13 @@ def _signs() -> list[object]:
     dots = {"color": INK, "marker": "o", "linestyle": "", "markersize": 4.5}
     return [
         *(
-            sign(name, color=COLOURS[name], marker=MARKERS[name], markersize=4.5)
+            legend_entry(name, color=COLOURS[name], marker=MARKERS[name], markersize=4.5)
             for name in POLICY_NAMES
         ),
-        sign("level paper", color=INK, linestyle="-"),
-        sign("distributed, unprotected", color=INK, linestyle="--"),
-        sign("plain", color=INK, linestyle=":"),
-        sign("ours, measured", **dots),
-        sign("ours, extrapolated", **dots, markerfacecolor="white"),
-        sign("published, their machine", color=INK, alpha=FADED, linewidth=3.2),
+        legend_entry("level paper", color=INK, linestyle="-"),
+        legend_entry("distributed, unprotected", color=INK, linestyle="--"),
+        legend_entry("plain", color=INK, linestyle=":"),
+        legend_entry("ours, measured", **dots),
+        legend_entry("ours, extrapolated", **dots, markerfacecolor="white"),
+        legend_entry("published, their machine", color=INK, alpha=FADED, linewidth=3.2),
     ]

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -31,7 +32,6 @@ from posse.results.store import Store
 from posse.systems.base import RunSettings
 from posse.systems.registry import run as run_settings
 from posse.version import __version__
-from reproduction.kit import write_rows
 
 S = TypeVar("S", bound=RunSettings)
 Run = Callable[[Any], Record]
@@ -259,7 +259,12 @@ class Sweep:
         rows = self.rows()
         if not rows:
             raise DataError(f"there is nothing to write to {path}: no setting was run.")
-        return write_rows(Path(path), rows)
+        target = Path(path)
+        with target.open("w", newline="") as stream:
+            writer = csv.DictWriter(stream, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+        return target
 
     def figure(self, x: str | None = None, y: str = "total") -> plots.Figure:
         """Draw a measure against a parameter, a line for each combination of the others, with 95 %

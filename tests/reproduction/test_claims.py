@@ -14,7 +14,7 @@ from reproduction.claims.__main__ import keep
 from posse.core.errors import ConfigError
 from reproduction import EXPERIMENTS, claims
 from reproduction.claims import FAILS, HOLDS, UNKNOWN, Finding, combined
-from reproduction.kit import Mean, enough, growth, judged, of_family
+from reproduction.kit import Mean, bonferroni, growth, judge, runs_needed
 from tests.cli.conftest import Call
 
 NUMBERED = {
@@ -104,12 +104,12 @@ def test_tables_of_full_forms_are_of_record_and_have_their_pictures() -> None:
 
 
 def test_verdicts_follow_intervals() -> None:
-    assert judged("a", Mean(-0.02, 0.01, 5)).verdict == FAILS
-    told = judged("a", Mean(0.01, 0.02, 5))
+    assert judge("a", Mean(-0.02, 0.01, 5)).verdict == FAILS
+    told = judge("a", Mean(0.01, 0.02, 5))
     assert told.verdict == UNKNOWN
     assert "about 20 runs" in told.because
-    assert "one run" in enough(Mean(1.0, float("nan"), 1))
-    assert of_family(Mean(1.0, 0.5, 9), 5).half > 0.5
+    assert "one run" in runs_needed(Mean(1.0, float("nan"), 1))
+    assert bonferroni(Mean(1.0, 0.5, 9), 5).half > 0.5
     assert growth([1, 2, 4], [1, 4.1, 16]).low < 2 < growth([1, 2, 4], [1, 4.1, 16]).high
     parts = [Finding("x", "1", HOLDS), Finding("y", "2", FAILS), Finding("z", "3", UNKNOWN, "few")]
     assert combined("all", parts).verdict == FAILS

@@ -3,7 +3,7 @@
 | exit code | means |
 |---|---|
 | 0 | done |
-| 1 | a check or an experiment ran and did not pass |
+| 1 | a check ran and did not pass |
 | 2 | the user's mistake, or the machine's: one line on stderr says what to do |
 | 3 | start the party again when the other is there: a peer has not confirmed its last messages, or the run stalled |
 | 130 | interrupted by Ctrl-C |
@@ -56,7 +56,6 @@ ORDER = (
     "export",
     "policies",
     "problems",
-    "reproduce",
     "ca",
     "enrol",
     "found",
@@ -93,7 +92,6 @@ WORK = frozenset(
         "predict",
         "policies",
         "problems",
-        "reproduce",
     )
 )
 """Commands that compute: whatever they are doing, Ctrl-C ends them soon. The others close what they
@@ -282,7 +280,12 @@ app.command("evaluate")(logs.evaluate)
 app.command("predict")(logs.predict)
 app.command("policies")(catalogue.policies)
 app.command("problems")(catalogue.problems)
-app.command("reproduce")(catalogue.reproduce)
+app.command(
+    "reproduce",
+    hidden=True,
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+)(catalogue.reproduce)
 app.add_typer(ca.app, name="ca")
 app.command("enrol")(ca.enrol)
 for operation in ("found", "serve", "submit", "queue", "expel", "leave", "renew"):

@@ -1,25 +1,21 @@
 """Writes populations and jobs for a study on another machine, such as one with a GPU.
 
-    python -m reproduction.fed_contextual.prepare --out DIR [--form brief] [--data-dir FOLDER]
+`python -m reproduction prepare study DIR` writes `images.npz` and `tags.npz` (prepared populations,
+compressed), and `images-choose.json` and `tags-choose.json`: the jobs by which hyper-parameters are
+chosen. On the other machine, for images and for tags:
 
-writes `images.npz` and `tags.npz` (prepared populations, compressed), and `images-choose.json` and
-`tags-choose.json`: the jobs by which hyper-parameters are chosen. There, for images and for tags:
-
-    python -m posse.systems.fed_contextual.study --data DIR/images.npz --jobs
-    DIR/images-choose.json \\
-        --out DIR/results --device gpu
+    python -m posse.systems.fed_contextual.study --data DIR/images.npz \\
+        --jobs DIR/images-choose.json --out DIR/results --device gpu
 
 The first command again, once `DIR/results` holds these results, writes `images-report.json` and
 `tags-report.json`: the jobs that are reported, with what was chosen. When they were run too,
-POSSE_FED_CONTEXTUAL_RESULTS=DIR/results before `posse reproduce 'fed-contextual/*'` makes the
-figures. `--only 'fig1[ac]-*'` writes the jobs of some lines.
+POSSE_FED_CONTEXTUAL_RESULTS=DIR/results before `python -m reproduction run 'fed-contextual/*'`
+makes the figures. `--only 'fig1[ac]-*'` writes the jobs of some lines.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
 import tempfile
 from collections.abc import Sequence
 from fnmatch import fnmatchcase as fnmatch
@@ -28,12 +24,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from posse.core.errors import ConfigError, PosseError
+from posse.core.errors import ConfigError
 from posse.problems.populations.population import Population
 from posse.problems.populations.prepared import save
 from posse.systems.fed_contextual.jobs import Job, read
-from reproduction.fed_contextual.problem import FULL, KINDS, SMALL, Form
-from reproduction.fed_contextual.runs import Line, all_lines, population_of, with_whole_data
+from reproduction.fed_contextual.problem import KINDS, Form
+from reproduction.fed_contextual.runs import Line, all_lines, population_of
 
 
 class Written(NamedTuple):
@@ -114,34 +110,3 @@ def _write(path: Path, jobs: Sequence[Job]) -> Written:
     return Written(
         path, len(jobs), sum(len(j.runs) for j in jobs), sum(len(j.runs) * j.rounds for j in jobs)
     )
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Write from the command line."""
-    forms = {**FULL, SMALL.name: SMALL}
-    parser = argparse.ArgumentParser(
-        prog="python -m reproduction.fed_contextual.prepare", description=__doc__
-    )
-    parser.add_argument("--out", required=True, type=Path, help="folder to write to")
-    parser.add_argument("--form", default="brief", choices=tuple(forms), help="size of the study")
-    parser.add_argument(
-        "--data-dir", type=Path, help="folder of the data sets; else the one that POSSE_DATA names"
-    )
-    parser.add_argument("--kind", choices=KINDS, help="images or tags alone")
-    parser.add_argument(
-        "--only", nargs="+", default=["*"], metavar="PATTERN", help="lines, such as 'fig1[ac]-*'"
-    )
-    given = parser.parse_args(arguments)
-    kinds = (given.kind,) if given.kind else KINDS
-    try:
-        form = with_whole_data(forms[given.form], given.data_dir)
-        for one in write_jobs(given.out, form, given.data_dir, kinds, given.only):
-            print(f"{one.path}: {one.jobs} jobs, {one.runs} runs, {one.rounds:,} rounds in all")
-    except PosseError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
