@@ -37,7 +37,6 @@ Tags = Annotated[int, typer.Option(help="Most frequent tags, which are the arms.
 app = typer.Typer(
     help="Write a data set for 'posse run fed-contextual --data OUT', or the jobs of a study.",
     no_args_is_help=True,
-    rich_markup_mode=None,
 )
 
 
@@ -110,7 +109,7 @@ def study(
     form: Annotated[str, typer.Option(help=f"Size of the study: {', '.join(FORMS)}.")] = "brief",
     kind: Annotated[str | None, typer.Option(help="images or tags alone.")] = None,
     only: Annotated[
-        list[str] | None, typer.Option(help="Lines, such as 'fig1[ac]-*'; repeat it.")
+        list[str] | None, typer.Option(help="Lines, such as 'fig1a-*'; repeat it.")
     ] = None,
 ) -> None:
     """Populations and jobs of the fed-contextual figures, for a machine with a GPU."""

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from reproduction.claims.__main__ import keep
+from typer.testing import CliRunner
 
+from posse.cli.app import app
 from posse.core.errors import ConfigError
 from reproduction import EXPERIMENTS, claims
-from reproduction.claims import FAILS, HOLDS, UNKNOWN, Finding, combined
+from reproduction.claims import FAILS, HOLDS, UNKNOWN, Finding, combined, pages
 from reproduction.kit import Mean, bonferroni, growth, judge, runs_needed
-from tests.cli.conftest import Call
+from tests.reproduction.conftest import Reproduce
 
 NUMBERED = {
     "samba": [*(f"Figure {n}" for n in range(1, 9)), *(f"Theorem {n}" for n in range(1, 5))],
@@ -70,20 +72,21 @@ def test_every_reproduction_has_rows_and_every_row_a_reproduction_or_a_reason() 
         }
 
 
-def test_commands_of_rows_run(posse: Call) -> None:
-    commands = {row.command for row in claims.rows() if row.command}
-    for command in sorted(commands):
+def test_commands_of_rows_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POSSE_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    for command in sorted({row.command for row in claims.rows() if row.command}):
         program, *words = shlex.split(command)
-        assert program == "posse"
-        if words[0] == "reproduce":
-            assert words[1] in EXPERIMENTS
-            assert words[2:] in ([], ["--small"])
-        else:
-            assert posse(*words).code == 0, command
+        if program == "posse":
+            assert CliRunner().invoke(app, words).exit_code == 0, command
+            continue
+        *begin, id = (word for word in (program, *words) if word != "--small")
+        assert begin == ["python", "-m", "reproduction", "run"]
+        assert id in EXPERIMENTS
 
 
 def test_the_page_is_what_the_rows_say() -> None:
-    assert (ROOT / "docs" / "claims.md").read_text(encoding="utf-8") == claims.page(), (
+    assert (ROOT / "docs" / "claims.md").read_text(encoding="utf-8") == pages.claims_page(), (
         "run: make claims"
     )
 
@@ -119,7 +122,7 @@ def test_verdicts_follow_intervals() -> None:
         Finding("x", "1", "maybe")
 
 
-def test_what_a_user_measures_takes_its_place(tmp_path: Path, posse: Call) -> None:
+def test_what_a_user_measures_takes_its_place(tmp_path: Path, reproduce: Reproduce) -> None:
     findings = [Finding(claim.name, "seen", HOLDS) for claim in claims.claims_of("samba/theorems")]
     with pytest.raises(ValueError, match="has the claims"):
         claims.measurement("samba/theorems", True, findings[1:])
@@ -131,10 +134,8 @@ def test_what_a_user_measures_takes_its_place(tmp_path: Path, posse: Call) -> No
     made.write(folder / "claims.json")
     own = claims.rows(["samba/theorems"], tmp_path)
     assert {row.measured for row in own} == {"seen"}
-    assert own[0].command == "posse reproduce samba/theorems"
-    told = json.loads(
-        posse("reproduce", "--claims", "samba/theorems", "--out", str(tmp_path), "--json").out
-    )
+    assert own[0].command == "python -m reproduction run samba/theorems"
+    told = json.loads(reproduce("claims", "samba/theorems", "--out", str(tmp_path), "--json").out)
     assert {row["verdict"] for row in told} == {HOLDS}
     assert told[0]["date"] == made.date
     # A small form takes the place of no full one.
@@ -151,8 +152,8 @@ def test_what_a_user_measures_takes_its_place(tmp_path: Path, posse: Call) -> No
         claims.rows(["nothing/*"])
 
 
-def test_claims_on_screen(posse: Call) -> None:
-    shown = posse("reproduce", "--claims", "samba-demo/*").out
+def test_claims_on_screen(reproduce: Reproduce) -> None:
+    shown = reproduce("claims", "samba-demo/*").out
     assert HOLDS in shown
     assert "5 claims" in shown
 
@@ -170,17 +171,40 @@ def test_tables_and_pictures_of_full_forms_are_kept(tmp_path: Path) -> None:
             '<svg><path transform="scale(0.015625)" d="M 1.2345 2.0"/></svg>'
         )
     kept = tmp_path / "reproduced"
-    keep(tmp_path, kept)
+    pages.keep_figures(tmp_path, kept)
     assert sorted(path.name for path in kept.iterdir()) == [
         "index.md",
         "samba-theorems.md",
         "samba-theorems.svg",
     ]
     page = (kept / "samba-theorems.md").read_text()
-    assert page.startswith("# Theorems, full\n\n`posse reproduce samba/theorems`, 20")
+    assert page.startswith("# Theorems, full\n\n`python -m reproduction run samba/theorems`, 20")
     assert ", a machine.\n\n![Theorems, full](samba-theorems.svg)\n\n**So.**\n" in page
     assert "Files" not in page
     assert (
         kept / "samba-theorems.svg"
     ).read_text() == '<svg><path transform="scale(0.015625)" d="M1.2 2"/></svg>'
     assert "- [Theorems, full](samba-theorems.md)" in (kept / "index.md").read_text()
+
+
+def test_measurements_become_those_of_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reproduce: Reproduce
+) -> None:
+    of_record = tmp_path / "measured"
+    shutil.copytree(claims.MEASURED, of_record)
+    monkeypatch.setattr(claims, "MEASURED", of_record)
+    findings = [Finding(claim.name, "seen", HOLDS) for claim in claims.claims_of("samba/theorems")]
+    out = tmp_path / "out" / "samba" / "theorems"
+    out.mkdir(parents=True)
+    measurement = claims.measurement("samba/theorems", False, findings)
+    measurement.write(out / "claims.json")
+    (out / "analysis.md").write_text("# Theorems\n\n**So.**\n")
+    page = tmp_path / "claims.md"
+    said = reproduce("claims", "--out", str(out), "--keep", str(page)).out
+    assert "new measurements: samba/theorems" in said
+    assert claims.read(of_record / "samba-theorems.json") == measurement
+    assert "| seen |" in page.read_text()
+    assert (tmp_path / "reproduced" / "samba-theorems.md").exists()
+    assert (
+        "new measurements: none" in reproduce("claims", "--out", str(out), "--keep", str(page)).out
+    )

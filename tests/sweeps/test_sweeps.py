@@ -295,8 +295,12 @@ def test_a_data_set_that_is_found_in_a_folder_is_a_part_of_the_digest(
     places = {
         "google-local/review-Vermont.json.gz": posse.Samba(data="google-local"),
         "ml-latest-small/ratings.csv": posse.Samba(data="movielens"),
-        "femnist/emnist_all.sqlite": posse.FedContextual(data="femnist"),
+        "qmnist-train-labels-idx2-int": posse.FedContextual(data="mnist-writers"),
     }
+    for folder in ("a", "b"):  # the images, which the writers belong to
+        (tmp_path / folder).mkdir()
+        for part in ("images-idx3", "labels-idx1"):
+            (tmp_path / folder / f"train-{part}-ubyte").write_text("")
     for name, settings in places.items():
         digests = set()
         for folder, text in (("a", "1"), ("a", "2"), ("b", "3")):
@@ -318,14 +322,14 @@ def test_what_only_looks_like_a_file_is_no_part_of_the_digest(
         posse.MpcContextual(data="clusters"),
         posse.DpCombinatorial(data="uniform"),
         posse.FedContextual(data="digits"),
-        posse.FedContextual(data="emnist"),
+        posse.FedContextual(data="mnist-writers"),
         posse.Samba(data="movielens"),
-        posse.FedContextual(data="stackoverflow", file="prepared", model="bag-of-words"),
+        posse.FedContextual(data="digits", model="bag-of-words"),
         posse.FedContextual(schedule=",".join(["0.125"] * 100)),
         posse.FedContextual(model="badly.made:model"),
     )
     before = [one.digest() for one in settings]
-    for name in ("digits", "clusters", "uniform", "emnist", "movielens", "prepared", "badly"):
+    for name in ("digits", "clusters", "uniform", "mnist-writers", "movielens", "badly"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text("x")
     (tmp_path / "badly" / "__init__.py").write_text("raise RuntimeError('boom')")
@@ -336,7 +340,7 @@ def test_a_folder_that_a_setting_names_is_a_part_of_the_digest(tmp_path: Path) -
     folder = tmp_path / "pictures"
     (folder / "one").mkdir(parents=True)
     settings = (
-        lambda: posse.FedContextual(data="femnist", file=folder),
+        lambda: posse.FedContextual(data="images", file=folder),
         lambda: posse.MpcContextual(start_from=folder),
     )
     digests = set()
