@@ -28,6 +28,12 @@ CHANGED = {
         "0.1.1: an audit makes more attacks, so three sums are too few for it"
     ),
     "*audit*/rows/sums-at-the-controller/[pv]*": "0.1.1: the same",
+    "commands/reproduce*": "0.2: it names `python -m reproduction`",
+    "commands/problems --json/json/fed-contextual/data": (
+        "0.2: data sets that the figures alone use left the package"
+    ),
+    "devices/*/config/words": "0.2: the setting belongs to those data sets",
+    "devices/*/config/tags": "0.2: the same",
 }
 """What was changed on purpose since: patterns of the paths of values, with the reason."""
 MAY_GROW = ("shapes", "figures/epsilons")

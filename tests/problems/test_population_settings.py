@@ -51,6 +51,7 @@ def test_own_and_prepared(tmp_path: Path) -> None:
             {"data": "mnist-writers", "alpha": 0.1},
             "alpha applies to digits, own, images, got 0.1",
         ),
+        ({"words": 10}, "words is not a setting, got 10. It belongs to 'python -m reproduction"),
         ({"data": "mnist-writers", "file": "x"}, "file applies to own, images, prepared, got x"),
         ({"clients": 5000}, r"clients must be in \[1, 1797\]"),
     ],

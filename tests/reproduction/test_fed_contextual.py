@@ -26,9 +26,9 @@ from reproduction.fed_contextual import (
     fig1_2,
     fig4,
     findings,
-    prepare,
     runs,
     sec5_2,
+    study_jobs,
 )
 from reproduction.fed_contextual.findings import (
     FAILS,
@@ -506,7 +506,7 @@ def test_a_study_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     """Jobs are written, results come back, jobs to report are written with the choice, and nothing
     is run here.
     """
-    (stage,) = prepare.write_jobs(tmp_path, SMALL, kinds=("tags",))
+    (stage,) = study_jobs.write_jobs(tmp_path, SMALL, kinds=("tags",))
     assert load(tmp_path / "tags.npz").clients == 90
     jobs = read_jobs(stage.path)
     assert (stage.jobs, stage.runs, stage.rounds) == (
@@ -521,7 +521,7 @@ def test_a_study_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             results / f"{job.name}.npz",
             result(job, [0.2, 0.6] if job.name.endswith("1") else [0.3, 0.3]),
         )
-    _, report = prepare.write_jobs(tmp_path, SMALL, kinds=("tags",))
+    _, report = study_jobs.write_jobs(tmp_path, SMALL, kinds=("tags",))
     reported = read_jobs(report.path)
     assert {job.seeds for job in reported} == {SMALL.report}
     for job in reported:
@@ -534,7 +534,7 @@ def test_a_study_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         raise AssertionError("a job was run that has a result")
 
     monkeypatch.setattr(runs, "bench_of", nothing)
-    some, _ = prepare.write_jobs(
+    some, _ = study_jobs.write_jobs(
         tmp_path, SMALL, kinds=("tags",), only=("fig2a-*", "sec5_2-tags-sgd")
     )
     assert {job.name.split("-choose")[0] for job in read_jobs(some.path)} == {
@@ -542,7 +542,7 @@ def test_a_study_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         *(f"small-fig2a-{policy}" for policy in EXPLORATIONS),
     }
     with pytest.raises(ConfigError, match="no line of tags"):
-        prepare.write_jobs(tmp_path, SMALL, kinds=("tags",), only=("fig1a-*",))
+        study_jobs.write_jobs(tmp_path, SMALL, kinds=("tags",), only=("fig1a-*",))
     ran = Runs(SMALL, results, lambda what, fraction: None).of(figure_lines("fig2a"))
     assert [mean_of(one.ends).mean for one in ran.values()] == pytest.approx([0.5] * 4, abs=1e-3)
 

@@ -119,11 +119,3 @@ def _show_lists(lists: Mapping[str, Section | None], json: bool) -> None:
         return
     for one in listed.values():
         section(one)
-
-
-def reproduce() -> None:
-    """Print where the published figures are now."""
-    raise ConfigError(
-        "posse reproduce is no longer part of the package. In a checkout of Posse run 'python -m "
-        "reproduction list'."
-    )

@@ -4,7 +4,7 @@ world changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -69,6 +69,7 @@ _ONLY = {
 
 MOVED = ("emnist", "femnist", "stackexchange", "stackoverflow")
 """Populations of 0.1 that the figures alone use: their loaders are in `reproduction`."""
+_PREPARE = "It belongs to 'python -m reproduction prepare', in a checkout of Posse."
 
 
 class PopulationSettings(DataSettings):
@@ -78,6 +79,7 @@ class PopulationSettings(DataSettings):
     one of labels, or images; or a prepared folder or .npz file.
     """
 
+    absent: ClassVar[Mapping[str, str]] = {"words": _PREPARE, "tags": _PREPARE}
     panel: ClassVar[str] = "What is learnt"
     own_words: ClassVar[str] = "a CSV file, a frame, or a prepared folder or .npz file"
 
