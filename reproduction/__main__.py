@@ -3,7 +3,7 @@
 | exit code | means |
 |---|---|
 | 0 | done |
-| 2 | the user's mistake, or the machine's: one line on stderr says what to do |
+| 2 | a mistake: one line on stderr, with the remedy |
 | 130 | interrupted by Ctrl-C |
 """
 
@@ -86,7 +86,7 @@ def run(ids: Ids, small: Small = False, out: Out = OUT, json: Json = False) -> N
     done: list[tuple[Experiment, Analysis]] = []
     try:
         for experiment in chosen:
-            # One folder each, because experiments name their files alike.
+            # One folder each, because file names repeat.
             folder = out / experiment.id
             with Doing(experiment.id) as doing:
                 analysis = experiment.run(small, folder, _watch(doing))
@@ -149,7 +149,7 @@ def _document(experiment: Experiment, analysis: Analysis) -> dict[str, object]:
 def show_claims(
     ids: Patterns = None, out: Out = OUT, keep: Keep = None, json: Json = False
 ) -> None:
-    """List what the papers claim beside what was measured, here and for the release."""
+    """Compare what the papers claim with what was measured, for the release and here."""
     if keep is not None:
         changed = pages.write(out, keep)
         say(f"{keep} is written; new measurements: {', '.join(changed) or 'none'}")

@@ -47,7 +47,10 @@ def emnist(
     clients: Annotated[
         int | None, typer.Option(help="Dirichlet clients; 197 images each if left out.")
     ] = None,
-    alpha: Annotated[float, typer.Option(help="How alike the clients are.")] = 0.3,
+    alpha: Annotated[
+        float,
+        typer.Option(help="Dirichlet parameter; small for few labels per client."),
+    ] = 0.3,
     seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
 ) -> None:
     """EMNIST by class, test part: 116,323 images of 62 characters over Dirichlet clients."""

@@ -1,9 +1,10 @@
-"""What the published documents say, claim by claim, beside what was measured here.
+"""The claims of the published documents, compared with what was measured here.
 
 A document is a TOML file of this folder: its claims (figures, tables, theorems, algorithms,
 sentences with a number) and the departures of Posse from it. A claim's id is
-`system/reproduction/name`: the reproduction of that id writes its verdict to `claims.json` beside
-its figures. The measurements of record are in `measured`. A claim that was not measured says why.
+`system/reproduction/name`: the reproduction of that id writes its verdict to `claims.json` in the
+folder of its figures. The measurements of record are in `measured`. A claim that was not measured
+has the reason.
 
 >>> rows(["samba/theorems/aes"])[0].claim.place
 'Theorem 4'
@@ -17,6 +18,7 @@ import platform
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -59,14 +61,14 @@ def combined(claim: str, parts: Sequence[Finding]) -> Finding:
     'cannot be told'
     """
     verdicts = {part.verdict for part in parts}
-    verdict = FAILS if FAILS in verdicts else UNKNOWN if UNKNOWN in verdicts else HOLDS
-    reasons = [
-        part for part in parts if part.verdict == verdict and (verdict != HOLDS or part.because)
-    ]
-    because = "; ".join(f"{part.claim}: {part.because or verdict}" for part in reasons)
-    return Finding(
-        claim, "; ".join(f"{part.claim}: {part.measured}" for part in parts), verdict, because
-    )
+    verdict = next(one for one in (FAILS, UNKNOWN, HOLDS) if one in verdicts)
+    measured = "; ".join(f"{part.claim}: {part.measured}" for part in parts)
+    reasons = []
+    for part in parts:
+        # A part that holds needs no reason, and may have one.
+        if part.verdict == verdict and (part.because or verdict != HOLDS):
+            reasons.append(f"{part.claim}: {part.because or verdict}")
+    return Finding(claim, measured, verdict, "; ".join(reasons))
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Departure:
-    """Where this package does something else than the document."""
+    """Where Posse does something else than the document."""
 
     paper: str
     here: str
@@ -127,9 +129,8 @@ def document(name: str) -> Document:
 
 def claims_of(reproduction: str) -> tuple[Claim, ...]:
     """Claims that a reproduction judges."""
-    return tuple(
-        c for name in DOCUMENTS for c in document(name).claims if c.reproduction == reproduction
-    )
+    every = (claim for name in DOCUMENTS for claim in document(name).claims)
+    return tuple(claim for claim in every if claim.reproduction == reproduction)
 
 
 @dataclass(frozen=True)
@@ -143,9 +144,7 @@ class Measurement:
     version: str
     findings: tuple[Finding, ...]
     load: float = 0.0
-    """Mean number of processes at work on the machine in the last quarter of an hour; 0 where it is
-    not known.
-    """
+    """Mean number of running processes in the last quarter of an hour; 0 where it is unknown."""
 
     @property
     def command(self) -> str:
@@ -153,15 +152,13 @@ class Measurement:
         return command_of(self.reproduction) + (" --small" if self.small else "")
 
     def of(self, claim: Claim) -> Finding | None:
-        """What it found about a claim."""
-        own = self.findings if self.reproduction == claim.reproduction else ()
-        return next((finding for finding in own if finding.claim == claim.name), None)
+        """Return the finding about a claim of this reproduction."""
+        return next((finding for finding in self.findings if finding.claim == claim.name), None)
 
     def write(self, path: Path) -> Path:
         """Write it as JSON."""
-        path.write_text(
-            json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
-        )
+        text = json.dumps(asdict(self), indent=1, ensure_ascii=False)
+        path.write_text(f"{text}\n", encoding="utf-8")
         return path
 
 
@@ -191,25 +188,21 @@ def measurement(
 @cache
 def this_machine() -> str:
     """Name the processor and the number of cores."""
-    name = platform.processor() or platform.machine()
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        name = next(
-            (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
-            name,
-        )
-    except OSError:
-        pass
-    return f"{name}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    processor = platform.processor() or platform.machine()
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                processor = line.partition(":")[2].strip()
+                break
+    return f"{processor}, {os.cpu_count()} cores, Python {platform.python_version()}"
 
 
 def read(path: Path) -> Measurement:
     """Read what a reproduction wrote."""
     try:
         table = json.loads(path.read_text(encoding="utf-8"))
-        return Measurement(
-            **{**table, "findings": tuple(Finding(**one) for one in table["findings"])}
-        )
+        table["findings"] = tuple(Finding(**finding) for finding in table["findings"])
+        return Measurement(**table)
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(
             f"{path} is not what a reproduction writes as claims.json: {error}"
@@ -217,24 +210,25 @@ def read(path: Path) -> Measurement:
 
 
 def measured(folder: Path | None = None) -> dict[str, Measurement]:
-    """Measurements by reproduction: those of record, and those of a folder in their place.
+    """Return measurements by reproduction: those of record, replaced by those of a folder.
 
-    A small form takes the place of no full one.
+    A small form does not replace a full one.
     """
     paths = sorted(MEASURED.glob("*.json"))
     if folder is not None and folder.is_dir():
         paths += sorted(folder.rglob("claims.json"))
     latest: dict[str, Measurement] = {}
-    for measurement in map(read, paths):
-        earlier = latest.get(measurement.reproduction)
-        if earlier is None or earlier.small or not measurement.small:
-            latest[measurement.reproduction] = measurement
+    for path in paths:
+        run = read(path)
+        earlier = latest.get(run.reproduction)
+        if earlier is None or earlier.small or not run.small:
+            latest[run.reproduction] = run
     return latest
 
 
 @dataclass(frozen=True)
 class Row:
-    """A claim, with what was found about it where it was measured."""
+    """A claim, and the finding about it where it was measured."""
 
     document: str
     claim: Claim
@@ -259,14 +253,18 @@ class Row:
         """What was measured."""
         if self.finding is None or self.source is None:
             return ""
-        return f"{'small form; full form not run: ' if self.source.small else ''}{self.finding.measured}"
+        if self.source.small:
+            return f"small form; full form not run: {self.finding.measured}"
+        return self.finding.measured
 
     @property
     def command(self) -> str:
         """The command that repeats it, or shows it."""
         if self.source is not None:
             return self.source.command
-        return self.claim.see if self.claim.note else command_of(self.claim.reproduction)
+        if self.claim.note:
+            return self.claim.see
+        return command_of(self.claim.reproduction)
 
     def data(self) -> dict[str, object]:
         """The row as plain values."""
@@ -285,8 +283,9 @@ class Row:
 
 
 def rows(patterns: Iterable[str] = (), folder: Path | None = None) -> list[Row]:
-    """Every claim of every document, or those whose id begins with or matches a pattern."""
-    sources, chosen = measured(folder), tuple(patterns)
+    """Return every claim of every document, or those whose id begins with or matches a pattern."""
+    sources = measured(folder)
+    chosen = tuple(patterns)
     every = []
     for name in DOCUMENTS:
         for claim in document(name).claims:
@@ -315,7 +314,7 @@ def machines_of(every: Sequence[Row]) -> tuple[list[str], str]:
 
 
 def counted(every: Sequence[Row]) -> str:
-    """Say how many hold.
+    """Return how many claims hold, fail, cannot be told, or were not measured.
 
     >>> counted(rows(["samba/theorems"])).startswith("5 claims: ")
     True

@@ -12,7 +12,7 @@ from reproduction.kit import markdown_row
 
 INTRODUCTION = (
     "Every figure, table, theorem and algorithm of the five documents, and sentences with a number, "
-    "beside what was measured here. Reproductions write the rows (`make claims`); intervals are "
+    "compared with what was measured here. Reproductions write the rows (`make claims`); intervals are "
     "95 %. A row's command repeats it in a checkout; `python -m reproduction claims` prints the "
     "same with what you measured yourself. Tables and pictures: "
     "[what was measured](reproduced/index.md)."
@@ -22,8 +22,8 @@ INTRODUCTION = (
 def write(folder: Path, page: Path) -> list[str]:
     """Keep what the reproductions below a folder measured, and write the pages.
 
-    `page` gets the claims, and a folder `reproduced` beside it the tables and pictures of the full
-    forms. Returns the reproductions whose measurement of record changed.
+    `page` gets the claims, and the folder `reproduced` next to it the tables and pictures of the
+    full forms. Returns the reproductions whose measurement of record changed.
     """
     taken = keep_measurements(folder)
     page.write_text(claims_page(), encoding="utf-8")
