@@ -78,7 +78,11 @@ def test_ids() -> None:
     assert ids("dp-combinatorial") == [f"dp-combinatorial/{name}" for name in NAMES]
 
 
-@pytest.mark.parametrize("name", NAMES[1:])
+# `make test` computes one small form, `make test-long` all.
+@pytest.mark.parametrize(
+    "name",
+    ["fig2", *(pytest.param(one, marks=pytest.mark.long) for one in NAMES[1:] if one != "fig2")],
+)
 def test_small_form(name: str, run: Ran) -> None:
     analysis, rows = run(name)
     assert {row["distribution"] for row in rows} == {"uniform", "normal"}
@@ -93,6 +97,7 @@ def test_small_form(name: str, run: Ran) -> None:
     assert all(table.rows for table in analysis.tables)
 
 
+@pytest.mark.long
 def test_figure_1_is_judged_by_what_agents_send(run: Ran) -> None:
     analysis, rows = run("setting")
     assert analysis.findings[0].verdict == HOLDS
@@ -111,6 +116,7 @@ def test_figure_1_is_judged_by_what_agents_send(run: Ran) -> None:
         assert not replace(one, **fault).as_drawn  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 def test_exp1_has_all_methods_and_says_what_is_outside(run: Ran) -> None:
     analysis, rows = run("exp1")
     table = next(
@@ -257,6 +263,7 @@ def test_nobody_chose_the_fresh_instances(distribution: Distribution) -> None:
     assert FIRST > 5
 
 
+@pytest.mark.long
 def test_order_runs_on_the_fresh_instances(run: Ran) -> None:
     analysis, rows = run("order")
     for distribution in ("uniform", "normal"):

@@ -90,6 +90,7 @@ def test_ids() -> None:
     assert ids("fed-contextual") == [f"fed-contextual/{name}" for name in NAMES]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FIGURES)
 def test_rewards_of_a_setting(name: str, ran: Ran) -> None:
     analysis, rows = ran(name)
@@ -118,6 +119,7 @@ def test_rewards_of_a_setting(name: str, ran: Ran) -> None:
     assert set(column(told, "so")) <= VERDICTS
 
 
+@pytest.mark.long
 def test_learning_is_seen(ran: Ran) -> None:
     """From scratch Softmax leaves guessing behind, and before the first deployment all arms are
     alike to it.
@@ -129,6 +131,7 @@ def test_learning_is_seen(ran: Ran) -> None:
     assert min(float(row["average_reward"]) for row in own if row["round"] == "40") > 0.3
 
 
+@pytest.mark.long
 def test_spread_over_seeds(ran: Ran) -> None:
     analysis, rows = ran("fig3")
     assert {row["line"] for row in rows} == {"fig1c-softmax", "fig2c-softmax"}
@@ -137,6 +140,7 @@ def test_spread_over_seeds(ran: Ran) -> None:
     assert set(column(table, "variation is negligible")) <= VERDICTS
 
 
+@pytest.mark.long
 def test_clipping_and_noise(ran: Ran) -> None:
     analysis, rows = ran("fig4")
     assert {row["line"] for row in rows} == {
@@ -166,6 +170,7 @@ def test_clipping_and_noise(ran: Ran) -> None:
     assert ends["fig4-images-noise-1"] < ends["fig4-images-noise-0"] - 0.1
 
 
+@pytest.mark.long
 def test_noise_and_clients_together(ran: Ran) -> None:
     analysis, rows = ran("noise")
     small, loud, both = scaled_lines(SMALL)
@@ -180,6 +185,7 @@ def test_noise_and_clients_together(ran: Ran) -> None:
     )
 
 
+@pytest.mark.long
 def test_figures_of_privacy_are_as_printed(ran: Ran) -> None:
     analysis, _ = ran("accounting")
     (finding,) = analysis.findings
@@ -187,6 +193,7 @@ def test_figures_of_privacy_are_as_printed(ran: Ran) -> None:
     assert column(analysis.tables[0], "paper") == ["15.8", "1.5", "4.13"]
 
 
+@pytest.mark.long
 def test_algorithms_are_judged_by_what_a_run_does(
     ran: Ran, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,6 +218,7 @@ def test_algorithms_are_judged_by_what_a_run_does(
     assert not run.whole
 
 
+@pytest.mark.long
 def test_choices(ran: Ran) -> None:
     analysis, rows = ran("sec5_2")
     assert {row["setting"] for row in rows} == {"fig1c", "fig1d", "fig2c", "fig2d"}
@@ -219,6 +227,7 @@ def test_choices(ran: Ran) -> None:
     assert column(table, "paper") == ["no change", "0.71 to 0.6", "0.81 to 0.62", "0.72 to 0.47"]
 
 
+@pytest.mark.long
 def test_figures_share_their_lines(ran: Ran) -> None:
     """A line is the same wherever it is shown."""
     shown = [

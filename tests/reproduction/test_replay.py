@@ -59,6 +59,7 @@ def test_ucb_against_plain_python() -> None:
     assert rewards[:, 0].tolist() == [plain_ucb(means, 600, run) for run in (1, 2, 3, 4)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "policy",
     [Softmax(0.06), Pursuit(0.1), EpsilonDecreasing("inverse-log"), Thompson()],

@@ -30,6 +30,7 @@ from reproduction.fed_contextual.realizable import (
 from tests.reproduction.small_form import column, run, table_of
 
 
+@pytest.mark.long
 def test_the_small_form(tmp_path: Path) -> None:
     analysis, rows = run("fed-contextual", "theory", tmp_path)
     assert len(rows) == 3 * len(SMALL.clients) * len(SMALL.seeds) * SMALL.periods
