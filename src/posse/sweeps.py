@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
@@ -46,7 +46,7 @@ DIGEST = "digest"
 again.
 """
 MEASURED = ("seed", "total", "regret", "seconds")
-"""What a row of a sweep says of one run, beside the parameters."""
+"""Columns of one run, next to the parameters."""
 
 
 class SweepError(PosseError):
@@ -103,44 +103,59 @@ def sweep(
     if workers is not None:
         check.at_least(1, workers=workers)
     result = _begin(settings, over, runs)
-    varied = result.settings
-    if not varied:
-        raise ConfigError("a sweep needs at least one setting, got none.")
-    for name in (
-        name for one in varied.values() for name in one.writes if getattr(one, name) is not None
-    ):
-        raise ConfigError(
-            f"{name} is written by one run, got a sweep. Leave it out, and run again what you "
-            "choose."
-        )
-    keeper = store if store is None or isinstance(store, Store) else Store(store)
-    if keeper is not None:
-        stored = _stored(keeper, varied)
-        for digest, record in result.done.items():
-            if digest not in stored:
-                keeper.save(record, replace=True)
-        result.done |= stored
+    _check_settings(result.settings.values())
+    if store is not None and not isinstance(store, Store):
+        store = Store(store)
+    if store is not None:
+        _join_stored(result, store)
     result.kept = len(result.done)
-    tell = watch or (lambda done, whole: None)
-    tell(result.kept, len(varied))
-    todo = [(digest, one, run) for digest, one in varied.items() if digest not in result.done]
+    total = len(result.settings)
+    if watch is not None:
+        watch(result.kept, total)
+    tasks = [
+        (digest, one, run) for digest, one in result.settings.items() if digest not in result.done
+    ]
     try:
-        with closing(each_done(_run_one, todo, executor=executor, workers=workers)) as ended:
+        with closing(each_done(_run_one, tasks, executor=executor, workers=workers)) as ended:
             for number, future in ended:
-                digest, error = todo[number][0], future.exception()
+                digest = tasks[number][0]
+                error = future.exception()
                 if isinstance(error, Exception):
                     result.failed[digest] = error
                 else:
-                    result.done[digest] = record = future.result()
+                    result.done[digest] = future.result()
                     result.run += 1
-                    if keeper is not None:
-                        keeper.save(record)
-                tell(len(result.done) + len(result.failed), len(varied))
+                    if store is not None:
+                        store.save(result.done[digest])
+                if watch is not None:
+                    watch(len(result.done) + len(result.failed), total)
     except KeyboardInterrupt as stop:
         raise SweepInterrupted(result) from stop
     if result.failed and errors == "raise":
         raise SweepError(result.complaint, result) from next(iter(result.failed.values()))
     return result
+
+
+def _check_settings(varied: Collection[RunSettings]) -> None:
+    """Refuse an empty sweep, and settings that write a file: every run would overwrite it."""
+    if not varied:
+        raise ConfigError("a sweep needs at least one setting, got none.")
+    for settings in varied:
+        for name in settings.writes:
+            if getattr(settings, name) is not None:
+                raise ConfigError(
+                    f"{name} is written by one run, got a sweep. Leave it out, and run again what "
+                    "you choose."
+                )
+
+
+def _join_stored(result: Sweep, store: Store) -> None:
+    """Take finished records from a store, and save there what an earlier sweep has done."""
+    stored = _stored(store, result.settings)
+    for digest, record in result.done.items():
+        if digest not in stored:
+            store.save(record, replace=True)
+    result.done |= stored
 
 
 # What came out.
@@ -165,12 +180,12 @@ class Sweep:
 
     @property
     def records(self) -> tuple[Record, ...]:
-        """Records in the order of the settings, without those that failed or were not begun."""
+        """Records in the order of the settings, without those that failed or were not started."""
         return tuple(self.done[digest] for digest in self.settings if digest in self.done)
 
     @property
     def missing(self) -> tuple[RunSettings, ...]:
-        """Settings without a record: those that failed, were lost, or were not begun."""
+        """Settings without a record: those that failed, were lost, or were not started."""
         return tuple(one for digest, one in self.settings.items() if digest not in self.done)
 
     @property
@@ -282,39 +297,48 @@ class Sweep:
             raise DataError(
                 f"a figure needs at least one run with a {y}, and no setting was run that has one."
             )
-        x = x or next(
-            (name for name in self.parameters if _numeric(row[name] for row in rows)),
-            self.parameters[0],
-        )
+        if x is None:
+            numeric = (name for name in self.parameters if _numeric(row[name] for row in rows))
+            x = next(numeric, self.parameters[0])
         check.one_of(self.parameters, x=x)
-        lines: dict[str, dict[Any, list[float]]] = {}
-        for row in rows:
-            others = [
-                f"{name} {row[name]}"
-                for name in self.parameters
-                if name != x and row[name] is not None
-            ]
-            lines.setdefault(", ".join(others) or y, {}).setdefault(row[x], []).append(row[y])
         names = list(dict.fromkeys(row[x] for row in rows if row[x] is not None)) or [""]
-        numeric = _numeric(names)
-        names = sorted(names) if numeric else names
+        places: list[Any] = list(range(len(names)))
+        if _numeric(names):
+            names.sort()
+            places = names
         figure = plots.blank()
         ax = plots.axes(figure, x=x, y=y)
-        for number, (label, values) in enumerate(lines.items()):
-            values = dict.fromkeys(names, values[None]) if set(values) == {None} else values
-            at = np.array([i for i, name in enumerate(names) if name in values])
-            bands = [band(values[names[i]]) for i in at]
-            means, lows, highs = (
-                np.array([getattr(one, part) for one in bands]) for part in ("mean", "low", "high")
+        for line, (label, values) in enumerate(self._lines(rows, x, y).items()):
+            if set(values) == {None}:
+                values = dict.fromkeys(names, values[None])
+            drawn = [number for number, name in enumerate(names) if name in values]
+            where = np.array([places[number] for number in drawn])
+            bands = [band(values[names[number]]) for number in drawn]
+            whole = Band(
+                np.array([each.mean for each in bands]),
+                np.array([each.low for each in bands]),
+                np.array([each.high for each in bands]),
+                bands[0].runs,
+                bands[0].what,
             )
-            where = np.array(names)[at] if numeric else at
-            drawn = Band(means, lows, highs, bands[0].runs, bands[0].what)
-            plots.draw_band(ax, where, drawn, number, plots.text(label, limit=72))
-            ax.plot(where, means, "o", markersize=4, color=plots.SERIES[number % len(plots.SERIES)])
-        if not numeric:
-            ax.set_xticks(range(len(names)), [plots.text(str(name)) for name in names])
-        plots.legend(figure, ax, f"band: {bands[0].what}")
+            colour = plots.SERIES[line % len(plots.SERIES)]
+            plots.draw_band(ax, where, whole, line, plots.text(label, limit=72))
+            ax.plot(where, whole.mean, "o", markersize=4, color=colour)
+        if places is not names:
+            ax.set_xticks(places, [plots.text(str(name)) for name in names])
+        plots.legend(figure, ax, f"band: {whole.what}")
         return figure
+
+    def _lines(
+        self, rows: list[dict[str, Any]], x: str, y: str
+    ) -> dict[str, dict[Any, list[float]]]:
+        """Return the values of y by x, for each combination of the other parameters."""
+        lines: dict[str, dict[Any, list[float]]] = {}
+        for row in rows:
+            others = [name for name in self.parameters if name != x and row[name] is not None]
+            label = ", ".join(f"{name} {row[name]}" for name in others) or y
+            lines.setdefault(label, {}).setdefault(row[x], []).append(row[y])
+        return lines
 
 
 def _scalar(value: Any) -> Any:
