@@ -532,7 +532,26 @@ def test_a_party_that_could_reach_nobody_does_not_start(tmp_path: Path, posse: C
     comp.write_text(comp.read_text().replace("[connect]\n", "[connect]\n# "))
     told = posse("party", str(comp))
     assert told.code == 2
-    assert "there is no way to 'controller'. Give [connect]" in last_line(told.err)
+    for words in ("a way to 'controller'", "listen address", "[connect]", "VPN or a tunnel"):
+        assert words in last_line(told.err)
+
+
+@pytest.mark.parametrize("command", ["party", "doctor", "status"])
+def test_a_party_folder_that_used_a_relay_is_told_what_replaces_it(
+    tmp_path: Path, posse: Call, command: str
+) -> None:
+    comp = next(path for path in laid_out(tmp_path) if path.stem == "comp")
+    text = comp.read_text()
+    relayed = re.sub('controller = ".*"', 'controller = "relay:hub"', text)
+    assert relayed != text
+    for changed, names in ((f"relays = true\n{text}", "relays"), (relayed, "relay:hub")):
+        comp.write_text(changed)
+        told = posse(command, str(comp))
+        assert told.code == 2 if command != "doctor" else told.code != 0
+        for words in (names, "removed in 0.2", "listen address", "VPN or a tunnel"):
+            assert words in told.out + told.err
+    comp.write_text(text)
+    assert "removed" not in posse("doctor", str(comp)).out
 
 
 def test_owners_are_needed(tmp_path: Path, posse: Call) -> None:

@@ -195,8 +195,7 @@ async def finish(party: Party, timing: Timing, give_up: float | None) -> None:
     """Leave when all know what they need of each other, or after a while.
 
     Peers must have this party's last messages on their disks, which takes longer for those that
-    cannot do without; and they must know that it has theirs, so it stays for one that is lost. One
-    that relays stays while others meet there.
+    cannot do without; and they must know that it has theirs, so it stays for one that is lost.
     """
     loop, engine = asyncio.get_running_loop(), party.engine
     began, waiting = loop.time(), set(engine.links)
@@ -206,10 +205,9 @@ async def finish(party: Party, timing: Timing, give_up: float | None) -> None:
             engine.confirmed(peer)
         waiting = missing
         lost = party.wiring.peers.keys() - party.connections.keys() - party.left
-        relays = party.relay is not None and party.relay.needed(party.left)
-        if engine.durable and not missing and not relays and (not lost or waited > timing.linger):
+        if engine.durable and not missing and (not lost or waited > timing.linger):
             break
-        patience = give_up or timing.closing if relays or missing & set(party.needed) else 0.0
+        patience = give_up or timing.closing if missing & set(party.needed) else 0.0
         if waited > max(patience, timing.linger):
             break
         await asyncio.sleep(0.02)
