@@ -13,14 +13,13 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from posse.core.errors import LinkError, StalledError, UnfinishedError
+from posse.runtime.network.calling import UNREACHABLE
 from posse.runtime.network.connection import Connection, Timing
 
 if TYPE_CHECKING:
     from posse.runtime.network.party import Party
 
 NOT_YET = "has not called yet"
-UNREACHABLE = "cannot reach "
-"""Begins why a peer could not be called; an address follows."""
 MESSAGE_REFUSED = "a message was refused: "
 """Begins why a connection was closed; the role's reason follows."""
 _NOT_TOLD = {UNREACHABLE: "it cannot be reached", MESSAGE_REFUSED: "a message of it was refused"}

@@ -21,7 +21,7 @@ from posse.core.errors import BudgetError, DisagreementError, LinkError, PosseEr
 from posse.core.roles import Ask, Message, Note
 from posse.runtime.door import Door, Limits, Throttle
 from posse.runtime.network import leaving
-from posse.runtime.network.calling import call
+from posse.runtime.network.calling import keep_connected
 from posse.runtime.network.connection import Admit, Connection, Timing, Wiring, greet, printable
 from posse.runtime.network.engine import Engine
 from posse.runtime.network.wire import (
@@ -456,23 +456,15 @@ class Party:
 
     async def _dial(self, peer: str) -> None:
         """Keep a connection to a peer that this party calls."""
-        loop = asyncio.get_running_loop()
-        host, port = self.wiring.addresses[peer]
         assert self.wiring.client is not None
-        wait = self.timing.first_wait
-        while not self._over.is_set():  # a cancellation can be lost in wait_for
-            began = loop.time()
-            try:
-                make = partial(Connection, self, dialled=peer)
-                calling = call(make, host, port, self.wiring.client, self.wiring.proxy)
-                connection = await asyncio.wait_for(calling, self.timing.patience)
-                await connection.closed
-                if connection.ready and loop.time() - began > self.timing.longest_wait:
-                    wait = self.timing.first_wait
-            except (TimeoutError, OSError) as error:
-                self._trouble(peer, f"{leaving.UNREACHABLE}{host}:{port}: {error or 'no answer'}")
-            await asyncio.sleep(wait * random.uniform(0.5, 1.5))
-            wait = min(2 * wait, self.timing.longest_wait)
+        await keep_connected(
+            partial(Connection, self, dialled=peer),
+            *self.wiring.addresses[peer],
+            self.wiring.client,
+            self.wiring.proxy,
+            self.timing,
+            partial(self._trouble, peer),
+        )
 
     def _trouble(self, peer: str, why: str) -> None:
         if self.troubles.get(peer) != why:
