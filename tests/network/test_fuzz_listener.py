@@ -431,6 +431,7 @@ def test_a_hello_that_lies_does_no_harm_beyond_its_connection(tmp_path, claim):
     async def lie():
         party = opened(paths[0])
         party._admit = lambda certificate: ("owner", PEER)
+        party.engine.new = False  # a new journal refuses such a hello
         connection = Connection(party)
         connection.connection_made(Nowhere())
         connection.data_received(pack(hello(**claim)))

@@ -118,7 +118,7 @@ class PartyFile(Settings):
                 "writes a file for every party, or give one of those."
             )
         if "relays" in given:
-            raise ConfigError(f"relays was removed in 0.2. {ONE_LISTENS} Then remove relays.")
+            raise ConfigError(f"relays was removed in 0.2. Remove it. {ONE_LISTENS}")
         return given
 
     @field_validator("connect")
