@@ -26,8 +26,8 @@ from posse.runtime.network.recording import LIMIT_MB
 ROOT = "root.key"
 """Beside a journal: the root of the party's secrets."""
 ONE_LISTENS = (
-    "Of two members, one must listen: give it a listen address, and name that in [connect] of the "
-    "other. If neither can be called, connect them through a VPN or a tunnel."
+    "Give listen to one of the two members, and its address to the other ([connect], NAME = "
+    '"host:port"). If neither can be called, connect them through a VPN or a tunnel.'
 )
 """What to do about two members that cannot reach each other."""
 

@@ -250,7 +250,7 @@ def test_a_part_that_listens_needs_a_listen_address(federation: Federation) -> N
     sheet = Sheet((Line(signed, PROPOSED, {}),), federation.revoked)
     (entry,) = asyncio.run(member.take(sheet)).entries
     assert entry.state == REFUSED
-    for words in ("no listen", "listen address", "VPN or a tunnel"):
+    for words in ("no listen", "Give listen", "VPN or a tunnel"):
         assert words in entry.text
 
 
