@@ -513,6 +513,8 @@ def shown_while(folder: Path, slow: str, kind: str) -> dict[str, Any]:
 
         party._source = source
         await until(asked.is_set)
+        # Its last word is among what is compared.
+        await until(lambda: "clinic-3" in federation.parties["controller"].reports)
         await federation.stop("clinic-3")
         await federation.named("clinic-3")
         if kind == "fails":

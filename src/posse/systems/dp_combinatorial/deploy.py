@@ -44,7 +44,7 @@ from posse.runtime.local import (
 from posse.runtime.network.deployment import Deployment, Known
 from posse.runtime.network.engine import Vocabulary
 from posse.runtime.network.party import Source
-from posse.runtime.place import Place, address
+from posse.runtime.place import ONE_LISTENS, Place, address
 from posse.runtime.sources import load_function
 from posse.systems.dp_combinatorial import twin
 from posse.systems.dp_combinatorial.agent import Agent, Buyer
@@ -337,7 +337,7 @@ class AgentEntry(Settings):
     """One agent of a federation file."""
 
     name: str
-    listen: str
+    listen: str = ""
     """host:port where agents behind it in the roster call."""
     own: Path | None = None
     source: dict[str, Any] | None = None
@@ -382,6 +382,8 @@ def _check(federation: MarketFederation) -> None:
         )
     for member in federation.members:
         check_member(member.name, names, "agent", (AUTHORITY,))
+        if not member.listen:
+            raise ConfigError(f"agent '{member.name}' has no listen address. {ONE_LISTENS}")
         address(member.listen)
         if member.own is not None:
             DeliverySettings.make(member.source)
