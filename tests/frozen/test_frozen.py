@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from posse.version import __version__
 from tests.equivalence.runs import load, machine
-from tests.frozen import write
+from tests.frozen import archive, folders, write
 
 DATA = Path(__file__).with_name("data")
 CHANGED = {
@@ -119,6 +120,19 @@ def test_what_0_1_wrote_is_what_is_written_now(kind: str, tmp_path: Path) -> Non
     )
     wrong = list(differences(kind, old, new, exact=load()[0] == machine()))
     assert not wrong, "\n".join([f"{len(wrong)} differences:", *wrong[:30]])
+
+
+@pytest.mark.parametrize("name", ["samba-strict", "samba-paper", "mpc", "market"])
+def test_a_party_that_is_upgraded_in_a_run_is_as_it_was(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other tests keep the version of 0.1.0; here it is that of this release."""
+    folder = archive.unpack(DATA / "parties" / f"{name}.zip", tmp_path / "federation")
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(folder)
+    stopped = json.loads((DATA / "parties.json").read_text())[name]["stopped"]
+    assert __version__ != "0.1.0"
+    assert {file.stem: folders._stopped(file) for file in folders.parties(folder)} == stopped
 
 
 def test_a_difference_is_named() -> None:

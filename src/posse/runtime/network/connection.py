@@ -133,6 +133,8 @@ class Connection(asyncio.Protocol):
         """Whether both have said hello."""
         self.writable, self.wire = True, WIRE_VERSION
         """`wire`: the version that both speak."""
+        self.release = ""
+        """The peer's release of Posse, once it has said hello."""
         loop = asyncio.get_running_loop()
         self._time = loop.time
         self.closed = loop.create_future()
@@ -190,6 +192,7 @@ class Connection(asyncio.Protocol):
         elif self.ready:
             self.host.frame(self, frame)
         elif isinstance(frame, Hello):
+            self.release = frame.posse
             self.host.greeted(self, frame)
             self.ready = True
             self._reader.cap = LARGEST_FRAME

@@ -25,7 +25,6 @@ from posse.runtime.network.calling import keep_connected
 from posse.runtime.network.connection import Admit, Connection, Timing, Wiring, greet, printable
 from posse.runtime.network.engine import Engine
 from posse.runtime.network.wire import (
-    MISSING_SINCE,
     WIRE_VERSION,
     AnyFrame,
     Data,
@@ -36,6 +35,7 @@ from posse.runtime.network.wire import (
     check_versions,
     pack,
     pack_data,
+    takes_missing,
 )
 from posse.version import PROTOCOL_VERSION, __version__
 
@@ -488,7 +488,7 @@ class Party:
         """
         for peer, connection in self.connections.items():
             data = pack(Kept(self.engine.links[peer].durable, leaves, self.paused))
-            if missing is not None and connection.wire >= MISSING_SINCE:
+            if missing is not None and takes_missing(connection.wire, connection.release):
                 data += pack(Missing(missing, self.paused or bool(self.paused_peers)))
             connection.write(data)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
@@ -19,7 +19,7 @@ from pydantic import Field
 from posse.core.errors import ConfigError, DataError
 from posse.core.random import derive
 from posse.core.roles import Ask, Message
-from posse.core.settings import Settings
+from posse.core.settings import IMPORTS, Settings
 from posse.privacy.dp.ledger import Ledger
 from posse.privacy.dp.noise import SeededNoise
 from posse.privacy.dp.plans import Plan
@@ -79,7 +79,7 @@ class DeliverySettings(Settings):
     """Where deliveries come from ([source])."""
 
     kind: Literal["python"] = "python"
-    function: str
+    function: Annotated[str, IMPORTS]
     """module:function, called with (run, round, units by supplier); gives good units by
     supplier.
     """

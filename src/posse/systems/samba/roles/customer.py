@@ -38,7 +38,7 @@ from posse.systems.samba.setup import (
     join_bytes,
     sole,
 )
-from posse.version import PROTOCOL_VERSION, __version__
+from posse.version import MANIFEST_VERSION, PROTOCOL_VERSION
 
 
 class CustomerSaved(ParticipantSaved, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -135,7 +135,9 @@ class Customer(Participant):
                 join.signature,
             )
         members = tuple(Member(join.name, join.kind, join.identity, join.run_key) for join in joins)
-        body = msgspec.msgpack.encode(Manifest(__version__, PROTOCOL_VERSION, self._terms, members))
+        body = msgspec.msgpack.encode(
+            Manifest(MANIFEST_VERSION, PROTOCOL_VERSION, self._terms, members)
+        )
         offer = Offer(body, self._identity.sign(b"manifest", body))
         self.consider(offer)
         return self.to_controller(offer)
