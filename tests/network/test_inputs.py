@@ -439,8 +439,6 @@ def test_the_command_takes_a_list_at_a_running_agent_and_at_a_stopped_one(tmp_pa
     )
     (tmp_path / "ada.csv").write_text("supplier,cost,capacity\nnorth,0.25,20\nsouth,0.5,10\n")
     control = Control(open_place(paths[0]).journal, party_commands(party, made.commands))
-    for link in party.engine.links.values():
-        link.met = True  # all peers have connected
 
     async def running():
         await control.start()
