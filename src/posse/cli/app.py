@@ -32,7 +32,7 @@ from posse.cli.flags import INTERRUPTED, help_when_alone
 from posse.cli.operators import ca, federation, living, operations
 from posse.cli.screen import complain, remark
 from posse.core.check import nearest
-from posse.core.errors import PosseError
+from posse.core.errors import ConfigError, PosseError
 from posse.core.interrupts import soon
 from posse.version import __version__
 
@@ -105,6 +105,10 @@ CLOSED = 141
 # typer carries its own copy of click in some versions and uses the installed one in others.
 UsageError: type[Exception] = typer.BadParameter.__mro__[2]
 
+REMOVED = {
+    "devices rollback": "Use 'posse devices deploy --version N', which also holds back newer versions.",
+}
+"""Commands that 0.1 had, and what to use instead."""
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -198,9 +202,11 @@ def _usage(error: Exception) -> str:
     text = str(getattr(error, "format_message", error.__str__)()).rstrip()
     context = getattr(error, "ctx", None)
     unknown = re.fullmatch(r"No such command '([^']*)'\.", text)
-    if (
-        unknown and context is not None
-    ):  # typer does not know the commands that are made when they are called
+    if unknown and context is not None:
+        words = f"{context.command_path} {unknown[1]}".partition(" ")[2]
+        if words in REMOVED:
+            return str(ConfigError(f"'posse {words}' was removed. {REMOVED[words]}"))
+        # typer does not know the commands that are made when they are called
         text += nearest(unknown[1], tuple(context.command.list_commands(context))).partition(
             " Known"
         )[0]

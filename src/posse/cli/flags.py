@@ -82,10 +82,11 @@ def _flagged(
             if self._flags is None:
                 with soon(), held():  # what is imported may compile, and a compiler loses a Ctrl-C
                     model: type[Settings] = load()
-                    self._flags = tuple(
+                    names = tuple(
                         name for name in (*model.model_fields, *model.part_help) if name not in skip
                     )
-                    self.params.extend(_options(model, self._flags, positional, defaults))
+                    self.params.extend(_options(model, names, positional, defaults))
+                    self._flags = (*names, *model.absent)
             return super().get_params(ctx)
 
         def format_arguments(self, ctx: Any, formatter: Any) -> None:
@@ -150,6 +151,7 @@ def _options(
 
     parameters = [_parameter(model, name, name in positional, defaults) for name in names]
     parameters.extend(_by_name(name) for name in positional)
+    parameters.extend(_absent(name) for name in model.absent)
     stand_in.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     stand_in.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     scratch = typer.Typer(add_completion=False)
@@ -171,6 +173,14 @@ def _by_name(name: str) -> inspect.Parameter:
     )
     return inspect.Parameter(
         f"{name}_by_name", inspect.Parameter.KEYWORD_ONLY, default=option, annotation=str | None
+    )
+
+
+def _absent(name: str) -> inspect.Parameter:
+    """Take the flag of a name that is not a setting: the settings refuse it, and say what to do."""
+    option = typer.Option(None, f"--{name.replace('_', '-')}", hidden=True)
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=str | None
     )
 
 
