@@ -82,18 +82,18 @@ def _flagged(
             if self._flags is None:
                 with soon(), held():  # what is imported may compile, and a compiler loses a Ctrl-C
                     model: type[Settings] = load()
-                    names = tuple(
+                    self._flags = tuple(
                         name for name in (*model.model_fields, *model.part_help) if name not in skip
                     )
-                    self.params.extend(_options(model, names, positional, defaults))
-                    self._flags = (*names, *model.absent)
+                    self.params.extend(_options(model, self._flags, positional, defaults))
             return super().get_params(ctx)
 
         def format_arguments(self, ctx: Any, formatter: Any) -> None:
             """Leave arguments to typer, which lists them with the options."""
 
         def invoke(self, ctx: Any) -> Any:
-            values = {name: ctx.params.pop(name, None) for name in self._flags or ()}
+            names = (*(self._flags or ()), *load().absent)
+            values = {name: ctx.params.pop(name, None) for name in names}
             for name in positional:
                 named = ctx.params.pop(f"{name}_by_name", None)
                 if named is not None and values[name] is not None:
