@@ -331,27 +331,25 @@ class Versions:
         again.
         """
         make_folder(self.out / VERSIONS)
-        wanted = self._wanted(version, want)
-        write_version(
-            self.path(version.version), version
-        )  # last: what is known is wanted, or was not meant to be
-        return wanted
+        wanted = self.wanted
+        self._forget(version)
+        if want and not (wanted and wanted.pinned):
+            wanted = Wanted(version.version)
+            self.want(wanted)
+        # Last, so that a version whose file exists is wanted, or was not meant to be.
+        write_version(self.path(version.version), version)
+        return wanted or Wanted(-1)
 
-    def _wanted(self, version: Version, want: bool) -> Wanted:
-        now, number, held = self.wanted, version.version, self.held
-        other = {
-            one
-            for one, has in held.items()
-            if has["version"] == number and has.get("sha256") != version.hash
+    def _forget(self, version: Version) -> None:
+        """Forget the devices that have another model of the same number."""
+        held = self.held
+        kept = {
+            device: has
+            for device, has in held.items()
+            if has["version"] != version.version or has.get("sha256") == version.hash
         }
-        if other:
-            kept = {device: has for device, has in held.items() if device not in other}
+        if len(kept) < len(held):
             write_whole(self.out / HELD, json.dumps(kept).encode())
-        if not want or (now and (now.pinned or now.version == number)):
-            return now or Wanted(-1)
-        wanted = Wanted(number)
-        self.want(wanted)
-        return wanted
 
     def want(self, wanted: Wanted) -> None:
         """Note which version devices shall have."""
