@@ -378,9 +378,7 @@ class Versions:
         )
 
     def missing(self, devices: Iterable[str]) -> dict[str, int]:
-        """Return the devices that have not the version they shall have, with that version, unless
-        they refused it.
-        """
+        """Return the devices that lack the wanted version and did not refuse it, each with it."""
         wanted, held = self.wanted, self.held
         if wanted is None or wanted.version < 0:
             return {}
