@@ -55,6 +55,7 @@ docs: $(READY)  ## the documentation as a site, in site/ (every link is checked)
 test-models: $(READY)  ## models of other libraries and graphs: installs ONNX, flax, equinox and PyTorch (large)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[models]'
 	@$(BIN)/python -m pytest tests/systems/fed_contextual/test_export.py tests/systems/fed_contextual/test_own_models.py -rs
+	@$(BIN)/python -m pytest tests/test_documents.py -k "example_programs and model" -rs
 
 lint: $(READY) docs  ## ruff, mypy --strict, import-linter, deno check, the documentation
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports

@@ -73,7 +73,7 @@ EXAMPLES: dict[str, tuple[str, int, Printed]] = {
         },
     ),
 }
-"""Walk, messages to look at, and what the paper prints (of epsilon-greedy: the common number and
+"""Example, messages to look at, and what the paper prints (of epsilon-greedy: the common number and
 the equal list).
 """
 
@@ -103,11 +103,10 @@ class Moved:
     receiver: str
 
 
-def started(settings: Samba) -> SambaRun:
+def started(settings: Samba, **options: Any) -> SambaRun:
     """Begin a run of roles with the key of all of them."""
-    run = SYSTEM.start(
-        settings, transcript=1, key=None if settings.level == "strict" else paillier_key()
-    )
+    key = None if settings.level == "strict" else paillier_key()
+    run = SYSTEM.start(settings, transcript=1, key=key, **options)
     assert isinstance(run, SambaRun)
     return run
 
@@ -200,12 +199,10 @@ def example(name: str) -> tuple[int, int]:
     """Play a worked example; return how many of its printed numbers came out, and how many there
     are.
     """
-    walk, count, printed = EXAMPLES[name]
-    run = started(
-        SYSTEM.Settings(
-            **next(one.settings for one in SYSTEM.scenarios if one.settings.get("walk") == walk)
-        )
-    )
+    which, count, printed = EXAMPLES[name]
+    options = {"example": which}
+    (scenario,) = [one for one in SYSTEM.scenarios if one.options == options]
+    run = started(SYSTEM.Settings(**scenario.settings), **options)
     found = [explanation for (_, explanation), _ in zip(explained(run), range(count), strict=False)]
     right = 0
     for (step, column), said in printed.items():

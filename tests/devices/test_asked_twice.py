@@ -161,7 +161,7 @@ def test_a_round_is_done_again_under_more_patience(tmp_path: Path) -> None:
     _, told = evil.until_masked(evil.terms())
     for name, message in told.items():
         evil.ask(name, evil.order(), message=encode(message))
-    more = {"timeout": 9.0, "grace": 9.0, "out": "elsewhere", "start_with": 3, "canary": 0.5}
+    more = {"timeout": 9.0, "grace": 9.0, "out": "elsewhere", "start_with": 3}
     evil.made = evil.made.but(rounds=9, **more)
     assert {*more, "limit", "gate"} == set(REACH)
     for context in evil.grid.contexts.values():

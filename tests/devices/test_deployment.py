@@ -1,5 +1,5 @@
-"""A deployed model reaches every device, or is refused by it; shares of devices, ways back, and who
-has what.
+"""A deployed model reaches every device, or is refused by it; a named version stays; who has
+what.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from posse.systems.fed_contextual.flower.device import model_of
 from posse.systems.fed_contextual.flower.settings import (
     EVALUATIONS,
     PROGRESS,
+    WANTED,
     DeviceSettings,
     TrialSettings,
 )
@@ -165,47 +166,60 @@ def test_a_model_is_taken_where_the_log_is_not_whole(tmp_path: Path, log: bytes)
     assert held(grid) == [3]
 
 
-def test_back_to_a_named_version_and_forth_again(tmp_path: Path, clock: Any) -> None:
+def test_a_named_version_holds_back_newer_ones_until_another_is_deployed(
+    tmp_path: Path, clock: Any
+) -> None:
     made = settings(tmp_path, rounds=4)
-    grid = FakeGrid(made, 3, tmp_path)
+    grid, out = FakeGrid(made, 3, tmp_path), str(tmp_path / "out")
+    versions = Versions(tmp_path / "out")
     server_app.run(grid, made, "1")
     assert held(grid) == [4] * 3
-    code, _, err = posse("rollback", str(tmp_path / "out"), "--version", "3")
+    assert posse("deploy", out, "--version", "2")[0] == 0
+    server_app.run(grid, made.but(rounds=6), "2")
+    assert (held(grid), versions.known()) == ([2] * 3, [0, 2, 4, 6])
+    code, _, err = posse("deploy", out, "--version", "3")
     assert code == 2
-    assert "there is no version 3. Name one of 0, 2, 4" in err
-    assert posse("rollback", str(tmp_path / "out"), "--version", "2")[0] == 0
-    more = made.but(rounds=6)
-    server_app.run(grid, more, "2")
-    assert held(grid) == [2] * 3, "it stays, though there are newer ones"
-    assert Versions(tmp_path / "out").known() == [0, 2, 4, 6]
-    share = str(0.5)
-    assert posse("deploy", str(tmp_path / "out"), "--canary", share)[0] == 0
-    wanted = Versions(tmp_path / "out").wanted
-    assert wanted == Wanted(6, 0.5, 2)
-    server_app.run(grid, more, "3")
-    expected = [wanted.of(node.name) for node in grid.nodes]
-    assert held(grid) == expected
-    assert posse("deploy", str(tmp_path / "out"))[0] == 0
-    server_app.run(grid, more, "4")
-    assert held(grid) == [6] * 3
+    assert "there is no version 3. Name one of 0, 2, 4, 6" in err
+    server_app.run(grid, made.but(rounds=7), "3")
+    assert held(grid) == [2] * 3, "a refused command releases nothing, nor does another run"
+    assert posse("deploy", out, "--version", "6")[0] == 0
+    server_app.run(grid, made.but(rounds=8), "4")
+    assert (held(grid), versions.known()) == ([6] * 3, [0, 2, 4, 6, 7, 8])
+    assert posse("deploy", out)[0] == 0
+    server_app.run(grid, made.but(rounds=10), "5")
+    assert held(grid) == [10] * 3, "the newest, and those after it"
 
 
-def test_a_share_of_devices_is_the_same_every_time(tmp_path: Path) -> None:
-    names = [f"device-{at}" for at in range(2000)]
-    few, many = (
-        {name for name in names if Wanted(7, share, 5).of(name) == 7} for share in (0.1, 0.3)
-    )
-    assert few < many
-    assert 140 < len(few) < 260
-    assert 500 < len(many) < 700
-    assert all(Wanted(7, 0.0, 5).of(name) == 7 for name in names)
+@pytest.mark.parametrize("canary", [0.0, 0.25])
+def test_a_folder_of_0_1_goes_on_unless_a_version_is_tried_on_a_share_of_devices(
+    tmp_path: Path, clock: Any, canary: float
+) -> None:
+    made = settings(tmp_path, rounds=2)
+    grid, out = FakeGrid(made, 3, tmp_path), tmp_path / "out"
+    server_app.run(grid, made, "1")
+    before = {"version": 2, "canary": canary, "before": 0 if canary else -1, "pinned": False}
+    (out / WANTED).write_text(json.dumps(before))
+    if canary:
+        with pytest.raises(DataError, match=r"version 2 to 25% of the devices.*deploy --version"):
+            server_app.run(grid, made.but(rounds=4), "2")
+        assert posse("status", str(out))[0] == 2
+        assert len((out / PROGRESS).read_text().splitlines()) == 2, "no round is played"
+        assert posse("deploy", str(out))[0] == 0
+    server_app.run(grid, made.but(rounds=4), "3")
+    assert held(grid) == [4] * 3
 
 
-def test_new_versions_go_to_a_share_until_one_is_deployed_to_all(tmp_path: Path) -> None:
-    versions = Versions(tmp_path)
-    for number in (0, 2, 4):
-        versions.add(replace(VERSION, version=number), 0.25)
-    assert versions.wanted == Wanted(4, 0.25, 0)
+def test_the_share_of_devices_of_0_1_is_refused_and_an_app_of_0_1_without_one_is_read() -> None:
+    assert DeviceSettings.of({"canary": 0.0, "rounds": 7}).rounds == 7
+    with pytest.raises(ConfigError, match=r"got 0\.5.*deploy --version N"):
+        DeviceSettings.of({"canary": 0.5})
+    for command in (("deploy", "folder", "--canary", "0.5"), ("up", "--canary", "0.5")):
+        code, _, err = posse(*command)
+        assert code == 2
+        assert "posse devices deploy --version N" in err
+    code, _, err = posse("rollback", "folder", "--version", "2")
+    assert code == 2
+    assert "posse devices deploy --version N" in err
 
 
 def test_what_is_wanted_after_a_version_is_said(tmp_path: Path) -> None:
@@ -214,12 +228,12 @@ def test_what_is_wanted_after_a_version_is_said(tmp_path: Path) -> None:
     """
     versions = Versions(tmp_path)
     said = [
-        versions.add(replace(VERSION, version=number), 0.25, want=want).said(number)
+        versions.add(replace(VERSION, version=number), want=want).said(number)
         for number, want in ((0, True), (2, True), (4, False))
     ]
     assert said == [
         "it is deployed",
-        "it is deployed to 25% of the devices",
+        "it is deployed",
         "it is not deployed: version 2 stays",
     ]
     lines = [
@@ -231,10 +245,9 @@ def test_what_is_wanted_after_a_version_is_said(tmp_path: Path) -> None:
     assert posse("deploy", str(tmp_path))[0] == 0
     assert versions.wanted == Wanted(2)
     assert posse("deploy", str(tmp_path), "--version", "4")[0] == 0
-    assert versions.wanted == Wanted(4)
-    assert posse("rollback", str(tmp_path), "--version", "0")[0] == 0
-    pinned = versions.add(replace(VERSION, version=6), 0.25).said(6)
-    assert pinned == "it is not deployed: version 0 stays until another one is named"
+    assert versions.wanted == Wanted(4, pinned=True)
+    pinned = versions.add(replace(VERSION, version=6)).said(6)
+    assert pinned == "it is not deployed: version 4 stays until another one is deployed"
 
 
 class Stopped(Exception):
@@ -261,7 +274,7 @@ def test_a_run_that_begins_again_deploys_the_first_model_it_has(tmp_path: Path, 
     versions.note("device", version=0, sha256=before)
     versions.note("other", version=0, sha256=first.hash)
     versions.want(Wanted(0))
-    versions.add(first, 0.0)
+    versions.add(first)
     assert versions.missing(["device", "other"]) == {"device": 0}
 
 

@@ -163,14 +163,10 @@ def test_what_is_damaged_is_named_in_one_line(tmp_path: Path, damage: bytes) -> 
     assert "does not say which version is wanted" in said
     with pytest.raises(DataError, match="posse devices deploy --version"):
         play(made, tmp_path)
-    assert (
-        "is not known. Deploy one to all"
-        in posse("deploy", str(out), "--version", "1", "--canary", "0.5")[2]
-    )
     assert posse("deploy", str(out), "--version", "1")[0] == 0
-    assert Versions(out).wanted == Wanted(1)
+    assert Versions(out).wanted == Wanted(1, pinned=True)
     (out / VERSIONS / "000001.npz").write_bytes(damage)
-    code, _, said = posse("rollback", str(out), "--version", "1")
+    code, _, said = posse("deploy", str(out), "--version", "1")
     assert (code, said.count("\n")) == (2, 1)
     assert "cannot be read as a deployed model" in said
 
@@ -198,14 +194,13 @@ def test_versions_that_are_not_there_are_not_wanted(tmp_path: Path) -> None:
     before = Versions(tmp_path / "out").wanted
     lines = "".join(json.dumps({"version": at, "passed": False}) + "\n" for at in range(3))
     (tmp_path / "out" / EVALUATIONS).write_text(lines)
-    for command, flags, words in (
-        ("rollback", ("--version", "7"), "there is no version 7. Name one of 0, 1, 2"),
-        ("rollback", ("--version=-1",), "there is no version -1. Name one of"),
-        ("deploy", ("--version=-3",), "there is no version -3. Name one of"),
-        ("rollback", (), "a rollback needs --version. Name one of 0, 1, 2"),
-        ("deploy", (), "no version passed its gate. Name one of 0, 1, 2"),
+    for flags, words in (
+        (("--version", "7"), "there is no version 7. Name one of 0, 1, 2"),
+        (("--version=-1",), "there is no version -1. Name one of"),
+        (("--version=-3",), "there is no version -3. Name one of"),
+        ((), "no version passed its gate. Name one of 0, 1, 2"),
     ):
-        code, _, said = posse(command, str(tmp_path / "out"), *flags)
+        code, _, said = posse("deploy", str(tmp_path / "out"), *flags)
         assert code == 2
         assert words in " ".join(said.split())
     assert Versions(tmp_path / "out").wanted == before
@@ -218,7 +213,7 @@ def test_up_after_the_end_deploys_what_is_wanted_by_then(
     made = trial.Trial(tmp_path, TrialSettings(**flags).of_the_fleet(), 3)
     grid = FakeGrid(made.settings, 3, tmp_path)
     server_app.run(grid, made.settings, "1")
-    assert posse("rollback", str(tmp_path), "--version", "1")[0] == 0
+    assert posse("deploy", str(tmp_path), "--version", "1")[0] == 0
     monkeypatch.setattr(trial.Trial, "start", lambda self: self._clear())
     monkeypatch.setattr(
         trial.Trial, "submit", lambda self: server_app.run(grid, made.settings, "2")

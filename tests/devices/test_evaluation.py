@@ -263,7 +263,7 @@ def test_an_estimate_is_taken_up_for_the_same_candidate_and_settings_alone(
 
     monkeypatch.setattr(evaluation, "_estimated", estimated)
     assert asked(made) == (1, True)
-    assert asked(made) == asked(made.but(canary=0.5)) == (0, True)
+    assert asked(made) == asked(made.but(timeout=9.0)) == (0, True)
     assert asked(made.but(gate=0.5)) == (0, False), "the gate is held against the old estimate"
     assert [asked(made, 1.0)[0], asked(made, 1.0, 3)[0]] == [1, 1]
     others: list[dict[str, Any]] = [

@@ -353,7 +353,7 @@ def test_a_run_goes_on_with_the_settings_it_began_with(tmp_path: Path) -> None:
     play(settings(tmp_path, rounds=2), tmp_path)
     result = (tmp_path / "out" / RESULT).read_bytes()
     changes = {**{name: {name: value} for name, value in OTHER.items()}, **APART}
-    free = {"out", "timeout", "grace", "start_with", "limit", "canary", "gate"}
+    free = {"out", "timeout", "grace", "start_with", "limit", "gate"}
     assert set(changes) == set(DeviceSettings.model_fields) - free
     for name, values in changes.items():
         made = settings(tmp_path, **{"rounds": 2, **values})

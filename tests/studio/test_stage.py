@@ -20,7 +20,7 @@ from posse.results.store import Store
 from posse.studio.stage import SAVES, Stage
 from posse.systems.registry import system
 from posse.systems.runs import RolesRun
-from tests.studio.conftest import Server, Visitor
+from tests.studio.conftest import Server, Visitor, resting, until
 
 POLICIES = ("epsilon-greedy", "epsilon-decreasing", "ucb", "softmax", "pursuit", "thompson")
 SMALL: dict[str, Any] = {"owners": 3, "horizon": 40, "points": 40, "paillier_bits": 2048}
@@ -109,6 +109,27 @@ def test_back_by_200_steps_and_forward_again_is_the_same(visitor: Visitor) -> No
     both = [pair for pair in zip(now, said, strict=True) if all(clear for *_, clear in pair)]
     assert both
     assert all(one == other for one, other in both)
+
+
+def test_a_worked_example_begins_in_the_middle_and_only_as_its_scenario(visitor: Visitor) -> None:
+    samba = system("samba")
+    (scenario,) = [one for one in samba.scenarios if one.options == {"example": "ucb-68"}]
+    body = {
+        "system": "samba",
+        "settings": {**scenario.settings, "paillier_bits": 2048},
+        "scenario": scenario.name,
+    }
+    stages = [
+        visitor.post("/api/stages", {**body, **more})["id"]
+        for more in ({}, {"scenario": ""}, {"scenario": "unknown"})
+    ]
+    assert [visitor.settled(one)["time"] for one in stages] == [67, 0, 0]
+    visitor.post("/api/stages", {**body, "scenario": 3}, 400)
+    strict = {**body, "settings": {**scenario.settings, "level": "strict"}}
+    id = visitor.post("/api/stages", strict)["id"]
+    failed = until(lambda: resting(visitor.get(f"/api/stages/{id}")))
+    assert failed["phase"] == "failed"
+    assert "level 'paper' with three means" in failed["refused"]
 
 
 def test_a_young_run_shows_what_is_found_out_although_no_leak_can_be_planted_in_it() -> None:

@@ -105,6 +105,7 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[2]
 
 REMOVED = {
     "reproduce": "Published figures are computed in a checkout of Posse: python -m reproduction list.",
+    "devices rollback": "Use 'posse devices deploy --version N', which also holds back newer versions.",
 }
 """Commands that 0.1 had, and what to use instead."""
 _FULL = (errno.ENOSPC, errno.EDQUOT)

@@ -172,12 +172,13 @@ def _staging(app: FastAPI, studio: Studio) -> None:
 
     @app.post("/api/stages")
     async def begin(request: Request) -> Response:
-        given = await table(request, "system", "settings", "at")
+        given = await table(request, "system", "settings", "at", "scenario")
         system = await stages.off(catalogue.system, given.get("system"))
+        scenario = word(given, "scenario", "")
         settings = await stages.off(catalogue.settings, system, given.get("settings", {}))
         at = given.get("at")
         moment = None if at is None else (whole(at, "time"), whole(at, "message", None))
-        live = stages.begin(system, settings, moment, catalogue.shown(settings))
+        live = stages.begin(system, settings, moment, catalogue.shown(settings), scenario)
         return answer({"id": live.stage.id, "state": live.state()}, 201)
 
     @app.get("/api/stages/{id}")

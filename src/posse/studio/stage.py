@@ -45,8 +45,10 @@ ALIKE = 200
 class Stage:
     """A run that can be moved both ways."""
 
-    def __init__(self, id: str, system: System, settings: RunSettings) -> None:
+    def __init__(self, id: str, system: System, settings: RunSettings, **options: Any) -> None:
+        """`options` are further arguments of the system's `start`."""
         self.id, self.system = id, system
+        self._options = options
         self.settings = settings.but(runs=1) if settings.runs != 1 else settings
         self.curves: dict[str, list[tuple[int, float]]] = {}
         self._explained: dict[int, Mapping[str, Any]] = {}
@@ -66,7 +68,7 @@ class Stage:
 
     def open(self) -> None:
         """Begin the run; data are read and keys are made here."""
-        self._run = self.system.start(self.settings, transcript=KEPT)
+        self._run = self.system.start(self.settings, transcript=KEPT, **self._options)
         self._kinds = dict(self._run.kinds)
         self.known = known(self.system, self.settings)
         self._keep_point()

@@ -152,14 +152,16 @@ class Stages:
         settings: RunSettings,
         at: tuple[int, int | None] | None,
         shown: Mapping[str, Any],
+        scenario: str = "",
     ) -> Live:
         """Put a run on a stage and set it up in the background; at a moment of it, where one is
         given.
 
-        `shown` are its settings as a page has them.
+        `shown` are its settings as a page has them. A scenario of this name adds its options.
         """
         self._make_room()
-        stage = Stage(secrets.token_hex(6), system, settings)
+        options = {one.name: one.options for one in system.scenarios}.get(scenario, {})
+        stage = Stage(secrets.token_hex(6), system, settings, **options)
         live = self.live[stage.id] = Live(stage, self.hub.touch(), shown)
         self._move(live, "starting", partial(self._set_up, live, at))
         return live

@@ -204,6 +204,8 @@ class Scenario:
     about: str
     """Two or three sentences: who the parties are, what they want, what to look for."""
     settings: Mapping[str, Any]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Further arguments of `System.start`, such as the state that the run begins in."""
 
 
 class System(ABC):

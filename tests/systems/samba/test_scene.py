@@ -447,13 +447,13 @@ def test_scenarios_are_settings_of_a_run() -> None:
         json.dumps(scenario.settings)
 
 
-def walked(walk: str) -> tuple[SambaRun, list[dict[str, Any]]]:
-    given = next(
-        scenario.settings for scenario in SYSTEM.scenarios if scenario.settings.get("walk") == walk
-    )
-    run = SYSTEM.start(SYSTEM.Settings(**given, paillier_bits=2048), transcript=1000, key=KEY)
+def walked(example: str) -> tuple[SambaRun, list[dict[str, Any]]]:
+    options = {"example": example}
+    (scenario,) = [one for one in SYSTEM.scenarios if one.options == options]
+    settings = SYSTEM.Settings(**scenario.settings, paillier_bits=2048)
+    run = SYSTEM.start(settings, transcript=1000, key=KEY, **options)
     assert isinstance(run, SambaRun)
-    count = 16 if walk.startswith(("pursuit", "epsilon")) else 8
+    count = 16 if example.startswith(("pursuit", "epsilon")) else 8
     found = []
     for _ in range(count):
         delivery = run.deliver()
@@ -526,9 +526,9 @@ def test_the_worked_example_of_pursuit_has_the_printed_numbers() -> None:
     assert column(second, "5", "pulling bit").count("1") == 1
 
 
-@pytest.mark.parametrize("walk", ["ucb-68", "softmax-98", "pursuit-4", "epsilon-greedy-68"])
-def test_an_example_goes_back_and_on_to_its_end(walk: str) -> None:
-    run, _ = walked(walk)
+@pytest.mark.parametrize("example", ["ucb-68", "softmax-98", "pursuit-4", "epsilon-greedy-68"])
+def test_an_example_goes_back_and_on_to_its_end(example: str) -> None:
+    run, _ = walked(example)
     saved = run.save()
     run.finish()
     total = run.truth()["total"]
@@ -542,10 +542,20 @@ def test_an_example_goes_back_and_on_to_its_end(walk: str) -> None:
 
 
 def test_an_example_away_from_its_place_is_refused() -> None:
-    with pytest.raises(ConfigError, match="level 'paper' with three means"):
-        Samba(policy="ucb", walk="ucb-68", level="strict", means=(0.1, 0.2, 0.3), horizon=100)
-    with pytest.raises(ConfigError, match="example of one run of 'ucb'"):
-        Samba(policy="thompson", walk="ucb-68", level="paper", means=(0.1, 0.2, 0.3), horizon=100)
+    means = (0.1, 0.2, 0.3)
+    for wrong in (
+        {"policy": "ucb", "level": "strict", "means": means, "horizon": 100},
+        {"policy": "thompson", "level": "paper", "means": means, "horizon": 100},
+        {"policy": "ucb", "level": "paper", "means": means, "horizon": 67},
+        {"policy": "ucb", "level": "paper", "means": (*means, 0.4), "horizon": 100},
+        {"policy": "ucb", "level": "paper", "path": "plain", "means": means, "horizon": 100},
+    ):
+        with pytest.raises(ConfigError, match="is of one run of 'ucb' at level 'paper' with three"):
+            SYSTEM.start(Samba(**wrong), example="ucb-68")
+    with pytest.raises(ConfigError, match="unknown example 'ucb'"):
+        SYSTEM.start(Samba(policy="ucb", level="paper", means=means), example="ucb")
+    with pytest.raises(ConfigError, match=r"walk is not a setting, got 'ucb-68'.*example='ucb-68'"):
+        Samba(policy="ucb", walk="ucb-68", level="paper", means=means, horizon=100)  # type: ignore[call-arg]
     with pytest.raises(ConfigError, match="names must be one a mean"):
         Samba(means=(0.1, 0.2), names=("a",))
     with pytest.raises(ConfigError, match="names go with means"):

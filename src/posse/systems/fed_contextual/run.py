@@ -133,7 +133,7 @@ class FedRun(Run):
         """Begin a run.
 
         `population`, `model` (a pair of functions: parameters from a key, and scores of all arms
-        from parameters and contexts; or a module of flax, equinox or PyTorch) and `pay` (rewards
+        from parameters and contexts; or a module of PyTorch) and `pay` (rewards
         from contexts, labels and arms) are a user's own, instead of the settings'; so are `before`,
         rewards before deployment, and `first`, whether pre-training may draw a client of that name.
         """

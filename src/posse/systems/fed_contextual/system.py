@@ -161,15 +161,7 @@ class FedContextualSystem(System):
         ),
         _of_devices(
             "deploy",
-            "Deploy a version of the model to all devices, or to a share of them.",
-            "DeploySettings",
-            "deployment",
-            positional=("folder",),
-        ),
-        _of_devices(
-            "rollback",
-            "Take devices back to a version of the model by its number; it stays until you deploy "
-            "another.",
+            "Deploy a version of the model by its number, or the newest and those after it.",
             "DeploySettings",
             "deployment",
             positional=("folder",),

@@ -512,10 +512,6 @@ def serve(
         raise ConfigError(
             f"samba decides without context, got features {features}. Leave them out."
         )
-    if settings.walk is not None:
-        raise ConfigError(
-            f"a worked example is no bandit in use, got walk '{settings.walk}'. Leave it out."
-        )
     if arms is not None:
         settings = settings.but(means=(0.5,) * len(arms), names=arms, owners=None)
     return SambaServing(system, settings.but(horizon=LONGEST if horizon is None else horizon), key)

@@ -10,7 +10,6 @@ from typing import ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 from pydantic.config import JsonDict
 
-from posse.core.errors import ConfigError
 from posse.policies.arms.base import Policy
 from posse.policies.arms.registry import PARAMETERS, PolicySettings, described
 from posse.privacy.crypto.paillier import DEFAULT_BITS, check_new
@@ -59,6 +58,12 @@ class Samba(RunSettings, ProblemSettings, PolicySettings):
 
     system: ClassVar[str] = "samba"
     aliases: ClassVar[Mapping[str, str]] = {"budget": "horizon", "steps": "horizon"}
+    absent: ClassVar[Mapping[str, str]] = {
+        "walk": (
+            "Name the worked example as the run begins, posse.start(settings, example='ucb-68'), "
+            "or choose its scenario in the studio."
+        )
+    }
 
     horizon: int = 10_000
     """Number of pulls N (the paper's budget)."""
@@ -84,10 +89,6 @@ class Samba(RunSettings, ProblemSettings, PolicySettings):
     """Size of the Paillier key."""
     price: tuple[float, ...] | None = None
     """What the customer owes an owner for a pull: one number, or one an owner."""
-    walk: Literal["ucb-68", "softmax-98", "pursuit-4", "epsilon-greedy-68"] | None = None
-    """Begin inside a worked example of the paper, with its sums, pulls, mask and permutation (at
-    level paper only).
-    """
 
     _level = field_validator("level", mode="before")(refuse_standard)
     _prices = field_validator("price", mode="before")(prices)
@@ -99,28 +100,7 @@ class Samba(RunSettings, ProblemSettings, PolicySettings):
             check_new(self.paillier_bits)
         check_price(self.price or (), self.count)
         check_budget(self.count or (2 if self.horizon >= 2 else USUAL), self.horizon)
-        if self.walk is not None:
-            self._check_walk(self.walk)
         return self
-
-    def _check_walk(self, walk: str) -> None:
-        """Refuse a worked example anywhere but where the paper has it: three owners, its policy,
-        level `paper`.
-        """
-        policy, _, step = walk.rpartition("-")
-        fits = (self.level, self.path, self.runs, self.make_policy().name) == (
-            "paper",
-            "roles",
-            1,
-            policy,
-        )
-        if not fits or self.means is None or len(self.means) != 3 or self.horizon < int(step):
-            raise ConfigError(
-                f"walk '{walk}' is an example of one run of '{policy}' at level 'paper' with three "
-                "means and a horizon "
-                f"of {step} or more, got {self.make_policy().name} at '{self.level}'. Set these, "
-                "or leave walk out."
-            )
 
     @property
     def switches(self) -> Switches:
@@ -168,7 +148,7 @@ class Samba(RunSettings, ProblemSettings, PolicySettings):
         `policy`.
         """
         setup = self.load()
-        unused = [name for name in ("walk", "price") if getattr(self, name) is None]
+        unused = ["price"] if self.price is None else []
         unused += [] if self.level == "paper" and setup.policy.explores else ["shortcut"]
         unused += [] if self.means is None else ["data"]
         given = {

@@ -35,7 +35,6 @@ class SambaSystem(System):
     )
     protects = "rewards, scores and choices, by secret sharing (strict) or masks and permutations"
     exact = True
-    skip = ("walk",)
     demo_attack = "customer-and-controller"
     story = (
         "Ten owners hold one film each and learn together which is liked most: 10,000 pulls by "
@@ -149,22 +148,33 @@ class SambaSystem(System):
         world: Literal["outside"] | None = None,
         transcript: int = 0,
         key: PrivateKey | None = None,
+        example: str | None = None,
         **options: Any,
     ) -> Run:
-        """Begin a run on real roles, or its plain twin; `key` is the customer's Paillier key, made
-        if not given.
+        """Begin a run on real roles, or its plain twin.
+
+        `key` is the customer's Paillier key, made if not given; `example` names a worked example of
+        the paper, in which the run begins (`scene.walks`).
         """
         from posse.systems.samba.federation import SambaRun
         from posse.systems.samba.twin import SambaTwinRun
 
+        if example is not None:
+            from posse.systems.samba.scene.walks import WalkRun, check_example
+
+            check_example(example, settings)
+            return WalkRun(
+                self,
+                settings,
+                example,
+                seeds=seeds,
+                world=world,
+                transcript=transcript,
+                key=key,
+                **options,
+            )
         if settings.path == "plain":
             return SambaTwinRun(self, settings, seeds)
-        if settings.walk is not None:
-            from posse.systems.samba.scene.walks import WalkRun
-
-            return WalkRun(
-                self, settings, seeds=seeds, world=world, transcript=transcript, key=key, **options
-            )
         return SambaRun(
             self, settings, seeds=seeds, world=world, transcript=transcript, key=key, **options
         )
@@ -195,7 +205,7 @@ class SambaSystem(System):
 
     def twin(self, settings: Samba) -> Samba:
         """Return the settings of the twin of the same level."""
-        return settings.but(path="plain", walk=None)
+        return settings.but(path="plain")
 
     def level_of(self, settings: Samba) -> str:
         """Return the level, or "plain"."""

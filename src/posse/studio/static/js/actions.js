@@ -260,7 +260,7 @@ export async function start(at) {
   change({ starting: Date.now(), problem: "", full: null, selected: null, pinned: null, party: null });
   verify();
   try {
-    const made = await post("/api/stages", { system: system.name, settings, ...(at ? { at } : {}) });
+    const made = await post("/api/stages", { system: system.name, settings, scenario: state.scenario, ...(at ? { at } : {}) });
     if (turn !== begun) { // another was asked for meanwhile
       void end(made.id);
       return;

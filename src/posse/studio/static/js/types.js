@@ -5,7 +5,7 @@
  *   sole: boolean, party?: boolean}} Role
  * @typedef {{name: string, summary: string}} Level
  * @typedef {{title?: string, name?: string, fields: string[]}} Group
- * @typedef {{name: string, about?: string, settings: Settings, walk?: {time?: number, message?: number}}} Scenario
+ * @typedef {{name: string, about?: string, settings: Settings}} Scenario
  * @typedef {{name: string, parameters: Record<string, unknown> | string, summary?: string}} Policy
  * @typedef {{name: string, ready?: boolean, what: string, reason?: string}} DataSet
  * @typedef {Record<string, unknown>} Settings

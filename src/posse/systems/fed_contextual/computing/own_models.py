@@ -1,21 +1,16 @@
-"""Models of a user's own, of whatever library: what `module:function` gives, made a pair of
-functions.
+"""Custom models: what `module:function` returns, as a `Model`.
 
 The function takes the shape of one context and the number of arms, and returns one of
 
-| what | how it is taken |
+| value | meaning |
 |---|---|
-| a `Model`, or a pair (init, apply) | parameters from a key, and scores from parameters and contexts |
-| a flax.linen module | `init` and `apply`, the collection `params` alone |
-| a flax.nnx module | its `Param`s as it was made: every seed begins from them |
-| an equinox module | its arrays as it was made, applied to one context at a time |
-| a torch.nn module | its parameters as it was made; forward and backward are PyTorch's, everything else the same |
+| a pair (init, apply), or a `Model` | parameters from a key, and scores from parameters and contexts |
+| a torch.nn module | its parameters as it was made; forward and backward are PyTorch's |
 
 Contexts come as 32-bit floats, bytes of images as fractions of 255; in a fleet their shape is
-(features,). A model that keeps statistics of batches (BatchNorm) is refused: they would leave
-devices without clipping and noise, and a score would depend on what else is in a batch. A torch.nn
-module is tried on three contexts as it is taken, a step down the loss included; every parameter
-must move its scores.
+(features,). `examples/flax_model.py` and `examples/equinox_model.py` show the pair of a module of
+flax and of equinox. A torch.nn module is tried on three contexts, with a step down the loss; every
+parameter must move its scores.
 """
 
 from __future__ import annotations
@@ -32,13 +27,6 @@ import numpy as np
 from posse.core.errors import ConfigError, PosseError
 from posse.policies.own import explain, load
 from posse.systems.fed_contextual.computing.models import Contexts, Model, Number, Tree, as_floats
-
-BATCHES = (
-    "keeps statistics of batches (BatchNorm): they would leave devices unclipped, and a score "
-    "would depend on what "
-    "else is in a batch. Use GroupNorm or LayerNorm."
-)
-
 
 _struct: Callable[..., Any] = jax.ShapeDtypeStruct
 
@@ -92,87 +80,19 @@ def _made(given: Any, shape: tuple[int, ...], arms: int) -> Model:
     if isinstance(given, tuple) and len(given) == 2 and all(callable(one) for one in given):
         init, apply = given
         return Model(init, lambda params, contexts: apply(params, _numbers(contexts, shape)))
-    for library, kind, make in _LIBRARIES:
-        module = sys.modules.get(library)
-        if module is not None and isinstance(given, _attribute(module, kind)):
-            return make(given, shape, arms)
+    torch = sys.modules.get("torch.nn")
+    if torch is not None and isinstance(given, torch.Module):
+        return _torch(given, shape, arms)
     raise ConfigError(
-        "a model must be a pair (init, apply), or a module of flax, equinox or PyTorch, got "
-        f"{type(given).__name__}."
+        "a model must be a pair of functions (init, apply) or a module of PyTorch, got "
+        f"{type(given).__name__}. Give both functions: examples/flax_model.py and "
+        "examples/equinox_model.py show those of other libraries."
     )
 
 
 def _numbers(contexts: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     """Return contexts as the model was made for: floats of a shape."""
     return as_floats(contexts).reshape(contexts.shape[0], *shape)
-
-
-def _attribute(module: Any, name: str) -> Any:
-    for part in name.split("."):
-        module = getattr(module, part, ())
-    return module
-
-
-def _linen(module: Any, shape: tuple[int, ...], arms: int) -> Model:
-    """Take a flax.linen module."""
-
-    def variables(key: jax.Array) -> Any:
-        return module.init(key, jnp.zeros((1, *shape), jnp.float32))
-
-    found = set(jax.eval_shape(variables, jax.random.key(0)))
-    if "batch_stats" in found:
-        raise ConfigError(f"the model {BATCHES}")
-    if found != {"params"}:
-        raise ConfigError(
-            "a model of flax must have the collection params alone, got "
-            f"{', '.join(sorted(found))}."
-        )
-    return Model(
-        lambda key: variables(key)["params"],
-        lambda params, x: module.apply({"params": params}, _numbers(x, shape)),
-    )
-
-
-def _nnx(module: Any, shape: tuple[int, ...], arms: int) -> Model:
-    """Take a flax.nnx module with the parameters it has."""
-    from flax import nnx
-
-    definition, params, rest = nnx.split(module, nnx.Param, ...)
-    if any(isinstance(one, nnx.BatchStat) for one in jax.tree.leaves(rest, is_leaf=_is_variable)):
-        raise ConfigError(f"the model {BATCHES}")
-    first = nnx.to_pure_dict(params)
-
-    def scores(values: Tree, contexts: Contexts) -> jax.Array:
-        state = jax.tree.map(lambda leaf: leaf, params)
-        nnx.replace_by_pure_dict(state, values)
-        given: jax.Array = nnx.merge(definition, state, rest)(_numbers(contexts, shape))
-        return given
-
-    return Model(lambda key: jax.tree.map(jnp.asarray, first), scores)
-
-
-def _is_variable(node: Any) -> bool:
-    from flax import nnx
-
-    return isinstance(node, nnx.Variable)
-
-
-def _equinox(module: Any, shape: tuple[int, ...], arms: int) -> Model:
-    """Take an equinox module, which scores one context at a time."""
-    import equinox
-
-    parts = jax.tree.leaves(module, is_leaf=lambda one: isinstance(one, equinox.nn.BatchNorm))
-    if any(isinstance(one, equinox.nn.BatchNorm) for one in parts):
-        raise ConfigError(f"the model {BATCHES}")
-    params, static = equinox.partition(module, equinox.is_inexact_array)
-    leaves, tree = jax.tree.flatten(params)
-
-    def scores(values: Tree, contexts: Contexts) -> jax.Array:
-        whole = equinox.combine(jax.tree.unflatten(tree, values), static)
-        given: jax.Array = jax.vmap(whole)(_numbers(contexts, shape))
-        return given
-
-    return Model(lambda key: list(map(jnp.asarray, leaves)), scores)
 
 
 def _torch(module: Any, shape: tuple[int, ...], arms: int) -> Model:
@@ -182,7 +102,11 @@ def _torch(module: Any, shape: tuple[int, ...], arms: int) -> Model:
     import torch
 
     if any(isinstance(one, torch.nn.modules.batchnorm._BatchNorm) for one in module.modules()):
-        raise ConfigError(f"the model {BATCHES}")
+        raise ConfigError(
+            "the model keeps statistics of batches (BatchNorm): they would leave devices "
+            "unclipped, and a score would depend on what else is in a batch. Use GroupNorm or "
+            "LayerNorm."
+        )
     if any(True for _ in module.buffers()):
         raise ConfigError(
             "a model of PyTorch must have parameters alone, got buffers. Make them constants."
@@ -282,17 +206,6 @@ def _check_scores(scores: Any, arms: int) -> None:
             f"a model must give scores of shape (3, {arms}), contexts x arms, got {got}. Correct "
             "it."
         )
-
-
-_LIBRARIES: tuple[tuple[str, str, Callable[..., Model]], ...] = (
-    ("flax.linen", "Module", _linen),
-    ("flax.nnx", "Module", _nnx),
-    ("equinox", "Module", _equinox),
-    ("torch.nn", "Module", _torch),
-)
-"""Libraries, looked up only where they were imported already: a module of one cannot be there
-without it.
-"""
 
 
 def _shown(shape: tuple[int, ...]) -> str:

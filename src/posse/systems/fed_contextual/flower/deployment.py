@@ -14,10 +14,9 @@ answers with the version in its file, and refuses what does not fit: a hash that
 shapes than the schema says, numbers that are not finite, a schema or bounds other than its own
 configuration, or its application's log, has.
 
-A new version goes to a share of the devices first, if `canary` is set: those whose names hash
-lowest, the same ones every time. The others have the version before it until someone deploys it to
-all (`posse devices deploy`), or takes the devices back to a named version (`posse devices
-rollback`), which then stays until another one is deployed by name.
+`posse devices deploy --version N` deploys a named version, which then stays: newer versions are
+kept and not deployed until another one is named, or until `posse devices deploy` without a number
+deploys the newest and those after it.
 """
 
 from __future__ import annotations
@@ -221,35 +220,28 @@ class Wanted:
     """Which version devices shall have."""
 
     version: int
-    canary: float = 0.0
-    """Share of devices that get it; 0 or 1 for all."""
-    before: int = -1
-    """Version of the others."""
     pinned: bool = False
-    """Whether it stays though others are made: someone named it."""
-
-    def of(self, device: str) -> int:
-        """Return the version that a device shall have."""
-        place = (
-            int.from_bytes(
-                hashlib.sha256(b"posse canary\x00" + device.encode()).digest()[:8], "big"
-            )
-            / 2.0**64
-        )
-        return self.version if not 0 < self.canary < 1 or place < self.canary else self.before
+    """Whether it stays when newer versions are made: it was deployed by its number."""
 
     def said(self, version: int) -> str:
         """Say what this means for a version that was made.
 
-        >>> Wanted(4, 0.25, 2).said(4), Wanted(2, pinned=True).said(4)
-        ('it is deployed to 25% of the devices', 'it is not deployed: version 2 stays until another one is named')
+        >>> Wanted(4).said(4), Wanted(2, pinned=True).said(4)
+        ('it is deployed', 'it is not deployed: version 2 stays until another one is deployed')
         """
-        if self.version != version:
-            return (
-                f"it is not deployed: version {self.version} stays"
-                + " until another one is named" * self.pinned
-            )
-        return "it is deployed" + f" to {self.canary:.0%} of the devices" * (0 < self.canary < 1)
+        if self.version == version:
+            return "it is deployed"
+        until = " until another one is deployed" if self.pinned else ""
+        return f"it is not deployed: version {self.version} stays{until}"
+
+
+class _WantedFile(msgspec.Struct):
+    """What `wanted.json` holds."""
+
+    version: int
+    pinned: bool = False
+    canary: float = 0.0
+    """Of 0.1: the share of devices that got the version first."""
 
 
 class _Held(msgspec.Struct):
@@ -302,7 +294,7 @@ class Versions:
         """Which version devices shall have; none before the first."""
         path = self.out / WANTED
         try:
-            return msgspec.json.decode(path.read_bytes(), type=Wanted)
+            stored = msgspec.json.decode(path.read_bytes(), type=_WantedFile)
         except FileNotFoundError:
             return None
         except (OSError, ValueError, msgspec.MsgspecError) as error:
@@ -310,6 +302,12 @@ class Versions:
                 f"{path} does not say which version is wanted ({error}). Name one: posse devices "
                 "deploy --version."
             ) from None
+        if 0 < stored.canary < 1:
+            raise DataError(
+                f"{path} deploys version {stored.version} to {stored.canary:.0%} of the devices, "
+                "and 0.2 deploys a version to all. Name one: posse devices deploy --version."
+            )
+        return Wanted(stored.version, stored.pinned)
 
     @property
     def held(self) -> dict[str, dict[str, Any]]:
@@ -326,38 +324,32 @@ class Versions:
             )
         return {}
 
-    def add(self, version: Version, canary: float, *, want: bool = True) -> Wanted:
-        """Keep a new version and, unless it failed its gate, want it, for a share of devices; a
-        pinned one stays.
+    def add(self, version: Version, *, want: bool = True) -> Wanted:
+        """Keep a new version and, unless it failed its gate, want it; a pinned one stays.
 
         Returns what is wanted then. Devices that have another model of the same number are asked
         again.
         """
         make_folder(self.out / VERSIONS)
-        wanted = self._wanted(version, canary, want)
-        write_version(
-            self.path(version.version), version
-        )  # last: what is known is wanted, or was not meant to be
-        return wanted
+        wanted = self.wanted
+        self._forget(version)
+        if want and not (wanted and wanted.pinned):
+            wanted = Wanted(version.version)
+            self.want(wanted)
+        # Last, so that a version whose file exists is wanted, or was not meant to be.
+        write_version(self.path(version.version), version)
+        return wanted or Wanted(-1)
 
-    def _wanted(self, version: Version, canary: float, want: bool) -> Wanted:
-        now, number, held = self.wanted, version.version, self.held
-        other = {
-            one
-            for one, has in held.items()
-            if has["version"] == number and has.get("sha256") != version.hash
+    def _forget(self, version: Version) -> None:
+        """Forget the devices that have another model of the same number."""
+        held = self.held
+        kept = {
+            device: has
+            for device, has in held.items()
+            if has["version"] != version.version or has.get("sha256") == version.hash
         }
-        if other:
-            kept = {device: has for device, has in held.items() if device not in other}
+        if len(kept) < len(held):
             write_whole(self.out / HELD, json.dumps(kept).encode())
-        if not want or (now and (now.pinned or now.version == number)):
-            return now or Wanted(-1)
-        partly = now and 0 < now.canary < 1
-        wanted = (
-            Wanted(number, canary, now.before if partly else now.version) if now else Wanted(number)
-        )
-        self.want(wanted)
-        return wanted
 
     def want(self, wanted: Wanted) -> None:
         """Note which version devices shall have."""
@@ -382,22 +374,20 @@ class Versions:
         """Return the devices that refuse the version they shall have."""
         wanted = self.wanted
         return sorted(
-            one for one, has in self.held.items() if wanted and has.get("refused") == wanted.of(one)
+            one for one, has in self.held.items() if wanted and has.get("refused") == wanted.version
         )
 
     def missing(self, devices: Iterable[str]) -> dict[str, int]:
-        """Return the version that each device shall have and has not, unless it refused it."""
+        """Return the devices that lack the wanted version and did not refuse it, each with it."""
         wanted, held = self.wanted, self.held
-        if wanted is None:
+        if wanted is None or wanted.version < 0:
             return {}
-        shall = {device: wanted.of(device) for device in devices}
-        has = {device: held.get(device, {}) for device in shall}
-        return {
-            device: version
-            for device, version in shall.items()
-            if version >= 0
-            and version not in (has[device].get("version"), has[device].get("refused"))
-        }
+        missing = {}
+        for device in devices:
+            has = held.get(device, {})
+            if wanted.version not in (has.get("version"), has.get("refused")):
+                missing[device] = wanted.version
+        return missing
 
 
 # Commands -----------------------------------------------------------------------------------------
@@ -417,35 +407,31 @@ def status(settings: StatusSettings) -> Iterator[Section]:
     versions = _versions(settings.folder)
     wanted, held, lines = versions.wanted, versions.held, lines_of(versions.out)
     assert wanted is not None
-    rows, both = [], {wanted.version, wanted.before} if 0 < wanted.canary < 1 else {wanted.version}
-    lost = [at for at in sorted(both) if at >= 0 and at not in versions.known()]
+    rows = []
     for device, has in sorted(held.items()):
-        shall = wanted.of(device)
-        state = (
-            "has it"
-            if has.get("version") == shall
-            else "refuses it"
-            if has.get("refused") == shall
-            else "waits"
-        )
+        state = "waits"
+        if has.get("version") == wanted.version:
+            state = "has it"
+        elif has.get("refused") == wanted.version:
+            state = "refuses it"
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(has.get("at", 0)))
-        rows.append((device, str(has.get("version", "none")), str(shall), state, when))
-    some = f" for {wanted.canary:.0%} of the devices, version {wanted.before} for the others" * (
-        0 < wanted.canary < 1
-    )
+        rows.append((device, str(has.get("version", "none")), state, when))
+    notes = [
+        f"wanted: version {wanted.version}" + ", until another one is deployed" * wanted.pinned
+    ]
+    if wanted.version >= 0 and wanted.version not in versions.known():
+        notes.append(
+            f"there is no file of version {wanted.version}: name another, 'posse devices deploy "
+            "--version'"
+        )
     yield Section(
-        f"{words.count(len(held), 'device')}, {sum(row[3] == 'has it' for row in rows)} with the "
+        f"{words.count(len(held), 'device')}, {sum(row[2] == 'has it' for row in rows)} with the "
         "version to have",
-        columns=("device", "version", "shall have", "state", "last seen (UTC)"),
+        columns=("device", "version", "state", "last seen (UTC)"),
         rows=tuple(rows),
-        numeric=(1, 2),
+        numeric=(1,),
         notes=(
-            "wanted: version "
-            f"{wanted.version}{some}{', until another one is named' if wanted.pinned else ''}",
-            *(
-                f"there is no file of version {at}: name another, 'posse devices deploy --version'"
-                for at in lost
-            ),
+            *notes,
             f"versions kept: {', '.join(map(str, versions.known()))}; rounds done: {len(lines)}",
             *(f"{device}: {has['why']}" for device, has in sorted(held.items()) if has.get("why")),
         ),
@@ -459,39 +445,25 @@ def status(settings: StatusSettings) -> Iterator[Section]:
 
 
 def deploy(settings: DeploySettings) -> Iterator[Section]:
-    """Want a version by name, for all devices or a share of them."""
-    yield from _named(settings, pinned=False)
-
-
-def rollback(settings: DeploySettings) -> Iterator[Section]:
-    """Take devices back to a version, which then stays."""
-    yield from _named(settings, pinned=True)
-
-
-def _named(settings: DeploySettings, *, pinned: bool) -> Iterator[Section]:
-    versions, now = _versions(settings.folder), None
-    with suppress(DataError):  # it may be damaged, and is written anew
-        now = versions.wanted
+    """Want a version by its number, which then stays; or the newest, and those after it."""
+    versions = _versions(settings.folder)
     known = versions.known()
     names = ", ".join(map(str, known)) or "none: there is no file of a version"
-    passed = {line["version"]: line["passed"] for line in lines_of(versions.out, EVALUATIONS)}
-    newest = max((one for one in known if passed.get(one, True)), default=-1)
     named = "version" in settings.model_fields_set
-    if not named and (pinned or newest < 0):
-        why = "a rollback needs --version" if pinned else "no version passed its gate"
-        raise ConfigError(f"{why}. Name one of {names}.")
-    version = settings.version if named else newest
+    version = settings.version if named else _newest_passed(versions)
+    if not named and version < 0:
+        raise ConfigError(f"no version passed its gate. Name one of {names}.")
     if version not in known:
         raise ConfigError(f"there is no version {version}. Name one of {names}.")
     versions.read(version)
-    before = -1 if now is None else now.before if 0 < now.canary < 1 else now.version
-    if 0 < settings.canary < 1 and before not in known:
-        raise ConfigError(
-            "the version of the other devices is not known. Deploy one to all devices first."
-        )
-    wanted = Wanted(version, settings.canary, before if 0 < settings.canary < 1 else -1, pinned)
-    versions.want(wanted)
+    versions.want(Wanted(version, pinned=named))
     versions.ask_again()
     yield replace(
         next(status(StatusSettings(folder=versions.out))), title=f"version {version} is wanted"
     )
+
+
+def _newest_passed(versions: Versions) -> int:
+    """Return the newest version that did not fail its gate; -1 where there is none."""
+    passed = {line["version"]: line["passed"] for line in lines_of(versions.out, EVALUATIONS)}
+    return max((one for one in versions.known() if passed.get(one, True)), default=-1)

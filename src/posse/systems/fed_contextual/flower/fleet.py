@@ -302,23 +302,28 @@ class Fleet:
         nodes = {node.called: node for node in self._present()}
         under_way = {(device, version) for device, version, _ in self._deploying.values()}
         held = versions.held
-        missing = {
-            device: at
+        missing = [
+            device
             for device, at in versions.missing(nodes).items()
             if (device, at) not in under_way and (all_ or device not in held)
-        }
-        orders = {}
-        for at in set(missing.values()):
-            try:
-                orders[at] = wire.version_order(versions.read(at))
-            except DataError as error:  # others learn on; it can be deployed when its file is back
-                self.say(f"version {at} is not deployed: {error}")
-        sent = {nodes[name]: orders[at] for name, at in missing.items() if at in orders}
-        for one, node in self._push(sent, DEPLOY, "deploy").items():
-            self._deploying[one] = (node.called, missing[node.called], now)
+        ]
+        if missing:
+            self._send_version(versions, [nodes[name] for name in missing], now)
         self._deployed = now if all_ else self._deployed
         if wait:
             self._await_answers(versions, now)
+
+    def _send_version(self, versions: Versions, nodes: Sequence[Node], now: float) -> None:
+        """Send nodes the version that is wanted."""
+        assert versions.wanted is not None
+        version = versions.wanted.version
+        try:
+            order = wire.version_order(versions.read(version))
+        except DataError as error:  # training goes on; it is sent when its file is back
+            self.say(f"version {version} is not deployed: {error}")
+            return
+        for one, node in self._push(dict.fromkeys(nodes, order), DEPLOY, "deploy").items():
+            self._deploying[one] = (node.called, version, now)
 
     def _await_answers(self, versions: Versions, began: float) -> None:
         """Wait for devices that were sent a version, and name those that did not answer."""

@@ -126,7 +126,7 @@ def _run(grid: Any, settings: DeviceSettings, run_id: str, out: Path) -> State:
         now = deploy(now) if passed else now
         if version % settings.deploy_every == 0:
             save(out / STATE, now, joined(seen))
-        wanted = versions.add(made_of(version, now.params), settings.canary, want=passed)
+        wanted = versions.add(made_of(version, now.params), want=passed)
         if found:
             log(
                 INFO if wanted.version == version else WARNING,
@@ -142,7 +142,7 @@ def _run(grid: Any, settings: DeviceSettings, run_id: str, out: Path) -> State:
     if (
         not seen or not versions.known()
     ):  # a run that was stopped in its first round may begin with another model
-        versions.add(made_of(int(state.round), state.deployed), settings.canary)
+        versions.add(made_of(int(state.round), state.deployed))
     with listed(settings, out) as beat:
         done, now = int(state.round), versions.wanted
         if versions.known()[-1] < done and (

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from posse.core import check
 from posse.core.errors import ConfigError, DataError
@@ -118,7 +118,7 @@ def alone(folder: Path) -> Iterator[None]:
         yield
 
 
-REACH = ("out", "timeout", "grace", "start_with", "limit", "canary", "gate")
+REACH = ("out", "timeout", "grace", "start_with", "limit", "gate")
 """Settings that may change while a run goes on: places, patience, and how much may be spent."""
 
 
@@ -180,22 +180,24 @@ def _bound(settings: DeviceSettings) -> dict[str, Any]:
     return {**bound, **content, "start_with": settings.start_with}
 
 
+CANARY = (
+    "Every version is deployed to all devices, if it passes its gate. Go back, or hold back newer "
+    "versions, with 'posse devices deploy --version N'."
+)
+"""What replaces the share of devices that got a new version first in 0.1."""
+
+
 class DeviceSettings(LearningSettings):
     """A run on devices. All values are words, numbers and switches: Flower carries no others."""
 
     aliases: ClassVar[Mapping[str, str]] = {"horizon": "rounds"}
-
-    @model_validator(mode="before")
-    @classmethod
-    def _no_scale(cls, values: Any) -> Any:
-        """Say why a setting of simulations is none here."""
-        if isinstance(values, Mapping) and "scale" in values:
-            raise ConfigError(
-                "scale measures the contexts of all devices, and a server sees none, got "
-                f"{values['scale']}. Scale "
-                "contexts on the devices, all alike, before they decide and log."
-            )
-        return values
+    absent: ClassVar[Mapping[str, str]] = {
+        "scale": (
+            "It measures the contexts of all devices, and a server sees none. Scale contexts on "
+            "the devices, all alike, before they decide and log."
+        ),
+        "canary": CANARY,
+    }
 
     model: Annotated[str, IMPORTS] = "linear"
     """Reward model: linear, cnn, bag (of words); or your own, module:function of (shape, arms),
@@ -294,10 +296,6 @@ class DeviceSettings(LearningSettings):
     """
     most_weight: Annotated[float, Field(ge=1)] = 20.0
     """Largest importance weight of an evaluation."""
-    canary: Share = 0.0
-    """Share of devices that a new version of the model is deployed to, until someone deploys it to
-    all; 0: all.
-    """
     low: float = 0.0
     """Least number of a context, as declared; written into deployed models. Bounds also say how
     large contexts are.
@@ -319,7 +317,12 @@ class DeviceSettings(LearningSettings):
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> Self:
-        """Build from Flower's run configuration, and check what belongs together."""
+        """Build from Flower's run configuration, and check what belongs together.
+
+        Apps of 0.1 hold every setting: `canary = 0.0` there is what 0.2 always does.
+        """
+        if values.get("canary") == 0:
+            values = {name: value for name, value in values.items() if name != "canary"}
         return cls(**values).checked()
 
     def checked(self) -> Self:
@@ -544,9 +547,8 @@ class StatusSettings(Settings):
 class DeploySettings(StatusSettings):
     """Which version of the model devices shall have."""
 
+    absent: ClassVar[Mapping[str, str]] = {"canary": CANARY}
     version: int = -1
-    """Version to deploy, by its number; left out: the newest that did not fail its gate. A rollback
-    must name one.
+    """Version to deploy, by its number; it stays until another one is deployed. Left out: the
+    newest that did not fail its gate, and those after it.
     """
-    canary: Share = 0.0
-    """Share of devices that get it, those whose names hash lowest; 0: all."""

@@ -17,6 +17,7 @@ from posse.core.fixed import REWARD_ONE, SCORE_BITS, tie_bits
 from posse.systems.samba.federation import SambaRun, owner_names
 from posse.systems.samba.messages import Batch
 from posse.systems.samba.scene.code import code
+from posse.systems.samba.scene.walks import WalkRun
 from posse.systems.samba.setup import COMP, CONTROLLER
 from posse.systems.scenes import Code, lines, number, several
 
@@ -47,7 +48,7 @@ class Pass:
         self.owners = owner_names(len(self.setup.arms))
         self.selections = self.policy.passes()
         self.step, self.turn = divmod(index, len(self.selections))
-        self.digits = 2 if run.settings.walk else 4
+        self.digits = 2 if isinstance(run, WalkRun) else 4
 
     @property
     def kinds(self) -> tuple[str, ...]:

@@ -299,19 +299,19 @@ def variants(settings: Samba) -> list[tuple[str, Samba]]:
     """
     if settings.path == "plain":
         return [("as set", settings)]
-    found, plain = [("as set", settings)], ("plain", settings.but(path="plain", walk=None))
+    found, plain = [("as set", settings)], ("plain", settings.but(path="plain"))
     if settings.level == "paper":
         for name, long in _LONG.items():
             on = getattr(settings, name)
             found.append(
                 (
                     f"{'without' if on else 'with'} {long}",
-                    settings.but(**{name: not on, "walk": None}),
+                    settings.but(**{name: not on}),
                 )
             )
         if settings.make_policy().explores:
             way = f"{'without' if settings.shortcut else 'with'} the shortcut of exploring steps"
-            found.append((way, settings.but(shortcut=not settings.shortcut, walk=None)))
+            found.append((way, settings.but(shortcut=not settings.shortcut)))
         return [*found, plain]
     return [*found, ("level paper", settings.but(level="paper")), plain]
 

@@ -106,10 +106,10 @@ SCENARIOS = (
         {
             "policy": "ucb",
             "horizon": 100,
-            "walk": "ucb-68",
             "means": (24 / 33, 10 / 24, 2 / 10),
             **_EXAMPLE,
         },
+        {"example": "ucb-68"},
     ),
     Scenario(
         "Worked example: epsilon-greedy at t = 68 and 69",
@@ -121,11 +121,11 @@ SCENARIOS = (
             "policy": "epsilon-greedy",
             "epsilon": 0.1,
             "horizon": 100,
-            "walk": "epsilon-greedy-68",
             "shortcut": False,
             "means": (24 / 33, 10 / 24, 2 / 10),
             **_EXAMPLE,
         },
+        {"example": "epsilon-greedy-68"},
     ),
     Scenario(
         "Worked example: Softmax at t = 98",
@@ -136,10 +136,10 @@ SCENARIOS = (
             "policy": "softmax",
             "tau": 0.1,
             "horizon": 120,
-            "walk": "softmax-98",
             "means": (49 / 68, 9 / 24, 1 / 5),
             **_EXAMPLE,
         },
+        {"example": "softmax-98"},
     ),
     Scenario(
         "Worked example: Pursuit at t = 4",
@@ -150,9 +150,9 @@ SCENARIOS = (
             "policy": "pursuit",
             "beta": 0.1,
             "horizon": 40,
-            "walk": "pursuit-4",
             "means": (0.7, 0.4, 0.3),
             **_EXAMPLE,
         },
+        {"example": "pursuit-4"},
     ),
 )

@@ -15,9 +15,12 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from posse.core import check
+from posse.core.errors import ConfigError
 from posse.core.fixed import REWARD_ONE, from_units
 from posse.core.roles import Action, Pull, Reward, Role
 from posse.problems.arms.rewards import Arms
+from posse.systems.base import System
 from posse.systems.samba.federation import SambaRun, SimulatedWorld, prepare
 from posse.systems.samba.messages import Masks, Score
 from posse.systems.samba.roles.comp import Comp
@@ -25,6 +28,7 @@ from posse.systems.samba.roles.controller import Controller, Order
 from posse.systems.samba.roles.draws import Draws
 from posse.systems.samba.roles.lanes import PaperLane
 from posse.systems.samba.roles.owner import Owner
+from posse.systems.samba.settings import Samba
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,23 @@ WALKS = {
         68, (24, 10, 2), (33, 24, 10), {68: 0.5}, {68: (2, 0, 1)}, coins={68: 0.7, 69: 0.04}
     ),  # the paper gives two coins of a step: one exploits, "exactly as exemplified for UCB", the other explores
 }
+"""The worked examples, by policy and first step."""
+
+
+def check_example(name: str, settings: Samba) -> None:
+    """Refuse a worked example anywhere but where the paper has it: three owners, its policy, level
+    `paper`.
+    """
+    check.one_of(tuple(WALKS), example=name)
+    policy, step = name.rpartition("-")[0], WALKS[name].step
+    place = (settings.level, settings.path, settings.runs, settings.make_policy().name)
+    fits = place == ("paper", "roles", 1, policy)
+    if not fits or settings.means is None or len(settings.means) != 3 or settings.horizon < step:
+        raise ConfigError(
+            f"the example '{name}' is of one run of '{policy}' at level 'paper' with three means "
+            f"and a horizon of {step} or more, got {settings.make_policy().name} at "
+            f"'{settings.level}'. Set these, or begin without an example."
+        )
 
 
 class _Drawn:
@@ -192,16 +213,11 @@ class WalkRun(SambaRun):
     move.
     """
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
+    def __init__(self, system: System, settings: Samba, example: str, **options: Any) -> None:
+        self.walk = WALKS[example]
+        super().__init__(system, settings, **options)
         while not isinstance(self._head(), Score):
             self.memory.deliver()
-
-    @property
-    def walk(self) -> Walk:
-        """The example."""
-        assert self.settings.walk is not None
-        return WALKS[self.settings.walk]
 
     def _head(self) -> Any:
         """The message that moves next."""
@@ -232,6 +248,6 @@ class WalkRun(SambaRun):
     def record(self, status: str | None = None) -> NoReturn:
         """Refuse: what came before the example was never run."""
         self._refuse(
-            "is a worked example that begins in the middle, and is not recorded. Leave walk out to "
-            "record it."
+            "is a worked example that begins in the middle, and is not recorded. Begin without an "
+            "example to record it."
         )
