@@ -446,7 +446,8 @@ def test_a_hello_that_lies_does_no_harm_beyond_its_connection(tmp_path, claim, n
         assert (link.durable_there, link.outgoing()) == (0, [])
         link.send(b"first")
         if new:
-            assert transport.closed and PEER not in party.connections
+            assert transport.closed
+            assert PEER not in party.connections
         else:
             assert link.outgoing() == []
         link.connected(0, 0)
