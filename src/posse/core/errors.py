@@ -8,7 +8,7 @@ Programs and tests do not read the message. They use two stable strings:
 * `code`: the class of the error (`P100` for settings), which users know and operators search for.
 * `rule`: the one rule that was broken, as `room.field.rule`: `samba.horizon.below-owners`. The room
   is a folder of the package or the name of a system, the field is what the user must change, and
-  the rule says what is wrong with it. Two rules never share a string.
+  the rule is what is wrong with it. Two rules never share a string.
 
 A new refusal names its rule where it raises:
 

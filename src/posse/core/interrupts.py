@@ -1,7 +1,7 @@
 """Ctrl-C: deferred while something must not be cut off, and never without an effect for long.
 
 Compilers and readers of large files can run for many seconds without a look at signals. So a
-command has a thread that waits for Ctrl-C beside its main thread (`soon`). If the main thread has
+command has a second thread that waits for Ctrl-C (`soon`). If the main thread has
 not raised `KeyboardInterrupt` after a second, the other thread saves what was done and ends the
 process.
 
@@ -66,7 +66,7 @@ class _Ending:
     watched = False
     raised = False
     """Whether the main thread has raised the interrupt."""
-    taken = False
+    main_too_late = False
     """Whether the watching thread ends the process."""
     savers: ClassVar[list[tuple[Callable[[], bool], Callable[[], str]]]] = []
     """For every block of `keeping`: whether it can be saved now, and how."""
@@ -91,7 +91,7 @@ def soon() -> Iterator[None]:
     signal.signal(signal.SIGINT, _raise_interrupt)
     _Ending.watched = True
     _Ending.raised = False
-    _Ending.taken = False
+    _Ending.main_too_late = False
     threading.Thread(
         target=_watch, args=(reader, finished), daemon=True, name="posse-interrupts"
     ).start()
@@ -144,8 +144,8 @@ def keeping(keep: Callable[[], str], may: Callable[[], bool] = lambda: True) -> 
 def _take() -> bool:
     """Let the watching thread end the process, unless the main thread has raised the interrupt."""
     with _Ending.lock:
-        _Ending.taken = not _Ending.raised
-    return _Ending.taken
+        _Ending.main_too_late = not _Ending.raised
+    return _Ending.main_too_late
 
 
 def _end() -> None:
@@ -170,8 +170,8 @@ def _end() -> None:
 def _raise_interrupt(number: int = signal.SIGINT, frame: FrameType | None = None) -> None:
     """Raise the interrupt, unless the watching thread is ending the process."""
     with _Ending.lock:
-        _Ending.raised = not _Ending.taken
-    while _Ending.taken:
+        _Ending.raised = not _Ending.main_too_late
+    while _Ending.main_too_late:
         time.sleep(LOOK)
     raise KeyboardInterrupt
 

@@ -189,7 +189,7 @@ def _describe_code(code: CodeType) -> tuple[object, ...]:
 
 
 def _describe(value: object) -> object:
-    """Return what stands for a constant: equal in every process, different if the value differs."""
+    """Describe a constant: equal in every process, different if the value differs."""
     if isinstance(value, CodeType):
         return _describe_code(value)
     if isinstance(value, tuple):

@@ -138,7 +138,7 @@ class Settings(BaseModel):
 
     @classmethod
     def _tables(cls) -> set[str]:
-        """Fields that take a table of parts, each part with a word of its own."""
+        """Fields that take a table of parts, each part named by its own word."""
         return {path.partition(".")[0] for path in cls.aliases.values() if "." in path}
 
     @classmethod
@@ -237,8 +237,8 @@ class Settings(BaseModel):
         value = first["input"]
         room = room_of(type(self).__module__)
         if kind == "extra_forbidden":
-            known = (*type(self).model_fields, *self.aliases)
-            text = f"unknown setting '{name}'.{nearest(name, known)}"
+            names = (*type(self).model_fields, *self.aliases)
+            text = f"unknown setting '{name}'.{nearest(name, names)}"
             return ConfigError(text, rule=f"{room}.settings.unknown", field=name)
         if kind == "missing":
             text = f"{name} is needed and was not given."

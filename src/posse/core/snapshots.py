@@ -60,7 +60,7 @@ def unpack(saved: Mapping[str, Any], shape: type[S], *, kind: str, name: str, ru
     ...
     posse.core.errors.JournalError: [P800] the snapshot is of agent 'ada', this is agent 'bob'. Give
     each party and run
-    a journal of its own.
+    a separate journal.
     """
     if saved.get("version") != VERSION:
         raise JournalError(
@@ -71,13 +71,13 @@ def unpack(saved: Mapping[str, Any], shape: type[S], *, kind: str, name: str, ru
     if (saved.get("kind"), saved.get("name")) != (kind, name):
         raise JournalError(
             f"the snapshot is of {saved.get('kind')} '{saved.get('name')}', "
-            f"this is {kind} '{name}'. Give each party and run a journal of its own.",
+            f"this is {kind} '{name}'. Give each party and run a separate journal.",
             rule="core.snapshot.other-party",
         )
     if saved.get("run") != run:
         raise JournalError(
             f"the snapshot of {kind} '{name}' is of another run, or was made with other secrets. "
-            "Give each party and run a journal of its own, and keep its secrets with it.",
+            "Give each party and run a separate journal, and keep its secrets with it.",
             rule="core.snapshot.other-run",
         )
     try:
