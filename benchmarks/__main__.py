@@ -6,6 +6,7 @@ import platform
 import sysconfig
 
 from benchmarks import combinatorial, samba
+from benchmarks.first_answer import first_answer
 from benchmarks.measure import cpu
 from posse.privacy.crypto.paillier import generate_key
 
@@ -43,6 +44,7 @@ def main() -> None:
     combinatorial.speed()
     combinatorial.agents()
     combinatorial.memory()
+    first_answer()
 
 
 if __name__ == "__main__":

@@ -26,6 +26,11 @@ from posse.systems.samba import kernels
 from posse.systems.samba.roles import draws
 from posse.systems.samba.twin import selections
 
+PARTS = {
+    *("_round", "_philox", "quarters"),
+    *("_no_choice", "_no_noise", "_unscaled"),
+}
+"""Short functions that only others call."""
 Case = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
@@ -80,6 +85,8 @@ def cases() -> list[Case]:
     for kind in (rewards.BERNOULLI, rewards.BETA, rewards.TABLE):
         world = rewards.World(kind, units(2) + 0.1, units(2) + 0.1, np.array([0, 4, 9]), units(9))
         found.extend((rewards.reward, (world, key, i % 2, i)) for i in range(6))
+        if kind != rewards.BETA:
+            found.extend((rewards.simple_reward, (world, key, i % 2, i)) for i in range(6))
     found += market(units) + comparison(words)
     for name in registry.POLICIES:
         found += policy(registry.policy(name), words)
@@ -233,7 +240,7 @@ def main() -> None:
     compiled.PATIENCE = 1e9
     plain = results()
     assert "numba" not in sys.modules
-    compiled._Clock.compiles = True
+    compiled.stop_interpreting()
     print([here for here, there in zip(plain, results(), strict=True) if here != there])
     short = {
         one.__name__
@@ -241,7 +248,7 @@ def main() -> None:
         if isinstance(one, compiled.Compiled) and one._short
     }
     called = {one.__name__ for one, _ in cases()}
-    print(sorted(short - called - {"_round", "_philox", "quarters", "_no_choice"}))
+    print(sorted(short - called - PARTS))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from tests.results.example import example_record
 
 
 def test_a_protected_run_is_identical_to_its_plain_twin() -> None:
-    table = compare([example_record(level="plain"), example_record(level="standard")])
+    table = compare([example_record(level="plain", horizon=2000), example_record(horizon=2000)])
     assert table.rows[1].identical
     assert (table.rows[1].difference, table.rows[1].difference_error) == (0.0, 0.0)
     assert table.rows[1].ratio == pytest.approx(4.1 / 0.02)

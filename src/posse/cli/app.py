@@ -16,6 +16,7 @@ variables.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import shutil
@@ -179,7 +180,9 @@ class Root(TyperGroup):
         except typer.Exit as leave:
             return int(leave.exit_code)
         except PosseError as error:
-            complain(str(error))
+            if "--json" in args and error.exit_code == PosseError.exit_code:
+                print(json.dumps({"error": error.as_dict()}))
+            complain(f"{error} (rule: {error.rule})" if error.rule else str(error))
             return error.exit_code
         except (KeyboardInterrupt, typer.Abort):
             remark("interrupted; nothing was saved.")

@@ -1,1 +1,1 @@
-"""The ground floor: errors, counter-based randomness, exact mathematics, roles and messages."""
+"""What all other folders use: errors, settings, randomness, exact mathematics, roles and files."""

@@ -1,27 +1,30 @@
-"""Validators that take their name from the keyword, as in `check.positive(epsilon=epsilon)`;
-optional dependencies.
+"""Validators that take their name from the keyword: `check.positive(epsilon=epsilon)`.
+
+The rule of a refusal is `room.keyword.rule`, where the room is that of the module that calls:
+`check.positive(tau=0.0)` in `posse/policies` breaks `policies.tau.not-positive`.
 """
 
 from __future__ import annotations
 
+import difflib
 import importlib
+import json
 import math
+import shlex
+import sys
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
 from types import ModuleType
+from typing import Any
+from urllib.parse import unquote, urlparse
 
-from posse.core.errors import ConfigError, MissingExtraError
+from posse.core.errors import ConfigError, MissingExtraError, room_of
 
 DISTRIBUTION = "posse-bandits"
 
 
-def _single(values: dict[str, float]) -> tuple[str, float]:
-    ((name, value),) = values.items()
-    if isinstance(value, float) and math.isnan(value):
-        raise ConfigError(f"{name} must be a number, got NaN.")
-    return name, value
-
-
 def positive(**values: float) -> None:
-    """Refuse zero, negative numbers, NaN and infinity.
+    """Raise unless the value is a finite number above 0.
 
     >>> positive(tau=0.0)
     Traceback (most recent call last):
@@ -30,30 +33,53 @@ def positive(**values: float) -> None:
     """
     name, value = _single(values)
     if not (value > 0 and math.isfinite(value)):
-        raise ConfigError(f"{name} must be a finite number above 0, got {value}.")
+        raise _refusal("not-positive", name, f"must be a finite number above 0, got {value}")
 
 
 def at_least(minimum: float, /, **values: float) -> None:
-    """Refuse a value below `minimum`."""
+    """Raise unless the value is a finite number of at least `minimum`."""
     name, value = _single(values)
     if not (value >= minimum and math.isfinite(value)):
-        raise ConfigError(f"{name} must be at least {minimum}, got {value}.")
+        raise _refusal("too-small", name, f"must be at least {minimum}, got {value}")
 
 
 def between(low: float, high: float, /, *, open_low: bool = False, **values: float) -> None:
-    """Refuse a value outside [low, high], or outside (low, high] with `open_low`."""
+    """Raise unless the value is in [low, high], or in (low, high] with `open_low`."""
     name, value = _single(values)
-    if not (low <= value <= high) or (open_low and value == low):
-        raise ConfigError(
-            f"{name} must be in {'(' if open_low else '['}{low}, {high}], got {value}."
-        )
+    above_low = value > low if open_low else value >= low
+    if not (above_low and value <= high):
+        bracket = "(" if open_low else "["
+        raise _refusal("out-of-range", name, f"must be in {bracket}{low}, {high}], got {value}")
 
 
 def one_of(choices: tuple[str, ...], /, **values: str) -> None:
-    """Refuse a word that is not among the choices, and suggest the nearest one."""
+    """Raise unless the word is one of the choices; the message suggests the nearest one."""
     ((name, value),) = values.items()
     if value not in choices:
-        raise ConfigError(f"unknown {name} '{value}'.{nearest(value, choices)}")
+        text = f"unknown {name} '{value}'.{nearest(value, choices)}"
+        raise ConfigError(text, rule=f"{_calling_room()}.{name}.unknown")
+
+
+def _single(values: dict[str, float]) -> tuple[str, float]:
+    ((name, value),) = values.items()
+    if isinstance(value, float) and math.isnan(value):
+        raise _refusal("not-a-number", name, "must be a number, got NaN")
+    return name, value
+
+
+def _refusal(rule: str, name: str, problem: str) -> ConfigError:
+    return ConfigError(f"{name} {problem}.", rule=f"{_calling_room()}.{name}.{rule}")
+
+
+def _calling_room() -> str:
+    """Return the room of the module that called a validator.
+
+    Read from the stack, so that 200 calls need not repeat where they are.
+    """
+    frame: Any = sys._getframe()
+    while frame.f_globals["__name__"] == __name__:
+        frame = frame.f_back
+    return room_of(frame.f_globals["__name__"])
 
 
 def nearest(word: str, choices: tuple[str, ...]) -> str:
@@ -62,48 +88,46 @@ def nearest(word: str, choices: tuple[str, ...]) -> str:
     >>> nearest("ucbb", ("ucb", "thompson"))
     " Did you mean 'ucb'? Known: thompson, ucb."
     """
-    import difflib
+    suggestion = ""
+    for close in difflib.get_close_matches(word.lower(), choices, n=1, cutoff=0.5):
+        suggestion = f" Did you mean '{close}'?"
+    return f"{suggestion} Known: {', '.join(sorted(choices))}."
 
-    close = difflib.get_close_matches(word.lower(), choices, n=1, cutoff=0.5)
-    meant = f" Did you mean '{close[0]}'?" if close else ""
-    return f"{meant} Known: {', '.join(sorted(choices))}."
+
+# Optional dependencies ----------------------------------------------------------------------------
 
 
 def require(module: str, *, extra: str) -> ModuleType:
-    """Import an optional module, or say which command installs it."""
+    """Import an optional module, or raise an error with the command that installs it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]
         raise MissingExtraError(
-            f"{package} is needed here and not installed. Install it with: {installing(extra)}"
+            f"{package} is needed here and not installed. Install it with: {installing(extra)}",
+            rule="core.extra.not-installed",
+            field=extra,
         ) from error
 
 
 def installing(extra: str) -> str:
-    """Return the command that installs an extra of this Posse: of its checkout, its wheel, or by
-    its name.
-
-    pip notes where a distribution came from that was not found by its name (PEP 610).
-    """
-    import json
-    import shlex
-    from importlib.metadata import PackageNotFoundError, distribution
-    from pathlib import Path
-    from urllib.parse import unquote, urlparse
-
-    checkout, editable = Path(__file__).resolve().parents[3], "-e "
-    project = checkout / "pyproject.toml"
-    if not project.is_file() or f'name = "{DISTRIBUTION}"' not in project.read_text(
-        encoding="utf-8"
-    ):
-        try:
-            origin = json.loads(distribution(DISTRIBUTION).read_text("direct_url.json") or "{}")
-        except (PackageNotFoundError, ValueError):
-            origin = {}
-        url = urlparse(str(origin.get("url", "")))
-        checkout = Path(unquote(url.path)) if url.scheme == "file" else Path("/nowhere")
+    """Return the command that installs an extra of this Posse: from its checkout, wheel or name."""
+    checkout = Path(__file__).resolve().parents[3]
+    if _is_checkout(checkout):
+        return f"pip install -e {shlex.quote(f'{checkout}[{extra}]')}"
+    # pip records where a distribution came from if it was not found by its name (PEP 610).
+    try:
+        origin = json.loads(distribution(DISTRIBUTION).read_text("direct_url.json") or "{}")
+    except (PackageNotFoundError, ValueError):
+        origin = {}
+    url = urlparse(str(origin.get("url", "")))
+    source = Path(unquote(url.path))
+    if url.scheme == "file" and source.exists():
         editable = "-e " if origin.get("dir_info", {}).get("editable") else ""
-    if checkout.exists():
-        return f"pip install {editable}{shlex.quote(f'{checkout}[{extra}]')}"
+        return f"pip install {editable}{shlex.quote(f'{source}[{extra}]')}"
     return f"pip install '{DISTRIBUTION}[{extra}]'"
+
+
+def _is_checkout(folder: Path) -> bool:
+    project = folder / "pyproject.toml"
+    return project.is_file() and f'name = "{DISTRIBUTION}"' in project.read_text(encoding="utf-8")

@@ -1,297 +1,141 @@
-"""Compilation of the numeric functions: one source, three ways to call it.
+"""Compilation of the numeric functions: one source, interpreted or compiled with the same bits.
 
 `@elementary` compiles a scalar function; its `.py_func` is the same source in plain Python.
-`specialise` makes a kernel for one policy. Machine code is kept on disk under a key that holds the
-digest of every source file the function depends on: numba by itself looks at one file only, and
-would answer from an old cache when a function called from it changed.
+`specialise` makes a kernel for one policy. Machine code is kept on disk (`machine_code`).
 
-numba takes most of a second to import and to begin, more than a party of a short run computes in
-all. So nothing is imported before a function is called, and short functions are interpreted first:
-same source, same bits.
+numba takes most of a second to import and to start, and seconds to compile a kernel: more than a
+short run computes in all. So nothing is imported before a function is called, and short functions
+are interpreted first.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
-import pickle
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from functools import cache, cached_property, partial, update_wrapper
-from pathlib import Path
-from time import perf_counter, sleep
+from functools import cached_property, partial, update_wrapper
+from time import perf_counter
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
 from posse.core.interrupts import held
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 R = TypeVar("R")
 
 PATIENCE = 0.3
 """Seconds that a process spends on interpreting short functions before it compiles them."""
-TURN = 120.0
-"""Seconds to wait for another process that compiles the same function; then both do."""
-SHORT = 4096
-"""Numbers of an array up to which a function on it is short."""
-
-_IMPORT = re.compile(
-    r"^\s*(?:from\s+(posse[\w.]*)\s+import\s+(\([^)]*\)|[^\n]*)|import\s+(posse[\w.]*))",
-    re.MULTILINE,
-)
+SHORT_ARRAY = 4096
+"""Size of an array up to which a function on it is short."""
 
 
-def source_digest(*modules: str) -> str:
-    """Digest of the sources that numbers compiled in these modules depend on: theirs, and all that
-    they import.
-    """
-    digest = hashlib.sha256()
-    for path in sorted(_sources(frozenset(modules))):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
-
-
-@cache
-def _sources(modules: frozenset[str]) -> frozenset[Path]:
-    """Files of the package that these modules consist of and import, directly or not."""
-    found: dict[Path, None] = {}
-    waiting = [path for module in modules for path in _files(module)]
-    while waiting:
-        path = waiting.pop()
-        if path not in found:
-            found[path] = None
-            waiting.extend(_imported(path))
-    return frozenset(found)
-
-
-@cache
-def _imported(path: Path) -> tuple[Path, ...]:
-    named: list[str] = []
-    for source, names, module in _IMPORT.findall(path.read_text(encoding="utf-8")):
-        named.append(source or module)
-        named.extend(f"{source}.{name}" for name in re.findall(r"\w+", names) if source)
-    return tuple(file for name in named for file in _files(name))
-
-
-def _files(module: str) -> tuple[Path, ...]:
-    """The source of a module of this package, or nothing where the name is not one."""
-    package = Path(__file__).resolve().parents[1]
-    first, *rest = module.split(".")
-    place = package.joinpath(*rest)
-    candidates = (
-        (place.with_suffix(".py"), place / "__init__.py") if first == package.name and rest else ()
-    )
-    return tuple(path for path in candidates if path.is_file())
-
-
-class _Files:
-    """Machine code on disk, one file a compiled function and signature, each written whole.
-
-    numba's own index numbers the files of a function: two processes that compile at the same time
-    can give two signatures the same number, and then one of them loads the other's code.
-    """
-
-    def __init__(self, folder: Path, name: str, modules: tuple[str, ...]) -> None:
-        self._folder = folder / "posse-compiled"
-        self._name, self._modules = name, modules
-
-    @cached_property
-    def _digest(self) -> str:
-        return source_digest(*self._modules)
-
-    def _path(self, key: object) -> Path:
-        return (
-            self._folder
-            / hashlib.sha256(f"{self._name} {key!r} {self._digest}".encode()).hexdigest()
-        )
-
-    def load(self, key: object) -> object:
-        """Return what was saved under a key, or None; waits for another process that compiles it
-        now.
-        """
-        path = self._path(key)
-        found = _read(path)
-        if found is None and _take_turn(path):
-            found = _read(path)
-            if found is not None:
-                _end_turn(path)
-        return found
-
-    def save(self, key: object, data: object) -> None:
-        """Save under a key; a disk that cannot be written costs compiling again, nothing else."""
-        from numba.core.serialize import dumps
-
-        path = self._path(key)
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            whole = path.with_name(f"{path.name}.{os.getpid()}")
-            whole.write_bytes(dumps(data))
-            whole.replace(path)
-        except OSError:
-            return
-        finally:
-            _end_turn(path)
-
-
-def _read(path: Path) -> object:
-    try:
-        return pickle.loads(path.read_bytes())
-    except (OSError, EOFError, pickle.UnpicklingError):
-        return None
-
-
-@cache
-def _turns(folder: Path) -> int:
-    """Open the file on whose bytes processes lock what they compile: a byte each, held until the
-    code is saved.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    return os.open(folder / "turns", os.O_RDWR | os.O_CREAT, 0o600)
-
-
-def _lock(path: Path, how: int) -> None:
-    import fcntl
-
-    fcntl.lockf(_turns(path.parent), how, 1, int(path.name[:12], 16))
-
-
-def _take_turn(path: Path) -> bool:
-    """Wait until nobody else compiles this; False where that cannot be known, or takes too long."""
-    try:
-        import fcntl
-
-        _turns(path.parent)
-        for _ in range(int(TURN / 0.05)):
-            with suppress(BlockingIOError, PermissionError):
-                _lock(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return True
-            sleep(0.05)
-    except (ImportError, OSError):
-        return False
-    return False
-
-
-def _end_turn(path: Path) -> None:
-    with suppress(ImportError, OSError):
-        import fcntl
-
-        _lock(path, fcntl.LOCK_UN)
-
-
-def _keep(dispatcher: Any, name: str, *modules: str) -> None:
-    """Keep the machine code of a compiled function on disk, where there is a place for it.
-
-    Not where one of its modules lies outside the package: what that one imports is not known here.
-    """
-    from numba.core.caching import FunctionCache
-
-    if not all(_files(module) for module in modules):
-        return
-    try:
-        kept = FunctionCache(dispatcher.py_func)
-    except RuntimeError:  # no folder can be written: compile every time
-        return
-    kept._cache_file = _Files(Path(kept.cache_path), name, modules)  # type: ignore[assignment]
-    dispatcher._cache = kept
-
-
-class _Clock:
+class _Interpreter:
     """What this process has spent on interpreting, and whether it compiles now."""
 
-    compiles = False
-    spent = 0.0
+    seconds = 0.0
+    stopped = False
 
 
 class Compiled(partial[R]):
-    """A function that numba compiles at its first call, or once interpreting short ones has cost
-    `PATIENCE` seconds.
+    """A function that numba compiles at its first call, or after `PATIENCE` if it is short.
 
-    A partial object calls what it holds from C, so that the indirection costs ten nanoseconds.
+    A partial object calls what it holds from C, so this layer costs ten nanoseconds a call.
     """
 
     py_func: Callable[..., R]
-    _modules: tuple[str, ...]
+    seconds_interpreted: float
+    """What this process has spent on interpreting this function."""
+    _keep: bool
     _short: bool
     _options: Mapping[str, Any]
 
     def __new__(
         cls,
         function: Callable[..., R],
-        modules: tuple[str, ...],
+        *,
+        keep: bool,
         short: bool,
         options: Mapping[str, Any],
     ) -> Self:
-        """Wrap a function; `modules` are those that its machine code depends on, none where it is
-        not kept.
-        """
-        made = super().__new__(cls, function)
-        made.py_func, made._modules, made._short, made._options = function, modules, short, options
-        update_wrapper(made, function)
-        made._hold(made._first)
-        return made
+        """Wrap a function.
 
-    def _hold(self, function: Callable[..., Any]) -> None:
+        Args:
+            function: Its source must give the same bits in Python if it is ever interpreted.
+            keep: Whether to keep its machine code on disk.
+            short: Whether to interpret it first.
+            options: Options of `numba.njit`.
+        """
+        wrapper = super().__new__(cls, function)
+        wrapper.py_func = function
+        wrapper.seconds_interpreted = 0.0
+        wrapper._keep = keep
+        wrapper._short = short
+        wrapper._options = options
+        update_wrapper(wrapper, function)
+        wrapper._forward_to(wrapper._call_first)
+        return wrapper
+
+    def _forward_to(self, function: Callable[..., Any]) -> None:
         self.__setstate__((function, (), {}, self.__dict__))  # type: ignore[attr-defined]
 
-    def _first(self, *args: Any, **named: Any) -> Any:
+    def _call_first(self, *args: Any, **options: Any) -> Any:
         """Interpret while that is cheaper, else compile."""
-        if (
-            not self._short
-            or _Clock.compiles
-            or any(getattr(each, "size", 0) > SHORT for each in args)
-        ):
-            return self.dispatcher(*args, **named)
-        began = perf_counter()
+        long_array = any(getattr(argument, "size", 0) > SHORT_ARRAY for argument in args)
+        if long_array or not self._short or _Interpreter.stopped:
+            return self.dispatcher(*args, **options)
+        return self.interpret(*args, **options)
+
+    def interpret(self, *args: Any, **options: Any) -> Any:
+        """Call the source in plain Python, and return what compiled code would."""
+        started = perf_counter()
         try:
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                result = self.interpreted(*args, **named)
+                result = self._interpreted(*args, **options)
         finally:
-            _Clock.spent += perf_counter() - began
-            _Clock.compiles = _Clock.compiles or _Clock.spent > PATIENCE
-        return tuple(map(_plain, result)) if isinstance(result, tuple) else _plain(result)
+            seconds = perf_counter() - started
+            self.seconds_interpreted += seconds
+            if self._short:
+                _Interpreter.seconds += seconds
+                _Interpreter.stopped |= _Interpreter.seconds > PATIENCE
+        if isinstance(result, tuple):
+            return tuple(map(_python_number, result))
+        return _python_number(result)
 
     @cached_property
-    def interpreted(self) -> Callable[..., Any]:
-        """The same source, bound to the source of the short functions that it calls.
+    def _interpreted(self) -> Callable[..., Any]:
+        """The source, bound to the sources of the short functions that it calls.
 
-        So a call stays in the interpreter to its end, also where another thread begins to compile
-        meanwhile: compiled code returns numbers of Python, and given them back it takes words of 64
-        bits for signed ones.
+        So a call stays in the interpreter to its end, even if another thread starts to compile
+        meanwhile: compiled code returns Python numbers, and would take a 64-bit word that is passed
+        on as one for a signed integer.
         """
-        names = self.py_func.__globals__
-        called = {name: names[name] for name in self.py_func.__code__.co_names if name in names}
-        own = {
-            name: one.interpreted
-            for name, one in called.items()
-            if isinstance(one, Compiled) and one._short
-        }
-        made = FunctionType(
-            self.py_func.__code__,
-            {**names, **own},
-            self.py_func.__name__,
-            self.py_func.__defaults__,
-            self.py_func.__closure__,
-        )
-        made.__kwdefaults__ = self.py_func.__kwdefaults__
-        return made
+        names = dict(self.py_func.__globals__)
+        for name in self.py_func.__code__.co_names:
+            function = names.get(name)
+            if isinstance(function, Compiled) and function._short:
+                names[name] = function._interpreted
+        return _bind(self.py_func, names)
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether this process has compiled it or loaded its machine code."""
+        return "dispatcher" in self.__dict__
 
     @cached_property
     def dispatcher(self) -> Any:
         """The function as numba has it; from here on, what this process calls is compiled."""
         import numba
 
-        made = numba.njit(**self._options)(self.py_func)
-        if self._modules:
-            _keep(made, f"{self.py_func.__module__}.{self.py_func.__qualname__}", *self._modules)
-        _Clock.compiles = True
-        self._hold(made)
-        return made
+        from posse.core.machine_code import cache_of
+
+        dispatcher = numba.njit(**self._options)(self.py_func)
+        cache = cache_of(self.py_func) if self._keep else None
+        if cache is not None:
+            dispatcher._cache = cache  # numba has no public way to set a cache of another kind
+        _Interpreter.stopped = True
+        self._forward_to(dispatcher)
+        return dispatcher
 
     @property
     def _numba_type_(self) -> Any:
@@ -306,89 +150,102 @@ class Compiled(partial[R]):
         return self.dispatcher.targetoptions
 
     def __reduce__(self) -> str:
+        """Copy as a function does: the copy is the same object."""
         return self.py_func.__qualname__
 
 
-def _plain(value: Any) -> Any:
-    """Return what compiled code would: numbers of Python."""
+def _bind(function: Callable[..., Any], names: dict[str, Any]) -> FunctionType:
+    """Return the same source with other global names."""
+    bound = FunctionType(
+        function.__code__, names, function.__name__, function.__defaults__, function.__closure__
+    )
+    bound.__kwdefaults__ = function.__kwdefaults__
+    bound.__module__ = function.__module__
+    return bound
+
+
+def _python_number(value: Any) -> Any:
+    """Return the Python number that compiled code would return."""
     return value.item() if isinstance(value, np.generic) else value
 
 
+# Decorators ---------------------------------------------------------------------------------------
+
+
 def elementary(function: Callable[..., R]) -> Callable[..., R]:
-    """Compile a scalar function made of + - * / and sqrt; no fast-math, so that every path gives
-    the same bits.
+    """Compile a scalar function made of + - * / and sqrt.
+
+    Without fast-math, so that every path gives the same bits.
     """
-    return _compiled(function, True)
+    return _compile(function, short=True)
 
 
 def loops(function: Callable[..., R]) -> Callable[..., R]:
-    """Compile loops over arrays under the rules of `elementary`, to run outside the interpreter's
-    lock.
+    """Compile loops over arrays under the rules of `elementary`, without the interpreter's lock.
 
     A division by zero gives infinity or NaN as in numpy, and no error: a test before every division
-    would keep the compiler from working on several numbers at once. Guard divisors.
+    would keep the compiler from vectorising. Guard divisors.
     """
-    return _compiled(function, False, error_model="numpy", nogil=True)
+    return _compile(function, short=False, error_model="numpy", nogil=True)
 
 
 def short_loops(function: Callable[..., R]) -> Callable[..., R]:
-    """Compile loops whose work grows with their arrays alone, so that short ones can be interpreted
-    first.
-    """
-    return _compiled(function, True, error_model="numpy", nogil=True)
+    """Compile loops whose work grows with their arrays alone, and interpret short ones first."""
+    return _compile(function, short=True, error_model="numpy", nogil=True)
 
 
 def inlined(function: Callable[..., R]) -> Callable[..., R]:
     """Compile a scalar function into those that call it."""
-    return Compiled(function, (), True, {"inline": "always"})
+    return Compiled(function, keep=False, short=True, options={"inline": "always"})
 
 
-def _compiled(function: Callable[..., R], short: bool, **options: Any) -> Callable[..., R]:
-    ours = function.__module__.startswith(
-        "posse."
-    )  # what others wrote may differ between Python and numba
-    return Compiled(function, (function.__module__,), short and ours, options)
+def _compile(function: Callable[..., R], *, short: bool, **options: Any) -> Callable[..., R]:
+    # What others wrote may give other bits in Python than in numba, so it is never interpreted.
+    in_package = function.__module__.startswith("posse.")
+    return Compiled(function, keep=in_package, short=short and in_package, options=options)
 
 
 def specialise(
     template: Callable[..., Any],
-    functions: dict[str, Callable[..., Any]],
+    functions: Mapping[str, Callable[..., Any]],
     *,
     name: str,
     keep: bool,
     short: bool = False,
-) -> Callable[..., Any]:
-    """Compile `template` with the global names in `functions` bound to these compiled functions, to
-    run in threads.
+) -> Compiled[Any]:
+    """Compile a template for one set of functions, to run in threads.
 
-    `name` identifies `functions`. It becomes part of the function's own name, for compiled code is
-    linked by name: two kernels of one name in a process could otherwise call each other's
-    functions. `keep` the machine code on disk only if `name` and the sources of the package tell
-    all there is to know: not for functions that a user wrote. Only what is kept is interpreted
-    first where it is `short`.
+    Args:
+        template: A function that calls the names in `functions`.
+        functions: Compiled functions by the global names that the template uses.
+        name: Identifies `functions`. It becomes part of the function's own name, because compiled
+            code is linked by name: two kernels of one name could call each other's functions.
+        keep: Whether to keep the machine code on disk: not for functions that a user wrote.
+        short: Whether to interpret it first, if it is kept.
     """
-    names = {**template.__globals__, **functions}
-    bound = FunctionType(
-        template.__code__, names, template.__name__, template.__defaults__, template.__closure__
-    )
-    bound.__qualname__ = bound.__name__ = re.sub(r"\W", "_", f"{template.__name__}__{name}")
-    bound.__module__ = template.__module__
-    used = (getattr(function, "py_func", function).__module__ for function in functions.values())
-    return Compiled(
-        bound, (template.__module__, *used) if keep else (), keep and short, {"nogil": True}
-    )
+    bound = _bind(template, {**template.__globals__, **functions})
+    bound.__name__ = re.sub(r"\W", "_", f"{template.__name__}__{name}")
+    bound.__qualname__ = bound.__name__
+    return Compiled(bound, keep=keep, short=keep and short, options={"nogil": True})
 
 
 def compile_user(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a function a user wrote, unless it is compiled already."""
-    return function if hasattr(function, "py_func") else Compiled(function, (), False, {})
+    """Compile a function that a user wrote, unless it is compiled already."""
+    if hasattr(function, "py_func"):
+        return function
+    return Compiled(function, keep=False, short=False, options={})
+
+
+def stop_interpreting() -> None:
+    """Compile every function at its next call, before work whose time is measured."""
+    _Interpreter.stopped = True
 
 
 def side_by_side(play: Callable[[slice], None], runs: int) -> None:
-    """Call a function that computes outside the interpreter's lock with slices of the runs, one in
-    every thread.
+    """Call a function with slices of the runs, one in every thread.
 
-    Ctrl-C waits for all of them, so that no run is left behind the others.
+    The function must compute outside the interpreter's lock. Ctrl-C waits for all threads, so that
+    all runs are at the same step.
     """
     import numba
 
@@ -397,7 +254,7 @@ def side_by_side(play: Callable[[slice], None], runs: int) -> None:
         with held():
             play(slice(0, runs))
         return
-    cuts = [slice(part * runs // parts, (part + 1) * runs // parts) for part in range(parts)]
+    slices = [slice(part * runs // parts, (part + 1) * runs // parts) for part in range(parts)]
     with held(), ThreadPoolExecutor(parts) as pool:
-        for played in [pool.submit(play, cut) for cut in cuts]:
-            played.result()
+        for job in [pool.submit(play, part) for part in slices]:
+            job.result()

@@ -91,8 +91,9 @@ def exp(x: float) -> float:
 
 @elementary
 def gumbel(u: float) -> float:
-    """Standard Gumbel quantile -ln(-ln u), u in [0, 1) moved to the middle of its 2^-53 cell:
-    within [-3.63, 36.8].
+    """Standard Gumbel quantile -ln(-ln u), within [-3.63, 36.8].
+
+    u in [0, 1) is moved to the middle of its cell of 2^-53.
     """
     # The largest cell middle would round to 1; 1 - 2^-53 is the largest number below it.
     return -log(-log(min(u + 2.0**-54, 1.0 - 2.0**-53)))
@@ -102,9 +103,7 @@ def gumbel(u: float) -> float:
 def normals(
     key: int, purpose: int, party: int, index: int, attempt: int
 ) -> tuple[float, float, int]:
-    """Two independent standard normal numbers by the polar method, and the first attempt number not
-    used.
-    """
+    """Two independent standard normal numbers by the polar method, and the next attempt number."""
     while True:
         u, v = uniforms(key, purpose, party, index, attempt)
         attempt = attempt + 1
@@ -137,8 +136,8 @@ def beta(
 ) -> float:
     """Beta(a, b) from two gammas (Marsaglia and Tsang 2000), a draw at one address; a, b > 0.
 
-    Each round spends one pair of normals on both gammas; a gamma already accepted keeps its value.
-    The first attempt number can be given, for several draws at one address.
+    Each round uses one pair of normals for both gammas; a gamma already accepted keeps its value.
+    Several draws at one address have different first attempt numbers.
     """
     boost_a = a < 1.0
     boost_b = b < 1.0
@@ -164,7 +163,7 @@ def beta(
 
 
 _ATTEMPTS = 1 << 20
-"""Attempt numbers set apart for one draw of several at an address."""
+"""Attempt numbers reserved for each of several draws at one address."""
 _FEW = 40
 
 
@@ -173,10 +172,11 @@ def binomial(count: int, q: float, key: int, purpose: int, party: int, index: in
     """Binomial(count, q), a draw at one address; O(log count) for large counts.
 
     The middle one of `count` uniform numbers is Beta((count + 1) / 2, ...) distributed: if it is
-    below q, so are all before it, and the rest is a smaller binomial on the other side (Devroye:
-    Non-uniform random variate generation, 1986, chapter X.4). The last 40 are tossed one by one.
+    below q, so are all before it, and what remains is a smaller binomial on the other side
+    (Devroye: Non-uniform random variate generation, 1986, chapter X.4). The last 40 numbers are
+    drawn one by one.
     """
-    found = 0
+    count_below = 0
     split = 1
     while count > _FEW:
         middle = (count + 1) // 2
@@ -185,7 +185,7 @@ def binomial(count: int, q: float, key: int, purpose: int, party: int, index: in
         )
         split = split + 1
         if x < q:
-            found = found + middle
+            count_below = count_below + middle
             count = count - middle
             q = (q - x) / (1.0 - x)
         else:
@@ -193,7 +193,7 @@ def binomial(count: int, q: float, key: int, purpose: int, party: int, index: in
             q = q / x
     for i in range(0, count, 2):
         u, v = uniforms(key, purpose, party, index, i // 2)
-        found = found + (u < q)
+        count_below = count_below + (u < q)
         if i + 1 < count:
-            found = found + (v < q)
-    return found
+            count_below = count_below + (v < q)
+    return count_below

@@ -1,7 +1,7 @@
-"""Files that appear whole or not at all, private from their first byte where they hold a secret.
+"""Files that appear whole or not at all, and are private from their first byte if they hold secrets.
 
 A crash, a full disk or Ctrl-C leaves the old file or the new one, never half of one. The bytes go
-to a hidden file in the same folder, which takes the name at the end or is removed on any error.
+to a hidden file in the same folder, which is renamed at the end or removed on any error.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import BinaryIO
 
 from posse.core.errors import CertificateError, DataError
 
-PRIVATE, PUBLIC = 0o600, 0o644
+PRIVATE = 0o600
+PUBLIC = 0o644
 
 _OS = {
     errno.ENOSPC: "no space left on the disk. Free some, or choose another disk.",
@@ -47,12 +48,18 @@ def os_reason(error: OSError) -> str:
 def whole(
     path: str | Path, *, mode: int | None = None, replace: bool = True, durable: bool = True
 ) -> Iterator[BinaryIO]:
-    """Open a binary file to write; it takes its name only when everything is written, and a
-    `durable` one on the disk.
+    """Open a file to write that takes its name only when everything is written.
 
-    Until then an older file of that name stays as it was; without `replace` it stays for good and
-    this raises. `mode` holds from the first byte on (default: what the process gives to new files).
-    What the file system refuses is a `DataError`.
+    Until then an older file of that name stays as it was.
+
+    Args:
+        path: The file; a link is followed if it is replaced.
+        mode: Permissions from the first byte on; by default those of any new file.
+        replace: Whether an older file is replaced.
+        durable: Whether to return only when the file is on the disk.
+
+    Raises:
+        DataError: The file system refuses, or the file exists and `replace` is off.
 
     >>> with whole("no-such-folder/runs.csv") as file:  # doctest: +ELLIPSIS
     ...     _ = file.write(b"run")
@@ -61,18 +68,12 @@ def whole(
     posse.core.errors.DataError: [P200] cannot write no-such-folder/runs.csv: the folder does not
     exist. ...
     """
-    # A link is followed, so that the file it names is the one replaced.
     target = Path(os.path.realpath(Path(path).expanduser())) if replace else Path(path)
     part = target.with_name(f".{target.name[:80]}.{secrets.token_hex(4)}.part")
     try:
         if target.is_dir():
             raise IsADirectoryError(errno.EISDIR, "Is a directory")
-        created = os.open(
-            part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else mode
-        )
-        with open(created, "wb") as file:
-            if mode is not None:
-                os.fchmod(file.fileno(), mode)
+        with _create(part, mode) as file:
             yield file
             if durable:
                 file.flush()
@@ -85,15 +86,27 @@ def whole(
     except OSError as error:
         if isinstance(error, FileExistsError) and not replace:
             raise DataError(
-                f"{path} exists and is not overwritten. Move it away, or choose another place."
+                f"{path} exists and is not overwritten. Move it away, or choose another place.",
+                rule="core.path.exists",
             ) from error
-        raise DataError(f"cannot write {path}: {os_reason(error)}") from error
+        raise DataError(
+            f"cannot write {path}: {os_reason(error)}", rule="core.path.not-writable"
+        ) from error
     finally:
-        # What stopped the writing may stop the tidying too; the first reason is the one to report.
+        # What stopped the writing may stop the removal too; the first error is the one to report.
         with suppress(OSError):
             part.unlink(missing_ok=True)
     if durable:
         sync_folder(target.parent)
+
+
+def _create(path: Path, mode: int | None) -> BinaryIO:
+    """Open a new file, with its permissions whatever the umask."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    file = os.fdopen(os.open(path, flags, 0o666 if mode is None else mode), "wb")
+    if mode is not None:
+        os.fchmod(file.fileno(), mode)
+    return file
 
 
 def write_whole(
@@ -116,9 +129,7 @@ def sync_data(descriptor: int) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder survive a crash; file systems that cannot do this are left as they
-    are.
-    """
+    """Make the names in a folder survive a crash, on file systems that can do this."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -128,71 +139,104 @@ def sync_folder(folder: Path) -> None:
 
 
 def no_core_dumps() -> None:
-    """Let no crash of this process write its memory, with keys and tokens in it, to a disk."""
+    """Keep a crash of this process from writing its memory, with keys and tokens, to a disk."""
     import ctypes
     import resource
 
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(
-            4, 0, 0, 0, 0
-        )  # PR_SET_DUMPABLE: none, not even to a program that asked for them
+        # PR_SET_DUMPABLE: not even a program that asks for a dump gets one.
+        ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder that only its owner enters, or check one that exists: nobody else may write in
-    it.
+    """Make a folder that only its owner enters, or check one that exists.
+
+    Raises:
+        DataError: It cannot be made.
+        CertificateError: Others may write in it, or it belongs to another user.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.stat()
+        status = folder.stat()
     except OSError as error:
         raise DataError(
-            f"cannot make the folder {folder}: {error.strerror}. Choose another place."
+            f"cannot make the folder {folder}: {error.strerror}. Choose another place.",
+            rule="core.folder.not-writable",
         ) from error
-    _check(folder, found, stat.S_IWGRP | stat.S_IWOTH, "be written by others", "go-w")
+    _check_writable_by_owner(folder, status)
 
 
 def read(path: Path, what: str, remedy: str) -> bytes:
-    """Read a file of an identity, or say which is missing and how to get it."""
+    """Read a file of an identity.
+
+    Raises:
+        CertificateError: It cannot be read. `what` names the file in the message, and `remedy` is
+            how to get one.
+    """
     try:
         return path.read_bytes()
     except OSError as error:
         raise CertificateError(
-            f"{what} {path} cannot be read: {error.strerror}. {remedy}", "unreadable"
+            f"{what} {path} cannot be read: {error.strerror}. {remedy}",
+            "unreadable",
+            rule="core.identity.not-readable",
         ) from error
 
 
 def check_private(path: Path) -> None:
-    """Raise where others may read or write a file that holds a secret, or where it belongs to
-    somebody else.
+    """Check that only its owner may read or write a file that holds a secret.
+
+    Raises:
+        CertificateError: Others may, or it belongs to another user, or it cannot be read.
     """
-    _check(path, _status(path), stat.S_IRWXG | stat.S_IRWXO, "be used by others", "go=")
+    status = _status(path)
+    _check_owner(path, status)
+    if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        mode = stat.S_IMODE(status.st_mode)
+        raise CertificateError(
+            f"{path} can be used by others (mode {mode:o}). Run: chmod go= {path}",
+            "permissions",
+            rule="core.permissions.used-by-others",
+        )
 
 
 def check_trusted(path: Path) -> None:
-    """Raise where others may write a file that is relied on."""
-    _check(path, _status(path), stat.S_IWGRP | stat.S_IWOTH, "be written by others", "go-w")
+    """Check that only its owner may write a file.
+
+    Raises:
+        CertificateError: Others may, or it belongs to another user, or it cannot be read.
+    """
+    _check_writable_by_owner(path, _status(path))
+
+
+def _check_writable_by_owner(path: Path, status: os.stat_result) -> None:
+    _check_owner(path, status)
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        mode = stat.S_IMODE(status.st_mode)
+        raise CertificateError(
+            f"{path} can be written by others (mode {mode:o}). Run: chmod go-w {path}",
+            "permissions",
+            rule="core.permissions.written-by-others",
+        )
+
+
+def _check_owner(path: Path, status: os.stat_result) -> None:
+    if status.st_uid not in (os.geteuid(), 0):
+        raise CertificateError(
+            f"{path} belongs to another user (uid {status.st_uid}). Use a folder of your own.",
+            "permissions",
+            rule="core.owner.another-user",
+        )
 
 
 def _status(path: Path) -> os.stat_result:
     try:
         return path.stat()
     except OSError as error:
-        raise CertificateError(f"{path} cannot be read: {error.strerror}.", "unreadable") from error
-
-
-def _check(path: Path, status: os.stat_result, forbidden: int, can: str, remedy: str) -> None:
-    if os.name != "posix":
-        return
-    if status.st_uid not in (os.geteuid(), 0):
         raise CertificateError(
-            f"{path} belongs to another user (uid {status.st_uid}). Use a folder of your own.",
-            "permissions",
-        )
-    if status.st_mode & forbidden:
-        mode = stat.S_IMODE(status.st_mode)
-        raise CertificateError(
-            f"{path} can {can} (mode {mode:o}). Run: chmod {remedy} {path}", "permissions"
-        )
+            f"{path} cannot be read: {error.strerror}.",
+            "unreadable",
+            rule="core.path.not-readable",
+        ) from error

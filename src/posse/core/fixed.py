@@ -57,26 +57,31 @@ class RewardRange(NamedTuple):
     high: float = 1.0
 
     @classmethod
-    def of(cls, given: Sequence[float] | None) -> RewardRange:
-        """Check a range, [0, 1] if left out."""
-        if given is None:
+    def of(cls, limits: Sequence[float] | None) -> RewardRange:
+        """Check a range; None is [0, 1].
+
+        Raises:
+            ConfigError: The limits are not two finite numbers, the lower one first.
+        """
+        if limits is None:
             return UNIT_RANGE
-        made = cls(*map(float, given))
-        if not (max(map(abs, made)) <= LARGEST_REWARD and made.low < made.high):
+        low, high = map(float, limits)
+        finite = max(abs(low), abs(high)) <= LARGEST_REWARD
+        if not (finite and low < high):
             raise ConfigError(
-                f"reward_range must be two finite numbers of up to {LARGEST_REWARD:g}, the lower "
-                "one first, got "
-                f"{made}. Give such as 0,5."
+                f"reward_range must be two finite numbers of up to {LARGEST_REWARD:g}, "
+                f"the lower one first, got {low:g},{high:g}. Give for example 0,5.",
+                rule="core.reward_range.not-a-range",
             )
-        return made
+        return cls(low, high)
 
     def __str__(self) -> str:
         return f"[{self.low:g}, {self.high:g}]"
 
     def holds(self, rewards: ArrayLike) -> NDArray[np.bool_]:
         """Whether rewards lie within it."""
-        given = np.asarray(rewards, np.float64)
-        return np.asarray((given >= self.low) & (given <= self.high))
+        values = np.asarray(rewards, np.float64)
+        return np.asarray((values >= self.low) & (values <= self.high))
 
     def units(self, rewards: ArrayLike) -> NDArray[np.int64]:
         """Scale rewards within the range to [0, 1] and round them to the nearest unit of 2^-24."""
@@ -84,24 +89,22 @@ class RewardRange(NamedTuple):
         return np.floor(share * REWARD_ONE + 0.5).astype(np.int64)
 
     def value(self, units: ArrayLike) -> NDArray[np.float64]:
-        """Rewards of so many units."""
+        """Return rewards that are given in units."""
         return np.asarray(self.low + (self.high - self.low) * (np.asarray(units) / REWARD_ONE))
 
     def sums(self, units: NDArray[Any]) -> NDArray[np.float64]:
-        """Sums of the first rewards, and so on to all; they are given in units."""
-        return np.asarray(
-            self.low * np.arange(1, len(units) + 1)
-            + (self.high - self.low) * (units.cumsum() / REWARD_ONE)
-        )
+        """Return the running sum of rewards that are given in units."""
+        lows = self.low * np.arange(1, len(units) + 1)
+        return np.asarray(lows + (self.high - self.low) * (units.cumsum() / REWARD_ONE))
 
     def total(self, units: NDArray[Any]) -> float:
-        """Sum of rewards that are given in units."""
+        """Return the sum of rewards that are given in units."""
         return self.low * len(units) + (self.high - self.low) * (float(units.sum()) / REWARD_ONE)
 
 
 UNIT_RANGE = RewardRange()
 LARGEST_REWARD = 1e100
-"""Sums of larger ones would not be finite in the end."""
+"""Sums of larger rewards would not be finite."""
 
 
 def tie_bits(owners: int) -> int:
@@ -111,24 +114,30 @@ def tie_bits(owners: int) -> int:
 
 @elementary
 def tie_place(first: int, second: int, owner: int, bits: int) -> int:
-    """Place of an owner in the tie order of a step, from the two words of the step: below 2^bits,
-    no two alike.
+    """Return the place of an owner in the tie order of a step: below 2^bits, another for each owner.
 
     A swap-or-not shuffle of 2^bits places: each of 24 rounds pairs every place x with x xor k, for
-    a random k > 0, and swaps each pair or not by a coin of its own. Every order of any owners is
+    a random k > 0, and swaps each pair or not by its own coin. Every order of any owners is
     equally likely, as far as 2 million orders of 3 to 6 owners show. Cost: about .1 microseconds;
     no owner needs the places of others.
 
+    Args:
+        first: One word of the step, from which the keys of all rounds come.
+        second: The other word of the step.
+        owner: Number of the owner.
+        bits: Width of a place: `tie_bits`.
+
     Reference: Hoang, Morris, Rogaway: An enciphering scheme based on a card shuffle, CRYPTO 2012.
     """
-    most = (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
-    place, state = np.uint64(owner), np.uint64(first)
+    last = (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
+    place = np.uint64(owner)
+    state = np.uint64(first)
     for _ in range(24):
         state = (state ^ (state >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9) + np.uint64(
             second
         )
         state = state ^ (state >> np.uint64(32))
-        other = place ^ (np.uint64(1) + ((state >> np.uint64(40)) * most >> np.uint64(24)))
+        other = place ^ (np.uint64(1) + ((state >> np.uint64(40)) * last >> np.uint64(24)))
         coin = (max(place, other) ^ state) * np.uint64(0x94D049BB133111EB)
         if ((coin ^ (coin >> np.uint64(31))) * np.uint64(0xD6E8FEB86659FD93)) >> np.uint64(63):
             place = other
@@ -144,8 +153,9 @@ def bounded(score: float, bits: int) -> float:
 
 @elementary
 def comparable(score: float, place: int, bits: int) -> int:
-    """The integer x that is compared: floor(score 2^40) 2^bits + place, |x| < 2^62, for a `bounded`
-    score.
+    """Return the integer that is compared for a `bounded` score: floor(score 2^40) 2^bits + place.
+
+    Its absolute value is below 2^62.
     """
     q = np.int64(math.floor(score * _SCORE_ONE))
     return (q << np.int64(bits)) + np.int64(place)  # type: ignore[return-value]

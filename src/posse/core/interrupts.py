@@ -1,5 +1,13 @@
-"""Signals kept back while something must not be cut in the middle: a compiler's work, or the
-stopping of others.
+"""Ctrl-C: deferred while something must not be cut off, and never without an effect for long.
+
+Compilers and readers of large files can run for many seconds without a look at signals. So a
+command has a second thread that waits for Ctrl-C (`soon`). If the main thread has
+not raised `KeyboardInterrupt` after a second, the other thread saves what was done and ends the
+process.
+
+The opposite, the work in a thread and the main thread waiting, does not keep these guarantees: a
+thread cannot be interrupted while it waits for a lock, a socket, a child process or `sleep`, while
+in the main thread a signal ends each of these at once.
 """
 
 from __future__ import annotations
@@ -10,6 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import ClassVar, TypeVar
@@ -17,252 +26,264 @@ from typing import ClassVar, TypeVar
 R = TypeVar("R")
 
 PATIENCE = 1.0
-"""Seconds that `soon` waits for the interrupt to be raised."""
+"""Seconds that `soon` waits for the main thread to raise the interrupt."""
 LAST = 20.0
-"""Seconds that keeping what was done may take: what it waits for may be held by the thread that
-does not look up.
-"""
+"""Seconds that saving may take: what it waits for may be held by the main thread."""
 LOOK = 0.5
-"""Seconds of work, at most, between two looks at Ctrl-C and at progress, where work can be cut so
-small.
-"""
+"""Seconds of work between two looks at Ctrl-C and at progress, if the work can be cut so small."""
+_EXIT_CODE = 128 + signal.SIGINT
+_SHOW_CURSOR = b"\r\x1b[?25h"
+"""For a terminal: a progress bar hides the cursor."""
 
 
 def pieces(most: int, least: int = 1) -> Iterator[int]:
-    """Say how many steps to take next: from a sixteenth of `most` on, as many as take about half a
-    second.
+    """Yield how many steps to make next, so that they take about half a second.
 
-    How work is cut depends on the machine's clock, and what it gives must not.
+    It starts with a sixteenth of `most`. How work is cut depends on the machine's clock, and its
+    result must not.
 
     >>> next(pieces(1600)), next(pieces(1600, least=400))
     (100, 400)
     """
     steps = max(least, most // 16)
     while True:
-        began = time.monotonic()
+        started = time.monotonic()
         yield steps
-        took = time.monotonic() - began
-        if took < LOOK / 2:
+        seconds = time.monotonic() - started
+        if seconds < LOOK / 2:
             steps = max(least, min(most, 2 * steps))
-        elif took > LOOK:
+        elif seconds > LOOK:
             steps = max(least, steps // 2)
 
 
+# Ending a command ---------------------------------------------------------------------------------
+
+
 class _Ending:
-    """Who ends the process after Ctrl-C: the main thread, or the one that watches it."""
+    """Which thread ends the process after Ctrl-C: the main thread, or the one that watches it."""
 
     lock = threading.RLock()  # a second signal may come while the first one is handled
-    watched = raised = taken = False
-    kept: ClassVar[list[tuple[Callable[[], bool], Callable[[], str]]]] = []
+    watched = False
+    raised = False
+    """Whether the main thread has raised the interrupt."""
+    main_too_late = False
+    """Whether the watching thread ends the process."""
+    savers: ClassVar[list[tuple[Callable[[], bool], Callable[[], str]]]] = []
+    """For every block of `keeping`: whether it can be saved now, and how."""
 
 
 @contextmanager
 def soon() -> Iterator[None]:
-    """End the process soon after Ctrl-C, for commands: compilers and readers of large files do not
-    look up.
+    """End the process soon after Ctrl-C, for commands.
 
-    A thread waits for the signal, whatever the main one is doing. Where the interrupt is not raised
-    within `PATIENCE` seconds, this thread keeps what was done (`keeping`) and ends the process with
-    the exit code of Ctrl-C.
+    A thread waits for the signal. If the main thread does not raise the interrupt within `PATIENCE`
+    seconds, this thread saves what was done (`keeping`) and ends the process with the exit code of
+    Ctrl-C.
     """
     default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if not default or threading.current_thread() is not threading.main_thread():
+    if not default or not _in_main_thread():
         yield
         return
-    over = threading.Event()
-    read, write = os.pipe()
-    os.set_blocking(write, False)
-    before = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
-    signal.signal(signal.SIGINT, _raised)
-    _Ending.watched, _Ending.raised, _Ending.taken = True, False, False
-
-    def watch() -> None:
-        while came := os.read(read, 1):
-            handler = signal.getsignal(signal.SIGINT)
-            if came[0] != signal.SIGINT or not (handler is _raised or isinstance(handler, _Note)):
-                continue  # a handler of another closes what it began
-            wait = PATIENCE
-            while not over.wait(wait) and not _Ending.raised:
-                if all(may() for may, _ in _Ending.kept) and _take():
-                    _end(
-                        b"\r\x1b[?25h" if os.isatty(2) else b""
-                    )  # a bar of progress hides the cursor
-                wait = LOOK / 10
-        os.close(read)
-
-    threading.Thread(target=watch, daemon=True, name="posse-interrupts").start()
+    finished = threading.Event()
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    previous = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    signal.signal(signal.SIGINT, _raise_interrupt)
+    _Ending.watched = True
+    _Ending.raised = False
+    _Ending.main_too_late = False
+    threading.Thread(
+        target=_watch, args=(reader, finished), daemon=True, name="posse-interrupts"
+    ).start()
     try:
         yield
     finally:
-        over.set()
+        finished.set()
         _Ending.watched = False
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        signal.set_wakeup_fd(before)
-        os.close(write)
+        signal.set_wakeup_fd(previous)
+        os.close(writer)
+
+
+def _watch(reader: int, finished: threading.Event) -> None:
+    """End the process if the main thread does not, after each Ctrl-C that `reader` receives."""
+    while received := os.read(reader, 1):
+        if received[0] != signal.SIGINT or not _is_ours(signal.getsignal(signal.SIGINT)):
+            continue  # another handler ends what it began
+        seconds = PATIENCE
+        while not finished.wait(seconds) and not _Ending.raised:
+            if _can_save() and _take():
+                _end()
+            seconds = LOOK / 10
+    os.close(reader)
+
+
+def _is_ours(handler: object) -> bool:
+    return handler is _raise_interrupt or isinstance(handler, _Deferred)
+
+
+def _can_save() -> bool:
+    return all(ready() for ready, _ in _Ending.savers)
 
 
 @contextmanager
 def keeping(keep: Callable[[], str], may: Callable[[], bool] = lambda: True) -> Iterator[None]:
-    """Say how to keep what this block has done, where `soon` ends the process; `keep` returns what
-    to tell the user.
+    """Save what this block has done if `soon` ends the process.
 
-    It is called in another thread while the main one does not look up, once `may` says that what
-    was done is whole.
+    Args:
+        keep: Saves it, in another thread while the main thread computes, and returns what to print.
+        may: Whether what was done is consistent at this moment.
     """
-    _Ending.kept.append((may, keep))
+    _Ending.savers.append((may, keep))
     try:
         yield
     finally:
-        _Ending.kept.pop()
+        _Ending.savers.pop()
 
 
 def _take() -> bool:
+    """Let the watching thread end the process, unless the main thread has raised the interrupt."""
     with _Ending.lock:
-        _Ending.taken = not _Ending.raised
-    return _Ending.taken
+        _Ending.main_too_late = not _Ending.raised
+    return _Ending.main_too_late
 
 
-def _end(before: bytes) -> None:
-    """Keep what was done, end the processes that this one began, and leave; whatever fails or
-    hangs, leave.
-    """
-    late = threading.Timer(LAST, os._exit, (128 + signal.SIGINT,))
-    late.daemon = True
-    late.start()
-    said = []
-    for _, keep in reversed(_Ending.kept):
+def _end() -> None:
+    """Save what was done, end the child processes, and exit, even if saving fails or hangs."""
+    limit = threading.Timer(LAST, os._exit, (_EXIT_CODE,))
+    limit.daemon = True
+    limit.start()
+    reports = []
+    for _, save in reversed(_Ending.savers):
         with suppress(Exception):
-            said.append(keep())
-    told = "; ".join(one for one in said if one) or "nothing was saved"
+            reports.append(save())
+    report = "; ".join(filter(None, reports)) or "nothing was saved"
     with suppress(Exception):
-        os.write(2, before + f"interrupted; {told}.\n".encode())
-        for process in (
-            sys.modules["multiprocessing"].active_children()
-            if "multiprocessing" in sys.modules
-            else ()
-        ):
-            process.terminate()
-    os._exit(128 + signal.SIGINT)
+        line = f"interrupted; {report}.\n".encode()
+        os.write(2, _SHOW_CURSOR + line if os.isatty(2) else line)
+        if "multiprocessing" in sys.modules:
+            for process in sys.modules["multiprocessing"].active_children():
+                process.terminate()
+    os._exit(_EXIT_CODE)
 
 
-def _raised(number: int = signal.SIGINT, frame: FrameType | None = None) -> None:
-    """Raise the interrupt, unless another thread is ending the process already."""
+def _raise_interrupt(number: int = signal.SIGINT, frame: FrameType | None = None) -> None:
+    """Raise the interrupt, unless the watching thread is ending the process."""
     with _Ending.lock:
-        _Ending.raised = not _Ending.taken
-    while _Ending.taken:
+        _Ending.raised = not _Ending.main_too_late
+    while _Ending.main_too_late:
         time.sleep(LOOK)
     raise KeyboardInterrupt
 
 
+# Deferring and forwarding -------------------------------------------------------------------------
+
+
 @contextmanager
 def held() -> Iterator[None]:
-    """Keep Ctrl-C back until the block is left, and raise it then.
+    """Defer Ctrl-C until the block ends, and raise it then.
 
-    A second one ends the process at once, or within `PATIENCE` where `soon` watches. Other threads,
-    and processes that handle the signal by themselves, are left as they are.
+    A second one ends the process at once, or within `PATIENCE` if `soon` watches. Other threads,
+    and processes with their own handler of the signal, are not affected.
 
     >>> with held():
     ...     done = 1
     >>> done
     1
     """
-    before = signal.getsignal(signal.SIGINT)
-    if before not in _PLAIN or threading.current_thread() is not threading.main_thread():
+    previous = signal.getsignal(signal.SIGINT)
+    if previous not in _RAISING or not _in_main_thread():
         yield
         return
-    came = _Note()
-    signal.signal(signal.SIGINT, came)
+    deferred = _Deferred()
+    signal.signal(signal.SIGINT, deferred)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
-    if came.noted:
-        _raised()
+        signal.signal(signal.SIGINT, previous)
+    if deferred.received:
+        _raise_interrupt()
 
 
-class _Note:
-    """A handler that keeps one Ctrl-C back."""
+class _Deferred:
+    """A handler that defers one Ctrl-C."""
 
-    noted = False
+    received = False
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Note it; a second one ends a process that nobody watches."""
-        if self.noted and not _Ending.watched:
+        """Remember the first one; the second ends a process that no thread watches."""
+        if self.received and not _Ending.watched:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGINT)
-        self.noted = True
+        self.received = True
 
 
-_PLAIN = (signal.default_int_handler, _raised)
+_RAISING = (signal.default_int_handler, _raise_interrupt)
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 def aside(work: Callable[[], R]) -> R:
-    """Do work in a thread and wait for it, so that Ctrl-C is raised at once; the work goes on, its
-    result is dropped.
+    """Do work in a thread and wait for it, so that Ctrl-C is raised at once.
 
-    For compilers, which must not be cut in the middle and change nothing but their own memory.
+    After Ctrl-C the work continues and its result is dropped. It is for compilers, which must not
+    be cut off and change only their own memory.
 
     >>> aside(lambda: 1 + 1)
     2
     """
-    if (
-        signal.getsignal(signal.SIGINT) not in _PLAIN
-        or threading.current_thread() is not threading.main_thread()
-    ):
+    if signal.getsignal(signal.SIGINT) not in _RAISING or not _in_main_thread():
         return work()
-    from concurrent.futures import Future
+    result: Future[R] = Future()
 
-    done: Future[R] = Future()
-
-    def begin() -> None:
+    def run() -> None:
         try:
-            done.set_result(work())
+            result.set_result(work())
         except BaseException as error:
-            done.set_exception(error)
+            result.set_exception(error)
 
-    threading.Thread(target=begin, daemon=True, name="posse-aside").start()
-    return done.result()
+    threading.Thread(target=run, daemon=True, name="posse-aside").start()
+    return result.result()
 
 
 def never_lost() -> None:
-    """Send a Ctrl-C again that came where Python drops exceptions: in a callback of the garbage
-    collector, say.
-    """
-    before = sys.unraisablehook
+    """Send a Ctrl-C again that came where Python drops exceptions.
 
-    def dropped(one: sys.UnraisableHookArgs) -> None:
-        if not issubclass(one.exc_type, KeyboardInterrupt):
-            before(one)
+    That is the case in a callback of the garbage collector, for example.
+    """
+    previous = sys.unraisablehook
+
+    def send_again(dropped: sys.UnraisableHookArgs) -> None:
+        if not issubclass(dropped.exc_type, KeyboardInterrupt):
+            previous(dropped)
             return
         _Ending.raised = False
-        again = threading.Timer(
-            0.02, os.kill, (os.getpid(), signal.SIGINT)
-        )  # when the callback is over
+        # After the callback has returned.
+        again = threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT))
         again.daemon = True
         again.start()
 
-    sys.unraisablehook = dropped
+    sys.unraisablehook = send_again
 
 
 @contextmanager
 def noted(note: Callable[[int], object], stop: Callable[[], object]) -> Iterator[None]:
-    """Call `note` with the number of a signal that would end the process, and `stop` at the end,
-    which none interrupts.
+    """Call `note` with each signal that would end the process, and `stop` at the end of the block.
 
-    Threads other than the main one have no handlers of signals.
+    No signal interrupts `stop`. In another thread than the main one, which has no handlers, only
+    `stop` is called.
     """
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    main = threading.current_thread() is threading.main_thread()
-    before = (
-        {number: signal.signal(number, lambda came, _: note(came)) for number in numbers}
-        if main
-        else {}
-    )
+    handlers = {}
+    if _in_main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            handlers[number] = signal.signal(number, lambda received, _: note(received))
     try:
         yield
     finally:
-        for number in before:
+        for number in handlers:
             signal.signal(number, signal.SIG_IGN)
         stop()
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)

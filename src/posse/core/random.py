@@ -1,5 +1,4 @@
-"""Counter-based randomness: a draw is a function of where it is made, never of what was drawn
-before.
+"""Counter-based randomness: a draw is a function of its address, and not of earlier draws.
 
 Philox-4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3; SC 2011),
 written for one counter at a time. A draw has an address (key, purpose, party, index, attempt). One
@@ -40,9 +39,9 @@ DERIVE = 9
 NOISE = 11
 """An agent's noise: (own key, producer, release)."""
 DELIVERY = 12
-"""Good units of a purchase in a simulated market: (world seed, agent, round), a word a producer."""
+"""Good units of a purchase in a simulated market: (world seed, agent, round), one word per producer."""
 PARTIAL = 13
-"""The same where no table is at hand: (world seed, agent and producer, round)."""
+"""The same without a table: (world seed, agent and producer, round)."""
 INSTANCE = 14
 """Instances of a market, and the drift of its qualities: (instance seed, what, number)."""
 
@@ -82,9 +81,7 @@ def philox(c0: int, c1: int, c2: int, c3: int, k0: int, k1: int) -> tuple[int, i
 
 @inlined
 def quarters(key, purpose, party, index, attempt):  # type: ignore[no-untyped-def]
-    """Return four 32-bit words at an address, for compiled code; the words of `words`, not
-    joined.
-    """
+    """Return the words at an address as four words of 32 bits, for compiled code."""
     key64 = np.uint64(key)
     return _philox(
         np.uint64(index) & _MASK32,
@@ -104,10 +101,16 @@ def _words(key, purpose, party, index, attempt):  # type: ignore[no-untyped-def]
 
 @elementary
 def words(key: int, purpose: int, party: int, index: int, attempt: int) -> tuple[int, int]:
-    """Return two 64-bit words at an address; party < 2^24, index < 2^32, attempt < 2^32, purpose <
-    2^8.
+    """Return two 64-bit words at an address.
+
+    Args:
+        key: 64 bits.
+        purpose: One of the constants of this module, below 2^8.
+        party: Below 2^24.
+        index: Below 2^32.
+        attempt: Below 2^32.
     """
-    # numba compiles a function anew for every constant it is called with: ten rounds once, this
+    # numba compiles a function again for every constant it is called with: ten rounds once, this
     # line often.
     return _words(  # type: ignore[no-any-return]
         np.uint64(key), np.int64(purpose), np.int64(party), np.int64(index), np.int64(attempt)
@@ -134,9 +137,7 @@ def uniform(key: int, purpose: int, party: int, index: int, attempt: int) -> flo
 
 
 def derive(key: int, party: int) -> int:
-    """Return a party's own key from a world seed: in a simulation only, for the world seed makes it
-    public.
-    """
+    """Return a party's own key in a simulation; who knows the world seed knows the key."""
     return int(words(np.uint64(key), DERIVE, party, 0, 0)[0])
 
 
@@ -148,6 +149,6 @@ def shuffle(key: int, purpose: int, index: int, out: NDArray[np.int64]) -> None:
         out[i] = i
     for i in range(k - 1, 0, -1):
         j = int(uniform(key, purpose, i, index, 0) * (i + 1))
-        kept = out[i]
+        item = out[i]
         out[i] = out[j]
-        out[j] = kept
+        out[j] = item

@@ -1,10 +1,9 @@
 """Roles are sans-IO: a role takes a message and returns what it wants done.
 
 A role opens no socket, reads no clock and starts no loop. It returns messages for other parties and
-*effects*: things it cannot do by itself (pull an arm in the world) or wants known (a step is over).
-A runtime moves the messages, carries out the effects and hands their answers back, so one
-implementation of a role runs in memory, in processes, over a network, one message at a time, and
-under injected faults.
+*effects*: requests to the world (pull an arm) and notes for its operator (a step is over). A runtime
+moves the messages, carries out the effects and returns their answers. So one implementation of a
+role runs in memory, in processes, over a network, one message at a time, and under injected faults.
 """
 
 from __future__ import annotations
@@ -18,10 +17,11 @@ import msgspec
 WORLD = "world"
 """The sender of an effect's answer."""
 OPERATOR = "operator"
-"""The sender of what a party's own operator asks for."""
+"""The sender of requests of a party's own operator."""
 DURABLE = "durable"
-"""Kind of a note that asks the runtime to have everything taken in on the disk before what follows
-leaves: for what depends on the order in which messages of different parties came.
+"""Kind of a note: what follows must not be sent before all received messages are on the disk.
+
+For messages that depend on the order in which messages of different parties came.
 """
 
 
@@ -34,13 +34,13 @@ Send: TypeAlias = tuple[str, str, Message]
 
 
 class Many(msgspec.Struct, frozen=True, gc=False):
-    """Messages asked for together: of one type and one encoded size, to roles of one class."""
+    """Messages sent together: of one type and one encoded size, to roles of one class."""
 
     sends: list[Send]
 
 
 class Ask(msgspec.Struct, frozen=True, array_like=True, tag="Ask", gc=False):
-    """Effect: what only the world can answer; its answer goes to the party that asks."""
+    """Effect: a request that only the world can answer; the answer goes to the party that asks."""
 
     awaits: ClassVar[str] = "a reward"
     party: str
@@ -60,9 +60,7 @@ class Reward(Message, frozen=True, array_like=True, tag="Reward", gc=False):
 
 
 class Note(msgspec.Struct, frozen=True, gc=False):
-    """Effect: something an operator may know: the step that ended, or the end of the run with its
-    result.
-    """
+    """Effect: what an operator may know, such as the end of a step or the result of the run."""
 
     party: str
     kind: str
@@ -88,28 +86,26 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class View:
-    """What some parties together saw of a run: all that an adversary who holds them knows."""
+    """What some parties together saw of a run: all that an adversary who controls them knows."""
 
     parties: tuple[str, ...]
     entries: Sequence[Entry]
-    """Messages that one of them sent or received, in order; the world's answers come from
-    `WORLD`.
-    """
+    """Messages that one of them sent or received, in order; `WORLD` sends the world's answers."""
     secrets: Mapping[str, Mapping[str, Any]]
     """Each party's own state with its secrets (`Role.save`)."""
     public: Mapping[str, Any]
     """The terms that everybody knows."""
     forgotten: int = 0
-    """Messages of the run that are no longer held, where only the last ones are kept."""
+    """Messages of the run that are no longer stored, if only the last ones are."""
 
 
 class Role(Protocol):
     """One party's part of a protocol.
 
-    A role is deterministic: made with the same arguments and given the same messages, it is in the
-    same state and returns actions that mean the same. They may differ in bytes that nobody depends
-    on (nonces, encapsulations, signatures, the randomness of a ciphertext). So a runtime restores a
-    party by loading its last snapshot and giving it again what came after.
+    A role is deterministic: with the same arguments and messages it reaches the same state and
+    returns equivalent actions. They may differ in bytes that no party depends on (nonces,
+    encapsulations, signatures, the randomness of a ciphertext). So a runtime restores a party by
+    loading its last snapshot and replaying what came after.
     """
 
     @property
@@ -124,46 +120,47 @@ class Role(Protocol):
         """Return what the party does before it has received anything."""
 
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
-        """Take one message; raise `ProtocolError`, with the state as it was, if the protocol does
-        not allow it.
+        """Take one message, and return what to do.
 
-        Raise `EarlyError` if it would be allowed after messages of other parties. Only then is it
-        held for a party that lost power and has not met all its peers again. It matters for senders
-        that need no message of this party to go on: a connection to any other sender shows by
-        itself that this party is behind.
+        Raises:
+            ProtocolError: The protocol does not allow it; the state is as it was.
+            EarlyError: It would be allowed after messages of other parties. The runtime then stores
+                it for a party that lost power and has not met all its peers again. This matters for
+                senders that need no message of this party to continue: a connection to any other
+                sender shows that this party is behind.
         """
 
-    # A role may also have `brings` (a message): what may change while the run goes on, such as a
-    # price list. The operator's new one comes by `receive`, also before the start.
+    # A role may also have `brings` (a message): data that may change during the run, such as a
+    # price list. The operator's new one comes through `receive`, also before the start.
 
     # A class of roles may also have `receive_all(roles, sends, asked)`: take these messages one
-    # after the other, as `receive` of each would, and append what they ask for. Runtimes that hold
-    # many roles in one process use it.
+    # after the other, as `receive` of each would, and append their actions. Runtimes with many
+    # roles in one process use it.
 
     @property
     def finished(self) -> bool:
-        """Whether its part is over: it waits for nothing and will ask for nothing."""
+        """Whether its part is over: it waits for no message and will send none."""
 
     def state(self) -> dict[str, object]:
-        """Return what an operator standing at this party may see; never keys, masks, tokens or
-        seeds.
+        """Return what an operator of this party may see: never keys, masks, tokens or seeds.
 
-        `step` of `horizon` says how far the run is and `unit` what they count ("pull", "round"),
-        where the role knows.
+        `step`, `horizon` and `unit` ("pull", "round") are how far the run is, if the role knows.
         """
 
     def save(self) -> dict[str, Any]:
-        """Return the whole state, without what derives from the role's arguments; keep it as secret
-        as the arguments.
+        """Return the whole state, without what follows from the role's arguments.
 
-        Plain values that msgpack can encode: None, bool, int in [-2^63, 2^64), float, str, bytes,
-        list and dict with str keys. Roles in the same state save equal values.
+        It is as secret as the arguments. It consists of plain values that msgpack can encode: None,
+        bool, int in [-2^63, 2^64), float, str, bytes, list and dict with str keys. Roles in the
+        same state save equal values.
         """
 
     def load(self, saved: Mapping[str, Any]) -> None:
-        """Take up what `save` returned, also after a way through msgpack.
+        """Restore what `save` returned, also after msgpack encoded and decoded it.
 
-        A role just made with the same arguments then behaves as the one that saved. Raises
-        `JournalError` on what another party, kind or run saved, or what is damaged; a role that
-        raised must not be used.
+        A new role with the same arguments then behaves as the one that saved.
+
+        Raises:
+            JournalError: It was saved by another party, kind or run, or is damaged. The role must
+                not be used afterwards.
         """

@@ -1,6 +1,6 @@
-"""Configuration: one pydantic model, whether it comes from a TOML file, from flags or from Python.
+"""Settings: one pydantic model, whether they come from a TOML file, from flags or from Python.
 
-Values given by flags win over the file. Unknown keys are errors, with the nearest known one. A
+Values of flags win over the file. Unknown keys are errors that suggest the nearest known one. A
 paper's own word for a setting is an alias: `budget` for `horizon`, or `offers` for the part
 `data.offers`.
 """
@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Self, TypeVar, cast
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
 
 from posse.core.check import nearest
-from posse.core.errors import ConfigError, DataError
+from posse.core.errors import ConfigError, DataError, room_of
 
 T = TypeVar("T")
 NOTHING = "(?!)"
@@ -28,10 +28,10 @@ NOTHING = "(?!)"
 
 @dataclass(frozen=True)
 class External:
-    """Marks a setting whose value can import code or open a file, such as `Annotated[str,
-    External("linear|cnn")]`.
+    """Marks a setting whose value can import code or open a file.
 
-    A server that takes settings from requests checks these values before it makes the settings.
+    A server that takes settings from requests checks these values before it makes the settings:
+    `Annotated[str, External("linear|cnn")]`.
     """
 
     built_in: str = NOTHING
@@ -50,112 +50,140 @@ class External:
 
 
 IMPORTS = External(r"[^:{]*")
-"""Marks a setting that imports what `module:name` or `file.py:name` names: text without a colon or
-a brace does not.
+"""Marks a setting that imports what `module:name` or `file.py:name` names.
+
+Text without a colon or a brace names nothing.
 """
 
 
-def as_written(given: Any) -> Any:
-    """Take a number for a setting that is text as it was written, so that 0.1 is one tenth.
+def as_written(value: Any) -> Any:
+    """Return a number as the text that a user wrote, so that 0.1 is one tenth.
 
     >>> as_written(0.1), as_written("1/3"), as_written(True)
     ('0.1', '1/3', True)
     """
-    return repr(given) if isinstance(given, int | float) and not isinstance(given, bool) else given
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return repr(value) if is_number else value
 
 
 class Settings(BaseModel):
-    """Base of every configuration: frozen, strict about unknown keys, errors in one line."""
+    """Base of all settings: frozen, without unknown keys, with errors of one line."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
 
     aliases: ClassVar[Mapping[str, str]] = {}
-    """Other words for settings: the field, or field.part where the field takes a table of named
-    parts.
-    """
+    """Other words for settings: the field, or field.part if the field takes a table of parts."""
     absent: ClassVar[Mapping[str, str]] = {}
-    """Names that a user may try and that are not settings (removed ones, those of another command),
-    with what to do instead.
-    """
+    """Names that a user may try and that are not settings, such as removed ones, with the remedy."""
     panel: ClassVar[str] = "The run"
     """Heading under which help lists the settings that a class declares."""
     panels: ClassVar[Mapping[str, str]] = {}
-    """Headings of single settings, where they differ."""
+    """Headings of single settings, if they differ."""
     part_help: ClassVar[Mapping[str, str]] = {}
     """What words for parts of a setting mean."""
-    _kept: dict[str, Any] = PrivateAttr(default_factory=dict)
+    _cache: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
-        """Other words and headings are those of the class and of all it derives from."""
+        """Add the words and headings of the classes that this one derives from."""
         super().__pydantic_init_subclass__(**options)
         for name in ("aliases", "absent", "panels", "part_help"):
-            declared = [vars(base).get(name) or {} for base in reversed(cls.__mro__)]
-            setattr(
-                cls, name, {word: meaning for words in declared for word, meaning in words.items()}
-            )
+            merged: dict[str, str] = {}
+            for base in reversed(cls.__mro__):
+                merged |= vars(base).get(name) or {}
+            setattr(cls, name, merged)
 
     def __init__(self, /, **values: Any) -> None:
-        """Build from keywords; a mistake is one `ConfigError` of one line."""
+        """Make settings from keywords.
+
+        Raises:
+            ConfigError: A value is missing, unknown or outside its rule.
+        """
         for name in values:
             if name in self.absent:
                 raise ConfigError(
-                    f"{name} is not a setting, got {values[name]!r}. {self.absent[name]}"
+                    f"{name} is not a setting, got {values[name]!r}. {self.absent[name]}",
+                    rule=f"{room_of(type(self).__module__)}.{name}.not-a-setting",
+                    field=name,
                 )
         try:
-            super().__init__(**self._named(values))
+            super().__init__(**self._by_field(values))
         except ValidationError as error:
-            known = (*type(self).model_fields, *self.aliases)
-            said = {field: alias for alias, field in self.aliases.items() if alias in values}
-            raise ConfigError(_explain(error, known, said)) from None
+            raise self._refusal(error, values) from None
 
     @classmethod
     def make(
         cls, values: Mapping[str, Any] | None = None, *, file: Path | str | None = None
     ) -> Self:
-        """Build from a TOML file and values that win over it; a mistake is one `ConfigError`."""
+        """Make settings from a TOML file and from values that win over it.
+
+        Raises:
+            ConfigError: A value is missing, unknown or outside its rule.
+            DataError: The file cannot be read.
+        """
         return cls(**cls.merged(read_toml(file) if file is not None else {}, values or {}))
 
     @classmethod
     def merged(cls, first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-        """Put values over others, whatever words they are given by; of a table of named parts, part
-        by part.
-        """
-        over, made = cls._named(second), dict(second)
-        in_parts = {word.partition(".")[0] for word in cls.aliases.values() if "." in word}
+        """Put values over others, whatever words name them; tables of parts are merged."""
+        merged = dict(second)
+        by_field = cls._by_field(second)
         for word, value in first.items():
             field, _, part = cls.aliases.get(word, word).partition(".")
-            whole = over.get(field)
-            if field not in over or (part and isinstance(whole, Mapping) and part not in whole):
-                made[word] = value
-            elif field in in_parts and isinstance(value, Mapping) and isinstance(whole, Mapping):
-                rest = {name: each for name, each in value.items() if name not in whole}
-                made[word] = {**rest, **made.get(word, {})}
-        return made
+            if field not in by_field:
+                merged[word] = value
+                continue
+            table = by_field[field]
+            if not isinstance(table, Mapping):
+                continue
+            if part and part not in table:
+                merged[word] = value
+            elif isinstance(value, Mapping) and field in cls._tables():
+                rest = {name: each for name, each in value.items() if name not in table}
+                merged[word] = {**rest, **merged.get(word, {})}
+        return merged
 
     @classmethod
-    def _named(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Replace aliases by the fields they stand for."""
-        named = {name: value for name, value in values.items() if name not in cls.aliases}
-        words = {name: name for name in named}  # the word that each field was given by
-        for alias in (name for name in values if name in cls.aliases):
+    def _tables(cls) -> set[str]:
+        """Fields that take a table of parts, each part named by its own word."""
+        return {path.partition(".")[0] for path in cls.aliases.values() if "." in path}
+
+    @classmethod
+    def _by_field(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Replace aliases by the fields that they stand for."""
+        fields = {word: value for word, value in values.items() if word not in cls.aliases}
+        words = {field: field for field in fields}  # the word that named each field
+        for alias in [word for word in values if word in cls.aliases]:
             field, _, part = cls.aliases[alias].partition(".")
-            if part and values[alias] is None:
-                continue
-            whole = named.get(field) if part else None
-            if field in named and not (part and isinstance(whole, Mapping) and part not in whole):
-                what = f"a part of {field}" if part else f"another word for {field}"
-                both = "both" if words[field] == field else f"{words[field]} too"
-                raise ConfigError(f"{alias} is {what}, got {both}. Give one.")
-            words.setdefault(field, alias)
-            named[field] = {**(whole or {}), part: values[alias]} if part else values[alias]
-        return named
+            value = values[alias]
+            if not part:
+                if field in fields:
+                    raise cls._named_twice(alias, words[field])
+                fields[field] = value
+                words[field] = alias
+            elif value is not None:
+                table = fields.get(field, {})
+                if not isinstance(table, Mapping) or part in table:
+                    raise cls._named_twice(alias, words[field])
+                fields[field] = {**table, part: value}
+                words.setdefault(field, alias)
+        return fields
+
+    @classmethod
+    def _named_twice(cls, alias: str, word: str) -> ConfigError:
+        field, _, part = cls.aliases[alias].partition(".")
+        meaning = f"a part of {field}" if part else f"another word for {field}"
+        both = "both" if word == field else f"{word} too"
+        return ConfigError(
+            f"{alias} is {meaning}, got {both}. Give one.",
+            rule=f"{room_of(cls.__module__)}.{field}.named-twice",
+        )
 
     @classmethod
     def external(cls, name: str) -> External | None:
-        """Return the mark of a setting that can import code or open a file; None for any other.
+        """Return the mark of a setting that can import code or open a file, or None.
 
         A type that holds a path, or takes anything, marks its setting.
         """
@@ -163,34 +191,33 @@ class Settings(BaseModel):
         parts = [*field.metadata, *_parts_of(field.annotation)]
         if Path in parts:
             return External(path=True)
-        marks = [part for part in parts if isinstance(part, External)]
-        if marks:
-            return marks[0]
+        for part in parts:
+            if isinstance(part, External):
+                return part
         return External() if Any in parts or object in parts else None
 
     @classmethod
     def heading(cls, name: str) -> str:
-        """Return the heading under which a setting is listed: what it is about."""
-        # The last class that declares it: one that says more about a setting of another keeps its
-        # heading.
-        owner = next(
-            (base for base in reversed(cls.__mro__) if name in inspect.get_annotations(base)), cls
-        )
-        return str(cls.panels.get(name, vars(owner).get("panel", Settings.panel)))
+        """Return the heading under which help lists a setting."""
+        if name in cls.panels:
+            return cls.panels[name]
+        # The first class that declares it: one that adds to a setting of another keeps its heading.
+        for base in reversed(cls.__mro__):
+            if name in inspect.get_annotations(base):
+                return str(vars(base).get("panel", Settings.panel))
+        return str(vars(cls).get("panel", Settings.panel))
 
     def but(self, **changes: Any) -> Self:
         """Return these settings with changes, checked like new ones."""
-        given = {name: getattr(self, name) for name in self.model_fields_set}
-        return type(self)(**self.merged(given, changes))
+        values = {name: getattr(self, name) for name in self.model_fields_set}
+        return type(self)(**self.merged(values, changes))
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return `but(**update)`: a copy is checked, and loads anew what follows from its
-        settings.
-        """
+        """Return `but(**update)`: a copy is checked, and computes again what it had cached."""
         return self.but(**(update or {}))
 
     def __getstate__(self) -> dict[Any, Any]:
-        return {**super().__getstate__(), "__pydantic_private__": {"_kept": {}}}
+        return {**super().__getstate__(), "__pydantic_private__": {"_cache": {}}}
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and self.__dict__ == other.__dict__
@@ -198,42 +225,50 @@ class Settings(BaseModel):
     def __hash__(self) -> int:
         return hash(repr(self))
 
-    def once(self, what: str, make: Callable[[], T]) -> T:
-        """Return what `make` gives, made at most once for these settings: data are loaded once and
-        not at every use.
-        """
-        if what not in self._kept:
-            self._kept[what] = make()
-        return cast("T", self._kept[what])
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """Return what `make` returns, called once for these settings: data are loaded once."""
+        if name not in self._cache:
+            self._cache[name] = make()
+        return cast("T", self._cache[name])
 
     def resolved(self) -> dict[str, Any]:
-        """Every setting with its value, as a record keeps it."""
+        """Return every setting with its value, as a record stores it."""
         return self.model_dump(mode="json")
+
+    def _refusal(self, error: ValidationError, values: Mapping[str, Any]) -> ConfigError:
+        """Return the first mistake as one error that uses the user's own words."""
+        first = error.errors(include_url=False)[0]
+        path = ".".join(str(part) for part in first["loc"])
+        words = {field: alias for alias, field in self.aliases.items() if alias in values}
+        name = words.get(path, path) or "configuration"
+        field = str(first["loc"][0]) if first["loc"] else "configuration"
+        kind = str(first["type"])
+        value = first["input"]
+        room = room_of(type(self).__module__)
+        if kind == "extra_forbidden":
+            names = (*type(self).model_fields, *self.aliases)
+            text = f"unknown setting '{name}'.{nearest(name, names)}"
+            return ConfigError(text, rule=f"{room}.settings.unknown", field=name)
+        if kind == "missing":
+            text = f"{name} is needed and was not given."
+        elif kind in _BOUNDS:
+            text = f"{name} must be {_BOUNDS[kind].format(**first['ctx'])}, got {value!r}."
+        else:
+            problem = str(first["msg"]).removeprefix("Value error, ")
+            problem = problem.removeprefix("Input should be ")
+            text = f"{name} must be {problem}, got {value!r}."
+        if kind == "literal_error":
+            choices = re.findall(r"'([^']*)'", str(first["msg"]))
+            text += nearest(str(value), tuple(choices)).partition(" Known")[0]
+        rule = f"{room}.{field}.{_RULES.get(kind, 'invalid')}"
+        return ConfigError(text, rule=rule, field=path or "configuration")
 
 
 def _parts_of(annotation: Any) -> Iterator[Any]:
-    """Give a type and everything it is made of: the members of a union, of a list or of
-    `Annotated`.
-    """
+    """Yield a type and all its parts: the members of a union, of a list or of `Annotated`."""
     yield annotation
     for part in typing.get_args(annotation):
         yield from _parts_of(part)
-
-
-def read_toml(path: Path | str) -> dict[str, Any]:
-    """Read a TOML file, or say what is wrong with it and where."""
-    try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise DataError(f"there is no configuration file {path}.") from error
-    except IsADirectoryError as error:
-        raise DataError(
-            f"the configuration file {path} cannot be read: it is a folder. Give a TOML file."
-        ) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"the configuration file {path} cannot be read: {error}.") from error
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not TOML: {error}.") from error
 
 
 _BOUNDS = {
@@ -242,26 +277,39 @@ _BOUNDS = {
     "less_than_equal": "at most {le:g}",
     "less_than": "below {lt:g}",
 }
+_RULES = {
+    "missing": "missing",
+    "greater_than_equal": "too-small",
+    "greater_than": "too-small",
+    "less_than_equal": "too-large",
+    "less_than": "too-large",
+    "literal_error": "unknown",
+    "finite_number": "not-finite",
+}
+"""Rules by pydantic's types of errors; a value of a wrong type is `invalid`."""
 
 
-def _explain(error: ValidationError, known: tuple[str, ...], said: Mapping[str, str]) -> str:
-    first = error.errors(include_url=False)[0]
-    name = ".".join(str(part) for part in first["loc"]) or "configuration"
-    name = said.get(name, name)
-    if first["type"] == "extra_forbidden":
-        return f"unknown setting '{name}'.{nearest(name, known)}"
-    if first["type"] == "missing":
-        return f"{name} is needed and was not given."
-    if first["type"] in _BOUNDS:
-        return (
-            f"{name} must be {_BOUNDS[first['type']].format(**first['ctx'])}, got "
-            f"{first['input']!r}."
-        )
-    if first["type"] == "literal_error":
-        meant = nearest(
-            str(first["input"]), tuple(re.findall(r"'([^']*)'", str(first["msg"])))
-        ).partition(" Known")[0]
-    else:
-        meant = ""
-    problem = str(first["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
-    return f"{name} must be {problem}, got {first['input']!r}.{meant}"
+def read_toml(path: Path | str) -> dict[str, Any]:
+    """Read a TOML file.
+
+    Raises:
+        DataError: The file cannot be read.
+        ConfigError: It is not TOML; the message names the line.
+    """
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise DataError(
+            f"there is no configuration file {path}.", rule="core.file.missing"
+        ) from error
+    except IsADirectoryError as error:
+        raise DataError(
+            f"the configuration file {path} cannot be read: it is a folder. Give a TOML file.",
+            rule="core.file.is-a-folder",
+        ) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(
+            f"the configuration file {path} cannot be read: {error}.", rule="core.file.not-readable"
+        ) from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not TOML: {error}.", rule="core.file.not-toml") from error

@@ -1,7 +1,7 @@
-"""The shape of what a role saves: plain values, and whose they are.
+"""What a role saves: plain values, with the party and the run that they belong to.
 
-A role describes its state as a `Snapshot` of its own; `pack` makes plain values of it and `unpack`
-reads them strictly.
+A role describes its state as its own subclass of `Snapshot`. `pack` turns it into plain values, and
+`unpack` reads them strictly.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from posse.core.errors import JournalError
 
 VERSION = 1
 Count = Annotated[int, msgspec.Meta(ge=0)]
-"""A number that a snapshot must not hold below 0."""
+"""A number of at least 0."""
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What every snapshot begins with."""
+    """The fields of every snapshot."""
 
     version: int
     kind: str
     name: str
     run: bytes
-    """What is different in every run of this party; public."""
+    """Identifies the run of this party; public."""
 
 
 S = TypeVar("S", bound=Snapshot)
 
 
 def pack(snapshot: Snapshot) -> dict[str, Any]:
-    """Make plain values of a snapshot: what msgpack encodes.
+    """Turn a snapshot into plain values that msgpack can encode.
 
     >>> pack(Snapshot(version=1, kind="agent", name="ada", run=b"7"))
     {'version': 1, 'kind': 'agent', 'name': 'ada', 'run': b'7'}
@@ -42,8 +42,17 @@ def pack(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def unpack(saved: Mapping[str, Any], shape: type[S], *, kind: str, name: str, run: bytes) -> S:
-    """Read what `pack` made; raise `JournalError` if it is another party's, of another run, or
-    damaged.
+    """Read what `pack` returned.
+
+    Args:
+        saved: The plain values, also after msgpack encoded and decoded them.
+        shape: The class of the snapshot.
+        kind: Kind of the party that reads it.
+        name: Name of the party that reads it.
+        run: Its run.
+
+    Raises:
+        JournalError: They are of another format, party or run, or damaged.
 
     >>> saved = pack(Snapshot(version=1, kind="agent", name="ada", run=b"7"))
     >>> unpack(saved, Snapshot, kind="agent", name="bob", run=b"7")
@@ -51,23 +60,25 @@ def unpack(saved: Mapping[str, Any], shape: type[S], *, kind: str, name: str, ru
     ...
     posse.core.errors.JournalError: [P800] the snapshot is of agent 'ada', this is agent 'bob'. Give
     each party and run
-    a journal of its own.
+    a separate journal.
     """
-    version, whose = saved.get("version"), (saved.get("kind"), saved.get("name"))
-    if version != VERSION:
+    if saved.get("version") != VERSION:
         raise JournalError(
-            f"expected a snapshot of format {VERSION}, got one of {version}. Go on with the Posse "
-            "that made it."
+            f"expected a snapshot of format {VERSION}, got one of {saved.get('version')}. "
+            "Continue with the Posse that made it.",
+            rule="core.snapshot.other-format",
         )
-    if whose != (kind, name):
+    if (saved.get("kind"), saved.get("name")) != (kind, name):
         raise JournalError(
-            f"the snapshot is of {whose[0]} '{whose[1]}', this is {kind} '{name}'. "
-            "Give each party and run a journal of its own."
+            f"the snapshot is of {saved.get('kind')} '{saved.get('name')}', "
+            f"this is {kind} '{name}'. Give each party and run a separate journal.",
+            rule="core.snapshot.other-party",
         )
     if saved.get("run") != run:
         raise JournalError(
             f"the snapshot of {kind} '{name}' is of another run, or was made with other secrets. "
-            "Give each party and run a journal of its own, and keep its secrets with it."
+            "Give each party and run a separate journal, and keep its secrets with it.",
+            rule="core.snapshot.other-run",
         )
     try:
         return msgspec.convert(saved, shape, builtin_types=(bytes,))
@@ -76,7 +87,8 @@ def unpack(saved: Mapping[str, Any], shape: type[S], *, kind: str, name: str, ru
 
 
 def damaged(kind: str, name: str, why: object) -> JournalError:
-    """Make the error of a snapshot that no role can have saved."""
+    """Return the error for a snapshot that no role can have saved."""
     return JournalError(
-        f"the snapshot of {kind} '{name}' is damaged: {why} Restore the journal from a copy."
+        f"the snapshot of {kind} '{name}' is damaged: {why} Restore the journal from a copy.",
+        rule="core.snapshot.damaged",
     )

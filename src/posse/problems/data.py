@@ -69,16 +69,16 @@ class DataSettings(Settings):
         """
         with reading(self.encoding, self.decimal, self.skip_bad) as read:
             made = super().once(what, make)
-        self._kept["dropped"] = [*self._kept.get("dropped", ()), *read.dropped]
+        self._cache["dropped"] = [*self._cache.get("dropped", ()), *read.dropped]
         return made
 
     @property
     def dropped(self) -> tuple[str, ...]:
         """What `skip_bad` dropped while the data were read, a sentence a table."""
-        return tuple(self._kept.get("dropped", ()))
+        return tuple(self._cache.get("dropped", ()))
 
     @classmethod
-    def _named(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+    def _by_field(cls, values: Mapping[str, Any]) -> dict[str, Any]:
         """Replace aliases; the word "own" beside parts says what they say."""
         given = [
             name
@@ -86,7 +86,7 @@ class DataSettings(Settings):
             if "." in word and values.get(name) is not None
         ]
         words = {"data", *(name for name, word in cls.aliases.items() if word == "data")}
-        return super()._named(
+        return super()._by_field(
             {k: v for k, v in values.items() if not (given and k in words and v == "own")}
         )
 

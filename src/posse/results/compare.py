@@ -19,6 +19,10 @@ from posse.results.words import Vocabulary, common, plural
 
 SHORTEST = 0.005
 """CPU seconds below which a time is mostly the clock and the caches, and no ratio is made of it."""
+FEW_SCORES = 20_000
+"""Steps times arms up to which a plain run can be interpreted: compiled it takes under 5 ms."""
+INTERPRETED = 0.5
+"""CPU seconds that interpreting a plain run takes at most."""
 
 
 @dataclass(frozen=True)
@@ -107,12 +111,17 @@ def identical(a: Record, b: Record) -> bool:
 
 
 def times_as_long(record: Record, first: Record) -> float | None:
-    """CPU seconds of a record over those of another; None where one took under 5 ms, for then it is
-    noise.
-    """
-    return (
-        record.seconds / first.seconds if min(record.seconds, first.seconds) >= SHORTEST else None
-    )
+    """CPU seconds of a record over those of another, or None if one is too short to compare."""
+    if _too_short(record) or _too_short(first):
+        return None
+    return record.seconds / first.seconds
+
+
+def _too_short(record: Record) -> bool:
+    """Whether the time of a record says nothing about longer runs."""
+    few_scores = record.steps_done * record.arms <= FEW_SCORES
+    interpreted = record.level == "plain" and few_scores and record.seconds < INTERPRETED
+    return record.seconds < SHORTEST or interpreted
 
 
 def _row(record: Record, label: str, first: Record) -> ComparedRun:
@@ -182,10 +191,10 @@ def _notes(records: tuple[Record, ...], rows: tuple[ComparedRun, ...]) -> list[s
         other = any(row.difference is not None and not row.paired for row in rows)
         said = " The others ran on other seeds." if other else ""
         notes.append(f"Paired by world seed with the first: {paired}.{said}")
-    if any(row.seconds < SHORTEST for row in rows):
+    if any(_too_short(record) for record in records):
         notes.append(
-            f"A time under {SHORTEST * 1000:.0f} ms is too short to compare: no ratio is made of "
-            "it."
+            f"A time under {SHORTEST * 1000:.0f} ms, or of a plain run of up to {FEW_SCORES:,} "
+            "scores, is too short to compare: no ratio is made of it."
         )
     versions = list(dict.fromkeys(record.version for record in records))
     if len(versions) > 1:

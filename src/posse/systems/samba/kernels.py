@@ -10,18 +10,17 @@ streams, so they compare the same numbers.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from posse.core.compiled import compile_user, elementary, specialise
+from posse.core.compiled import Compiled, compile_user, elementary, specialise
 from posse.core.errors import PolicyError
 from posse.core.exact import exp, gumbel
 from posse.core.fixed import bounded, comparable, from_units, tie_place
 from posse.core.random import COIN, EXPLORE, GUMBEL, MASK, SELECT, TIE, uniform, unit, words
 from posse.policies.arms.base import Policy
-from posse.problems.arms.rewards import reward
+from posse.problems.arms.rewards import BETA, reward, simple_reward
 
 ARGMAX, MATCH, CUSTOM = 0, 1, 2
 _LN2_UP = 0.6931471805599455
@@ -313,63 +312,87 @@ def _twin(
         reached[run] = point
 
 
-@dataclass(frozen=True)
-class Kernels:
-    """The compiled functions of one policy class."""
-
-    numbers: Callable[..., None]
-    value: Callable[..., float]
-    learnt: Callable[..., float]
-    exploring: Callable[..., bool]
-    twin: Callable[..., None]
-    """The twin of level `strict`."""
-    published: Callable[..., None]
-    """The twin of level `paper`."""
-
-
 @elementary
 def _no_choice(values, u):
     return 0
 
 
+@elementary
+def _no_noise(u):
+    return 0.0
+
+
+@elementary
+def _unscaled(value, kind, scale, ceiling):
+    return value
+
+
+_NO_MATCHING = {"gumbel": _no_noise, "gumbel_bound": _no_noise, "paper_value": _unscaled}
+"""What the templates call in place of probability matching, where no pass of a policy matches."""
+
+
+class Kernels:
+    """The compiled functions of one policy class, each compiled at its first call."""
+
+    numbers: Callable[..., None]
+    value: Callable[..., float]
+    learnt: Callable[..., float]
+    exploring: Callable[..., bool]
+
+    def __init__(self, policy: type[Policy], choose: Callable[..., int], *, matches: bool) -> None:
+        self.built_in = policy.__module__.startswith("posse.policies.") and choose is _no_choice
+        """Whether the twins can be interpreted: plain Python gives the same bits."""
+        self._name = f"{policy.__module__}.{policy.__qualname__}"
+        if not self.built_in:
+            self._name += f"_{len(_compiled)}"
+        self._functions = {
+            "score": compile_user(policy.score),
+            "learn": compile_user(policy.learn),
+            "explore": compile_user(policy.explore),
+            "choose": compile_user(choose),
+        }
+        if not matches:
+            self._functions |= _NO_MATCHING
+        self._twins: dict[tuple[bool, bool], Compiled[None]] = {}
+        self.numbers = self._specialise(_numbers)
+        self.value = self._specialise(_value)
+        self.learnt = self._specialise(_learnt)
+        self.exploring = self._specialise(_exploring)
+
+    def twin(self, *, published: bool, kind: int) -> Compiled[None]:
+        """Return the twin for rewards of a kind; `published` is that of level `paper`.
+
+        Beta rewards have a twin of their own, because they take seconds to compile.
+        """
+        key = (published, kind == BETA)
+        if key not in self._twins:
+            select = self._specialise(_published if published else _largest)
+            draw = reward if kind == BETA else simple_reward
+            self._twins[key] = self._specialise(_twin, short=False, select=select, reward=draw)
+        return self._twins[key]
+
+    def _specialise(
+        self, template: Callable[..., Any], *, short: bool = True, **more: Callable[..., Any]
+    ) -> Compiled[Any]:
+        name = "_".join([self._name, *(function.__name__ for function in more.values())])
+        functions = {**self._functions, **more}
+        return specialise(template, functions, name=name, keep=self.built_in, short=short)
+
+
 def kernels(policy: Policy) -> Kernels:
-    """Compiled functions of a policy; compiled at first use and kept."""
-    choices = {selection.choose for selection in policy.passes() if selection.choose is not None}
+    """Compiled functions of a policy; made once for every class of policies."""
+    passes = policy.passes()
+    choices = {selection.choose for selection in passes if selection.choose is not None}
     if len(choices) > 1:
         raise PolicyError(
             f"policy '{policy.name}' has {len(choices)} 'choose' functions; use the same in all "
             "passes."
         )
-    key = (type(policy), choices.pop() if choices else _no_choice)
+    matches = any(selection.kind == "match" for selection in passes)
+    key = (type(policy), choices.pop() if choices else _no_choice, matches)
     if key not in _compiled:
-        _compiled[key] = _compile(*key)
+        _compiled[key] = Kernels(key[0], key[1], matches=matches)
     return _compiled[key]
 
 
-_compiled: dict[tuple[type[Policy], Callable[..., int]], Kernels] = {}
-
-
-def _compile(policy: type[Policy], choose: Callable[..., int]) -> Kernels:
-    ships = policy.__module__.startswith("posse.policies.") and choose is _no_choice
-    name = f"{policy.__module__}.{policy.__qualname__}" + ("" if ships else f"_{len(_compiled)}")
-    functions = {
-        "score": compile_user(policy.score),
-        "learn": compile_user(policy.learn),
-        "explore": compile_user(policy.explore),
-        "choose": compile_user(choose),
-    }
-
-    def bind(
-        template: Callable[..., Any], short: bool = False, **more: Callable[..., Any]
-    ) -> Callable[..., Any]:
-        named = name + "".join(f"_{one.__name__}" for one in more.values())
-        return specialise(template, {**functions, **more}, name=named, keep=ships, short=short)
-
-    return Kernels(
-        bind(_numbers, True),
-        bind(_value, True),
-        bind(_learnt, True),
-        bind(_exploring, True),
-        bind(_twin, select=bind(_largest)),
-        bind(_twin, select=bind(_published)),
-    )
+_compiled: dict[tuple[type[Policy], Callable[..., int], bool], Kernels] = {}

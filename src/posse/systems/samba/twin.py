@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from posse.core.compiled import side_by_side
 from posse.core.fixed import REWARD_ONE, tie_bits
-from posse.core.interrupts import pieces
+from posse.core.interrupts import held, pieces
 from posse.core.random import derive
 from posse.policies.arms.base import Policy
-from posse.problems.arms.rewards import Arms, BernoulliArms
+from posse.problems.arms.rewards import Arms
 from posse.results.record import Record, points_of
 from posse.runtime.memory import fork
 from posse.systems.base import System
@@ -29,6 +29,10 @@ from posse.systems.samba.settings import IMPLIED, Samba
 
 SCORES = 20_000_000
 """Scores that are computed between two looks at Ctrl-C, at most: about a second."""
+INTERPRETED = 20_000
+"""Scores of a run up to which interpreting it takes less time than loading numba and its code."""
+PATIENCE = 0.5
+"""Seconds that a process spends on interpreting the twin of one policy before it compiles it."""
 KINDS = {"argmax": ARGMAX, "match": MATCH, "custom": CUSTOM}
 
 
@@ -111,7 +115,16 @@ class Twin:
             np.zeros(runs),
             np.zeros(runs, np.int64),
         )
-        self._kernel = kernels(policy).published if level == "paper" else kernels(policy).twin
+        compiled = kernels(policy)
+        self._kernel = compiled.twin(published=level == "paper", kind=arms.world.kind)
+        scores = runs * budget * owners * len(policy.passes())
+        self.interprets = (
+            compiled.built_in
+            and scores <= INTERPRETED
+            and not self._kernel.is_compiled
+            and self._kernel.seconds_interpreted < PATIENCE
+        )
+        """Whether plain Python computes this run: it gives the same bits as compiled code."""
         self._world, self._rows = (
             arms.world,
             (np.array(list(seeds), np.uint64), own_keys(seeds, owners)),
@@ -129,6 +142,14 @@ class Twin:
     def advance(self, n: int) -> None:
         """Make n steps in every seed, or as many as are left."""
         first, self.step = self.step + 1, min(self.budget, self.step + n)
+        self._play(first, self.step)
+
+    def compile(self) -> None:
+        """Compile now what `advance` calls, so that compiling is not counted as running."""
+        self.interprets = False
+        self._play(self.step + 1, self.step)
+
+    def _play(self, first: int, last: int) -> None:
         rows = (
             *self._rows,
             self.units,
@@ -143,9 +164,13 @@ class Twin:
         )
 
         def play(cut: slice) -> None:
-            self._kernel(self._world, *(row[cut] for row in rows), first, self.step, *self._fixed)
+            self._kernel(self._world, *(row[cut] for row in rows), first, last, *self._fixed)
 
-        side_by_side(play, len(self.seeds))
+        if self.interprets:
+            with held():
+                self._kernel.interpret(self._world, *rows, first, last, *self._fixed)
+        else:
+            side_by_side(play, len(self.seeds))
 
     @property
     def outcome(self) -> Outcome:
@@ -190,9 +215,6 @@ class SambaTwinRun(Run):
     def __init__(self, system: System, settings: Samba, seeds: Sequence[int] | None) -> None:
         super().__init__(system, settings, seeds)
         setup = settings.load()
-        simulate(
-            BernoulliArms([0.5, 0.5]), setup.policy, 4, [0], level=settings.level
-        )  # compiling is not running
         self.twin = Twin(
             setup.arms,
             setup.policy,
@@ -203,6 +225,8 @@ class SambaTwinRun(Run):
             mask=settings.mask,
             points=settings.points,
         )
+        if not self.twin.interprets:
+            self.twin.compile()
         self._scores = len(self.seeds) * len(setup.arms) * len(setup.policy.passes())
 
     @property
