@@ -1,4 +1,6 @@
-"""What is not collected: doctests of modules whose extra is not installed."""
+"""What is not collected: doctests of modules whose extra is not installed, and the old package name,
+which warns when it is imported.
+"""
 
 from __future__ import annotations
 
@@ -10,4 +12,4 @@ _FLOWER = [
     "tests/devices/simulator.py",
 ]
 
-collect_ignore_glob = [] if find_spec("flwr") else _FLOWER
+collect_ignore_glob = ["src/posse/protocols/*", *([] if find_spec("flwr") else _FLOWER)]

@@ -421,25 +421,34 @@ def test_many_frames_over_tls(tmp_path, monkeypatch):
     finish(paths)
 
 
+@pytest.mark.parametrize("new", [True, False])
 @pytest.mark.parametrize(
     "claim", [{"received": 2**62, "durable": 0}, {"received": 2**62, "durable": 2**62}]
 )
-def test_a_hello_that_lies_does_no_harm_beyond_its_connection(tmp_path, claim):
-    """Who claims to have what was never sent gets nothing; the next hello is believed again."""
+def test_a_hello_that_lies_does_no_harm_beyond_its_connection(tmp_path, claim, new):
+    """A peer that claims messages which were never sent gets nothing; its next hello is believed.
+
+    A party with a new journal refuses such a hello; another one may have forgotten messages.
+    """
     paths = laid_out(tmp_path, budget=BUDGET)
 
     async def lie():
         party = opened(paths[0])
         party._admit = lambda certificate: ("owner", PEER)
+        party.engine.new = new
         connection = Connection(party)
-        connection.connection_made(Nowhere())
+        transport = Nowhere()
+        connection.connection_made(transport)
         connection.data_received(pack(hello(**claim)))
         party.engine.begin()
         party._commit_and_send()
         link = party.engine.links[PEER]
         assert (link.durable_there, link.outgoing()) == (0, [])
         link.send(b"first")
-        assert link.outgoing() == []
+        if new:
+            assert transport.closed and PEER not in party.connections
+        else:
+            assert link.outgoing() == []
         link.connected(0, 0)
         assert link.outgoing() == [(1, b"first")]
         party.engine._journal.close()

@@ -442,6 +442,10 @@ def test_the_command_takes_a_list_at_a_running_agent_and_at_a_stopped_one(tmp_pa
 
     async def running():
         await control.start()
+        before = await asyncio.to_thread(CliRunner().invoke, app, ["change", str(paths[0])])
+        assert (before.exit_code, "P810" in before.stderr) == (2, True)  # nobody has connected yet
+        for link in party.engine.links.values():
+            link.connected(link.sent, link.durable_there)
         told = await asyncio.to_thread(CliRunner().invoke, app, ["change", str(paths[0])])
         control.close()
         return told.exit_code

@@ -31,4 +31,5 @@ warnings.warn(
     DeprecationWarning,
     stacklevel=2,
 )
-sys.meta_path.append(_Renamed())
+# First, or a submodule would be found by the path of its package and loaded a second time.
+sys.meta_path.insert(0, _Renamed())

@@ -24,13 +24,13 @@ class Bar:
 
     >>> bar = Bar()
     >>> bar(Progress(run=1, runs=4, fraction=0.3))
-    ... bar.text
+    >>> bar.text
     'run 2 of 4: 30 %'
     >>> bar(0.5, "attack tracker")
-    ... bar.text
+    >>> bar.text
     'attack tracker: 50 %'
     >>> bar(3, 4)
-    ... bar.text
+    >>> bar.text
     '3 of 4: 75 %'
     """
 

@@ -43,8 +43,7 @@ def their_numbers(count: int) -> Floats:
     """U(0), ..., U(count - 1).
 
     >>> import random
-    ...
-    ... their_numbers(8)[7] == random.Random(7).random()
+    >>> their_numbers(8)[7] == random.Random(7).random()
     np.True_
     """
     return np.array([random.Random(n).random() for n in range(count)])
