@@ -96,19 +96,19 @@ release: $(TOOLS)  ## build wheel and sdist into dist/, install and try them, wi
 	@cd dist && sha256sum * >SHA256SUMS && cat SHA256SUMS
 
 reproduce: $(READY)  ## the published figures, full size (long; POSSE_DATA names the folder with mnist)
-	@$(BIN)/posse reproduce samba/fig8a samba/fig8b samba/fig8c samba/fig8d samba/theorems samba/setting samba/means samba-demo/interface \
+	@$(BIN)/python -m reproduction run samba/fig8a samba/fig8b samba/fig8c samba/fig8d samba/theorems samba/setting samba/means samba-demo/interface \
 		dp-combinatorial/fig2 dp-combinatorial/exp1 dp-combinatorial/exp2 dp-combinatorial/exp3 \
 		dp-combinatorial/order dp-combinatorial/overlap dp-combinatorial/theorem1 dp-combinatorial/naive \
 		dp-combinatorial/when dp-combinatorial/weights \
 		mpc-contextual/fig4 mpc-contextual/fig5 mpc-contextual/table1 mpc-contextual/algorithm3 mpc-contextual/fig2 mpc-contextual/fig3 \
 		mpc-contextual/fig6 mpc-contextual/fig7 mpc-contextual/fig8 mpc-contextual/fig9
 
-claims: $(READY)  ## keep what `make reproduce` found about the papers' claims, and write docs/claims.md
-	@$(BIN)/python -m posse.experiments.claims posse-reproduce docs/claims.md
+claims: $(READY)  ## keep what `make reproduce` measured, and write docs/claims.md and docs/reproduced
+	@$(BIN)/python -m reproduction claims --keep docs/claims.md
 
 reproduce-devices: $(READY)  ## figures of federated contextual bandits (needs a GPU, or POSSE_FED_CONTEXTUAL_RESULTS of a study made on one)
-	@$(BIN)/posse reproduce 'fed-contextual/*'
+	@$(BIN)/python -m reproduction run 'fed-contextual/*'
 
 clean:  ## remove .venv and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .jax_cache build dist site
-	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+	find src reproduction tests benchmarks -name __pycache__ -prune -exec rm -rf {} +

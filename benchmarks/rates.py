@@ -28,6 +28,8 @@ from scipy.stats import t as student_t
 
 from posse.problems.populations.population import Population
 from posse.problems.populations.splits import dirichlet, population
+from reproduction.loaders.emnist import emnist_population
+from reproduction.loaders.questions import stackexchange_population
 
 Floats = NDArray[np.float64]
 ENOUGH = 0.95
@@ -100,9 +102,9 @@ def _named(name: str) -> Population:
 
 DATA: dict[str, tuple[str, Callable[[], Population]]] = {
     "digits": ("linear", lambda: _named("digits")),
-    "emnist": ("linear", lambda: _named("emnist")),
+    "emnist": ("linear", emnist_population),
     "mnist-writers": ("linear", lambda: _named("mnist-writers")),
-    "stackexchange": ("bag", lambda: _named("stackexchange")),
+    "stackexchange": ("bag", stackexchange_population),
     "wine": ("linear", lambda: _table("wine", 30)),
     "breast-cancer": ("linear", lambda: _table("breast_cancer", 60)),
     "dense": ("linear", lambda: _invented("dense", 20, 1.0, 1.0)),

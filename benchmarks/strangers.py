@@ -176,7 +176,7 @@ class Federation:
         self.port, self.folder = free_port(), folder
         values = {
             "run": "besieged",
-            "level": "standard",
+            "level": "paper",
             "listen": f"127.0.0.1:{self.port}",
             "budget": 10_000_000,
             "policy": "ucb",
@@ -303,7 +303,7 @@ def measured(
 
 def main() -> None:
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 6.0
-    warm_up(UCB(), "standard")
+    warm_up(UCB(), "paper")
     attacks: list[tuple[str, Callable[[Path], Attack]]] = [
         ("silent connections, held", lambda folder: silent),
         ("handshakes begun, held", lambda folder: half),

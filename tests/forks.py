@@ -65,7 +65,7 @@ MODULES = (
     "posse.systems.mpc_contextual.layout",
 )
 
-SPAWNED = (*MODULES, "numba", "posse.experiments.sweeps", "posse.studio.jobs")
+SPAWNED = (*MODULES, "numba", "posse.sweeps", "posse.studio.jobs")
 """What spawned processes import."""
 
 _SIGNATURE = inspect.signature(USUAL._execute_child)  # type: ignore[attr-defined]

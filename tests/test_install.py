@@ -104,6 +104,7 @@ def test_every_file_of_the_package_is_in_wheel_and_sdist(built: tuple[Path, Path
         "README.md",
         "docs/guide.md",
         "examples/own_policy.py",
+        "reproduction/__main__.py",
     } <= held
     assert (metadata["Name"], metadata["Version"]) == ("posse-bandits", __version__)
     assert metadata["Author"] == "The Posse developers"

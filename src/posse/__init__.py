@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from posse import problems as problems
     from posse import systems as systems
     from posse.core.errors import PosseError as PosseError
-    from posse.experiments.sweeps import sweep as sweep
     from posse.policies.arms.checks import check as check
     from posse.policies.decisions import Decision as Decision
     from posse.results.bar import Bar as Bar
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from posse.results.record import Record as Record
     from posse.results.reports.report import report as report
     from posse.results.store import Store as Store
+    from posse.sweeps import sweep as sweep
     from posse.systems.audit import audit as audit
     from posse.systems.dp_combinatorial.settings import DpCombinatorial as DpCombinatorial
     from posse.systems.fed_contextual.on_device import OnDevice as OnDevice
@@ -54,7 +54,7 @@ _HOMES = {
     "report": "posse.results.reports.report",
     "run": "posse.systems.registry",
     "start": "posse.systems.registry",
-    "sweep": "posse.experiments.sweeps",
+    "sweep": "posse.sweeps",
 }
 _ROOMS = ("policies", "problems", "systems")
 

@@ -128,7 +128,7 @@ def test_what_a_mask_costs_is_measured_by_running_without_it(visit: Visits) -> N
 
 
 def test_the_last_step_is_made_and_no_other(visit: Visits) -> None:
-    page = visit().enter(f"/stage?{FOUR}&horizon=31&level=standard&t=30")
+    page = visit().enter(f"/stage?{FOUR}&horizon=31&level=paper&t=30")
     at(page, 30, 31)
     page.keyboard.press("ArrowRight")
     at(page, 31, 31)
@@ -138,7 +138,7 @@ def test_the_last_step_is_made_and_no_other(visit: Visits) -> None:
         int(text.split("/")[1]) for text in page.locator(".party.row .under").all_text_contents()
     ]
     record = posse.run(
-        posse.Samba(means=(0.38, 0.55, 0.47, 0.71), seed=7, horizon=31, level="standard")
+        posse.Samba(means=(0.38, 0.55, 0.47, 0.71), seed=7, horizon=31, level="paper")
     )
     assert sum(pulls) == 31
     assert pulls == [int(one) for one in record.pulls[0]]
@@ -148,7 +148,7 @@ def test_a_jump_to_before_every_arm_was_pulled_ends(visit: Visits) -> None:
     """The first pulls, one an owner, are one moment: there is nothing between it and the
     beginning.
     """
-    page = visit().enter("/stage?system=samba&owners=20&horizon=60&level=standard&t=40")
+    page = visit().enter("/stage?system=samba&owners=20&horizon=60&level=paper&t=40")
     at(page, 40, 60)
     for time, reached in ((7, 20), (0, 0), (19, 20), (0, 0), (3, 20)):
         page.get_by_role("slider", name="time").fill(str(time))
@@ -159,7 +159,7 @@ def test_a_jump_to_before_every_arm_was_pulled_ends(visit: Visits) -> None:
 @pytest.mark.parametrize(("owners", "shape"), [(4, "row"), (20, "chip"), (60, "cell")])
 def test_a_click_on_an_owner_opens_what_it_knows(visit: Visits, owners: int, shape: str) -> None:
     page = visit().enter(
-        f"/stage?system=samba&owners={owners}&horizon=200&level=standard&t={owners + 2}"
+        f"/stage?system=samba&owners={owners}&horizon=200&level=paper&t={owners + 2}"
     )
     at(page, owners + 2, 200)
     for name in ("owner-1", f"owner-{owners}"):
@@ -170,7 +170,7 @@ def test_a_click_on_an_owner_opens_what_it_knows(visit: Visits, owners: int, sha
 
 
 def test_history_stays_after_a_reload(visit: Visits) -> None:
-    page = visit().enter(f"/stage?{FOUR}&horizon=40&level=standard&t=40")
+    page = visit().enter(f"/stage?{FOUR}&horizon=40&level=paper&t=40")
     at(page, 40, 40)
     page.get_by_role("button", name="Keep this run").click()
     expect(page.locator(".notices")).to_contain_text("Kept as")

@@ -16,7 +16,7 @@ playwright = pytest.importorskip("playwright.sync_api")
 expect = playwright.expect
 expect.set_options(timeout=300_000)
 
-PLAYED = f"/stage?{FOUR}&horizon=60&level=standard&t=50"
+PLAYED = f"/stage?{FOUR}&horizon=60&level=paper&t=50"
 
 
 class Held:
@@ -147,7 +147,7 @@ def test_a_card_describes_the_run_on_the_stage_not_the_form(visit: Visits) -> No
 
 
 def test_the_state_of_a_party_follows_the_run(visit: Visits) -> None:
-    page = visit().enter(f"/stage?{FOUR}&horizon=60&level=standard&t=20")
+    page = visit().enter(f"/stage?{FOUR}&horizon=60&level=paper&t=20")
     at(page, 20, 60)
     owner = page.locator('[data-party="owner-1"]')
     owner.click()
@@ -162,7 +162,7 @@ def test_the_state_of_a_party_follows_the_run(visit: Visits) -> None:
 
 
 def test_play_ends_with_the_run_also_where_its_answer_comes_after(visit: Visits) -> None:
-    page = visit().enter(f"/stage?{FOUR}&horizon=200&level=standard")
+    page = visit().enter(f"/stage?{FOUR}&horizon=200&level=paper")
     at(page, 0, 200)
     page.get_by_label("speed, units a second").select_option("0")
     late = Held(page, "/do$")

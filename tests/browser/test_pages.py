@@ -141,7 +141,7 @@ def test_a_stored_run_goes_on_the_stage(visit: Visits, stored: list[str]) -> Non
 
 
 def test_choose_fills_a_grid_and_answers(visit: Visits, stored: list[str]) -> None:
-    page = visit().enter(f"/stage?{FOUR}&horizon=100&level=standard")
+    page = visit().enter(f"/stage?{FOUR}&horizon=100&level=paper")
     expect(page.locator(".place")).to_have_text("t = 0 of 100")
     page.get_by_role("link", name="Choose").click()
     boxes = page.locator(".ticks label")
@@ -154,16 +154,14 @@ def test_choose_fills_a_grid_and_answers(visit: Visits, stored: list[str]) -> No
     page.get_by_role("button", name="Run the grid").click()
     expect(page.locator(".grid-table .small-chart").first).to_be_visible(timeout=180_000)
     expect(page.locator(".answer")).to_contain_text("ucb at", timeout=180_000)
-    expect(page.locator(".grid-table thead th")).to_contain_text(
-        ["", "strict", "standard", "paper", "plain"]
-    )
+    expect(page.locator(".grid-table thead th")).to_contain_text(["", "strict", "paper", "plain"])
     page.get_by_role("link", name="Runs").click()
     expect(page.locator(".jobs li").filter(has_text="choose of")).to_have_count(1)
 
 
 def test_a_grid_is_shown_with_its_own_system_and_settings(visit: Visits, studio: Studio) -> None:
     """Not as that of another system, and not as one of other settings."""
-    page = visit(allowed="404").enter(f"/stage?{FOUR}&horizon=100&level=standard")
+    page = visit(allowed="404").enter(f"/stage?{FOUR}&horizon=100&level=paper")
     expect(page.locator(".place")).to_have_text("t = 0 of 100")
     page.get_by_role("link", name="Choose").click()
     given, grid = page.locator(".choose-page .given"), page.locator(".grid-table")

@@ -36,7 +36,7 @@ def drop(page: Any, name: str, text: str) -> None:
 
 
 def test_a_policy_brings_its_parameters_and_a_wrong_value_says_why(visit: Visits) -> None:
-    page = visit().enter(f"/stage?{FOUR}&horizon=60&level=standard")
+    page = visit().enter(f"/stage?{FOUR}&horizon=60&level=paper")
     expect(page.locator(".place")).to_have_text("t = 0 of 60")
     expect(page.get_by_label("Coefficient")).to_be_visible()
     page.get_by_label("Policy").select_option("softmax")
@@ -104,7 +104,7 @@ def test_a_file_that_is_not_here_is_named(visit: Visits) -> None:
 @pytest.mark.parametrize(("count", "shape"), [(12, "row"), (20, "chip"), (100, "cell")])
 def test_crowds_of_every_size_are_drawn(visit: Visits, count: int, shape: str) -> None:
     page = visit().enter(
-        f"/stage?system=samba&owners={count}&horizon=400&level=standard&t={count + 3}"
+        f"/stage?system=samba&owners={count}&horizon=400&level=paper&t={count + 3}"
     )
     expect(page.locator(f".party.{shape}")).to_have_count(count)
     expect(page.locator(".place")).to_have_text(f"t = {count + 3} of 400")

@@ -43,7 +43,7 @@ def test_a_first_visit_is_paused_with_a_tour_that_is_shown_once(visit: Visits) -
 
 
 def test_forward_and_back_by_every_unit_and_by_keys(visit: Visits) -> None:
-    page = visit().enter(f"/stage?{FOUR}&horizon=60&level=standard&t=20")
+    page = visit().enter(f"/stage?{FOUR}&horizon=60&level=paper&t=20")
     at(page, 20, 60)
     line = page.locator(".log p")
     before = line.inner_text()
@@ -74,7 +74,7 @@ def test_forward_and_back_by_every_unit_and_by_keys(visit: Visits) -> None:
 
 
 def test_play_pause_and_speed(visit: Visits) -> None:
-    page = visit(still=False).enter(f"/stage?{FOUR}&horizon=5000&level=standard")
+    page = visit(still=False).enter(f"/stage?{FOUR}&horizon=5000&level=paper")
     at(page, 0, 5000)
     page.keyboard.press("t")
     expect(page.get_by_role("radio", name="time", exact=True)).to_have_attribute(
@@ -99,7 +99,7 @@ def test_play_pause_and_speed(visit: Visits) -> None:
 
 
 def test_a_key_changes_the_unit_of_a_run_that_plays(visit: Visits) -> None:
-    page = visit().enter(f"/stage?{FOUR}&horizon=5000&level=standard")
+    page = visit().enter(f"/stage?{FOUR}&horizon=5000&level=paper")
     at(page, 0, 5000)
     press(page, "Play")
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
@@ -110,7 +110,7 @@ def test_a_key_changes_the_unit_of_a_run_that_plays(visit: Visits) -> None:
 
 
 def test_an_address_without_a_moment_of_the_run_says_so(visit: Visits) -> None:
-    page = visit().enter(f"/stage?{FOUR}&horizon=60&level=standard&t=-3")
+    page = visit().enter(f"/stage?{FOUR}&horizon=60&level=paper&t=-3")
     at(page, 0, 60)
     expect(page.locator(".notices")).to_contain_text("no moment of a run with t=-3")
 
@@ -139,7 +139,7 @@ def test_the_total_on_the_page_is_the_total_of_the_run(visit: Visits, policy: st
 
 
 def test_messages_are_shown_as_the_observer_has_them(visit: Visits) -> None:
-    page = visit().enter(f"/stage?{FOUR}&horizon=60&level=standard&t=20")
+    page = visit().enter(f"/stage?{FOUR}&horizon=60&level=paper&t=20")
     at(page, 20, 60)
     page.get_by_role("radio", name="step", exact=True).click()
     for _ in range(2):
@@ -172,7 +172,7 @@ def test_messages_are_shown_as_the_observer_has_them(visit: Visits) -> None:
 
 
 def test_a_selected_message_is_the_same_event_everywhere(visit: Visits) -> None:
-    page = visit().enter(f"/stage?{FOUR}&horizon=60&level=standard&t=20")
+    page = visit().enter(f"/stage?{FOUR}&horizon=60&level=paper&t=20")
     at(page, 20, 60)
     card = page.locator(".message").nth(3)
     card.locator(".pick").click()
@@ -248,7 +248,7 @@ def test_what_is_said_of_a_party_stays_while_the_pointer_does(visit: Visits, siz
 
 
 def test_the_keyboard_stays_at_a_party_when_the_stage_changes_its_size(visit: Visits) -> None:
-    page = visit().enter(f"/stage?{FOUR}&horizon=60&level=standard&t=10")
+    page = visit().enter(f"/stage?{FOUR}&horizon=60&level=paper&t=10")
     at(page, 10, 60)
     party = page.locator('[data-party="owner-2"]')
     party.focus()
@@ -280,7 +280,7 @@ def test_found_out_and_cost_are_measured(visit: Visits) -> None:
 
 
 def test_the_address_holds_the_moment(visit: Visits) -> None:
-    page = visit().enter(f"/stage?{FOUR}&horizon=60&level=standard&t=20")
+    page = visit().enter(f"/stage?{FOUR}&horizon=60&level=paper&t=20")
     at(page, 20, 60)
     press(page, "Forward")
     at(page, 21, 60)

@@ -29,7 +29,7 @@ from posse.systems.samba.settings import Samba
 from tests.cli.conftest import SECONDS, Call, one_line
 from tests.network.federations import free_port, laid_out
 
-BUDGET = 1200
+BUDGET = 600
 
 FILE = """
 run = "trial-1"
@@ -197,7 +197,7 @@ def test_a_federation_is_paused_killed_interrupted_and_ends_as_the_plain_bandit(
         assert running.returncode == 130
         assert "'clinic-2' was killed" in err
         assert re.search(
-            r"stopped at pull [\d,]+ of 1,200; go on with: posse up \S*fed.toml$", err.strip()
+            rf"stopped at pull \d+ of {BUDGET}; go on with: posse up \S*fed.toml$", err.strip()
         )
     assert "No such process" not in err
     assert [row.status for row in Store().list()] == ["interrupted"] * 6
@@ -217,9 +217,8 @@ def test_a_federation_is_paused_killed_interrupted_and_ends_as_the_plain_bandit(
     assert comp.code == 0
     assert "the part of comp is over" in comp.out.replace("\n", " ")
     file.write_text(FILE.format(budget=BUDGET + 1, port=free_port()))
-    assert "budget is 1200 when it began and 1201 in the file now" in one_line(
-        posse("up", str(file))
-    )
+    changed = f"budget is {BUDGET} when it began and {BUDGET + 1} in the file now"
+    assert changed in one_line(posse("up", str(file)))
 
 
 def records_fit(posse: Call, told: dict[str, Any]) -> None:
@@ -313,10 +312,9 @@ def test_a_deleted_journal_is_named_by_every_party_until_it_is_put_back(
 def test_a_store_that_cannot_be_written_stops_no_party(
     tmp_path: Path, process: Start, home: Path
 ) -> None:
-    """At level `standard`, whose run is the plain one too."""
     home.write_text("no folder")
-    file, standard = tmp_path / "fed.toml", 'level = "standard"\npaillier_bits = 2048'
-    file.write_text(FILE.replace('level = "strict"', standard).format(budget=30, port=free_port()))
+    file = tmp_path / "fed.toml"
+    file.write_text(FILE.format(budget=30, port=free_port()))
     with stopped(process("up", str(file), "--json")) as running:
         out, err = running.communicate(timeout=SECONDS)
         assert running.returncode == 0, err
@@ -430,7 +428,7 @@ def test_a_federation_s_file_or_a_folder_in_the_place_of_a_party_s_is_named(
             "options and source",
             "SyntaxError",
         ),
-        ("[connect]\n", "[connect]\n# ", "way to controller", "Give [connect]"),
+        ("[connect]\n", "[connect]\n# ", "way to controller", "Give listen"),
         ("[connect]\n", '[connect]\ncomp = "127.0.0.1:1"\n', "way to comp", "may name: controller"),
         ("127.0.0.1:", "127.0.0.1#", "way to controller", "host:port"),
     ],
@@ -532,7 +530,26 @@ def test_a_party_that_could_reach_nobody_does_not_start(tmp_path: Path, posse: C
     comp.write_text(comp.read_text().replace("[connect]\n", "[connect]\n# "))
     told = posse("party", str(comp))
     assert told.code == 2
-    assert "there is no way to 'controller'. Give [connect]" in last_line(told.err)
+    for words in ("a way to 'controller'", "Give listen", "[connect]", "VPN or a tunnel"):
+        assert words in last_line(told.err)
+
+
+@pytest.mark.parametrize("command", ["party", "doctor", "status"])
+def test_a_party_folder_that_used_a_relay_is_told_what_replaces_it(
+    tmp_path: Path, posse: Call, command: str
+) -> None:
+    comp = next(path for path in laid_out(tmp_path) if path.stem == "comp")
+    text = comp.read_text()
+    relayed = re.sub('controller = ".*"', 'controller = "relay:hub"', text)
+    assert relayed != text
+    for changed, names in ((f"relays = true\n{text}", "relays"), (relayed, "relay:hub")):
+        comp.write_text(changed)
+        told = posse(command, str(comp))
+        assert told.code == 2 if command != "doctor" else told.code != 0
+        for words in (names, "removed in 0.2", "Give listen", "VPN or a tunnel"):
+            assert words in told.out + told.err
+    comp.write_text(text)
+    assert "removed" not in posse("doctor", str(comp)).out
 
 
 def test_owners_are_needed(tmp_path: Path, posse: Call) -> None:

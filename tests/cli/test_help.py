@@ -83,18 +83,6 @@ def test_one_suggestion_is_made_once(posse: Call) -> None:
         assert one_line(posse(*words_given)).count("Did you mean") == 1
 
 
-def test_published_papers_are_named_once(posse: Call) -> None:
-    out = " ".join(posse("reproduce", "--list").out.split())
-    for paper in (
-        "Hannun, Knott",
-        "Agarwal, McMahan",
-        "Solanki, Kanaparthy",
-        "Ciucanu, Lafourcade, Marcadet",
-        "Marcadet, Ciucanu",
-    ):
-        assert out.count(paper) == 1
-
-
 def test_one_data_set_is_found_by_its_name(posse: Call) -> None:
     found = json.loads(posse("problems", "--data", "movielens", "--json").out)
     assert {one["name"] for one in found["samba"]["data"]} == {"embedded:movielens", "movielens"}

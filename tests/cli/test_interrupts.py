@@ -232,7 +232,6 @@ PHASES = {
         "1 of 2 settings are",
     ),
     "a demo": (("demo", "--horizon", "400000"), "2. ", "what was finished before is saved as"),
-    "a figure": (("reproduce", "samba/fig8a"), "K = 10", "0 of 1 experiments are done"),
 }
 
 

@@ -1,14 +1,12 @@
-"""What there is: policies, problems, experiments."""
+"""What there is: policies and problems."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-import posse.experiments
 import posse.policies.arms.checks
 from posse.policies import POLICIES
 from posse.policies.arms.checks import CheckResult, Report
@@ -85,7 +83,7 @@ def test_problems(posse: Call) -> None:
         "normal",
         "agent,supplier,cost,capacity",
         "supplier,quality",
-        "emnist",
+        "mnist-writers",
         "clusters",
     ):
         assert words in outcome.out
@@ -94,8 +92,7 @@ def test_problems(posse: Call) -> None:
     }
     assert {one["name"] for one in listed["fed-contextual"]} >= {
         "digits",
-        "emnist",
-        "stackexchange",
+        "mnist-writers",
         "own",
     }
     assert {one["name"] for one in listed["dp-combinatorial"]} >= {"uniform", "normal"}
@@ -118,40 +115,8 @@ def test_show_a_problem(posse: Call) -> None:
     assert "there is no data file" in one_line(posse("arms", "nothing"))
 
 
-@dataclass(frozen=True)
-class Pretended:
-    id: str
-    title: str = "a title"
-    reference: str = "a paper"
-    tags: tuple[str, ...] = ("tag",)
-
-    def run(self, small: bool, out: Path, watch: object) -> posse.experiments.Analysis:
-        out.mkdir(parents=True)
-        watch("half of it", 0.5)  # type: ignore[operator]
-        table = posse.experiments.Table("numbers", ("a", "b"), (("1", "2"),))
-        return posse.experiments.Analysis(
-            f"found it, {small=}", (table,), ("a note",), (out / "rows.csv",)
-        )
-
-
-@pytest.fixture
-def pretended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        posse.experiments, "EXPERIMENTS", {id: Pretended(id) for id in ("one/a", "one/b", "two/a")}
-    )
-
-
-@pytest.mark.usefixtures("pretended")
-def test_reproduce(posse: Call, tmp_path: Path) -> None:
-    assert "two/a" in posse("reproduce", "--list").out
-    assert "posse reproduce ID --small" in posse("reproduce").out
-    outcome = posse("reproduce", "one/*", "--small", "--out", "found")
-    assert outcome.code == 0
-    for word in ("found it, small=True", "numbers", "a note", "rows.csv"):
-        assert word in outcome.out
-    assert {path.name for path in (tmp_path / "found" / "one").iterdir()} == {"a", "b"}
-    document = json.loads(posse("reproduce", "two/a", "--json", "--out", "json").out)
-    assert document[0]["tables"][0]["rows"] == [["1", "2"]]
-    assert "Did you mean 'two/a'" in one_line(posse("reproduce", "two/x"))
-    (tmp_path / "file").write_text("")
-    assert "is a file" in one_line(posse("reproduce", "two/a", "--out", "file/under"))
+@pytest.mark.parametrize("words", [(), ("--list",), ("samba/fig8a", "--small", "--out", "x")])
+def test_reproduce_names_where_it_is(posse: Call, words: tuple[str, ...]) -> None:
+    outcome = posse("reproduce", *words)
+    assert outcome.code == 2
+    assert "python -m reproduction list" in one_line(outcome)

@@ -24,7 +24,6 @@ from tests.results.example import example_record
         ["runs", "show", "last"],
         ["policies"],
         ["problems"],
-        ["reproduce", "--list"],
         [],
     ],
 )

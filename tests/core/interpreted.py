@@ -16,7 +16,6 @@ import numpy as np
 from posse.core import compiled, exact, fixed, random
 from posse.policies.arms import registry
 from posse.policies.purchase import oracle
-from posse.privacy.crypto import masks
 from posse.privacy.dp import noise
 from posse.privacy.sharing import garbled
 from posse.problems.arms import rewards
@@ -70,21 +69,6 @@ def cases() -> list[Case]:
         *((fixed.bounded, (score, 4)) for score in (-1e9, 1e9, 0.25)),
         (fixed.comparable, (-3.7, 5, 4)),
         (draws._world_rows, (key, 7, 2, np.zeros((9, 3), np.uint64))),
-        *((masks._multiply, tuple(words(2))) for _ in range(9)),
-        *((masks._carry, (*words(2), 1)) for _ in range(9)),
-        *((masks._borrow, (*words(2), 1)) for _ in range(9)),
-        (masks.mask_into, (-9, words(5), words(5), words(5))),
-        (
-            masks.mask_all,
-            (
-                rng.integers(-(2**61), 2**61, 40),
-                words(40, 5),
-                words(40, 5),
-                np.zeros((40, 5), np.uint64),
-            ),
-        ),
-        (masks.largest, (words(9, 5),)),
-        (masks.tokens_differ, (words(9, 5),)),
         (noise.whole_noise, (key, 4, 2, 37.5)),
         (contexts.context_reward, (0.5, key, 3, 1)),
         (kernels.gumbel_bound, (0.7,)),
@@ -257,7 +241,7 @@ def main() -> None:
         if isinstance(one, compiled.Compiled) and one._short
     }
     called = {one.__name__ for one, _ in cases()}
-    print(sorted(short - called - {"_round", "_philox", "quarters", "_no_choice", "_no_ranks"}))
+    print(sorted(short - called - {"_round", "_philox", "quarters", "_no_choice"}))
 
 
 if __name__ == "__main__":

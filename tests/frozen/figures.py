@@ -31,7 +31,9 @@ def epsilons() -> dict[str, int]:
     may change.
     """
     parser, found = doctest.DocTestParser(), Counter[str]()
-    for path in sorted(Path(posse.__file__).parent.rglob("*.py")):
+    package = Path(posse.__file__).parent
+    reproductions = Path(__file__).parents[2] / "reproduction"  # a part of the package in 0.1
+    for path in sorted([*package.rglob("*.py"), *reproductions.rglob("*.py")]):
         text = path.read_text(encoding="utf-8")
         if ">>> " not in text or not _ABOUT.search(text):
             continue

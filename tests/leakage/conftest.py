@@ -77,7 +77,7 @@ def _stream(request: pytest.FixtureRequest) -> Iterator[_Stream]:
         patch.setattr(keys, "_ECDSA", ec.ECDSA(hashes.SHA256(), deterministic_signing=True))
         reading.short_key.cache_clear()  # drawn here, not by whichever test is the first to need it
         reading.short_key()
-        reading._standard.cache_clear()
+        reading._scores.cache_clear()
         yield made
 
 

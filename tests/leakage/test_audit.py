@@ -16,13 +16,12 @@ import pytest
 import posse
 from posse.core.errors import ConfigError, DataError
 from posse.core.roles import View
-from posse.privacy.leakage import linking
 from posse.privacy.leakage.attack import LEVEL, Attack, Evidence, attempt, check_view
 from posse.results import render_report
 from posse.results.reports.audits import Audit, audits
 from posse.systems.audit import AuditInterrupted, audit, view_of
 from posse.systems.registry import system, systems
-from posse.systems.samba.attacks.reading import plant_passes, short_key
+from posse.systems.samba.attacks.reading import plant_passes, plant_share, short_key
 from posse.systems.samba.attacks.watching import track
 from posse.systems.samba.levels import Switches, check_switches, leaks, who_sees
 
@@ -60,14 +59,13 @@ def evidence(run: Any, attack: Attack) -> Evidence:
 # What comp recovers -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("level", ["standard", "paper"])
 @pytest.mark.parametrize("policy", ["ucb", "epsilon-greedy", "pursuit"])
-def test_comp_recovers_the_total_within_one_and_the_pulls(policy: str, level: str) -> None:
+def test_comp_recovers_the_total_within_one_and_the_pulls(policy: str) -> None:
     """The last reward is never seen; pulls are exact but for an exploring step at the end, and for
     Pursuit's ties.
     """
-    for seed in (1, 2) if level == "standard" else (1,):
-        run = played(level, policy, 1000, seed)
+    for seed in (1, 2):
+        run = played("paper", policy, 1000, seed)
         found, truth = track(run.view("comp"), 0), run.truth()
         assert abs(found["total"] - truth["total"]) <= 1
         right = int((found["pulls"] == np.sort(truth["pulls"])).sum())
@@ -79,79 +77,38 @@ def test_comp_recovers_the_total_of_softmax_as_published() -> None:
     assert abs(track(run.view("comp"), 0)["total"] - run.truth()["total"]) <= 1
 
 
-@pytest.mark.parametrize("level", ["standard", "paper"])
 @pytest.mark.parametrize("policy", ["ucb", "epsilon-greedy"])
-def test_rewards_between_zero_and_one_are_told_apart_too(policy: str, level: str) -> None:
+def test_rewards_between_zero_and_one_are_told_apart_too(policy: str) -> None:
     attack = ATTACKS["tracker"]
-    made = attempt(attack, [evidence(played(level, policy, 500, 1, "beta"), attack)], plantings=0)
+    made = attempt(attack, [evidence(played("paper", policy, 500, 1, "beta"), attack)], plantings=0)
     assert made.succeeded
     assert made.honest
 
 
-@pytest.mark.parametrize("level", ["standard", "paper"])
-def test_exploring_steps_are_recognised_without_a_false_one(level: str) -> None:
+def test_exploring_steps_are_recognised_without_a_false_one() -> None:
+    """Told at level `paper`; at `strict` by the shape of scores, were they not hidden."""
     attack = ATTACKS["exploring"]
     made = attempt(
-        attack, [evidence(played(level, "epsilon-greedy", 500, seed), attack) for seed in (1, 2)]
+        attack, [evidence(played("paper", "epsilon-greedy", 500, seed), attack) for seed in (1, 2)]
     )
     assert made.score.value == 1.0
     assert made.verdict == "finds it out"
+    run = played("strict", "epsilon-greedy", 500, 1)
+    shown = plant_share(evidence(run, attack), 0, share=1.0)
+    assert attempt(attack, [shown], plantings=0).score.value == 1.0
 
 
 def test_a_late_comer_reads_pulls_and_sum_of_the_leader() -> None:
     attack = ATTACKS["late-join"]
     made = attempt(
-        attack, [evidence(played("standard", "epsilon-greedy", 1500, 2), attack)], plantings=0
+        attack, [evidence(played("paper", "epsilon-greedy", 1500, 2), attack)], plantings=0
     )
     assert made.verdict == "finds it out"
     right = int(made.score.text.partition("exact in ")[2].partition(" of")[0])
     assert right >= 3
 
 
-def test_two_owners_show_the_difference_of_their_means_by_the_law_of_the_scale() -> None:
-    found = audit(
-        settings("standard", horizon=3000, means=(0.3, 0.6), runs=2),
-        attacks="scale-of-two",
-        plantings=0,
-    )
-    assert found["scale-of-two"].value == 1.0
-
-
-def test_words_that_are_no_scores_say_nothing_of_a_difference_and_a_tenth_of_twelve_runs_does() -> (
-    None
-):
-    """Scales as the level draws them, one pass in ten an exploring step; the difference is .3
-    everywhere.
-    """
-    rng, attack, guesses, steps = (
-        np.random.default_rng(5),
-        ATTACKS["scale-of-two"],
-        [],
-        np.arange(3, 1500, 10),
-    )
-    for _ in range(12):
-        gaps = np.where(rng.random(150) < 0.1, rng.random(150), 0.3) * 2.0**41
-        scales = rng.uniform(1, 2, 150) * 2.0 ** (63 + rng.integers(64, size=150))
-        guesses.append(linking.difference(gaps * scales, steps, 1250))
-    assert attack.score(guesses, [{"gap": 0.3}] * 12).above(LEVEL / 100)
-    assert not attack.score(guesses, [{"gap": float(one)} for one in rng.random(12)]).above(0.05)
-    words = linking.difference(rng.random(150) * 2.0**64, steps, 1250)
-    np.testing.assert_allclose(words, 1.0, atol=1e-6)
-
-
 SUCCEED = {
-    "standard": (
-        "tracker",
-        "last-place",
-        "exploring",
-        "late-join",
-        "both-servers",
-        "owner-and-controller",
-        "owner-and-comp",
-        "owner-on-the-wire",
-        "owner-alone",
-        "customer-and-owner",
-    ),
     "paper": (
         "tracker",
         "last-place",
@@ -199,7 +156,7 @@ def test_a_protection_that_is_off_is_found(off: str, finder: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("policy", ["ucb", "epsilon-greedy"])
-def test_one_pass_in_ten_of_level_standard_is_found_at_strict(policy: str) -> None:
+def test_one_pass_in_ten_that_shows_scores_is_found_at_strict(policy: str) -> None:
     """5,000 steps, 40 plantings: 38 found are a power of .95."""
     run = played("strict", policy, 5000, 3)
     for name in READ_PASSES:
@@ -223,7 +180,7 @@ def test_planted_passes_are_found() -> None:
 
 
 @pytest.mark.parametrize("name", ONE_VIEW)
-@pytest.mark.parametrize("level", ["standard", "strict"])
+@pytest.mark.parametrize("level", ["paper", "strict"])
 def test_an_estimate_needs_no_truth_and_is_the_same_twice(name: str, level: str) -> None:
     attack, run = ATTACKS[name], played(level, "epsilon-greedy", 500, 1)
     if attack.missing(run.settings):
@@ -237,11 +194,11 @@ def test_an_estimate_needs_no_truth_and_is_the_same_twice(name: str, level: str)
 
 
 def test_truncated_and_foreign_views_get_one_line() -> None:
-    run = posse.start(settings("standard", horizon=60), transcript=100, **key_of("standard"))
+    run = posse.start(settings("paper", horizon=60), transcript=100, **key_of("paper"))
     run.finish()
     with pytest.raises(DataError, match="has lost its first"):
         check_view(ATTACKS["tracker"], run.view("comp"))
-    whole = played("standard", "epsilon-greedy", 500, 1)
+    whole = played("paper", "epsilon-greedy", 500, 1)
     with pytest.raises(ConfigError, match="by comp, got a view of controller"):
         check_view(ATTACKS["tracker"], whole.view("controller"))
     view = whole.view("comp")
@@ -257,14 +214,14 @@ def test_truncated_and_foreign_views_get_one_line() -> None:
 
 
 def test_a_growing_view_is_attacked_as_far_as_it_is() -> None:
-    run = posse.start(settings("standard", "ucb", horizon=400), **key_of("standard"))
+    run = posse.start(settings("paper", "ucb", horizon=400), **key_of("paper"))
     run.advance(150)
     found = track(run.view("comp"), 0)
     assert abs(found["total"] - run.truth()["total"]) <= 2
 
 
 def test_an_audit_is_kept_shown_and_read_again() -> None:
-    record = posse.run(settings("standard", horizon=120), **key_of("standard"))
+    record = posse.run(settings("paper", horizon=120), **key_of("paper"))
     made = audit(record, attacks=["controller-alone", "both-servers"], plantings=1)
     assert Audit.of(made.plain()).rows == made.rows
     kept = replace(record, audits=(made.plain(),))
@@ -274,7 +231,7 @@ def test_an_audit_is_kept_shown_and_read_again() -> None:
     with pytest.raises(ConfigError, match="no attack 'trackr'"):
         audit(record, attacks="trackr")
     with pytest.raises(ConfigError, match="a plain run protects nothing"):
-        audit(settings("standard").plain())
+        audit(settings("paper").plain())
 
 
 # Every sentence -----------------------------------------------------------------------------------
@@ -296,7 +253,7 @@ def test_every_sentence_of_samba_has_an_attack_or_a_reason() -> None:
         for one in product((True, False), repeat=4)
     ]
     for level, policy, means in product(
-        ("strict", "standard", "paper"),
+        ("strict", "paper"),
         ("ucb", "epsilon-greedy", "thompson", "softmax"),
         ((0.2, 0.5), (0.2, 0.5, 0.7)),
     ):
@@ -331,7 +288,7 @@ def test_every_sentence_of_a_default_run_has_an_attack_or_a_reason(name: str) ->
 
 
 def test_who_planted_what_does_not_change_the_run() -> None:
-    run = played("standard", "epsilon-greedy", 500, 1)
+    run = played("paper", "epsilon-greedy", 500, 1)
     view = run.view("comp")
     made = plant_passes(Evidence(view, run.truth()), 3)
     assert len(made.seen.entries) < len(view.entries)
@@ -354,24 +311,24 @@ def test_the_table_of_who_sees_what_follows_level_and_switches() -> None:
         == "yes: the permutation is off"
     )
     assert cell("paper", "scores of others", "comp", mask=False) == "yes: the mask is off"
-    assert cell("standard", "the total", "comp") == "recovers it"
+    assert cell("paper", "the total", "comp") == "recovers it"
     assert cell("strict", "scores of others", "comp").startswith("no")
     for level in ("strict", "paper"):
         assert cell(level, "scores of others", "owner") == "infers the largest mean"
         assert cell(level, "the total", "owner") == "infers it"
         assert "with an owner estimates them" in cell(level, "each owner's sum", "customer")
-    record = posse.run(settings("standard", horizon=20), **key_of("standard"))
+    record = posse.run(settings("paper", horizon=20), **key_of("paper"))
     assert "Who sees what, and what hides it" in render_report(record)
 
 
 @pytest.mark.parametrize("name", ["aes", "mask", "permutation", "paillier"])
 def test_a_deployment_that_names_a_switch_is_refused_with_the_levels(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"no switch '{name}'.*strict, standard, paper"):
+    with pytest.raises(ConfigError, match=f"no switch '{name}'.*strict, paper"):
         check_switches({"level": "paper", name: False})
 
 
 def test_ctrl_c_keeps_the_attacks_that_are_done() -> None:
-    run = played("standard", "epsilon-greedy", 500, 1)
+    run = played("paper", "epsilon-greedy", 500, 1)
 
     def stop(share: float, doing: str) -> None:
         if "both-servers" in doing:

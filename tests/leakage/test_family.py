@@ -2,8 +2,8 @@
 error of .01 for all.
 
 The sizes below were fixed before any of these runs was looked at. All views of a policy are scored
-together, so a leak of a few passes in every run adds up; the same sizes find one pass in ten of
-level `standard`, and every planted fault.
+together, so a leak of a few passes in every run adds up; the same sizes find one pass in ten that
+shows its scores, and every planted fault.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import posse
-from posse.privacy.leakage.attack import LEVEL, Attack, Evidence, attempt
+from posse.privacy.leakage.attack import LEVEL, Attack, Evidence
 from posse.systems.audit import view_of
 from posse.systems.registry import system
 
@@ -39,7 +39,7 @@ class Plan:
     steps: int
     seeds: tuple[int, ...]
     two: int
-    """Runs with two owners, for the law of the scale."""
+    """Runs with two owners."""
     staged: tuple[tuple[str, str], ...] = ()
     """Attacks with runs of their own, each with a policy that it is made on."""
 
@@ -153,17 +153,3 @@ def test_no_attack_beats_its_baseline_over_policies_and_seeds() -> None:
 @pytest.mark.long
 def test_the_same_runs_show_what_is_planted() -> None:
     check_finds(LONG)
-
-
-@pytest.mark.long
-def test_one_pass_in_ten_of_two_owners_is_found() -> None:
-    """The twelve runs with two owners, 40 plantings of one pass in ten: 38 found are a power of
-    .95.
-    """
-    members = family(LONG)
-    attack, evidence = members["epsilon-greedy, two owners", "scale-of-two"]
-    made = attempt(attack, evidence, level=LEVEL / len(members), plantings=40)
-    found = [one.above(made.level) for one in made.planted]
-    print(f"\nfound {sum(found)} of 40; largest p {max(one.p or 0.0 for one in made.planted):.2g}")
-    assert not made.succeeded
-    assert sum(found) >= 38

@@ -17,6 +17,7 @@ from posse.systems.audit import audit
 from posse.systems.registry import system
 from posse.systems.samba.attacks import network
 from posse.systems.samba.attacks.endings import Clocked
+from posse.systems.samba.attacks.reading import plant_share
 from posse.systems.samba.roles.customer import Customer
 from posse.systems.samba.strict.messages import Shares
 
@@ -53,19 +54,14 @@ def test_games_that_a_level_does_not_have_are_left_out_with_the_reason() -> None
     )
     assert "no early end" in made.left_out["early-end"]
     with pytest.raises(ProtocolError, match="ended before its question"):
-        Clocked(settings("standard"), 0).until(Shares)
+        Clocked(settings("paper"), 0).until(Shares)
 
 
-@pytest.mark.parametrize(
-    ("level", "verdict"), [("strict", "nothing found"), ("standard", "finds it out")]
-)
-def test_an_early_end_names_who_pulls_without_slots_and_nobody_with_them(
-    level: str, verdict: str
-) -> None:
-    assert played("early-end", level).verdict == verdict
+def test_an_early_end_names_nobody_with_slots() -> None:
+    assert played("early-end", "strict").verdict == "nothing found"
 
 
-@pytest.mark.parametrize("level", ["strict", "standard", "paper"])
+@pytest.mark.parametrize("level", ["strict", "paper"])
 def test_a_refused_total_says_nothing_at_any_level(level: str) -> None:
     made = played("refused-total", level)
     assert made.verdict == "nothing found"
@@ -86,15 +82,14 @@ def test_a_customer_that_is_silent_when_it_refuses_is_found(
     assert attempt(attack, list(attack.stage(settings("paper"), 0)), plantings=0).succeeded
 
 
-def test_a_short_common_key_is_found_from_comps_view_at_standard() -> None:
+def test_a_short_common_key_is_found_where_comp_sees_scores() -> None:
     attack = ATTACKS["common-key"]
     assert attack.stage is not None
-    seen = list(
-        attack.stage(settings("standard", policy="epsilon-greedy", horizon=200, owners=6), 0)
-    )
-    made = attempt(attack, seen, level=LEVEL / len(ATTACKS), plantings=0)
+    seen = attack.stage(settings("strict", policy="epsilon-greedy", horizon=200, owners=6), 0)
+    shown = [plant_share(one, number, share=1.0) for number, one in enumerate(seen)]
+    made = attempt(attack, shown, level=LEVEL / len(ATTACKS), plantings=0)
     assert (made.succeeded, made.honest) == (True, True)
-    assert "no exploring steps" in attack.missing(settings("standard"))
+    assert "no exploring steps" in attack.missing(settings("strict"))
     assert "the controller draws the coins" in attack.missing(settings("paper"))
 
 

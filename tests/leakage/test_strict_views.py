@@ -18,7 +18,7 @@ from posse.privacy.sharing import shuffle
 from posse.privacy.sharing.shuffle import First, Second
 from posse.systems.samba.kernels import tossed
 from posse.systems.samba.strict import controller as strict_controller
-from posse.systems.samba.strict import owner as strict_owner
+from posse.systems.samba.strict import lane as strict_lane
 from posse.systems.samba.strict.comp import Comp
 from tests.leakage.strict_game import Game, Played, Programme, World
 
@@ -297,13 +297,13 @@ def unpadded_reply(monkeypatch: pytest.MonkeyPatch) -> None:
         finally:
             self._pads = pads
 
-    def dressed(self: Any, index: int, numbers: Any) -> None:
-        dress(self, index, numbers)
+    def hidden(self: Any, index: int, numbers: Any) -> None:
+        hide(self, index, numbers)
         self._no, self._yes = (bytes(8),) * len(self._no), (b"\1" + bytes(7),) * len(self._no)
 
-    dress = strict_owner.StrictLane._dress
+    hide = strict_lane.StrictLane._hide
     monkeypatch.setattr(Comp, "_begin", begun)
-    monkeypatch.setattr(strict_owner.StrictLane, "_dress", dressed)
+    monkeypatch.setattr(strict_lane.StrictLane, "_hide", hidden)
 
 
 def reused_pad(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,10 +319,10 @@ def reused_pad(monkeypatch: pytest.MonkeyPatch) -> None:
         def rows(self, index: int, count: int) -> Any:
             return np.repeat(self._rows.rows(self._start, 1), count, axis=0)
 
-    make = strict_owner.pads
+    make = strict_lane.pads
 
     monkeypatch.setattr(Comp, "_pads", pads)
-    monkeypatch.setattr(strict_owner, "pads", lambda stream: Same(make(stream), 6))
+    monkeypatch.setattr(strict_lane, "pads", lambda stream: Same(make(stream), 6))
 
 
 def skipped_mask(monkeypatch: pytest.MonkeyPatch) -> None:

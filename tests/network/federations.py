@@ -42,7 +42,7 @@ def laid_out(folder: Path, owners: int = 3, **values: Any) -> list[Path]:
     """Make identities and files; a simulated world unless the values say otherwise."""
     given = {
         "run": "trial-1",
-        "level": "standard",
+        "level": "paper",
         "listen": f"127.0.0.1:{free_port()}",
         "budget": 60,
         "policy": "ucb",

@@ -158,7 +158,7 @@ class LivingFederation:
         given = {
             "protocol": "samba",
             "run": run,
-            "level": "standard",
+            "level": "strict",
             "policy": "ucb",
             "budget": 60,
             "owners": owners,

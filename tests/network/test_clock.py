@@ -125,7 +125,7 @@ def run_shifted(folder, clock, moves, monkeypatch):
     pulls = [
         party.engine.role.state()["pulls"] for party in parties if party.engine.role.kind == "owner"
     ]
-    plain = run(Samba(policy="ucb", owners=3, budget=BUDGET, seed=7).plain())
+    plain = run(Samba(policy="ucb", owners=3, budget=BUDGET, seed=7, level="paper").plain())
     assert plain.total == (total,)
     assert plain.pulls.tolist() == [pulls]
     return counts, lines

@@ -77,9 +77,10 @@ def toy_ended(paths: list[Path], parties: dict[str, Party], notes: list[Note], l
 
 def samba_ended(paths: list[Path], parties: dict[str, Party], notes: list[Note], line: str) -> None:
     (total,) = {note.value for note in notes if note.kind == "total"}
-    assert posse.run(posse.Samba(policy=line.split('"')[1], owners=3, budget=40, seed=7)).total == (
-        total,
-    )
+    level = "strict" if "dealer" in parties else "paper"
+    assert posse.run(
+        posse.Samba(policy=line.split('"')[1], owners=3, budget=40, seed=7, level=level)
+    ).total == (total,)
 
 
 def market_ended(
@@ -366,7 +367,7 @@ def test_who_lost_its_journal_and_has_another_file_stops_alone(tmp_path: Path, n
             'policy = "ucb"\ncoefficient = 1.5',
             "policy.parameters.coefficient is 1.5 at",
         ),
-        ("controller", 'level = "standard"', 'level = "paper"', "level is "),
+        ("controller", 'level = "paper"', 'level = "strict"', "level is "),
         ("customer", '"clinic-2", "clinic-3"', '"clinic-3", "clinic-2"', "owners is"),
         ("comp", "seed = 7", "seed = 8", "seed is 8 at 'comp' and 7 at 'controller'"),
     ],

@@ -70,7 +70,7 @@ def failing(folder, name, fault, after, *, times=1):
 
 def check(folder, name, fault, after, **how):
     total, pulls, errors = failing(folder, name, fault, after, **how)
-    plain = run(Samba(policy="ucb", owners=3, budget=BUDGET, seed=7).plain())
+    plain = run(Samba(policy="ucb", owners=3, budget=BUDGET, seed=7, level="paper").plain())
     assert plain.total == (total,)
     assert plain.pulls.tolist() == [pulls]
     for error in errors:

@@ -11,17 +11,19 @@ import pytest
 from posse.core.errors import ConfigError, ProtocolError
 from posse.core.roles import OPERATOR
 from posse.policies import UCB
-from posse.privacy.crypto.paillier import Ciphertext
+from posse.privacy.crypto.pairwise import present_digest
 from posse.problems import BernoulliArms
 from posse.runtime.network.deployment import make_party
 from posse.runtime.place import open_place
 from posse.systems.samba.deploy import VOCABULARY, build
 from posse.systems.samba.federation import SimulatedWorld, prepare
-from posse.systems.samba.messages import Agreed, Close, End, Sum, Total
-from posse.systems.samba.roles.closing import agree, ask
+from posse.systems.samba.messages import Agreed, Close, End, Sum
+from posse.systems.samba.strict import sums
+from posse.systems.samba.strict.closing import agree, ask
+from posse.systems.samba.strict.messages import Shares
 from tests.network.federations import laid_out, opened, settled
 from tests.network.seam import Network
-from tests.network.test_samba_seam import FAULTS, key  # noqa: F401
+from tests.network.test_samba_seam import FAULTS
 
 ARMS = BernoulliArms([0.2, 0.5, 0.8, 0.6])
 
@@ -36,7 +38,7 @@ def ended(folder, gone, ends, owners=4):
     Return the customer's role, the states of those who are left, the step that was reached and the
     notes of the total.
     """
-    paths = laid_out(folder, owners, budget=5_000)
+    paths = laid_out(folder, owners, level="strict", sync=True, budget=5_000)
     notes = []
 
     async def go():
@@ -117,8 +119,8 @@ def test_names_that_are_no_owners_are_refused(tmp_path):
 @pytest.mark.parametrize(
     "present", [(), ("owner-1",), ("owner-1", "owner-2"), ("owner-1", "owner-2", "mallory")]
 )
-def test_fewer_than_three_or_strangers_are_refused(present, key):  # noqa: F811
-    network = going(key)
+def test_fewer_than_three_or_strangers_are_refused(present):
+    network = going()
     customer = network.engines["customer"].role
     before = customer.save()
     with pytest.raises(ProtocolError, match="ends with at least 3 of its owners"):
@@ -126,9 +128,9 @@ def test_fewer_than_three_or_strangers_are_refused(present, key):  # noqa: F811
     assert customer.save() == before
 
 
-def going(key, steps=500):  # noqa: F811
+def going(steps=900):
     """A run of four owners under way, over a network that a test moves."""
-    made = prepare(ARMS, UCB(), 40, seed=11, key=key)
+    made = prepare(ARMS, UCB(), 40, seed=11)
     make = {
         role.name: lambda name=role.name: next(each for each in made() if each.name == name)
         for role in made()
@@ -154,9 +156,9 @@ def agreed(network, close, who=None):
 
 
 @pytest.fixture
-def standing(key):  # noqa: F811
+def standing():
     """A run in which all owners stand before one pass and nobody pulls."""
-    network = going(key)
+    network = going()
     while len({network.engines[name].role._index for name in owners(1, 2, 3, 4)}) > 1 or any(
         network.engines[name].asks for name in owners(1, 2, 3, 4)
     ):
@@ -231,7 +233,7 @@ def test_an_end_is_the_customers_word_and_final_when_all_acknowledged(standing):
 
 
 @pytest.mark.parametrize("left", [(1, 2, 3), (1, 2, 3, 4)])
-def test_a_pull_count_is_sent_only_where_nobody_is_left_out(standing, key, left):  # noqa: F811
+def test_a_pull_count_is_sent_only_where_nobody_is_left_out(standing, left):
     customer = standing.engines["customer"].role
     ((_, _, close),) = customer.receive(OPERATOR, End(owners(*left)))
     roles = [standing.engines[name].role for name in close.present]
@@ -239,20 +241,32 @@ def test_a_pull_count_is_sent_only_where_nobody_is_left_out(standing, key, left)
     assert all(role.receive("controller", close) for role in roles)
     whole = agreed(standing, close)
     customer.receive("controller", whole)
-    sums = [role.receive("controller", whole)[0][2].ciphertext for role in roles]
-    total = sum(key.decrypt(Ciphertext.from_bytes(each, key.public_key)) for each in sums) % (
-        1 << 128
+    sent = [sums.decode(role.receive("controller", whole)[0][2].ciphertext) for role in roles]
+    comp, digest = standing.engines["comp"].role, present_digest(close.present, customer._digest)
+    pads = [sums.pad(role._stream(), digest) for role in roles]
+    _, counted = sums.opened(
+        [*sent, *pads], key=customer._tag, present=digest, owners=close.present
     )
-    assert total % (1 << 64) == (pulls if len(left) == 4 else 0)
-    altered = key.public_key.encrypt(total + 1).to_bytes()
-    customer.receive("controller", Total(altered))
+    assert counted == (pulls if len(left) == 4 else 0)
+    first = roles[0]
+    more = sums.share(
+        first._arm.units,
+        first._counted(close.present) + 1,
+        key=first._keys[0],
+        stream=first._stream(),
+        present=digest,
+        owner=first.name,
+    )
+    lying = sums.encode(sums.added([sums.decode(more), *sent[1:]]))
+    ((_, _, share),) = comp.receive("controller", whole)
+    customer.receive("controller", Shares(lying, share))
     assert "another number of pulls" in customer.refused
 
 
 @pytest.mark.parametrize("faults", ["kills", "power", "everything"])
-def test_whatever_happens_while_it_ends(faults, key):  # noqa: F811
+def test_whatever_happens_while_it_ends(faults):
     for seed in range(4):
-        network = going(key, 500 + 40 * seed)
+        network = going(900 + 40 * seed)
         network.rng.seed(seed)
         for present in [owners(1, 2, 3, 4), owners(1, 2, 3)][seed % 2 :]:
             if not network.engines["customer"].role._settled:

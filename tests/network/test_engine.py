@@ -9,15 +9,31 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from posse.core.errors import DisagreementError, JournalError, LinkError, ProtocolError
-from posse.core.roles import Reward
+from posse.core.errors import (
+    DisagreementError,
+    EarlyError,
+    JournalError,
+    LinkError,
+    ProtocolError,
+)
+from posse.core.roles import Message, Reward
 from posse.runtime.journal import Journal
-from posse.runtime.network.engine import Engine
-from posse.runtime.network.links import BehindError
+from posse.runtime.network.connection import Wiring
+from posse.runtime.network.engine import Engine, Vocabulary
+from posse.runtime.network.links import LARGEST_EARLY, MOST_EARLY, BehindError, GapError
+from posse.runtime.network.party import Party
 from tests.network.disks import MemoryDisk
 from tests.network.seam import Network
 from tests.network.toy_roles import WORDS, Done, Hub, Leaf, Work, expected, reward
 
+
+class Text(Message, frozen=True, array_like=True, tag=True, gc=False):
+    """A message as long as it is wanted."""
+
+    text: str
+
+
+LONG = Vocabulary((Text,), ())
 LEAVES = ("a", "b", "c")
 STEPS = 60
 
@@ -166,9 +182,7 @@ def test_a_party_that_is_behind_takes_no_instruction_until_it_has_caught_up(tmp_
     engine.links["hub"].connected(
         1, 0
     )  # the hub has one of its messages: it was sent before the power failed
-    with pytest.raises(
-        BehindError, match=r"lost what it last sent to hub\. Try again when it has caught up"
-    ):
+    with pytest.raises(BehindError, match="hub"):
         engine.instruct(Work(0))
     assert not engine.asks
     engine.receive("hub", 1, msgspec.msgpack.encode(Work(0)))
@@ -176,6 +190,60 @@ def test_a_party_that_is_behind_takes_no_instruction_until_it_has_caught_up(tmp_
     assert not engine.links["hub"].behind
     with pytest.raises(ProtocolError, match="not what a leaf waits for"):  # the role hears it
         engine.instruct(Work(1))
+
+
+def test_an_instruction_waits_for_the_peers_that_are_needed_and_for_no_others(tmp_path):
+    """Only they can have messages that this party has forgotten; others may have left."""
+    engine = Engine(Leaf("a"), Journal(tmp_path), ["hub", "other"], WORDS, run="r")
+    engine.begin()
+    wiring = Wiring("toy", {"hub": "hub", "other": "leaf"})
+    party = Party(engine, wiring, lambda _: ("", ""), needs=lambda: ["hub"])
+    with pytest.raises(BehindError, match="hub"):
+        party.instruct(Work(0))
+    engine.links["hub"].connected(0, 0)
+    with pytest.raises(BehindError, match="other"):
+        engine.instruct(Work(0))
+    with pytest.raises(ProtocolError, match="not what a leaf waits for"):  # the role hears it
+        party.instruct(Work(0))
+    engine.close()
+
+
+class Early(Leaf):
+    """Waits for a message of another peer before it takes any work."""
+
+    def receive(self, sender, message):
+        raise EarlyError("the other peer comes first.")
+
+
+@pytest.mark.parametrize(("size", "most"), [(1, MOST_EARLY), (LARGEST_EARLY // 2, 2)])
+def test_no_more_is_held_early_than_a_limit_until_all_peers_have_connected(tmp_path, size, most):
+    """A peer cannot fill the memory of a party that waits for another one."""
+    engine = Engine(Early("a"), Journal(tmp_path), ["hub", "other"], LONG, run="r")
+    engine.begin()
+    engine.links["hub"].connected(0, 0)
+    body = msgspec.msgpack.encode(Text("x" * size))
+    for number in range(most):
+        assert not engine.receive("hub", number + 1, body)
+    with pytest.raises(GapError, match="hub"):
+        engine.receive("hub", most + 1, body)
+    assert len(engine.links["hub"].held) == most
+    assert not engine.refusals
+    engine.links["other"].connected(2, 0)  # this party sent two messages that it has lost
+    assert not engine.receive(
+        "hub", most + 1, body
+    )  # the limit of a party that is behind is higher
+    assert not engine.refusals
+    engine.close()
+
+
+def test_what_is_early_is_refused_once_all_peers_have_connected(tmp_path):
+    engine = Engine(Early("a"), Journal(tmp_path), ["hub", "other"], WORDS, run="r")
+    engine.begin()
+    for peer in ("hub", "other"):
+        engine.links[peer].connected(0, 0)
+    assert not engine.receive("hub", 1, msgspec.msgpack.encode(Work(0)))
+    assert [peer for peer, _ in engine.refusals] == ["hub"]
+    engine.close()
 
 
 def test_terms_bind_a_journal_from_the_first_input_on(tmp_path):

@@ -14,7 +14,7 @@ from tests.network.federations import run
 @pytest.mark.parametrize("policy", ["ucb", "thompson", "pursuit", "epsilon-greedy"])
 def test_the_same_world_gives_the_same_arms_and_sum(tmp_path, policy):
     total, owners = run(tmp_path, policy=policy, budget=60)
-    plain = registry.run(Samba(policy=policy, owners=3, budget=60, seed=7).plain())
+    plain = registry.run(Samba(policy=policy, owners=3, budget=60, seed=7, level="paper").plain())
     assert plain.total == (total,)
     assert plain.pulls.tolist() == [[pulls for pulls, _ in owners]]
     assert sum(reward for _, reward in owners) == total

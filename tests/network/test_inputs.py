@@ -112,13 +112,13 @@ SYSTEMS = {
     "samba": (
         lambda folder: laid_out(folder, budget=12),
         SambaOptions,
-        {**SAMBA, "level": "paper"},
+        {**SAMBA, "level": "strict"},
         PLACES,
     ),
     "samba strict": (
         lambda folder: laid_out(folder, budget=12, level="strict", sync=True),
         SambaOptions,
-        {**SAMBA, "level": "standard"},
+        {**SAMBA, "level": "paper"},
         PLACES,
     ),
     "mpc-contextual": (
@@ -439,6 +439,8 @@ def test_the_command_takes_a_list_at_a_running_agent_and_at_a_stopped_one(tmp_pa
     )
     (tmp_path / "ada.csv").write_text("supplier,cost,capacity\nnorth,0.25,20\nsouth,0.5,10\n")
     control = Control(open_place(paths[0]).journal, party_commands(party, made.commands))
+    for link in party.engine.links.values():
+        link.met = True  # all peers have connected
 
     async def running():
         await control.start()

@@ -181,7 +181,7 @@ def test_a_customer_that_did_not_found_the_federation_and_what_it_may_not(tmp_pa
     together = Together(tmp_path, members, ("registry", "operator"), consent, at_once=2)
     given = {
         "protocol": "samba",
-        "level": "standard",
+        "level": "paper",
         "policy": "ucb",
         "budget": 60,
         "owners": owners,
@@ -203,7 +203,9 @@ def test_a_customer_that_did_not_found_the_federation_and_what_it_may_not(tmp_pa
         assert founder is not None
         shown = await propose("customer", "march")
         assert shown["phase"] == "over", shown
-        (total,) = registry.run(Samba(policy="ucb", owners=3, budget=60, seed=7).plain()).total
+        (total,) = registry.run(
+            Samba(policy="ucb", owners=3, budget=60, seed=7, level="paper").plain()
+        ).total
         assert json.loads((Path(shown["journal"]) / "result.json").read_text())["total"] == total
 
         # An owner may not propose, nor send on what the customer signed; nobody asks for, or drops,
@@ -274,7 +276,7 @@ def test_a_customer_that_did_not_found_the_federation_and_what_it_may_not(tmp_pa
             "source belongs to the file of a member",
         ),
         (
-            {"protocol": "samba", "run": "x", "level": "standard", "budget": 50, "owners": ["a"]},
+            {"protocol": "samba", "run": "x", "level": "paper", "budget": 50, "owners": ["a"]},
             "at least 2 owners",
         ),
         ({"protocol": "nothing", "run": "x"}, "nothing"),

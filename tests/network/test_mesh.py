@@ -13,7 +13,7 @@ import pytest
 from posse.core.errors import ConfigError, DataError, UnfinishedError
 from posse.runtime.network.deployment import make_party
 from posse.runtime.place import open_place
-from posse.systems.dp_combinatorial.deploy import MarketFederation, build, lay_out
+from posse.systems.dp_combinatorial.deploy import MarketFederation, build, lay_out, layout
 from posse.systems.dp_combinatorial.settings import DpCombinatorial
 from posse.systems.dp_combinatorial.twin import run_once
 from tests.network.federations import QUICK, free_port, run_all
@@ -135,6 +135,12 @@ def test_agents_with_offers_and_deliveries_of_their_own(tmp_path):
         assert agent.knowledge.units[2] == 0  # nobody deals with west
         assert agent.ledger.guarantee().releases == 3
         assert 0.9 < agent.ledger.epsilon <= 1
+
+
+def test_an_agent_needs_a_listen_address(tmp_path):
+    agents = [{"name": "agent-1", "listen": "127.0.0.1:7601"}, {"name": "agent-2"}]
+    with pytest.raises(ConfigError, match=r"'agent-2' has no listen address.* VPN or a tunnel"):
+        layout({"run": "m1", "agent": agents, **MARKET}, tmp_path)
 
 
 def test_files_that_do_not_fit(tmp_path):

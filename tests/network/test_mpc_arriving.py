@@ -255,11 +255,10 @@ class Federation(mpc.MpcTorment):
             self._tick()
 
 
-@pytest.mark.parametrize("overlap", [False, True])
 def test_processes_learn_from_files_that_grow_are_killed_and_end_with_them(
-    tmp_path: Path, overlap: bool
+    tmp_path: Path,
 ) -> None:
-    with Federation(tmp_path, 4, **arriving(tmp_path, overlap=overlap)) as federation:
+    with Federation(tmp_path, 4, **arriving(tmp_path)) as federation:
         grow(tmp_path, 12)
         federation.wait_for(12)
         for name in (NAMES[0], PULLER):

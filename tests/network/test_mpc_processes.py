@@ -29,9 +29,8 @@ def check(federation):
     return outcome
 
 
-@pytest.mark.parametrize("overlap", [False, True])
-def test_three_parties_over_loopback_are_the_run_in_memory(tmp_path, overlap):
-    paths = laid_out(tmp_path, parties=3, overlap=overlap)
+def test_three_parties_over_loopback_are_the_run_in_memory(tmp_path):
+    paths = laid_out(tmp_path, parties=3, overlap=True)
     run(paths)
     outcome = found(paths)
     assert outcome == twin(paths)
@@ -93,9 +92,9 @@ def check_shares(folder, outcome, steps):
         read_shares(folder)
 
 
-@pytest.mark.parametrize("overlap", [False, True])
-def test_every_role_is_killed(tmp_path, overlap):
-    with MpcTorment(tmp_path, 2, steps=150, overlap=overlap) as federation:
+def test_every_role_is_killed(tmp_path):
+    """The same with overlap, and that no step is pulled or paid anew, is tested at the seam."""
+    with MpcTorment(tmp_path, 2, steps=150) as federation:
         federation.go(5, ROLES, again=0)
     assert sum(federation.kills.values()) >= 4
     check_files(federation, check(federation), 150)
@@ -273,13 +272,6 @@ class Outside(MpcTorment):
         for step, value in self.notes("earned"):
             given.setdefault(step, []).append(round(value * REWARD_ONE))
         assert all(units in given[step] for step, units in enumerate(outcome.rewards))
-
-
-def test_no_step_is_pulled_or_paid_anew(tmp_path):
-    with Outside(tmp_path, 5, steps=120, sync=True) as federation:
-        federation.go(4, (PULLER, PAYEE), again=0)
-    assert sum(federation.kills.values()) >= 3
-    federation.check_asked(120)
 
 
 @pytest.mark.long

@@ -68,10 +68,10 @@ def test_whatever_happens_the_run_is_the_one_in_memory(tmp_path, faults, parties
 
 @pytest.mark.parametrize(
     "more",
-    [{"batch": 4}, {"bonus": "ucb"}, {"bonus": "thompson"}],
-    ids=["batch", "ucb", "thompson"],
+    [{"batch": 4}, {"bonus": "ucb"}, {"bonus": "thompson"}, {"overlap": True}],
+    ids=["batch", "ucb", "thompson", "overlap"],
 )
-def test_batches_and_bonuses_too(tmp_path, more):
+def test_batches_bonuses_and_overlap_too(tmp_path, more):
     made = factories(tmp_path, **more)
     network = Seam(*made, 1)
     network.run(FAULTS["everything"])

@@ -4,6 +4,8 @@ same run.
 
 from __future__ import annotations
 
+import io
+import json
 import re
 import shutil
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 
 from posse.core.errors import ConfigError, DataError, DisagreementError, JournalError, PosseError
+from posse.runtime.network.operate import json_log
 from posse.systems.mpc_contextual.roles.outside import gathered, read_shares
 from posse.systems.mpc_contextual.terms import DEALER, PULLER
 from tests.network.mpc import found, laid_out, opened, run, twin
@@ -146,3 +149,6 @@ def test_no_role_begins_without_waiting_for_its_disk_and_each_resumes_with_a_war
         events: list[str] = []
         opened(path, log=lambda event, events=events, **_: events.append(event)).engine.close()
         assert "not synced" in events
+    line = io.StringIO()
+    json_log("clinic-1", line)("not synced", why="")
+    assert json.loads(line.getvalue())["level"] == "warning"

@@ -72,7 +72,9 @@ def test_it_runs_where_all_have_the_same_source_wherever_each_keeps_it(tmp_path,
     asyncio.run(go())
     (total,) = [note.value for note in notes if note.kind == "total"]
     mine = policy(str(tmp_path / "own-comp" / "same_comp.py") + ":Hopeful")
-    assert run(Samba(policy=mine, owners=3, budget=40, seed=7).plain()).total == (total,)
+    assert run(Samba(policy=mine, owners=3, budget=40, seed=7, level="paper").plain()).total == (
+        total,
+    )
 
 
 def test_who_edits_it_is_refused_and_everyone_reads_why(tmp_path, modules):
@@ -154,6 +156,4 @@ def test_a_manifest_whose_policy_does_not_decode_is_refused(sent):
     with pytest.raises(
         DisagreementError, match="the manifest is for other terms than this party was started for: "
     ):
-        Expected(UCB(), "standard", Switches()).check(
-            Terms("r", 40, sent, 1, "standard", (), b""), 3
-        )
+        Expected(UCB(), "paper", Switches()).check(Terms("r", 40, sent, 1, "paper", (), b""), 3)

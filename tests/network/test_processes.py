@@ -34,10 +34,11 @@ clinic_1, clinic_2, clinic_3 = (source(f"clinic-{i}") for i in (1, 2, 3))
 """
 
 
-def check_plain(federation, owners, budget, policy="ucb"):
+def check_plain(federation, owners, budget, policy="ucb", level="strict"):
     """The customer's total and every owner's pulls are those of the plain bandit."""
     federation.check_journals()
-    plain = registry.run(Samba(policy=policy, owners=owners, budget=budget, seed=7).plain())
+    settings = Samba(policy=policy, owners=owners, budget=budget, seed=7, level=level)
+    plain = registry.run(settings.plain())
     states = federation.states()
     assert (federation.result(),) == plain.total == (states["customer"]["total"],)
     assert [[states[f"clinic-{i + 1}"]["pulls"] for i in range(owners)]] == plain.pulls.tolist()
@@ -52,9 +53,7 @@ def asked(federation, name):
 
 
 def test_six_kills(tmp_path):
-    """At level `strict`, where the dealer may be among them; 'posse up' runs `standard` that nobody
-    disturbs.
-    """
+    """At level `strict`, where the dealer may be among them."""
     with Torment(tmp_path, 2, owners=2, budget=300, level="strict", sync=True) as federation:
         shown = asked(federation, "controller")
         federation.go(3, at_once=2, again=0)
@@ -94,7 +93,7 @@ def killed_in_all_roles(folder, kills, **values):
             place, 100 + run, owners=3, budget=budget, policy=policy, **values
         ) as federation:
             federation.go(min(14, kills), at_once=1 + run % 3)
-        check_plain(federation, 3, budget, policy)
+        check_plain(federation, 3, budget, policy, values.get("level", "paper"))
         found += federation.kills
         early, run = early + federation.early_kills, run + 1
         again += federation.restarts_for_others + federation.unconfirmed
@@ -114,7 +113,7 @@ WITH_SLOTS = {"level": "strict", "sync": True, "slot": 0.02, "slowest_pull": 0.0
 @pytest.mark.parametrize(
     "values",
     [{}, {"level": "strict", "sync": True}, WITH_SLOTS],
-    ids=["standard", "strict", "slots"],
+    ids=["paper", "strict", "slots"],
 )
 def test_two_hundred_kills_over_all_roles(tmp_path, values):
     kills, early = killed_in_all_roles(tmp_path, 200, **values)

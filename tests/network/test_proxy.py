@@ -147,7 +147,7 @@ def disturbed(folder, seed, events, *, budget, power, longest):
 
 
 def check(found, budget):
-    plain = run(Samba(policy="ucb", owners=3, budget=budget, seed=7).plain())
+    plain = run(Samba(policy="ucb", owners=3, budget=budget, seed=7, level="paper").plain())
     assert plain.total == (found[0],)
     assert plain.pulls.tolist() == [found[1]]
 

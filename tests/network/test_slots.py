@@ -220,8 +220,8 @@ def test_a_slot_lasts_a_tenth_of_a_second_and_none_in_a_simulated_world(tmp_path
         ({"slot": 0.05}, "slot = 0.1"),
         ({"slot": 0, "b": {"slowest_pull": 0.2}}, "slot = 0.2"),
         ({"slot": -1}, "slot must be at least 0"),
-        ({"level": "standard", "slot": 0.1}, "level 'strict'"),
-        ({"level": "standard", "b": {"slowest_pull": 0.1}}, "level 'strict'"),
+        ({"level": "paper", "slot": 0.1}, "level 'strict'"),
+        ({"level": "paper", "b": {"slowest_pull": 0.1}}, "level 'strict'"),
     ],
 )
 def test_a_slot_that_is_too_short_is_refused(tmp_path, values, line):

@@ -376,11 +376,11 @@ class Counted:
         )
         self.waiting = Waiting(self.party)
 
-    def connect(self, name: str) -> Connection:
+    def connect(self, name: str, release: str = "0.1.1") -> Connection:
         self._caller, connection = name, Connection(self.party)
         connection.connection_made(Wire())  # type: ignore[arg-type]
         connection.data_received(
-            pack(Hello(WIRE_VERSION, "0", "toy", PROTOCOL_VERSION, "r", name, 0, 0))
+            pack(Hello(WIRE_VERSION, release, "toy", PROTOCOL_VERSION, "r", name, 0, 0))
         )
         return connection
 
@@ -487,6 +487,18 @@ def test_addresses_and_contents_stay_and_older_versions_are_told_nothing(tmp_pat
     counted(tmp_path, check)
 
 
+def test_release_0_1_0_is_told_nothing_that_it_would_refuse(tmp_path):
+    """It speaks the same wire version, and ends a connection on which such a frame comes."""
+
+    def check(hub):
+        older, newer = hub.connect("a", "0.1.0"), hub.connect("b")
+        hub.beats(1)
+        assert older._transport.missing() == []
+        assert [each.peers.keys() for each in newer._transport.missing()] == [{"c"}]
+
+    counted(tmp_path, check)
+
+
 # What a source does stays at its owner ------------------------------------------------------------
 
 
@@ -513,6 +525,8 @@ def shown_while(folder: Path, slow: str, kind: str) -> dict[str, Any]:
 
         party._source = source
         await until(asked.is_set)
+        # Its last word is among what is compared.
+        await until(lambda: "clinic-3" in federation.parties["controller"].reports)
         await federation.stop("clinic-3")
         await federation.named("clinic-3")
         if kind == "fails":
@@ -561,6 +575,11 @@ def test_a_source_that_fails_is_shown_with_slots_too(tmp_path):
 
         clock._pull = source
         await until(lambda: owner.source_trouble[0] > 2 * FAILING)
+        answered, seen = owner.source_answers, []
+        await until(
+            lambda: seen.append(owner.source_trouble[0]) or owner.source_answers > answered + 5
+        )
+        assert min(seen) > 2 * FAILING  # a tick that is answered clears nothing
         control = Control(open_place(federation.paths["clinic-1"]).journal, party_commands(owner))
         await control.start()
         found = (await asyncio.to_thread(doctor, federation.paths["clinic-1"]))["source"]

@@ -68,12 +68,12 @@ def posse(*arguments: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("level", ["standard", "strict"])
-def test_comp_and_controller_record_what_they_see_and_audit_it(tmp_path, level):
+@pytest.mark.parametrize(("level", "policy"), [("paper", "ucb"), ("strict", "epsilon-greedy")])
+def test_comp_and_controller_record_what_they_see_and_audit_it(tmp_path, level, policy):
     """Both are killed on the way: no message is lost, none is there twice, and comp finds what its
     level says.
     """
-    values: dict[str, Any] = {"policy": "epsilon-greedy", "sync": True, "level": level}
+    values: dict[str, Any] = {"policy": policy, "sync": True, "level": level}
     federation = Torment(tmp_path, 3, owners=4, budget=240, **values)
     record(federation.paths, "comp", "controller")
     with federation:
@@ -90,7 +90,7 @@ def test_comp_and_controller_record_what_they_see_and_audit_it(tmp_path, level):
     made = audit(view)
     assert {row.verdict for row in made} == {"not scored"}
     total = read_result(tmp_path / "customer" / "journal")["total"]
-    if level == "standard":
+    if level == "paper":
         said = made["tracker"].says
         assert (
             abs(float(said.partition("total ")[2].partition(";")[0].replace(",", "")) - total) <= 1

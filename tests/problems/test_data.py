@@ -280,8 +280,8 @@ def test_cells_of_many_kinds_are_text() -> None:
         (lambda: PopulationSettings(late=2.0), "late must be in"),
         (lambda: PopulationSettings(drift="labels", drift_share=0.0), "drift_share must be in"),
         (
-            lambda: PopulationSettings(data="emmnist"),
-            "unknown data 'emmnist'. Did you mean 'emnist'",
+            lambda: PopulationSettings(data="mnist-writer"),
+            "unknown data 'mnist-writer'. Did you mean 'mnist-writers'",
         ),
         (
             lambda: PopulationSettings(data={"client": ["a"]}, file="x.csv"),

@@ -19,7 +19,7 @@ from posse.core.errors import ConfigError, DataError
 from posse.problems.arms.ratings import Ratings
 from posse.problems.arms.tables import read_means, read_ratings
 from posse.problems.datasets.files import Pin, known_files
-from posse.problems.datasets.published import embedded_arms, embedded_means, published_results
+from posse.problems.datasets.published import embedded_arms, embedded_means
 from posse.problems.datasets.ratings import DATASETS, load, read_jester, read_movielens, read_steam
 
 Write = Callable[..., Path]
@@ -171,33 +171,6 @@ def test_embedded_refuses() -> None:
         embedded_arms("jester", arms=0)
     with pytest.raises(ConfigError, match="Did you mean 'jester'"):
         embedded_means("jestr")
-
-
-def test_published_results() -> None:
-    rows = published_results()
-    assert len(rows) == 264
-    assert {row.dataset for row in rows} == {"movielens", "jester"}
-    assert {row.runs for row in rows if row.kind == "benchmarks"} == {50}
-    last = rows[-1]
-    assert (last.algorithm, last.budget, last.arms, last.runs) == ("ucb", 100_000, 100, 150)
-    assert (last.plain_reward.mean, last.plain_reward.sd) == (41649.9267, 178.4215)
-    assert last.secure_time is None
-    for row in rows:
-        if row.kind == "benchmarks":
-            # Their own runs show the same reward with and without protection.
-            assert row.secure_reward == row.plain_reward
-            assert row.secure_time is not None
-            assert row.owners_time is not None
-            assert row.owners_time.mean < row.secure_time.mean
-
-
-def test_published_results_are_the_published_file(data_dir: Path) -> None:
-    with present(data_dir, "samba-arms/published-results.csv").open(newline="") as stream:
-        theirs = list(csv.DictReader(stream))
-    ours = published_results()
-    assert [(r.budget, r.arms, r.plain_time.mean) for r in ours] == [
-        (int(t["N"]), int(t["K"]), float(t["std_time_mean"])) for t in theirs
-    ]
 
 
 # --- where files are ------------------------------------------------------------------------------

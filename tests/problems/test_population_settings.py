@@ -11,7 +11,6 @@ from posse.core.errors import ConfigError, DataError
 from posse.problems.populations.prepared import save
 from posse.problems.populations.settings import POPULATIONS, PopulationSettings
 from posse.problems.populations.worlds import LabelDrift, ValueDrift
-from tests.problems.test_population_datasets import database, overflow, written
 
 
 def test_digits_by_default() -> None:
@@ -26,7 +25,7 @@ def test_every_population_is_described() -> None:
     assert all(name in said for name in POPULATIONS)
 
 
-def test_own_prepared_and_databases(tmp_path: Path) -> None:
+def test_own_and_prepared(tmp_path: Path) -> None:
     file = tmp_path / "own.csv"
     file.write_text("client,x,label\nann,1,a\nbob,2,b\nbob,3,a\n")
     own = PopulationSettings(data="own", file=file).population()
@@ -41,13 +40,6 @@ def test_own_prepared_and_databases(tmp_path: Path) -> None:
     assert (
         PopulationSettings(data="prepared", file=folder).population().describe() == own.describe()
     )
-    writers = database(tmp_path / "e.sqlite", [("all_train", "w", written(3, 0.1))])
-    assert PopulationSettings(data="femnist", file=writers).population().clients == 1
-    source = overflow(tmp_path / "so")
-    asked = PopulationSettings(
-        data="stackoverflow", data_dir=source, file=tmp_path / "sf", words=3, tags=2
-    )
-    assert asked.population().clients == asked.population().clients == 2
 
 
 @pytest.mark.parametrize(
@@ -56,14 +48,11 @@ def test_own_prepared_and_databases(tmp_path: Path) -> None:
         ({"data": "own"}, "data 'own' needs a CSV file, got no file. Give file."),
         ({"data": "prepared"}, "data 'prepared' needs a prepared folder or .npz file, got no file"),
         (
-            {"data": "stackexchange", "alpha": 0.1},
-            "alpha applies to digits, emnist, own, images, got 0.1",
+            {"data": "mnist-writers", "alpha": 0.1},
+            "alpha applies to digits, own, images, got 0.1",
         ),
-        ({"words": 10}, "words applies to stackexchange, stackoverflow, got 10 for digits"),
-        (
-            {"data": "stackoverflow", "file": "/nowhere/at/all"},
-            "with its database, got no data_dir",
-        ),
+        ({"words": 10}, "words is not a setting, got 10. It belongs to 'python -m reproduction"),
+        ({"data": "mnist-writers", "file": "x"}, "file applies to own, images, prepared, got x"),
         ({"clients": 5000}, r"clients must be in \[1, 1797\]"),
     ],
 )
@@ -71,6 +60,19 @@ def test_mistakes(given: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         PopulationSettings(**given).population()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["emnist", "femnist", "stackexchange", "stackoverflow"])
+def test_data_of_the_figures_alone_are_prepared(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).mkdir()  # the files as they are distributed, which nothing here reads
+    with pytest.raises(ConfigError, match=f"python -m reproduction prepare {name} FOLDER"):
+        PopulationSettings(data=name)
+    (tmp_path / name).rmdir()
+    save(PopulationSettings().population(), name)
+    assert PopulationSettings(data=name).population().clients == 60
 
 
 def test_unknown_settings() -> None:

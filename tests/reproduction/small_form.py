@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from posse.experiments import EXPERIMENTS, Analysis, Table, claims
+from reproduction import EXPERIMENTS, Analysis, Table, claims
 
 Ran = Callable[[str], tuple[Analysis, list[dict[str, str]]]]
 """Gives the analysis and the raw rows of a figure, by its name."""

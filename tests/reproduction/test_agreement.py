@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from posse.experiments.samba.agreement import (
+from reproduction.samba.agreement import (
     BEYOND,
     Comparison,
     Estimate,
@@ -15,7 +15,7 @@ from posse.experiments.samba.agreement import (
     world_sd,
     z_score,
 )
-from posse.experiments.samba.fig8c import headline, reward_table, verdict_table
+from reproduction.samba.fig8c import headline, reward_table, verdict_table
 
 
 def cell(ours: float, replayed: float, *, arms: int = 100, policy: str = "ucb") -> Comparison:

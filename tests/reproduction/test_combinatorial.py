@@ -12,9 +12,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from posse.experiments.claims import FAILS, HOLDS, UNKNOWN
-from posse.experiments.dp_combinatorial import exp2, exp3, fig2, markets, order, ranking, setting
-from posse.experiments.dp_combinatorial.exp1 import (
+from posse.problems.markets.instances import Distribution, binds
+from posse.results.statistics import Interval
+from posse.systems.dp_combinatorial import twin
+from posse.systems.dp_combinatorial.learning import nothing_known
+from reproduction.claims import FAILS, HOLDS, UNKNOWN
+from reproduction.dp_combinatorial import exp2, exp3, fig2, markets, order, ranking, setting
+from reproduction.dp_combinatorial.exp1 import (
     PUBLISHED,
     Comparison,
     agreement,
@@ -22,7 +26,7 @@ from posse.experiments.dp_combinatorial.exp1 import (
     published_table,
     verdict,
 )
-from posse.experiments.dp_combinatorial.markets import (
+from reproduction.dp_combinatorial.markets import (
     FULL,
     SMALL,
     Job,
@@ -31,18 +35,14 @@ from posse.experiments.dp_combinatorial.markets import (
     known_market,
     run_markets,
 )
-from posse.experiments.dp_combinatorial.ranking import (
+from reproduction.dp_combinatorial.ranking import (
     FIRST,
     Ranking,
     breaks_of,
     fresh_instances,
     in_order,
 )
-from posse.experiments.kit import Floats
-from posse.problems.markets.instances import Distribution, binds
-from posse.results.statistics import Interval
-from posse.systems.dp_combinatorial import twin
-from posse.systems.dp_combinatorial.learning import nothing_known
+from reproduction.kit import Floats
 from tests.reproduction.small_form import Ran, column, ids, once
 
 NAMES = (
@@ -78,7 +78,11 @@ def test_ids() -> None:
     assert ids("dp-combinatorial") == [f"dp-combinatorial/{name}" for name in NAMES]
 
 
-@pytest.mark.parametrize("name", NAMES[1:])
+# `make test` computes one small form, `make test-long` all.
+@pytest.mark.parametrize(
+    "name",
+    ["fig2", *(pytest.param(one, marks=pytest.mark.long) for one in NAMES[1:] if one != "fig2")],
+)
 def test_small_form(name: str, run: Ran) -> None:
     analysis, rows = run(name)
     assert {row["distribution"] for row in rows} == {"uniform", "normal"}
@@ -93,6 +97,7 @@ def test_small_form(name: str, run: Ran) -> None:
     assert all(table.rows for table in analysis.tables)
 
 
+@pytest.mark.long
 def test_figure_1_is_judged_by_what_agents_send(run: Ran) -> None:
     analysis, rows = run("setting")
     assert analysis.findings[0].verdict == HOLDS
@@ -111,6 +116,7 @@ def test_figure_1_is_judged_by_what_agents_send(run: Ran) -> None:
         assert not replace(one, **fault).as_drawn  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 def test_exp1_has_all_methods_and_says_what_is_outside(run: Ran) -> None:
     analysis, rows = run("exp1")
     table = next(
@@ -257,6 +263,7 @@ def test_nobody_chose_the_fresh_instances(distribution: Distribution) -> None:
     assert FIRST > 5
 
 
+@pytest.mark.long
 def test_order_runs_on_the_fresh_instances(run: Ran) -> None:
     analysis, rows = run("order")
     for distribution in ("uniform", "normal"):

@@ -16,17 +16,21 @@ import pytest
 pytest.importorskip("jax")
 
 from posse.core.errors import ConfigError
-from posse.experiments import EXPERIMENTS
-from posse.experiments.fed_contextual import (
+from posse.policies.contextual.explorations import EXPLORATIONS
+from posse.problems.populations.prepared import load, save
+from posse.systems.fed_contextual.computing.server import Measured
+from posse.systems.fed_contextual.jobs import Job, Result, read_jobs, write
+from reproduction import EXPERIMENTS
+from reproduction.fed_contextual import (
     algorithms,
     fig1_2,
     fig4,
     findings,
-    prepare,
     runs,
     sec5_2,
+    study_jobs,
 )
-from posse.experiments.fed_contextual.findings import (
+from reproduction.fed_contextual.findings import (
     FAILS,
     HOLDS,
     UNKNOWN,
@@ -40,7 +44,7 @@ from posse.experiments.fed_contextual.findings import (
     seeds_note,
     spread,
 )
-from posse.experiments.fed_contextual.problem import (
+from reproduction.fed_contextual.problem import (
     BRIEF,
     FORM,
     FULL,
@@ -53,7 +57,7 @@ from posse.experiments.fed_contextual.problem import (
     form_of,
     printed,
 )
-from posse.experiments.fed_contextual.runs import (
+from reproduction.fed_contextual.runs import (
     LABELS,
     RESULTS,
     Chosen,
@@ -68,11 +72,7 @@ from posse.experiments.fed_contextual.runs import (
     private_lines,
     scaled_lines,
 )
-from posse.experiments.kit import mean_of
-from posse.policies.contextual.explorations import EXPLORATIONS
-from posse.problems.populations.prepared import load, save
-from posse.systems.fed_contextual.computing.server import Measured
-from posse.systems.fed_contextual.jobs import Job, Result, read_jobs, write
+from reproduction.kit import mean_of
 from tests.reproduction.small_form import Ran, column, ids, once, table_of
 
 FIGURES = tuple(SETTINGS)
@@ -90,6 +90,7 @@ def test_ids() -> None:
     assert ids("fed-contextual") == [f"fed-contextual/{name}" for name in NAMES]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FIGURES)
 def test_rewards_of_a_setting(name: str, ran: Ran) -> None:
     analysis, rows = ran(name)
@@ -118,6 +119,7 @@ def test_rewards_of_a_setting(name: str, ran: Ran) -> None:
     assert set(column(told, "so")) <= VERDICTS
 
 
+@pytest.mark.long
 def test_learning_is_seen(ran: Ran) -> None:
     """From scratch Softmax leaves guessing behind, and before the first deployment all arms are
     alike to it.
@@ -129,6 +131,7 @@ def test_learning_is_seen(ran: Ran) -> None:
     assert min(float(row["average_reward"]) for row in own if row["round"] == "40") > 0.3
 
 
+@pytest.mark.long
 def test_spread_over_seeds(ran: Ran) -> None:
     analysis, rows = ran("fig3")
     assert {row["line"] for row in rows} == {"fig1c-softmax", "fig2c-softmax"}
@@ -137,6 +140,7 @@ def test_spread_over_seeds(ran: Ran) -> None:
     assert set(column(table, "variation is negligible")) <= VERDICTS
 
 
+@pytest.mark.long
 def test_clipping_and_noise(ran: Ran) -> None:
     analysis, rows = ran("fig4")
     assert {row["line"] for row in rows} == {
@@ -166,6 +170,7 @@ def test_clipping_and_noise(ran: Ran) -> None:
     assert ends["fig4-images-noise-1"] < ends["fig4-images-noise-0"] - 0.1
 
 
+@pytest.mark.long
 def test_noise_and_clients_together(ran: Ran) -> None:
     analysis, rows = ran("noise")
     small, loud, both = scaled_lines(SMALL)
@@ -180,6 +185,7 @@ def test_noise_and_clients_together(ran: Ran) -> None:
     )
 
 
+@pytest.mark.long
 def test_figures_of_privacy_are_as_printed(ran: Ran) -> None:
     analysis, _ = ran("accounting")
     (finding,) = analysis.findings
@@ -187,6 +193,7 @@ def test_figures_of_privacy_are_as_printed(ran: Ran) -> None:
     assert column(analysis.tables[0], "paper") == ["15.8", "1.5", "4.13"]
 
 
+@pytest.mark.long
 def test_algorithms_are_judged_by_what_a_run_does(
     ran: Ran, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,6 +218,7 @@ def test_algorithms_are_judged_by_what_a_run_does(
     assert not run.whole
 
 
+@pytest.mark.long
 def test_choices(ran: Ran) -> None:
     analysis, rows = ran("sec5_2")
     assert {row["setting"] for row in rows} == {"fig1c", "fig1d", "fig2c", "fig2d"}
@@ -219,6 +227,7 @@ def test_choices(ran: Ran) -> None:
     assert column(table, "paper") == ["no change", "0.71 to 0.6", "0.81 to 0.62", "0.72 to 0.47"]
 
 
+@pytest.mark.long
 def test_figures_share_their_lines(ran: Ran) -> None:
     """A line is the same wherever it is shown."""
     shown = [
@@ -506,7 +515,7 @@ def test_a_study_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     """Jobs are written, results come back, jobs to report are written with the choice, and nothing
     is run here.
     """
-    (stage,) = prepare.write_jobs(tmp_path, SMALL, kinds=("tags",))
+    (stage,) = study_jobs.write_jobs(tmp_path, SMALL, kinds=("tags",))
     assert load(tmp_path / "tags.npz").clients == 90
     jobs = read_jobs(stage.path)
     assert (stage.jobs, stage.runs, stage.rounds) == (
@@ -521,7 +530,7 @@ def test_a_study_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             results / f"{job.name}.npz",
             result(job, [0.2, 0.6] if job.name.endswith("1") else [0.3, 0.3]),
         )
-    _, report = prepare.write_jobs(tmp_path, SMALL, kinds=("tags",))
+    _, report = study_jobs.write_jobs(tmp_path, SMALL, kinds=("tags",))
     reported = read_jobs(report.path)
     assert {job.seeds for job in reported} == {SMALL.report}
     for job in reported:
@@ -534,7 +543,7 @@ def test_a_study_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         raise AssertionError("a job was run that has a result")
 
     monkeypatch.setattr(runs, "bench_of", nothing)
-    some, _ = prepare.write_jobs(
+    some, _ = study_jobs.write_jobs(
         tmp_path, SMALL, kinds=("tags",), only=("fig2a-*", "sec5_2-tags-sgd")
     )
     assert {job.name.split("-choose")[0] for job in read_jobs(some.path)} == {
@@ -542,7 +551,7 @@ def test_a_study_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         *(f"small-fig2a-{policy}" for policy in EXPLORATIONS),
     }
     with pytest.raises(ConfigError, match="no line of tags"):
-        prepare.write_jobs(tmp_path, SMALL, kinds=("tags",), only=("fig1a-*",))
+        study_jobs.write_jobs(tmp_path, SMALL, kinds=("tags",), only=("fig1a-*",))
     ran = Runs(SMALL, results, lambda what, fraction: None).of(figure_lines("fig2a"))
     assert [mean_of(one.ends).mean for one in ran.values()] == pytest.approx([0.5] * 4, abs=1e-3)
 

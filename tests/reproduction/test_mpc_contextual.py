@@ -12,12 +12,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from posse.experiments.claims import FAILS, HOLDS, UNKNOWN
-from posse.experiments.kit import Mean, mean_of, run_jobs, seeds_of, verdict
-from posse.experiments.mpc_contextual import fig3_6, fig4_5, fig7, fig8_9, setting, table1
-from posse.experiments.mpc_contextual.fig7 import QUANTITIES, Rows, at_checkpoint, attacked
-from posse.experiments.mpc_contextual.fig8_9 import OURS, PAPER, RECURSIVE, Job, Kind, Result, run
-from posse.experiments.mpc_contextual.problem import (
+from posse.privacy.dp.arms import ArmChoice
+from posse.systems.mpc_contextual.program import Costs
+from posse.systems.mpc_contextual.terms import PAYEE
+from posse.systems.mpc_contextual.twins import floats
+from reproduction.claims import FAILS, HOLDS, UNKNOWN
+from reproduction.kit import Mean, mean_of, run_jobs, seeds_of, verdict
+from reproduction.mpc_contextual import fig3_6, fig4_5, fig7, fig8_9, setting, table1
+from reproduction.mpc_contextual.fig7 import QUANTITIES, Rows, at_checkpoint, attacked
+from reproduction.mpc_contextual.fig8_9 import OURS, PAPER, RECURSIVE, Job, Kind, Result, run
+from reproduction.mpc_contextual.problem import (
     EPSILONS,
     FULL,
     SMALL,
@@ -28,10 +32,6 @@ from posse.experiments.mpc_contextual.problem import (
     check_words,
     world_of,
 )
-from posse.privacy.dp.arms import ArmChoice
-from posse.systems.mpc_contextual.program import Costs
-from posse.systems.mpc_contextual.terms import PAYEE
-from posse.systems.mpc_contextual.twins import floats
 from tests.reproduction.small_form import Ran, column, ids, once, table_of
 
 NAMES = (
@@ -60,6 +60,7 @@ def test_ids() -> None:
     assert ids("mpc-contextual") == [f"mpc-contextual/{name}" for name in NAMES]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CHECKED)
 def test_private_runs_pull_what_the_fixed_twin_pulls(name: str, ran: Ran) -> None:
     analysis, _ = ran(name)
@@ -71,6 +72,7 @@ def test_private_runs_pull_what_the_fixed_twin_pulls(name: str, ran: Ran) -> Non
     )
 
 
+@pytest.mark.long
 def test_failures_of_share_wise_division(ran: Ran) -> None:
     analysis, rows = ran("algorithm3")
     assert {one.claim: one.verdict for one in analysis.findings} == dict.fromkeys(
@@ -96,6 +98,7 @@ def test_a_private_run_that_differs_is_told() -> None:
     assert "in 1 of 2 runs of real roles" in check_words([good, bad])
 
 
+@pytest.mark.long
 def test_a_check_sees_coarse_arithmetic() -> None:
     """At 12 bits and without Newton steps the float twin has other best arms along the way; the
     fixed twin has not.
@@ -106,6 +109,7 @@ def test_a_check_sees_coarse_arithmetic() -> None:
     assert 0 < made.gap < 0.1
 
 
+@pytest.mark.long
 def test_rewards_during_training(ran: Ran) -> None:
     analysis, rows = ran("fig2")
     assert {float(row["epsilon"]) for row in rows} == set(EPSILONS)
@@ -128,6 +132,7 @@ def test_rewards_during_training(ran: Ran) -> None:
     )
 
 
+@pytest.mark.long
 def test_rewards_against_eta(ran: Ran) -> None:
     analysis, rows = ran("fig3")
     lengths = {int(row["steps"]) for row in rows}
@@ -148,6 +153,7 @@ def test_rewards_against_eta(ran: Ran) -> None:
         assert word in analysis.notes[0]
 
 
+@pytest.mark.long
 def test_figure_1_is_judged_by_what_roles_send(ran: Ran) -> None:
     analysis, rows = ran("setting")
     assert analysis.findings[0].verdict == HOLDS
@@ -166,6 +172,7 @@ def test_figure_1_is_judged_by_what_roles_send(ran: Ran) -> None:
         assert not replace(one, **fault).as_drawn  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 def test_arms_against_eta(ran: Ran) -> None:
     _, rows = ran("fig6")
     assert {int(row["arms"]) for row in rows} == {5, 20}
@@ -245,6 +252,7 @@ def test_rates_explore_in_nested_steps() -> None:
     assert np.array_equal(world.coins(0.05).arms, world.coins(0.2).arms)
 
 
+@pytest.mark.long
 def test_times(ran: Ran) -> None:
     analysis, rows = ran("fig4")
     assert [int(row["arms"]) for row in rows] == [10, 20, 50]
@@ -266,6 +274,7 @@ def timed(parties: int, arms: int, ms: float) -> fig4_5.Timed:
     return fig4_5.Timed(parties, arms, 10, 1, roles, Costs(11, 1000.0 * (parties - 1), 0.0, 500.0))
 
 
+@pytest.mark.long
 def test_growth_follows_the_numbers(tmp_path: Path) -> None:
     square = [timed(2, arms, 1e-3 * arms**2) for arms in (10, 20, 40, 80, 160)]
     assert fig4_5.grown(square, 40, 10**9) == pytest.approx(2.0)
@@ -282,6 +291,7 @@ def test_growth_follows_the_numbers(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.long
 def test_operations(ran: Ran) -> None:
     analysis, rows = ran("table1")
     own = [row for row in rows if row["shape"] == "100"]
@@ -302,6 +312,7 @@ def test_operations_are_right_between_any_parties(operation: object, parties: in
     assert made.error < 1e-7
 
 
+@pytest.mark.long
 def test_membership(ran: Ran) -> None:
     analysis, rows = ran("fig7")
     bandit = [row for row in rows if row["model"] == "bandit"]
@@ -353,6 +364,7 @@ def test_a_model_is_attacked_as_it_was_at_the_checkpoint() -> None:
     )
 
 
+@pytest.mark.long
 def test_precision(ran: Ran) -> None:
     analysis, rows = ran("fig8")
     reward: dict[tuple[str, str, str, str], float] = {
@@ -399,6 +411,7 @@ def test_whole_bits_follow_the_rewards() -> None:
     assert out.refused(OURS, 20) == 1
 
 
+@pytest.mark.long
 def test_newton_steps(ran: Ran) -> None:
     analysis, rows = ran("fig9")
     assert {int(row["newton"]) for row in rows} == {0, 1, 2, 3, 7}

@@ -12,7 +12,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from posse.core.errors import ConfigError
-from posse.experiments.mpc_contextual.published import (
+from posse.systems.mpc_contextual.coins import Coins
+from posse.systems.mpc_contextual.twins.floats import replay, run
+from reproduction.mpc_contextual.published import (
     FORMS,
     TRUNCATIONS,
     Setup,
@@ -25,8 +27,6 @@ from posse.experiments.mpc_contextual.published import (
     simulate,
     toward_zero,
 )
-from posse.systems.mpc_contextual.coins import Coins
-from posse.systems.mpc_contextual.twins.floats import replay, run
 from tests.core.chance import SIGMAS
 from tests.systems.mpc_contextual.test_floats import linear
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import csv
+from pathlib import Path
+
 import pytest
 
-from posse.experiments.samba.problem import (
+from posse.problems.datasets.published import embedded_arms, embedded_means
+from reproduction.samba.problem import (
     BUDGETS,
     DATASETS,
     POLICY_NAMES,
@@ -12,7 +16,7 @@ from posse.experiments.samba.problem import (
     cells,
     policy,
 )
-from posse.problems.datasets.published import embedded_arms, embedded_means, published_results
+from reproduction.samba.published import published_results
 
 ARMS = (10, 20, 40, 60, 80, 100)
 """Numbers of arms that were published."""
@@ -55,3 +59,33 @@ def test_parameters_differ_between_the_data() -> None:
     assert policy("softmax", "movielens") != policy("softmax", "jester")
     assert policy("pursuit", "movielens") != policy("pursuit", "jester")
     assert policy("epsilon-greedy", "movielens") == policy("epsilon-greedy", "jester")
+
+
+def test_published_results() -> None:
+    rows = published_results()
+    assert len(rows) == 264
+    assert {row.dataset for row in rows} == {"movielens", "jester"}
+    assert {row.runs for row in rows if row.kind == "benchmarks"} == {50}
+    last = rows[-1]
+    assert (last.algorithm, last.budget, last.arms, last.runs) == ("ucb", 100_000, 100, 150)
+    assert (last.plain_reward.mean, last.plain_reward.sd) == (41649.9267, 178.4215)
+    assert last.secure_time is None
+    for row in rows:
+        if row.kind == "benchmarks":
+            # Their own runs show the same reward with and without protection.
+            assert row.secure_reward == row.plain_reward
+            assert row.secure_time is not None
+            assert row.owners_time is not None
+            assert row.owners_time.mean < row.secure_time.mean
+
+
+def test_published_results_are_the_published_file(data_dir: Path) -> None:
+    file = data_dir / "samba-arms" / "published-results.csv"
+    if not file.exists():
+        pytest.skip(f"no {file}; see the README of the data folder")
+    with file.open(newline="") as stream:
+        theirs = list(csv.DictReader(stream))
+    ours = published_results()
+    assert [(r.budget, r.arms, r.plain_time.mean) for r in ours] == [
+        (int(t["N"]), int(t["K"]), float(t["std_time_mean"])) for t in theirs
+    ]

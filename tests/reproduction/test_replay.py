@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 from posse.core.random import SELECT, uniform
-from posse.experiments.samba.agreement import (
+from posse.policies import UCB, EpsilonDecreasing, Pursuit, Softmax, Thompson
+from posse.problems import BernoulliArms
+from posse.systems.samba.twin import simulate
+from reproduction.samba.agreement import (
     OWN,
     SHARED,
     THEIRS,
@@ -18,10 +21,7 @@ from posse.experiments.samba.agreement import (
     our_rewards,
     z_score,
 )
-from posse.experiments.samba.replay import SEEDS, replay, their_beta, their_stream, their_thompson
-from posse.policies import UCB, EpsilonDecreasing, Pursuit, Softmax, Thompson
-from posse.problems import BernoulliArms
-from posse.systems.samba.twin import simulate
+from reproduction.samba.replay import SEEDS, replay, their_beta, their_stream, their_thompson
 
 
 def authors(n: int) -> float:
@@ -59,6 +59,7 @@ def test_ucb_against_plain_python() -> None:
     assert rewards[:, 0].tolist() == [plain_ucb(means, 600, run) for run in (1, 2, 3, 4)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "policy",
     [Softmax(0.06), Pursuit(0.1), EpsilonDecreasing("inverse-log"), Thompson()],

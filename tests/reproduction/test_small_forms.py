@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from posse.experiments import EXPERIMENTS
-from posse.experiments.samba import means, setting
-from posse.experiments.samba.problem import POLICY_NAMES
 from posse.problems.arms.ratings import Ratings
+from reproduction import EXPERIMENTS
+from reproduction.samba import means, setting
+from reproduction.samba.problem import POLICY_NAMES
 from tests.reproduction.small_form import column, ids, run, table_of
 
 POLICIES = set(POLICY_NAMES)
@@ -29,6 +29,7 @@ CELLS = {"fig8a": {(10, 50_000), (10, 100_000)}, "fig8b": {(10, 100_000), (20, 1
 FORMS = {"fig8a": {"paper", "unprotected", "plain"}, "fig8b": {"paper", "plain"}}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CELLS)
 def test_times(name: str, tmp_path: Path) -> None:
     cells = CELLS[name]
@@ -55,6 +56,7 @@ def test_times(name: str, tmp_path: Path) -> None:
     assert all(float(paillier) > 0 for form, paillier in spent if form == "paper")
 
 
+@pytest.mark.long
 def test_rewards(tmp_path: Path) -> None:
     analysis, rows = run("samba", "fig8c", tmp_path)
     assert len(rows) == 2 * 2 * len(POLICIES)
@@ -88,6 +90,7 @@ def test_rewards(tmp_path: Path) -> None:
         assert word == ("agrees" if abs(float(z)) < 3 else "differs")
 
 
+@pytest.mark.long
 def test_shares(tmp_path: Path) -> None:
     analysis, rows = run("samba", "fig8d", tmp_path)
     assert len(rows) == 2 * len(POLICIES)
@@ -102,6 +105,7 @@ def test_shares(tmp_path: Path) -> None:
     assert len(analysis.tables[0].rows) == len(rows)
 
 
+@pytest.mark.long
 def test_theorems(tmp_path: Path) -> None:
     analysis, rows = run("samba", "theorems", tmp_path)
     assert all(row["reward"] == row["plain_reward"] for row in rows)
@@ -121,6 +125,7 @@ def test_theorems(tmp_path: Path) -> None:
     assert verdicts["aes"] == "does not hold"
 
 
+@pytest.mark.long
 def test_setting(tmp_path: Path) -> None:
     analysis, rows = run("samba", "setting", tmp_path)
     found = {one.claim: one for one in analysis.findings}
@@ -153,6 +158,7 @@ def test_a_run_out_of_order_is_found() -> None:
     assert not replace(right, pulls=5).as_drawn
 
 
+@pytest.mark.long
 def test_interface(tmp_path: Path) -> None:
     analysis, rows = run("samba-demo", "interface", tmp_path)
     assert {one.verdict for one in analysis.findings} == {"holds"}
@@ -160,6 +166,7 @@ def test_interface(tmp_path: Path) -> None:
     assert all((row["kinds_of_part_changed"] == "0") == (row["off"] == "none") for row in rows)
 
 
+@pytest.mark.long
 def test_means(tmp_path: Path) -> None:
     analysis, rows = run("samba", "means", tmp_path)
     assert {row["policy"] for row in rows} == POLICIES

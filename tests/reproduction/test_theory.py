@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from posse.experiments.claims import FAILS, HOLDS, UNKNOWN
-from posse.experiments.fed_contextual import realizable, theory
-from posse.experiments.fed_contextual.realizable import (
+from posse.policies.contextual.explorations import EpsilonGreedy, Falcon
+from reproduction.claims import FAILS, HOLDS, UNKNOWN
+from reproduction.fed_contextual import realizable, theory
+from reproduction.fed_contextual.realizable import (
     ARMS,
     CLASS,
     CONSTANTS,
@@ -26,10 +27,10 @@ from posse.experiments.fed_contextual.realizable import (
     federated,
     world_of,
 )
-from posse.policies.contextual.explorations import EpsilonGreedy, Falcon
 from tests.reproduction.small_form import column, run, table_of
 
 
+@pytest.mark.long
 def test_the_small_form(tmp_path: Path) -> None:
     analysis, rows = run("fed-contextual", "theory", tmp_path)
     assert len(rows) == 3 * len(SMALL.clients) * len(SMALL.seeds) * SMALL.periods

@@ -9,12 +9,12 @@ import pytest
 
 from posse.core.errors import DataError
 from posse.core.roles import Note
-from posse.experiments.samba import times
-from posse.experiments.samba.agreement import Comparison, Estimate
-from posse.experiments.samba.fig8c import best_of, loop_of
-from posse.experiments.samba.times import Measured, fit
 from posse.policies import EpsilonGreedy
 from posse.problems.datasets.published import embedded_arms
+from reproduction.samba import times
+from reproduction.samba.agreement import Comparison, Estimate
+from reproduction.samba.fig8c import best_of, loop_of
+from reproduction.samba.times import Measured, fit
 
 
 def run(budget: int, step: float, *, arms: int = 10) -> Measured:

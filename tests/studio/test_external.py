@@ -9,6 +9,7 @@ sends such texts through the gate.
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 import typing
 from collections.abc import Callable, Iterator, Mapping
@@ -26,6 +27,7 @@ from typer.testing import CliRunner
 
 import posse
 from posse.cli.app import app
+from posse.core.errors import MissingExtraError
 from posse.core.settings import IMPORTS, External, Settings
 from posse.policies import own
 from posse.results.store import Store
@@ -360,6 +362,42 @@ def test_the_walk_finds_new_settings_without_a_mark(
 def test_a_name_that_the_gate_does_not_know_has_no_value(tmp_path: Path) -> None:
     assert Catalogue(tmp_path / "files").safe(Grown, {"by_alias": "os:system"}) == {
         "by_alias": None
+    }
+
+
+DESCRIBED = re.compile(r"module:|\.py:|\.npz|\bencoding of\b|^folder of", re.IGNORECASE)
+"""What help says of a setting that names code or a file."""
+
+
+def settings_classes(base: type[Settings]) -> Iterator[type[Settings]]:
+    for kind in base.__subclasses__():
+        yield kind
+        yield from settings_classes(kind)
+
+
+def test_every_text_of_posse_that_is_said_to_name_code_or_a_file_is_marked() -> None:
+    """Settings of parties and devices too, which no page gives today."""
+    package = Path(posse.__file__).parent
+    for file in package.rglob("*.py"):
+        if re.search(r"^class .*Settings\b", file.read_text(encoding="utf-8"), re.MULTILINE):
+            with suppress(ImportError, MissingExtraError):
+                importlib.import_module(
+                    ".".join(("posse", *file.relative_to(package).with_suffix("").parts))
+                )
+    said, unmarked = set[tuple[str, str]](), set[tuple[str, str]]()
+    for kind in settings_classes(Settings):
+        for name, known in kind.model_fields.items() if kind.__module__[:6] == "posse." else ():
+            if str in _kinds(known.annotation) and DESCRIBED.search(known.description or ""):
+                said.add((kind.__name__, name))
+                unmarked |= {(kind.__name__, name)} if kind.external(name) is None else set()
+    assert unmarked == set()
+    assert said >= {
+        ("SourceSettings", "function"),
+        ("ActSettings", "function"),
+        ("DeliverySettings", "function"),
+        ("PartyEntry", "encoding"),
+        ("DeviceSettings", "start"),
+        ("FedContextual", "first"),
     }
 
 

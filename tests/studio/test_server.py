@@ -335,7 +335,7 @@ def test_tables_beside_each_other_say_whose_they_are(visitor: Visitor) -> None:
     store = Store()
     runs = [
         posse.Samba(owners=3, horizon=20, level=level, paillier_bits=2048)
-        for level in ("standard", "paper")
+        for level in ("strict", "paper")
     ]
     ids = [store.save(posse.run(one)) for one in runs]
     titles = [
@@ -388,7 +388,7 @@ def test_a_choice_compares_policies_and_levels_and_can_be_cancelled(visitor: Vis
     visitor.post("/api/jobs", asked, 201)
     job = until(lambda: _over(visitor))
     assert [(cell["policy"], cell["level"]) for cell in job["cells"]] == [
-        ("ucb", level) for level in ("strict", "standard", "paper", "plain")
+        ("ucb", level) for level in ("strict", "paper", "plain")
     ]
     assert len({cell["reward"]["mean"] for cell in job["cells"]}) == 1  # protection costs no reward
     assert job["says"].startswith("ucb at ")

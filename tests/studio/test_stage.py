@@ -57,7 +57,7 @@ def test_the_stage_earns_what_a_run_earns(visitor: Visitor, policy: str) -> None
     equals_run(visitor, policy=policy, level="strict", seed=5, **SMALL)
 
 
-@pytest.mark.parametrize(("policy", "level"), [("ucb", "standard"), ("softmax", "paper")])
+@pytest.mark.parametrize(("policy", "level"), [("ucb", "paper"), ("softmax", "paper")])
 def test_the_stage_earns_what_a_run_earns_at_other_levels(
     visitor: Visitor, policy: str, level: str
 ) -> None:
@@ -65,7 +65,7 @@ def test_the_stage_earns_what_a_run_earns_at_other_levels(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("level", ["strict", "standard", "paper"])
+@pytest.mark.parametrize("level", ["strict", "paper"])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_the_stage_earns_what_a_run_earns_for_more_seeds(
     visitor: Visitor, policy: str, level: str
@@ -118,7 +118,7 @@ def test_a_young_run_shows_what_is_found_out_although_no_leak_can_be_planted_in_
     stage = Stage(
         "z",
         samba,
-        samba.Settings(means=(0.38, 0.55, 0.47, 0.71), horizon=60, level="standard", seed=7),
+        samba.Settings(means=(0.38, 0.55, 0.47, 0.71), horizon=60, level="paper", seed=7),
     )
     stage.open()
     while stage.run.time < 20:
@@ -237,7 +237,7 @@ def test_bytes_are_those_of_the_transcript_and_go_to_their_parties_alone(
     not have them.
     """
     id = visitor.stage(
-        "samba", policy="ucb", owners=3, horizon=20, level="standard", paillier_bits=2048
+        "samba", policy="ucb", owners=3, horizon=20, level="paper", paillier_bits=2048
     )
     visitor.do(id, "jump", time=12)
     rows = visitor.get(f"/api/stages/{id}/messages", count=200)
@@ -275,7 +275,7 @@ def _run_of(server: Server, id: str) -> RolesRun:
     return run
 
 
-@pytest.mark.parametrize("level", ["strict", "standard", "paper"])
+@pytest.mark.parametrize("level", ["strict", "paper"])
 def test_no_key_mask_or_seed_is_sent(visitor: Visitor, server: Server, level: str) -> None:
     """Every secret of every role, in hex, is looked for in everything that the studio says about
     the run.

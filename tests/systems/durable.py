@@ -214,7 +214,7 @@ def samba_meaning(key: PrivateKey) -> Callable[[Any, Any], object]:
             return message
         if isinstance(message, Score):
             return message.index, role._lane._frames.open(message.index, message.frame)
-        if isinstance(message, Choice) and role._paper:
+        if isinstance(message, Choice):
             return message.index, role._replies.open_all(
                 message.index, message.replies, role._owners
             )

@@ -24,10 +24,18 @@ class Federation:
     """Roles, and the actions they have asked for."""
 
     def __init__(
-        self, policy: Policy, key: PrivateKey, *, owners: int = 4, budget: int = 20, **options: Any
+        self,
+        policy: Policy,
+        key: PrivateKey,
+        *,
+        owners: int = 4,
+        budget: int = 20,
+        level: str = "paper",
+        seed: int | None = 3,
+        **options: Any,
     ) -> None:
         arms = BernoulliArms(np.linspace(0.2, 0.8, owners))
-        made = federation(arms, policy, budget, seed=options.pop("seed", 3), key=key, **options)
+        made = federation(arms, policy, budget, seed=seed, level=level, key=key, **options)
         self.roles: dict[str, Role] = {role.name: role for role in made}
         self.world = SimulatedWorld(arms, 3, budget, keep_arms=True)
         self.notes: list[Note] = []

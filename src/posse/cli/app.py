@@ -3,7 +3,7 @@
 | exit code | means |
 |---|---|
 | 0 | done |
-| 1 | a check or an experiment ran and did not pass |
+| 1 | a check ran and did not pass |
 | 2 | the user's mistake, or the machine's: one line on stderr says what to do |
 | 3 | start the party again when the other is there: a peer has not confirmed its last messages, or the run stalled |
 | 130 | interrupted by Ctrl-C |
@@ -32,7 +32,7 @@ from posse.cli.flags import INTERRUPTED, help_when_alone
 from posse.cli.operators import ca, federation, living, operations
 from posse.cli.screen import complain, remark
 from posse.core.check import nearest
-from posse.core.errors import PosseError
+from posse.core.errors import ConfigError, PosseError
 from posse.core.interrupts import soon
 from posse.version import __version__
 
@@ -56,7 +56,6 @@ ORDER = (
     "export",
     "policies",
     "problems",
-    "reproduce",
     "ca",
     "enrol",
     "found",
@@ -93,7 +92,6 @@ WORK = frozenset(
         "predict",
         "policies",
         "problems",
-        "reproduce",
     )
 )
 """Commands that compute: whatever they are doing, Ctrl-C ends them soon. The others close what they
@@ -105,6 +103,10 @@ CLOSED = 141
 # typer carries its own copy of click in some versions and uses the installed one in others.
 UsageError: type[Exception] = typer.BadParameter.__mro__[2]
 
+REMOVED = {
+    "reproduce": "Published figures are computed in a checkout of Posse: python -m reproduction list.",
+}
+"""Commands that 0.1 had, and what to use instead."""
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -198,9 +200,11 @@ def _usage(error: Exception) -> str:
     text = str(getattr(error, "format_message", error.__str__)()).rstrip()
     context = getattr(error, "ctx", None)
     unknown = re.fullmatch(r"No such command '([^']*)'\.", text)
-    if (
-        unknown and context is not None
-    ):  # typer does not know the commands that are made when they are called
+    if unknown and context is not None:
+        words = f"{context.command_path} {unknown[1]}".partition(" ")[2]
+        if words in REMOVED:
+            return str(ConfigError(f"'posse {words}' was removed. {REMOVED[words]}"))
+        # typer does not know the commands that are made when they are called
         text += nearest(unknown[1], tuple(context.command.list_commands(context))).partition(
             " Known"
         )[0]
@@ -282,7 +286,6 @@ app.command("evaluate")(logs.evaluate)
 app.command("predict")(logs.predict)
 app.command("policies")(catalogue.policies)
 app.command("problems")(catalogue.problems)
-app.command("reproduce")(catalogue.reproduce)
 app.add_typer(ca.app, name="ca")
 app.command("enrol")(ca.enrol)
 for operation in ("found", "serve", "submit", "queue", "expel", "leave", "renew"):

@@ -1,33 +1,24 @@
-"""What ships with Posse: `posse policies`, `posse problems`, and published figures, computed again
-by `reproduce`.
-"""
+"""What ships with Posse: `posse policies` and `posse problems`."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from posse.cli import flags
-from posse.cli.keep import check_place, make_folder
 from posse.cli.progress import Doing
-from posse.cli.screen import heading, print_json, remark, say, table
+from posse.cli.screen import heading, print_json, say, table
 from posse.cli.tables import section
-from posse.core.check import nearest, require
+from posse.core.check import nearest
 from posse.core.errors import ConfigError
-from posse.core.interrupts import keeping
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from posse.experiments import Analysis, Experiment, Watch
     from posse.results.reports.sections import Section
-
-_FIGURE = re.compile(r", (figure|table|section|theorem|algorithm)s? .*$")
 
 Check = Annotated[
     str | None,
@@ -46,18 +37,6 @@ Data = Annotated[
     typer.Option(
         "--data", help="Only data whose name holds this, such as movielens.", metavar="NAME"
     ),
-]
-Ids = Annotated[
-    list[str] | None,
-    typer.Argument(help="Experiments, or patterns such as '*/fig2'.", metavar="[ID]..."),
-]
-Small = Annotated[bool, typer.Option("--small", help="A small form of each, in minutes.")]
-List = Annotated[bool, typer.Option("--list", help="List what can be reproduced.")]
-Claims = Annotated[
-    bool, typer.Option("--claims", help="What the papers claim beside what was measured.")
-]
-Out = Annotated[
-    Path, typer.Option("--out", help="Folder for figures and tables.", metavar="FOLDER")
 ]
 
 
@@ -140,147 +119,3 @@ def _show_lists(lists: Mapping[str, Section | None], json: bool) -> None:
         return
     for one in listed.values():
         section(one)
-
-
-def reproduce(
-    ids: Ids = None,
-    small: Small = False,
-    listed: List = False,
-    claimed: Claims = False,
-    out: Out = Path("posse-reproduce"),
-    json: flags.Json = False,
-) -> None:
-    """Compute published figures again and say what came out."""
-    if claimed:
-        _show_claims(ids or [], out, json)
-        return
-    from posse.experiments import EXPERIMENTS
-
-    if listed or not ids:
-        _list_experiments(EXPERIMENTS, json, asked=listed)
-        return
-    chosen = [EXPERIMENTS[id] for id in _matching(ids, tuple(EXPERIMENTS))]
-    require("matplotlib", extra="plot")
-    make_folder(out)
-    check_place(out / "analysis.md")
-    done: list[tuple[Experiment, Analysis]] = []
-
-    def kept() -> str:
-        return f"{len(done)} of {len(chosen)} experiments are done{f', in {out}' if done else ''}"
-
-    try:
-        with keeping(kept):
-            for experiment in chosen:
-                with Doing(experiment.id) as doing:
-                    # A folder each: experiments name their files alike.
-                    analysis = experiment.run(small, out / experiment.id, _watch(doing))
-                done.append((experiment, analysis))
-                if not json:
-                    _show_analysis(experiment, analysis)
-    except KeyboardInterrupt:
-        remark(f"interrupted; {kept()}.")
-        raise typer.Exit(flags.INTERRUPTED) from None
-    if json:
-        print_json(
-            [
-                {
-                    "id": experiment.id,
-                    "headline": analysis.headline,
-                    "tables": [
-                        {"title": t.title, "columns": t.columns, "rows": t.rows}
-                        for t in analysis.tables
-                    ],
-                    "notes": analysis.notes,
-                    "files": [str(file) for file in analysis.files],
-                }
-                for experiment, analysis in done
-            ]
-        )
-
-
-def _show_claims(ids: list[str], out: Path, json: bool) -> None:
-    """Show every claim, with what was measured by those who ship Posse or, below `out`, by the
-    user.
-    """
-    from posse.experiments import claims
-
-    rows = claims.rows(ids, out)
-    if json:
-        print_json([row.data() for row in rows])
-        return
-    machines, numbered = claims.machines_of(rows)
-    for name in dict.fromkeys(row.document for row in rows):
-        own, said = [row for row in rows if row.document == name], claims.document(name)
-        heading(said.title)
-        shown = [
-            (
-                row.claim.id,
-                f"{row.claim.place}: {row.claim.says}",
-                row.measured or "–",
-                f"{row.verdict}: {row.because}" if row.because else row.verdict,
-                "–"
-                if row.source is None
-                else f"{row.source.date}, {machines.index(row.source.machine) + 1}",
-            )
-            for row in own
-        ]
-        table(("id", "it says", "measured", "verdict", "date, machine"), shown)
-        if said.departures and len(own) == len(said.claims):
-            say("\nDepartures from it:")
-            table(
-                ("the paper", "here", "why"),
-                [(one.paper, one.here, one.why) for one in said.departures],
-            )
-    if machines:
-        say(f"\n{numbered}")
-    say(
-        f"\n{claims.counted(rows)}. Run one again: posse reproduce ID (the first two parts of its "
-        "id)."
-    )
-
-
-def _watch(doing: Doing) -> Watch:
-    return lambda what, fraction: doing.at(fraction, what)
-
-
-def _matching(wanted: list[str], known: tuple[str, ...]) -> list[str]:
-    found: dict[str, None] = {}
-    for pattern in wanted:
-        matches = [id for id in known if fnmatchcase(id, pattern)]
-        if not matches:
-            raise ConfigError(f"unknown experiment '{pattern}'.{nearest(pattern, known)}")
-        found.update(dict.fromkeys(matches))
-    return list(found)
-
-
-def _list_experiments(experiments: dict[str, Experiment], json: bool, *, asked: bool) -> None:
-    if json:
-        print_json(
-            [
-                {"id": e.id, "title": e.title, "reference": e.reference, "tags": list(e.tags)}
-                for e in experiments.values()
-            ]
-        )
-        return
-    table(
-        ("id", "title", "tags"), [(e.id, e.title, ", ".join(e.tags)) for e in experiments.values()]
-    )
-    # A title says which figure it is; the paper is named once.
-    for reference in dict.fromkeys(_FIGURE.sub("", e.reference) for e in experiments.values()):
-        say(f"\n{reference}", style="dim")
-    if not asked:
-        say(
-            "\nRun one: posse reproduce ID --small (minutes), or without --small for the full size."
-        )
-
-
-def _show_analysis(experiment: Experiment, analysis: Analysis) -> None:
-    heading(f"{experiment.id}: {experiment.title}")
-    say(analysis.headline)
-    for made in analysis.tables:
-        heading(made.title)
-        table(made.columns, made.rows)
-    for note in analysis.notes:
-        say(note, style="dim")
-    for file in analysis.files:
-        say(f"wrote {file}")

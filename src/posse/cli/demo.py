@@ -77,8 +77,8 @@ def _pairs(
     started = time.monotonic()
     settings = known.Settings(**known.presets["demo"])
     settings = settings if horizon is None else settings.but(horizon=horizon)
-    named = known.demo_levels or [level.name for level in known.levels]
-    levels = list(named) if "level" in known.Settings.model_fields else [None]
+    named = "level" in known.Settings.model_fields
+    levels = [level.name for level in known.levels] if named else [None]
     for number, level in enumerate(levels):
         if number and time.monotonic() - started > ENOUGH_SECONDS:
             return

@@ -92,7 +92,8 @@ def _flagged(
             """Leave arguments to typer, which lists them with the options."""
 
         def invoke(self, ctx: Any) -> Any:
-            values = {name: ctx.params.pop(name, None) for name in self._flags or ()}
+            names = (*(self._flags or ()), *load().absent)
+            values = {name: ctx.params.pop(name, None) for name in names}
             for name in positional:
                 named = ctx.params.pop(f"{name}_by_name", None)
                 if named is not None and values[name] is not None:
@@ -150,6 +151,7 @@ def _options(
 
     parameters = [_parameter(model, name, name in positional, defaults) for name in names]
     parameters.extend(_by_name(name) for name in positional)
+    parameters.extend(_absent(name) for name in model.absent)
     stand_in.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     stand_in.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     scratch = typer.Typer(add_completion=False)
@@ -171,6 +173,14 @@ def _by_name(name: str) -> inspect.Parameter:
     )
     return inspect.Parameter(
         f"{name}_by_name", inspect.Parameter.KEYWORD_ONLY, default=option, annotation=str | None
+    )
+
+
+def _absent(name: str) -> inspect.Parameter:
+    """Take the flag of a name that is not a setting: the settings refuse it, and say what to do."""
+    option = typer.Option(None, f"--{name.replace('_', '-')}", hidden=True)
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=str | None
     )
 
 

@@ -410,8 +410,8 @@ def sweep_command(known: System) -> Any:
         no_save: flags.NoSave = False,
         brief: flags.Brief = False,
     ) -> None:
-        from posse.experiments.sweeps import SweepInterrupted
-        from posse.experiments.sweeps import sweep as run_sweep
+        from posse.sweeps import SweepInterrupted
+        from posse.sweeps import sweep as run_sweep
 
         grid = _grid(over or ())
         if not grid:
@@ -510,7 +510,7 @@ def _varied(
     has it.
     """
     from posse.core.settings import read_toml
-    from posse.experiments.sweeps import grid_of
+    from posse.sweeps import grid_of
 
     file = {"runs": SIMULATED_RUNS, **(read_toml(config) if config is not None else {})}
     return list(grid_of(known.Settings, known.Settings.merged(file, flags_given(context)), grid))

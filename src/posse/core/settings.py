@@ -75,6 +75,10 @@ class Settings(BaseModel):
     """Other words for settings: the field, or field.part where the field takes a table of named
     parts.
     """
+    absent: ClassVar[Mapping[str, str]] = {}
+    """Names that a user may try and that are not settings (removed ones, those of another command),
+    with what to do instead.
+    """
     panel: ClassVar[str] = "The run"
     """Heading under which help lists the settings that a class declares."""
     panels: ClassVar[Mapping[str, str]] = {}
@@ -87,7 +91,7 @@ class Settings(BaseModel):
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
         """Other words and headings are those of the class and of all it derives from."""
         super().__pydantic_init_subclass__(**options)
-        for name in ("aliases", "panels", "part_help"):
+        for name in ("aliases", "absent", "panels", "part_help"):
             declared = [vars(base).get(name) or {} for base in reversed(cls.__mro__)]
             setattr(
                 cls, name, {word: meaning for words in declared for word, meaning in words.items()}
@@ -95,6 +99,11 @@ class Settings(BaseModel):
 
     def __init__(self, /, **values: Any) -> None:
         """Build from keywords; a mistake is one `ConfigError` of one line."""
+        for name in values:
+            if name in self.absent:
+                raise ConfigError(
+                    f"{name} is not a setting, got {values[name]!r}. {self.absent[name]}"
+                )
         try:
             super().__init__(**self._named(values))
         except ValidationError as error:

@@ -48,8 +48,8 @@ def remark(protection: str) -> str:
 def described(protection: str) -> str:
     """Write a protection with its remark.
 
-    >>> described("alone"), described("standard")
-    ('alone: nothing is shared', 'standard')
+    >>> described("alone"), described("strict")
+    ('alone: nothing is shared', 'strict')
     """
     return f"{protection}: {remark(protection)}" if remark(protection) else protection
 

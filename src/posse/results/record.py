@@ -143,7 +143,7 @@ class Record(Named):
 
     >>> record = Record(
     ...     kind="clinics",
-    ...     level="standard",
+    ...     level="strict",
     ...     config={"policy": "ucb", "horizon": 2},
     ...     problem={"name": "two arms", "names": ["a", "b"], "means": [0.2, 0.8]},
     ...     seeds=(7,),
@@ -155,18 +155,18 @@ class Record(Named):
     ...     seconds=0.5,
     ... )
     >>> record.label, record.runs, record.horizon, record.total_mean
-    ('ucb (standard)', 1, 2, 1.0)
+    ('ucb (strict)', 1, 2, 1.0)
     >>> record.pulls.dtype, record.reward.flags.writeable
     (dtype('int64'), False)
     >>> Record(
     ...     id="0a",
     ...     kind="clinics",
-    ...     level="standard",
+    ...     level="strict",
     ...     config={"horizon": 2},
     ...     problem={},
     ...     party="controller",
     ... )
-    <Record 0a: clinics (standard), controller, 0 runs of 2 steps>
+    <Record 0a: clinics (strict), controller, 0 runs of 2 steps>
     """
 
     kind: str

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from posse.core import files
 from posse.core.errors import ConfigError, JournalError
@@ -22,10 +22,14 @@ from posse.runtime.certificates.identity import PartyIdentity
 from posse.runtime.certificates.names import check_name
 from posse.runtime.network.calling import Proxy
 from posse.runtime.network.recording import LIMIT_MB
-from posse.runtime.network.relay import PREFIX
 
 ROOT = "root.key"
 """Beside a journal: the root of the party's secrets."""
+ONE_LISTENS = (
+    "Give listen to one of the two members, and its address to the other ([connect], NAME = "
+    '"host:port"). If neither can be called, connect them through a VPN or a tunnel.'
+)
+"""What to do about two members that cannot reach each other."""
 
 
 class Consent(Settings):
@@ -63,10 +67,6 @@ class PartyFile(Settings):
     """host:port where peers call, such as *:7400 for all addresses of both families."""
     connect: dict[str, str] = Field(default_factory=dict)
     """Peers that this party calls, by name: host:port."""
-    relays: bool = False
-    """Whether this party joins others of its run that cannot call each other ("relay:NAME" in their
-    [connect]).
-    """
     proxy: str | None = None
     """Through which peers are called: http://host:port (CONNECT) or socks5://host:port, with
     user:password@.
@@ -117,7 +117,21 @@ class PartyFile(Settings):
                 "'posse up', which "
                 "writes a file for every party, or give one of those."
             )
+        if "relays" in given:
+            raise ConfigError(f"relays was removed in 0.2. Remove it. {ONE_LISTENS}")
         return given
+
+    @field_validator("connect")
+    @classmethod
+    def _without_relays(cls, connect: dict[str, str]) -> dict[str, str]:
+        """Refuse the relays of 0.1."""
+        for name, text in connect.items():
+            if text.startswith("relay:"):
+                raise ConfigError(
+                    f"connect has '{text}' for '{name}', and relays were removed in 0.2. "
+                    f"{ONE_LISTENS}"
+                )
+        return connect
 
 
 @dataclass(frozen=True)
@@ -202,21 +216,3 @@ def address(text: str) -> tuple[str, int]:
     if not (host and colon and port.isdigit() and int(port) < 65536):
         raise ConfigError(f"an address must be host:port, such as 10.0.0.5:7400, got '{text}'.")
     return host.strip("[]"), int(port)
-
-
-def relayed_by(file: PartyFile) -> dict[str, str]:
-    """Return the peers that a party meets at another one, by name, and that one; it must be called
-    itself.
-    """
-    found = {
-        name: text.removeprefix(PREFIX)
-        for name, text in file.connect.items()
-        if text.startswith(PREFIX)
-    }
-    for name, hub in found.items():
-        if hub not in file.connect or hub in found:
-            raise ConfigError(
-                f"'{name}' is met at '{hub}', which has no address. Give [connect] with {hub} = "
-                '"host:port".'
-            )
-    return found

@@ -25,6 +25,7 @@ from posse.results.statistics import band
 from posse.results.store import Store
 from posse.results.words import listed
 from posse.studio.guard import Refused
+from posse.sweeps import grid_of
 from posse.systems import registry
 from posse.systems.audit import audit
 
@@ -223,8 +224,6 @@ def cells_of(
     if kind == "run":
         return [_cell(system, base)]
     if kind == "sweep":
-        from posse.experiments.sweeps import grid_of  # it brings every published figure along
-
         return [_cell(system, one) for one in grid_of(type(settings), {**given, **more}, over)]
     made: list[Cell] = []
     refused: PosseError | None = None

@@ -229,10 +229,8 @@ class System(ABC):
     """Named set-ups, as settings; "demo" is what `posse demo` runs."""
     story: ClassVar[str] = ""
     """What the demo is about, in a sentence or two."""
-    demo_levels: ClassVar[tuple[str, ...]] = ()
-    """Levels that the demo runs beside the plain twin; all where none is named."""
     demo_attack: ClassVar[str] = ""
-    """An attack that the demo makes at each of these levels, on a short run; none where none is
+    """An attack that the demo makes at each level, on a short run; none where none is
     named.
     """
     exact: ClassVar[bool] = False

@@ -20,7 +20,6 @@ PROTECTIONS = (
     "tag",
     "permutation",
     "mask",
-    "token",
     "share",
     "pad",
     "paillier",

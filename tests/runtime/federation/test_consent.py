@@ -29,7 +29,7 @@ CONSENT = Consent(
 demands = st.builds(
     Demand,
     st.sampled_from(["samba", "market", "other"]),
-    st.sampled_from(["strict", "strict", "standard"]),
+    st.sampled_from(["strict", "strict", "paper"]),
     st.sampled_from(["ucb", "p-fcb", "own"]),
     st.integers(0, 70),
     st.sampled_from([0.0, 0.1, 0.5, 1.0, 1.5, math.inf]),

@@ -240,6 +240,20 @@ def test_what_is_not_signed_for_this_federation_is_refused(federation: Federatio
     )
 
 
+def test_a_part_that_listens_needs_a_listen_address(federation: Federation) -> None:
+    def listens(name: str, values: Mapping[str, Any]) -> Invitation:
+        made = invite(name, values)
+        return replace(made, files={"clinic-b": {**made.files["clinic-b"], "listens": True}})
+
+    member, signed = federation.member("deaf"), federation.propose("heard", 9)
+    member.systems = replace(member.systems, invite=listens)
+    sheet = Sheet((Line(signed, PROPOSED, {}),), federation.revoked)
+    (entry,) = asyncio.run(member.take(sheet)).entries
+    assert entry.state == REFUSED
+    for words in ("no listen", "Give listen", "VPN or a tunnel"):
+        assert words in entry.text
+
+
 def test_a_run_is_not_started_that_was_not_agreed_to(federation: Federation) -> None:
     member, signed = federation.member("unasked"), federation.propose("d", 9)
     assert asyncio.run(tell(member, federation, (signed, STARTED))) == {signed.digest: REFUSED}

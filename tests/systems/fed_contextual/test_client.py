@@ -212,3 +212,17 @@ def test_an_arm_pays_by_label_or_the_sum_over_tags() -> None:
         )
         paid = tasks.pay(jnp.asarray(y), jnp.asarray(arms), jnp.asarray(table))
         np.testing.assert_allclose(paid, every[np.arange(6), arms], rtol=1e-5)
+
+
+def test_an_update_is_scaled_down_to_the_norm_and_one_that_is_not_finite_to_nothing() -> None:
+    """All that leaves a device is within the norm, on which the noise is based."""
+    update = {"a": jnp.array([3.0, 0.0]), "b": jnp.array([4.0])}
+    clipped, within = client.clip(update, jnp.float32(1.0))
+    assert 1 - 1e-5 < float(client.norm(clipped)) <= 1
+    np.testing.assert_allclose(clipped["b"] / clipped["a"][0], 4 / 3, rtol=1e-6)
+    assert within == 0
+    kept, within = client.clip(update, jnp.float32(6.0))
+    np.testing.assert_array_equal(kept["a"], update["a"])
+    assert within == 1
+    nothing, within = client.clip({"a": jnp.array([1.0, jnp.nan])}, jnp.float32(6.0))
+    assert (np.asarray(nothing["a"]).tolist(), float(within)) == ([0.0, 0.0], 0.0)

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from benchmarks.devices import images_round
 
+from benchmarks.devices import images_round
 from posse.systems.fed_contextual.computing.rounds import bandit_round
 from posse.systems.fed_contextual.computing.server import begin, sgd
 from posse.systems.fed_contextual.study import computing_on

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,15 @@ def test_another_run_and_another_arm_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="has arm 3 for step 0"):
         pull(ArmLog(path, "spring"), (0, 1))
     assert path.read_text() == "run,step,arm\nspring,0,3\n"
+
+
+def test_a_function_gets_run_step_and_arm(tmp_path: Path) -> None:
+    (tmp_path / "noted_pulls.py").write_text(
+        "pulls = []\n\n\nasync def pull(*given):\n    pulls.append(given)\n"
+    )
+    source = ActSettings(kind="python", function="noted_pulls:pull").pull("spring", tmp_path)
+    asyncio.run(source(2, 1))  # type: ignore[arg-type]
+    assert sys.modules["noted_pulls"].pulls == [("spring", 2, 1)]
 
 
 class Clock(asyncio.SelectorEventLoop):

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from benchmarks import mpc_range
 from benchmarks.mpc_range import Setting, play
-
 from posse.core.errors import DataError
 from posse.systems.mpc_contextual.federation import ContextualRun
 from posse.systems.mpc_contextual.program import Layout

@@ -28,7 +28,7 @@ def stream(secret: bytes, info: bytes, width: int, index: int) -> list[int]:
     return np.frombuffer(raw, "<u8")[width * index :].tolist()
 
 
-def owners(policy: Any, level: str = "standard") -> list[Any]:
+def owners(policy: Any, level: str = "strict") -> list[Any]:
     """Owners of a run without a world seed, after it."""
     arms = BernoulliArms([0.3, 0.6, 0.5])
     roles = federation(arms, policy, 30, seed=None, level=level, key=KEY)

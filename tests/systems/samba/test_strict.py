@@ -39,10 +39,10 @@ from posse.systems.samba.messages import (
     Roster,
     Score,
 )
-from posse.systems.samba.roles.closing import agree, ask
 from posse.systems.samba.settings import Samba
 from posse.systems.samba.setup import check_members
 from posse.systems.samba.strict import sums
+from posse.systems.samba.strict.closing import agree, ask
 from posse.systems.samba.strict.messages import (
     Compare,
     Compared,
@@ -431,8 +431,8 @@ def test_what_is_sealed_or_signed_cannot_be_altered(kind: type[Message], bit: in
         run.finish()
 
 
-def test_a_policy_that_chooses_by_itself_is_refused_and_named_standard() -> None:
-    with pytest.raises(ConfigError, match="level 'standard'"):
+def test_a_policy_that_chooses_by_itself_is_refused_and_named_paper() -> None:
+    with pytest.raises(ConfigError, match="Use level 'paper'"):
         check_level("strict", Switches(), SecondBest())
     with pytest.raises(ConfigError, match="paper"):
         Samba(level="strict", aes=False, owners=3, horizon=10)

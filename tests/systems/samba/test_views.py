@@ -7,6 +7,7 @@ import re
 import tracemalloc
 from collections import Counter
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -26,10 +27,13 @@ from posse.systems.registry import run, start
 from posse.systems.samba.attacks.reading import read
 from posse.systems.samba.deploy import _bill
 from posse.systems.samba.federation import SimulatedWorld, federation
+from posse.systems.samba.layout import invite
 from posse.systems.samba.levels import LEVELS, Switches, check_level, leaks
 from posse.systems.samba.messages import Batch, Choice, Explore, Reply, Score
+from posse.systems.samba.roles.lanes import frame_bytes
 from posse.systems.samba.settings import Samba
 from posse.systems.samba.setup import Terms
+from posse.systems.samba.strict.messages import Compared, Found, Shuffled
 from posse.systems.samba.twin import simulate
 from tests.systems.harness import Federation, secrets_of
 
@@ -56,18 +60,18 @@ def transcript(policy: Policy, level: str, budget: int = 60) -> MemoryRun:
     return run
 
 
-def test_exploring_looks_like_exploiting_on_the_wire_at_standard() -> None:
-    """Every pass has K scores, one batch, one choice and K replies of the same sizes, whatever the
-    coin says.
+def test_exploring_looks_like_exploiting_on_the_wire_at_strict() -> None:
+    """Every pass has K scores, one question of all pairs with its answer, and K replies of the same
+    sizes, whatever the coin says.
     """
-    run = transcript(EpsilonGreedy(0.5), "standard")
+    run = transcript(EpsilonGreedy(0.5), "strict")
     assert run.transcript is not None
     passes: dict[int, Counter[tuple[str, int]]] = {}
     for entry in run.transcript:
-        if isinstance(entry.message, (Score, Batch, Choice, Reply)):
+        if isinstance(entry.message, (Score, Shuffled, Compared, Found, Reply)):
             size = sum(
                 len(getattr(entry.message, name, b""))
-                for name in ("frame", "frames", "replies", "reply")
+                for name in ("frame", "masked", "places", "shifts", "answer", "reply")
             )
             passes.setdefault(entry.message.index, Counter())[
                 type(entry.message).__name__, size
@@ -133,8 +137,7 @@ def test_exploring_as_described_sends_in_every_pass_and_comp_sees_equal_numbers(
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"level": "standard"}, "shortcut is a switch of level 'paper', got it off at 'standard'"),
-        ({"level": "strict"}, "got it off at 'strict'"),
+        ({"level": "strict"}, "shortcut is a switch of level 'paper', got it off at 'strict'"),
         ({"level": "paper", "policy": "ucb"}, "policy 'ucb' has none. Leave shortcut out"),
         ({"level": "paper", "policy": Choosing()}, "need not choose among equal scores at random"),
         ({"level": "paper", "shortcut": "perhaps"}, "shortcut must be a valid boolean"),
@@ -197,23 +200,22 @@ def test_a_bill_says_no_more_than_the_number_of_pulls() -> None:
     assert _bill(80, msgspec.structs.replace(terms, price=())) == ()
 
 
-def test_replies_hide_the_bit_and_differ_at_standard() -> None:
-    run = transcript(UCB(), "standard")
+def test_replies_hide_the_bit_and_differ_at_strict() -> None:
+    run = transcript(UCB(), "strict")
     assert run.transcript is not None
     replies = [entry.message.reply for entry in run.transcript if isinstance(entry.message, Reply)]
     assert len(set(replies)) == len(replies) == 54 * 6
     assert {len(reply) for reply in replies} == {8}
 
 
-def test_comp_sees_another_scale_and_order_every_pass() -> None:
-    """The same scores twice in a row (ties at zero) never give comp the same numbers or the same
-    frames.
-    """
-    run = transcript(UCB(), "standard")
+def test_comp_sees_other_frames_every_pass() -> None:
+    """The same scores twice in a row (ties at zero) never give comp the same frames."""
+    run = transcript(UCB(), "paper")
     assert run.transcript is not None
     batches = [entry.message.frames for entry in run.transcript if isinstance(entry.message, Batch)]
-    chunks = [batch[i : i + 69] for batch in batches for i in range(0, len(batch), 69)]
-    assert len(set(chunks)) == len(chunks)
+    size = frame_bytes(())
+    chunks = [batch[i : i + size] for batch in batches for i in range(0, len(batch), size)]
+    assert len(set(chunks)) == len(chunks) == 54 * 6
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -253,9 +255,7 @@ def test_memory_does_not_grow_with_the_budget() -> None:
     arms = embedded_arms("movielens", 5)
 
     def peak(budget: int) -> int:
-        run = MemoryRun(
-            federation(arms, UCB(), budget, seed=1, key=KEY), SimulatedWorld(arms, 1, budget)
-        )
+        run = MemoryRun(federation(arms, UCB(), budget, seed=1), SimulatedWorld(arms, 1, budget))
         tracemalloc.start()
         for note in run:
             if note.step == budget:
@@ -275,15 +275,14 @@ def test_keys_change_within_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a key for 64 indices only, a run passes through several keys and gives the same arms."""
     monkeypatch.setattr(frames, "FRAMES_PER_KEY", 64 * 6)
     arms = embedded_arms("movielens", 6)
-    for level in ("standard", "paper"):  # frames of 'strict' carry chunks, not passes
-        world = SimulatedWorld(arms, 8, 300, keep_arms=True)
-        roles = federation(arms, UCB(), 300, seed=8, level=level, key=KEY)
-        MemoryRun(roles, world).finish()
-        comp = next(role for role in roles if role.kind == "comp")
-        assert comp._frames._epoch == 300 // 64  # type: ignore[attr-defined]
-        twin = simulate(arms, UCB(), 300, [8], level=level, keep_arms=True)
-        assert twin.arms is not None
-        assert world.arms == twin.arms[0].tolist()
+    world = SimulatedWorld(arms, 8, 300, keep_arms=True)
+    roles = federation(arms, UCB(), 300, seed=8, level="paper", key=KEY)
+    MemoryRun(roles, world).finish()
+    comp = next(role for role in roles if role.kind == "comp")
+    assert comp._frames._epoch == 300 // 64  # type: ignore[attr-defined]
+    twin = simulate(arms, UCB(), 300, [8], level="paper", keep_arms=True)
+    assert twin.arms is not None
+    assert world.arms == twin.arms[0].tolist()
 
 
 def second_best(scores: np.ndarray, u: float) -> int:
@@ -304,23 +303,21 @@ class SecondBest(Policy):
 def test_a_policy_of_ones_own() -> None:
     arms = BernoulliArms([0.1, 0.5, 0.9, 0.4])
     world = SimulatedWorld(arms, 4, 60, keep_arms=True)
-    MemoryRun(federation(arms, SecondBest(), 60, seed=4, key=KEY), world).finish()
-    twin = simulate(arms, SecondBest(), 60, [4], keep_arms=True)
+    MemoryRun(federation(arms, SecondBest(), 60, seed=4, level="paper", key=KEY), world).finish()
+    twin = simulate(arms, SecondBest(), 60, [4], level="paper", keep_arms=True)
     assert twin.arms is not None
     assert world.arms == twin.arms[0].tolist()
     assert world.pulls[2] < 56  # it is not the argmax
 
 
 def test_a_plain_run_says_whose_twin_it_is_at_level_paper() -> None:
-    found = [
-        Samba(path="plain", level=level).protection for level in ("paper", "standard", "strict")
-    ]
-    assert found == ["plain, twin of paper", "plain", "plain"]
+    found = [Samba(path="plain", level=level).protection for level in ("paper", "strict")]
+    assert found == ["plain, twin of paper", "plain"]
 
 
 def test_switches_belong_to_level_paper() -> None:
     with pytest.raises(ConfigError, match="level 'paper' only"):
-        check_level("standard", Switches(mask=False), UCB())
+        check_level("strict", Switches(mask=False), UCB())
     assert any("mask is OFF" in line for line in leaks("paper", Switches(mask=False), 5, UCB()))
 
 
@@ -337,3 +334,13 @@ def test_records_of_twins_are_identical_but_for_their_costs(level: str) -> None:
     assert secure.bytes > 0
     dealers = {"dealer"} if level == "strict" else set()
     assert set(secure.role_seconds) == {"owner", "controller", "comp", "customer"} | dealers
+
+
+def test_level_standard_of_0_1_is_refused_with_what_replaces_it() -> None:
+    for mistake in (
+        lambda: Samba(level="standard"),
+        lambda: Samba(level="standard", path="plain"),
+        lambda: invite({"level": "standard", "owners": ["a", "b"], "budget": 9}, Path()),
+    ):
+        with pytest.raises(ConfigError, match=r"removed in Posse 0\.2\. Use level 'strict'"):
+            mistake()

@@ -106,12 +106,11 @@ def party(file: File, record_view: RecordView = False) -> None:
 
 def _reachable(place: Place, made: Deployment) -> Deployment:
     """Refuse a file after which a peer could never be reached: the party would wait for ever."""
+    from posse.runtime.place import ONE_LISTENS
+
     lost = sorted(set(made.peers) - set(place.file.connect)) if place.file.listen is None else []
     if lost:
-        raise ConfigError(
-            f"there is no way to '{lost[0]}'. Give [connect] with {lost[0]} = \"host:port\", or "
-            "listen where it calls."
-        )
+        raise ConfigError(f"neither listen nor [connect] gives a way to '{lost[0]}'. {ONE_LISTENS}")
     for text in made.remarks:
         remark(text)
     return made

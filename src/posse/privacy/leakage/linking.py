@@ -2,15 +2,13 @@
 
 `pairs` finds the arm that was pulled after a row in the next one; `strangeness` says how little a
 row looks like its neighbours; `late` finds sum and pulls of the leading arm from a stretch in the
-middle of a run; `difference` reads the gap of two arms from the public law of the scale. Compiled;
-some 20 microseconds a row.
+middle of a run. Compiled; some 20 microseconds a row.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, no-any-return"
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -147,7 +145,7 @@ def strangeness(values: Floats, width: int = 25) -> Floats:
     return out
 
 
-# Late, and two arms -------------------------------------------------------------------------------
+# Late ---------------------------------------------------------------------------------------------
 
 
 @elementary
@@ -337,60 +335,3 @@ def _reframe(frame, others):
     frame[out] = (others[into] - best_b) / best_a
     frame[:] = sorted_row(frame)
     return True, best_a, best_b
-
-
-CELLS = 2048
-"""Differences of two means that are told apart: cells of [0, 1]."""
-DRIFT = 5.0
-"""Variance of a difference's move at step t is at most this over t^2: an arm that is pulled in one
-step of 20 has n = t / 20 pulls, and one more moves its mean by some reward's deviation / n, at most
-.5 / n.
-"""
-STRANGE = 0.1
-"""Share of rows that may be no scores at all: exploring steps."""
-
-
-def difference(gaps: Floats, steps: Ints, at: int, *, bits: int = 41, low: int = 63) -> Floats:
-    """Return the density of the difference of two means after step `at`, in `CELLS` cells of [0,
-    1]; 1 says nothing.
-
-    A gap is seen behind a scale 2^bits a 2^s, a uniform in [2^low, 2^(low + 1)), s uniform in
-    0..63: log2 of it, less the difference's own, has the density 2^u ln 2 / 64 of its fractional
-    part u, from 0 to 64. The difference moves as rewards come. So it is a hidden Markov chain: rows
-    up to `at` are taken forward, later ones back. Rows that are no scores fit no difference, and
-    leave every one as likely as before. Some 100 microseconds a row.
-
-    >>> rng = np.random.default_rng(1)
-    >>> scales = rng.uniform(1, 2, 200) * 2.0 ** (104 + rng.integers(64, size=200))
-    >>> density = difference(0.3 * scales, np.arange(9_900, 10_100), 10_000)
-    >>> bool(abs(density.argmax() / CELLS - 0.3) < 0.02), float(density.mean().round(6))
-    (True, 1.0)
-    """
-    known = gaps > 0
-    logs, steps = np.log2(gaps[known]) - bits - low, steps[known]
-    places = np.log2((np.arange(CELLS) + 0.5) / CELLS)
-    waves = (np.pi * np.arange(CELLS + 1)) ** 2 / 2
-
-    def moved(density: Floats, first: int, last: int) -> Floats:
-        """Let the difference wander between two steps; mirrored at both ends."""
-        damped = np.exp(-waves * DRIFT * (last - first) / max(first, 1) ** 2)
-        both = np.fft.irfft(np.fft.rfft(np.concatenate([density, density[::-1]])) * damped)
-        return np.asarray(np.maximum(both[:CELLS], 1e-12))
-
-    def along(rows: Iterable[int]) -> Floats:
-        density, last = np.ones(CELLS), None
-        for row in rows:
-            step = int(steps[row])
-            if last is not None:
-                density = moved(density, min(last, step), max(last, step))
-            above = logs[row] - places
-            law = np.where(
-                (above >= 0) & (above < 64), np.exp2(above % 1.0) * math.log(2) / 64, 0.0
-            )
-            density = density * ((1 - STRANGE) * law + STRANGE / 192)
-            density, last = density / density.mean(), step
-        return density if last is None else moved(density, min(last, at), max(last, at))
-
-    middle = int(np.searchsorted(steps, at))
-    found = along(range(middle)) * along(range(len(steps) - 1, middle - 1, -1))
-    return np.asarray(found / found.mean())

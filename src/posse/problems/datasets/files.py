@@ -14,10 +14,11 @@ import io
 import os
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -190,11 +191,12 @@ def known_files() -> dict[str, Pin]:
     >>> known_files()["ml-latest-small/ratings.csv"].size
     2483723
     """
-    with (
-        resources.files(__package__)
-        .joinpath("data", "known-files.csv")
-        .open(encoding="utf-8") as stream
-    ):
+    return read_pins(resources.files(__package__).joinpath("data", "known-files.csv"))
+
+
+def read_pins(table: Traversable) -> dict[str, Pin]:
+    """Read a table of known files, with size and sha256."""
+    with table.open(encoding="utf-8") as stream:
         rows = csv.DictReader(stream)
         return {
             row["file"]: Pin(int(row["size"]) if row["size"] else None, row["sha256"])
@@ -259,12 +261,15 @@ def _digest(path: Path, size: int, changed: int) -> bytes:
         return hashlib.file_digest(stream, "sha256").digest()
 
 
-def read_known(path: FilePath, home: str, verify: bool = True) -> bytes:
+def read_known(
+    path: FilePath, home: str, verify: bool = True, pins: Mapping[str, Pin] | None = None
+) -> bytes:
     """Read a file, decompressed where it is gzip, and check that it is the same where it is a known
-    one.
+    one: one of `pins`, or else of `known_files`.
     """
     file = Path(path)
-    data, name, known = unpacked(file, home), file.name.removesuffix(".gz"), known_files()
+    data, name = unpacked(file, home), file.name.removesuffix(".gz")
+    known = known_files() if pins is None else pins
     pin = known.get(f"{file.parent.name}/{name}") or known.get(name)
     if verify and pin is not None:
         check_pin(os.fspath(path), data, pin, home)

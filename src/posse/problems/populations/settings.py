@@ -4,7 +4,7 @@ world changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -15,13 +15,6 @@ from posse.core import check
 from posse.core.errors import ConfigError
 from posse.core.settings import IMPORTS, External
 from posse.problems.data import DataSettings
-from posse.problems.datasets.emnist import (
-    emnist_population,
-    femnist_population,
-    find_emnist,
-    find_femnist,
-    read_femnist,
-)
 from posse.problems.datasets.frames import Frame
 from posse.problems.datasets.mnist import (
     DIGIT_CLIENTS,
@@ -29,13 +22,6 @@ from posse.problems.datasets.mnist import (
     find_mnist,
     find_writers,
     mnist_writers,
-)
-from posse.problems.datasets.questions import (
-    TAGS,
-    VOCABULARY,
-    find_sites,
-    prepare_stackoverflow,
-    stackexchange_population,
 )
 from posse.problems.populations.pictures import holds_images, read_pictures
 from posse.problems.populations.population import Population, standardised
@@ -60,14 +46,7 @@ from posse.problems.populations.worlds import (
 
 POPULATIONS = {
     "digits": "1,797 images of digits that come with scikit-learn, over Dirichlet clients; no download",
-    "emnist": "116,323 images of 62 characters (EMNIST by class, test part), over Dirichlet clients",
     "mnist-writers": "60,000 images of digits (MNIST) by their 539 real writers",
-    "stackexchange": "questions of three small sites with tags, by user; most users have one",
-    "femnist": (
-        "671,585 images of 62 characters by 3,400 real writers (TensorFlow Federated, or "
-        "flwrlabs/femnist)"
-    ),
-    "stackoverflow": "sentences with tags by 342,477 users (TensorFlow Federated), prepared once to a folder",
     "own": "your own CSV file: a column of clients, one of labels, and features",
     "images": (
         "your own images: a folder (LABEL/file.png), an idx or Parquet file, an .npz with images "
@@ -78,17 +57,19 @@ POPULATIONS = {
 """Populations, and what they are."""
 
 _ONLY = {
-    "alpha": ("digits", "emnist", "own", "images"),
+    "alpha": ("digits", "own", "images"),
     "side": ("images",),
     "part": ("mnist-writers",),
-    "words": ("stackexchange", "stackoverflow"),
-    "tags": ("stackexchange", "stackoverflow"),
-    "file": ("own", "images", "prepared", "femnist", "stackoverflow"),
+    "file": ("own", "images", "prepared"),
     "client_column": ("own", "images"),
     "label_column": ("own", "images"),
     "scale": ("own",),
 }
 """Settings that some populations alone have."""
+
+MOVED = ("emnist", "femnist", "stackexchange", "stackoverflow")
+"""Populations of 0.1 that the figures alone use: their loaders are in `reproduction`."""
+_PREPARE = "It belongs to 'python -m reproduction prepare', in a checkout of Posse."
 
 
 class PopulationSettings(DataSettings):
@@ -98,20 +79,18 @@ class PopulationSettings(DataSettings):
     one of labels, or images; or a prepared folder or .npz file.
     """
 
+    absent: ClassVar[Mapping[str, str]] = {"words": _PREPARE, "tags": _PREPARE}
     panel: ClassVar[str] = "What is learnt"
     own_words: ClassVar[str] = "a CSV file, a frame, or a prepared folder or .npz file"
 
     data: Annotated[Any, External.named(POPULATIONS)] = "digits"
-    """Which population: digits, emnist, mnist-writers, stackexchange, femnist, stackoverflow; or
-    your own, a CSV file, images (a folder, an idx, .npz or Parquet file), or a prepared folder or
-    .npz file.
+    """Which population: digits, mnist-writers; or your own, a CSV file, images (a folder, an idx,
+    .npz or Parquet file), or a prepared folder or .npz file.
     """
     data_dir: Path | None = None
     """Folder of the data sets; else the one that POSSE_DATA names."""
     file: Path | None = None
-    """Your own CSV file (own), a prepared folder or .npz (prepared), the database or parquet files
-    (femnist), or the folder to prepare to (stackoverflow).
-    """
+    """Your own CSV file (own), images (images), or a prepared folder or .npz file (prepared)."""
     clients: int | None = None
     """Number of Dirichlet clients; where clients are real, use the first ones only."""
     alpha: float = 0.3
@@ -120,10 +99,6 @@ class PopulationSettings(DataSettings):
     """Seed of the split, of who answers, and of drift."""
     part: Literal["train", "test"] = "train"
     """Part of MNIST."""
-    words: int = VOCABULARY
-    """Most frequent words that a bag is made of, or as many as there are."""
-    tags: int = TAGS
-    """Most frequent tags that are arms."""
     client_column: str | None = CLIENT
     """Column of your own file that names the client; 'none' for Dirichlet clients."""
     label_column: str = LABEL
@@ -213,6 +188,12 @@ class PopulationSettings(DataSettings):
 
     @model_validator(mode="after")
     def _check_population(self) -> Self:
+        if self.data in MOVED and self.population_kind != "prepared":
+            raise ConfigError(
+                f"data '{self.data}' is no longer part of the package. In a checkout of Posse run "
+                f"'python -m reproduction prepare {self.data} FOLDER', and give that folder as "
+                "data."
+            )
         if (
             isinstance(self.data, str)
             and self.data not in POPULATIONS
@@ -245,10 +226,6 @@ class PopulationSettings(DataSettings):
     def _population(self) -> Population:
         if self.population_kind == "digits":
             return digits_population(self.clients or DIGIT_CLIENTS, self.alpha, self.seed)
-        if self.population_kind == "emnist":
-            return emnist_population(
-                self.data_dir, self.clients, self.alpha, self.seed, self.verify
-            )
         if self.population_kind == "images":
             path = self._file() if self.data in POPULATIONS else Path(self.data)
             return read_pictures(
@@ -276,22 +253,13 @@ class PopulationSettings(DataSettings):
         """Files or folders that `data` or `file` names, or that a data set of this name is found
         in.
         """
-        given = (
-            ()
-            if self.file is None or self.data == "stackoverflow" or not self.file.exists()
-            else (self.file,)
-        )
-        return (*super().data_files(), *given)
+        if self.file is None or not self.file.exists():
+            return super().data_files()
+        return (*super().data_files(), self.file)
 
     def _found(self) -> Iterable[Path]:
-        if self.data == "emnist":
-            return (find_emnist(self.data_dir).parent,)
         if self.data == "mnist-writers":
             return (*find_mnist(self.data_dir, self.part), find_writers(self.data_dir, self.part))
-        if self.data == "stackexchange":
-            return find_sites(self.data_dir)
-        if self.data == "femnist":
-            return (find_femnist(self.data_dir),) if self.file is None else ()
         return () if self.data in POPULATIONS else (Path(self.data),)
 
     def world(
@@ -348,31 +316,9 @@ class PopulationSettings(DataSettings):
         """Clients that are what they are."""
         if self.population_kind == "mnist-writers":
             return mnist_writers(self.data_dir, self.part, self.verify)
-        if self.population_kind == "stackexchange":
-            return stackexchange_population(self.data_dir, self.words, self.tags, self.verify)
-        if self.population_kind == "femnist":
-            return (
-                femnist_population(self.data_dir) if self.file is None else read_femnist(self.file)
-            )
-        if self.population_kind == "stackoverflow":
-            return self._stackoverflow()
         if self.population_kind == "prepared":
             return load(Path(self.data) if self.data not in POPULATIONS else self._file())
         return read_population(self._source(), self.client_column, self.label_column)
-
-    def _stackoverflow(self) -> Population:
-        """Prepare the database to a folder, once, and map it."""
-        folder = self._file()
-        if folder.exists():
-            return load(folder)
-        if self.data_dir is None:
-            raise ConfigError(
-                "stackoverflow is prepared from a folder with its database, got no data_dir. Give "
-                "it."
-            )
-        return prepare_stackoverflow(
-            self.data_dir, folder, words=self.words, tags=self.tags, verify=self.verify
-        )
 
     def _source(self) -> Path | Frame:
         """Return the user's own table, or prepared population."""

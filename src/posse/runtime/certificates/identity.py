@@ -245,17 +245,6 @@ def crl_number(crl: x509.CertificateRevocationList) -> int:
         ) from error
 
 
-RELAY = "posse-relay/1"
-"""What a member offers that wants to be joined with another (`network.relay`)."""
-
-
-def relay_context(identity: PartyIdentity) -> ssl.SSLContext:
-    """Make the context for calls to a relay."""
-    context = ssl_contexts(identity)[1]
-    context.set_alpn_protocols([RELAY])
-    return context
-
-
 def ssl_contexts(identity: PartyIdentity) -> tuple[ssl.SSLContext, ssl.SSLContext]:
     """Make the contexts of a party as server and as client: TLS 1.3, both sides show certificates
     of the authority.
@@ -265,7 +254,6 @@ def ssl_contexts(identity: PartyIdentity) -> tuple[ssl.SSLContext, ssl.SSLContex
     """
     server = _context(ssl.PROTOCOL_TLS_SERVER, identity)
     server.num_tickets = 0
-    server.set_alpn_protocols([*ALPN, RELAY])
     client = _context(ssl.PROTOCOL_TLS_CLIENT, identity)
     return server, client
 

@@ -9,7 +9,6 @@ repeated: each says everything, and a new connection begins anew.
 from __future__ import annotations
 
 import asyncio
-import random
 import ssl
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -17,7 +16,7 @@ from functools import partial
 from posse.core.errors import ProtocolError
 from posse.runtime.door import Door, Limits, Throttle
 from posse.runtime.federation.talk import FEDERATION, Told, decode, encode
-from posse.runtime.network.calling import Proxy, call
+from posse.runtime.network.calling import Proxy, keep_connected
 from posse.runtime.network.connection import Admit, Connection, Timing, greet
 from posse.runtime.network.party import Party
 from posse.runtime.network.wire import (
@@ -184,22 +183,13 @@ class Control:
         proxy: Proxy | None = None,
     ) -> None:
         """Keep a connection to the founder."""
-        loop, wait = asyncio.get_running_loop(), self.timing.first_wait
-        while True:
-            began = loop.time()
-            try:
-                calling = call(
-                    partial(Connection, self, dialled=founder), host, port, context, proxy
-                )
-                connection = await asyncio.wait_for(calling, self.timing.patience)
-                await connection.closed
-                if connection.ready and loop.time() - began > self.timing.longest_wait:
-                    wait = self.timing.first_wait
-            except (TimeoutError, OSError) as error:
-                self.trouble = f"cannot reach {host}:{port}: {error or 'no answer'}"
-                self._often("unreachable", "unreachable", peer=founder, why=self.trouble)
-            await asyncio.sleep(wait * random.uniform(0.5, 1.5))
-            wait = min(2 * wait, self.timing.longest_wait)
+
+        def failed(why: str) -> None:
+            self.trouble = why
+            self._often("unreachable", "unreachable", peer=founder, why=why)
+
+        make = partial(Connection, self, dialled=founder)
+        await keep_connected(make, host, port, context, proxy, self.timing, failed)
 
     def close(self) -> None:
         """Hang up on everyone."""

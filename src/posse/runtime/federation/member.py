@@ -57,7 +57,7 @@ from posse.runtime.network.deployment import Build, Checker, Deployment, Service
 from posse.runtime.network.health import OF_SERVICE
 from posse.runtime.network.links import BehindError
 from posse.runtime.network.party import Party
-from posse.runtime.place import Place, open_place
+from posse.runtime.place import ONE_LISTENS, Place, open_place
 
 RUN, FILE = OF_SERVICE, "party.toml"
 _PART = ".part-"
@@ -361,7 +361,8 @@ class Member:
             )
         if mine["listens"] and self.file.listen is None:
             raise ConfigError(
-                f"the {mine['role']} of a run listens, and the file of this service has no listen."
+                f"the {mine['role']} of a run listens, and the file of this service has no listen. "
+                f"{ONE_LISTENS}"
             )
         options, own = dict(mine["options"]), self.place.absolute(self.file.options)
         if other := next(

@@ -12,18 +12,19 @@ from __future__ import annotations
 import asyncio
 import base64
 import ipaddress
+import random
 import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
 from posse.core.errors import ConfigError
 from posse.runtime.network import tls
-from posse.runtime.network.connection import SHUTTING
+from posse.runtime.network.connection import SHUTTING, Connection, Timing
 
-P = TypeVar("P", bound=asyncio.Protocol)
+UNREACHABLE = "cannot reach "
+"""Begins why a peer could not be called; an address follows."""
 LONGEST_ANSWER = 8 << 10
 """Bytes of a proxy's answer."""
 EYEBALLS = 0.25
@@ -104,9 +105,41 @@ async def opened(host: str, port: int, proxy: Proxy) -> socket.socket:
     return tunnel
 
 
+async def keep_connected(
+    make: Callable[[], Connection],
+    host: str,
+    port: int,
+    context: ssl.SSLContext,
+    proxy: Proxy | None,
+    timing: Timing,
+    failed: Callable[[str], None],
+) -> None:
+    """Call a peer, and again when the connection is lost; calls `failed` with the reason of each
+    failed attempt.
+    """
+    loop = asyncio.get_running_loop()
+    wait = timing.first_wait
+    while True:
+        began = loop.time()
+        try:
+            async with asyncio.timeout(timing.patience):
+                connection = await call(make, host, port, context, proxy)
+            await connection.closed
+            if connection.ready and loop.time() - began > timing.longest_wait:
+                wait = timing.first_wait
+        except OSError as error:  # a TimeoutError is one
+            failed(f"{UNREACHABLE}{host}:{port}: {error or 'no answer'}")
+        await asyncio.sleep(wait * random.uniform(0.5, 1.5))
+        wait = min(2 * wait, timing.longest_wait)
+
+
 async def call(
-    make: Callable[[], P], host: str, port: int, context: ssl.SSLContext, proxy: Proxy | None = None
-) -> P:
+    make: Callable[[], Connection],
+    host: str,
+    port: int,
+    context: ssl.SSLContext,
+    proxy: Proxy | None = None,
+) -> Connection:
     """Open a connection to a peer, through a proxy if there is one; TLS is with the peer."""
     if proxy is None:
         # An address is one way only: asyncio loses the socket of a call by several ways that is

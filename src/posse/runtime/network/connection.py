@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from posse.core.errors import PosseError
-from posse.runtime.certificates.identity import RELAY
 from posse.runtime.door import Limits
 from posse.runtime.network.tls import accept
 from posse.runtime.network.wire import (
@@ -87,12 +86,6 @@ class Wiring:
     client: ssl.SSLContext | None = None
     proxy: Proxy | None = None
     """Through which peers are called."""
-    relayed: Mapping[str, str] = field(default_factory=dict)
-    """Peers that this party meets at another one, by name, and where; see `network.relay`."""
-    outer: ssl.SSLContext | None = None
-    """For calls to a relay."""
-    relays: bool = False
-    """Whether this party joins others."""
     limits: Limits | None = None
     """What strangers may take of the listener; by the number of peers if not given."""
 
@@ -140,6 +133,8 @@ class Connection(asyncio.Protocol):
         """Whether both have said hello."""
         self.writable, self.wire = True, WIRE_VERSION
         """`wire`: the version that both speak."""
+        self.release = ""
+        """The peer's release of Posse, once it has said hello."""
         loop = asyncio.get_running_loop()
         self._time = loop.time
         self.closed = loop.create_future()
@@ -156,13 +151,8 @@ class Connection(asyncio.Protocol):
         self._transport = transport
         tls = transport.get_extra_info("ssl_object")
         if isinstance(tls, ssl.SSLObject):
-            if tls.selected_alpn_protocol() == RELAY:
-                self._relay(transport, tls.getpeercert(binary_form=True))
-                return
-            self.certificate, self.wire = (
-                tls.getpeercert(binary_form=True),
-                agreed(tls.selected_alpn_protocol()),
-            )
+            self.certificate = tls.getpeercert(binary_form=True)
+            self.wire = agreed(tls.selected_alpn_protocol())
         try:
             self.peer = self.host.admit(self.certificate, self)
         except PosseError as error:
@@ -171,18 +161,6 @@ class Connection(asyncio.Protocol):
         self._deadline = asyncio.get_running_loop().call_later(GREETING, self._too_late)
         if (hello := self.host.greeting(self.peer)) is not None:
             self.hello(hello)
-
-    def _relay(self, transport: asyncio.Transport, certificate: bytes | None) -> None:
-        """Hand over a connection of somebody that wants to be joined with another member."""
-        relay = getattr(self.host, "relay", None)
-        try:
-            if relay is None:
-                raise PosseError(
-                    "this party joins nobody. Its file would have to say relays = true."
-                )
-            relay.take(transport, certificate)
-        except PosseError as error:
-            self.refuse(error, "certificate")
 
     def hello(self, hello: Hello) -> None:
         """Say hello in the version that both speak."""
@@ -214,6 +192,7 @@ class Connection(asyncio.Protocol):
         elif self.ready:
             self.host.frame(self, frame)
         elif isinstance(frame, Hello):
+            self.release = frame.posse
             self.host.greeted(self, frame)
             self.ready = True
             self._reader.cap = LARGEST_FRAME

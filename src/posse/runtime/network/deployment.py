@@ -24,7 +24,7 @@ from posse.core.agreement import written
 from posse.core.errors import CertificateError, ConfigError
 from posse.core.roles import Message, Note, Role
 from posse.privacy.crypto.keys import commitment
-from posse.runtime.certificates.identity import PartyIdentity, relay_context, ssl_contexts
+from posse.runtime.certificates.identity import PartyIdentity, ssl_contexts
 from posse.runtime.journal import Disk, Held, Journal, copy
 from posse.runtime.network.calling import Proxy
 from posse.runtime.network.connection import Timing, Wiring
@@ -33,7 +33,7 @@ from posse.runtime.network.operate import Control, json_log, party_commands, ser
 from posse.runtime.network.party import Party, Source
 from posse.runtime.network.recording import Recorder, RecordingEngine
 from posse.runtime.network.vouching import vouch
-from posse.runtime.place import ROOT, PartyFile, Place, address, relayed_by, root_of, secrets_of
+from posse.runtime.place import ROOT, PartyFile, Place, address, root_of, secrets_of
 
 _REACH = ("url", "timeout")
 """Of a source: where it is and how long it is waited for. Its answers are journalled as they
@@ -266,18 +266,14 @@ def make_party(
         journal.close()
         raise
     server, client = ssl_contexts(place.identity) if service is None else service.contexts
-    relayed = relayed_by(file)
     wiring = Wiring(
         file.protocol,
         made.peers,
-        {name: address(text) for name, text in file.connect.items() if name not in relayed},
+        {name: address(text) for name, text in file.connect.items()},
         None if file.listen is None or service is not None else address(file.listen),
         server,
         client,
         None if file.proxy is None else Proxy.parse(file.proxy),
-        relayed,
-        relay_context(place.identity) if relayed else None,
-        file.relays,
     )
     clock = now or (lambda: datetime.now(UTC))
     checker = Checker(place.identity, clock)

@@ -21,7 +21,6 @@ from posse.runtime.network.calling import Proxy, opened
 from posse.runtime.network.deployment import Build, Deployment, check_effect, check_start
 from posse.runtime.network.health import not_answering, progress, starts
 from posse.runtime.network.operate import ask
-from posse.runtime.network.relay import PREFIX
 from posse.runtime.network.vouching import backup_time
 from posse.runtime.network.wire import (
     OLDEST_WIRE,
@@ -32,7 +31,7 @@ from posse.runtime.network.wire import (
     agreed,
     check_versions,
 )
-from posse.runtime.place import Place, address, open_place
+from posse.runtime.place import ONE_LISTENS, Place, address, open_place
 from posse.version import PROTOCOL_VERSION, __version__
 
 SOON_DAYS = 14
@@ -178,19 +177,13 @@ def _ways(place: Place, made: Deployment | None, status: dict[str, Any]) -> Iter
                 True,
                 "its part is over" if name in status["over"] else "connected",
             )
-        elif text.startswith(PREFIX):
-            yield Finding(
-                f"way to {name}", True, f"met at '{text.removeprefix(PREFIX)}', when both are there"
-            )
         else:
             yield way(place.identity, name, text, place.file.proxy, place.file.protocol)
     if place.file.listen is not None:
         yield listening("listen", place.file.listen, status)
     elif made is not None:
         for name in sorted(set(made.peers) - set(place.file.connect)):
-            yield Finding(
-                f"way to {name}", False, f'no address. Give [connect] with {name} = "host:port".'
-            )
+            yield Finding(f"way to {name}", False, f"no address. {ONE_LISTENS}")
     if place.file.metrics is not None:
         yield listening("metrics", place.file.metrics, status)
 

@@ -13,14 +13,13 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from posse.core.errors import LinkError, StalledError, UnfinishedError
+from posse.runtime.network.calling import UNREACHABLE
 from posse.runtime.network.connection import Connection, Timing
 
 if TYPE_CHECKING:
     from posse.runtime.network.party import Party
 
 NOT_YET = "has not called yet"
-UNREACHABLE = "cannot reach "
-"""Begins why a peer could not be called; an address follows."""
 MESSAGE_REFUSED = "a message was refused: "
 """Begins why a connection was closed; the role's reason follows."""
 _NOT_TOLD = {UNREACHABLE: "it cannot be reached", MESSAGE_REFUSED: "a message of it was refused"}
@@ -195,8 +194,7 @@ async def finish(party: Party, timing: Timing, give_up: float | None) -> None:
     """Leave when all know what they need of each other, or after a while.
 
     Peers must have this party's last messages on their disks, which takes longer for those that
-    cannot do without; and they must know that it has theirs, so it stays for one that is lost. One
-    that relays stays while others meet there.
+    cannot do without; and they must know that it has theirs, so it stays for one that is lost.
     """
     loop, engine = asyncio.get_running_loop(), party.engine
     began, waiting = loop.time(), set(engine.links)
@@ -206,10 +204,9 @@ async def finish(party: Party, timing: Timing, give_up: float | None) -> None:
             engine.confirmed(peer)
         waiting = missing
         lost = party.wiring.peers.keys() - party.connections.keys() - party.left
-        relays = party.relay is not None and party.relay.needed(party.left)
-        if engine.durable and not missing and not relays and (not lost or waited > timing.linger):
+        if engine.durable and not missing and (not lost or waited > timing.linger):
             break
-        patience = give_up or timing.closing if relays or missing & set(party.needed) else 0.0
+        patience = give_up or timing.closing if missing & set(party.needed) else 0.0
         if waited > max(patience, timing.linger):
             break
         await asyncio.sleep(0.02)

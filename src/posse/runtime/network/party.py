@@ -21,11 +21,10 @@ from posse.core.errors import BudgetError, DisagreementError, LinkError, PosseEr
 from posse.core.roles import Ask, Message, Note
 from posse.runtime.door import Door, Limits, Throttle
 from posse.runtime.network import leaving
+from posse.runtime.network.calling import keep_connected
 from posse.runtime.network.connection import Admit, Connection, Timing, Wiring, greet, printable
 from posse.runtime.network.engine import Engine
-from posse.runtime.network.relay import Relay, reach
 from posse.runtime.network.wire import (
-    MISSING_SINCE,
     WIRE_VERSION,
     AnyFrame,
     Data,
@@ -36,6 +35,7 @@ from posse.runtime.network.wire import (
     check_versions,
     pack,
     pack_data,
+    takes_missing,
 )
 from posse.version import PROTOCOL_VERSION, __version__
 
@@ -108,7 +108,6 @@ class Party:
         """How long its own source took, over all answers; how often it has failed in a row, and why
         the last time.
         """
-        self.relay = Relay(wiring.peers, admit) if wiring.relays else None
         self.port = 0
 
     async def run(self) -> None:
@@ -119,7 +118,7 @@ class Party:
         self.begin(self._keep_durable())
         if self._give_up is not None:
             self.begin(leaving.miss(self, self._give_up))
-        for peer in (*self.wiring.addresses, *self.wiring.relayed):
+        for peer in self.wiring.addresses:
             self.begin(self._dial(peer))
         try:
             await self._over.wait()
@@ -131,8 +130,6 @@ class Party:
                     task.cancel()
                 await asyncio.gather(*self._tasks, return_exceptions=True)
             await self._hang_up()
-            if self.relay is not None:
-                self.relay.close()
             self.often.flush(all_of_them=True)
         if self._failed is not None:
             raise self._failed
@@ -459,22 +456,15 @@ class Party:
 
     async def _dial(self, peer: str) -> None:
         """Keep a connection to a peer that this party calls."""
-        loop = asyncio.get_running_loop()
-        host, port = self.wiring.addresses[self.wiring.relayed.get(peer, peer)]
-        wait = self.timing.first_wait
-        while not self._over.is_set():  # a cancellation can be lost in wait_for
-            began = loop.time()
-            try:
-                make = partial(Connection, self, dialled=peer)
-                calling = reach(make, self.engine.role.name, peer, self._admit, self.wiring)
-                connection = await asyncio.wait_for(calling, self.timing.patience)
-                await connection.closed
-                if connection.ready and loop.time() - began > self.timing.longest_wait:
-                    wait = self.timing.first_wait
-            except (TimeoutError, OSError) as error:
-                self._trouble(peer, f"{leaving.UNREACHABLE}{host}:{port}: {error or 'no answer'}")
-            await asyncio.sleep(wait * random.uniform(0.5, 1.5))
-            wait = min(2 * wait, self.timing.longest_wait)
+        assert self.wiring.client is not None
+        await keep_connected(
+            partial(Connection, self, dialled=peer),
+            *self.wiring.addresses[peer],
+            self.wiring.client,
+            self.wiring.proxy,
+            self.timing,
+            partial(self._trouble, peer),
+        )
 
     def _trouble(self, peer: str, why: str) -> None:
         if self.troubles.get(peer) != why:
@@ -498,7 +488,7 @@ class Party:
         """
         for peer, connection in self.connections.items():
             data = pack(Kept(self.engine.links[peer].durable, leaves, self.paused))
-            if missing is not None and connection.wire >= MISSING_SINCE:
+            if missing is not None and takes_missing(connection.wire, connection.release):
                 data += pack(Missing(missing, self.paused or bool(self.paused_peers)))
             connection.write(data)
 
@@ -522,9 +512,7 @@ class Party:
         if self.wiring.listen is None:
             return None
         assert self.wiring.server is not None
-        peers = len(self.wiring.peers) ** (
-            2 if self.wiring.relays else 1
-        )  # each pair of them may meet here
+        peers = len(self.wiring.peers)
         door = Door(
             partial(greet, self, self.wiring.server),
             lambda address, why: self.refused(address or "somebody", why, counted="stranger"),

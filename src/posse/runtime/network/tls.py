@@ -99,22 +99,6 @@ class Tls(asyncio.Transport, asyncio.BufferedProtocol, Generic[Inner]):
             return self._tls
         return default if self._raw is None else self._raw.get_extra_info(name, default)
 
-    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Hand the connection over to another inner protocol."""
-        self._inner = protocol  # type: ignore[assignment]
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Say how much may wait for a slow peer."""
-        if self._raw is not None:
-            self._raw.set_write_buffer_limits(high, low)
-
-    def data_received(self, data: bytes) -> None:
-        """Open what has arrived by another transport than a socket: TLS inside TLS."""
-        for at in range(0, len(data), _RECEIVED):
-            part = data[at : at + _RECEIVED]
-            self._buffer[: len(part)] = part
-            self.buffer_updated(len(part))
-
     def is_closing(self) -> bool:
         """Whether nothing can be written any more."""
         return self._closing

@@ -24,7 +24,7 @@ one it began with.
 | wire | offered as | hello |
 |---|---|---|
 | 2 | `posse/1` | nine fields, up to `terms` |
-| 3 | `posse/3` | and `restored`; behind it `Missing` may come |
+| 3 | `posse/3` | and `restored`; behind it `Missing` may come, to release 0.1.1 or later |
 """
 
 from __future__ import annotations
@@ -87,6 +87,11 @@ MISSING_SINCE = 3
 """Wire version from which on `Missing` is understood."""
 _SINCE_3 = 1
 """Fields at the end of a hello that wire version 2 does not have."""
+
+
+def takes_missing(wire: int, release: str) -> bool:
+    """Return whether a peer understands `Missing`; release 0.1.0 refuses it, in wire version 3."""
+    return wire >= MISSING_SINCE and release != "0.1.0"
 
 
 def agreed(offered: str | None) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
@@ -19,7 +19,7 @@ from pydantic import Field
 from posse.core.errors import ConfigError, DataError
 from posse.core.random import derive
 from posse.core.roles import Ask, Message
-from posse.core.settings import Settings
+from posse.core.settings import IMPORTS, Settings
 from posse.privacy.dp.ledger import Ledger
 from posse.privacy.dp.noise import SeededNoise
 from posse.privacy.dp.plans import Plan
@@ -44,7 +44,7 @@ from posse.runtime.local import (
 from posse.runtime.network.deployment import Deployment, Known
 from posse.runtime.network.engine import Vocabulary
 from posse.runtime.network.party import Source
-from posse.runtime.place import Place, address
+from posse.runtime.place import ONE_LISTENS, Place, address
 from posse.runtime.sources import load_function
 from posse.systems.dp_combinatorial import twin
 from posse.systems.dp_combinatorial.agent import Agent, Buyer
@@ -79,7 +79,7 @@ class DeliverySettings(Settings):
     """Where deliveries come from ([source])."""
 
     kind: Literal["python"] = "python"
-    function: str
+    function: Annotated[str, IMPORTS]
     """module:function, called with (run, round, units by supplier); gives good units by
     supplier.
     """
@@ -337,7 +337,7 @@ class AgentEntry(Settings):
     """One agent of a federation file."""
 
     name: str
-    listen: str
+    listen: str = ""
     """host:port where agents behind it in the roster call."""
     own: Path | None = None
     source: dict[str, Any] | None = None
@@ -382,6 +382,8 @@ def _check(federation: MarketFederation) -> None:
         )
     for member in federation.members:
         check_member(member.name, names, "agent", (AUTHORITY,))
+        if not member.listen:
+            raise ConfigError(f"agent '{member.name}' has no listen address. {ONE_LISTENS}")
         address(member.listen)
         if member.own is not None:
             DeliverySettings.make(member.source)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -18,6 +18,7 @@ from posse.core import check
 from posse.core.errors import ConfigError
 from posse.core.settings import Settings
 from posse.problems.contexts.features import FeatureBlock, read_block
+from posse.problems.data import ENCODING
 from posse.problems.datasets.reading import check_encoding, reading
 from posse.runtime.certificates.names import check_name
 from posse.runtime.federation.consent import Demand
@@ -74,7 +75,7 @@ class PartyEntry(Settings):
     """Largest norm of its part of a row; by its share of the features if left out."""
     scale: bool = False
     """Scale longer rows down to the bound, instead of refusing them."""
-    encoding: str = ""
+    encoding: Annotated[str, ENCODING] = ""
     """Encoding of its file where it is not UTF-8 (or UTF-16 with its mark), such as latin-1."""
     decimal: Literal[".", ","] = "."
     """Decimal mark of its file."""

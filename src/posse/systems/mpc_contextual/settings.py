@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from posse.privacy.dp.ledger import Ledger
 from posse.privacy.sharing.fixed import FixedPoint, Words
 from posse.problems.contexts.contexts import Contexts, check_bounds
 from posse.problems.contexts.settings import ContextSettings
+from posse.problems.data import ENCODING
 from posse.problems.datasets.reading import check_encoding
 from posse.results.values import JSON, plain_dict
 from posse.systems.base import RunSettings, shipped
@@ -438,7 +439,7 @@ class ContextualOptions(MethodSettings):
     """
     scale: bool = False
     """Scale longer rows of this party's features down to its bound, instead of refusing them."""
-    encoding: str = ""
+    encoding: Annotated[str, ENCODING] = ""
     """Encoding of this party's file where it is not UTF-8 (or UTF-16 with its mark), such as
     latin-1.
     """

@@ -37,6 +37,7 @@ from posse.systems.samba.levels import (
     learns,
     owed,
     prices,
+    refuse_standard,
 )
 from posse.systems.samba.roles.comp import Comp
 from posse.systems.samba.roles.controller import Controller
@@ -118,7 +119,7 @@ class SambaOptions(PolicySettings):
     else.
     """
 
-    level: Literal["strict", "standard", "paper"] | None = None
+    level: Literal["strict", "paper"] | None = None
     """Level of protection; it must be given, for at 'strict' the run has one party more, the
     dealer.
     """
@@ -153,6 +154,7 @@ class SambaOptions(PolicySettings):
     every reward.
     """
 
+    _level = field_validator("level", mode="before")(refuse_standard)
     _prices = field_validator("price", mode="before")(prices)
 
 
@@ -164,15 +166,12 @@ class World(ProblemSettings):
 
 SambaOptions.model_rebuild()
 
-_LESS = 'or level = "standard", which has no dealer and hides less from comp.'
 NO_LEVEL = (
     'the level of protection is not given. Add level = "strict" to [options] of every party, and '
-    "let a party called "
-    f"'dealer' enrol (role dealer) and connect to the controller; {_LESS}"
+    "let a party called 'dealer' enrol (role dealer) and connect to the controller."
 )
 NO_LEVEL_UP = (
-    'the level of protection is not given. Add level = "strict" to the file, which adds a dealer; '
-    f"{_LESS}"
+    'the level of protection is not given. Add level = "strict" to the file, which adds a dealer.'
 )
 
 

@@ -52,7 +52,7 @@ def prepare(
     budget: int,
     *,
     seed: int,
-    level: str = "standard",
+    level: str = "strict",
     switches: Switches | None = None,
     key: PrivateKey | None = None,
     slot: float = 0.0,
@@ -65,11 +65,10 @@ def prepare(
 
     Every call of what is returned makes them anew from the same arguments. `seed` is the world
     seed: rewards, coins, ties and own draws derive from it, so that the run can be compared with
-    its plain twin. Keys, masks, nonces, tokens and (at `standard`) permutations come from the
-    operating system. With a `slot` owners ask the world for ticks. `kinds` gives other classes for
-    owners, and for controller or comp of the levels below `strict`. `done` steps were made before,
-    by a run whose arms these owners go on with. `price` is what a pull costs: one number, or one an
-    owner.
+    its plain twin. Keys, nonces, pads and the permutations of `strict` come from the operating
+    system. With a `slot` owners ask the world for ticks. `kinds` gives other classes for owners,
+    and for controller or comp of level `paper`. `done` steps were made before, by a run whose arms
+    these owners go on with. `price` is what a pull costs: one number, or one an owner.
     """
     switches = switches or Switches()
     check_level(level, switches, policy)

@@ -164,9 +164,8 @@ def _largest(
     mask,
     order,
     values,
-    xs,
 ):
-    """Return the arm that a pass of level `standard` selects: the largest integer x."""
+    """Return the arm that a pass of level `strict` selects: the largest integer x."""
     first, second = words(seed, TIE, 0, t * passes + turn, 0)
     best = np.int64(-9223372036854775808)
     lowest = -1.0e300
@@ -182,12 +181,10 @@ def _largest(
                     continue  # it cannot win
                 value += scale * gumbel(u)
         value = bounded(value, bits)
-        if kind != CUSTOM and value < lowest:
+        if value < lowest:
             continue
         x = comparable(value, 0, bits)
-        if kind == CUSTOM:
-            xs[i] = x + tie_place(first, second, i, bits)
-        elif x > best:
+        if x > best:
             best, chosen, place = x, i, -1
             lowest = value - 2.0**-39  # two units below the best: rounding never hides a winner
         elif x == best:  # the order of ties is computed where there is one
@@ -196,10 +193,7 @@ def _largest(
             other = tie_place(first, second, i, bits)
             if other > place:
                 chosen, place = i, other
-    if kind != CUSTOM:
-        return chosen
-    rank(xs, values)
-    return choose(values, uniform(seed, SELECT, 0, t * passes + turn, 0))
+    return chosen
 
 
 def _published(
@@ -221,7 +215,6 @@ def _published(
     mask,
     order,
     values,
-    xs,
 ):
     """Return the arm that a pass of level `paper` selects: as its comp does, on masked floats.
 
@@ -276,7 +269,7 @@ def _twin(
     for run in range(runs):
         seed = seeds[run]
         memory = memories[run]
-        order, values, xs = np.arange(owners), np.empty(owners), np.empty(owners, np.int64)
+        order, values = np.arange(owners), np.empty(owners)
         point = reached[run]
         for t in range(first, last + 1):
             chosen = t - 1
@@ -303,7 +296,6 @@ def _twin(
                         mask,
                         order,
                         values,
-                        xs,
                     )
                     for i in range(owners):
                         memory[i] = learn(turn, i == chosen, memory[i], parameters)
@@ -330,6 +322,7 @@ class Kernels:
     learnt: Callable[..., float]
     exploring: Callable[..., bool]
     twin: Callable[..., None]
+    """The twin of level `strict`."""
     published: Callable[..., None]
     """The twin of level `paper`."""
 
@@ -337,20 +330,6 @@ class Kernels:
 @elementary
 def _no_choice(values, u):
     return 0
-
-
-@elementary
-def _no_ranks(xs, values):
-    return None
-
-
-def _ranks(xs, values):
-    """Write the rank of every x, the smallest 0, as the values that a policy's own `choose`
-    sees.
-    """
-    order = np.argsort(xs)
-    for place in range(order.shape[0]):
-        values[order[place]] = place
 
 
 def kernels(policy: Policy) -> Kernels:
@@ -378,9 +357,6 @@ def _compile(policy: type[Policy], choose: Callable[..., int]) -> Kernels:
         "learn": compile_user(policy.learn),
         "explore": compile_user(policy.explore),
         "choose": compile_user(choose),
-        "rank": _no_ranks
-        if choose is _no_choice
-        else compile_user(_ranks),  # sorting takes seconds to compile
     }
 
     def bind(

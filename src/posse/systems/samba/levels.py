@@ -17,7 +17,11 @@ from posse.policies.arms.base import Policy
 from posse.results import words
 from posse.results.reports.sections import Section
 
-LEVELS = ("strict", "standard", "paper")
+LEVELS = ("strict", "paper")
+REMOVED = (
+    "level 'standard' was removed in Posse 0.2. Use level 'strict', which adds a dealer between "
+    "organisations. Finish and audit runs of 'standard' with Posse 0.1."
+)
 
 
 PROTECTIONS = ("aes", "paillier", "permutation", "mask")
@@ -49,6 +53,13 @@ class Switches:
         return self.off if self.shortcut else (*self.off, "shortcut")
 
 
+def refuse_standard(level: object) -> object:
+    """Return a level as it was given, or refuse the one that 0.1 had beside these."""
+    if level == "standard":
+        raise ConfigError(REMOVED)
+    return level
+
+
 def check_level(level: str, switches: Switches, policy: Policy) -> None:
     """Refuse switches anywhere but at level `paper`, and there what floats cannot hold."""
     check.one_of(LEVELS, level=level)
@@ -61,17 +72,15 @@ def check_level(level: str, switches: Switches, policy: Policy) -> None:
         _check_long_way(level, policy)
     if level == "strict" and any(selection.choose is not None for selection in policy.passes()):
         raise ConfigError(
-            f"policy '{policy.name}' chooses by its own function of all ranks, which nobody sees "
-            "at level 'strict'. "
-            "Use level 'standard', where comp sees them."
+            f"policy '{policy.name}' chooses by its own function of all scores, which nobody sees "
+            "at level 'strict'. Use level 'paper', where comp chooses by the scores."
         )
     for selection in policy.passes():
         smallest = (selection.ceiling - selection.floor) / 700
         if level == "paper" and selection.kind == "match" and selection.scale < smallest:
             raise ConfigError(
                 "level 'paper' sends exp(score / scale), which floats hold for a scale of "
-                f"{smallest:.4f} or more, "
-                f"got {selection.scale}. Use level 'standard'."
+                f"{smallest:.4f} or more, got {selection.scale}. Use level 'strict'."
             )
 
 
@@ -202,15 +211,6 @@ PROTECTS = {
         "The customer learns the total and the number of pulls; with the controller or with comp "
         "still only these.",
     ),
-    "standard": (
-        "The controller sees sealed frames of one size and reply tokens; it learns neither scores "
-        "nor who was chosen.",
-        "Comp sees scores behind a fresh scale, shift and dither, in an order it cannot link to "
-        "owners by the message.",
-        _OWNER,
-        "The customer learns the total and the number of pulls; with the controller still only the "
-        "total.",
-    ),
     "paper": (
         "The published protocol: the controller sees sealed scores, comp sees them multiplied by "
         "one number a pass.",
@@ -218,10 +218,7 @@ PROTECTS = {
     ),
 }
 
-_EXPLORING = (
-    "Comp sees which steps explore from the shape of the scores: all of them, without a false one."
-)
-_SCALED = "Comp sees all scores of a pass up to one unknown scale (and shift at 'standard'): "
+_SCALED = "Comp sees all scores of a pass up to one unknown scale: "
 _FOLLOWED = (
     "one arm changes a step, so comp follows every arm, and recovers the reward of every step, the "
     "total and how often "
@@ -234,10 +231,8 @@ _GUESSED = (
 
 _TIMING = "Timing can name the pulled arm: the chosen owner answers later because it pulls."
 _ALWAYS = (
-    "The total is not authenticated against the controller, which can replace it by another of the "
-    "right pull count; "
-    "and a customer that puts owners of its own into the roster can read the sums and scores of "
-    "the others.",
+    "The total is not authenticated against the controller, which can replace it; and a customer "
+    "that puts owners of its own into the roster can read the sums and scores of the others.",
     _TIMING,
     "All parties are assumed to follow the protocol (honest but curious), and comp and controller "
     "not to collude.",
@@ -359,10 +354,7 @@ def leaks(
         )
     out += [_off(name, switches) for name in switches.off]
     if switches.mask:
-        noisy = policy.name == "thompson" or (policy.name == "softmax" and level != "paper")
-        out.append(_SCALED + (_GUESSED if noisy else _FOLLOWED))
-    if policy.explores and level != "paper":
-        out.append(_EXPLORING)
+        out.append(_SCALED + (_GUESSED if policy.name == "thompson" else _FOLLOWED))
     hidden = switches.aes or switches.mask
     # Without AES the controller needs nobody's help to read the scores.
     together = "Comp with any one owner learns"
@@ -376,7 +368,7 @@ def leaks(
         f"Owners know {known}{'; an owner that taps the wire opens all scores' if hidden else ''}.",
         *_ALWAYS,
     ]
-    return tuple(out + _paper_leaks(switches, policy) if level == "paper" else out)
+    return (*out, *_paper_leaks(switches, policy))
 
 
 SEEN = (
@@ -393,7 +385,7 @@ def who_sees(level: str, switches: Switches) -> Section:
     """Who sees which datum, and by which technique it does not; a cell that begins with "no" is
     what is claimed.
     """
-    cells = _strict_cells() if level == "strict" else _cells(level == "paper", switches)
+    cells = _strict_cells() if level == "strict" else _paper_cells(switches)
     rows = tuple((datum, *(cells[role][i] for role in cells)) for i, datum in enumerate(SEEN))
     return Section("Who sees what, and what hides it", ("datum", *cells), rows)
 
@@ -434,16 +426,13 @@ def _strict_cells() -> dict[str, tuple[str, ...]]:
     }
 
 
-def _cells(paper: bool, switches: Switches) -> dict[str, tuple[str, ...]]:
+def _paper_cells(switches: Switches) -> dict[str, tuple[str, ...]]:
     aes, clear = switches.aes, "yes: AES is off"
-    scores = "up to a scale: mask" if paper else "up to scale and shift: mask, dither"
-    arm = ("no: AES; timing" if paper else "no: AES, reply tokens; timing") if aes else clear
-    hides = "no: Paillier" if paper else "no: Paillier, pair masks"
-    sums, total = (hides, "no: Paillier") if switches.paillier else ("yes: Paillier is off",) * 2
+    arm = "no: AES; timing" if aes else clear
+    sums = "no: Paillier" if switches.paillier else "yes: Paillier is off"
     behind = "behind a mask that it drew: AES is off" if switches.mask else clear
     place = "its place: permutation" if switches.permutation else "yes: the permutation is off"
-    coins = "yes: it draws the coins" if paper else "no: the owners' coins"
-    explores = "by the messages" if paper and switches.shortcut else "no: AES" if aes else clear
+    explores = "by the messages" if switches.shortcut else "no: AES" if aes else clear
     return {
         "owner": (
             "infers the largest mean",
@@ -452,9 +441,15 @@ def _cells(paper: bool, switches: Switches) -> dict[str, tuple[str, ...]]:
             "infers it",
             "yes: common coins",
         ),
-        "controller": ("no: AES" if aes else behind, arm, sums, total, coins),
+        "controller": (
+            "no: AES" if aes else behind,
+            arm,
+            sums,
+            sums,
+            "yes: it draws the coins",
+        ),
         "comp": (
-            scores if switches.mask else "yes: the mask is off",
+            "up to a scale: mask" if switches.mask else "yes: the mask is off",
             place,
             "follows them, not by name",
             "recovers it",
@@ -463,11 +458,11 @@ def _cells(paper: bool, switches: Switches) -> dict[str, tuple[str, ...]]:
         "customer": (
             "no",
             "no",
-            f"{hides}; with an owner estimates them{'; with the controller yes' if paper else ''}",
+            "no: Paillier; with an owner estimates them; with the controller yes",
             "yes",
             "no",
         ),
-        "wire": ("no: AES" if aes else clear, arm, sums, total, explores),
+        "wire": ("no: AES" if aes else clear, arm, sums, sums, explores),
     }
 
 

@@ -148,10 +148,6 @@ class OnDemand(Owner):
             self._arm.pulls += 1
         return self._next() if self._end is not None or self._index > self._last else ()
 
-    def _counted(self, present: tuple[str, ...]) -> int:
-        """Return the pulls that were asked for: the customer compares them with the steps done."""
-        return self._asked if len(present) == self._arm.owners else 0
-
     @property
     def arm_state(self) -> ArmState:
         """Its arm as it is now."""
@@ -170,6 +166,10 @@ class OnDemand(Owner):
 
 class StrictOnDemand(OnDemand, StrictOwner):
     """The same at level `strict`."""
+
+    def _counted(self, present: tuple[str, ...]) -> int:
+        """Return the pulls that were asked for: the customer compares them with the steps done."""
+        return self._asked if len(present) == self._arm.owners else 0
 
 
 class OnDemandController(Controller):

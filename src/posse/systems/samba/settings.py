@@ -30,6 +30,7 @@ from posse.systems.samba.levels import (
     leaks,
     learns,
     prices,
+    refuse_standard,
     statements,
 )
 
@@ -61,10 +62,8 @@ class Samba(RunSettings, ProblemSettings, PolicySettings):
 
     horizon: int = 10_000
     """Number of pulls N (the paper's budget)."""
-    level: Literal["strict", "standard", "paper"] = "strict"
-    """Level of protection: 'strict' (no server alone learns anything), 'standard', or 'paper' as
-    published.
-    """
+    level: Literal["strict", "paper"] = "strict"
+    """Level of protection: 'strict' (no server alone learns anything), or 'paper' as published."""
     path: Literal["roles", "plain"] = "roles"
     """roles: owners, controller, comp, customer (and dealer) exchange messages; plain: the twin:
     one party sees all.
@@ -90,6 +89,7 @@ class Samba(RunSettings, ProblemSettings, PolicySettings):
     level paper only).
     """
 
+    _level = field_validator("level", mode="before")(refuse_standard)
     _prices = field_validator("price", mode="before")(prices)
 
     @model_validator(mode="after")

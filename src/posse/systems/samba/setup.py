@@ -13,8 +13,8 @@ different manifests cannot talk to each other.
 Every secret of a party derives from its root (`Secrets`), for a purpose, under its name, and after
 the offer under the digest of the manifest. A party that is restored and given the same messages
 again seals the same plaintexts under the same keys with other nonces, which shows nothing new; one
-that is taken back to an old snapshot and given *other* messages would use masks, tokens and dither
-twice, and must not go on.
+that is taken back to an old snapshot and given *other* messages would use masks and pads twice, and
+must not go on.
 """
 
 from __future__ import annotations

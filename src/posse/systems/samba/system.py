@@ -36,7 +36,6 @@ class SambaSystem(System):
     protects = "rewards, scores and choices, by secret sharing (strict) or masks and permutations"
     exact = True
     skip = ("walk",)
-    demo_levels = ("strict", "paper")
     demo_attack = "customer-and-controller"
     story = (
         "Ten owners hold one film each and learn together which is liked most: 10,000 pulls by "
@@ -96,10 +95,6 @@ class SambaSystem(System):
             (
                 "strict",
                 "scores shared between two servers, which compare them in a random order; a dealer",
-            ),
-            (
-                "standard",
-                "sealed frames, a fresh scale, shift and dither a pass, pairwise masks on the sums",
             ),
             ("paper", "the protocol as published"),
         )

@@ -88,7 +88,7 @@ class Twin:
         budget: int,
         seeds: Sequence[int],
         *,
-        level: str = "standard",
+        level: str = "strict",
         permute: bool = True,
         mask: bool = True,
         points: int = 200,

@@ -38,7 +38,6 @@ const PROTECTIONS = /** @type {Record<string, string>} */ ({
   tag: "AES-GCM tag",
   permutation: "permuted",
   mask: "masked",
-  token: "token",
   share: "share",
   pad: "padded",
   paillier: "Paillier",

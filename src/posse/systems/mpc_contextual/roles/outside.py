@@ -20,7 +20,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
@@ -30,7 +30,7 @@ from posse.core import files
 from posse.core.errors import ConfigError, DataError, DisagreementError
 from posse.core.fixed import RewardRange
 from posse.core.roles import Ask, Message
-from posse.core.settings import Settings
+from posse.core.settings import IMPORTS, Settings
 from posse.privacy.sharing.fixed import FixedPoint, Words
 from posse.problems.contexts.contexts import SLACK, Contexts, row_norms, scale_to_bound
 from posse.runtime.network.party import Source
@@ -53,7 +53,7 @@ class ActSettings(Settings):
     """Where the puller's arms go ([source])."""
 
     kind: Literal["python", "csv", "http"]
-    function: str = ""
+    function: Annotated[str, IMPORTS] = ""
     """python: module:function, called with (run, step, arm); it may be async."""
     file: Path | None = None
     """csv: a line run,step,arm is appended for every pull, once."""

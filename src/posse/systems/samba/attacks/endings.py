@@ -211,9 +211,8 @@ def _no_early_end(settings: Samba) -> str:
 def stage_refused(settings: Samba, seed: int) -> Iterator[Evidence]:
     """A controller alters the total, and sees all that is said afterwards.
 
-    Below `strict` it adds half of the largest total, so that a refusal would say whether the total
-    is above the other half. At `strict` each change is refused, and half of the games are without
-    one.
+    At `paper` it adds half of the largest total, so that a refusal would say whether the total is
+    above the other half. At `strict` each change is refused, and half of the games are without one.
     """
     rng, owners = np.random.default_rng((seed, 137)), len(settings.load().arms)
     size = msgspec.msgpack.Encoder().encode
@@ -231,8 +230,7 @@ def stage_refused(settings: Samba, seed: int) -> Iterator[Evidence]:
             message = Shares(sums.encode((share + half * (number % 2), tag)), message.comp)
         else:
             key = PublicKey(int.from_bytes(customer.manifest.terms.paillier_n, "big"))
-            more = half if settings.level == "paper" else half << 64
-            message = Total((Ciphertext.from_bytes(message.ciphertext, key) + more).to_bytes())
+            message = Total((Ciphertext.from_bytes(message.ciphertext, key) + half).to_bytes())
         game.run._queue.extend(customer.receive(sender, message))
         seen = []
         while (moved := game.run.deliver()) is not None:

@@ -104,7 +104,7 @@ ATTACKS = (
         "common-key",
         f"the owners' key of coins and ties, if it had {BITS} bits instead of 256",
         ("comp",),
-        ("Comp sees which steps explore", HIDDEN),
+        (HIDDEN,),
         search,
         score,
         "right",

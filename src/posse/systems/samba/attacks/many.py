@@ -55,7 +55,7 @@ def features(shapes: Floats) -> Floats:
 
 FOUND_R2 = 0.7
 """R2 over `RUNS` runs from which on a mean reward is found out. By Fisher's z (standard error 1 /
-sqrt(24 - 3)) a true R2 of .89, which Thompson has at `standard`, shows as less than .8 in one audit
+sqrt(24 - 3)) a true R2 of .89, which Thompson has where comp sees scores, shows as less than .8 in one audit
 of 15 and as less than .7 in one of 190, one of .82 (Softmax) in more than every third and in one of
 11; a true R2 of .5 shows as .7 or more in one of 15.
 """

@@ -252,7 +252,6 @@ def _attack(
 
 CONTROLLER = (
     "The controller holds one share",
-    "The controller sees sealed frames",
     "The published protocol",
 )
 ATTACKS = (

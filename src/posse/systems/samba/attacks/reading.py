@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -16,14 +16,13 @@ from posse.core.fixed import REWARD_ONE
 from posse.core.roles import Entry, View
 from posse.policies.arms.base import Policy
 from posse.policies.arms.registry import policy
-from posse.privacy.crypto.frames import Frames
 from posse.privacy.crypto.paillier import MINIMUM_BITS, PrivateKey, generate_key
 from posse.privacy.leakage.attack import Evidence, Truth
 from posse.privacy.sharing import shuffle
 from posse.systems.samba.kernels import tossed
 from posse.systems.samba.messages import Batch, Choice, Explore, Score
-from posse.systems.samba.roles.lanes import FRAME_BYTES, PAPER_BYTES
 from posse.systems.samba.roles.owner import paper_frames
+from posse.systems.samba.strict.comp import pads
 from posse.systems.samba.strict.messages import Found, Shuffled
 
 if TYPE_CHECKING:
@@ -46,9 +45,8 @@ class Passes:
     index: Ints
     """t * passes + pass."""
     values: Floats
-    """(passes, owners): what comp compares, less the smallest of its pass (at `paper`: as it is);
-    NaN where it was only given that the step explores, and where words say nothing (`strict`) the
-    words.
+    """(passes, owners): what comp compares, and NaN where it was only given that the step explores;
+    at `strict` the words that it is sent, less the smallest of the pass.
     """
     chosen: Ints
     """The place that comp selected; -1 where it does not know."""
@@ -75,9 +73,7 @@ class Passes:
 
 
 def read(view: View) -> Passes:
-    """Open what comp saw; where some passes show scores and others only shares, those that show
-    scores.
-    """
+    """Open what comp saw: scores at level `paper`, words at `strict`."""
     terms, secrets = view.public, view.secrets.get("comp")
     if view.public.get("system") != "samba" or secrets is None or secrets.get("kind") != "comp":
         raise DataError(
@@ -87,7 +83,6 @@ def read(view: View) -> Passes:
     opened = _Opened(secrets, terms, owners)
     equal = float("shortcut" in terms["off"] and policy_of(terms).passes()[-1].kind == "match")
     rows: dict[int, list[Any]] = {}
-    shares: dict[int, list[Any]] = {}
     for entry in view.entries:
         message = entry.message
         try:
@@ -101,22 +96,21 @@ def read(view: View) -> Passes:
                 rows[message.index][1] = opened.chosen(message)
             elif isinstance(message, Shuffled):
                 words = np.frombuffer(message.masked, "<i8").astype(np.float64)
-                shares.setdefault(message.index, [None, -1])[0] = words - words.min()
-            elif isinstance(message, Found) and message.index in shares:
-                shares[message.index][1] = message.place
+                rows.setdefault(message.index, [None, -1])[0] = words - words.min()
+            elif isinstance(message, Found) and message.index in rows:
+                rows[message.index][1] = message.place
         except (FrameError, ValueError, IndexError) as error:
             raise DataError(
                 f"pass {getattr(message, 'index', '?')} of the view does not open: {error}"
             ) from error
-    found = rows or shares
-    if not found:
+    if not rows:
         raise DataError(
             "the view holds no pass: it is of another role, or ends before the first one."
         )
-    index = np.array(sorted(found), np.int64)
+    index = np.array(sorted(rows), np.int64)
     empty = np.full(owners, np.nan)
-    values = np.array([empty if found[i][0] is None else found[i][0] for i in index.tolist()])
-    chosen = np.array([found[i][1] for i in index.tolist()], np.int64)
+    values = np.array([empty if rows[i][0] is None else rows[i][0] for i in index.tolist()])
+    chosen = np.array([rows[i][1] for i in index.tolist()], np.int64)
     return Passes(
         owners, int(terms["horizon"]), policy_of(terms), str(terms["level"]), index, values, chosen
     )
@@ -135,34 +129,21 @@ class _Opened:
 
     def __init__(self, secrets: Mapping[str, Any], terms: Mapping[str, Any], owners: int) -> None:
         key, digest = secrets.get("k_frame", b""), hashlib.sha256(secrets["manifest"]).digest()
-        self._owners, self._paper, self._off = owners, terms["level"] == "paper", terms["off"]
-        self._tokens: dict[int, NDArray[np.uint64]] = {}
+        self._owners = owners
         self._frames: Any = None
-        if key and self._paper:
-            self._frames, self._replies = paper_frames(key, digest, self._off, owners)
-        elif key:
-            self._frames = Frames(key, digest, b"scores", owners)
+        if key:
+            self._frames, self._replies = paper_frames(key, digest, terms["off"], owners)
 
     def scores(self, message: Batch) -> Floats:
         if self._frames is None:
             raise DataError("the view has passes, and comp's secrets have no key to open them.")
         plain = b"".join(self._frames.open_all(message.index, message.frames, self._owners))
-        if len(plain) == PAPER_BYTES * self._owners:
-            return np.frombuffer(plain, "<f8").copy()
-        words = np.frombuffer(plain, "<u8").reshape(self._owners, FRAME_BYTES // 8)
-        self._tokens[message.index] = words[:, 4]
-        # 192 bits, of which only the differences mean anything.
-        whole = [int(a) | int(b) << 64 | int(c) << 128 for a, b, c in words[:, :3].tolist()]
-        least = min(whole)
-        return np.array([float(one - least) for one in whole])
+        return np.frombuffer(plain, "<f8").copy()
 
     def chosen(self, message: Choice) -> int:
         size = len(message.replies) // self._owners
-        if message.index in self._tokens:
-            replies = np.frombuffer(message.replies, "<u8")
-            return int(np.flatnonzero(replies == self._tokens.pop(message.index))[0])
-        replies_ = (message.replies[at : at + size] for at in range(0, size * self._owners, size))
-        bits = [self._replies.open(message.index, one) for one in replies_]
+        replies = (message.replies[at : at + size] for at in range(0, size * self._owners, size))
+        bits = [self._replies.open(message.index, one) for one in replies]
         return bits.index(b"\x01")
 
 
@@ -249,39 +230,40 @@ def short_key() -> PrivateKey:
 
 
 @lru_cache(maxsize=32)
-def _standard(
-    settings: Samba, seed: int
-) -> tuple[Sequence[Entry], bytes, bytes, Mapping[int, Ints]]:
-    """Comp's passes of the same run at level `standard`, with its key and manifest, and who is in
-    which place.
+def _scores(settings: Samba, seed: int) -> tuple[Sequence[Entry], Mapping[int, Ints]]:
+    """Comp's passes of the same run at level `strict`, as if its owners sent scores without pads,
+    and who is in which place.
     """
     from posse.systems.samba.federation import SambaRun
     from posse.systems.samba.system import SYSTEM
 
-    changes = {
-        "level": "standard",
-        "aes": True,
-        "paillier": True,
-        "permutation": True,
-        "mask": True,
-        "runs": 1,
-    }
-    run = SambaRun(
-        SYSTEM, settings.but(**changes), seeds=[seed], transcript=100_000_000, key=short_key()
-    )
+    run = SambaRun(SYSTEM, settings.but(runs=1), seeds=[seed], transcript=100_000_000)
     run.finish()
-    view, truth = run.view("comp"), run.truth()
-    kept = [entry for entry in view.entries if isinstance(entry.message, Batch | Choice)]
-    return kept, view.secrets["comp"]["k_frame"], view.secrets["comp"]["manifest"], truth["slots"]
+    slots, owners = run.truth()["slots"], run.public["names"]
+    pads_of = [pads(stream) for stream in run.view("comp").secrets["comp"]["streams"]]
+    sent: dict[str, bytes] = {}
+    passes: list[Entry] = []
+    assert run.memory.transcript is not None
+    for entry in run.memory.transcript:
+        message = entry.message
+        if isinstance(message, Score):
+            sent[entry.sender] = message.frame
+        elif isinstance(message, Shuffled):
+            index = message.index
+            words = np.frombuffer(b"".join(sent[name] for name in owners), "<u8")
+            words = words + np.array([each.rows(index, 1)[0, 0] for each in pads_of])
+            scores = words[slots[index]].view(np.int64)
+            shown = Shuffled(index, scores.tobytes(), message.champion, b"", b"")
+            found = Found(index, int(scores.argmax()))
+            passes += [entry._replace(message=shown), entry._replace(message=found)]
+    return passes, slots
 
 
 _planted: list[tuple[Evidence, int, Evidence]] = []
 
 
 def plant_passes(evidence: Evidence, seed: int) -> Evidence:
-    """Let one pass in ten be a pass of level `standard`, of the same scores; the last ones made are
-    kept.
-    """
+    """Let one pass in ten show scores, and no other pass anything; the last ones made are kept."""
     for given, number, made in _planted:
         if given.seen is evidence.seen and number == seed:
             return made
@@ -291,35 +273,28 @@ def plant_passes(evidence: Evidence, seed: int) -> Evidence:
 
 
 def plant_share(evidence: Evidence, seed: int, share: float = 0.1) -> Evidence:
-    """Let a share of the passes be passes of level `standard`."""
+    """Let a share of the passes show scores, and no other pass anything."""
     view, truth = evidence.seen, evidence.truth
-    if view.public["level"] == "standard":
-        own = view.secrets["comp"]
-        entries: Sequence[Entry] = [
-            one for one in view.entries if isinstance(one.message, Batch | Choice)
-        ]
-        key, manifest, slots = own["k_frame"], own["manifest"], truth["slots"]
+    entries: Sequence[Entry]
+    if view.public["level"] == "paper":
+        entries, slots = [one for one in view.entries if _of_pass(one)], truth["slots"]
     else:
-        entries, key, manifest, slots = _standard(truth["settings"], truth["seed"])
+        entries, slots = _scores(truth["settings"], truth["seed"])
     indices = sorted({_index(entry) for entry in entries})
     picked = np.random.default_rng((seed, 31)).random(len(indices)) < share
     shown = {i for i, one in zip(indices, picked, strict=True) if one}
     reached = max(
         (_index(entry) for entry in view.entries if hasattr(entry.message, "index")), default=0
     )
-    there: Iterable[Entry] = (
-        one for one in entries if _index(one) in shown and _index(one) <= reached
-    )
-    quiet = [
-        entry for entry in view.entries if not isinstance(entry.message, Batch | Choice | Explore)
-    ]
-    secrets = {
-        **view.secrets,
-        "comp": {**view.secrets["comp"], "k_frame": key, "manifest": manifest},
-    }
-    public = {**view.public, "level": "standard", "off": []}
-    made = View(view.parties, [*quiet, *there], secrets, public, view.forgotten)
+    there = (one for one in entries if _index(one) in shown and _index(one) <= reached)
+    quiet = [entry for entry in view.entries if not _of_pass(entry)]
+    made = View(view.parties, [*quiet, *there], view.secrets, view.public, view.forgotten)
     return Evidence(made, {**truth, "slots": {**truth["slots"], **slots}})
+
+
+def _of_pass(entry: Entry) -> bool:
+    """Whether a message of comp's view shows something of a pass."""
+    return isinstance(entry.message, Batch | Choice | Explore | Shuffled | Found)
 
 
 def _index(entry: Entry) -> int:

@@ -11,19 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from posse.core.errors import DataError, FrameError, PosseError
-from posse.core.fixed import REWARD_ONE, tie_bits, tie_place
-from posse.core.random import TIE, words
+from posse.core.fixed import REWARD_ONE
 from posse.core.roles import Entry, View
 from posse.privacy.crypto.frames import ClearFrames, Frames
-from posse.privacy.crypto.masks import MASK_WORDS
 from posse.privacy.crypto.paillier import Ciphertext, PrivateKey
-from posse.privacy.crypto.streams import Words
 from posse.privacy.leakage.attack import WIRE, Attack, Evidence, Score, Truth
 from posse.privacy.leakage.scores import area, hits
 from posse.systems.samba.attacks.reading import policy_of
 from posse.systems.samba.messages import Batch, Reply, Sum
 from posse.systems.samba.messages import Score as Frame
-from posse.systems.samba.roles.draws import CommonDraws
 from posse.systems.samba.strict.comp import pads
 
 if TYPE_CHECKING:
@@ -32,13 +28,12 @@ if TYPE_CHECKING:
 PLANTED = "runs in which one step in ten names the arm"
 
 
-def keys_of(view: View) -> tuple[bytes, bytes]:
-    """k_frame and s_own, as far as these parties have them."""
-    frame, own = b"", b""
+def frame_key(view: View) -> bytes:
+    """k_frame, if these parties have it."""
+    found = b""
     for secrets in view.secrets.values():
-        kept = secrets.get("keys", b"")
-        frame, own = secrets.get("k_frame", b"") or kept[:32] or frame, kept[32:] or own
-    return frame, own
+        found = secrets.get("k_frame", b"") or secrets.get("keys", b"")[:32] or found
+    return found
 
 
 def who(view: View, seed: int) -> dict[str, Any]:
@@ -55,7 +50,7 @@ def who(view: View, seed: int) -> dict[str, Any]:
     clear: dict[int, list[Any]] = {}
     for entry in view.entries:
         message: Any = entry.message
-        if not isinstance(message, Frame | Reply | Batch) or (message.index + 1) % passes:
+        if not isinstance(message, Frame | Reply) or (message.index + 1) % passes:
             continue
         t = message.index // passes
         if isinstance(message, Reply) and entry.receiver in names:
@@ -65,8 +60,6 @@ def who(view: View, seed: int) -> dict[str, Any]:
         elif isinstance(message, Frame) and entry.sender in names:
             value = opened.score(message, names[entry.sender])
             steps.setdefault(t, [None] * owners)[names[entry.sender]] = value
-        elif isinstance(message, Batch) and opened.places:
-            steps[t] = opened.named(message)
     found = {**steps, **clear}
     known = sorted(found)
     scores = np.array([_largest(found[t]) for t in known]).reshape(len(known), owners)
@@ -94,7 +87,7 @@ class _Opener:
     """
 
     def __init__(self, view: View, owners: int, level: str) -> None:
-        frame, own = keys_of(view)
+        frame = frame_key(view)
         manifest = next(
             (bytes(one["manifest"]) for one in view.secrets.values() if one.get("manifest")), b""
         )
@@ -104,18 +97,9 @@ class _Opener:
         self._replies: Any = self._frames
         if frame and self._frames is None and level != "strict":
             self._frames = Frames(frame, digest, b"scores", owners)
-            self._replies = Frames(frame, digest, b"replies", owners) if level == "paper" else None
+            self._replies = Frames(frame, digest, b"replies", owners)
         streams = view.secrets.get("comp", {}).get("streams", ())
         self._pads = [pads(stream) for stream in streams] if level == "strict" else []
-        # Comp with an owner, without the controller: the order of ties names the owners.
-        self.places = bool(
-            level == "standard" and own and frame and "controller" not in view.parties
-        )
-        self._masks, self._seed = (
-            Words(own, b"posse masks", MASK_WORDS) if own else None,
-            _world_seed(view),
-        )
-        self._own = own
 
     def bit(self, message: Reply) -> int | None:
         if len(message.reply) == 2 and message.reply[0] == 0:
@@ -142,40 +126,6 @@ class _Opener:
         if len(plain) == 8 and self._level == "paper":
             return float(np.frombuffer(plain, "<f8")[0])
         return int.from_bytes(plain[:24], "little")
-
-    def named(self, message: Batch) -> list[Any]:
-        """Take scale and shift away, and read the owner off the tie order, which an owner knows."""
-        assert self._masks is not None
-        plain = self._frames.open_all(message.index, message.frames, self._owners)
-        row = [int(one) for one in self._masks.rows(message.index, 1)[0]]
-        alpha = (row[0] | 1 << 63) << (row[1] & 63)
-        beta = row[2] | row[3] << 64 | (row[4] & (1 << 62) - 1) << 128
-        bits = tie_bits(self._owners)
-        first, second = (np.uint64(word) for word in self._ties(message.index))
-        order = {int(tie_place(first, second, owner, bits)): owner for owner in range(self._owners)}
-        found: list[Any] = [None] * self._owners
-        for one in plain:
-            x = (int.from_bytes(one[:24], "little") - beta - (1 << 190)) // alpha
-            owner = order.get(x & (1 << bits) - 1)
-            if owner is not None:
-                found[owner] = x
-        return found
-
-    def _ties(self, index: int) -> tuple[int, int]:
-        if (
-            self._seed is not None
-        ):  # a simulation draws them from its world seed, which all owners have
-            first, second = words(np.uint64(self._seed), TIE, 0, index, 0)
-            return first, second
-        row = CommonDraws(None, self._own, 1).rows(index, 1)[0]
-        return int(row[1]), int(row[2])
-
-
-def _world_seed(view: View) -> int | None:
-    return next(
-        (one["world_seed"] for one in view.secrets.values() if one.get("world_seed") is not None),
-        None,
-    )
 
 
 def score_who(guesses: Sequence[Any], truths: Sequence[Truth]) -> Score:
@@ -250,7 +200,7 @@ def _no_dealer(settings: Samba) -> str:
     return "" if settings.level == "strict" else f"level '{settings.level}' has no dealer."
 
 
-def _only_standard(settings: Samba) -> str:
+def _not_published(settings: Samba) -> str:
     if settings.level == "paper":
         return (
             "at level 'paper' an owner's mask seed gives comp exact scores, which 'tracker' reads "
@@ -280,10 +230,8 @@ def sums(view: View, seed: int) -> list[float | None]:
                 value = key.decrypt(Ciphertext.from_bytes(body, key.public_key))
         except (PosseError, ValueError):
             continue
-        units = value >> 64 if value >> 63 else value
-        found[owner] = (
-            units / REWARD_ONE if units < 1 << 80 else None
-        )  # no sum is so large: it stayed closed
+        # No sum is larger than 2^80: such a one stayed closed.
+        found[owner] = value / REWARD_ONE if value < 1 << 80 else None
     return found
 
 
@@ -344,7 +292,6 @@ def _sums(name: str, adversary: tuple[str, ...], claims: tuple[str, ...]) -> Att
 
 CONTROLLER = (
     "The controller holds one share of every score",
-    "The controller sees sealed frames of one size",
     "The published protocol",
     "AES is OFF",
     "At level 'paper' the controller draws the mask seed",
@@ -371,10 +318,10 @@ ATTACKS = (
         "owner-and-comp",
         ("owner", "comp"),
         (TOGETHER, "Comp with any one owner", "Comp holds the other share"),
-        _only_standard,
+        _not_published,
     ),
     _who("dealer-alone", ("dealer",), ("The dealer",), _no_dealer),
-    _who("wire-tap", (WIRE,), ("AES is OFF", "The controller sees sealed frames")),
+    _who("wire-tap", (WIRE,), ("AES is OFF", "The published protocol")),
     _who("owner-on-the-wire", ("owner", WIRE), ("Owners know",)),
     _sums(
         "customer-and-controller",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ import numpy as np
 from posse.core.roles import View
 from posse.privacy.leakage import linking, tracking
 from posse.privacy.leakage.attack import Attack, Score, Truth
-from posse.privacy.leakage.scores import area, hits
+from posse.privacy.leakage.scores import area
 from posse.systems.samba.attacks.reading import (
     Bools,
     Floats,
@@ -41,10 +40,9 @@ and more.
 
 SCALED = "Comp sees all scores of a pass up to one unknown scale"
 HIDDEN = "Comp holds the other share and sees a random place"
-SHIFTED = "Comp sees scores behind a fresh scale, shift and dither"
 PUBLISHED = "The published protocol"
-CLAIMS = (SCALED, HIDDEN, SHIFTED, PUBLISHED, "The mask is OFF")
-PLANTED = "runs with one pass in ten as at level standard"
+CLAIMS = (SCALED, HIDDEN, PUBLISHED, "The mask is OFF")
+PLANTED = "runs in which one pass in ten shows its scores"
 
 
 @dataclass(frozen=True)
@@ -127,7 +125,7 @@ def deterministic(settings: Samba) -> str:
     if name not in ("ucb", *MEANS, "softmax"):
         return f"it does not know the scores of the policy '{name}'."
     if settings.level != "paper" and len(settings.load().arms) < 3:
-        return "two scores behind a scale and a shift say nothing; see the attack 'scale-of-two'."
+        return "two scores say nothing without their scale and shift."
     return ""
 
 
@@ -272,7 +270,7 @@ def other_places(truths: Sequence[Truth], seed: int) -> list[Truth]:
     ]
 
 
-# Exploring steps, a late comer, two arms ----------------------------------------------------------
+# Exploring steps, a late comer --------------------------------------------------------------------
 
 
 def exploring(view: View, seed: int) -> dict[str, Any]:
@@ -383,69 +381,6 @@ def not_late(settings: Samba) -> str:
     return ""
 
 
-def gap_of_two(view: View, seed: int) -> Floats:
-    """The density of the difference of the two means at five sixths of the run, by the public law
-    of the scale.
-    """
-    passes = read(view).turn(0)
-    gaps = np.abs(passes.values[:, 1] - passes.values[:, 0])
-    return linking.difference(gaps, passes.steps, int(passes.steps[-1]) * 5 // 6)
-
-
-def likeliest(density: Floats) -> float:
-    """Return the difference within 5 % of which most of the density lies."""
-    cells = len(density)
-    places, below = (np.arange(cells) + 0.5) / cells, np.concatenate([[0.0], np.cumsum(density)])
-    edges = (np.minimum(places * width * cells, cells).astype(np.int64) for width in (0.95, 1.05))
-    low, high = (below[edge] for edge in edges)
-    return float(places[(high - low).argmax()])
-
-
-def score_gap(guesses: Sequence[Floats], truths: Sequence[Truth]) -> Score:
-    """Differences within 5 % of the true one; p by the likelihood ratio.
-
-    A guess g without a view is within 5 % of the differences in [g / 1.05, g / .95], which is .1003
-    g wide: of differences that are uniform on [0, 1] it hits at most 1 in 10, whatever it is. Over
-    such differences the density of one that was not seen is 1 on average, so the product over runs
-    is R or more with a probability of at most 1 / R.
-    """
-    right, ratio = 0, 0.0
-    for guess, truth in zip(guesses, truths, strict=True):
-        gap = truth["gap"] if "gap" in truth else _gap(truth)
-        right += bool(abs(likeliest(guess) - gap) <= 0.05 * gap)
-        ratio += math.log(guess[min(int(gap * len(guess)), len(guess) - 1)] + 1e-300)
-    made = hits(right, len(truths), 0.1, "runs within 5 %")
-    bits = ratio / math.log(2) / len(truths)
-    return replace(
-        made,
-        text=f"{made.text}; {bits:.1f} bits a run of the difference",
-        p=math.exp(min(0.0, -ratio)),
-    )
-
-
-def _gap(truth: Truth) -> float:
-    """The difference of the empirical means, as it was at five sixths of the run."""
-    late = len(truth["arms"]) * 5 // 6
-    arms, rewards = truth["arms"][:late], truth["rewards"][:late]
-    means = [float(rewards[arms == arm].mean()) for arm in (0, 1)]
-    return abs(means[0] - means[1])
-
-
-def other_gap(truths: Sequence[Truth], seed: int) -> list[Truth]:
-    """Differences of other runs."""
-    rng = np.random.default_rng((seed, 61))
-    return [{**truth, "gap": float(rng.random())} for truth in truths]
-
-
-def not_two(settings: Samba) -> str:
-    """Why the law of the scale says nothing here."""
-    if len(settings.load().arms) != 2:
-        return "it is for two owners."
-    if settings.make_policy().name not in MEANS:
-        return "it is for policies that show means."
-    return "at level 'paper' the tracker reads two arms." if settings.level == "paper" else ""
-
-
 def _attack(
     name: str,
     title: str,
@@ -473,11 +408,7 @@ def _attack(
     )
 
 
-EXPLORES = (
-    "Comp sees which steps explore",
-    "At level 'paper' comp learns every exploring step",
-    HIDDEN,
-)
+EXPLORES = ("At level 'paper' comp learns every exploring step", HIDDEN)
 ATTACKS = (
     _attack(
         "tracker",
@@ -529,16 +460,5 @@ ATTACKS = (
         not_late,
         finds=0.8,
         tell=tell_late,
-    ),
-    _attack(
-        "scale-of-two",
-        "the difference of the two means",
-        CLAIMS,
-        gap_of_two,
-        score_gap,
-        "right",
-        other_gap,
-        not_two,
-        tell=lambda one: f"difference {likeliest(one):.3f}",
     ),
 )

@@ -13,7 +13,6 @@ from posse.core.roles import Action
 from posse.core.snapshots import Count, pack
 from posse.privacy.crypto.frames import ClearFrames, Frames
 from posse.privacy.crypto.keys import Identity, Secrets
-from posse.privacy.crypto.masks import FRAME_WORDS, largest, ranks, tokens_differ
 from posse.systems.samba.kernels import select_argmax, select_match
 from posse.systems.samba.messages import Batch, Choice, Explore, Go, Keys
 from posse.systems.samba.roles.draws import Draws
@@ -55,7 +54,6 @@ class Comp(Peer):
         self._k_frame = b""
         self._frames: Frames | ClearFrames | None = None
         self._replies: Frames | ClearFrames = ClearFrames()
-        self._paper = False
         self._owners = 0
         self._index = 0
         self._answered: tuple[Batch | Explore, Choice] | None = None
@@ -74,11 +72,10 @@ class Comp(Peer):
     def _enter(self) -> None:
         """Stand before the first pass."""
         # Comp's own draws: a function of the world seed in a simulation, so that the twin can
-        # follow at level `paper`.
+        # follow.
         key = self._secrets.key(b"samba comp draws", context=self._context())
         self._draws = Draws(SELECT, self._world_seed, key)
         self._owners = len(self.manifest.owners)
-        self._paper = self.manifest.terms.level == "paper"
         self._index = self._expected.start(self.manifest)
 
     def _on_keys(self, message: Keys) -> Sequence[Action]:
@@ -90,12 +87,9 @@ class Comp(Peer):
 
     def _open_frames(self, k_frame: bytes) -> None:
         self._k_frame = k_frame
-        if self._paper:
-            self._frames, self._replies = paper_frames(
-                k_frame, self._digest, self.manifest.terms.off, self._owners
-            )
-        else:
-            self._frames = Frames(k_frame, self._digest, b"scores", self._owners)
+        self._frames, self._replies = paper_frames(
+            k_frame, self._digest, self.manifest.terms.off, self._owners
+        )
 
     def _on_batch(self, message: Batch | Explore) -> Sequence[Action]:
         if self._answered is not None and message.index == self._answered[0].index:
@@ -115,36 +109,13 @@ class Comp(Peer):
 
     def _choice(self, message: Batch | Explore) -> Choice:
         """Answer a set: a function of the set, but for nonces."""
-        if not self._paper:
-            return Choice(message.index, self._standard(message))
-        chosen = self._chosen_as_published(message)
+        chosen = self._chosen(message)
         seal = self._replies.seal
         bits = [b"\x01" if i == chosen else b"\x00" for i in range(self._owners)]
         return Choice(message.index, b"".join([seal(message.index, bit) for bit in bits]))
 
-    def _standard(self, message: Batch | Explore) -> bytes:
-        """Check the set, find the winner, answer with reply tokens."""
-        if isinstance(message, Explore):
-            raise ProtocolError(
-                "at level 'standard' owners send in every pass; an exploring pass is refused."
-            )
-        words = np.frombuffer(self._opened(message), np.uint64).reshape(self._owners, FRAME_WORDS)
-        if not tokens_differ(words):
-            raise ProtocolError(
-                "reply tokens must all differ; a set with repeated ones is refused."
-            )
-        selection = self._passes[message.index % len(self._passes)]
-        if selection.choose is not None:
-            assert self._draws is not None
-            chosen = int(selection.choose(ranks(words), self._draws.at(message.index)))
-        else:
-            chosen = largest(words)
-        tokens = words[:, 3].copy()
-        tokens[chosen] = words[chosen, 4]
-        return tokens.tobytes()
-
-    def _chosen_as_published(self, message: Batch | Explore) -> int:
-        """Return comp's selection at level `paper`: on the masked floats, in permuted order.
+    def _chosen(self, message: Batch | Explore) -> int:
+        """Return comp's selection, on the masked floats in permuted order.
 
         In a simulation ties and draws follow the owners' order, which the world seed gives away:
         there no protection changes a result.
@@ -165,7 +136,7 @@ class Comp(Peer):
 
     def _opened(self, message: Batch) -> bytes:
         """Open exactly K frames of the right size, end to end."""
-        expected = self._owners * frame_bytes(self.manifest.terms.level, self.manifest.terms.off)
+        expected = self._owners * frame_bytes(self.manifest.terms.off)
         if len(message.frames) != expected:
             raise ProtocolError(f"expected {expected} bytes of frames, got {len(message.frames)}.")
         assert self._frames is not None

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from posse.core.errors import ProtocolError
 from posse.core.random import COIN, ORDER, shuffle
-from posse.core.roles import DURABLE, Action, Many, Message, Note, Send
+from posse.core.roles import Action, Many, Message, Note, Send
 from posse.core.snapshots import Count, pack
 from posse.privacy.crypto.keys import Identity, Secrets
 from posse.privacy.crypto.paillier import Ciphertext, sum_of
@@ -19,7 +19,6 @@ from posse.privacy.crypto.streams import Permutations
 from posse.systems.samba.kernels import kernels
 from posse.systems.samba.messages import (
     Agree,
-    Agreed,
     Batch,
     Choice,
     Close,
@@ -36,11 +35,9 @@ from posse.systems.samba.messages import (
     Reply,
     Roster,
     Score,
-    Spent,
     Sum,
     Total,
 )
-from posse.systems.samba.roles.closing import check_agreed, check_close, refused_end, same
 from posse.systems.samba.roles.draws import Draws
 from posse.systems.samba.roles.lanes import frame_bytes, reply_bytes
 from posse.systems.samba.setup import (
@@ -96,6 +93,7 @@ class ControllerSaved(ParticipantSaved, frozen=True, kw_only=True, forbid_unknow
     proposed: bool
     keyed: bool
     end: Close | None
+    """The set of owners that the customer asks for; none at level `paper`."""
     agrees: dict[str, Agree]
     settled: bool
     """Whether the set of owners stands."""
@@ -133,8 +131,6 @@ class Controller(Participant):
         self._proposed = self._keyed = self._settled = False
         self._end: Close | None = None
         self._agrees: dict[str, Agree] = {}
-        self._summing: tuple[str, ...] = ()
-        """Servers that have a share of the sums."""
         self._order: Order = NoOrder(0)
         self._index = self._last = 0
         self._awaited: set[str] = set()
@@ -151,9 +147,6 @@ class Controller(Participant):
             Go: self._on_go,
             Keys: self._on_keys,
             Choice: self._on_choice,
-            Close: self._on_close,
-            Agree: self._on_agree,
-            Agreed: self._on_agreed,
             Sum: self._on_sum,
             Closed: self._on_closed,
         }
@@ -261,25 +254,22 @@ class Controller(Participant):
         self._expect(sender, CUSTOMER)
         self.go(message)
         keys = self._enter()
-        actions: list[Action] = [(CONTROLLER, name, message) for name in self._everyone]
-        if self.manifest.terms.level == "paper":
-            actions.extend((CONTROLLER, name, keys) for name in self._owners)
-        return actions
+        return [
+            *((CONTROLLER, name, message) for name in self._everyone),
+            *((CONTROLLER, name, keys) for name in self._owners),
+        ]
 
     def _enter(self) -> Masks:
-        """Stand before the first pass; return the keys of masks and coins, which level `paper`
-        needs.
-        """
+        """Stand before the first pass; return the keys of masks and coins."""
         terms = self.manifest.terms
         size = len(self._owners)
         self._index = self._expected.start(self.manifest)
         self._last = (terms.budget + 1) * terms.passes - 1
-        self._frame_bytes = frame_bytes(terms.level, terms.off)
-        self._reply_bytes = reply_bytes(terms.level, terms.off)
+        self._frame_bytes, self._reply_bytes = frame_bytes(terms.off), reply_bytes(terms.off)
         self._awaited = set(self._owners)
         if "permutation" in terms.off:
             self._order = NoOrder(size)
-        elif terms.level == "paper" and self._world_seed is not None:
+        elif self._world_seed is not None:
             self._order = WorldOrder(self._world_seed, size)
         else:
             self._order = Permutations(
@@ -287,8 +277,7 @@ class Controller(Participant):
             )
         purposes = (b"samba paper masks", b"samba paper coins")
         keys = Masks(*(self._secrets.key(purpose, context=self._context()) for purpose in purposes))
-        if terms.level == "paper":
-            self._coins = Draws(COIN, self._world_seed, keys.coins)
+        self._coins = Draws(COIN, self._world_seed, keys.coins)
         return keys
 
     def _on_keys(self, sender: str, message: Keys) -> Sequence[Action]:
@@ -320,8 +309,6 @@ class Controller(Participant):
 
     def _on_choice(self, sender: str, message: Choice) -> Sequence[Action]:
         self._expect(sender, COMP)
-        if self._ended_early:
-            return ()
         size = self._reply_bytes
         if (
             message.index != self._index
@@ -352,20 +339,14 @@ class Controller(Participant):
         return actions
 
     def _begin(self) -> Sequence[Action]:
-        """Before a pass: exploring at level `paper` needs no scores (shortcut); after the last, ask
-        for the sums.
-        """
+        """Before a pass: exploring needs no scores (shortcut)."""
         terms = self.manifest.terms
         if self._index > self._last:
-            return ((CONTROLLER, CUSTOMER, Spent(self._owners)),) if terms.level != "paper" else ()
-        last_pass = self._index % terms.passes == terms.passes - 1
-        if (
-            self._coins is None
-            or not self._policy.explores
-            or not last_pass
-            or "shortcut" in terms.off
-        ):
             return ()
+        last_pass = self._index % terms.passes == terms.passes - 1
+        if not self._policy.explores or not last_pass or "shortcut" in terms.off:
+            return ()
+        assert self._coins is not None
         step = self._index // terms.passes
         size = len(self._owners)
         if not kernels(self._policy).exploring(
@@ -377,54 +358,6 @@ class Controller(Participant):
         return ((CONTROLLER, COMP, Explore(self._index)),)
 
     # Steps 6 and 7 --------------------------------------------------------------------------------
-
-    def _on_close(self, sender: str, message: Close) -> Sequence[Action]:
-        """Ask for the sums; an early end stops the pass that goes on, and what still comes of it is
-        dropped.
-        """
-        self._expect(sender, CUSTOMER)
-        check_close(message, self.manifest, self._digest, self._customer)
-        refused_end(message, self._end, settled=self._settled)
-        if not (self._keyed if message.number else self._index > self._last):
-            raise ProtocolError("the sums are asked for once, after the budget is spent.")
-        self._end, self._agrees, self._settled = message, {}, message.number == 0
-        self._stop()
-        asked: list[Action] = [(CONTROLLER, name, message) for name in self._owners]
-        if self._settled:
-            return [*asked, *((CONTROLLER, name, message) for name in self._summing)]
-        return [self._order_kept(), *asked]
-
-    def _stop(self) -> None:
-        """Let go of the pass that goes on."""
-        self._awaited, self._permuted = set(), []
-
-    def _order_kept(self) -> Note:
-        """What follows depends on which message came first, and that must not be forgotten."""
-        return Note(self.name, DURABLE, self._index // self.manifest.terms.passes)
-
-    def _on_agree(self, sender: str, message: Agree) -> Sequence[Action]:
-        end = self._end
-        if end is None or self._settled or message.number > end.number or message.name != sender:
-            raise ProtocolError(f"'{sender}' acknowledges an end that was not asked for.")
-        if message.number < end.number:
-            return ()  # it was corrected since
-        if sender not in end.present or sender in self._agrees:
-            raise ProtocolError(
-                f"'{sender}' has acknowledged this end already, or is left out of it."
-            )
-        self._agrees[sender] = message
-        if len(self._agrees) < len(end.present):
-            return ()
-        agrees = tuple(self._agrees[name] for name in end.present)
-        return (self._order_kept(), (CONTROLLER, CUSTOMER, Agreed(end, agrees)))
-
-    def _on_agreed(self, sender: str, message: Agreed) -> Sequence[Action]:
-        self._expect(sender, CUSTOMER)
-        if self._end is None or not same(message.close, self._end) or self._settled:
-            raise ProtocolError("this end was not asked for, or is final already.")
-        check_agreed(message, self.manifest, self._digest)
-        self._settled = True
-        return [(CONTROLLER, name, message) for name in (*self._end.present, *self._summing)]
 
     def _on_closed(self, sender: str, message: Closed) -> Sequence[Action]:
         self._expect(sender, CUSTOMER)
@@ -446,8 +379,7 @@ class Controller(Participant):
 
     def _on_sum(self, sender: str, message: Sum) -> Sequence[Action]:
         self._expect(sender, *self._present)
-        asked = self._index > self._last if self.manifest.terms.level == "paper" else self._settled
-        if not asked or sender in self._sums:
+        if self._index <= self._last or sender in self._sums:
             raise ProtocolError(
                 f"'{sender}' has sent its sum already, or before the budget is spent."
             )

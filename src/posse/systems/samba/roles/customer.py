@@ -14,7 +14,6 @@ from posse.core.snapshots import Count, pack
 from posse.privacy.crypto.keys import Identity, Secrets, verify
 from posse.privacy.crypto.paillier import Ciphertext, PrivateKey
 from posse.systems.samba.messages import (
-    Agreed,
     Close,
     Closed,
     Consents,
@@ -23,11 +22,8 @@ from posse.systems.samba.messages import (
     Offer,
     Proposal,
     Roster,
-    Spent,
     Total,
 )
-from posse.systems.samba.roles.closing import LEAST, ask, check_agreed, same
-from posse.systems.samba.roles.owner import MODULUS, SLOT
 from posse.systems.samba.setup import (
     CONTROLLER,
     CUSTOMER,
@@ -42,14 +38,14 @@ from posse.systems.samba.setup import (
     join_bytes,
     sole,
 )
-from posse.version import PROTOCOL_VERSION, __version__
+from posse.version import MANIFEST_VERSION, PROTOCOL_VERSION
 
 
 class CustomerSaved(ParticipantSaved, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Of the customer."""
 
     end: Close | None
-    """Without its signature, which nobody needs again."""
+    """Without its signature, which nobody needs again; none at level `paper`."""
     settled: bool
     steps: Count
     pulls: Count | None
@@ -86,8 +82,6 @@ class Customer(Participant):
         self._handlers: Handlers = {
             Roster: self._on_roster,
             Consents: self._on_consents,
-            Spent: self._on_spent,
-            Agreed: self._on_agreed,
             Total: self._on_total,
         }
 
@@ -141,7 +135,9 @@ class Customer(Participant):
                 join.signature,
             )
         members = tuple(Member(join.name, join.kind, join.identity, join.run_key) for join in joins)
-        body = msgspec.msgpack.encode(Manifest(__version__, PROTOCOL_VERSION, self._terms, members))
+        body = msgspec.msgpack.encode(
+            Manifest(MANIFEST_VERSION, PROTOCOL_VERSION, self._terms, members)
+        )
         offer = Offer(body, self._identity.sign(b"manifest", body))
         self.consider(offer)
         return self.to_controller(offer)
@@ -159,79 +155,24 @@ class Customer(Participant):
         self.go(go)
         return self.to_controller(go)
 
-    def _on_spent(self, message: Spent) -> Sequence[Action]:
-        """Ask all owners for their sums, once the budget is spent; an early end that was asked for
-        goes on.
-        """
-        if (
-            not self._going
-            or self.manifest.terms.level == "paper"
-            or (self._end is not None and self._end.number == 0)
-        ):
-            raise ProtocolError("the sums are asked for once, after the budget is spent.")
-        if sorted(message.present) != sorted(self.manifest.owners):
-            raise ProtocolError(
-                f"expected {len(self.manifest.owners)} owners at the end, got "
-                f"{len(message.present)}."
-            )
-        if self._end is not None:
-            return ()
-        self._settled, self._steps = True, self.manifest.terms.budget
-        return self._ask(message.present, 0)
-
     def _on_end(self, message: End) -> Sequence[Action]:
-        """End the run before its budget is spent, with the owners that are left; what the others
-        earned is absent.
-        """
-        if not self._going or self._settled or self.manifest.terms.level == "paper":
-            raise ProtocolError(
-                "a run can be ended early while it is going on, not at level 'paper', and such an "
-                "end can be corrected "
-                "until all its owners have acknowledged it."
-            )
-        owners, present = self.manifest.owners, set(message.present)
-        least = min(LEAST, len(owners))
-        if not present <= set(owners) or len(present) < least:
-            raise ProtocolError(
-                f"a run ends with at least {least} of its owners, got "
-                f"{', '.join(sorted(present)) or 'none'}."
-            )
-        return self._ask(message.present, 1 if self._end is None else self._end.number + 1)
-
-    def _ask(self, present: Sequence[str], number: int) -> Sequence[Action]:
-        self._end = ask(self._identity, present, number, self._digest)
-        return self.to_controller(self._end)
-
-    def _on_agreed(self, message: Agreed) -> Sequence[Action]:
-        """Make an early end final: every owner that is left has acknowledged it."""
-        if self._end is None or self._settled or message.close.number > self._end.number:
-            raise ProtocolError("this end was not asked for, or is final already.")
-        if not same(message.close, self._end):
-            return ()  # it was corrected since
-        index = check_agreed(message, self.manifest, self._digest)
-        self._settled, self._steps = True, index // self.manifest.terms.passes - 1
-        return self.to_controller(message)
+        """Refuse to end the run early."""
+        raise ProtocolError("a run at level 'paper' ends when its budget is spent, not earlier.")
 
     def _on_total(self, message: Total) -> Sequence[Action]:
         """Decrypt (7)."""
+        if not self._going:
+            raise ProtocolError("the total was not asked for yet.")
         terms = self.manifest.terms
+        self._settled, self._steps = True, terms.budget
 
         def opened() -> tuple[int, int]:
             if "paillier" in terms.off:
-                plaintext = int.from_bytes(message.ciphertext, "big")
-            else:
-                assert self._key is not None
-                plaintext = self._key.decrypt(
-                    Ciphertext.from_bytes(message.ciphertext, self._key.public_key)
-                )
-            return (
-                (plaintext, terms.budget)
-                if terms.level == "paper"
-                else divmod(plaintext % MODULUS, SLOT)
-            )
+                return int.from_bytes(message.ciphertext, "big"), terms.budget
+            assert self._key is not None
+            ciphertext = Ciphertext.from_bytes(message.ciphertext, self._key.public_key)
+            return self._key.decrypt(ciphertext), terms.budget
 
-        if terms.level == "paper":
-            self._settled, self._steps = self._going, terms.budget
         return self._conclude(opened)
 
     def _conclude(self, opened: Callable[[], tuple[int, int]]) -> Sequence[Action]:

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
-
 from posse.core.errors import ProtocolError
 from posse.core.fixed import REWARD_ONE
 from posse.core.random import COIN, MASK, derive
@@ -15,24 +13,12 @@ from posse.core.roles import WORLD, Action, Many, Message, Pull, Reward, Send
 from posse.core.snapshots import Count, pack
 from posse.privacy.crypto.frames import ClearFrames, Frames
 from posse.privacy.crypto.keys import ROOT_BYTES, Identity, Secrets
-from posse.privacy.crypto.pairwise import mask, pair_seed, present_digest
 from posse.systems.samba.kernels import kernels
 from posse.systems.samba.levels import owed
-from posse.systems.samba.messages import Agreed, Close, Go, Keys, Masks, Reply, Score, Sum
-from posse.systems.samba.roles.closing import (
-    agree,
-    check_agreed,
-    check_close,
-    partners,
-    refused_end,
-    same,
-)
-from posse.systems.samba.roles.draws import CommonDraws, Draws, OwnSeeds
-from posse.systems.samba.roles.lanes import AnyLane, Arm, PaperLane, StandardLane
+from posse.systems.samba.messages import Close, Go, Keys, Masks, Reply, Score, Sum
+from posse.systems.samba.roles.draws import Draws, OwnSeeds
+from posse.systems.samba.roles.lanes import AnyLane, Arm, PaperLane
 from posse.systems.samba.setup import CONTROLLER, Expected, ParticipantSaved, Peer, paillier_key
-
-SLOT = 1 << 64
-MODULUS = 1 << 128
 
 
 class OwnerSaved(ParticipantSaved, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -50,6 +36,7 @@ class OwnerSaved(ParticipantSaved, frozen=True, kw_only=True, forbid_unknown_fie
     masks: Masks | None
     early: list[Reply]
     end: Close | None
+    """The set of owners that the customer asks for; none at level `paper`."""
     settled: bool
     """Whether the set of owners stands, and the sum is sent or will be after a reward."""
 
@@ -91,8 +78,6 @@ class Owner(Peer):
             Go: self._on_go,
             Keys: self._on_keys,
             Masks: self._on_masks,
-            Close: self._on_close,
-            Agreed: self._on_agreed,
         }
 
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
@@ -160,8 +145,8 @@ class Owner(Peer):
         self._last = (terms.budget + 1) * terms.passes - 1
 
     def _on_masks(self, message: Masks) -> Sequence[Action]:
-        if self._masks is not None or self.manifest.terms.level != "paper":
-            raise ProtocolError("mask seeds come once, from the controller, at level 'paper' only.")
+        if self._masks is not None:
+            raise ProtocolError("mask seeds come once, from the controller.")
         if len(message.masks) != ROOT_BYTES or len(message.coins) != ROOT_BYTES:
             raise ProtocolError(f"the keys of masks and coins must have {ROOT_BYTES} bytes.")
         self._masks = message
@@ -181,32 +166,19 @@ class Owner(Peer):
         return (Pull(self.name, 0),)
 
     def _open_lane(self) -> bool:
-        terms = self.manifest.terms
-        paper = terms.level == "paper"
-        if self._keys is None or (paper and self._masks is None):
+        if self._keys is None or self._masks is None:
             return False
-        k_frame, s_own = self._keys
-        seed = self._world_seed
-        own = None if seed is None else derive(seed, self._arm.number)
-        seeds = OwnSeeds(own, self._secrets.key(b"samba own draws", context=self._context()))
-        if paper:
-            assert self._masks is not None
-            frames, replies = paper_frames(k_frame, self._digest, terms.off, self._arm.owners)
-            masks = None if "mask" in terms.off else Draws(MASK, seed, self._masks.masks)
-            self._coins = Draws(COIN, seed, self._masks.coins)
-            self._lane = PaperLane(self._arm, self._policy, frames, replies, masks, seeds)
-        else:
-            self._lane = self._make_lane(
-                k_frame, s_own, CommonDraws(seed, s_own, terms.passes), seeds
-            )
+        off, seed = self.manifest.terms.off, self._world_seed
+        frames, replies = paper_frames(self._keys[0], self._digest, off, self._arm.owners)
+        masks = None if "mask" in off else Draws(MASK, seed, self._masks.masks)
+        self._coins = Draws(COIN, seed, self._masks.coins)
+        self._lane = PaperLane(self._arm, self._policy, frames, replies, masks, self._own_seeds())
         return True
 
-    def _make_lane(
-        self, k_frame: bytes, s_own: bytes, coins: CommonDraws, seeds: OwnSeeds
-    ) -> AnyLane:
-        frames = Frames(k_frame, self._digest, b"scores", self._arm.owners)
-        private = self._secrets.key(b"samba tokens and dither", context=self._context())
-        return StandardLane(self._arm, self._policy, frames, s_own, private, coins, seeds)
+    def _own_seeds(self) -> OwnSeeds:
+        """Return what the policy of this owner draws from."""
+        seed = None if self._world_seed is None else derive(self._world_seed, self._arm.number)
+        return OwnSeeds(seed, self._secrets.key(b"samba own draws", context=self._context()))
 
     # Steps 2 to 5 ---------------------------------------------------------------------------------
 
@@ -248,13 +220,9 @@ class Owner(Peer):
 
     def _next(self) -> Sequence[Action]:
         """Send the frame of the current pass (2), or the sum when the budget is spent."""
-        assert self._lane is not None
-        if self._end is not None:
-            self._listening = False
-            return self._sum(self._end.present) if self._settled else ()
         if self._index > self._last:
             self._listening = False
-            return self._encrypted(self._arm.units) if self._masks is not None else ()
+            return self._sum_sealed()
         exploring = self._explores()
         if exploring and self._shortcut:
             return ()
@@ -273,7 +241,7 @@ class Owner(Peer):
         )
 
     def _explores(self) -> bool:
-        """Whether this pass of level `paper` explores; at the other levels that is inside the
+        """Whether this pass of level `paper` explores; at level `strict` that is inside the
         score.
         """
         if self._coins is None or not self._policy.explores or (self._index + 1) % self._passes:
@@ -284,79 +252,14 @@ class Owner(Peer):
             kernels(self._policy).exploring(coin, step, self._arm.owners, self._policy.parameters())
         )
 
-    # Steps 6 and 7 --------------------------------------------------------------------------------
+    # Step 6 ---------------------------------------------------------------------------------------
 
-    def _on_close(self, message: Close) -> Sequence[Action]:
-        """Take the set that the customer asks for: answer at the end of the budget, acknowledge it
-        before.
-        """
-        check_close(message, self.manifest, self._digest, self._customer)
-        refused_end(message, self._end, settled=self._settled)
-        early = message.number > 0
-        spent = self._lane is not None if early else self._index > self._last
-        if not spent or self.manifest.terms.level == "paper":
-            raise ProtocolError("the sums are asked for before the budget is spent.")
-        self._end, self._listening = message, False
-        if not early:
-            return self._settle()
-        if self.name not in message.present:
-            return ()  # it was left out, and may be asked after all if the end is corrected
-        return self.to_controller(
-            agree(self._identity, self.name, message, self._index, self._digest)
-        )
-
-    def _on_agreed(self, message: Agreed) -> Sequence[Action]:
-        """Answer an early end when all in its set have acknowledged it, and stand where this owner
-        does.
-        """
-        end, me = self._end, self.name
-        if end is None or not same(message.close, end) or self._settled or me not in end.present:
-            raise ProtocolError(
-                "an owner answers for one set of owners a run: the one that it acknowledged last."
-            )
-        if check_agreed(message, self.manifest, self._digest) != self._index:
-            raise ProtocolError("the other owners stand elsewhere in the run.")
-        return self._settle()
-
-    def _settle(self) -> Sequence[Action]:
-        """Let the set stand; who waits for a reward answers when it has it."""
-        assert self._end is not None
-        actions = () if self._pulling else self._sum(self._end.present)
-        self._settled = True
-        return actions
-
-    def _sum(self, present: tuple[str, ...]) -> Sequence[Action]:
-        """Send the sum, and the pull count if nobody is left out, behind masks that cancel over the
-        set.
-        """
-        assert self._keys is not None
-        context = present_digest(present, self._digest)
-        others = partners(self.name, present, context, self._keys[1])
-        seeds = {
-            other: pair_seed(
-                self._run_key.private,
-                X25519PublicKey.from_public_bytes(self.manifest.member(other).run_key),
-                me=self.name,
-                other=other,
-                manifest=self._digest,
-            )
-            for other in others
-        }
-        masked = mask(seeds, self.name, present, context, others)
-        return self._encrypted((self._arm.units * SLOT + self._counted(present) + masked) % MODULUS)
-
-    def _counted(self, present: tuple[str, ...]) -> int:
-        """Return the pull count; nothing where an owner is left out, for what is missing would be
-        that owner's.
-        """
-        return self._arm.pulls if len(present) == self._arm.owners else 0
-
-    def _encrypted(self, plaintext: int) -> Sequence[Action]:
-        if "paillier" in self.manifest.terms.off:
-            return self.to_controller(Sum(plaintext.to_bytes(16, "big")))
-        return self.to_controller(
-            Sum(paillier_key(self.manifest.terms.paillier_n).encrypt(plaintext).to_bytes())
-        )
+    def _sum_sealed(self) -> Sequence[Action]:
+        """Send the sum, encrypted for the customer (6)."""
+        terms, units = self.manifest.terms, self._arm.units
+        if "paillier" in terms.off:
+            return self.to_controller(Sum(units.to_bytes(16, "big")))
+        return self.to_controller(Sum(paillier_key(terms.paillier_n).encrypt(units).to_bytes()))
 
     @property
     def reward(self) -> float:

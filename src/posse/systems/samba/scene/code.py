@@ -28,9 +28,9 @@ def code(policy: Policy, level: str, switches: Switches) -> Code:
             "customer": _customer(level, switches),
         }
     return {
-        "owner": _owner(policy, level, switches),
-        "controller": _controller(policy, level, switches),
-        "comp": _comp(policy, level, switches),
+        "owner": _owner(policy, switches),
+        "controller": _controller(policy, switches),
+        "comp": _comp(policy, switches),
         "customer": _customer(level, switches),
     }
 
@@ -100,75 +100,54 @@ def _pulls(policy: Policy, sealed: str) -> Lines:
     return [*found, ("pull", "  if b = 1: r ← pull; s ← s + r; n ← n + 1")]
 
 
-def _owner(policy: Policy, level: str, switches: Switches) -> Lines:
-    paper = level == "paper"
+def _owner(policy: Policy, switches: Switches) -> Lines:
     found: Lines = [
         ("join", "send name and keys to controller"),
         ("sign", "check and sign N, A"),
         ("keys", "receive the owners' keys from the first owner, sealed"),
+        ("masks", "receive the seeds of masks and coins from controller (1)"),
+        ("first", "r ← pull; s ← r; n ← 1"),
+        *_loop(policy),
     ]
-    if paper:
-        found.append(("masks", "receive the seeds of masks and coins from controller (1)"))
-    found += [("first", "r ← pull; s ← r; n ← 1"), *_loop(policy)]
-    if paper and policy.explores:
+    if policy.explores:
         found.append(("coin", f"  if coin t says explore: {_EXPLORING[switches.shortcut]}"))
-    if paper and switches.mask:
+    if switches.mask:
         found.append(("mask", "  α ← mask t from the seed"))
-    found += _scores(policy, level)
-    if not paper:
-        found += [
-            ("number", "  x ← v in fixed point, with this owner's place among ties"),
-            ("mask", "  x' ← α x + β + own dither, α and β common to the owners"),
-            ("send", "  send Enc(x', token 'no', token 'yes') to controller (2)"),
-        ]
-        found += _pulls(policy, "a token")
-        return [
-            *found,
-            ("sum", "send E(s, n + masks that cancel) to controller (6)"),
-            ("over", "end"),
-        ]
     value = "α v" if switches.mask else "v"
-    found.append(("send", f"  send {f'Enc({value})' if switches.aes else value} to controller (2)"))
-    found += _pulls(policy, "Enc(b)" if switches.aes else "b")
+    sealed = f"Enc({value})" if switches.aes else value
     return [
         *found,
+        *_scores(policy, "paper"),
+        ("send", f"  send {sealed} to controller (2)"),
+        *_pulls(policy, "Enc(b)" if switches.aes else "b"),
         ("sum", f"send {'E(s)' if switches.paillier else 's'} to controller (6)"),
         ("over", "end"),
     ]
 
 
-def _controller(policy: Policy, level: str, switches: Switches) -> Lines:
-    paper = level == "paper"
-    value = ("α v_i" if switches.mask else "v_i") if paper else "x'_i, tokens"
+def _controller(policy: Policy, switches: Switches) -> Lines:
+    value = "α v_i" if switches.mask else "v_i"
     sent = f"Enc({value})" if switches.aes else value
-    reply = ("Enc(b_i)" if switches.aes else "b_i") if paper else "token_i"
+    reply = "Enc(b_i)" if switches.aes else "b_i"
     found: Lines = [
         ("relay", "receive N, A from customer (0); pass on names, keys and signatures"),
         ("keys", "pass on the owners' keys, which do not open here"),
+        ("masks", "draw the seeds of masks and coins; send them to every owner (1)"),
+        *_loop(policy),
     ]
-    if paper:
-        found.append(("masks", "draw the seeds of masks and coins; send them to every owner (1)"))
-    found += _loop(policy)
-    if paper and policy.explores and switches.shortcut:
+    if policy.explores and switches.shortcut:
         found.append(("explore", "  if coin t says explore: ask comp for any place"))
-    shuffled = switches.permutation
-    found += [
-        ("collect", f"  receive {sent} from every owner (2)"),
-        (
-            "permute",
-            "  σ ← new random permutation"
-            if shuffled
-            else "  σ ← the identity: the permutation is off",
-        ),
-        ("forward", f"  send σ([{sent}]) to comp (3)"),
-        ("choice", f"  receive σ([{reply}]) from comp (4)"),
-        ("return", f"  undo σ; send {reply} to owner i (5)"),
-    ]
-    if not paper:
-        found.append(("close", "the budget is spent: ask for the sums, in the customer's name"))
+    order = (
+        "new random permutation" if switches.permutation else "the identity: the permutation is off"
+    )
     encrypted = switches.paillier
     return [
         *found,
+        ("collect", f"  receive {sent} from every owner (2)"),
+        ("permute", f"  σ ← {order}"),
+        ("forward", f"  send σ([{sent}]) to comp (3)"),
+        ("choice", f"  receive σ([{reply}]) from comp (4)"),
+        ("return", f"  undo σ; send {reply} to owner i (5)"),
         ("sums", f"receive {'E(s_i)' if encrypted else 's_i'} from every owner (6)"),
         (
             "total",
@@ -178,48 +157,57 @@ def _controller(policy: Policy, level: str, switches: Switches) -> Lines:
     ]
 
 
-def _comp(policy: Policy, level: str, switches: Switches) -> Lines:
-    paper = level == "paper"
-    opened = "V ← the scores" if not switches.aes else "V ← Dec of each"
-    bits = (
-        ("[Enc(1 at m, else 0)]" if switches.aes else "[1 at m, else 0]")
-        if paper
-        else "token 'yes' at m, else 'no'"
-    )
-    found: Lines = [("join", "send name and keys to controller"), ("sign", "check and sign N, A")]
-    found += [("keys", "receive the key of Enc from the first owner, sealed"), *_loop(policy)]
-    if paper and policy.explores and switches.shortcut:
+def _comp(policy: Policy, switches: Switches) -> Lines:
+    found: Lines = [
+        ("join", "send name and keys to controller"),
+        ("sign", "check and sign N, A"),
+        ("keys", "receive the key of Enc from the first owner, sealed"),
+        *_loop(policy),
+    ]
+    if policy.explores and switches.shortcut:
         found.append(("any", "  asked for any place: m ← random place"))
-    found += [("open", f"  receive them (3); {opened}"), *_select(policy, paper)]
-    return [*found, ("answer", f"  send {bits} to controller (4)"), ("over", "end")]
+    opened = "V ← Dec of each" if switches.aes else "V ← the scores"
+    bits = "[Enc(1 at m, else 0)]" if switches.aes else "[1 at m, else 0]"
+    return [
+        *found,
+        ("open", f"  receive them (3); {opened}"),
+        *_select(policy),
+        ("answer", f"  send {bits} to controller (4)"),
+        ("over", "end"),
+    ]
 
 
-def _select(policy: Policy, paper: bool) -> Lines:
-    texts = {"argmax": "m ← place of the largest", "custom": "m ← choice by the ranks of V"}
-    found: Lines = []
+_SELECT = {
+    "argmax": "m ← place of the largest",
+    "match": "m ← place i with probability V_i / sum of V",
+    "custom": "m ← choice by the policy's own function of V",
+}
+
+
+def _select(policy: Policy) -> Lines:
     selections = policy.passes()
-    for turn, selection in enumerate(selections, 1):
-        text = texts.get(
-            selection.kind,
-            "m ← place i with probability V_i / sum of V" if paper else texts["argmax"],
-        )
-        found.append(("select", f"  {f'l = {turn}: ' if len(selections) > 1 else ''}{text}"))
-    return found if paper else found[:1]
+    if len(selections) == 1:
+        return [("select", f"  {_SELECT[selections[0].kind]}")]
+    return [
+        ("select", f"  l = {turn}: {_SELECT[selection.kind]}")
+        for turn, selection in enumerate(selections, 1)
+    ]
 
 
 def _customer(level: str, switches: Switches) -> Lines:
-    opened = "decrypt it" if level != "strict" else "add both shares and check the tag"
-    if level == "paper" and not switches.paillier:
-        opened = "read it"
     found: Lines = [
         ("ask", "send N, A to controller (0)"),
         ("admit", "check who joined; sign the terms for all"),
         ("go", "all have signed: begin"),
     ]
     if level == "strict":
-        found.append(("keys", "receive the tag key of the owners, sealed"))
-    if level != "paper":
-        found.append(("close", "the budget is spent: ask the owners for their sums"))
+        opened = "add both shares and check the tag"
+        found += [
+            ("keys", "receive the tag key of the owners, sealed"),
+            ("close", "the budget is spent: ask the owners for their sums"),
+        ]
+    else:
+        opened = "decrypt it" if switches.paillier else "read it"
     return [
         *found,
         ("total", f"receive the total; {opened} (7)"),

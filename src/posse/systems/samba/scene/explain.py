@@ -262,23 +262,15 @@ def _score(out: Explanation, message: said.Score) -> None:
                 f"{found.tie + 1} of {1 << max(1, (len(of.owners) - 1).bit_length())}",
             ]
         )
-        strictly = "hidden by a pad that only comp can derive,"
-        how = (
-            strictly
-            if of.level == "strict"
-            else "behind a fresh scale, shift and dither and sealed for comp,"
-        )
+        how = "hidden by a pad that only comp can derive,"
     out.put("2", "Score", f"{out.a} sends its score, {how} to {out.b}.", *clear, **ran)
 
 
 def _batch(out: Explanation, message: said.Batch) -> None:
     of = out.of
     names = [of.owners[i] for i in of.order()]
-    clear = [["order", several(names)]]
-    if of.level == "paper":
-        clear.append(
-            ["scores x mask" if "mask" not in of.off else "scores", of.texts(of.permuted())]
-        )
+    scores = "scores x mask" if "mask" not in of.off else "scores"
+    clear = [["order", several(names)], [scores, of.texts(of.permuted())]]
     how = (
         "in a fresh random order"
         if "permutation" not in of.off
@@ -305,7 +297,7 @@ def _choice(out: Explanation, message: said.Choice) -> None:
         ["chosen", f"place {place + 1}"],
         ["whose it is", owner],
     ]
-    values = of.permuted() if of.level == "paper" else ()
+    values = of.permuted()
     if values and of.matches:
         total = sum(values)
         clear = [
@@ -313,11 +305,8 @@ def _choice(out: Explanation, message: said.Choice) -> None:
             ["probabilities", of.texts(value / total for value in values)],
             *clear,
         ]
-    how = {"paper": "the pulling bits", "standard": "one token an owner, the chosen one's 'yes'"}[
-        of.level
-    ]
-    unopened = ", which cannot read them" if of.level == "standard" or "aes" not in of.off else ""
-    says = f"{out.a} picks place {place + 1} and sends {how} to {out.b}{unopened}."
+    unopened = "" if "aes" in of.off else ", which cannot read them"
+    says = f"{out.a} picks place {place + 1} and sends the pulling bits to {out.b}{unopened}."
     out.chosen = owner if of.turn == len(of.selections) - 1 else None
     out.put(
         "4",
@@ -445,7 +434,6 @@ def _sum(out: Explanation, message: said.Sum) -> None:
     of = out.of
     how = {
         "strict": "as a share that means nothing without comp's",
-        "standard": "encrypted for the customer, behind masks that cancel over all owners",
         "paper": "encrypted for the customer" if "paillier" not in of.off else "in the clear",
     }[of.level]
     says = f"{out.a} sends the sum of its rewards to {out.b}, {how}."
@@ -462,8 +450,10 @@ def _share(out: Explanation, message: strict.Share) -> None:
 
 def _total(out: Explanation, message: Message) -> None:
     of = out.of
-    how = {"strict": "adds both shares", "standard": "decrypts"}.get(of.level)
-    how = how or ("decrypts" if "paillier" not in of.off else "reads")
+    how = {
+        "strict": "adds both shares",
+        "paper": "decrypts" if "paillier" not in of.off else "reads",
+    }[of.level]
     says = f"{out.a} sends the total to {out.b}, which {how}: {of.total}."
     out.put("7", "Total", says, ["total reward", of.total], controller="total", customer="total")
 

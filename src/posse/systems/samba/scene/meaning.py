@@ -20,8 +20,6 @@ from posse.systems.samba.scene.code import code
 from posse.systems.samba.setup import COMP, CONTROLLER
 from posse.systems.scenes import Code, lines, number, several
 
-_LOW62 = (1 << 62) - 1
-
 
 class Score(NamedTuple):
     """One owner's score in a pass."""
@@ -31,7 +29,7 @@ class Score(NamedTuple):
     sent: float
     """What comp reads of it at level `paper`: the value times the mask."""
     tie: int = -1
-    """Place among equal scores, where the level has one."""
+    """Place among equal scores, at level `strict`."""
 
 
 class Pass:
@@ -89,18 +87,9 @@ class Pass:
         lane = self.roles[owner]._lane
         if self.level == "paper":
             return self.published(owner, self.opened(frame, 1)[0])
-        if self.level == "strict":
-            pad = int(lane._pads.rows(self.index, 1)[0, 0])
-            x = (int.from_bytes(frame[:8], "little") + pad) % (1 << 64)
-            return self._compared(x - (1 << 64) * (x >> 63))
-        body = self.roles[COMP]._frames.open(self.index, frame)
-        a, s, *beta = (int(word) for word in lane._common.rows(self.index, 1)[0])
-        shift = beta[0] + (beta[1] << 64) + ((beta[2] & _LOW62) << 128) + (1 << 190)
-        return self._compared(
-            (int.from_bytes(body[:24], "little") - shift) // ((a | 1 << 63) << (s & 63))
-        )
-
-    def _compared(self, x: int) -> Score:
+        pad = int(lane._pads.rows(self.index, 1)[0, 0])
+        x = (int.from_bytes(frame[:8], "little") + pad) % (1 << 64)
+        x -= (1 << 64) * (x >> 63)
         bits = tie_bits(len(self.owners))
         value = (x >> bits) / (1 << SCORE_BITS)
         return Score(value, value, x & ((1 << bits) - 1))
@@ -154,11 +143,8 @@ class Pass:
         lane = self.roles[owner]._lane
         if self.level == "paper":
             return bool(lane._replies.open(self.index, reply) == b"\x01")
-        if self.level == "strict":
-            return bool(
-                (int.from_bytes(reply, "little") ^ int(lane._pads.rows(self.index, 1)[0, 1])) & 1
-            )
-        return bool(int.from_bytes(reply, "little") != int(lane._own.rows(self.index, 1)[0, 0]))
+        pad = int(lane._pads.rows(self.index, 1)[0, 1])
+        return bool((int.from_bytes(reply, "little") ^ pad) & 1)
 
     def chosen(self, replies: bytes) -> tuple[int, str]:
         """Return the place that comp's answers choose, and whose it is."""

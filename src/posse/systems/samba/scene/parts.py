@@ -1,5 +1,5 @@
-"""Which bytes of a message are what: framing, nonce, AES-GCM, tag, mask, token, share, pad,
-Paillier, signature.
+"""Which bytes of a message are what: framing, nonce, AES-GCM, tag, mask, share, pad, Paillier,
+signature.
 
 One function a field; `explain` puts them together. Kinds under `opens` hold the keys to open those
 bytes.
@@ -101,31 +101,6 @@ def _score(at: Pass, also: tuple[str, ...] = ()) -> list[Part]:
             "uniform whatever the score; comp could derive the pad, and never receives these bytes"
         )
         return [Part("x - pad", "share", 8, _KEYED, why)]
-    if at.level == "standard":
-        why = (
-            "a fresh scale, shift and dither a pass: the order of scores and their rough distances "
-            "remain"
-        )
-        body = [
-            Part("masked score", "aes", 24, _KEYED, why, ("mask", *also)),
-            Part(
-                "token for no",
-                "aes",
-                8,
-                _KEYED,
-                "random: comp sends it back, the owner reads it",
-                ("token", *also),
-            ),
-            Part(
-                "token for yes",
-                "aes",
-                8,
-                _KEYED,
-                "random: comp sends it back, the owner reads it",
-                ("token", *also),
-            ),
-        ]
-        return _frame(at, body)
     masked = "mask" not in at.off
     name = "masked score" if masked else "score"
     inside = ("mask", *also) if masked else also
@@ -166,9 +141,6 @@ def _reply(at: Pass, also: tuple[str, ...] = ()) -> list[Part]:
                 "uniform whatever the answer: the owner knows the pad",
             )
         ]
-    if at.level == "standard":
-        why = "one of two random tokens: the owner and comp know which means yes"
-        return [Part("token", "token", 8, _KEYED, why, also)]
     if "aes" not in at.off:
         return _frame(
             at,
@@ -238,12 +210,6 @@ def _sum(at: Pass, value: bytes) -> list[Part]:
                 "shows the customer that no server altered the sum",
             ),
         ]
-    if at.level == "standard":
-        why = (
-            "the customer's key opens Paillier and finds masks below, which cancel in the total of "
-            "all owners alone"
-        )
-        return [Part("E(s, n + masks)", "paillier", len(value), (), why, ("mask",))]
     if "paillier" in at.off:
         return [
             Part("sum", "clear", len(value), at.kinds, "Paillier is off: the controller reads it")

@@ -196,19 +196,15 @@ def _known(kind: str, level: str, off: tuple[str, ...]) -> tuple[list[str], list
         never = ["A score, or who is pulled: it has no key of the frames."] if aes else []
         if not aes:
             knows.append("Who is pulled at every step: the bits pass in the clear.")
-        if level == "paper":
-            knows.append("The seeds of masks and coins, which it draws.")
+        knows.append("The seeds of masks and coins, which it draws.")
         if paillier:
             never.append("The total, or any owner's sum: it has no Paillier key.")
         else:
             knows.append("Every owner's sum and the total.")
         return knows, never
-    shown = {
-        "paper": "multiplied by one number a pass",
-        "standard": "behind a scale, a shift and dither",
-    }[level]
+    shown = "multiplied by one number a pass" if mask else "as they are"
     knows = [
-        f"All scores of a pass, {shown if mask else 'as they are'}.",
+        f"All scores of a pass, {shown}.",
         "Which place it chose.",
         terms,
     ]
@@ -298,8 +294,8 @@ def _histogram(ratings: Ratings, threshold: float) -> list[dict[str, Any]]:
 
 
 def variants(settings: Samba) -> list[tuple[str, Samba]]:
-    """Return settings with and without each protection: at level `paper` its switches, else the
-    other levels.
+    """Return settings with and without each protection: at level `paper` its switches, else level
+    `paper`.
     """
     if settings.path == "plain":
         return [("as set", settings)]
@@ -317,8 +313,7 @@ def variants(settings: Samba) -> list[tuple[str, Samba]]:
             way = f"{'without' if settings.shortcut else 'with'} the shortcut of exploring steps"
             found.append((way, settings.but(shortcut=not settings.shortcut, walk=None)))
         return [*found, plain]
-    others = [level for level in ("strict", "standard", "paper") if level != settings.level]
-    return [*found, *((f"level {level}", settings.but(level=level)) for level in others), plain]
+    return [*found, ("level paper", settings.but(level="paper")), plain]
 
 
 _LONG = {"aes": "AES-GCM", "mask": "masks", "permutation": "permutation", "paillier": "Paillier"}

@@ -67,9 +67,8 @@ SCENARIOS = (
         "Eight games",
         "A platform recommends one of eight studios' games a time; a studio does not show the "
         "others how its game is "
-        "rated. Thompson sampling finds the best liked one; comp sees scores behind a fresh scale "
-        "and shift a step.",
-        {"policy": "thompson", "horizon": 1000, "level": "standard", **_GAMES},
+        "rated. Thompson sampling finds the best liked one; no server sees a score.",
+        {"policy": "thompson", "horizon": 1000, "level": "strict", **_GAMES},
     ),
     Scenario(
         "Six clinics",
@@ -94,7 +93,7 @@ SCENARIOS = (
         {
             "policy": "thompson",
             "horizon": 600,
-            "level": "standard",
+            "level": "strict",
             "data": "invented:stores",
             "where": "age<40",
         },

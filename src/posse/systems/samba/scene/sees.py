@@ -32,10 +32,8 @@ _ABOUT: Mapping[str, str] = {
     "p(x) - B - A'": SUM,
     "E(s)": SUM,
     "sum": SUM,
-    "E(s, n + masks)": SUM,
     "(s, n) - pad": SUM,
     "pulling bit": ARM,
-    "token": ARM,
     "b xor pad'": ARM,
     "[place] xor C": ARM,
     "place of the largest": ARM,
@@ -56,7 +54,6 @@ WORDS: Mapping[str, str] = {
     "paillier": "Paillier",
     "share": "share of a secret",
     "pad": "one-time pad",
-    "token": "random token",
 }
 
 
@@ -126,7 +123,6 @@ def _left(part: Mapping[str, Any], observer: str, level: str) -> frozenset[str]:
         inner.add(outer)
     elif outer != "clear" and observer not in part["opens"]:
         return frozenset({outer} if outer != "paillier" else {outer, *inner})
-    undone = {"token"} if observer in ("owner", "comp") else set()
-    if observer == "controller" and level != "strict":
-        undone |= {"permutation", "mask"} if level == "paper" else {"permutation"}
-    return frozenset(inner - undone)
+    if observer == "controller" and level == "paper":
+        inner -= {"permutation", "mask"}
+    return frozenset(inner)

@@ -19,9 +19,9 @@ from posse.privacy.crypto.streams import Words as WordRows
 from posse.privacy.sharing.fixed import Words
 from posse.privacy.sharing.shuffle import Question, Second
 from posse.systems.samba.messages import Agreed, Close, Go
-from posse.systems.samba.roles.closing import check_agreed, check_close
 from posse.systems.samba.setup import COMP, CUSTOMER, DEALER, Expected, ParticipantSaved, Peer
 from posse.systems.samba.strict import slots, sums
+from posse.systems.samba.strict.closing import check_agreed, check_close
 from posse.systems.samba.strict.dealer import frames_for_comp
 from posse.systems.samba.strict.messages import (
     Ahead,

@@ -11,14 +11,25 @@ from typing import Any
 import numpy as np
 
 from posse.core.errors import ProtocolError
-from posse.core.roles import Action, Many, Note, Send
+from posse.core.roles import DURABLE, Action, Many, Note, Send
 from posse.core.snapshots import pack
 from posse.privacy.crypto.keys import Identity, Secrets, verify
 from posse.privacy.sharing.shuffle import ALL_PAIRS, PAIRS, First, Question, passes
-from posse.systems.samba.messages import Go, Reply, Spent, Sum
+from posse.systems.samba.messages import (
+    Agree,
+    Agreed,
+    Choice,
+    Close,
+    Go,
+    Keys,
+    Reply,
+    Spent,
+    Sum,
+)
 from posse.systems.samba.roles.controller import Controller, ControllerSaved
 from posse.systems.samba.setup import COMP, CONTROLLER, CUSTOMER, DEALER, Expected
 from posse.systems.samba.strict import slots, sums
+from posse.systems.samba.strict.closing import check_agreed, check_close, refused_end, same
 from posse.systems.samba.strict.messages import (
     Again,
     Ahead,
@@ -86,7 +97,7 @@ class StrictController(Controller):
         secrets: Secrets | None = None,
     ) -> None:
         super().__init__(identity, customer, expected, owners, None, secrets=secrets)
-        self._everyone, self._summing = (*self._owners, COMP, DEALER), (COMP,)
+        self._everyone = (*self._owners, COMP, DEALER)
         self._keyring: Keyring | None = None
         self._streams: dict[str, Stream] = {}
         self._dealing: Dealing | None = None
@@ -100,6 +111,7 @@ class StrictController(Controller):
         self._begun = self._waits = self._place = False
         self._share: Share | None = None
         self.gate = slots.Gate()
+        del self._handlers[Keys], self._handlers[Choice]
         self._handlers |= {
             Keyring: self._on_keyring,
             Stream: self._on_stream,
@@ -111,6 +123,9 @@ class StrictController(Controller):
             Placed: self._on_placed,
             Share: self._on_share,
             Opened: self._on_opened,
+            Close: self._on_close,
+            Agree: self._on_agree,
+            Agreed: self._on_agreed,
         }
 
     # Setup ----------------------------------------------------------------------------------------
@@ -383,8 +398,49 @@ class StrictController(Controller):
 
     # Steps 6 and 7 --------------------------------------------------------------------------------
 
-    def _stop(self) -> None:
+    def _on_close(self, sender: str, message: Close) -> Sequence[Action]:
+        """Ask for the sums; an early end stops the pass that goes on, and what still comes of it is
+        dropped.
+        """
+        self._expect(sender, CUSTOMER)
+        check_close(message, self.manifest, self._digest, self._customer)
+        refused_end(message, self._end, settled=self._settled)
+        if not (self._keyed if message.number else self._index > self._last):
+            raise ProtocolError("the sums are asked for once, after the budget is spent.")
+        self._end, self._agrees, self._settled = message, {}, message.number == 0
         self._awaited, self._begun, self._waits = set(), False, False
+        asked: list[Action] = [(CONTROLLER, name, message) for name in self._owners]
+        if self._settled:
+            return [*asked, (CONTROLLER, COMP, message)]
+        return [self._order_kept(), *asked]
+
+    def _order_kept(self) -> Note:
+        """What follows depends on which message came first, and that must not be forgotten."""
+        return Note(self.name, DURABLE, self._index // self.manifest.terms.passes)
+
+    def _on_agree(self, sender: str, message: Agree) -> Sequence[Action]:
+        end = self._end
+        if end is None or self._settled or message.number > end.number or message.name != sender:
+            raise ProtocolError(f"'{sender}' acknowledges an end that was not asked for.")
+        if message.number < end.number:
+            return ()  # it was corrected since
+        if sender not in end.present or sender in self._agrees:
+            raise ProtocolError(
+                f"'{sender}' has acknowledged this end already, or is left out of it."
+            )
+        self._agrees[sender] = message
+        if len(self._agrees) < len(end.present):
+            return ()
+        agrees = tuple(self._agrees[name] for name in end.present)
+        return (self._order_kept(), (CONTROLLER, CUSTOMER, Agreed(end, agrees)))
+
+    def _on_agreed(self, sender: str, message: Agreed) -> Sequence[Action]:
+        self._expect(sender, CUSTOMER)
+        if self._end is None or not same(message.close, self._end) or self._settled:
+            raise ProtocolError("this end was not asked for, or is final already.")
+        check_agreed(message, self.manifest, self._digest)
+        self._settled = True
+        return [(CONTROLLER, name, message) for name in (*self._end.present, COMP)]
 
     def _on_sum(self, sender: str, message: Sum) -> Sequence[Action]:
         self._expect(sender, *self._present)

@@ -2,74 +2,22 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from posse.core.errors import ProtocolError
 from posse.core.roles import WORLD, Action, Message
 from posse.core.snapshots import Count, pack
-from posse.policies.arms.base import Policy
 from posse.privacy.crypto.keys import Identity, Secrets, seal_to
 from posse.privacy.crypto.pairwise import present_digest
-from posse.systems.samba.messages import Go, Reply, Score, Sum
-from posse.systems.samba.roles.draws import CommonDraws, OwnSeeds
-from posse.systems.samba.roles.lanes import AnyLane, Arm, BlockLane
+from posse.systems.samba.messages import Agreed, Close, Go, Masks, Reply, Score, Sum
+from posse.systems.samba.roles.draws import CommonDraws
 from posse.systems.samba.roles.owner import Owner, OwnerSaved
 from posse.systems.samba.setup import COMP, Expected
 from posse.systems.samba.strict import slots, sums
-from posse.systems.samba.strict.comp import pads
+from posse.systems.samba.strict.closing import agree, check_agreed, check_close, refused_end, same
+from posse.systems.samba.strict.lane import StrictLane
 from posse.systems.samba.strict.messages import Again, Keyring, Stream, Tick, Tock
-
-_ONE = np.uint64(1)
-
-
-class StrictLane(BlockLane):
-    """Level `strict`: x less a pad modulo 2^64; the reply is another pad, or that pad with its
-    lowest bit flipped.
-
-    Pads are two words a pass of an AES-256-CTR stream that this owner and comp know, of this run
-    and start alone.
-    """
-
-    __slots__ = ("_pads",)
-
-    def __init__(
-        self, arm: Arm, policy: Policy, stream: bytes, coins: CommonDraws, seeds: OwnSeeds
-    ) -> None:
-        super().__init__(arm, policy, coins, seeds)
-        self._pads = pads(stream)
-
-    def compose(self, index: int) -> bytes:
-        """Return the frame of a pass."""
-        if self._at == len(self._plain):
-            self._block(index)
-        return self._plain[self._at]
-
-    def pass_by(self, index: int, reply: bytes) -> bytes | None:
-        """Return the next pass's frame if the reply to pass `index` says no and the block goes on,
-        else None.
-        """
-        at = self._at
-        if reply == self._no[at]:
-            at += 1
-            if at < len(self._plain):
-                self._at = at
-                return self._plain[at]
-        return None
-
-    def _dress(self, index: int, numbers: NDArray[np.int64]) -> None:
-        drawn = self._pads.rows(index, len(numbers))
-        count = len(drawn)
-        each, replies = "8s" * count, drawn[:, 1]
-        self._plain = struct.unpack(each, (numbers[:count].view(np.uint64) - drawn[:, 0]).tobytes())
-        self._no, self._yes = (
-            struct.unpack(each, replies.tobytes()),
-            struct.unpack(each, (replies ^ _ONE).tobytes()),
-        )
 
 
 class StrictOwnerSaved(OwnerSaved, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -103,7 +51,12 @@ class StrictOwner(Owner):
         super().__init__(name, identity, customer, expected, world_seed, secrets=secrets)
         self._slot = self.overruns = 0
         self._ticking = False
-        self._handlers[Again] = self._on_again
+        del self._handlers[Masks]
+        self._handlers |= {
+            Again: self._on_again,
+            Close: self._on_close,
+            Agreed: self._on_agreed,
+        }
 
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
         """Take one message."""
@@ -130,15 +83,18 @@ class StrictOwner(Owner):
         """Return the stream key of this run and start."""
         return self._secrets.key(b"samba strict stream", context=self._context())
 
-    def _make_lane(
-        self, k_frame: bytes, s_own: bytes, coins: CommonDraws, seeds: OwnSeeds
-    ) -> AnyLane:
+    def _open_lane(self) -> bool:
+        if self._keys is None:
+            return False
+        stream = self._stream()
         if self._seconds:
-            self._slot_pads = slots.slot_pads(self._stream())
+            self._slot_pads = slots.slot_pads(stream)
             self._ready_words = slots.ready_words(
-                self._secrets.key(b"samba strict ready", context=self._stream())
+                self._secrets.key(b"samba strict ready", context=stream)
             )
-        return StrictLane(self._arm, self._policy, self._stream(), coins, seeds)
+        coins = CommonDraws(self._world_seed, self._keys[1], self._passes)
+        self._lane = StrictLane(self._arm, self._policy, stream, coins, self._own_seeds())
+        return True
 
     # Slots ----------------------------------------------------------------------------------------
 
@@ -170,11 +126,15 @@ class StrictOwner(Owner):
         return (*self._tick(), *actions)
 
     def _next(self) -> Sequence[Action]:
-        if not self._seconds:
+        going = self._end is None and self._index <= self._last
+        if self._seconds:
+            self._listening = going
+            self._prepare()
+            return ()
+        if going:
             return super()._next()
-        self._listening = self._end is None and self._index <= self._last
-        self._prepare()
-        return ()
+        self._listening = False
+        return self._sum(self._end.present) if self._end is not None and self._settled else ()
 
     def _prepare(self) -> None:
         """Make one number at a time, so that every owner has the same work in every slot."""
@@ -212,15 +172,50 @@ class StrictOwner(Owner):
             )
         return self._tick()
 
+    # Step 6 ---------------------------------------------------------------------------------------
+
+    def _on_close(self, message: Close) -> Sequence[Action]:
+        """Take the set that the customer asks for: answer at the end of the budget, acknowledge it
+        before.
+        """
+        check_close(message, self.manifest, self._digest, self._customer)
+        refused_end(message, self._end, settled=self._settled)
+        early = message.number > 0
+        if not (self._lane is not None if early else self._index > self._last):
+            raise ProtocolError("the sums are asked for before the budget is spent.")
+        self._end, self._listening = message, False
+        if not early:
+            return self._settle()
+        if self.name not in message.present:
+            return ()  # it was left out, and may be asked after all if the end is corrected
+        return self.to_controller(
+            agree(self._identity, self.name, message, self._index, self._digest)
+        )
+
+    def _on_agreed(self, message: Agreed) -> Sequence[Action]:
+        """Answer an early end when all in its set have acknowledged it, and stand where this owner
+        does.
+        """
+        end, me = self._end, self.name
+        if end is None or not same(message.close, end) or self._settled or me not in end.present:
+            raise ProtocolError(
+                "an owner answers for one set of owners a run: the one that it acknowledged last."
+            )
+        if check_agreed(message, self.manifest, self._digest) != self._index:
+            raise ProtocolError("the other owners stand elsewhere in the run.")
+        return self._settle()
+
     def _settle(self) -> Sequence[Action]:
-        """After the last slot all are ready; the sum of an early end leaves at the end of a
-        slot.
+        """Let the set stand; who waits for a reward answers when it has it.
+
+        With slots all are ready after the last one, and the sum of an early end leaves at the end
+        of a slot.
         """
         assert self._end is not None
-        if not self._seconds or self._end.number == 0:
-            return super()._settle()
         self._settled = True
-        return () if self._ticking else self._tick()
+        if self._seconds and self._end.number > 0:
+            return () if self._ticking else self._tick()
+        return () if self._pulling else self._sum(self._end.present)
 
     def _sum(self, present: tuple[str, ...]) -> Sequence[Action]:
         """Send the controller's share of the sum, of the pull count if nobody is left out, and of
@@ -236,6 +231,12 @@ class StrictOwner(Owner):
             owner=self.name,
         )
         return self.to_controller(Sum(share))
+
+    def _counted(self, present: tuple[str, ...]) -> int:
+        """Return the pull count; nothing where an owner is left out, for what is missing would be
+        that owner's.
+        """
+        return self._arm.pulls if len(present) == self._arm.owners else 0
 
     # Saving ---------------------------------------------------------------------------------------
 
