@@ -101,7 +101,7 @@ def commands_of(text: str) -> list[list[str]]:
     [
         ("README.md", 9),
         ("docs/tutorial.md", 34),
-        ("docs/guide.md", 2),
+        ("docs/guide.md", 3),
         ("docs/operations.md", 10),
         ("docs/systems/fed-contextual.md", 14),
     ],
