@@ -1,8 +1,7 @@
 """Pages of the site that lie elsewhere in the repository, so that each text has one source.
 
-The pages of the systems are the README files of their folders, tutorials are the notebooks,
-examples the programs. Links are written as they work in the repository, and are turned into links
-of the site here.
+Tutorials are the notebooks, examples the programs. Links are written as they work in the
+repository, and are turned into links of the site here.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import griffe
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[1]
-SYSTEMS = {path.parent.name: path for path in sorted(ROOT.glob("src/posse/systems/*/README.md"))}
 NAMED = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "adding.md",
@@ -33,10 +31,6 @@ def pages() -> dict[str, str]:
     """Give the place in the site of every file of the repository that is a page of it."""
     books, programs = ROOT.glob("docs/tutorials/*.ipynb"), ROOT.glob("examples/*.*")
     found = {f"docs/{path.name}": path.name for path in ROOT.glob("docs/*.md")}
-    found |= {
-        f"src/posse/systems/{name}/README.md": f"systems/{name.replace('_', '-')}.md"
-        for name in SYSTEMS
-    }
     found |= {f"docs/tutorials/{path.name}": f"tutorials/{path.stem}.md" for path in books}
     found |= {f"examples/{path.name}": f"examples/{path.name}.md" for path in programs}
     return found | NAMED
@@ -129,22 +123,22 @@ def _notebook(path: Path) -> str:
 
 
 def _threats() -> str:
-    """Put the threat models of all systems on one page, from their README files."""
+    """Put the threat models of all systems on one page, from the page of each."""
     parts = [
         "# Threat models\n\nWho is assumed to do what, and what attacks find, from the page of "
         "each system. "
         "`posse audit SYSTEM` makes the attacks; every record names what its level does *not* "
         "protect."
     ]
-    for name, path in SYSTEMS.items():
+    for path in sorted(ROOT.glob("docs/systems/*.md")):
         text = path.read_text(encoding="utf-8")
         found = re.search(
             r"^## Threat model[^\n]*\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL
         )
-        shown = name.replace("_", "-")
         body = re.sub(r"^#(#+ )", r"\1", found[1] if found else "", flags=re.MULTILINE)
         body = re.sub(r"^(#+ )", r"#\1", body, flags=re.MULTILINE)
-        parts.append(f"## {shown}\n\nThe whole page: [{shown}](systems/{shown}.md).\n{body}")
+        name = path.stem
+        parts.append(f"## {name}\n\nThe whole page: [{name}](systems/{name}.md).\n{body}")
     return "\n\n".join(parts)
 
 

@@ -30,12 +30,11 @@ from posse.systems.samba.layout import FederationFile
 from tests import forks
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("src/**/README.md")])
-
-
+READMES = sorted(ROOT.glob("src/posse/systems/*/README.md"))
+SYSTEMS = sorted(ROOT.glob("docs/systems/*.md"))
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *SYSTEMS, *READMES])
 PAGES = [
-    ROOT / "src/posse/systems" / name / "README.md"
-    for name in ("samba", "dp_combinatorial", "mpc_contextual")
+    ROOT / f"docs/systems/{name}.md" for name in ("samba", "dp-combinatorial", "mpc-contextual")
 ]
 
 
@@ -102,7 +101,13 @@ def commands_of(text: str) -> list[list[str]]:
 
 @pytest.mark.parametrize(
     ("name", "count"),
-    [("README.md", 9), ("docs/tutorial.md", 34), ("docs/guide.md", 2), ("docs/operations.md", 10)],
+    [
+        ("README.md", 9),
+        ("docs/tutorial.md", 34),
+        ("docs/guide.md", 3),
+        ("docs/operations.md", 10),
+        ("docs/systems/fed-contextual.md", 14),
+    ],
 )
 def test_commands_exist_and_take_their_flags(name: str, count: int) -> None:
     commands = commands_of((ROOT / name).read_text(encoding="utf-8"))
@@ -261,16 +266,33 @@ def test_pages_of_the_systems_have_one_outline() -> None:
         "Where it departs from the paper, and why",
         "Costs",
     ]
-    pages = sorted(ROOT.glob("src/posse/systems/*/README.md"))
-    assert len(pages) == len(registry.BUILT_IN)
-    for path in pages:
+    assert {path.stem for path in SYSTEMS} == set(registry.BUILT_IN)
+    for path in SYSTEMS:
         heads = re.findall(r"^## (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
-        assert [head for head in heads if head in outline] == outline, path.parent.name
+        assert [head for head in heads if head in outline] == outline, path.name
 
 
-def test_every_file_of_a_system_is_in_its_walk_through_the_code() -> None:
-    for path in sorted(ROOT.glob("src/posse/systems/*/README.md")):
-        _, _, walk = path.read_text(encoding="utf-8").partition("## Walk through the code")
+def test_readmes_of_the_systems_have_one_outline_and_name_tests_that_exist() -> None:
+    assert len(READMES) == len(registry.BUILT_IN)
+    for path in READMES:
+        text = path.read_text(encoding="utf-8")
+        heads = re.findall(r"^## (.*)$", text, re.MULTILINE)
+        step = heads.pop(2)
+        assert step.endswith(", file by file"), path.parent.name
+        assert heads == [
+            "Departures from the paper",
+            "Files in reading order",
+            "What must stay equal",
+            "Tests",
+        ], path.parent.name
+        tests = re.findall(r" (tests/\S+)", text.partition("## Tests")[2])
+        assert tests
+        assert all((ROOT / each).exists() for each in tests), path.parent.name
+
+
+def test_every_file_of_a_system_is_in_its_reading_order() -> None:
+    for path in READMES:
+        _, _, walk = path.read_text(encoding="utf-8").partition("## Files in reading order")
         named = set(re.findall(r"`([\w/]+\.py)`", walk.partition("\n## ")[0]))
         files = {each.relative_to(path.parent).as_posix() for each in path.parent.rglob("*.py")}
         assert named == {name for name in files if not name.endswith("__init__.py")}, (

@@ -174,7 +174,7 @@ def test_both_are_in_the_audit_that_nobody_asked_for(level: str) -> None:
 def test_how_well_an_owner_infers_by_policy_and_number_of_owners(
     policy: str, owners: int, least: float
 ) -> None:
-    """N = 2,000; the README has the figures. Each is beyond what the owner's mean reward gives."""
+    """N = 2,000; the page of samba has the figures. Each is beyond what the owner's mean reward gives."""
     made = played("owner-alone", policy=policy, owners=owners, horizon=2000)
     assert made.succeeded
     assert made.score.value > least

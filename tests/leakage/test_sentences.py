@@ -4,7 +4,6 @@ is none.
 
 from __future__ import annotations
 
-import inspect
 import re
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from posse.systems.registry import system, system_of
 
 MARKET = {"agents": 3, "producers": 5, "horizon": 500}
 NOISE = {"noise": 1.0, "clip": 0.05}
+PAGES = Path(__file__).resolve().parents[2] / "docs/systems"
 SETTINGS: tuple[RunSettings, ...] = (
     posse.MpcContextual(rows=60),
     posse.MpcContextual(rows=60, epsilon="0", without_guarantee=True),
@@ -81,13 +81,11 @@ def test_every_attack_says_what_it_measures_and_has_both_controls(name: str) -> 
 @pytest.mark.parametrize("name", ["samba", "mpc-contextual", "dp-combinatorial", "fed-contextual"])
 def test_the_threat_model_names_every_attack_and_none_besides(name: str) -> None:
     """Who, promise, attack that fails, attack that succeeds: in the table of every system's
-    README.
+    page.
     """
     of = system(name)
-    folder = Path(inspect.getfile(type(of))).parent
-    text = (
-        (folder / "README.md").read_text().partition("\n## Threat model\n")[2].partition("\n## ")[0]
-    )
+    page = (PAGES / f"{name}.md").read_text(encoding="utf-8")
+    text = page.partition("\n## Threat model\n")[2].partition("\n## ")[0]
     header = next(line for line in text.splitlines() if line.startswith("|"))
     for column in ("promise", "attack that fails", "attack that succeeds"):
         assert f"| {column} |" in header

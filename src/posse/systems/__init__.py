@@ -1,1 +1,1 @@
-"""The systems; each has roles, messages, a plain twin and a README with its guarantee."""
+"""The systems; each has roles, messages, a plain twin and a README for developers."""

@@ -1,13 +1,11 @@
-"""The example of the protocol's page runs."""
+"""The example of the system's page runs."""
 
 from __future__ import annotations
 
 import doctest
 from pathlib import Path
 
-from posse.systems import fed_contextual
-
-PAGE = Path(fed_contextual.__file__).with_name("README.md")
+PAGE = Path(__file__).resolve().parents[3] / "docs/systems/fed-contextual.md"
 
 
 def test_the_example_of_the_page_runs() -> None:
