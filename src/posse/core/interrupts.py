@@ -180,7 +180,7 @@ def _raise_interrupt(number: int = signal.SIGINT, frame: FrameType | None = None
 
 
 @contextmanager
-def held() -> Iterator[None]:
+def defer_interrupt() -> Iterator[None]:
     """Defer Ctrl-C until the block ends, and raise it then.
 
     A second one ends the process at once, or within `PATIENCE` if `soon` watches. Other threads,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from posse.core.compiled import side_by_side
 from posse.core.fixed import REWARD_ONE, tie_bits
-from posse.core.interrupts import held, pieces
+from posse.core.interrupts import defer_interrupt, pieces
 from posse.core.random import derive
 from posse.policies.arms.base import Policy
 from posse.problems.arms.rewards import Arms
@@ -167,7 +167,7 @@ class Twin:
             self._kernel(self._world, *(row[cut] for row in rows), first, last, *self._fixed)
 
         if self.interprets:
-            with held():
+            with defer_interrupt():
                 self._kernel.interpret(self._world, *rows, first, last, *self._fixed)
         else:
             side_by_side(play, len(self.seeds))
