@@ -1,7 +1,7 @@
 """Ctrl-C: deferred while something must not be cut off, and never without an effect for long.
 
 Compilers and readers of large files can run for many seconds without a look at signals. So a
-command has a second thread that waits for Ctrl-C (`soon`). If the main thread has
+command has a second thread that waits for Ctrl-C (`end_on_interrupt`). If the main thread has
 not raised `KeyboardInterrupt` after a second, the other thread saves what was done and ends the
 process.
 
@@ -26,7 +26,7 @@ from typing import ClassVar, TypeVar
 R = TypeVar("R")
 
 PATIENCE = 1.0
-"""Seconds that `soon` waits for the main thread to raise the interrupt."""
+"""Seconds that `end_on_interrupt` waits for the main thread to raise the interrupt."""
 LAST = 20.0
 """Seconds that saving may take: what it waits for may be held by the main thread."""
 LOOK = 0.5
@@ -73,7 +73,7 @@ class _Ending:
 
 
 @contextmanager
-def soon() -> Iterator[None]:
+def end_on_interrupt() -> Iterator[None]:
     """End the process soon after Ctrl-C, for commands.
 
     A thread waits for the signal. If the main thread does not raise the interrupt within `PATIENCE`
@@ -128,7 +128,7 @@ def _can_save() -> bool:
 
 @contextmanager
 def keeping(keep: Callable[[], str], may: Callable[[], bool] = lambda: True) -> Iterator[None]:
-    """Save what this block has done if `soon` ends the process.
+    """Save what this block has done if `end_on_interrupt` ends the process.
 
     Args:
         keep: Saves it, in another thread while the main thread computes, and returns what to print.
@@ -183,7 +183,7 @@ def _raise_interrupt(number: int = signal.SIGINT, frame: FrameType | None = None
 def defer_interrupt() -> Iterator[None]:
     """Defer Ctrl-C until the block ends, and raise it then.
 
-    A second one ends the process at once, or within `PATIENCE` if `soon` watches. Other threads,
+    A second one ends the process at once, or within `PATIENCE` if `end_on_interrupt` watches. Other threads,
     and processes with their own handler of the signal, are not affected.
 
     >>> with held():
