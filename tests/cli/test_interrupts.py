@@ -106,7 +106,7 @@ def test_how_work_is_cut_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
 
 STUCK = """
 import sys, time
-from posse.core.interrupts import defer_interrupt, keeping, end_on_interrupt
+from posse.core.interrupts import defer_interrupt, save_on_interrupt, end_on_interrupt
 
 def stuck(seconds):  # as a compiler's work is
     deadline = time.monotonic() + seconds

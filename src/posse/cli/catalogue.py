@@ -19,7 +19,7 @@ from posse.cli.screen import heading, print_json, remark, say, table
 from posse.cli.tables import section
 from posse.core.check import nearest, require
 from posse.core.errors import ConfigError
-from posse.core.interrupts import keeping
+from posse.core.interrupts import save_on_interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -169,7 +169,7 @@ def reproduce(
         return f"{len(done)} of {len(chosen)} experiments are done{f', in {out}' if done else ''}"
 
     try:
-        with keeping(kept):
+        with save_on_interrupt(kept):
             for experiment in chosen:
                 with Doing(experiment.id) as doing:
                     # A folder each: experiments name their files alike.

@@ -69,7 +69,7 @@ class _Ending:
     main_too_late = False
     """Whether the watching thread ends the process."""
     savers: ClassVar[list[tuple[Callable[[], bool], Callable[[], str]]]] = []
-    """For every block of `keeping`: whether it can be saved now, and how."""
+    """For every block of `save_on_interrupt`: whether it can be saved now, and how."""
 
 
 @contextmanager
@@ -77,7 +77,7 @@ def end_on_interrupt() -> Iterator[None]:
     """End the process soon after Ctrl-C, for commands.
 
     A thread waits for the signal. If the main thread does not raise the interrupt within `PATIENCE`
-    seconds, this thread saves what was done (`keeping`) and ends the process with the exit code of
+    seconds, this thread saves what was done (`save_on_interrupt`) and ends the process with the exit code of
     Ctrl-C.
     """
     default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -127,7 +127,9 @@ def _can_save() -> bool:
 
 
 @contextmanager
-def keeping(keep: Callable[[], str], may: Callable[[], bool] = lambda: True) -> Iterator[None]:
+def save_on_interrupt(
+    keep: Callable[[], str], may: Callable[[], bool] = lambda: True
+) -> Iterator[None]:
     """Save what this block has done if `end_on_interrupt` ends the process.
 
     Args:
