@@ -227,7 +227,7 @@ def _in_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
-def aside(work: Callable[[], R]) -> R:
+def run_interruptibly(work: Callable[[], R]) -> R:
     """Do work in a thread and wait for it, so that Ctrl-C is raised at once.
 
     After Ctrl-C the work continues and its result is dropped. It is for compilers, which must not

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError, DataError
-from posse.core.interrupts import aside, defer_interrupt
+from posse.core.interrupts import defer_interrupt, run_interruptibly
 from posse.policies.contextual.explorations import EXPLORATIONS
 from posse.policies.evaluation.offline import FEWEST, Estimate, Log, evaluate
 from posse.problems.populations.worlds import Scenario
@@ -150,7 +150,7 @@ class Simulation:
         """Compile what rounds call, pre-training included, on clients without samples; Ctrl-C waits
         for none of it.
         """
-        aside(self._compile)
+        run_interruptibly(self._compile)
 
     def _compile(self) -> None:
         with computing_on(self.device):  # of this thread alone
