@@ -62,7 +62,7 @@ def test_a_handler_of_another_is_left() -> None:
 
 DROPPED = """
 import gc, signal, time
-from posse.core.interrupts import never_lost
+from posse.core.interrupts import resend_lost_interrupts
 
 never_lost()
 came = []

@@ -250,7 +250,7 @@ def run_interruptibly(work: Callable[[], R]) -> R:
     return result.result()
 
 
-def never_lost() -> None:
+def resend_lost_interrupts() -> None:
     """Send a Ctrl-C again that came where Python drops exceptions.
 
     That is the case in a callback of the garbage collector, for example.
