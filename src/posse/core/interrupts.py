@@ -271,7 +271,7 @@ def resend_lost_interrupts() -> None:
 
 
 @contextmanager
-def noted(note: Callable[[int], object], stop: Callable[[], object]) -> Iterator[None]:
+def handle_signals(note: Callable[[int], object], stop: Callable[[], object]) -> Iterator[None]:
     """Call `note` with each signal that would end the process, and `stop` at the end of the block.
 
     No signal interrupts `stop`. In another thread than the main one, which has no handlers, only
