@@ -83,14 +83,14 @@ def test_ctrl_c_at_a_random_moment_keeps_what_was_done(name: str, process: Start
 def test_work_is_cut_into_pieces_of_half_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
     monkeypatch.setattr(interrupts.time, "monotonic", lambda: clock[0])
-    made: Iterator[int] = interrupts.pieces(6400)
+    made: Iterator[int] = interrupts.half_second_steps(6400)
     sizes = []
     for _ in range(12):
         sizes.append(next(made))
         clock[0] += sizes[-1] * 0.001  # a millisecond a step
     assert sizes[0] == 400
     assert set(sizes[1:]) <= {400, 200}
-    made = interrupts.pieces(6400)
+    made = interrupts.half_second_steps(6400)
     fast = [next(made) for _ in range(8)]
     assert fast == [400, 800, 1600, 3200, 6400, 6400, 6400, 6400]
 

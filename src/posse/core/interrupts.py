@@ -36,7 +36,7 @@ _SHOW_CURSOR = b"\r\x1b[?25h"
 """For a terminal: a progress bar hides the cursor."""
 
 
-def pieces(most: int, least: int = 1) -> Iterator[int]:
+def half_second_steps(most: int, least: int = 1) -> Iterator[int]:
     """Yield how many steps to make next, so that they take about half a second.
 
     It starts with a sixteenth of `most`. How work is cut depends on the machine's clock, and its
