@@ -98,7 +98,9 @@ def test_work_is_cut_into_pieces_of_half_a_second(monkeypatch: pytest.MonkeyPatc
 def test_how_work_is_cut_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     arms = BernoulliArms([0.4, 0.5, 0.6])
     whole = simulate(arms, UCB(), 700, [1, 2], keep_arms=True)
-    monkeypatch.setattr("posse.systems.samba.twin.pieces", lambda most: iter([1, 5, 300, 20, 1000]))
+    monkeypatch.setattr(
+        "posse.systems.samba.twin.half_second_steps", lambda most: iter([1, 5, 300, 20, 1000])
+    )
     cut = simulate(arms, UCB(), 700, [1, 2], keep_arms=True)
     for name in ("steps", "reward", "regret", "units", "pulls", "arms"):
         assert (getattr(whole, name) == getattr(cut, name)).all()
@@ -110,17 +112,17 @@ from posse.core.interrupts import defer_interrupt, save_on_interrupt, end_on_int
 
 def stuck(seconds):  # as a compiler's work is
     deadline = time.monotonic() + seconds
-    with held():
+    with defer_interrupt():
         print("ready", flush=True)
         while time.monotonic() < deadline:
             time.sleep(0.05)
 
-with soon():
+with end_on_interrupt():
     if sys.argv[1] == "kept":
-        with keeping(lambda: "what was done is saved"), keeping(lambda: 1 / 0):
+        with save_on_interrupt(lambda: "what was done is saved"), save_on_interrupt(lambda: 1 / 0):
             stuck(3600)
     elif sys.argv[1] == "torn":  # what a step leaves half done is not kept, so it is waited for
-        with keeping(lambda: "torn", lambda: False):
+        with save_on_interrupt(lambda: "torn", lambda: False):
             stuck(4)
     stuck(3600)
 """

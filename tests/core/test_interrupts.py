@@ -41,7 +41,7 @@ def test_a_second_one_ends_the_process() -> None:
     text = (
         "import os, signal\nfrom posse.core.interrupts import defer_interrupt\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "with held():\n    os.kill(os.getpid(), 2)\n    os.kill(os.getpid(), 2)\n    print('went "
+        "with defer_interrupt():\n    os.kill(os.getpid(), 2)\n    os.kill(os.getpid(), 2)\n    print('went "
         "on', flush=True)\n"
     )
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
@@ -64,7 +64,7 @@ DROPPED = """
 import gc, signal, time
 from posse.core.interrupts import resend_lost_interrupts
 
-never_lost()
+resend_lost_interrupts()
 came = []
 
 def callback(phase, info):

@@ -42,7 +42,7 @@ def half_second_steps(most: int, least: int = 1) -> Iterator[int]:
     It starts with a sixteenth of `most`. How work is cut depends on the machine's clock, and its
     result must not.
 
-    >>> next(pieces(1600)), next(pieces(1600, least=400))
+    >>> next(half_second_steps(1600)), next(half_second_steps(1600, least=400))
     (100, 400)
     """
     steps = max(least, most // 16)
@@ -188,7 +188,7 @@ def defer_interrupt() -> Iterator[None]:
     A second one ends the process at once, or within `PATIENCE` if `end_on_interrupt` watches. Other threads,
     and processes with their own handler of the signal, are not affected.
 
-    >>> with held():
+    >>> with defer_interrupt():
     ...     done = 1
     >>> done
     1
@@ -233,7 +233,7 @@ def run_interruptibly(work: Callable[[], R]) -> R:
     After Ctrl-C the work continues and its result is dropped. It is for compilers, which must not
     be cut off and change only their own memory.
 
-    >>> aside(lambda: 1 + 1)
+    >>> run_interruptibly(lambda: 1 + 1)
     2
     """
     if signal.getsignal(signal.SIGINT) not in _RAISING or not _in_main_thread():
