@@ -83,14 +83,14 @@ def test_ctrl_c_at_a_random_moment_keeps_what_was_done(name: str, process: Start
 def test_work_is_cut_into_pieces_of_half_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
     monkeypatch.setattr(interrupts.time, "monotonic", lambda: clock[0])
-    made: Iterator[int] = interrupts.pieces(6400)
+    made: Iterator[int] = interrupts.half_second_steps(6400)
     sizes = []
     for _ in range(12):
         sizes.append(next(made))
         clock[0] += sizes[-1] * 0.001  # a millisecond a step
     assert sizes[0] == 400
     assert set(sizes[1:]) <= {400, 200}
-    made = interrupts.pieces(6400)
+    made = interrupts.half_second_steps(6400)
     fast = [next(made) for _ in range(8)]
     assert fast == [400, 800, 1600, 3200, 6400, 6400, 6400, 6400]
 
@@ -98,7 +98,9 @@ def test_work_is_cut_into_pieces_of_half_a_second(monkeypatch: pytest.MonkeyPatc
 def test_how_work_is_cut_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     arms = BernoulliArms([0.4, 0.5, 0.6])
     whole = simulate(arms, UCB(), 700, [1, 2], keep_arms=True)
-    monkeypatch.setattr("posse.systems.samba.twin.pieces", lambda most: iter([1, 5, 300, 20, 1000]))
+    monkeypatch.setattr(
+        "posse.systems.samba.twin.half_second_steps", lambda most: iter([1, 5, 300, 20, 1000])
+    )
     cut = simulate(arms, UCB(), 700, [1, 2], keep_arms=True)
     for name in ("steps", "reward", "regret", "units", "pulls", "arms"):
         assert (getattr(whole, name) == getattr(cut, name)).all()
@@ -106,21 +108,21 @@ def test_how_work_is_cut_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
 
 STUCK = """
 import sys, time
-from posse.core.interrupts import held, keeping, soon
+from posse.core.interrupts import defer_interrupt, save_on_interrupt, end_on_interrupt
 
 def stuck(seconds):  # as a compiler's work is
     deadline = time.monotonic() + seconds
-    with held():
+    with defer_interrupt():
         print("ready", flush=True)
         while time.monotonic() < deadline:
             time.sleep(0.05)
 
-with soon():
+with end_on_interrupt():
     if sys.argv[1] == "kept":
-        with keeping(lambda: "what was done is saved"), keeping(lambda: 1 / 0):
+        with save_on_interrupt(lambda: "what was done is saved"), save_on_interrupt(lambda: 1 / 0):
             stuck(3600)
     elif sys.argv[1] == "torn":  # what a step leaves half done is not kept, so it is waited for
-        with keeping(lambda: "torn", lambda: False):
+        with save_on_interrupt(lambda: "torn", lambda: False):
             stuck(4)
     stuck(3600)
 """

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from posse.core.interrupts import held
+from posse.core.interrupts import defer_interrupt
 
 
 def test_raised_after_the_block() -> None:
@@ -17,7 +17,7 @@ def test_raised_after_the_block() -> None:
 
     def work() -> None:
         nonlocal done
-        with held():
+        with defer_interrupt():
             os.kill(os.getpid(), signal.SIGINT)
             done = True
 
@@ -29,7 +29,7 @@ def test_raised_after_the_block() -> None:
 
 def test_an_error_of_the_block_goes_first() -> None:
     def work() -> None:
-        with held():
+        with defer_interrupt():
             os.kill(os.getpid(), signal.SIGINT)
             raise ValueError("own")
 
@@ -39,9 +39,9 @@ def test_an_error_of_the_block_goes_first() -> None:
 
 def test_a_second_one_ends_the_process() -> None:
     text = (
-        "import os, signal\nfrom posse.core.interrupts import held\n"
+        "import os, signal\nfrom posse.core.interrupts import defer_interrupt\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "with held():\n    os.kill(os.getpid(), 2)\n    os.kill(os.getpid(), 2)\n    print('went "
+        "with defer_interrupt():\n    os.kill(os.getpid(), 2)\n    os.kill(os.getpid(), 2)\n    print('went "
         "on', flush=True)\n"
     )
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
@@ -53,7 +53,7 @@ def test_a_handler_of_another_is_left() -> None:
     seen = []
     before = signal.signal(signal.SIGINT, lambda *_: seen.append(1))
     try:
-        with held():
+        with defer_interrupt():
             os.kill(os.getpid(), signal.SIGINT)
             assert seen == [1]
     finally:
@@ -62,9 +62,9 @@ def test_a_handler_of_another_is_left() -> None:
 
 DROPPED = """
 import gc, signal, time
-from posse.core.interrupts import never_lost
+from posse.core.interrupts import resend_lost_interrupts
 
-never_lost()
+resend_lost_interrupts()
 came = []
 
 def callback(phase, info):
@@ -102,7 +102,7 @@ def keep():
     with lock:
         return "kept"
 
-with interrupts.soon(), interrupts.keeping(keep), lock:
+with interrupts.end_on_interrupt(), interrupts.save_on_interrupt(keep), lock:
     threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
     hashlib.pbkdf2_hmac("sha256", b"", b"", 4_000_000)  # does not look up, and holds what `keep` waits for
     print("went on")

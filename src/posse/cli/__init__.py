@@ -16,9 +16,9 @@ def main() -> None:
     # Imported here so that importing the package does nothing and stays fast.
     from posse.cli.app import WORK, command
     from posse.cli.flags import INTERRUPTED
-    from posse.core.interrupts import never_lost
+    from posse.core.interrupts import resend_lost_interrupts
 
-    never_lost()
+    resend_lost_interrupts()
     try:
         command()()
     except SystemExit as stop:

@@ -18,7 +18,7 @@ from posse.cli.flags import INTERRUPTED, settings_command, settings_of
 from posse.cli.progress import Doing, about
 from posse.cli.screen import print_json, remark
 from posse.cli.systems import STORED, command_of
-from posse.core.interrupts import keeping
+from posse.core.interrupts import save_on_interrupt
 
 if TYPE_CHECKING:
     from posse.core.roles import View
@@ -143,7 +143,7 @@ def _audited(
     stopped = False
     with Doing("preparing") as doing:
         try:
-            with keeping(rescued):
+            with save_on_interrupt(rescued):
                 for _ in going.rows(doing.at):
                     pass
         except KeyboardInterrupt:

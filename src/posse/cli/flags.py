@@ -19,7 +19,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from posse.core.errors import ConfigError
-from posse.core.interrupts import held, soon
+from posse.core.interrupts import defer_interrupt, end_on_interrupt
 from posse.core.settings import Settings, read_toml
 
 S = TypeVar("S", bound=Settings)
@@ -80,7 +80,10 @@ def _flagged(
 
         def get_params(self, ctx: Any) -> Any:
             if self._flags is None:
-                with soon(), held():  # what is imported may compile, and a compiler loses a Ctrl-C
+                with (
+                    end_on_interrupt(),
+                    defer_interrupt(),
+                ):  # what is imported may compile, and a compiler loses a Ctrl-C
                     model: type[Settings] = load()
                     self._flags = tuple(
                         name for name in (*model.model_fields, *model.part_help) if name not in skip

@@ -18,7 +18,7 @@ from posse.cli.flags import INTERRUPTED
 from posse.cli.screen import print_json, remark
 from posse.core.check import require
 from posse.core.errors import ConfigError, DataError, StoreError
-from posse.core.interrupts import keeping
+from posse.core.interrupts import save_on_interrupt
 
 if TYPE_CHECKING:
     from posse.results.record import Record
@@ -100,7 +100,7 @@ class Keeper:
         head`) loses none.
         """
         try:
-            with keeping(lambda: self._rescued(records)):
+            with save_on_interrupt(lambda: self._rescued(records)):
                 yield
         except (typer.Exit, KeyboardInterrupt) as stop:
             if not records:
@@ -147,7 +147,7 @@ class Keeper:
             else "nothing was saved (--no-save)"
         )
         try:
-            with keeping(lambda: saved):
+            with save_on_interrupt(lambda: saved):
                 self.draw(records)
         except KeyboardInterrupt as stop:
             remark(f"interrupted; {saved}.")

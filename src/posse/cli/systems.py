@@ -20,7 +20,7 @@ from posse.cli.keep import Keeper, check_place
 from posse.cli.progress import Doing
 from posse.cli.screen import heading, print_json, remark, say
 from posse.core.errors import ConfigError
-from posse.core.interrupts import held, keeping, soon
+from posse.core.interrupts import defer_interrupt, end_on_interrupt, save_on_interrupt
 
 if TYPE_CHECKING:
     from posse.results.record import Progress, Record
@@ -87,7 +87,10 @@ def system_group(
 
             if other is not None and cmd_name == STORED:
                 return other()
-            with soon(), held():  # what is imported may compile, and a compiler loses a Ctrl-C
+            with (
+                end_on_interrupt(),
+                defer_interrupt(),
+            ):  # what is imported may compile, and a compiler loses a Ctrl-C
                 return make(system(cmd_name)) if cmd_name in names() else None
 
         def parse_args(self, ctx: Any, args: list[str]) -> Any:
@@ -245,7 +248,7 @@ def go(settings: RunSettings, keeper: Keeper) -> Record:
             return keeper.interrupted(keeper.name(going.interrupted(), listed))
 
         try:
-            with keeping(keep, lambda: going.steady or not going.time):
+            with save_on_interrupt(keep, lambda: going.steady or not going.time):
                 going.finish(watch)
         except KeyboardInterrupt as stop:
             raise Interrupted(keeper.name(going.record("interrupted"), listed)) from stop
@@ -432,7 +435,10 @@ def sweep_command(known: System) -> Any:
             doing.at(done / whole, f"{known.title}: {done} of {whole} settings")
 
         try:
-            with Doing(f"{known.title}: {len(settings)} settings") as doing, keeping(kept):
+            with (
+                Doing(f"{known.title}: {len(settings)} settings") as doing,
+                save_on_interrupt(kept),
+            ):
                 made = run_sweep(
                     settings, store=keeper.store, executor=cluster, workers=workers, watch=watch
                 )

@@ -20,7 +20,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from posse.core.interrupts import held
+from posse.core.interrupts import defer_interrupt
 
 R = TypeVar("R")
 
@@ -251,10 +251,10 @@ def side_by_side(play: Callable[[slice], None], runs: int) -> None:
 
     parts = min(runs, numba.get_num_threads())
     if parts == 1:  # a thread for one slice would take longer than a short slice itself
-        with held():
+        with defer_interrupt():
             play(slice(0, runs))
         return
     slices = [slice(part * runs // parts, (part + 1) * runs // parts) for part in range(parts)]
-    with held(), ThreadPoolExecutor(parts) as pool:
+    with defer_interrupt(), ThreadPoolExecutor(parts) as pool:
         for job in [pool.submit(play, part) for part in slices]:
             job.result()

@@ -1,7 +1,7 @@
 """Ctrl-C: deferred while something must not be cut off, and never without an effect for long.
 
 Compilers and readers of large files can run for many seconds without a look at signals. So a
-command has a second thread that waits for Ctrl-C (`soon`). If the main thread has
+command has a second thread that waits for Ctrl-C (`end_on_interrupt`). If the main thread has
 not raised `KeyboardInterrupt` after a second, the other thread saves what was done and ends the
 process.
 
@@ -26,7 +26,7 @@ from typing import ClassVar, TypeVar
 R = TypeVar("R")
 
 PATIENCE = 1.0
-"""Seconds that `soon` waits for the main thread to raise the interrupt."""
+"""Seconds that `end_on_interrupt` waits for the main thread to raise the interrupt."""
 LAST = 20.0
 """Seconds that saving may take: what it waits for may be held by the main thread."""
 LOOK = 0.5
@@ -36,13 +36,13 @@ _SHOW_CURSOR = b"\r\x1b[?25h"
 """For a terminal: a progress bar hides the cursor."""
 
 
-def pieces(most: int, least: int = 1) -> Iterator[int]:
+def half_second_steps(most: int, least: int = 1) -> Iterator[int]:
     """Yield how many steps to make next, so that they take about half a second.
 
     It starts with a sixteenth of `most`. How work is cut depends on the machine's clock, and its
     result must not.
 
-    >>> next(pieces(1600)), next(pieces(1600, least=400))
+    >>> next(half_second_steps(1600)), next(half_second_steps(1600, least=400))
     (100, 400)
     """
     steps = max(least, most // 16)
@@ -69,15 +69,15 @@ class _Ending:
     main_too_late = False
     """Whether the watching thread ends the process."""
     savers: ClassVar[list[tuple[Callable[[], bool], Callable[[], str]]]] = []
-    """For every block of `keeping`: whether it can be saved now, and how."""
+    """For every block of `save_on_interrupt`: whether it can be saved now, and how."""
 
 
 @contextmanager
-def soon() -> Iterator[None]:
+def end_on_interrupt() -> Iterator[None]:
     """End the process soon after Ctrl-C, for commands.
 
     A thread waits for the signal. If the main thread does not raise the interrupt within `PATIENCE`
-    seconds, this thread saves what was done (`keeping`) and ends the process with the exit code of
+    seconds, this thread saves what was done (`save_on_interrupt`) and ends the process with the exit code of
     Ctrl-C.
     """
     default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -127,8 +127,10 @@ def _can_save() -> bool:
 
 
 @contextmanager
-def keeping(keep: Callable[[], str], may: Callable[[], bool] = lambda: True) -> Iterator[None]:
-    """Save what this block has done if `soon` ends the process.
+def save_on_interrupt(
+    keep: Callable[[], str], may: Callable[[], bool] = lambda: True
+) -> Iterator[None]:
+    """Save what this block has done if `end_on_interrupt` ends the process.
 
     Args:
         keep: Saves it, in another thread while the main thread computes, and returns what to print.
@@ -180,13 +182,13 @@ def _raise_interrupt(number: int = signal.SIGINT, frame: FrameType | None = None
 
 
 @contextmanager
-def held() -> Iterator[None]:
+def defer_interrupt() -> Iterator[None]:
     """Defer Ctrl-C until the block ends, and raise it then.
 
-    A second one ends the process at once, or within `PATIENCE` if `soon` watches. Other threads,
+    A second one ends the process at once, or within `PATIENCE` if `end_on_interrupt` watches. Other threads,
     and processes with their own handler of the signal, are not affected.
 
-    >>> with held():
+    >>> with defer_interrupt():
     ...     done = 1
     >>> done
     1
@@ -225,13 +227,13 @@ def _in_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
-def aside(work: Callable[[], R]) -> R:
+def run_interruptibly(work: Callable[[], R]) -> R:
     """Do work in a thread and wait for it, so that Ctrl-C is raised at once.
 
     After Ctrl-C the work continues and its result is dropped. It is for compilers, which must not
     be cut off and change only their own memory.
 
-    >>> aside(lambda: 1 + 1)
+    >>> run_interruptibly(lambda: 1 + 1)
     2
     """
     if signal.getsignal(signal.SIGINT) not in _RAISING or not _in_main_thread():
@@ -248,7 +250,7 @@ def aside(work: Callable[[], R]) -> R:
     return result.result()
 
 
-def never_lost() -> None:
+def resend_lost_interrupts() -> None:
     """Send a Ctrl-C again that came where Python drops exceptions.
 
     That is the case in a callback of the garbage collector, for example.
@@ -269,7 +271,7 @@ def never_lost() -> None:
 
 
 @contextmanager
-def noted(note: Callable[[int], object], stop: Callable[[], object]) -> Iterator[None]:
+def handle_signals(note: Callable[[int], object], stop: Callable[[], object]) -> Iterator[None]:
     """Call `note` with each signal that would end the process, and `stop` at the end of the block.
 
     No signal interrupts `stop`. In another thread than the main one, which has no handlers, only

@@ -19,7 +19,7 @@ import numpy as np
 
 from posse.core.check import nearest
 from posse.core.errors import ConfigError, DataError, PosseError
-from posse.core.interrupts import held
+from posse.core.interrupts import defer_interrupt
 from posse.core.roles import Entry, View
 from posse.privacy.leakage.attack import (
     LEVEL,
@@ -344,7 +344,7 @@ class Auditing:
         assert self.settings is not None
         seeds = self.settings.seeds
         for number, seed in enumerate(seeds):
-            with held():  # what is imported may compile, and a compiler loses a Ctrl-C
+            with defer_interrupt():  # what is imported may compile, and a compiler loses a Ctrl-C
                 run = self.system.start(self.settings, seeds=[seed], transcript=TRANSCRIPT)
             if isinstance(run, RolesRun) and run.memory.transcript is not None:
                 run.memory.transcript.thin = run.thin

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
 
 from posse.core import check
 from posse.core.errors import ConfigError
-from posse.core.interrupts import pieces
+from posse.core.interrupts import half_second_steps
 from posse.core.roles import WORLD, Ask, Message, Note, Role, View
 from posse.results.record import Progress, Record, Watch
 from posse.runtime.memory import Delivery, MemoryRun, Transcript, World, fork
@@ -81,7 +81,7 @@ class Run(ABC):
 
     def finish(self, watch: Watch | None = None) -> None:
         """Go to the end; `watch` is called on the way."""
-        for steps in pieces(self.stride, self.least):
+        for steps in half_second_steps(self.stride, self.least):
             if self.done:
                 return
             self.advance(steps)

@@ -28,7 +28,7 @@ from posse.core.errors import (
     StalledError,
     UnfinishedError,
 )
-from posse.core.interrupts import noted
+from posse.core.interrupts import handle_signals
 
 if TYPE_CHECKING:
     from posse.runtime.local import Layout
@@ -181,7 +181,7 @@ def _up(file: Path, place: Path, again: str, json_: bool) -> None:
         remark(text)
     watch = Watch(local.start_one, federation)
     # Whatever was started is stopped, however this ends; a signal is noted, and ends the watching.
-    with noted(
+    with handle_signals(
         lambda number: setattr(watch, "signal", number), lambda: local.stop(watch.processes)
     ):
         for path in paths:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from posse.core import check
 from posse.core.errors import ConfigError
-from posse.core.interrupts import held
+from posse.core.interrupts import defer_interrupt
 from posse.policies.contextual.schedules import CONSTANT, explores_of
 from posse.privacy.dp.ledger import Ledger
 from posse.problems.populations.population import Population
@@ -86,7 +86,7 @@ class FedServing(Serving):
         self, system: System, settings: FedContextual, setup: Setup, samples: int | None, every: int
     ) -> None:
         self._system, self.settings, self._setup, self._every = system, settings, setup, every
-        with held():
+        with defer_interrupt():
             self._simulation = Simulation(settings, setup, 1)
             self._plan = self._simulation.plan
             if samples is not None:
@@ -148,7 +148,7 @@ class FedServing(Serving):
         turn, place = divmod(at, self._samples)
         # Beyond a full log draws repeat no address: a device's next ones are those of another seed.
         draws = Draws(jnp.uint32((settings.seed + turn * 0x9E3779B1) % 2**32), self._done, client)
-        with held(), jax.default_device(self._simulation.device):
+        with defer_interrupt(), jax.default_device(self._simulation.device):
             arm, chance = _decided(
                 self._plan.task,
                 self._plan.at(self._done),
@@ -225,7 +225,7 @@ class FedServing(Serving):
         drawn = {int(number): place for place, number in enumerate(numbers) if present[place]}
         if self._ledger is not None:
             self._ledger.spend()  # paid for before anything is computed
-        with held(), jax.default_device(self._simulation.device):
+        with defer_interrupt(), jax.default_device(self._simulation.device):
             cohort = self._cohort(numbers, present, drawn)
             state, seen = _learnt(plan.task, plan.rates, self._state, cohort, jnp.uint32(seed))
             check_finite(seen, self._done + 1, self._setup.client_rate, self._setup.server_rate)

@@ -18,7 +18,7 @@ import numpy as np
 
 from posse.core import check
 from posse.core.errors import ConfigError
-from posse.core.interrupts import held
+from posse.core.interrupts import defer_interrupt
 from posse.core.roles import Entry, Message, View
 from posse.privacy.dp.ledger import Ledger
 from posse.privacy.dp.sampled import Training
@@ -143,7 +143,7 @@ class FedRun(Run):
         own = Own(model, pay, before, first)
         given = own != NOTHING or population is not None
         self.setup = settings.check(own, population) if given else settings.load()
-        with held():
+        with defer_interrupt():
             self.simulation = Simulation(settings, self.setup, len(self.seeds))
             self._kept = (
                 None if settings.keep is None else Kept(settings.keep, settings, self.setup)
@@ -208,7 +208,7 @@ class FedRun(Run):
         try:
             super().finish(watch)
         except BaseException:
-            with held():
+            with defer_interrupt():
                 self._keep()
             raise
 
@@ -225,14 +225,14 @@ class FedRun(Run):
                     self._begin()
                 target = min(self.setup.rounds, min(one.done for one in self._group) + n)
                 while (done := min(one.done for one in self._group)) < target:
-                    with held():  # what rounds did is counted before Ctrl-C is raised
+                    with defer_interrupt():  # what rounds did is counted before Ctrl-C is raised
                         self._rounds(done, min(target, self.simulation.until(done)))
                         if self._kept is not None and self._kept.due:
                             self._keep()
                 if target == self.setup.rounds:
                     self._close()
             except BaseException:
-                with held():
+                with defer_interrupt():
                     self._keep()
                 raise
 
@@ -244,7 +244,7 @@ class FedRun(Run):
             ledger = None if self._training is None else Ledger(self._training)
             outcome, kept = Outcome(seed), None
             if self._kept is not None:
-                with held():
+                with defer_interrupt():
                     kept = self._kept.load(
                         seed, begin(self.simulation.plan.task, seed), self.setup.rounds
                     )
@@ -418,7 +418,7 @@ class FedRun(Run):
         if one is None or one.before is None or self.settings.centralised:
             return None
         if one.observed is None:
-            with computing_on(self.simulation.device), held():
+            with computing_on(self.simulation.device), defer_interrupt():
                 one.observed = self._observe(one.before, one.done - 1, one.outcome.seed)
         return one.observed
 

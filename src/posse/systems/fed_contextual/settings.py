@@ -17,7 +17,7 @@ from pydantic import Field, field_validator, model_validator
 from posse.core import check
 from posse.core.check import require
 from posse.core.errors import ConfigError
-from posse.core.interrupts import held
+from posse.core.interrupts import defer_interrupt
 from posse.core.settings import External
 from posse.policies.contextual.explorations import EpsilonGreedy, Exploration, Greedy
 from posse.policies.contextual.registry import (
@@ -293,12 +293,12 @@ class FedContextual(LearningSettings, ScheduledSettings, PopulationSettings, Run
                 "your own. Scale "
                 "their contexts, and leave scale out."
             )
-        with held():  # jax does not bear a Ctrl-C while it begins, nor while it compiles
+        with defer_interrupt():  # jax does not bear a Ctrl-C while it begins, nor while it compiles
             self._check_device()
         if own is not None:
             self._check_own(own)
         population = self._checked_population(population)
-        with held():
+        with defer_interrupt():
             return self._setup(own, population)
 
     def _check_device(self) -> None:

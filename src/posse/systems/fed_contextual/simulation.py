@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError, DataError
-from posse.core.interrupts import aside, held
+from posse.core.interrupts import defer_interrupt, run_interruptibly
 from posse.policies.contextual.explorations import EXPLORATIONS
 from posse.policies.evaluation.offline import FEWEST, Estimate, Log, evaluate
 from posse.problems.populations.worlds import Scenario
@@ -119,7 +119,7 @@ class Simulation:
         so.
         """
         before = self._pretrained(seed) if self.setup.world.pretrained else None
-        with held():
+        with defer_interrupt():
             return begin(self.plan.task, seed, before)
 
     def rounds(
@@ -150,7 +150,7 @@ class Simulation:
         """Compile what rounds call, pre-training included, on clients without samples; Ctrl-C waits
         for none of it.
         """
-        aside(self._compile)
+        run_interruptibly(self._compile)
 
     def _compile(self) -> None:
         with computing_on(self.device):  # of this thread alone
@@ -162,10 +162,10 @@ class Simulation:
 
     def _pretrained(self, seed: int) -> Tree:
         """Learn from all rewards of some clients, without noise and with sums of floats."""
-        with held():
+        with defer_interrupt():
             states = self._pretraining(seed)
         for _ in range(0, self.job.pretraining.rounds, self.together):
-            with held():
+            with defer_interrupt():
                 state = _next(states)
         return state.params
 
@@ -249,7 +249,7 @@ def _job(asked: FedContextual, made: Setup) -> Job:
 
 def _next(rounds: Iterator[T]) -> T:
     try:
-        with held():
+        with defer_interrupt():
             return next(rounds)
     except OverflowingCohort as error:
         raise ConfigError(str(error)) from None
@@ -435,7 +435,7 @@ def estimate(simulation: Simulation, state: State, seed: int) -> Estimate | str:
             lambda leaf: leaf[0], (cohort.contexts, cohort.labels, cohort.mask)
         )
         key, then = key_of(seed, ACT, done, int(number)), today.then(0, age)
-        with held():
+        with defer_interrupt():
             acted = _logged(
                 plan.task.model,
                 plan.task.policy,
@@ -477,7 +477,7 @@ def _logged(
     policy: Policy,
     target: Policy,
     pay: Pay,
-    held: Any,
+    defer_interrupt: Any,
     deployed: Any,
     contexts: Any,
     labels: Any,
@@ -495,8 +495,8 @@ def _logged(
 
     choose = partial(rates.chances, policy)
     log, scores = (
-        act(model, held, choose, paid, contexts, labels, mask, key),
+        act(model, defer_interrupt, choose, paid, contexts, labels, mask, key),
         model.scores(deployed, contexts),
     )
-    chances = choose(model.scores(held, contexts))
+    chances = choose(model.scores(defer_interrupt, contexts))
     return log.arms, log.rewards, log.probabilities, chances, rates.chances(target, scores, other)

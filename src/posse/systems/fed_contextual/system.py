@@ -200,7 +200,7 @@ class FedContextualSystem(System):
         """Begin a run of simulated devices; `population`, `model`, `pay`, `before` and `first` are
         a user's own.
         """
-        from posse.core.interrupts import held
+        from posse.core.interrupts import defer_interrupt
 
         for name in options.keys() - set(OWN):
             remedy = (
@@ -212,7 +212,7 @@ class FedContextualSystem(System):
                 f"a run takes {', '.join(OWN)} beside its settings, got "
                 f"{name}.{remedy or ' Remove it.'}"
             )
-        with held():  # jax does not bear a Ctrl-C while it is imported
+        with defer_interrupt():  # jax does not bear a Ctrl-C while it is imported
             from posse.systems.fed_contextual.run import FedRun
         return FedRun(self, settings, seeds, **options)
 
@@ -226,9 +226,9 @@ class FedContextualSystem(System):
         """Serve decisions of devices, which a server learns from in rounds; `every` so many
         decisions (the cohort).
         """
-        from posse.core.interrupts import held
+        from posse.core.interrupts import defer_interrupt
 
-        with held():
+        with defer_interrupt():
             from posse.systems.fed_contextual.live import serve
         return serve(self, settings, arms, **options)
 

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core.errors import DataError
-from posse.core.interrupts import held
+from posse.core.interrupts import defer_interrupt
 from posse.policies.evaluation.offline import Estimate, Floats, Log, evaluate
 from posse.problems.populations.population import Population
 from posse.results import words
@@ -207,7 +207,7 @@ class _Runs:
         learnt.
         """
         task, seed = self._task, jnp.uint32(self._settings.seed)
-        with held():
+        with defer_interrupt():
             first = begin(task, self._settings.seed)
             rates = Rates(jnp.float32(client), jnp.float32(server))
             state = _trained(task, rates, first, self._data, self._cohorts, seed, self._samples)

@@ -29,7 +29,7 @@ from urllib.request import urlopen
 
 from posse.core.check import require
 from posse.core.errors import ConfigError, DataError, LinkError, PosseError
-from posse.core.interrupts import noted
+from posse.core.interrupts import handle_signals
 from posse.policies.own import is_own
 from posse.results import words
 from posse.results.reports.sections import Section
@@ -478,7 +478,7 @@ def _stopping(trial: Trial) -> Iterator[list[int]]:
         trial.stopping = True
 
     try:
-        with noted(note, trial.stop):
+        with handle_signals(note, trial.stop):
             yield signals
     except KeyboardInterrupt:
         if not signals:
