@@ -162,8 +162,11 @@ def test_an_operators_word_waits_until_it_is_known_what_was_lost(tmp_path):
     """
     run = undisturbed(arriving(tmp_path))
     arms, rewards, _ = run.outcome
-    before, party = at(run.system, run.phases["running"], 0), "clinic-1"
+    moment, party = (run.phases["running"] + run.phases["closing"]) // 2, "clinic-1"
+    before = at(run.system, moment, 0)
+    sent = before.engines[party].links["clinic-2"].sent
     down = cut_power(before, [party])
+    assert before.engines[party].links["clinic-2"].sent < sent, "nothing was lost"
     for order in itertools.permutations(down):
         network, taken = before.fork(), False
         for number in range(len(order) + 1):
