@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Call, one_line
+from tests.kit.commands import Call, one_line
 from tests.kit.federations import free_port
 
 PATIENCE = 300.0

@@ -11,7 +11,7 @@ import pytest
 from posse.cli import tables
 from posse.results import Row, Store
 from posse.results.export import filtered
-from tests.cli.conftest import Call, one_line
+from tests.kit.commands import Call, one_line
 from tests.kit.records import example_market_record, example_record
 
 

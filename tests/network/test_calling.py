@@ -25,7 +25,7 @@ from posse.runtime.place import open_place
 from posse.systems.parties import parties_of
 from tests.kit.federations import laid_out, run, run_all
 from tests.kit.federations import opened as party_of
-from tests.network.test_inputs import close
+from tests.kit.parties import close
 
 USER, PASSWORD = "ada", "p:ss wörd"
 

@@ -26,7 +26,7 @@ from posse.systems.mpc_contextual.terms import PAYEE, PULLER, Terms, largest_ste
 from posse.systems.mpc_contextual.twins import floats
 from tests.kit import mpc
 from tests.kit.mpc import ARMS, Arriving, Outcome, arriving_roles, found, opened, write_world
-from tests.network.test_mpc_seam import FAULTS, Seam
+from tests.network.mpc_seam import FAULTS, Seam
 
 NAMES = ("clinic-1", "clinic-2")
 

@@ -26,8 +26,8 @@ from posse.runtime.network.wire import (
 )
 from posse.version import PROTOCOL_VERSION
 from tests.kit.federations import laid_out, opened, run, run_all
+from tests.kit.parties import close
 from tests.kit.toy_roles import WORDS, Done, Hub
-from tests.network.test_inputs import close
 
 HELLO = {
     "wire": WIRE_VERSION,

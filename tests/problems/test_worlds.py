@@ -20,7 +20,7 @@ from posse.problems.populations.worlds import (
     tag_counts,
 )
 from tests.kit.statistics import SIGMAS
-from tests.problems.test_populations import images, texts
+from tests.problems.populations import images, texts
 
 # --- availability ---------------------------------------------------------------------------------
 
