@@ -21,7 +21,7 @@ from posse.results.words import count
 from posse.systems import registry
 from posse.systems.fed_contextual.settings import FedContextual
 from tests.cli.conftest import SECONDS, Call, one_line
-from tests.results.example import example_record
+from tests.kit.records import example_record
 from tests.results.test_report import Page
 
 RUN = ("run", "fed-contextual")

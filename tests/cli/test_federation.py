@@ -27,7 +27,7 @@ from posse.runtime.network.operate import _own_source
 from posse.systems.registry import run
 from posse.systems.samba.settings import Samba
 from tests.cli.conftest import SECONDS, Call, one_line
-from tests.network.federations import free_port, laid_out
+from tests.kit.federations import free_port, laid_out
 
 BUDGET = 600
 

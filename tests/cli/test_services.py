@@ -18,7 +18,7 @@ from posse.runtime.federation.place import MEMBER
 from posse.runtime.local import write_party
 from posse.runtime.network.health import is_stopped
 from tests.cli.conftest import Call, one_line
-from tests.network.living import LivingFederation
+from tests.kit.living import LivingFederation
 
 
 @pytest.fixture

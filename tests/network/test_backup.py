@@ -28,8 +28,8 @@ from posse.runtime.network.doctor import examine
 from posse.runtime.network.vouching import RESTORED, backup_time, vouch
 from posse.runtime.place import open_place
 from posse.systems.parties import deployed, parties_of, run_and_record
-from tests.network import mpc
-from tests.network.federations import QUICK, laid_out, run_all, until
+from tests.kit import mpc
+from tests.kit.federations import QUICK, laid_out, run_all, until
 from tests.network.test_inputs import close, finish, market_of_their_own, opened
 
 SYSTEMS = {

@@ -23,8 +23,9 @@ from posse.runtime.network.party import Party
 from posse.runtime.place import open_place
 from posse.systems import registry
 from posse.systems.parties import deployed, parties_of
-from tests.network import mpc, test_mesh
-from tests.network.federations import QUICK, free_port, laid_out, run_all, until
+from tests.kit import mpc
+from tests.kit.federations import QUICK, free_port, laid_out, run_all, until
+from tests.network import test_mesh
 from tests.systems.toy.system import LISTENER, TELLER, Toy
 
 SECONDS = 240

@@ -46,7 +46,7 @@ from posse.systems.registry import run
 from posse.systems.samba.deploy import VOCABULARY, build
 from posse.systems.samba.settings import Samba
 from posse.version import PROTOCOL_VERSION
-from tests.network.federations import journalled_secrets, laid_out, opened, until
+from tests.kit.federations import journalled_secrets, laid_out, opened, until
 
 BUDGET = 40
 ANY_RATE = Limits(rate=1e6, burst=1e6, silence=0.3)

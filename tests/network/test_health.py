@@ -32,11 +32,11 @@ from posse.runtime.network.wire import Data, Kept, pack
 from posse.runtime.place import open_place
 from posse.systems.mpc_contextual.deploy import build as build_mpc
 from posse.systems.parties import parties_of, run_and_record
-from tests.network import mpc
-from tests.network.federations import QUICK, free_port, laid_out, opened, run_all, until
+from tests.kit import mpc
+from tests.kit.federations import QUICK, free_port, laid_out, opened, run_all, until
+from tests.kit.toy_roles import Done
 from tests.network.test_inputs import SYSTEMS, close, finish
 from tests.network.test_party import encoded, greeted, party_of
-from tests.network.toy_roles import Done
 
 
 def over(folder, check, heartbeat=0.1, **how):

@@ -30,8 +30,9 @@ from posse.systems.mpc_contextual.layout import lay_out as lay_out_contextual
 from posse.systems.mpc_contextual.settings import ContextualOptions
 from posse.systems.parties import change_stopped, deployed, parties_of
 from posse.systems.samba.deploy import SambaOptions
-from tests.network import mpc, test_mesh
-from tests.network.federations import QUICK, free_port, laid_out, run_all
+from tests.kit import mpc
+from tests.kit.federations import QUICK, free_port, laid_out, run_all
+from tests.network import test_mesh
 
 DELIVERIES = "def good(run, round, units):\n    return dict(units)\n"
 

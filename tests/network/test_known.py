@@ -15,8 +15,8 @@ from posse.results.store import Store
 from posse.runtime.sources import SourceSettings
 from posse.systems.dp_combinatorial.deploy import MarketFederation, lay_out
 from posse.systems.samba.layout import layout
-from tests.network import mpc
-from tests.network.federations import free_port, laid_out
+from tests.kit import mpc
+from tests.kit.federations import free_port, laid_out
 from tests.network.test_disagreement import edit
 from tests.network.test_inputs import market_of_their_own
 from tests.network.test_records import run_all

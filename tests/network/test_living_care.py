@@ -24,7 +24,7 @@ from posse.runtime.network.operate import ask
 from posse.systems import registry
 from posse.systems.parties import parties_of
 from posse.systems.samba.settings import Samba
-from tests.network.federations import free_port
+from tests.kit.federations import free_port
 from tests.network.test_living_systems import Together, _home  # noqa: F401
 
 OWNERS = ["clinic-1", "clinic-2", "clinic-3"]

@@ -23,7 +23,7 @@ from posse.systems import registry
 from posse.systems.dp_combinatorial.settings import DpCombinatorial
 from posse.systems.parties import invite, serving
 from posse.systems.samba.settings import Samba
-from tests.network.living import LivingFederation
+from tests.kit.living import LivingFederation
 
 MARKET = {"agents": 4, "producers": 8, "horizon": 120, "start": 20, "seed": 5}
 DEADLINE = 600.0

@@ -16,7 +16,7 @@ from posse.runtime.place import open_place
 from posse.systems.dp_combinatorial.deploy import MarketFederation, build, lay_out, layout
 from posse.systems.dp_combinatorial.settings import DpCombinatorial
 from posse.systems.dp_combinatorial.twin import run_once
-from tests.network.federations import QUICK, free_port, run_all
+from tests.kit.federations import QUICK, free_port, run_all
 
 MARKET = {"agents": 4, "producers": 8, "rounds": 120, "start": 20, "seed": 5}
 

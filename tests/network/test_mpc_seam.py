@@ -10,7 +10,7 @@ import pytest
 
 from posse.runtime.memory import MemoryRun
 from posse.systems.mpc_contextual.deploy import VOCABULARY
-from tests.network.mpc import Outcome, TestWorld, factories
+from tests.kit.mpc import Outcome, TestWorld, factories
 from tests.network.seam import Network
 
 FAULTS = {

@@ -17,9 +17,9 @@ from posse.runtime.network.operate import json_log
 from posse.runtime.network.party import Party
 from posse.runtime.network.wire import WIRE_VERSION, Data, Hello, Kept, Refused, pack
 from posse.version import PROTOCOL_VERSION
-from tests.network.federations import until
+from tests.kit.federations import until
+from tests.kit.toy_roles import WORDS, Done, Hub, Leaf, Work
 from tests.network.test_fuzz_listener import Nowhere
-from tests.network.toy_roles import WORDS, Done, Hub, Leaf, Work
 
 
 def hub_of(folder, steps=1, **how):

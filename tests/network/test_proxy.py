@@ -14,7 +14,7 @@ import pytest
 from posse.runtime.network.connection import Timing
 from posse.systems.registry import run
 from posse.systems.samba.settings import Samba
-from tests.network.federations import laid_out, opened, run_all
+from tests.kit.federations import laid_out, opened, run_all
 
 TIMING = Timing(
     heartbeat=0.2, patience=1.2, first_wait=0.01, longest_wait=0.2, sync_every=0.005, linger=10.0

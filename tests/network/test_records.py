@@ -14,7 +14,7 @@ from posse.results.store import Store
 from posse.runtime.place import open_place
 from posse.systems import parties
 from posse.systems.parties import RECORD, deployed, parties_of, run_and_record, run_id
-from tests.network.federations import laid_out
+from tests.kit.federations import laid_out
 from tests.network.test_disagreement import edit
 
 

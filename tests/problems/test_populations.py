@@ -17,7 +17,7 @@ from posse.core.random import words as scalar_words
 from posse.problems.populations import draws
 from posse.problems.populations.population import Bag, Population
 from posse.problems.populations.ragged import Ragged, names_of
-from tests.core.chance import chi_square_limit
+from tests.kit.statistics import chi_square_limit
 
 ARMS = ("a", "b", "c")
 

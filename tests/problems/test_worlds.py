@@ -19,7 +19,7 @@ from posse.problems.populations.worlds import (
     scenario,
     tag_counts,
 )
-from tests.core.chance import SIGMAS
+from tests.kit.statistics import SIGMAS
 from tests.problems.test_populations import images, texts
 
 # --- availability ---------------------------------------------------------------------------------

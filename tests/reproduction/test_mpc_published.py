@@ -27,7 +27,7 @@ from reproduction.mpc_contextual.published import (
     simulate,
     toward_zero,
 )
-from tests.core.chance import SIGMAS
+from tests.kit.statistics import SIGMAS
 from tests.systems.mpc_contextual.test_floats import linear
 
 Q = 1 << 64

@@ -7,7 +7,7 @@ import pytest
 from posse.core.errors import DataError
 from posse.results import Record, render_report, report
 from posse.results.reports.sections import REST, guarantees, times
-from tests.results.example import example_market_record, example_record
+from tests.kit.records import example_market_record, example_record
 
 VOID = {"meta", "br"}
 EVIL = "<script>alert(1)</script>\"'&"

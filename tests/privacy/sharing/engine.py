@@ -22,7 +22,7 @@ from posse.privacy.sharing.local import Computed, compute
 from posse.privacy.sharing.session import Session
 from posse.privacy.sharing.tape import Tape
 from posse.privacy.sharing.values import Bits, Shared
-from tests.core.chance import chi_square, chi_square_limit
+from tests.kit.statistics import chi_square, chi_square_limit
 
 LARGEST = 2**62 - 1
 """The declared range is -LARGEST to LARGEST."""

@@ -71,7 +71,7 @@ from posse.runtime.network.engine import Vocabulary
 from posse.runtime.network.operate import json_log
 from posse.runtime.network.wire import LARGEST_FRAME, Kept, WireError
 from posse.runtime.place import Place
-from tests.network.toy_roles import Leaf
+from tests.kit.toy_roles import Leaf
 
 MOST = 100
 

@@ -27,7 +27,7 @@ from posse.systems.samba.strict import sums
 from posse.systems.samba.strict.dealer import frames_for_comp
 from posse.systems.samba.strict.messages import Dealing, Stream
 from posse.systems.scenes import PROTECTIONS
-from tests.systems.harness import secrets_of
+from tests.kit.samba import secrets_of
 
 SYSTEM = registry.system("samba")
 KEY = generate_key(2048)

@@ -32,8 +32,8 @@ from posse.systems.mpc_contextual.roles.party import Party as PartyRole
 from posse.systems.mpc_contextual.roles.puller_and_payee import Payee, Puller
 from posse.systems.mpc_contextual.settings import ContextualOptions, World
 from posse.systems.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms
-from tests.network.federations import QUICK, free_port, journalled_secrets, run_all
-from tests.network.torment import PATIENCE, Torment
+from tests.kit.federations import QUICK, free_port, journalled_secrets, run_all
+from tests.kit.torment import PATIENCE, Torment
 
 ARMS = ("wait", "treat", "refer")
 

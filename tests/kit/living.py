@@ -21,7 +21,7 @@ from posse.runtime.certificates.authority import Authority, Desk
 from posse.runtime.certificates.enrolment import complete, prepare
 from posse.runtime.local import AUTHORITY, write_party
 from posse.runtime.network.operate import ask
-from tests.network.federations import free_port
+from tests.kit.federations import free_port
 
 PATIENCE = 600.0
 """Seconds without an end after which a test gives up."""
