@@ -537,7 +537,7 @@ def test_an_example_goes_back_and_on_to_its_end(example: str) -> None:
     run.finish()
     assert run.truth()["total"] == total
     assert run.memory.roles["customer"].total == total  # type: ignore[attr-defined]
-    with pytest.raises(ConfigError, match="begins in the middle"):
+    with pytest.raises(ConfigError, match="worked example"):
         run.record()
 
 
