@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -43,6 +44,24 @@ def mentions(folder: str) -> list[str]:
 @pytest.mark.parametrize("folder", [folder for folder in GENERIC if (SOURCE / folder).is_dir()])
 def test_no_system_is_named_where_everything_is_generic(folder: str) -> None:
     assert mentions(folder) == []
+
+
+def imported_tests(path: Path) -> list[str]:
+    """Return the test modules and tests that a module of the tests imports."""
+    names = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+    return [name for name in names if re.match(r"tests\.(.*\.)?test_", name)]
+
+
+def test_no_module_of_the_tests_imports_a_test_module() -> None:
+    tests = Path(__file__).parent
+    paths = sorted(tests.rglob("*.py"))
+    assert Path(__file__) in paths
+    assert [(path.name, name) for path in paths for name in imported_tests(path)] == []
 
 
 HEAVY = {

@@ -12,7 +12,7 @@ import pytest
 import posse
 from posse.results.record import Record
 from tests.browser.studio import SIZES
-from tests.results.example import example_record
+from tests.kit.records import example_record
 
 pytest.importorskip("matplotlib", reason="reports are not tested: matplotlib is not installed")
 

@@ -3,37 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from posse.cli.app import app
-
-Call = Callable[..., "Outcome"]
-SECONDS = 240
-"""No wait is longer; on a quiet machine none takes five."""
-SMALL = ("--owners", "3", "--budget", "60", "--paillier-bits", "2048")
-
-
-@cache
-def help_text(*command: str) -> str:
-    """The help of a command on a wide terminal; many tests look for a line of it."""
-    return str(CliRunner(env={"COLUMNS": "200"}).invoke(app, [*command, "--help"]).stdout)
-
-
-class Outcome:
-    """What a call gave."""
-
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
+from tests.kit.commands import SECONDS, Call, call
 
 
 @pytest.fixture(autouse=True)
@@ -49,14 +28,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def posse() -> Call:
-    """Call the command line in this process."""
-
-    def call(*args: str, **env: str) -> Outcome:
-        result = CliRunner(env=env).invoke(app, list(args))
-        if result.exception is not None and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        return Outcome(result.exit_code, result.stdout, result.stderr)
-
+    """The command line, called in this process."""
     return call
 
 
@@ -94,15 +66,3 @@ def process(home: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
         if one.poll() is None:
             one.kill()
             one.communicate()
-
-
-def one_line(outcome: Outcome) -> str:
-    """The one line of a refusal: exit code 2, nothing on stdout, no traceback; progress may be told
-    before it.
-    """
-    assert outcome.code == 2, outcome.err
-    assert outcome.out == ""
-    *before, line = outcome.err.splitlines()
-    assert all(re.search(r" \.\.\. \(\d+ s\)$| left$", one) for one in before), outcome.err
-    assert line.startswith("error: ")
-    return line

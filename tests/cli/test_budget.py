@@ -12,7 +12,7 @@ import pytest
 from posse.cli.flags import help_of
 from posse.privacy.dp.plans import BudgetSettings
 from posse.systems.mpc_contextual.settings import ArmSettings
-from tests.cli.conftest import Call, one_line
+from tests.kit.commands import Call, one_line
 
 
 def test_a_line_a_message_and_all_that_goes_with_the_figure(posse: Call) -> None:

@@ -22,7 +22,7 @@ from posse.runtime.certificates.identity import PartyIdentity
 from posse.systems.mpc_contextual.terms import DEALER, PAYEE, PULLER
 from posse.systems.parties import deployed
 from posse.systems.samba.setup import COMP, CONTROLLER, CUSTOMER
-from tests.cli.conftest import SECONDS, Call, one_line
+from tests.kit.commands import SECONDS, Call, one_line
 
 Start = Callable[..., "subprocess.Popen[str]"]
 

@@ -17,8 +17,9 @@ from posse.cli.app import CLOSED
 from posse.cli.flags import INTERRUPTED, help_of
 from posse.results import Store
 from posse.systems.mpc_contextual.settings import MpcContextual
-from tests.cli.conftest import SECONDS, Call, help_text, one_line
-from tests.results.test_report import Page
+from tests.kit.commands import SECONDS, Call, help_text, one_line
+from tests.kit.pages import Page
+from tests.kit.records import example_contextual_record
 
 RUN = ("run", "mpc-contextual")
 SMALL = ("--rows", "60", "--components", "6")
@@ -296,9 +297,8 @@ def test_what_was_finished_is_kept_when_a_twin_is_interrupted(
         if settings.path == "parties":
             return whole(settings, *others)
         from posse.results.record import Interrupted
-        from tests.results.test_contextual import FIXED
 
-        raise Interrupted(FIXED)
+        raise Interrupted(example_contextual_record(path="fixed"))
 
     monkeypatch.setattr(systems, "go", interrupted)
     outcome = posse(*RUN, *SMALL)

@@ -20,9 +20,9 @@ from posse.results.record import Progress, Record
 from posse.results.words import count
 from posse.systems import registry
 from posse.systems.fed_contextual.settings import FedContextual
-from tests.cli.conftest import SECONDS, Call, one_line
-from tests.results.example import example_record
-from tests.results.test_report import Page
+from tests.kit.commands import SECONDS, Call, one_line
+from tests.kit.pages import Page
+from tests.kit.records import example_record
 
 RUN = ("run", "fed-contextual")
 SMALL = ("--clients", "20", "--rounds", "6", "--cohort", "5", "--deploy-every", "2")

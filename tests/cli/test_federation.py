@@ -8,11 +8,9 @@ import re
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,8 +24,8 @@ from posse.results.store import Store
 from posse.runtime.network.operate import _own_source
 from posse.systems.registry import run
 from posse.systems.samba.settings import Samba
-from tests.cli.conftest import SECONDS, Call, one_line
-from tests.network.federations import free_port, laid_out
+from tests.kit.commands import SECONDS, Call, Start, last_line, one_line, stopped
+from tests.kit.federations import free_port, laid_out
 
 BUDGET = 600
 
@@ -49,29 +47,12 @@ name = "clinic-1"
 name = "clinic-2"
 """
 
-Start = Callable[..., subprocess.Popen[str]]
-
 
 def until(holds: Callable[[], bool], what: str) -> None:
     end = time.monotonic() + SECONDS
     while not holds():
         assert time.monotonic() < end, f"waited {SECONDS} s for: {what}"
         time.sleep(0.1)
-
-
-@contextmanager
-def stopped(running: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
-    """Stop it, and with it what it started, whatever a test did."""
-    try:
-        yield running
-    finally:
-        if running.poll() is None:
-            running.terminate()
-        try:
-            running.communicate(timeout=20)
-        except subprocess.TimeoutExpired:
-            running.kill()
-            running.communicate()
 
 
 def child(parent: int, file: str) -> int:
@@ -348,10 +329,6 @@ def test_a_party_alone_waits_says_for_whom_and_stops(
     ]
     assert "no party runs with the journal" in one_line(posse("status", str(comp)))
     assert "Start it with 'posse party'" in one_line(posse("pause", str(comp)))
-
-
-def last_line(text: str) -> str:
-    return text.splitlines()[-1]
 
 
 def test_a_port_in_use_is_one_line(tmp_path: Path, posse: Call) -> None:

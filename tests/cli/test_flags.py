@@ -14,7 +14,7 @@ from posse.problems.arms.settings import ProblemSettings
 from posse.problems.markets.settings import MarketSettings
 from posse.systems.samba.settings import Samba
 from posse.systems.samba.system import SYSTEM
-from tests.cli.conftest import SMALL, Call, help_text
+from tests.kit.commands import SMALL, Call, help_text
 
 
 @pytest.mark.parametrize("name", [name for name in Samba.model_fields if name not in SYSTEM.skip])

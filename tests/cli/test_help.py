@@ -16,7 +16,7 @@ import pytest
 from typer.main import get_command
 
 from posse.cli.app import app
-from tests.cli.conftest import Call, one_line
+from tests.kit.commands import Call, one_line
 
 SNAPSHOT = Path(__file__).parent / "help.json"
 

@@ -26,7 +26,7 @@ from posse.problems import BernoulliArms
 from posse.results import Store
 from posse.systems import registry
 from posse.systems.samba.twin import simulate
-from tests.cli.conftest import SECONDS, SMALL, Call
+from tests.kit.commands import SECONDS, SMALL, Call
 
 Start = Callable[..., "subprocess.Popen[str]"]
 

@@ -10,7 +10,7 @@ import pytest
 import posse.policies.arms.checks
 from posse.policies import POLICIES
 from posse.policies.arms.checks import CheckResult, Report
-from tests.cli.conftest import Call, one_line
+from tests.kit.commands import Call, one_line
 
 MINE = """
 from dataclasses import dataclass

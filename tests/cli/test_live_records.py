@@ -14,7 +14,7 @@ import posse as library
 from posse.core.errors import ConfigError
 from posse.results.plots import reward_curves
 from posse.systems.live import Bandit
-from tests.cli.conftest import Call
+from tests.kit.commands import Call
 
 
 @pytest.fixture(scope="module")

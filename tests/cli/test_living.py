@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Call, one_line
-from tests.network.federations import free_port
+from tests.kit.commands import Call, one_line
+from tests.kit.federations import free_port
 
 PATIENCE = 300.0
 RUN = """

@@ -19,7 +19,7 @@ from posse.results.logs import evaluate_logs, read_logs
 from posse.systems.mpc_contextual.program import Layout
 from posse.systems.mpc_contextual.roles.outside import write_share
 from posse.systems.mpc_contextual.terms import Terms
-from tests.cli.conftest import Call
+from tests.kit.commands import Call
 
 ARMS = ("blue", "green", "red")
 TRUE = np.array([[0.9, 0.1], [0.2, 0.7], [0.4, 0.4]])

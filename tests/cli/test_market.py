@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.cli.conftest import one_line
+from tests.kit.commands import one_line
 
 SMALL = ("--agents", "3", "--producers", "8", "--rounds", "600", "--start", "100", "--runs", "2")
 RUN = ("run", "dp-combinatorial")

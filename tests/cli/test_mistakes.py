@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from posse.results import store
-from tests.cli.conftest import SMALL, Call, one_line
+from tests.kit.commands import SMALL, Call, one_line
 
 FLAGS = [
     (["--owners", "1"], "[P100] owners must be at least 2, got 1"),

@@ -14,10 +14,9 @@ import pytest
 from posse.results.store import Store
 from posse.systems.dp_combinatorial.settings import DpCombinatorial
 from posse.systems.registry import run
-from tests.cli.conftest import SECONDS, Call, one_line
-from tests.cli.test_federation import Start, last_line, stopped
-from tests.network.federations import free_port
-from tests.network.mpc import addresses, found, laid_out, twin, write_world
+from tests.kit.commands import SECONDS, Call, Start, last_line, one_line, stopped
+from tests.kit.federations import free_port
+from tests.kit.mpc import addresses, found, laid_out, twin, write_world
 
 WORLD = """
 protocol = "mpc-contextual"

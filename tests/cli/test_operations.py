@@ -18,7 +18,7 @@ from posse.cli.app import app
 from posse.cli.operators.operations import unit
 from posse.core.settings import read_toml
 from posse.runtime.local import write_party
-from tests.network.federations import laid_out
+from tests.kit.federations import laid_out
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"

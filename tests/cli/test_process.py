@@ -19,7 +19,7 @@ from posse.cli.flags import INTERRUPTED
 from posse.results import Store
 from posse.version import __version__
 from tests import forks
-from tests.cli.conftest import SECONDS, SMALL, Call
+from tests.kit.commands import SECONDS, SMALL, Call
 
 Start = Callable[..., "subprocess.Popen[str]"]
 

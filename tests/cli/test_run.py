@@ -14,7 +14,7 @@ from posse.results import Store
 from posse.systems.registry import run, system
 from posse.systems.samba.levels import Switches, leaks
 from posse.systems.samba.settings import Samba
-from tests.cli.conftest import SMALL, Call, one_line
+from tests.kit.commands import SMALL, Call, one_line
 
 
 def strict(text: str) -> dict[str, Any]:

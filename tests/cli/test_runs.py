@@ -11,8 +11,8 @@ import pytest
 from posse.cli import tables
 from posse.results import Row, Store
 from posse.results.export import filtered
-from tests.cli.conftest import Call, one_line
-from tests.results.example import example_market_record, example_record
+from tests.kit.commands import Call, one_line
+from tests.kit.records import example_market_record, example_record
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import pytest
 from posse.cli import progress, screen
 from posse.cli.progress import Doing
 from posse.results import Store
-from tests.cli.conftest import Call
-from tests.results.example import example_record
+from tests.kit.commands import Call
+from tests.kit.records import example_record
 
 
 @pytest.mark.parametrize("columns", ["40", "80"])

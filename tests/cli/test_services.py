@@ -17,8 +17,8 @@ from posse.runtime.certificates.identity import PartyIdentity
 from posse.runtime.federation.place import MEMBER
 from posse.runtime.local import write_party
 from posse.runtime.network.health import is_stopped
-from tests.cli.conftest import Call, one_line
-from tests.network.living import LivingFederation
+from tests.kit.commands import Call, one_line
+from tests.kit.living import LivingFederation
 
 
 @pytest.fixture

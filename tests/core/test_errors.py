@@ -2,74 +2,44 @@
 
 from __future__ import annotations
 
-import ast
 import math
 import os
 import pickle
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import ClassVar, Literal
 
 import pytest
 from pydantic import Field
 
-import posse
-from posse.core import agreement, check, errors, files, fixed, settings, snapshots
-from posse.core.errors import ConfigError, PosseError, room_of
+from posse.core import agreement, check, files, fixed, settings, snapshots
+from posse.core.errors import ConfigError, room_of
+from tests.kit.rules import CLASSES, Broken, check_broken, refusals, rules
 
-CONVERTED = ("core",)
-"""Rooms in which every refusal names its rule; add a room here when it is rewritten."""
-SOURCE = Path(posse.__file__).parent
-CLASSES = {
-    name: value
-    for name, value in vars(errors).items()
-    if isinstance(value, type) and issubclass(value, PosseError)
-}
+CONVERTED = ("core/*.py", "systems/runs.py")
+"""Files in which every refusal names its rule; add those of a room when it is rewritten."""
 RULE = re.compile(r"[a-z_]+(\.[a-z_]+)+\.[a-z]+(-[a-z]+)*")
 
 
 # Rules in the source ------------------------------------------------------------------------------
 
 
-def refusals() -> Iterator[tuple[str, Path, ast.Call]]:
-    """Yield the room, file and call of everything that makes an error in converted rooms."""
-    for room in CONVERTED:
-        for path in sorted((SOURCE / room).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.Call) and getattr(node.func, "id", "") in CLASSES:
-                    yield room, path, node
-
-
-def rule_of(call: ast.Call) -> ast.expr | None:
-    return next((word.value for word in call.keywords if word.arg == "rule"), None)
-
-
-def constant_rules() -> list[tuple[str, str]]:
-    """Return the room and the rule of all refusals whose rule is written out."""
-    rules = []
-    for room, _, call in refusals():
-        rule = rule_of(call)
-        if isinstance(rule, ast.Constant):
-            rules.append((room, str(rule.value)))
-    return rules
-
-
 def test_every_refusal_of_a_converted_room_names_its_rule() -> None:
-    unnamed = [f"{path}:{call.lineno}" for _, path, call in refusals() if rule_of(call) is None]
-    assert unnamed == []
+    assert [refusal.where for refusal in refusals(*CONVERTED) if refusal.rule is None] == []
 
 
 def test_two_refusals_never_share_a_rule() -> None:
-    counts = Counter(rule for _, rule in constant_rules())
+    counts = Counter(refusal.rule for refusal in refusals(*CONVERTED) if refusal.rule)
     assert [rule for rule, count in counts.items() if count > 1] == []
 
 
 def test_a_rule_is_room_field_rule() -> None:
-    for room, rule in constant_rules():
-        assert RULE.fullmatch(rule), rule
-        assert rule.startswith(f"{room}."), rule
+    for refusal in refusals(*CONVERTED):
+        if refusal.rule:
+            assert RULE.fullmatch(refusal.rule), refusal
+            assert refusal.rule.startswith(f"{refusal.room}."), refusal
 
 
 # Rules that users break ---------------------------------------------------------------------------
@@ -217,16 +187,11 @@ BROKEN: dict[str, tuple[str, str, Callable[[Path], object]]] = {
 
 @pytest.mark.parametrize("rule", BROKEN)
 def test_a_mistake_breaks_its_rule(rule: str, tmp_path: Path) -> None:
-    code, field, mistake = BROKEN[rule]
-    with pytest.raises(PosseError) as caught:
-        mistake(tmp_path)
-    error = caught.value
-    assert (error.code, error.rule, error.field) == (code, rule, field)
-    assert "\n" not in str(error)
+    check_broken(rule, Broken(*BROKEN[rule]), tmp_path)
 
 
 def test_every_rule_of_core_is_broken_by_a_user() -> None:
-    assert {rule for room, rule in constant_rules() if room == "core"} <= set(BROKEN)
+    assert rules("core/*.py") <= set(BROKEN)
 
 
 def test_values_inside_their_rules_are_taken() -> None:

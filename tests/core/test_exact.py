@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from posse.core.exact import beta, binomial, exp, gumbel, log, normals
 from posse.core.random import OWN, PARTIAL, uniform
-from tests.core.chance import KS_LIMIT, SIGMAS, ks
-from tests.problems.binomials import distance, moved
+from tests.kit.binomials import distance, moved
+from tests.kit.statistics import KS_LIMIT, SIGMAS, ks
 
 KEY = np.uint64(2024)
 positive = st.floats(min_value=2.3e-308, max_value=1.7e308, allow_nan=False)

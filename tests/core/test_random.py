@@ -27,7 +27,7 @@ from posse.core.random import (
     uniforms,
     words,
 )
-from tests.core.chance import KS_LIMIT, SIGMAS, chi_square, chi_square_limit, ks
+from tests.kit.statistics import KS_LIMIT, SIGMAS, chi_square, chi_square_limit, ks
 
 DRAWS = 1 << 17
 keys = st.integers(0, 2**64 - 1).map(np.uint64)

@@ -20,7 +20,7 @@ from posse.runtime.memory import MemoryRun
 from posse.systems.samba.federation import SimulatedWorld, federation
 from posse.systems.samba.levels import Switches
 from posse.systems.samba.twin import simulate
-from tests.policies.users import Fading, Mixed
+from tests.kit.policies import Fading, Mixed
 
 CHANGED: dict[str, dict[str, float]] = {
     "epsilon-greedy": {"epsilon": 0.2},

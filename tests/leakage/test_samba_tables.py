@@ -28,7 +28,7 @@ from posse.systems.samba.levels import Switches
 from posse.systems.samba.messages import Batch, Score
 from posse.systems.samba.strict import sums
 from posse.systems.samba.strict.messages import Tock
-from tests.systems.harness import secrets_of
+from tests.kit.samba import secrets_of
 
 ARMS, BUDGET = BernoulliArms(np.linspace(0.3, 0.7, 3)), 9
 OWNERS = {"owner-1", "owner-2", "owner-3"}

@@ -20,7 +20,7 @@ from posse.systems.samba.kernels import tossed
 from posse.systems.samba.strict import controller as strict_controller
 from posse.systems.samba.strict import lane as strict_lane
 from posse.systems.samba.strict.comp import Comp
-from tests.leakage.strict_game import Game, Played, Programme, World
+from tests.kit.strict_game import Game, Played, Programme, World
 
 POLICIES: dict[str, Policy] = {
     "ucb": UCB(),

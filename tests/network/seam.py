@@ -192,3 +192,18 @@ class Network:
     def _fault_drop(self) -> None:
         if (wire := self._wire()) is not None:
             wire.popleft()
+
+
+FAULTS = {
+    "kills": {"kill": 0.08},
+    "power": {"power": 0.08},
+    "connections": {"cut": 0.05, "duplicate": 0.05, "reorder": 0.05, "drop": 0.03},
+    "everything": {
+        "cut": 0.04,
+        "duplicate": 0.03,
+        "reorder": 0.03,
+        "drop": 0.02,
+        "kill": 0.04,
+        "power": 0.04,
+    },
+}

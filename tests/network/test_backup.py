@@ -28,15 +28,15 @@ from posse.runtime.network.doctor import examine
 from posse.runtime.network.vouching import RESTORED, backup_time, vouch
 from posse.runtime.place import open_place
 from posse.systems.parties import deployed, parties_of, run_and_record
-from tests.network import mpc
-from tests.network.federations import QUICK, laid_out, run_all, until
-from tests.network.test_inputs import close, finish, market_of_their_own, opened
+from tests.kit import market, mpc
+from tests.kit.federations import QUICK, laid_out, run_all, until
+from tests.kit.parties import close, finish, opened
 
 SYSTEMS = {
     "samba": lambda folder: laid_out(folder, budget=60),
     "samba strict": lambda folder: laid_out(folder, budget=40, level="strict", sync=True),
     "mpc-contextual": lambda folder: mpc.laid_out(folder, steps=24),
-    "dp-combinatorial": lambda folder: market_of_their_own(folder, rounds=30),
+    "dp-combinatorial": lambda folder: market.laid_out_with_own_files(folder, rounds=30),
 }
 ROLES = {
     "samba": ("customer", "controller", "comp", "owner"),

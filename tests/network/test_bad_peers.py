@@ -20,8 +20,8 @@ from posse.runtime.certificates.identity import PartyIdentity, ssl_contexts
 from posse.runtime.local import enrol_all
 from posse.runtime.network.wire import WIRE_VERSION, Data, Hello, Reader, Refused, pack
 from posse.version import PROTOCOL_VERSION
-from tests.network.federations import laid_out, opened, until
-from tests.runtime.certificates.conftest import issue
+from tests.kit.certificates import issue
+from tests.kit.federations import laid_out, opened, until
 
 HELLO = {
     "wire": WIRE_VERSION,

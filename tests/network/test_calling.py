@@ -23,9 +23,9 @@ from posse.runtime.network.calling import Proxy, ProxyError, call, opened
 from posse.runtime.network.doctor import examine
 from posse.runtime.place import open_place
 from posse.systems.parties import parties_of
-from tests.network.federations import laid_out, run, run_all
-from tests.network.federations import opened as party_of
-from tests.network.test_inputs import close
+from tests.kit.federations import laid_out, run, run_all
+from tests.kit.federations import opened as party_of
+from tests.kit.parties import close
 
 USER, PASSWORD = "ada", "p:ss wörd"
 

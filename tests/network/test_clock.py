@@ -22,7 +22,7 @@ from posse.runtime.certificates.authority import Authority
 from posse.runtime.network.operate import json_log
 from posse.systems.registry import run
 from posse.systems.samba.settings import Samba
-from tests.network.federations import laid_out, opened, run_all, until
+from tests.kit.federations import laid_out, opened, run_all, until
 
 BUDGET = 40
 DAY = timedelta(days=1)

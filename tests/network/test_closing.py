@@ -19,8 +19,8 @@ from posse.systems.samba.deploy import build
 from posse.systems.samba.messages import Total
 from posse.systems.samba.strict import sums
 from posse.systems.samba.strict.messages import Shares
-from tests.network.federations import QUICK, laid_out, opened, run_all
-from tests.network.test_proxy import Proxy
+from tests.kit.federations import QUICK, laid_out, opened, run_all
+from tests.network.proxy import Proxy
 
 BRIEF = Timing(0.1, 1.0, 0.01, 0.1, 0.005, linger=0.3, closing=0.6)
 """Of a party that lingers a thirtieth of the default."""

@@ -18,13 +18,12 @@ import pytest
 import posse
 from posse.core.errors import DisagreementError, JournalError, UnfinishedError
 from posse.core.roles import Note
-from posse.runtime.network.deployment import make_party
 from posse.runtime.network.party import Party
-from posse.runtime.place import open_place
 from posse.systems import registry
 from posse.systems.parties import deployed, parties_of
-from tests.network import mpc, test_mesh
-from tests.network.federations import QUICK, free_port, laid_out, run_all, until
+from tests.kit import market, mpc
+from tests.kit.federations import free_port, laid_out, run_all, until
+from tests.kit.parties import all_stop, edit, ends_of, opened
 from tests.systems.toy.system import LISTENER, TELLER, Toy
 
 SECONDS = 240
@@ -86,9 +85,7 @@ def samba_ended(paths: list[Path], parties: dict[str, Party], notes: list[Note],
 def market_ended(
     paths: list[Path], parties: dict[str, Party], notes: list[Note], line: str
 ) -> None:
-    test_mesh.check(
-        list(parties.values()), *test_mesh.expected(rounds=int(line.removeprefix("horizon = ")))
-    )
+    market.check(list(parties.values()), *market.twin(rounds=int(line.removeprefix("horizon = "))))
 
 
 def mpc_ended(paths: list[Path], parties: dict[str, Party], notes: list[Note], line: str) -> None:
@@ -126,7 +123,7 @@ FEDERATIONS = {
         mpc_ended,
     ),
     "dp-combinatorial": Federation(
-        test_mesh.federation,
+        market.laid_out,
         "horizon = 120",
         "horizon = 60",
         "horizon is {60|120}",
@@ -155,33 +152,6 @@ def test_every_system_that_deploys_is_here() -> None:
     assert {name.partition(",")[0] for name in FEDERATIONS} == {
         system.name for system in deployed()
     }
-
-
-def edit(path: Path, old: str, new: str) -> None:
-    text = path.read_text()
-    assert old in text
-    path.write_text(text.replace(old, new))
-
-
-def opened(path: Path, notes: list[Note] | None = None) -> Party:
-    place = open_place(path)
-    watch = None if notes is None else notes.append
-    return make_party(place, parties_of(place.file.protocol).build, timing=QUICK, watch=watch)[0]
-
-
-async def ends_of(parties: dict[str, Party]) -> dict[str, Any]:
-    """Run everyone until everyone has stopped; return what stopped each."""
-    ends = await asyncio.wait_for(
-        asyncio.gather(*(party.run() for party in parties.values()), return_exceptions=True),
-        SECONDS,
-    )
-    for party in parties.values():
-        party.engine.close()
-    return dict(zip(parties, ends, strict=True))
-
-
-async def all_stop(paths: list[Path]) -> dict[str, Any]:
-    return await ends_of({path.stem: opened(path) for path in paths})
 
 
 def one_line(ends: dict[str, Any], odd: str) -> str:

@@ -12,8 +12,8 @@ import pytest
 from posse.core.errors import JournalError
 from posse.systems.registry import run
 from posse.systems.samba.settings import Samba
+from tests.kit.federations import laid_out, opened
 from tests.network.disks import FailingDisk
-from tests.network.federations import laid_out, opened
 
 BUDGET = 30
 FAULTS = {

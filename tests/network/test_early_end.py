@@ -21,9 +21,8 @@ from posse.systems.samba.messages import Agreed, Close, End, Sum
 from posse.systems.samba.strict import sums
 from posse.systems.samba.strict.closing import agree, ask
 from posse.systems.samba.strict.messages import Shares
-from tests.network.federations import laid_out, opened, settled
-from tests.network.seam import Network
-from tests.network.test_samba_seam import FAULTS
+from tests.kit.federations import laid_out, opened, settled
+from tests.network.seam import FAULTS, Network
 
 ARMS = BernoulliArms([0.2, 0.5, 0.8, 0.6])
 

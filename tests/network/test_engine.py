@@ -22,9 +22,9 @@ from posse.runtime.network.connection import Wiring
 from posse.runtime.network.engine import Engine, Vocabulary
 from posse.runtime.network.links import LARGEST_EARLY, MOST_EARLY, BehindError, GapError
 from posse.runtime.network.party import Party
+from tests.kit.toy_roles import WORDS, Done, Hub, Leaf, Work, expected, reward
 from tests.network.disks import MemoryDisk
 from tests.network.seam import Network
-from tests.network.toy_roles import WORDS, Done, Hub, Leaf, Work, expected, reward
 
 
 class Text(Message, frozen=True, array_like=True, tag=True, gc=False):

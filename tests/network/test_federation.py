@@ -8,7 +8,7 @@ import pytest
 
 from posse.systems import registry
 from posse.systems.samba.settings import Samba
-from tests.network.federations import run
+from tests.kit.federations import run
 
 
 @pytest.mark.parametrize("policy", ["ucb", "thompson", "pursuit", "epsilon-greedy"])

@@ -46,7 +46,8 @@ from posse.systems.registry import run
 from posse.systems.samba.deploy import VOCABULARY, build
 from posse.systems.samba.settings import Samba
 from posse.version import PROTOCOL_VERSION
-from tests.network.federations import journalled_secrets, laid_out, opened, until
+from tests.kit.federations import journalled_secrets, laid_out, opened, until
+from tests.network.toy_parties import Nowhere
 
 BUDGET = 40
 ANY_RATE = Limits(rate=1e6, burst=1e6, silence=0.3)
@@ -184,30 +185,6 @@ class Fuzz:
         """A claim to have on disk what was never sent."""
         durable = self.link.unsent + self.rng.choice((0, 1, 1000, 2**62))
         return pack(Kept(durable))
-
-
-class Nowhere(asyncio.Transport):
-    """A transport without another end."""
-
-    def __init__(self):
-        super().__init__()
-        self.closed = False
-        self.told = bytearray()
-
-    def write(self, data):
-        self.told += data
-
-    def abort(self):
-        self.close()
-
-    def close(self):
-        self.closed = True
-
-    def is_closing(self):
-        return self.closed
-
-    def get_extra_info(self, name, default=None):
-        return default
 
 
 def stopped_midway(folder):

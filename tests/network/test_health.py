@@ -32,11 +32,11 @@ from posse.runtime.network.wire import Data, Kept, pack
 from posse.runtime.place import open_place
 from posse.systems.mpc_contextual.deploy import build as build_mpc
 from posse.systems.parties import parties_of, run_and_record
-from tests.network import mpc
-from tests.network.federations import QUICK, free_port, laid_out, opened, run_all, until
-from tests.network.test_inputs import SYSTEMS, close, finish
-from tests.network.test_party import encoded, greeted, party_of
-from tests.network.toy_roles import Done
+from tests.kit import mpc
+from tests.kit.federations import QUICK, free_port, laid_out, opened, run_all, until
+from tests.kit.parties import LAY_OUT, close, finish
+from tests.kit.toy_roles import Done
+from tests.network.toy_parties import encoded, greeted, party_of
 
 
 def over(folder, check, heartbeat=0.1, **how):
@@ -272,9 +272,9 @@ def test_a_dealer_that_has_dealt_everything_is_over_also_for_who_starts_later(tm
 # The needs of a finished party --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("name", LAY_OUT)
 def test_who_has_finished_needs_only_those_that_it_sends_to(tmp_path, name):
-    for party in finish(SYSTEMS[name][0](tmp_path)):
+    for party in finish(LAY_OUT[name](tmp_path)):
         sent = {peer for peer, link in party.engine.links.items() if link.sent}
         assert party._needs is not None
         assert set(party.needed) <= sent, party.engine.role.name

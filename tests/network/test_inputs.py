@@ -21,8 +21,7 @@ from posse.runtime.network.doctor import examine
 from posse.runtime.network.operate import Control, party_commands
 from posse.runtime.place import open_place
 from posse.systems.dp_combinatorial.agent import Agent, Buyer
-from posse.systems.dp_combinatorial.deploy import AgentOptions, MarketFederation
-from posse.systems.dp_combinatorial.deploy import lay_out as lay_out_market
+from posse.systems.dp_combinatorial.deploy import AgentOptions
 from posse.systems.dp_combinatorial.messages import Delivered, Hello, Offers
 from posse.systems.dp_combinatorial.terms import VERSION, Terms
 from posse.systems.mpc_contextual.layout import ContextualFederation
@@ -30,43 +29,10 @@ from posse.systems.mpc_contextual.layout import lay_out as lay_out_contextual
 from posse.systems.mpc_contextual.settings import ContextualOptions
 from posse.systems.parties import change_stopped, deployed, parties_of
 from posse.systems.samba.deploy import SambaOptions
-from tests.network import mpc, test_mesh
-from tests.network.federations import QUICK, free_port, laid_out, run_all
-
-DELIVERIES = "def good(run, round, units):\n    return dict(units)\n"
-
-
-def market_of_their_own(folder, **values):
-    """Three buyers with price lists; everything they buy is good."""
-    (folder / "all_good.py").write_text(DELIVERIES)
-    agents = []
-    for name in ("ada", "bob", "eve"):
-        own = folder / f"{name}.csv"
-        own.write_text("supplier,cost,capacity\nnorth,0.5,10\nsouth,0.5,10\n")
-        source = {"function": "all_good:good"}
-        agents.append(
-            {"name": name, "listen": f"127.0.0.1:{free_port()}", "own": str(own), "source": source}
-        )
-    given = {
-        "run": "m1",
-        "sync": False,
-        "suppliers": ["north", "south"],
-        "rounds": 12,
-        "start": 3,
-        "alpha": 0.3,
-    }
-    given = {name: value for name, value in {**given, **values}.items() if value is not None}
-    return lay_out_market(MarketFederation.make({**given, "agent": agents}), folder)
-
-
-def opened(path, **how):
-    build = parties_of(str(read_toml(path)["protocol"])).build
-    return make_party(open_place(path), build, timing=QUICK, **how)[0]
-
-
-def close(*parties):
-    for party in parties:
-        party.engine._journal.close()
+from tests.kit import market, mpc
+from tests.kit.federations import QUICK, free_port, laid_out
+from tests.kit.market import DELIVERIES, laid_out_with_own_files
+from tests.kit.parties import LAY_OUT, close, finish, opened
 
 
 def doctor(path):
@@ -84,18 +50,6 @@ def doctor(path):
     return found
 
 
-def finish(paths):
-    """Run everyone to the end; return the parties, with their journals closed."""
-
-    async def go():
-        parties = [opened(path) for path in paths]
-        await run_all(parties)
-        close(*parties)
-        return parties
-
-    return asyncio.run(go())
-
-
 # Every setting of every role of every system ------------------------------------------------------
 
 SAMBA = {
@@ -110,19 +64,16 @@ PLACES = {"customer", "authority"}
 """Where a certificate and the authority lie is an address; which customer it is, is bound."""
 SYSTEMS = {
     "samba": (
-        lambda folder: laid_out(folder, budget=12),
         SambaOptions,
         {**SAMBA, "level": "strict"},
         PLACES,
     ),
     "samba strict": (
-        lambda folder: laid_out(folder, budget=12, level="strict", sync=True),
         SambaOptions,
         {**SAMBA, "level": "paper"},
         PLACES,
     ),
     "mpc-contextual": (
-        lambda folder: mpc.laid_out(folder, steps=4),
         ContextualOptions,
         {
             "policy": "linucb",
@@ -154,7 +105,6 @@ SYSTEMS = {
         },  # where they lie is an address; what they hold is bound (test_mpc_processes)
     ),
     "dp-combinatorial": (
-        lambda folder: market_of_their_own(folder),
         AgentOptions,
         {
             "data": "normal",
@@ -182,6 +132,7 @@ SYSTEMS = {
         {"own"},  # may change, by an instruction: see below
     ),
 }
+"""For each system: its options, other values that are valid, and fields that may change."""
 
 
 def another(value):
@@ -202,8 +153,8 @@ def test_every_system_that_deploys_is_here():
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_another_input_behind_a_journal_is_refused_and_named(tmp_path, name):
-    lay, options, others, free = SYSTEMS[name]
-    paths = lay(tmp_path)
+    options, others, free = SYSTEMS[name]
+    paths = LAY_OUT[name](tmp_path)
     finish(paths)
     build = parties_of(name.partition(" ")[0]).build
     roles = {open_place(path).identity.role: path for path in paths}  # one party a role
@@ -273,7 +224,7 @@ HOPELESS = {
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_addresses_sync_patience_and_metrics_may_change(tmp_path, name):
-    paths = SYSTEMS[name][0](tmp_path)
+    paths = LAY_OUT[name](tmp_path)
     finish(paths)
     for path in paths:
         values = read_toml(path)
@@ -395,7 +346,7 @@ def slowed(folder):
 
 
 def test_an_edited_price_list_is_refused_and_the_remedy_takes_it_from_the_next_round_on(tmp_path):
-    paths = market_of_their_own(tmp_path, rounds=30)
+    paths = laid_out_with_own_files(tmp_path, rounds=30)
     slowed(tmp_path)
     halfway(paths)
     before = opened(paths[0])
@@ -431,7 +382,7 @@ def test_an_edited_price_list_is_refused_and_the_remedy_takes_it_from_the_next_r
 
 
 def test_the_command_takes_a_list_at_a_running_agent_and_at_a_stopped_one(tmp_path):
-    paths = market_of_their_own(tmp_path, rounds=30)
+    paths = laid_out_with_own_files(tmp_path, rounds=30)
     slowed(tmp_path)
     halfway(paths)
     party, made = make_party(
@@ -468,12 +419,12 @@ def test_the_command_takes_a_list_at_a_running_agent_and_at_a_stopped_one(tmp_pa
 
 def test_a_seed_is_agreed_on_where_the_market_is_simulated(tmp_path):
     agreed = []
-    for name, make in (("own", market_of_their_own), ("simulated", test_mesh.federation)):
+    for name, make in (("own", laid_out_with_own_files), ("simulated", market.laid_out)):
         (tmp_path / name).mkdir()
         party = opened(make(tmp_path / name)[0])
         agreed.append(party.engine.terms.get("seed"))
         close(party)
-    assert agreed == ["null", str(test_mesh.MARKET["seed"])]
+    assert agreed == ["null", str(market.MARKET["seed"])]
 
 
 def test_a_report_over_a_change_pays_for_the_larger_capacity():
@@ -494,7 +445,7 @@ def test_a_report_over_a_change_pays_for_the_larger_capacity():
 
 
 def test_a_journal_begun_anew_beside_its_old_root_draws_other_noise(tmp_path):
-    paths = market_of_their_own(tmp_path)
+    paths = laid_out_with_own_files(tmp_path)
     first = finish(paths)
     for path in paths:
         for file in (tmp_path / path.stem / "journal").glob("*-*"):
@@ -510,7 +461,7 @@ def test_a_journal_begun_anew_beside_its_old_root_draws_other_noise(tmp_path):
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_a_root_that_is_missing_beside_a_journal_is_not_drawn_again(tmp_path, name):
-    paths = SYSTEMS[name][0](tmp_path)
+    paths = LAY_OUT[name](tmp_path)
     finish(paths)
     for path in paths:
         root = tmp_path / path.stem / "journal" / "root.key"
@@ -565,7 +516,7 @@ def rewritten(path, **changes):
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_a_source_where_none_belongs_is_refused(tmp_path, name):
-    for path in SYSTEMS[name][0](tmp_path):
+    for path in LAY_OUT[name](tmp_path):
         place = open_place(path)
         if place.identity.role in ("puller", "payee", "agent"):
             continue
@@ -580,7 +531,7 @@ def test_a_source_where_none_belongs_is_refused(tmp_path, name):
 
 @pytest.mark.parametrize("name", ["samba", "samba strict", "mpc-contextual"])
 def test_a_file_with_the_identity_of_another_role_is_refused(tmp_path, name):
-    paths = {open_place(path).identity.role: path for path in SYSTEMS[name][0](tmp_path)}
+    paths = {open_place(path).identity.role: path for path in LAY_OUT[name](tmp_path)}
     for role, other in itertools.permutations(paths, 2):
         values = read_toml(paths[role])
         rewritten(paths[role], identity=read_toml(paths[other])["identity"])
@@ -616,7 +567,7 @@ def test_a_file_that_names_no_role_is_known_by_its_options(tmp_path, role, other
 
 def test_delta_is_the_number_it_is_however_it_is_written(tmp_path):
     """1/n of three agents and 1/3 are one delta: the agents agree."""
-    paths = market_of_their_own(tmp_path, policy="p-fcb", delta="1/n")
+    paths = laid_out_with_own_files(tmp_path, policy="p-fcb", delta="1/n")
     edited(paths[0], "delta", "1/3")
     parties = [opened(path) for path in paths]
     assert parties[0].engine.terms == parties[1].engine.terms

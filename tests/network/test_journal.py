@@ -18,8 +18,8 @@ from posse.runtime.journal import _MARK, Journal, copy
 from posse.runtime.network import engine
 from posse.runtime.network.engine import Engine
 from posse.version import PROTOCOL_VERSION
+from tests.kit.toy_roles import WORDS, Done, Hub
 from tests.network.disks import FailingDisk
-from tests.network.toy_roles import WORDS, Done, Hub
 
 RECORDS = [b"", b"one", b"x" * 1000, bytes(range(256))]
 

@@ -15,11 +15,9 @@ from posse.results.store import Store
 from posse.runtime.sources import SourceSettings
 from posse.systems.dp_combinatorial.deploy import MarketFederation, lay_out
 from posse.systems.samba.layout import layout
-from tests.network import mpc
-from tests.network.federations import free_port, laid_out
-from tests.network.test_disagreement import edit
-from tests.network.test_inputs import market_of_their_own
-from tests.network.test_records import run_all
+from tests.kit import market, mpc
+from tests.kit.federations import free_port, laid_out
+from tests.kit.parties import edit, run_and_record_all
 
 OWN, OWED, BOUGHT, ARMS, REWARDS, BROUGHT, ALL, COST = (
     "Its own arm",
@@ -67,7 +65,7 @@ def test_owners_hold_ratings_and_every_record_holds_what_its_role_may_know(tmp_p
     sources = [{**adults, "where": "age >= 18"}, *others]
     owners = [{"name": f"clinic-{i + 1}", "source": source} for i, source in enumerate(sources)]
     paths = laid_out(tmp_path, world=None, owner=owners, threshold=3, budget=80, price=0.3)
-    ends, _ = run_all(paths)
+    ends, _ = run_and_record_all(paths)
     found = records()
     first = found["clinic-1"]
     pulls = int(first.pulls.sum())
@@ -96,7 +94,7 @@ def test_owners_and_customer_find_their_part_of_theorem_4(tmp_path):
     """What all of them count together is what a simulation of the same run counts for their
     kinds.
     """
-    run_all(laid_out(tmp_path, budget=30))
+    run_and_record_all(laid_out(tmp_path, budget=30))
     found = {
         name: values(record, COST) for name, record in records().items() if COST in titles(record)
     }
@@ -119,7 +117,7 @@ def test_a_threshold_that_differs_is_named_before_anything_is_pulled(tmp_path):
     owners = [{"name": f"clinic-{i + 1}", "source": source} for i, source in enumerate(sources)]
     paths = laid_out(tmp_path, world=None, owner=owners, threshold=3.0, budget=20)
     edit(tmp_path / "clinic-2.toml", "threshold = 3.0", "threshold = 4.0")
-    ends, _ = run_all(paths)
+    ends, _ = run_and_record_all(paths)
     assert {type(end) for end in ends.values()} == {DisagreementError}
     assert any("threshold" in str(end) for end in ends.values())
 
@@ -127,7 +125,7 @@ def test_a_threshold_that_differs_is_named_before_anything_is_pulled(tmp_path):
 def test_a_price_that_an_owner_did_not_agree_to_is_refused(tmp_path):
     paths = laid_out(tmp_path, budget=20, price=[0.1, 0.2, 0.3])
     edit(tmp_path / "clinic-2.toml", "price = [0.1, 0.2, 0.3]", "price = [0.1, 0.5, 0.3]")
-    ends, _ = run_all(paths)
+    ends, _ = run_and_record_all(paths)
     assert {type(end) for end in ends.values()} == {DisagreementError}
     assert any("price" in str(end) for end in ends.values())
     given = {
@@ -145,7 +143,7 @@ def test_puller_payee_and_parties_find_what_each_may_know(tmp_path):
     for number in (1, 2):  # two runs of the same parties: what the arms gave away adds up
         folder = tmp_path / str(number)
         folder.mkdir()
-        run_all(mpc.laid_out(folder, steps=20, run=f"trial-{number}"))
+        run_and_record_all(mpc.laid_out(folder, steps=20, run=f"trial-{number}"))
     store = Store()
     runs = [store.get(row.id) for row in store.list()]
     for record in runs:
@@ -170,7 +168,7 @@ def test_puller_payee_and_parties_find_what_each_may_know(tmp_path):
 
 
 def test_an_agent_finds_what_it_bought_learnt_earned_and_spent(tmp_path):
-    run_all(market_of_their_own(tmp_path))
+    run_and_record_all(market.laid_out_with_own_files(tmp_path))
     found = records()
     for name, record in found.items():
         assert titles(record) == ["What it bought", "Money", ALL]
@@ -199,8 +197,8 @@ def test_an_agent_finds_how_large_its_first_noise_was_and_what_rounds_add_up_to(
     """Each from its own report and ledger; no sentence about a simulation, for its noise is its
     own.
     """
-    own = market_of_their_own(tmp_path, **given)
-    run_all(own)
+    own = market.laid_out_with_own_files(tmp_path, **given)
+    run_and_record_all(own)
     for record in records().values():
         (warning,) = record.warnings
         assert "Noise of its first report (round 1) is" in warning
@@ -224,7 +222,7 @@ def test_agents_of_a_simulated_market_say_where_their_noise_comes_from(tmp_path)
         "producers": 3,
         "agent": members,
     }
-    run_all(lay_out(MarketFederation.make(given), tmp_path))
+    run_and_record_all(lay_out(MarketFederation.make(given), tmp_path))
     for record in records().values():
         assert "comes from the recorded world seed" in json.dumps(record.privacy[0]["not_covered"])
 

@@ -25,8 +25,8 @@ from posse.systems.mpc_contextual.deploy import OUTSIDE
 from posse.systems.mpc_contextual.roles.messages import Act, Acted, Earn, Earned
 from posse.systems.mpc_contextual.terms import DEALER, PAYEE, PULLER
 from posse.systems.samba.settings import Samba
-from tests.network.living import LivingFederation
-from tests.network.mpc import found, twin, write_world
+from tests.kit.living import LivingFederation
+from tests.kit.mpc import found, twin, write_world
 
 SERVERS = {"controller": "controller", "comp": "comp", "dealer": "dealer"}
 CLINICS = ["clinic-1", "clinic-2", "clinic-3"]

@@ -24,8 +24,10 @@ from posse.runtime.network.operate import ask
 from posse.systems import registry
 from posse.systems.parties import parties_of
 from posse.systems.samba.settings import Samba
-from tests.network.federations import free_port
-from tests.network.test_living_systems import Together, _home  # noqa: F401
+from tests.kit.federations import free_port
+from tests.kit.living import Together
+
+pytestmark = pytest.mark.usefixtures("home")
 
 OWNERS = ["clinic-1", "clinic-2", "clinic-3"]
 MEMBERS = {"controller": "controller", "comp": "comp", **dict.fromkeys(OWNERS, "owner")}

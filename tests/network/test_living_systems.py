@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,81 +17,16 @@ from posse.core.errors import CertificateError, ConfigError, LinkError, PosseErr
 from posse.runtime.certificates import making
 from posse.runtime.federation.service import Living
 from posse.runtime.federation.talk import Proposal, Signed
-from posse.runtime.network.operate import ask
 from posse.systems import registry
 from posse.systems.dp_combinatorial.settings import DpCombinatorial
-from posse.systems.parties import invite, serving
+from posse.systems.parties import invite
 from posse.systems.samba.settings import Samba
-from tests.network.living import LivingFederation
+from tests.kit.living import Together
 
 MARKET = {"agents": 4, "producers": 8, "horizon": 120, "start": 20, "seed": 5}
-DEADLINE = 600.0
 
 
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep records in a store of the test's own."""
-    monkeypatch.setenv("POSSE_HOME", str(tmp_path / "home"))
-
-
-class Together:
-    """Services of one federation in one loop."""
-
-    def __init__(
-        self,
-        folder: Path,
-        members: dict[str, str],
-        founder: tuple[str, str] = ("customer", "customer"),
-        consent: dict[str, Any] | None = None,
-        **values: Any,
-    ) -> None:
-        self.laid = LivingFederation(folder, {}, founder=founder, **values)
-        for name, role in members.items():
-            self.laid.join(name, role, **({} if consent is None else {"consent": consent}))
-        self.names = [founder[0], *members]
-        self.services: dict[str, Living] = {}
-        self.tasks: dict[str, asyncio.Task[None]] = {}
-
-    async def ask(self, name: str, command: str) -> Any:
-        return await ask(self.laid.runs(name), command, patience=60)
-
-    async def until(self, wanted: Callable[[], Awaitable[bool]]) -> None:
-        async with asyncio.timeout(DEADLINE):
-            while not await wanted():
-                await asyncio.sleep(0.02)
-
-    async def phase(self, run: str) -> dict[str, Any]:
-        shown: dict[str, Any] = await self.ask(self.names[0], f"follow {run}")
-        return shown
-
-    def play(self, story: Callable[[], Awaitable[None]]) -> None:
-        """Run all services while a story is told."""
-
-        async def all_of_them() -> None:
-            for name in self.names:
-                self.start(name)
-            try:
-                await self.until(self._all_here)
-                await story()
-            finally:
-                for service in self.services.values():
-                    service._over.set()
-                await asyncio.gather(*self.tasks.values())
-
-        asyncio.run(all_of_them())
-
-    def start(self, name: str) -> None:
-        self.services[name] = Living(
-            self.laid.file(name), serving(lambda text: None), lambda *_, **__: None
-        )
-        self.tasks[name] = asyncio.create_task(self.services[name].run())
-
-    async def stop(self, name: str) -> None:
-        self.services[name]._over.set()
-        await self.tasks[name]
-
-    async def _all_here(self) -> bool:
-        return len(self.services[self.names[0]].control.connections) == len(self.names) - 1
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def test_agents_of_a_market_buy_together_and_the_ledger_adds_up(tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ from posse.runtime.network.engine import SNAPSHOT_BYTES
 from posse.runtime.network.operate import ask
 from posse.systems.registry import run
 from posse.systems.samba.settings import Samba
-from tests.network import torment
-from tests.network.federations import laid_out, opened, run_all
-from tests.network.torment import Torment
+from tests.kit import torment
+from tests.kit.federations import laid_out, opened, run_all
+from tests.kit.torment import Torment
 
 
 def journal_bytes(folder, name):

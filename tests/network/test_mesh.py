@@ -11,41 +11,10 @@ from contextlib import suppress
 import pytest
 
 from posse.core.errors import ConfigError, DataError, UnfinishedError
-from posse.runtime.network.deployment import make_party
-from posse.runtime.place import open_place
-from posse.systems.dp_combinatorial.deploy import MarketFederation, build, lay_out, layout
-from posse.systems.dp_combinatorial.settings import DpCombinatorial
-from posse.systems.dp_combinatorial.twin import run_once
-from tests.network.federations import QUICK, free_port, run_all
-
-MARKET = {"agents": 4, "producers": 8, "rounds": 120, "start": 20, "seed": 5}
-
-
-def federation(folder, **values):
-    agents = [{"name": f"agent-{i + 1}", "listen": f"127.0.0.1:{free_port()}"} for i in range(4)]
-    return lay_out(
-        MarketFederation.make({"run": "m1", "sync": False, "agent": agents, **MARKET, **values}),
-        folder,
-    )
-
-
-def opened(path):
-    return make_party(open_place(path), build, timing=QUICK)[0]
-
-
-def expected(**values):
-    setup = DpCombinatorial.make({**MARKET, **values}).load()
-    return run_once(setup.market, setup.terms, MARKET["seed"])
-
-
-def check(parties, known, curves):
-    for party in parties:
-        j = int(party.engine.role.name.removeprefix("agent-")) - 1
-        for field in known._fields:
-            mine = getattr(party.engine.role.knowledge, field)
-            assert mine.tobytes() == getattr(known, field)[j].tobytes(), (j, field)
-    assert sum(party.engine.role.taken for party in parties) == curves.taken.sum()
-
+from posse.systems.dp_combinatorial.deploy import MarketFederation, lay_out, layout
+from tests.kit.federations import free_port, run_all
+from tests.kit.market import MARKET, check, laid_out, twin
+from tests.kit.parties import opened
 
 NAIVE = {"policy": "naive", "start": 200, "rounds": 60}
 """Reports of every round have no start of their own: 200 is the default."""
@@ -57,21 +26,21 @@ NAIVE = {"policy": "naive", "start": 200, "rounds": 60}
     ids=["accept", "fuse after exploring", "no noise", "naive"],
 )
 def test_a_mesh_is_the_compiled_market(tmp_path, values):
-    paths = federation(tmp_path, **values)
+    paths = laid_out(tmp_path, **values)
 
     async def go():
         parties = [opened(path) for path in paths]
         await run_all(parties)
         return parties
 
-    check(asyncio.run(go()), *expected(**values))
+    check(asyncio.run(go()), *twin(**values))
 
 
 def test_a_mesh_in_which_agents_die(tmp_path):
     """Agents are stopped where they are and made anew from their journals; nothing else of them
     survives.
     """
-    paths, rng = federation(tmp_path), random.Random(3)
+    paths, rng = laid_out(tmp_path), random.Random(3)
 
     async def go():
         parties = {path.stem: opened(path) for path in paths}
@@ -90,7 +59,7 @@ def test_a_mesh_in_which_agents_die(tmp_path):
         await asyncio.wait_for(asyncio.gather(*running.values()), 240)
         return list(parties.values())
 
-    check(asyncio.run(go()), *expected())
+    check(asyncio.run(go()), *twin())
 
 
 DELIVERIES = (
@@ -144,7 +113,7 @@ def test_an_agent_needs_a_listen_address(tmp_path):
 
 
 def test_files_that_do_not_fit(tmp_path):
-    paths = federation(tmp_path)
+    paths = laid_out(tmp_path)
     text = paths[0].read_text()
     for change, what in (("agents = 4", "agents = 1"), ("horizon = 120", "horizon = 5")):
         paths[0].write_text(text.replace(change, what))

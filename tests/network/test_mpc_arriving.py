@@ -24,9 +24,9 @@ from posse.systems.mpc_contextual.roles.outside import gathered
 from posse.systems.mpc_contextual.settings import ContextualOptions
 from posse.systems.mpc_contextual.terms import PAYEE, PULLER, Terms, largest_steps
 from posse.systems.mpc_contextual.twins import floats
-from tests.network import mpc
-from tests.network.mpc import ARMS, Arriving, Outcome, arriving_roles, found, opened, write_world
-from tests.network.test_mpc_seam import FAULTS, Seam
+from tests.kit import mpc
+from tests.kit.mpc import ARMS, Arriving, Outcome, arriving_roles, found, opened, write_world
+from tests.network.mpc_seam import FAULTS, Seam
 
 NAMES = ("clinic-1", "clinic-2")
 

@@ -17,7 +17,7 @@ from posse.core.errors import DataError, JournalError, LinkError
 from posse.core.fixed import REWARD_ONE
 from posse.systems.mpc_contextual.roles.outside import read_shares
 from posse.systems.mpc_contextual.terms import DEALER, PAYEE, PULLER
-from tests.network.mpc import PATIENCE, MpcTorment, found, laid_out, opened, run, twin
+from tests.kit.mpc import PATIENCE, MpcTorment, found, laid_out, opened, run, twin
 
 ROLES = ("clinic-1", "clinic-2", PULLER, PAYEE, DEALER)
 

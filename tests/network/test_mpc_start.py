@@ -17,7 +17,7 @@ from posse.core.errors import ConfigError, DataError, DisagreementError, Journal
 from posse.runtime.network.operate import json_log
 from posse.systems.mpc_contextual.roles.outside import gathered, read_shares
 from posse.systems.mpc_contextual.terms import DEALER, PULLER
-from tests.network.mpc import found, laid_out, opened, run, twin
+from tests.kit.mpc import found, laid_out, opened, run, twin
 
 
 @pytest.fixture(scope="module")

@@ -18,8 +18,8 @@ from posse.systems.registry import run
 from posse.systems.samba.levels import Switches
 from posse.systems.samba.settings import Samba
 from posse.systems.samba.setup import Expected, Terms
-from tests.network.federations import free_port, laid_out, opened, run_all
-from tests.network.test_disagreement import all_stop, edit
+from tests.kit.federations import free_port, laid_out, opened, run_all
+from tests.kit.parties import all_stop, edit
 
 SOURCE = """
     from dataclasses import dataclass

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import io
 
-import msgspec
 import pytest
 
 from posse.core.errors import DataError, LinkError, UnfinishedError
@@ -17,17 +16,9 @@ from posse.runtime.network.operate import json_log
 from posse.runtime.network.party import Party
 from posse.runtime.network.wire import WIRE_VERSION, Data, Hello, Kept, Refused, pack
 from posse.version import PROTOCOL_VERSION
-from tests.network.federations import until
-from tests.network.test_fuzz_listener import Nowhere
-from tests.network.toy_roles import WORDS, Done, Hub, Leaf, Work
-
-
-def hub_of(folder, steps=1, **how):
-    return Engine(Hub(["a"], steps), Journal(folder), ["a"], WORDS, run="r", **how)
-
-
-def encoded(message):
-    return msgspec.msgpack.encode(message)
+from tests.kit.federations import until
+from tests.kit.toy_roles import WORDS, Done, Leaf, Work
+from tests.network.toy_parties import Nowhere, encoded, greeted, hub_of, party_of
 
 
 @pytest.mark.parametrize("snapshot_bytes", [1 << 20, 1])
@@ -82,20 +73,6 @@ def strict(leaf):
         return type(leaf).receive(leaf, sender, message)
 
     return receive
-
-
-def party_of(folder, **how):
-    wiring = Wiring("toy", {"a": "leaf"})
-    return Party(hub_of(folder), wiring, lambda certificate: ("leaf", "a"), **how)
-
-
-def greeted(party):
-    connection, transport = Connection(party), Nowhere()
-    connection.connection_made(transport)
-    connection.data_received(
-        pack(Hello(WIRE_VERSION, "0", "toy", PROTOCOL_VERSION, "r", "a", 0, 0))
-    )
-    return connection, transport
 
 
 def test_a_result_that_cannot_be_written_stops_the_party_and_comes_again(tmp_path):

@@ -14,7 +14,7 @@ from posse.core.fixed import REWARD_ONE
 from posse.runtime.network.operate import ask
 from posse.systems import registry
 from posse.systems.samba.settings import Samba
-from tests.network.torment import Torment
+from tests.kit.torment import Torment
 
 FICKLE = """
 import os, secrets

@@ -32,7 +32,7 @@ from posse.systems.samba.federation import owner_names, prepare
 from posse.systems.samba.setup import CONTROLLER, CUSTOMER, sole
 from posse.systems.samba.strict import controller as strict_controller
 from posse.systems.samba.strict.messages import Tick, Tock
-from tests.network.mpc import Arriving, TestWorld, arriving_roles, factories
+from tests.kit.mpc import Arriving, TestWorld, arriving_roles, factories
 from tests.network.reconnecting import System, Tally, at, check, cut_power, undisturbed
 
 

@@ -4,7 +4,6 @@ them.
 
 from __future__ import annotations
 
-import asyncio
 import json
 
 import pytest
@@ -13,45 +12,23 @@ from posse.core.errors import DisagreementError
 from posse.results.store import Store
 from posse.runtime.place import open_place
 from posse.systems import parties
-from posse.systems.parties import RECORD, deployed, parties_of, run_and_record, run_id
-from tests.network.federations import laid_out
-from tests.network.test_disagreement import edit
+from posse.systems.parties import RECORD, deployed, parties_of, run_id
+from tests.kit.federations import laid_out
+from tests.kit.parties import edit, run_and_record_all
 
-
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("POSSE_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
-
-
-def run_all(paths):
-    """Run every party as `posse party` does, in one process; return results or what stopped each,
-    and remarks.
-    """
-    remarks = []
-
-    async def go():
-        runs = (
-            run_and_record(open_place(path), lambda place, made: made, remarks.append)
-            for path in paths
-        )
-        ends = await asyncio.wait_for(asyncio.gather(*runs, return_exceptions=True), 240)
-        assert not [task for task in asyncio.all_tasks() if "Keeper._follow" in repr(task)]
-        return ends
-
-    return dict(zip((path.stem for path in paths), asyncio.run(go()), strict=True)), remarks
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def test_a_run_that_fails_at_the_start_and_then_goes_on_has_one_record_a_party(tmp_path):
     paths = laid_out(tmp_path, budget=40)
     edit(tmp_path / "clinic-2.toml", 'policy = "ucb"', 'policy = "thompson"')
-    ends, remarks = run_all(paths)
+    ends, remarks = run_and_record_all(paths)
     assert {type(end) for end in ends.values()} == {DisagreementError}
     before = {row.party: row.id for row in Store().list()}
     assert len(before) == len(paths)
     assert {row.status for row in Store().list()} == {"failed"}
     edit(tmp_path / "clinic-2.toml", 'policy = "thompson"', 'policy = "ucb"')
-    ends, more = run_all(paths)
+    ends, more = run_and_record_all(paths)
     assert {row.party: row.id for row in Store().list()} == before
     assert {row.status for row in Store().list()} == {"finished"}
     assert ends["customer"]["pulls"] == 40
@@ -80,7 +57,7 @@ def test_a_damaged_note_of_the_record_is_made_anew(tmp_path):
 
 def test_a_store_that_fails_is_remarked_once_and_stops_nothing(tmp_path, home):
     home.write_text("no folder")
-    ends, remarks = run_all(laid_out(tmp_path, budget=20))
+    ends, remarks = run_and_record_all(laid_out(tmp_path, budget=20))
     assert ends["customer"]["pulls"] == 20
     assert len(remarks) == 6
     assert all("leaves no record" in text for text in remarks)
@@ -94,7 +71,7 @@ def test_rows_say_how_far_a_party_is(tmp_path, monkeypatch):
     monkeypatch.setattr(
         Store, "_beat", lambda store, *what: seen.append(what) or beat(store, *what)
     )
-    run_all(laid_out(tmp_path, budget=200))
+    run_and_record_all(laid_out(tmp_path, budget=200))
     assert {whole for _, done, whole in seen if done} == {200}
     assert all(done <= 200 for _, done, _ in seen)
 

@@ -16,7 +16,7 @@ from posse.systems.samba.setup import CONTROLLER, CUSTOMER, sole
 from posse.systems.samba.strict import controller as strict_controller
 from posse.systems.samba.strict.messages import Tick, Tock
 from posse.systems.samba.twin import simulate
-from tests.network.seam import Network
+from tests.network.seam import FAULTS, Network
 
 ARMS = BernoulliArms([0.2, 0.5, 0.8])
 BUDGET, SEED = 24, 11
@@ -27,19 +27,6 @@ CASES = [
     (UCB(), "paper"),
     (Pursuit(), "paper"),
 ]
-FAULTS = {
-    "kills": {"kill": 0.08},
-    "power": {"power": 0.08},
-    "connections": {"cut": 0.05, "duplicate": 0.05, "reorder": 0.05, "drop": 0.03},
-    "everything": {
-        "cut": 0.04,
-        "duplicate": 0.03,
-        "reorder": 0.03,
-        "drop": 0.02,
-        "kill": 0.04,
-        "power": 0.04,
-    },
-}
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -29,7 +29,7 @@ from posse.systems.samba.settings import Samba
 from posse.systems.samba.strict import clock
 from posse.systems.samba.strict.clock import Clock
 from posse.systems.samba.strict.messages import Tick, Tock
-from tests.network.federations import QUICK, laid_out, opened, run_all
+from tests.kit.federations import QUICK, laid_out, opened, run_all
 
 OWNERS, BUDGET, SLOT, PULL = 4, 130, 0.03, 0.012
 

@@ -37,9 +37,9 @@ from posse.systems.dp_combinatorial.deploy import lay_out as lay_out_market
 from posse.systems.parties import parties_of
 from posse.systems.samba.settings import Samba
 from posse.version import PROTOCOL_VERSION
-from tests.network import mpc
-from tests.network.federations import QUICK, free_port, laid_out, until
-from tests.network.toy_roles import WORDS, Hub
+from tests.kit import mpc
+from tests.kit.federations import QUICK, free_port, laid_out, until
+from tests.kit.toy_roles import WORDS, Hub
 
 BUDGET = 80
 

@@ -16,7 +16,7 @@ from posse.runtime import door as door_module
 from posse.runtime.certificates.identity import PartyIdentity, ssl_contexts
 from posse.runtime.door import RESERVE, Door, Limits
 from posse.runtime.network import connection as connection_module
-from tests.network.federations import laid_out, opened, run_all, until
+from tests.kit.federations import laid_out, opened, run_all, until
 
 SMALL = Limits(waiting=16, waiting_each=8, served=6, served_each=3, rate=40, burst=60, silence=30)
 

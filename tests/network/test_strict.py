@@ -17,7 +17,7 @@ from posse.systems.samba.deploy import build
 from posse.systems.samba.layout import layout
 from posse.systems.samba.settings import Samba
 from posse.systems.samba.strict import controller as strict_controller
-from tests.network.federations import laid_out, opened, run, settled, until
+from tests.kit.federations import laid_out, opened, run, settled, until
 
 VALUES = {"level": "strict", "sync": True, "budget": 60}
 
@@ -197,7 +197,7 @@ def test_a_policy_with_its_own_choice_is_refused(tmp_path):
     values = {
         **_file(),
         "owner": [{"name": "a"}, {"name": "b"}],
-        "policy": "tests.policies.users:SecondBest",
+        "policy": "tests.kit.policies:SecondBest",
     }
     with pytest.raises(ConfigError, match="Use level 'paper'"):
         layout(values, tmp_path)

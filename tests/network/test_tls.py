@@ -14,7 +14,7 @@ from posse.runtime.door import Door
 from posse.runtime.network import tls
 from posse.runtime.network.calling import call
 from posse.runtime.network.connection import why_no_tls
-from tests.network.test_strangers import until
+from tests.kit.federations import until
 
 
 def context(side):

@@ -25,9 +25,9 @@ from posse.runtime.network.wire import (
     pack,
 )
 from posse.version import PROTOCOL_VERSION
-from tests.network.federations import laid_out, opened, run, run_all
-from tests.network.test_inputs import close
-from tests.network.toy_roles import WORDS, Done, Hub
+from tests.kit.federations import laid_out, opened, run, run_all
+from tests.kit.parties import close
+from tests.kit.toy_roles import WORDS, Done, Hub
 
 HELLO = {
     "wire": WIRE_VERSION,

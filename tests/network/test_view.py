@@ -26,9 +26,9 @@ from posse.runtime.place import open_place
 from posse.systems.audit import audit, read_view
 from posse.systems.parties import parties_of, read_result
 from posse.systems.samba.attacks.owners import own_arm
-from tests.network import mpc
-from tests.network.federations import QUICK, laid_out, run_all
-from tests.network.torment import Torment
+from tests.kit import mpc
+from tests.kit.federations import QUICK, laid_out, run_all
+from tests.kit.torment import Torment
 
 RECORD = "\n[record]\nview = true\n"
 

@@ -11,7 +11,7 @@ import numba
 import numpy as np
 
 from posse.policies.arms.base import Selection
-from tests.policies.users import Numbers, Runner
+from tests.kit.policies import Numbers, Runner
 
 # Reinforcement Comparison: the preference of an arm needs the reference reward over all arms ------
 

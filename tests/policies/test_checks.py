@@ -9,7 +9,8 @@ import pytest
 from posse.core.errors import PolicyError
 from posse.policies import POLICIES, EpsilonDecreasing, Policy, Pursuit, Softmax
 from posse.policies.arms.checks import CHECKS, check, refuse
-from tests.policies import counterexamples, users
+from tests.kit import policies
+from tests.policies import counterexamples
 
 LOCALITY, OBLIVIOUS, MASKS, PURITY, PICKLABLE, COMPILES, FINITE = CHECKS
 
@@ -31,9 +32,9 @@ def test_every_registered_policy_passes(name: str) -> None:
         Pursuit(beta=1e-6),
         EpsilonDecreasing("inverse", 1e6),
         EpsilonDecreasing("inverse-sqrt", 0.1),
-        users.Tuned(2.0),
-        users.SecondBest(),
-        users.Looked(),
+        policies.Tuned(2.0),
+        policies.SecondBest(),
+        policies.Looked(),
     ],
     ids=repr,
 )
@@ -52,8 +53,8 @@ REFUSED = [
     (counterexamples.ComparisonClosure(), LOCALITY, "score reads 'cell', a dict"),
     (counterexamples.ComparisonDefault(), LOCALITY, "score asks for 'seen'"),
     (counterexamples.NosyLearner(), LOCALITY, "learn asks for 'all_totals'"),
-    (users.Scoreless(), LOCALITY, "there is no score"),
-    (users.Method(), LOCALITY, "make it a staticmethod"),
+    (policies.Scoreless(), LOCALITY, "there is no score"),
+    (policies.Method(), LOCALITY, "make it a staticmethod"),
     # The filter by index, by time and by value.
     (counterexamples.OddFilter(), OBLIVIOUS, "depends on positions"),
     (counterexamples.CoinFilter(), OBLIVIOUS, "depends on positions"),
@@ -63,17 +64,17 @@ REFUSED = [
     (counterexamples.TimedFilter(), OBLIVIOUS, "asks for 't'"),
     (counterexamples.FarFilter(), OBLIVIOUS, "must give a position"),
     (counterexamples.NoChoose(), OBLIVIOUS, "kind 'custom'"),
-    (users.Huge(), MASKS, r"below 2\^19 in size"),
-    (users.Tiny(), MASKS, r"differ by more than 2\^-40"),
-    (users.Dicing(), PURITY, "two results for the same arguments"),
-    (users.Rounding(), PURITY, "in Python and gives 0.0 compiled"),
-    (users.Careless(3.0), PICKLABLE, "another one after pickling"),
-    (users.Worded(), COMPILES, "numba does not compile score: "),
-    (users.Dividing(), FINITE, r"score raises ZeroDivisionError: .* at t = 3"),
-    (users.Endless(), FINITE, "score gives inf"),
-    (users.Growing(), FINITE, "learn does not keep memory"),
-    (users.Restless(), FINITE, "explore gives"),
-    (users.Overflowing(), FINITE, "above the ceiling 0.5"),
+    (policies.Huge(), MASKS, r"below 2\^19 in size"),
+    (policies.Tiny(), MASKS, r"differ by more than 2\^-40"),
+    (policies.Dicing(), PURITY, "two results for the same arguments"),
+    (policies.Rounding(), PURITY, "in Python and gives 0.0 compiled"),
+    (policies.Careless(3.0), PICKLABLE, "another one after pickling"),
+    (policies.Worded(), COMPILES, "numba does not compile score: "),
+    (policies.Dividing(), FINITE, r"score raises ZeroDivisionError: .* at t = 3"),
+    (policies.Endless(), FINITE, "score gives inf"),
+    (policies.Growing(), FINITE, "learn does not keep memory"),
+    (policies.Restless(), FINITE, "explore gives"),
+    (policies.Overflowing(), FINITE, "above the ceiling 0.5"),
 ]
 
 
@@ -94,7 +95,7 @@ def test_a_counter_example_is_refused_by_the_property_it_violates(
 
 
 def test_a_policy_defined_inside_a_function_does_not_pickle() -> None:
-    class Local(users.Runner):
+    class Local(policies.Runner):
         name = "local"
 
     with pytest.raises(
@@ -104,7 +105,7 @@ def test_a_policy_defined_inside_a_function_does_not_pickle() -> None:
 
 
 def test_what_the_policy_itself_raises_is_a_finding() -> None:
-    report = check(users.Raising())
+    report = check(policies.Raising())
     assert not report.passed
     assert "the policy raises RuntimeError: no start." in {
         result.reason for result in report.results
@@ -114,7 +115,7 @@ def test_what_the_policy_itself_raises_is_a_finding() -> None:
 def test_after_a_wrong_signature_the_other_checks_are_left_out() -> None:
     report = check(counterexamples.ComparisonAsked())
     assert [result.name for result in report.results] == [LOCALITY]
-    assert len(check(users.Endless()).results) == len(CHECKS)
+    assert len(check(policies.Endless()).results) == len(CHECKS)
 
 
 def test_state_is_found_in_the_source_for_numba_freezes_it(monkeypatch: pytest.MonkeyPatch) -> None:

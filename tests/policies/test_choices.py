@@ -17,7 +17,7 @@ from posse.core.random import GUMBEL, derive, uniform
 from posse.policies import EpsilonGreedy, Policy, Pursuit, Softmax
 from posse.problems import BernoulliArms
 from posse.systems.samba.twin import simulate
-from tests.core.chance import chi_square, chi_square_limit
+from tests.kit.statistics import chi_square, chi_square_limit
 
 SEEDS = range(12_000)
 

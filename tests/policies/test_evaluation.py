@@ -23,7 +23,7 @@ from posse.policies.evaluation.offline import (
     evaluate,
     support_of,
 )
-from tests.core.chance import SIGMAS
+from tests.kit.statistics import SIGMAS
 
 Floats = NDArray[np.float64]
 

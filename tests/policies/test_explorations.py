@@ -27,7 +27,7 @@ from posse.policies.contextual.registry import (
     described,
     exploration,
 )
-from tests.core.chance import chi_square, chi_square_limit
+from tests.kit.statistics import chi_square, chi_square_limit
 
 KINDS = [*(kind() for kind in EXPLORATIONS.values()), Falcon(mu=1.0), Falcon(mu=100.0)]
 SCORES = arrays(

@@ -29,10 +29,10 @@ from posse.policies import (
 from posse.policies.arms.checks import check
 from posse.policies.arms.registry import PARAMETERS, PolicySettings
 from posse.systems.samba.settings import Samba
+from tests.kit.policies import Careless, Runner, SecondBest, Tuned
 from tests.policies.counterexamples import ComparisonList
-from tests.policies.users import Careless, Runner, SecondBest, Tuned
 
-TUNED = "tests.policies.users:Tuned"
+TUNED = "tests.kit.policies:Tuned"
 
 FILE = """
 from dataclasses import dataclass

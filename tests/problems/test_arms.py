@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from posse.core.errors import ConfigError
 from posse.core.fixed import REWARD_ONE
 from posse.problems.arms.rewards import Arms, BernoulliArms, BetaArms, EmpiricalArms, reward
-from tests.core.chance import KS_LIMIT, SIGMAS, chi_square, chi_square_limit, ks
+from tests.kit.statistics import KS_LIMIT, SIGMAS, chi_square, chi_square_limit, ks
 
 KINDS = {
     "bernoulli": BernoulliArms([0.1, 0.5, 0.93]),

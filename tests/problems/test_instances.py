@@ -19,7 +19,7 @@ from posse.problems.markets import instances
 from posse.problems.markets.instances import INSTANCES, binds, market_instance
 from posse.problems.markets.market import Market, make_market
 from posse.problems.markets.supply import FOREVER
-from tests.core.chance import KS_LIMIT, SIGMAS, chi_square, chi_square_limit, ks
+from tests.kit.statistics import KS_LIMIT, SIGMAS, chi_square, chi_square_limit, ks
 
 KINDS = {
     "uniform": {},

@@ -15,42 +15,10 @@ from hypothesis import strategies as st
 from posse.core.errors import ConfigError, DataError
 from posse.core.random import words as scalar_words
 from posse.problems.populations import draws
-from posse.problems.populations.population import Bag, Population
+from posse.problems.populations.population import Bag
 from posse.problems.populations.ragged import Ragged, names_of
-from tests.core.chance import chi_square_limit
-
-ARMS = ("a", "b", "c")
-
-
-def images(sizes: list[int], seed: int = 0, **changes: Any) -> Population:
-    draw = np.random.default_rng(seed)
-    total = sum(sizes)
-    made: dict[str, Any] = {
-        "name": "images",
-        "arms": ARMS,
-        "offsets": np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
-        "inputs": draw.integers(1, 256, (total, 3, 2)).astype(np.uint8),
-        "labels": draw.integers(0, 3, total).astype(np.int32),
-    }
-    return Population(**(made | changes))
-
-
-def texts() -> Population:
-    bags = Ragged(
-        np.array([0, 2, 2, 5]),
-        np.array([3, 1, 0, 2, 4], np.int32),
-        np.array([1, 2, 1, 2, 2], np.uint16),
-    )
-    return Population(
-        "texts",
-        ARMS,
-        np.array([0, 2, 3]),
-        bags,
-        Ragged.of([[0, 2], [], [1]]),
-        names_of(["é", "bob"]),
-        tuple("vwxyz"),
-    )
-
+from tests.kit.statistics import chi_square_limit
+from tests.problems.populations import images, texts
 
 # --- cohorts --------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ import pytest
 from posse.core.errors import ConfigError, DataError
 from posse.problems.populations.population import Bag, Population
 from posse.problems.populations.prepared import HEADER, Writer, load, save
-from tests.problems.test_populations import images, texts
+from tests.problems.populations import images, texts
 
 
 @pytest.mark.parametrize("name", ["folder", "one.npz"])

@@ -29,8 +29,8 @@ from posse.problems.markets.supply import (
     recorded,
     untabled,
 )
-from tests.core.chance import SIGMAS
-from tests.problems.binomials import distance, moved
+from tests.kit.binomials import distance, moved
+from tests.kit.statistics import SIGMAS
 
 WORDS = 1 << 32
 SEED = np.uint64(11)

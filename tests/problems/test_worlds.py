@@ -19,8 +19,8 @@ from posse.problems.populations.worlds import (
     scenario,
     tag_counts,
 )
-from tests.core.chance import SIGMAS
-from tests.problems.test_populations import images, texts
+from tests.kit.statistics import SIGMAS
+from tests.problems.populations import images, texts
 
 # --- availability ---------------------------------------------------------------------------------
 

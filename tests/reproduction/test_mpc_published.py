@@ -27,8 +27,8 @@ from reproduction.mpc_contextual.published import (
     simulate,
     toward_zero,
 )
-from tests.core.chance import SIGMAS
-from tests.systems.mpc_contextual.test_floats import linear
+from tests.kit.mpc import linear
+from tests.kit.statistics import SIGMAS
 
 Q = 1 << 64
 signed = st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(-(1 << 30), 1 << 30)

@@ -13,8 +13,8 @@ import pytest
 
 from posse.results import Record, render_report
 from posse.results.reports.answers import answer, averages, spread, yardsticks
-from tests.results.example import example_contextual_record, example_market_record, example_record
-from tests.results.test_report import Page
+from tests.kit.pages import Page
+from tests.kit.records import example_contextual_record, example_market_record, example_record
 
 MEANS = yardsticks([0.3, 0.5, 0.7], ["clinic-a", "clinic-b", "clinic-c"])
 

@@ -9,7 +9,7 @@ from hypothesis.extra import numpy as hnp
 from posse.core.errors import StoreError
 from posse.results.store import arrays_of, build, text_of
 from posse.results.values import pack, same, unpack
-from tests.results.example import example_record
+from tests.kit.records import example_record
 
 shapes = hnp.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=8)
 

@@ -3,7 +3,7 @@ import pytest
 
 from posse.core.errors import DataError
 from posse.results import compare, identical
-from tests.results.example import example_record
+from tests.kit.records import example_record
 
 
 def test_a_protected_run_is_identical_to_its_plain_twin() -> None:

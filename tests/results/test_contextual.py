@@ -13,8 +13,8 @@ import pytest
 from posse.results import Store, compare, export, render_report
 from posse.results.reports.report import twins
 from posse.results.reports.sections import HOLLOW, guarantees, not_covered, up
-from tests.results.example import example_contextual_record, example_record
-from tests.results.test_report import Page
+from tests.kit.pages import Page
+from tests.kit.records import example_contextual_record, example_record
 
 SHARED = example_contextual_record(latency=20.0)
 FIXED = example_contextual_record(path="fixed")

@@ -14,7 +14,7 @@ import pytest
 from posse.core.errors import DataError, MissingExtraError
 from posse.core.files import whole
 from posse.results import Record, export, rows, summary_rows, to_arrow, to_pandas, to_polars
-from tests.results.example import example_record
+from tests.kit.records import example_record
 
 
 @pytest.fixture

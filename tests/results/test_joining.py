@@ -3,7 +3,7 @@ import pytest
 
 from posse.results import Record, joining
 from posse.results.joining import Joining, Share
-from tests.results.example import BASELINE, example_market_record
+from tests.kit.records import BASELINE, example_market_record
 
 
 def alone(**changes: object) -> Record:

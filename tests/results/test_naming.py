@@ -24,7 +24,7 @@ from posse.results import (
     to_pandas,
 )
 from posse.results.words import words_of
-from tests.results.example import example_market_record, example_record
+from tests.kit.records import example_market_record, example_record
 
 SCALARS = st.one_of(
     st.booleans(),

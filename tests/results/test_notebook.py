@@ -10,7 +10,7 @@ import posse
 from posse.results import compare, render_report
 from posse.results.logs import Evaluation, evaluate_logs
 from posse.results.reports.audits import Audit, Row
-from tests.results.example import example_record
+from tests.kit.records import example_record
 
 
 class Unfolded(HTMLParser):

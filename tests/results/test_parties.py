@@ -9,7 +9,7 @@ import pytest
 from posse.core.errors import DataError
 from posse.results import Store, export, identical, party_rows
 from posse.results.store import arrays_of, build, text_of
-from tests.results.example import example_market_record, example_record
+from tests.kit.records import example_market_record, example_record
 
 
 @pytest.mark.parametrize(

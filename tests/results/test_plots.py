@@ -18,7 +18,7 @@ from posse.results import (
 )
 from posse.results.plots import DARK_PAGE, INK, LIGHT_PAGE, SERIES
 from posse.systems.registry import names, system
-from tests.results.example import example_record
+from tests.kit.records import example_record
 
 SECURE, PLAIN, OTHER = (
     example_record(),
@@ -54,7 +54,7 @@ def test_neither_import_nor_drawing_loads_pyplot() -> None:
     code = (
         "import sys, posse.results as r; assert 'matplotlib' not in sys.modules and 'pyarrow' not "
         "in sys.modules;"
-        "from tests.results.example import example_record as e; r.render_report([e(), "
+        "from tests.kit.records import example_record as e; r.render_report([e(), "
         "e(level='plain')]);"
         "assert 'matplotlib' in sys.modules; assert 'matplotlib.pyplot' not in sys.modules"
     )

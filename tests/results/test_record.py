@@ -8,7 +8,7 @@ from scipy import stats
 
 from posse.core.errors import ConfigError, DataError
 from posse.results import Record, Traffic, band, new_id, standard_error
-from tests.results.example import example_record
+from tests.kit.records import example_record
 
 
 def test_ids_are_short_distinct_and_sorted_by_time() -> None:

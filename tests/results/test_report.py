@@ -1,5 +1,4 @@
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -7,39 +6,10 @@ import pytest
 from posse.core.errors import DataError
 from posse.results import Record, render_report, report
 from posse.results.reports.sections import REST, guarantees, times
-from tests.results.example import example_market_record, example_record
+from tests.kit.pages import Page
+from tests.kit.records import example_market_record, example_record
 
-VOID = {"meta", "br"}
 EVIL = "<script>alert(1)</script>\"'&"
-
-
-class Page(HTMLParser):
-    """What a browser would see: elements closed in order, their attributes, and the text."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str, str]] = []
-        self.text = ""
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += [(tag, name, value or "") for name, value in attrs]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-        self.open.pop()
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
 
 
 @pytest.fixture(scope="module")

@@ -26,8 +26,8 @@ from posse.results import (
     to_arrow,
 )
 from posse.results.reports.sections import sections
-from tests.results.example import example_contextual_record, example_market_record, example_record
-from tests.results.test_report import Page
+from tests.kit.pages import Page
+from tests.kit.records import example_contextual_record, example_market_record, example_record
 
 EVIL = "<script>alert(1)</script>"
 

@@ -7,7 +7,7 @@ import pytest
 
 from posse.core.errors import StoreError
 from posse.results import Store, default_path
-from tests.results.example import example_record
+from tests.kit.records import example_record
 
 FILES = 12
 

@@ -12,7 +12,7 @@ from posse.core.errors import StoreError
 from posse.results import Store
 from posse.results import store as storing
 from posse.results.database import store_errors
-from tests.results.example import example_record
+from tests.kit.records import example_record
 
 Change = Callable[[sqlite3.Connection], object]
 

@@ -17,7 +17,7 @@ from posse.results import Store
 from posse.results import store as storing
 from posse.results.database import SILENT, is_lost, process_start, this_host
 from posse.results.record import Record
-from tests.results.example import example_record
+from tests.kit.records import example_record
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_two_runs_cannot_have_one_id(store: Store) -> None:
 CHILD = """
 import sys
 from posse.results import Store
-from tests.results.example import example_record
+from tests.kit.records import example_record
 store = Store(sys.argv[1])
 handle = store.begin(example_record(id="0child"))
 handle.beat(42, 800)

@@ -3,7 +3,7 @@ import pytest
 from posse.core.errors import ConfigError, DataError
 from posse.results import Vocabulary, compare, pulls_per_arm, regret_curves, reward_curves
 from posse.results.words import common, plural, vocabulary
-from tests.results.example import example_market_record, example_record
+from tests.kit.records import example_market_record, example_record
 
 
 def test_a_record_speaks_the_words_of_its_problem() -> None:

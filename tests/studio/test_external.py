@@ -653,11 +653,11 @@ def test_the_command_allows_names_that_are_there(
             "--allow",
             str(table),
             "--policy",
-            "tests.policies.users:Tuned",
+            "tests.kit.policies:Tuned",
         )
         == 0
     )
-    assert started == [(f"{code}:rate", str(table), "tests.policies.users:Tuned")]
+    assert started == [(f"{code}:rate", str(table), "tests.kit.policies:Tuned")]
     for wrong in (
         "nonsense",
         f"{code}:other",

@@ -182,7 +182,7 @@ def test_a_request_names_no_path_and_no_module(visitor: Visitor, tmp_path: Path)
 def test_a_policy_of_ones_own_is_one_named_at_the_start(
     start: Callable[..., Server], tmp_path: Path
 ) -> None:
-    file, named = tmp_path / "mine.py", "tests.policies.users:Tuned"
+    file, named = tmp_path / "mine.py", "tests.kit.policies:Tuned"
     file.write_text("raise SystemExit")
     visitor = start(allowed=(named,)).visitor()
     systems = {one["name"]: one for one in visitor.get("/api/systems")}

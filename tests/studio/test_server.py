@@ -35,7 +35,7 @@ import posse
 from posse.cli.app import app
 from posse.results.store import Store
 from posse.studio.stages import Hub
-from tests.network.federations import free_port
+from tests.kit.federations import free_port
 from tests.studio.conftest import Server, Visitor, resting, until
 
 TOY: dict[str, Any] = {"horizon": 200}

@@ -15,7 +15,7 @@ from posse.systems import registry
 from posse.systems.base import System
 from posse.systems.runs import RolesRun, Run
 from posse.systems.scenes import PROTECTIONS
-from tests.systems.test_systems import SMALL
+from tests.systems.small_settings import SMALL
 
 NAMES = tuple(SMALL)
 

@@ -19,28 +19,8 @@ from posse.results.store import Store
 from posse.systems import registry
 from posse.systems.base import RunSettings, System
 from posse.systems.runs import Run
+from tests.systems.small_settings import SMALL
 
-SMALL: dict[str, dict[str, Any]] = {
-    "samba": {"policy": "thompson", "owners": 3, "horizon": 40, "paillier_bits": 2048},
-    "mpc-contextual": {"data": "digits", "parties": 2, "rows": 40, "horizon": 12},
-    "dp-combinatorial": {
-        "agents": 3,
-        "producers": 6,
-        "horizon": 40,
-        "start": 10,
-        "epsilon": 1,
-        "delta": "0.01",
-    },
-    "fed-contextual": {
-        "data": "digits",
-        "clients": 12,
-        "horizon": 4,
-        "cohort": 4,
-        "noise": 1.0,
-        "delta": 1e-3,
-    },
-}
-"""Settings of a small run; a new system needs none if it has a preset "demo"."""
 NAMES = registry.names()
 
 

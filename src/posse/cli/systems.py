@@ -245,10 +245,10 @@ def go(settings: RunSettings, keeper: Keeper) -> Record:
                 listed.beat(going.time, going.horizon)
 
         def keep() -> str:
-            return keeper.interrupted(keeper.name(going.interrupted(), listed))
+            return keeper.interrupted(keeper.name(going.record_interrupted(), listed))
 
         try:
-            with save_on_interrupt(keep, lambda: going.steady or not going.time):
+            with save_on_interrupt(keep, lambda: going.records_while_running or not going.time):
                 going.finish(watch)
         except KeyboardInterrupt as stop:
             raise Interrupted(keeper.name(going.record("interrupted"), listed)) from stop

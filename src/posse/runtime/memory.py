@@ -34,15 +34,15 @@ class Transcript:
     def __init__(self, limit: int) -> None:
         self._entries: deque[Entry] = deque(maxlen=limit)
         self.count = 0
-        self.thin: Callable[[Message], Message] | None = None
-        """Makes of a message what is kept of it; its size stays what it was."""
+        self.truncate: Callable[[Message], Message] | None = None
+        """Returns the part of a message to store. The size on the wire stays that of the message."""
 
     def add(
         self, sender: str, receiver: str, message: Message, size: int = 0, time: int = 0
     ) -> None:
         """Keep one message."""
-        if self.thin is not None:
-            message = self.thin(message)
+        if self.truncate is not None:
+            message = self.truncate(message)
         self._entries.append(Entry(self.count, sender, receiver, message, size, time))
         self.count += 1
 
@@ -68,7 +68,8 @@ class Transcript:
         made._entries.extend(
             islice(self._entries, held - LATE if self.forgotten and held > LATE else 0, held)
         )
-        made.count, made.thin = self.count, self.thin
+        made.count = self.count
+        made.truncate = self.truncate
         return made
 
     @property

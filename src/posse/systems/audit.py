@@ -347,7 +347,7 @@ class Auditing:
             with defer_interrupt():  # what is imported may compile, and a compiler loses a Ctrl-C
                 run = self.system.start(self.settings, seeds=[seed], transcript=TRANSCRIPT)
             if isinstance(run, RolesRun) and run.memory.transcript is not None:
-                run.memory.transcript.thin = run.thin
+                run.memory.transcript.truncate = run.truncate
             run.finish(lambda at, number=number: watch((number + at.fraction) / len(seeds)))  # type: ignore[misc]
             yield run
 

@@ -1,8 +1,7 @@
-"""A run that goes forward: one message, one decision, some, or to the end.
+"""A run that moves forward: one message, one decision, several, or to the end.
 
-A **Run** comes from `System.start`; it can be looked at, recorded and taken back at any moment
-between two calls. A run on real roles (`RolesRun`) delivers their messages in one process, one seed
-after the other.
+`System.start` returns a **Run**. It can be read, recorded and saved between any two calls. A run of
+real roles (`RolesRun`) delivers their messages in one process, one seed after the other.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from posse.core import check
 from posse.core.errors import ConfigError
@@ -26,53 +25,50 @@ if TYPE_CHECKING:
 
 
 class Run(ABC):
-    """Something that goes forward: one or several seeds of one setting.
+    """One or several seeds of the same settings.
 
-    `time` counts decisions (or rounds) over all seeds and `horizon` is how many there will be.
-    Between two calls a run can be read (`state`, `view`), recorded and saved. Runs are not safe to
-    use from two threads at once.
+    `time` counts decisions (or rounds) over all seeds, and `horizon` is their final number. Between
+    two calls a run can be read (`state`, `view`), recorded and saved. It must not be used by two
+    threads at once.
     """
 
     unit: ClassVar[str] = "step"
-    """The system's own word for what `time` counts."""
-    steady: ClassVar[bool] = False
-    """Whether a record may be made in another thread while it goes forward: each step puts a new
-    state in place.
-    """
+    """The system's word for what `time` counts."""
+    records_while_running: ClassVar[bool] = False
+    """Whether another thread may make a record during a step, since steps replace the state."""
 
     def __init__(self, system: System, settings: RunSettings, seeds: Sequence[int] | None) -> None:
-        self.system, self.settings = system, settings
+        self.system = system
+        self.settings = settings
         self.seeds = settings.seeds if seeds is None else tuple(seeds)
         self.seconds = 0.0
-        """CPU seconds spent going forward; compiling and loading are not in it."""
+        """CPU seconds of all steps, without compiling and loading."""
 
-    # Going forward --------------------------------------------------------------------------------
+    # Moving forward -------------------------------------------------------------------------------
 
     @property
     @abstractmethod
     def time(self) -> int:
-        """Decisions made, in all seeds together."""
+        """Number of decisions made, over all seeds."""
 
     @property
     @abstractmethod
     def horizon(self) -> int:
-        """Decisions there will be."""
+        """Number of decisions at the end, over all seeds."""
 
     @property
     @abstractmethod
     def done(self) -> bool:
-        """Whether nothing is left to do."""
+        """Whether the run is over."""
 
     @abstractmethod
     def _advance(self, n: int) -> None:
-        """Make n decisions in each seed under way, or finish what remains."""
+        """Make n decisions in each current seed, or fewer if it ends."""
 
     def advance(self, n: int = 1) -> None:
-        """Make n decisions at full speed, in each seed that goes side by side with others; fewer
-        where it ends.
-        """
+        """Make n decisions at full speed in each current seed, or fewer if it ends."""
         check.at_least(1, n=n)
-        with self._counted():
+        with self._timed():
             self._advance(n)
 
     def step(self) -> None:
@@ -80,8 +76,8 @@ class Run(ABC):
         self.advance(1)
 
     def finish(self, watch: Watch | None = None) -> None:
-        """Go to the end; `watch` is called on the way."""
-        for steps in half_second_steps(self.stride, self.least):
+        """Run to the end, and call `watch` with the progress about every half second."""
+        for steps in half_second_steps(self.stride):
             if self.done:
                 return
             self.advance(steps)
@@ -90,58 +86,58 @@ class Run(ABC):
 
     @property
     def stride(self) -> int:
-        """Decisions between two looks at progress or at Ctrl-C, at most; fewer where they take
-        long.
-        """
+        """The most decisions between two reports of progress."""
         return max(1, self.horizon // max(1, len(self.seeds)) // 200)
 
     @property
-    def least(self) -> int:
-        """Decisions that are made together at least."""
-        return 1
-
-    @property
     def progress(self) -> Progress:
-        """How far the run is."""
-        number = min(len(self.seeds) - 1, self.time * len(self.seeds) // max(1, self.horizon))
+        """How much of the run is done."""
+        horizon = max(1, self.horizon)
+        number = min(len(self.seeds) - 1, self.time * len(self.seeds) // horizon)
         number -= number % self.side_by_side
-        return Progress(
-            number, len(self.seeds), self.time / max(1, self.horizon), self.side_by_side
-        )
+        return Progress(number, len(self.seeds), self.time / horizon, self.side_by_side)
 
     @property
     def side_by_side(self) -> int:
-        """Seeds that go forward together."""
+        """Number of seeds that are run together."""
         return 1
 
     def deliver(self, *, explain: bool = True, until: int | None = None) -> Delivery | None:
-        """Move one message, and `explain` it; None when nothing is left, or so many decisions were
-        made before it.
+        """Move one message, and `explain` it.
+
+        Returns None at the end of the run, or when `until` decisions are made before a message
+        moves.
         """
         if self.done:
             return None
-        self._refuse("has no messages between roles. Use step().")
+        raise ConfigError(
+            f"this run of {self.system.name} has no messages between roles. Use step().",
+            rule="systems.deliver.no-messages",
+        )
 
     @contextmanager
-    def _counted(self) -> Iterator[None]:
+    def _timed(self) -> Iterator[None]:
         started = time.process_time()
         try:
             yield
         finally:
             self.seconds += time.process_time() - started
 
-    # The world outside ----------------------------------------------------------------------------
+    # The outside world ----------------------------------------------------------------------------
 
     @property
     def asks(self) -> Mapping[int, Ask]:
-        """What a world outside must answer before the run goes on, by number."""
+        """Open questions to an outside world, by number."""
         return {}
 
     def answer(self, number: int, reward: Any) -> None:
-        """Answer for the world outside."""
-        self._refuse("has its world inside. Start it with world='outside'.")
+        """Answer a question in the place of the outside world."""
+        raise ConfigError(
+            f"this run of {self.system.name} simulates its world. Start it with world='outside'.",
+            rule="systems.world.simulated",
+        )
 
-    # Looking at it --------------------------------------------------------------------------------
+    # Reading --------------------------------------------------------------------------------------
 
     @property
     def parties(self) -> tuple[str, ...]:
@@ -154,70 +150,68 @@ class Run(ABC):
         return {}
 
     def state(self, party: str) -> dict[str, Any]:
-        """Return what an operator standing at a party may see."""
-        self._refuse("has no parties: one process sees everything.")
+        """Return what the operator of a party may see."""
+        raise ConfigError(
+            f"this run of {self.system.name} has no parties: one process sees everything.",
+            rule="systems.state.no-parties",
+        )
 
     def view(self, *parties: str) -> View:
-        """Return what these parties together saw: their messages, their own secrets, the public
-        terms.
-        """
-        self._refuse("has no parties, and so no views.")
+        """Return what these parties saw together: messages, their secrets and the public terms."""
+        raise ConfigError(
+            f"this run of {self.system.name} has no parties, and so no views.",
+            rule="systems.view.no-parties",
+        )
 
     def tap(self) -> View:
-        """Return what somebody sees who holds no party and reads everything that travels between
-        them.
-        """
-        self._refuse("has no messages between roles.")
+        """Return all messages between parties, as somebody on the network reads them."""
+        raise ConfigError(
+            f"this run of {self.system.name} has no messages between roles.",
+            rule="systems.tap.no-messages",
+        )
 
     def truth(self) -> Mapping[str, Any]:
-        """Return what only a simulation knows, to score an attack by."""
+        """Return what only the simulation knows, to score attacks."""
         return {}
 
     @abstractmethod
     def record(self, status: str | None = None) -> Record:
-        """Return the record of what has been done so far."""
+        """Return the record of the run so far."""
 
-    def interrupted(self) -> Record:
-        """Keep what belongs to the run itself, and return its record."""
+    def record_interrupted(self) -> Record:
+        """Save what an interrupted run writes itself, and return its record."""
         return self.record("interrupted")
 
-    def recorded(self, status: str | None, **fields: Any) -> Record:
-        """Make a record of what every system says alike, and of these fields."""
-        of = self.system
-        settings: Any = self.settings  # of the system's own class, with `config` and `problem`
+    def make_record(self, status: str | None, **fields: Any) -> Record:
+        """Make a record from `fields` and from those that all systems share."""
+        system = self.system
+        settings: Any = self.settings  # a subclass that has `config` and `problem`
         return Record(
-            kind=of.name,
+            kind=system.name,
             config=settings.config(),
             problem=settings.problem(),
-            level=of.level_of(settings),
-            leaks=of.not_protected(settings),
+            level=system.level_of(settings),
+            leaks=system.not_protected(settings),
             status=status or ("finished" if self.done else "running"),
             seconds=self.seconds,
             **fields,
         )
 
-    # Going back -----------------------------------------------------------------------------------
+    # Saved moments --------------------------------------------------------------------------------
 
     @abstractmethod
     def save(self) -> Any:
-        """Return this moment, to come back to with `load`; in this process only, for it holds
-        secrets.
-        """
+        """Return this moment for `load`. It contains secrets, so keep it in this process."""
 
     @abstractmethod
     def load(self, saved: Any) -> None:
-        """Come back to a saved moment of this run."""
-
-    def _refuse(self, why: str) -> NoReturn:
-        raise ConfigError(f"this run of {self.system.name} {why}")
+        """Return to a saved moment of this run."""
 
 
 class RolesRun(Run):
-    """A run on real roles in one process, one seed after the other.
+    """A run of real roles in one process, one seed after the other.
 
-    A system gives `_make` (the roles of a seed, made anew from the same arguments at every call of
-    the function it returns), `_world` (which answers its asks and counts decisions in `reached`),
-    `_reply` and `record`.
+    A system implements `_role_maker`, `_make_world`, `_seed_horizon`, `_reply` and `record`.
     """
 
     def __init__(
@@ -230,50 +224,54 @@ class RolesRun(Run):
         transcript: int = 0,
     ) -> None:
         super().__init__(system, settings, seeds)
-        self.outside, self._kept = world == "outside", transcript
+        self.outside = world == "outside"
+        self._transcript_limit = transcript
         self.memories: list[MemoryRun] = []
-        """One for each seed begun, the current one last."""
+        """Roles and messages of each seed so far, the current one last."""
         self.worlds: list[Any] = []
         self._makers: list[Callable[[], list[Role]]] = []
         self._over = False
-        self._begin(0)
+        self._begin_seed(0)
 
     @abstractmethod
-    def _maker(self, seed: int) -> Callable[[], list[Role]]:
-        """Return a function that makes the roles of a seed, always from the same arguments."""
+    def _role_maker(self, seed: int) -> Callable[[], list[Role]]:
+        """Return a function that makes the roles of a seed, with the same arguments each time."""
 
     @abstractmethod
-    def _world(self, seed: int) -> Any:
+    def _make_world(self, seed: int) -> Any:
         """Make the simulated world of a seed; its `reached` counts the decisions made."""
 
     @property
     @abstractmethod
-    def _each(self) -> int:
-        """Decisions of one seed."""
+    def _seed_horizon(self) -> int:
+        """Number of decisions of one seed."""
 
+    @abstractmethod
     def _reply(self, ask: Ask, reward: Any) -> Message:
-        """Make a message of what the world outside answers."""
-        self._refuse("cannot be answered from outside.")
+        """Return the message that gives the outside world's answer to a role."""
 
-    def _closed(self, note: Note) -> None:
-        """Check what a role says at the end of a seed."""
+    def _check_note(self, note: Note) -> None:
+        """Check a result that a role reports."""
 
     @property
     def public(self) -> Mapping[str, Any]:
-        """The terms that everybody knows."""
+        """Terms that all parties know."""
         return {}
 
-    def _begin(self, number: int) -> None:
+    def _begin_seed(self, number: int) -> None:
         seed = self.seeds[number]
-        maker, world = self._maker(seed), self._world(seed)
-        answering: World | None = None if self.outside else world
+        maker = self._role_maker(seed)
         self._makers.append(maker)
-        self.worlds.append(world)
-        self.memories.append(MemoryRun(maker(), answering, transcript=self._kept))
+        self.worlds.append(self._make_world(seed))
+        memory = MemoryRun(maker(), self._answering_world(), transcript=self._transcript_limit)
+        self.memories.append(memory)
+
+    def _answering_world(self) -> World | None:
+        return None if self.outside else self.world
 
     @property
     def memory(self) -> MemoryRun:
-        """The roles of the current seed."""
+        """Roles and messages of the current seed."""
         return self.memories[-1]
 
     @property
@@ -283,84 +281,91 @@ class RolesRun(Run):
 
     @property
     def horizon(self) -> int:
-        """Decisions of all seeds."""
-        return self._each * len(self.seeds)
+        """Number of decisions of all seeds."""
+        return self._seed_horizon * len(self.seeds)
 
     @property
     def time(self) -> int:
-        """Decisions made."""
-        return self._each * (len(self.memories) - 1) + int(self.world.reached)
+        """Number of decisions made, over all seeds."""
+        return self._seed_horizon * (len(self.memories) - 1) + self._reached
+
+    @property
+    def _reached(self) -> int:
+        """Number of decisions made in the current seed."""
+        return int(self.world.reached)
 
     @property
     def done(self) -> bool:
-        """Whether every role of every seed has finished."""
+        """Whether all roles of all seeds have finished."""
         return self._over
 
     @property
     def asks(self) -> Mapping[int, Ask]:
-        """What the world outside must answer before the run goes on."""
+        """Open questions to an outside world, by number."""
         return self.memory.asks
 
     def answer(self, number: int, reward: Any) -> None:
-        """Answer for the world outside, by the number of the ask."""
+        """Answer a question in the place of the outside world."""
         if number not in self.memory.asks:
+            numbers = ", ".join(map(str, self.memory.asks)) or "none"
             raise ConfigError(
-                f"there is no open ask {number}. Open: "
-                f"{', '.join(map(str, self.memory.asks)) or 'none'}."
+                f"there is no open ask {number}. Open: {numbers}.", rule="systems.number.not-open"
             )
         ask = self.memory.asks[number]
-        with self._counted():
+        with self._timed():
             self.memory.answer(number, self._reply(ask, reward))
         self.world.answered(ask, reward)
 
     def _advance(self, n: int) -> None:
-        until = min(self._each, int(self.world.reached) + n)
-        closing = int(self.world.reached) >= self._each
+        until = self._reached + n
         for note in self.memory:
-            self._look(note)
-            if not closing and self.memory.time >= until and until < self._each:
+            self._process_note(note)
+            # The messages after the last decision of a seed belong to it.
+            if until < self._seed_horizon and self.memory.time >= until:
                 return
-        self._next()
+        self._begin_next_seed()
 
     def deliver(self, *, explain: bool = True, until: int | None = None) -> Delivery | None:
-        """Move one message; None when the run is over, waits for the world outside, or is at
-        `until` before it.
-        """
+        """Move one message, and `explain` it.
 
-        def enough() -> bool:
+        Returns None when the run is over, waits for the outside world, or reaches `until` before a
+        message moves.
+        """
+        with self._timed():
+            delivery = self._move_message(until)
+        if delivery is None:
+            return None
+        for note in delivery.notes:
+            self._process_note(note)
+        delivery = delivery._replace(time=self.time)
+        if not explain:
+            return delivery
+        return delivery._replace(explanation=self.system.explain(self, delivery))
+
+    def _move_message(self, until: int | None) -> Delivery | None:
+        def at_limit() -> bool:
             return until is not None and self.time >= until
 
-        with self._counted():
-            moved = self.memory.deliver(None if until is None or enough() else enough)
-            if moved is None and enough():
-                self.memory.time = int(self.world.reached)
-                return None
-            if moved is None and not self.asks:
-                self._next()
-                if not self._over:
-                    moved = self.memory.deliver()
-        if moved is None:
+        delivery = self.memory.deliver(None if at_limit() else at_limit)
+        if delivery is not None:
+            return delivery
+        if at_limit():
+            self.memory.time = self._reached
             return None
-        for note in moved.notes:
-            self._look(note)
-        delivery = moved._replace(time=self.time)
-        return (
-            delivery._replace(explanation=self.system.explain(self, delivery))
-            if explain
-            else delivery
-        )
+        self._begin_next_seed()
+        return None if self._over else self.memory.deliver()
 
-    def _look(self, note: Note) -> None:
-        self.memory.time = int(self.world.reached)
-        self._closed(note)
+    def _process_note(self, note: Note) -> None:
+        self.memory.time = self._reached
+        self._check_note(note)
 
-    def _next(self) -> None:
-        """Begin the next seed where this one is over."""
-        self.memory.time = int(self.world.reached)
+    def _begin_next_seed(self) -> None:
+        """Begin the next seed, unless the current one waits for the outside world."""
+        self.memory.time = self._reached
         if self.asks:
             return
         if len(self.memories) < len(self.seeds):
-            self._begin(len(self.memories))
+            self._begin_seed(len(self.memories))
         else:
             self._over = True
 
@@ -375,46 +380,45 @@ class RolesRun(Run):
         return {name: role.kind for name, role in self.memory.roles.items()}
 
     def state(self, party: str) -> dict[str, Any]:
-        """Return what an operator standing at a party may see."""
+        """Return what the operator of a party may see."""
         check.one_of(self.parties, party=party)
         return self.memory.roles[party].state()
 
     def view(self, *parties: str) -> View:
-        """Return what these parties together saw of the current seed."""
+        """Return what these parties saw together in the current seed."""
         for party in parties:
             check.one_of(self.parties, party=party)
-        kept = self._transcript
+        transcript = self._transcript
         secrets = {party: self.memory.roles[party].save() for party in parties}
-        return View(tuple(parties), kept.view(*parties), secrets, self._terms, kept.forgotten)
+        entries = transcript.view(*parties)
+        return View(parties, entries, secrets, self._terms, transcript.forgotten)
 
-    def thin(self, message: Message) -> Message:
-        """Return what an audit keeps of a message: all that attacks on one view read of it."""
+    def truncate(self, message: Message) -> Message:
+        """Return the part of a message that attacks read, so that long audits fit into memory."""
         return message
 
     def tap(self) -> View:
-        """Return what travelled between the parties in the current seed, without anybody's
-        secrets.
-        """
-        kept = self._transcript
-        return View(
-            (), [entry for entry in kept if entry.sender != WORLD], {}, self._terms, kept.forgotten
-        )
+        """Return all messages between the parties in the current seed, without any secrets."""
+        transcript = self._transcript
+        entries = [entry for entry in transcript if entry.sender != WORLD]
+        return View((), entries, {}, self._terms, transcript.forgotten)
 
     @property
     def _transcript(self) -> Transcript:
-        kept = self.memory.transcript
-        if kept is None:
-            self._refuse(
-                "keeps no transcript. Start it with posse.start, or give transcript=100000."
+        if self.memory.transcript is None:
+            raise ConfigError(
+                f"this run of {self.system.name} has no transcript. Start it with posse.start, or "
+                "with transcript=100000.",
+                rule="systems.transcript.missing",
             )
-        return kept
+        return self.memory.transcript
 
     @property
     def _terms(self) -> dict[str, Any]:
         return {"system": self.system.name, **self.public}
 
     def traffic(self, seeds: int | None = None) -> dict[tuple[str, str], list[int]]:
-        """Messages and bytes between kinds of role, over all seeds, or over the first ones."""
+        """Return messages and bytes between kinds of role, over all seeds or the first ones."""
         hops: dict[tuple[str, str], list[int]] = {}
         for memory in self.memories[:seeds]:
             for hop, moved in memory.hops.items():
@@ -424,31 +428,31 @@ class RolesRun(Run):
         return hops
 
     def role_seconds(self, seeds: int | None = None) -> dict[str, float]:
-        """CPU seconds by kind of role, over all seeds, or over the first ones."""
-        spent: dict[str, float] = {}
+        """Return CPU seconds by kind of role, over all seeds or the first ones."""
+        total: dict[str, float] = {}
         for memory in self.memories[:seeds]:
             for kind, seconds in memory.seconds.items():
-                spent[kind] = spent.get(kind, 0.0) + seconds
-        return spent
+                total[kind] = total.get(kind, 0.0) + seconds
+        return total
 
     def save(self) -> Any:
-        """Return this moment; finished seeds are shared with it, for they do not change any
-        more.
-        """
-        seeds = tuple(zip(self.memories, self.worlds, self._makers, strict=True))
+        """Return this moment. It shares finished seeds, which no longer change."""
         return {
-            "now": (self._over, self.seconds),
-            "seeds": seeds,
+            "over": self._over,
+            "seconds": self.seconds,
+            "makers": list(self._makers),
+            "memories": list(self.memories),
+            "worlds": list(self.worlds),
             "memory": self.memory.save(),
             "world": fork(self.world),
         }
 
     def load(self, saved: Any) -> None:
-        """Come back to a saved moment of this run, or go on to it."""
-        self._over, self.seconds = saved["now"]
-        self.memories, self.worlds, self._makers = map(list, zip(*saved["seeds"], strict=True))
-        self.memories[-1], self.worlds[-1] = (
-            copy(self.memory),
-            fork(saved["world"]),
-        )  # other moments keep theirs
-        self.memory.load(saved["memory"], self._makers[-1](), None if self.outside else self.world)
+        """Return to a saved moment of this run, earlier or later."""
+        self._over = saved["over"]
+        self.seconds = saved["seconds"]
+        self._makers = list(saved["makers"])
+        # Copy the current seed, because other saved moments refer to the same objects.
+        self.memories = [*saved["memories"][:-1], copy(saved["memories"][-1])]
+        self.worlds = [*saved["worlds"][:-1], fork(saved["world"])]
+        self.memory.load(saved["memory"], self._makers[-1](), self._answering_world())

@@ -20,7 +20,7 @@ from posse.problems import BernoulliArms
 from posse.runtime.memory import MemoryRun
 from posse.systems.samba.federation import SimulatedWorld, federation
 from posse.systems.samba.messages import Batch, Reply, Score
-from tests.core.chance import chi_square, chi_square_limit, contingency
+from tests.kit.statistics import chi_square, chi_square_limit, contingency
 
 OWNERS, BUDGET = 10, 1510
 ALPHA = 1e-6

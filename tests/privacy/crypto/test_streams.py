@@ -12,7 +12,7 @@ import pytest
 
 from posse.privacy.crypto.keys import hkdf
 from posse.privacy.crypto.streams import Permutations, Words, keystream
-from tests.core.chance import chi_square, chi_square_limit
+from tests.kit.statistics import chi_square, chi_square_limit
 
 KEY, OTHER = bytes(range(32)), bytes(range(1, 33))
 

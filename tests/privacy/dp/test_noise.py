@@ -22,7 +22,7 @@ from posse.core.errors import ConfigError
 from posse.core.exact import normals
 from posse.core.random import NOISE, words
 from posse.privacy.dp.noise import SecretNoise, SeededNoise, polar, whole_noise
-from tests.core.chance import KS_LIMIT, SIGMAS
+from tests.kit.statistics import KS_LIMIT, SIGMAS
 
 PAIRS = 40_000
 

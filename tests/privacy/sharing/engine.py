@@ -20,9 +20,9 @@ from posse.privacy.sharing import dealing
 from posse.privacy.sharing.dealing import Dealer, Plan, Program, Supply, plan_of
 from posse.privacy.sharing.local import Computed, compute
 from posse.privacy.sharing.session import Session
-from posse.privacy.sharing.tape import Tape
+from posse.privacy.sharing.tape import Sizes, Tape
 from posse.privacy.sharing.values import Bits, Shared
-from tests.core.chance import chi_square, chi_square_limit
+from tests.kit.statistics import chi_square, chi_square_limit
 
 LARGEST = 2**62 - 1
 """The declared range is -LARGEST to LARGEST."""
@@ -250,3 +250,23 @@ def check_uniform(samples: np.ndarray, cells: int, alpha: float = 1e-6) -> None:
     counts = np.bincount(samples.ravel().astype(np.int64), minlength=cells)
     assert len(counts) == cells
     assert chi_square(counts) < chi_square_limit(cells - 1, alpha)
+
+
+def nothing() -> np.ndarray:
+    raise AssertionError("a party computes nothing of what is dealt")
+
+
+def blank(sizes: Sizes, number: int = 0) -> Tape:
+    data = (
+        np.random.default_rng(number)
+        .integers(0, 256, sizes.free_bytes + sizes.dealt_bytes)
+        .astype(np.uint8)
+    )
+    return Tape(sizes, data, number)
+
+
+def table_sizes(count: int) -> list[tuple[int, int]]:
+    """Number of tables and bits in each, round by round."""
+    tables = (count + 10) // 11
+    size = (count + tables - 1) // tables
+    return [(tables, size), *(table_sizes(tables) if tables > 1 else [])]

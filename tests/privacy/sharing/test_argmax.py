@@ -24,11 +24,11 @@ from tests.privacy.sharing.engine import (
     shared_bits,
     some,
     streams,
+    table_sizes,
     watch,
     wrapped,
     xored,
 )
-from tests.privacy.sharing.test_comparison import table_sizes
 
 MOST = LARGEST - 200
 """The declared range of the numbers."""

@@ -25,6 +25,7 @@ from tests.privacy.sharing.engine import (
     shared_bits,
     some,
     streams,
+    table_sizes,
     watch,
     xored,
 )
@@ -232,13 +233,6 @@ def all_of(rows, seed: int = 0):
         return (yield from every(s, shared_bits(s, rows, 1, seed)))
 
     return program
-
-
-def table_sizes(count: int) -> list[tuple[int, int]]:
-    """Number of tables and bits in each, round by round."""
-    tables = (count + 10) // 11
-    size = (count + tables - 1) // tables
-    return [(tables, size), *(table_sizes(tables) if tables > 1 else [])]
 
 
 @pytest.mark.parametrize("count", range(1, 131))

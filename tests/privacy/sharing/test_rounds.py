@@ -17,6 +17,7 @@ from posse.privacy.sharing.tape import Sizes
 from tests.privacy.sharing.engine import (
     PARTIES,
     added,
+    blank,
     run,
     shared,
     shared_bits,
@@ -25,7 +26,6 @@ from tests.privacy.sharing.engine import (
     watch,
     xored,
 )
-from tests.privacy.sharing.test_tape import blank
 
 
 def count(rounds: int, log: list[tuple[int, int]] | None = None):

@@ -16,15 +16,21 @@ from posse.privacy.sharing.dealing import Plan, Supply, plan_of
 from posse.privacy.sharing.reciprocal import reciprocal
 from posse.privacy.sharing.session import Session, together
 from posse.privacy.sharing.tape import TRACKS, ReuseError, Sizes, Tape
-from tests.privacy.sharing.engine import run, shared, shared_bits, some, tapes, watch, words
+from tests.privacy.sharing.engine import (
+    blank,
+    nothing,
+    run,
+    shared,
+    shared_bits,
+    some,
+    tapes,
+    watch,
+    words,
+)
 
 counts = st.integers(0, 40)
 sizes_of = st.builds(Sizes, mask=counts, bits=counts, wide=counts, narrow=counts, table=counts)
 WIDTHS = {"mask": 8, "bits": 1, "wide": 8, "narrow": 4, "table": 1}
-
-
-def nothing() -> np.ndarray:
-    raise AssertionError("a party computes nothing of what is dealt")
 
 
 def taken(tape: Tape, name: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -33,15 +39,6 @@ def taken(tape: Tape, name: str, shape: tuple[int, ...]) -> np.ndarray:
         if name in ("mask", "bits")
         else getattr(tape, name)(shape, nothing)
     )
-
-
-def blank(sizes: Sizes, number: int = 0) -> Tape:
-    data = (
-        np.random.default_rng(number)
-        .integers(0, 256, sizes.free_bytes + sizes.dealt_bytes)
-        .astype(np.uint8)
-    )
-    return Tape(sizes, data, number)
 
 
 @some

@@ -23,7 +23,7 @@ from posse.runtime.certificates.authority import Authority, Desk
 from posse.runtime.certificates.identity import crl_number
 from posse.runtime.certificates.names import Peer
 from posse.runtime.certificates.tokens import read_answer
-from tests.runtime.certificates.conftest import RUN, START, Clock, issue, request_for
+from tests.kit.certificates import RUN, START, Clock, issue, request_for
 
 
 def mode(path: Path) -> int:

@@ -26,7 +26,7 @@ from posse.runtime.certificates.enrolment import EnrolmentServer, ask, check_des
 from posse.runtime.certificates.identity import PartyIdentity
 from posse.runtime.certificates.tokens import LONGEST, Token, read_answer
 from posse.runtime.door import Limits
-from tests.runtime.certificates.conftest import RUN, issue, request_for
+from tests.kit.certificates import RUN, issue, request_for
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ from posse.runtime.certificates.identity import (
     peer_of,
     ssl_contexts,
 )
-from tests.runtime.certificates.conftest import RUN, START, Clock, issue
+from tests.kit.certificates import RUN, START, Clock, issue
 
 
 def enrolled(

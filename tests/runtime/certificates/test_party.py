@@ -18,7 +18,7 @@ from posse.runtime.certificates import enrolment, making
 from posse.runtime.certificates.authority import Authority, Desk
 from posse.runtime.certificates.identity import PartyIdentity
 from posse.runtime.certificates.tokens import Answer, Token, read_answer, read_request, sealed
-from tests.runtime.certificates.conftest import RUN, START, Clock, issue
+from tests.kit.certificates import RUN, START, Clock, issue
 
 
 def mode(path: Path) -> int:

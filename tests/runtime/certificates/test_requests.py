@@ -30,7 +30,7 @@ from posse.runtime.certificates.tokens import (
     read_request,
     sealed,
 )
-from tests.runtime.certificates.conftest import RUN, Clock, request_for
+from tests.kit.certificates import RUN, Clock, request_for
 
 FUZZ = settings(
     max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

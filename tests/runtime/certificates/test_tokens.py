@@ -14,7 +14,7 @@ from posse.core.errors import ConfigError, EnrolmentError
 from posse.runtime.certificates import tokens
 from posse.runtime.certificates.names import Peer, check_host, check_name, from_uri, split_address
 from posse.runtime.certificates.tokens import Token
-from tests.runtime.certificates.conftest import RUN, START
+from tests.kit.certificates import RUN, START
 
 PEER = Peer(RUN, "owner", "clinic-b")
 TOKEN = Token.new(bytes(range(32)), PEER, START + timedelta(minutes=15), "ca.example.org:7710")

@@ -21,7 +21,7 @@ from posse.runtime.federation.place import MEMBER, check_answers, open_service
 from posse.runtime.federation.talk import ACCEPTED, PROPOSED, REFUSED, STARTED, Proposal, Signed
 from posse.runtime.local import write_party
 from posse.runtime.network.operate import Control, ask
-from tests.runtime.federation.test_member import Federation, tell
+from tests.runtime.federation.one_member import Federation, tell
 
 
 @pytest.fixture

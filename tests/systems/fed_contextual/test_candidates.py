@@ -12,9 +12,8 @@ from posse.core.errors import ConfigError, DataError
 from posse.policies.evaluation.offline import Log, evaluate
 from posse.systems.fed_contextual.computing.candidates import rank
 from posse.systems.fed_contextual.learning import RateSettings
-from tests.cli.conftest import Call, posse
+from tests.kit.commands import call
 
-__all__ = ["posse"]
 CLIENTS, ROWS = 80, 12
 BEST = np.array([[2.0, 0, 0], [0, 2.0, 0], [0, 0, 2.0], [0.0, 0, 0]])
 RATES: dict[str, Any] = {"client_rates": (0.1,), "server_rates": (1e-6, 1e-5, 0.1), "rounds": 40}
@@ -118,9 +117,9 @@ def written(path: Path, rows: list[dict[str, Any]]) -> Path:
     return path
 
 
-def test_the_command(posse: Call, tmp_path: Path) -> None:
+def test_the_command(tmp_path: Path) -> None:
     log = written(tmp_path / "log.csv", log_of(1))
-    shown = posse(
+    shown = call(
         "rates",
         str(log),
         "--rounds",
@@ -132,7 +131,7 @@ def test_the_command(posse: Call, tmp_path: Path) -> None:
     ).out
     assert "lower bound" in shown
     assert "First: --client-rate 0.1 --server-rate 0.1" in shown
-    told = json.loads(posse("rates", str(log), "--rounds", "2", "--json").out)
+    told = json.loads(call("rates", str(log), "--rounds", "2", "--json").out)
     assert len(told["candidates"]) == 16  # four multiples of each default
     lows = [one["dr"]["low"] for one in told["candidates"]]
     assert lows == sorted(lows, reverse=True)

@@ -9,28 +9,9 @@ from numpy.typing import NDArray
 from posse.core.errors import ConfigError
 from posse.systems.mpc_contextual.coins import Coins
 from posse.systems.mpc_contextual.twins.floats import Run, replay, run
+from tests.kit.mpc import Floats, coins, linear
 
-Floats = NDArray[np.float64]
 Rows = list[list[tuple[Floats, float]]]
-
-
-def linear(
-    steps: int, arms: int, size: int, *, epsilon: float = 0.1, seed: int = 1
-) -> tuple[Floats, Floats, Coins]:
-    """Contexts of norm 1, rewards 0 or 1 whose chance is linear in the context, and coins."""
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=(steps, size))
-    x /= np.linalg.norm(x, axis=1, keepdims=True)
-    directions = rng.normal(size=(arms, size))
-    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    rewards = (rng.random((steps, arms)) < 0.5 + 0.5 * x @ directions.T).astype(float)
-    return x, rewards, coins(steps, arms, epsilon=epsilon, seed=seed + 1)
-
-
-def coins(steps: int, arms: int, *, epsilon: float, seed: int) -> Coins:
-    rng = np.random.default_rng(seed)
-    ties = rng.permuted(np.tile(np.arange(arms), (steps, 1)), axis=1)
-    return Coins(rng.random(steps) < epsilon, rng.integers(0, arms, steps), ties)
 
 
 def solved(rows: Rows, size: int) -> tuple[Floats, Floats]:

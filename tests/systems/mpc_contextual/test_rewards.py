@@ -20,7 +20,7 @@ from posse.systems.mpc_contextual.deploy import build
 from posse.systems.mpc_contextual.roles.outside import read_shares
 from posse.systems.mpc_contextual.settings import ContextualOptions, MpcContextual
 from posse.systems.mpc_contextual.system import SYSTEM
-from tests.network.mpc import ARMS, found, laid_out, opened, run, twin, write_world
+from tests.kit.mpc import ARMS, found, laid_out, opened, run, twin, write_world
 
 LOW, HIGH = -5.0, 20.0
 

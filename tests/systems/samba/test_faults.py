@@ -29,7 +29,7 @@ from posse.systems.samba.messages import (
     Sum,
     Total,
 )
-from tests.systems.harness import Federation, snapshot
+from tests.kit.samba import Federation, snapshot
 
 KEY: PrivateKey = generate_key(2048)
 POLICIES = (UCB(), EpsilonGreedy(0.5), Pursuit())

@@ -27,7 +27,7 @@ from posse.systems.samba.strict import sums
 from posse.systems.samba.strict.dealer import frames_for_comp
 from posse.systems.samba.strict.messages import Dealing, Stream
 from posse.systems.scenes import PROTECTIONS
-from tests.systems.harness import secrets_of
+from tests.kit.samba import secrets_of
 
 SYSTEM = registry.system("samba")
 KEY = generate_key(2048)
@@ -537,7 +537,7 @@ def test_an_example_goes_back_and_on_to_its_end(example: str) -> None:
     run.finish()
     assert run.truth()["total"] == total
     assert run.memory.roles["customer"].total == total  # type: ignore[attr-defined]
-    with pytest.raises(ConfigError, match="begins in the middle"):
+    with pytest.raises(ConfigError, match="worked example"):
         run.record()
 
 

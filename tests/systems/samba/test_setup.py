@@ -18,7 +18,7 @@ from posse.systems.samba.layout import invite
 from posse.systems.samba.levels import Switches
 from posse.systems.samba.messages import Choice, Join, Masks, Offer, Reply, Roster, Sum, Total
 from posse.systems.samba.setup import Expected, Manifest, Terms, check_members, join_bytes, named
-from tests.systems.harness import Federation, snapshot
+from tests.kit.samba import Federation, snapshot
 
 KEY = generate_key(2048)
 

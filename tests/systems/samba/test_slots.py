@@ -21,7 +21,7 @@ from posse.systems.samba.messages import End, Reply, Score, Sum
 from posse.systems.samba.strict import clock, slots
 from posse.systems.samba.strict.messages import Again, Dealt, Opened, Ready, Shuffled, Tick, Tock
 from posse.systems.samba.twin import simulate
-from tests.leakage.strict_game import Game, Played, replaced
+from tests.kit.strict_game import Game, Played, replaced
 
 OWNERS, BUDGET, SEED = 4, 24, 3
 ARMS = BernoulliArms(np.linspace(0.3, 0.7, OWNERS))

@@ -62,8 +62,8 @@ from posse.systems.samba.strict.messages import (
     Streams,
     Want,
 )
-from tests.policies.users import SecondBest
-from tests.systems.harness import Federation, snapshot
+from tests.kit.policies import SecondBest
+from tests.kit.samba import Federation, snapshot
 
 KEY = generate_key(2048)
 

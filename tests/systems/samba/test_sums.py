@@ -17,7 +17,7 @@ from posse.systems.samba.live import LONGEST
 from posse.systems.samba.messages import Close, Closed, Total
 from posse.systems.samba.strict.closing import ask
 from posse.systems.samba.twin import simulate
-from tests.systems.harness import Federation, snapshot
+from tests.kit.samba import Federation, snapshot
 
 KEY = generate_key(2048)
 

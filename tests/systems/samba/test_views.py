@@ -35,7 +35,7 @@ from posse.systems.samba.settings import Samba
 from posse.systems.samba.setup import Terms
 from posse.systems.samba.strict.messages import Compared, Found, Shuffled
 from posse.systems.samba.twin import simulate
-from tests.systems.harness import Federation, secrets_of
+from tests.kit.samba import Federation, secrets_of
 
 KEY = generate_key(2048)
 

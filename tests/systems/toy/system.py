@@ -139,13 +139,13 @@ class ToyRun(RolesRun):
     settings: Toy
 
     @property
-    def _each(self) -> int:
+    def _seed_horizon(self) -> int:
         return self.settings.horizon
 
-    def _maker(self, seed: int) -> Callable[[], list[Role]]:
+    def _role_maker(self, seed: int) -> Callable[[], list[Role]]:
         return lambda: [Teller(self.settings.horizon), Listener(self.settings.horizon)]
 
-    def _world(self, seed: int) -> World:
+    def _make_world(self, seed: int) -> World:
         return World(self.settings.load(), seed)
 
     def _reply(self, ask: Ask, reward: float) -> Message:

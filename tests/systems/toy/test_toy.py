@@ -15,7 +15,7 @@ import pytest
 import posse
 from posse.core.errors import ConfigError
 from posse.systems import registry
-from tests.network.federations import free_port
+from tests.kit.federations import free_port
 from tests.systems.toy.system import LISTENER, Toy
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -300,7 +300,7 @@ the right one.
 
 
 def masks_keep_choices(subject: Subject) -> str | None:
-    """Find scores that are selected otherwise once they are integers, or behind a mask."""
+    """Find scores with which another arm is selected once they are integers, or behind a mask."""
     draws = random.Random(3)
     for turn, selection in enumerate(subject.policy.passes()):
         for _ in range(TRIALS):
@@ -349,13 +349,6 @@ def _changes(
             "integers; scores must be "
             f"below 2^{62 - SCORE_BITS - bits} in size and differ by more than 2^-{SCORE_BITS}."
         )
-    # The affine mask of level `standard`, written out here because policies do not know the layer
-    # that holds it.
-    alpha = (1 << 63 | draws.getrandbits(63)) << draws.randrange(64)
-    beta = draws.randrange(1 << 190)
-    masked = [alpha * (x + (1 << 62)) + beta + draws.randrange(alpha) for x in xs]
-    if _selected(selection, _ranks(masked), u) != chosen:
-        return f"pass {turn + 1} selects another arm behind the affine mask of level 'standard'."
     # The masks of level `paper` are in (0, 1], the smallest 2^-53.
     for factor in (1.0, draws.uniform(0.01, 1.0), 2.0**-53):
         if _selected(selection, [factor * score for score in scores], u) != chosen:

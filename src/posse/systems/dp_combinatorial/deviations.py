@@ -167,7 +167,7 @@ def stage_replays(settings: DpCombinatorial, seed: int) -> Iterator[Evidence]:
             sent = {
                 one.message.number: one.message for one in seen if isinstance(one.message, Report)
             }
-            restarted = {agent.name: agent for agent in agents_of(run._maker(run.seeds[0])())}
+            restarted = {agent.name: agent for agent in agents_of(run._role_maker(run.seeds[0])())}
             for receiver in agents[:-1] if sent else ():
                 kept, again, copy = receiver.save(), bool(rng.integers(2)), restarted[receiver.name]
                 copy.load(kept)

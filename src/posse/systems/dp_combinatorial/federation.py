@@ -207,10 +207,10 @@ class MarketRun(RolesRun):
         super().__init__(system, settings, **options)
 
     @property
-    def _each(self) -> int:
+    def _seed_horizon(self) -> int:
         return self.settings.horizon
 
-    def _maker(self, seed: int) -> Callable[[], list[Role]]:
+    def _role_maker(self, seed: int) -> Callable[[], list[Role]]:
         settings, setup = self.settings, self._setup
         return lambda: federation(
             setup.market,
@@ -222,7 +222,7 @@ class MarketRun(RolesRun):
             oracle=exact if settings.oracle == "exact" else None,
         )
 
-    def _world(self, seed: int) -> SimulatedMarket:
+    def _make_world(self, seed: int) -> SimulatedMarket:
         settings = self.settings
         return SimulatedMarket(
             self._setup.market,
@@ -441,7 +441,7 @@ def _record(
     cards = [
         [f"{missed:,} of {made:,}", f"purchases below the threshold, a quality of {market.alpha:g}"]
     ]
-    return run.recorded(
+    return run.make_record(
         status,
         seeds=outcome.seeds,
         steps=outcome.steps[:reached],

@@ -115,7 +115,8 @@ class FedRun(Run):
     on a CPU.
     """
 
-    unit, steady = "round", True
+    unit = "round"
+    records_while_running = True
     settings: FedContextual
 
     def __init__(
@@ -295,10 +296,10 @@ class FedRun(Run):
                 )
         self._closed = True
 
-    def interrupted(self) -> Record:
+    def record_interrupted(self) -> Record:
         """Keep the states of the seeds, and return the record."""
         self._keep()
-        return super().interrupted()
+        return super().record_interrupted()
 
     def _keep(self) -> None:
         """Keep the states of seeds that did something; one that was interrupted while it advanced

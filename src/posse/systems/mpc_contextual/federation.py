@@ -133,34 +133,34 @@ class ContextualRun(RolesRun):
         super().__init__(system, settings, **options)
 
     @property
-    def _each(self) -> int:
+    def _seed_horizon(self) -> int:
         return self._setup.terms.steps
 
-    def _maker(self, seed: int) -> Callable[[], list[Role]]:
+    def _role_maker(self, seed: int) -> Callable[[], list[Role]]:
         setup = self._setup
         features = setup.encoded(setup.order(seed))
         return lambda: federation(
             setup.terms, features, seed, planned=self._plan, shares=setup.shares
         )
 
-    def _world(self, seed: int) -> SimulatedWorld:
+    def _make_world(self, seed: int) -> SimulatedWorld:
         units = self._setup.units(seed, self._setup.order(seed))
         return SimulatedWorld(lambda step, arm: int(units[step, arm]))
 
-    def _begin(self, number: int) -> None:
+    def _begin_seed(self, number: int) -> None:
         """Begin a seed; of the one before only arms, rewards and costs are kept."""
         if number:
             self._outcomes.append(self._outcome())
             self.memory.roles = {}
             self.worlds[-1] = None
-        super()._begin(number)
+        super()._begin_seed(number)
 
-    def _next(self) -> None:
+    def _begin_next_seed(self) -> None:
         """Begin the next seed; at the end keep the shares, if asked to."""
-        super()._next()
+        super()._begin_next_seed()
         if self._over and self.settings.keep_shares is not None:
             for party in (role for role in self.memory.roles.values() if isinstance(role, Party)):
-                folder, steps = self.settings.keep_shares / party.name, self._each
+                folder, steps = self.settings.keep_shares / party.name, self._seed_horizon
                 write_share(
                     folder,
                     self._setup.terms,
@@ -220,7 +220,7 @@ class ContextualRun(RolesRun):
             "explored": coins_of(setup.terms, outcome.seed).explore[: len(outcome.arms)],
         }
 
-    def thin(self, message: Message) -> Message:
+    def truncate(self, message: Message) -> Message:
         """Keep a party's masked features, opened first in every step; of all else that is opened or
         dealt its size.
         """
@@ -469,7 +469,7 @@ def _record(
     reward = np.array(
         [terms.reward_range.sums(outcome.units[:done])[points - 1] for outcome in outcomes]
     )
-    return run.recorded(
+    return run.make_record(
         status,
         seeds=tuple(outcome.seed for outcome in outcomes),
         steps=points,

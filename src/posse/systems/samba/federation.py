@@ -242,10 +242,10 @@ class SambaRun(RolesRun):
             warm_up_roles(policy, settings.level)
 
     @property
-    def _each(self) -> int:
+    def _seed_horizon(self) -> int:
         return self.settings.horizon
 
-    def _maker(self, seed: int) -> Callable[[], list[Role]]:
+    def _role_maker(self, seed: int) -> Callable[[], list[Role]]:
         return prepare(
             self._setup.arms,
             self._setup.policy,
@@ -257,8 +257,8 @@ class SambaRun(RolesRun):
             price=self.settings.price or (),
         )
 
-    def _world(self, seed: int) -> SimulatedWorld:
-        points, keep = self.settings.points, self._kept > 0
+    def _make_world(self, seed: int) -> SimulatedWorld:
+        points, keep = self.settings.points, self._transcript_limit > 0
         return SimulatedWorld(
             self._setup.arms, seed, self.settings.horizon, points=points, keep_arms=keep
         )
@@ -267,7 +267,7 @@ class SambaRun(RolesRun):
         assert isinstance(ask, Pull)
         return Reward(ask.number, to_units(reward))
 
-    def _closed(self, note: Note) -> None:
+    def _check_note(self, note: Note) -> None:
         """The customer's total must be what the world paid."""
         if note.kind == "refused":
             raise ProtocolError(f"the customer refused the total: {note.value}")

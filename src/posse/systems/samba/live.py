@@ -226,7 +226,7 @@ class LiveRun(SambaRun):
     def _warm_up(self) -> None:
         """Nobody counts the seconds of a bandit in use."""
 
-    def _maker(self, seed: int) -> Callable[[], list[Role]]:
+    def _role_maker(self, seed: int) -> Callable[[], list[Role]]:
         strict, setup = self.settings.level == "strict", self._setup
         states = (
             None
@@ -247,7 +247,7 @@ class LiveRun(SambaRun):
             price=self.settings.price or (),
         )
 
-    def _world(self, seed: int) -> LiveWorld:
+    def _make_world(self, seed: int) -> LiveWorld:
         world = LiveWorld(
             self._setup.arms, seed, self.settings.horizon, points=self.settings.points
         )
@@ -275,7 +275,7 @@ class LiveRun(SambaRun):
     def settle(self) -> None:
         """Let messages move until everybody waits for the world."""
         for note in self.memory:
-            self._look(note)
+            self._process_note(note)
 
     def asked_since(self, number: int) -> list[tuple[int, Pull]]:
         """Return the pulls that were asked for after an ask, in order, with their numbers."""

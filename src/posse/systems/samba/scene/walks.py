@@ -224,7 +224,7 @@ class WalkRun(SambaRun):
         queue = self.memory._queue
         return queue[0][2] if queue and isinstance(queue[0], tuple) else None
 
-    def _maker(self, seed: int) -> Callable[[], list[Role]]:
+    def _role_maker(self, seed: int) -> Callable[[], list[Role]]:
         walk = self.walk
         kinds: dict[str, Callable[..., Role]] = {
             "owner": WalkOwner,
@@ -242,12 +242,13 @@ class WalkRun(SambaRun):
             kinds={n: partial(k, walk=walk) for n, k in kinds.items()},
         )
 
-    def _world(self, seed: int) -> WalkWorld:
+    def _make_world(self, seed: int) -> WalkWorld:
         return WalkWorld(self._setup.arms, seed, self.settings.horizon, self.walk)
 
     def record(self, status: str | None = None) -> NoReturn:
-        """Refuse: what came before the example was never run."""
-        self._refuse(
-            "is a worked example that begins in the middle, and is not recorded. Begin without an "
-            "example to record it."
+        """Refuse, because the steps before the example were never run."""
+        raise ConfigError(
+            "a worked example begins in the middle of a run and is not recorded. Start the run "
+            "without an example to record it.",
+            rule="samba.example.not-recorded",
         )

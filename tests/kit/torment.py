@@ -13,7 +13,7 @@ from posse.core.errors import UnfinishedError
 from posse.core.roles import Reward
 from posse.runtime import local
 from posse.runtime.journal import _MARK, split
-from tests.network.federations import laid_out, opened
+from tests.kit.federations import laid_out, opened
 
 PATIENCE = 240.0
 """Seconds without an end after which a test gives up."""

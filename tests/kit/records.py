@@ -1,4 +1,4 @@
-"""Small records with made-up numbers, for doctests, tests and trying out a report."""
+"""Small records with invented numbers, for tests of what reads a record."""
 
 from __future__ import annotations
 

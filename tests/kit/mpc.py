@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from posse.core.roles import Ask, Message, Role
 from posse.privacy.crypto.keys import Secrets
@@ -22,6 +23,7 @@ from posse.runtime.memory import MemoryRun
 from posse.runtime.network.deployment import make_party
 from posse.runtime.network.party import Party
 from posse.runtime.place import PartyFile, open_place
+from posse.systems.mpc_contextual.coins import Coins
 from posse.systems.mpc_contextual.deploy import build, features_of, start_of
 from posse.systems.mpc_contextual.layout import ContextualFederation, lay_out
 from posse.systems.mpc_contextual.program import plan
@@ -32,8 +34,8 @@ from posse.systems.mpc_contextual.roles.party import Party as PartyRole
 from posse.systems.mpc_contextual.roles.puller_and_payee import Payee, Puller
 from posse.systems.mpc_contextual.settings import ContextualOptions, World
 from posse.systems.mpc_contextual.terms import DEALER, PAYEE, PULLER, Terms
-from tests.network.federations import QUICK, free_port, journalled_secrets, run_all
-from tests.network.torment import PATIENCE, Torment
+from tests.kit.federations import QUICK, free_port, journalled_secrets, run_all
+from tests.kit.torment import PATIENCE, Torment
 
 ARMS = ("wait", "treat", "refer")
 
@@ -299,3 +301,25 @@ class MpcTorment(Torment):
 
     def twin(self) -> Outcome:
         return twin(list(self.paths.values()))
+
+
+Floats = NDArray[np.float64]
+
+
+def linear(
+    steps: int, arms: int, size: int, *, epsilon: float = 0.1, seed: int = 1
+) -> tuple[Floats, Floats, Coins]:
+    """Contexts of norm 1, rewards 0 or 1 whose chance is linear in the context, and coins."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(steps, size))
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    directions = rng.normal(size=(arms, size))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    rewards = (rng.random((steps, arms)) < 0.5 + 0.5 * x @ directions.T).astype(float)
+    return x, rewards, coins(steps, arms, epsilon=epsilon, seed=seed + 1)
+
+
+def coins(steps: int, arms: int, *, epsilon: float, seed: int) -> Coins:
+    rng = np.random.default_rng(seed)
+    ties = rng.permuted(np.tile(np.arange(arms), (steps, 1)), axis=1)
+    return Coins(rng.random(steps) < epsilon, rng.integers(0, arms, steps), ties)

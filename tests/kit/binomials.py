@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.core.chance import chi_square, chi_square_limit
+from tests.kit.statistics import chi_square, chi_square_limit
 
 CLASSES = 25
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,11 @@ from typing import Any
 from posse.core.errors import LinkError
 from posse.runtime.certificates.authority import Authority, Desk
 from posse.runtime.certificates.enrolment import complete, prepare
+from posse.runtime.federation.service import Living
 from posse.runtime.local import AUTHORITY, write_party
 from posse.runtime.network.operate import ask
-from tests.network.federations import free_port
+from posse.systems.parties import serving
+from tests.kit.federations import free_port
 
 PATIENCE = 600.0
 """Seconds without an end after which a test gives up."""
@@ -233,3 +236,66 @@ class LivingFederation:
     def tail(self, name: str) -> str:
         path = self.file(name).with_suffix(".log")
         return path.read_text(errors="replace")[-1500:] if path.exists() else ""
+
+
+DEADLINE = 600.0
+
+
+class Together:
+    """Services of one federation in one loop."""
+
+    def __init__(
+        self,
+        folder: Path,
+        members: dict[str, str],
+        founder: tuple[str, str] = ("customer", "customer"),
+        consent: dict[str, Any] | None = None,
+        **values: Any,
+    ) -> None:
+        self.laid = LivingFederation(folder, {}, founder=founder, **values)
+        for name, role in members.items():
+            self.laid.join(name, role, **({} if consent is None else {"consent": consent}))
+        self.names = [founder[0], *members]
+        self.services: dict[str, Living] = {}
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def ask(self, name: str, command: str) -> Any:
+        return await ask(self.laid.runs(name), command, patience=60)
+
+    async def until(self, wanted: Callable[[], Awaitable[bool]]) -> None:
+        async with asyncio.timeout(DEADLINE):
+            while not await wanted():
+                await asyncio.sleep(0.02)
+
+    async def phase(self, run: str) -> dict[str, Any]:
+        shown: dict[str, Any] = await self.ask(self.names[0], f"follow {run}")
+        return shown
+
+    def play(self, story: Callable[[], Awaitable[None]]) -> None:
+        """Run all services while a story is told."""
+
+        async def all_of_them() -> None:
+            for name in self.names:
+                self.start(name)
+            try:
+                await self.until(self._all_here)
+                await story()
+            finally:
+                for service in self.services.values():
+                    service._over.set()
+                await asyncio.gather(*self.tasks.values())
+
+        asyncio.run(all_of_them())
+
+    def start(self, name: str) -> None:
+        self.services[name] = Living(
+            self.laid.file(name), serving(lambda text: None), lambda *_, **__: None
+        )
+        self.tasks[name] = asyncio.create_task(self.services[name].run())
+
+    async def stop(self, name: str) -> None:
+        self.services[name]._over.set()
+        await self.tasks[name]
+
+    async def _all_here(self) -> bool:
+        return len(self.services[self.names[0]].control.connections) == len(self.names) - 1

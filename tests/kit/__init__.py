@@ -1,0 +1,1 @@
+"""Code that tests of several folders share: federations, records, policies, statistics, waiting."""
