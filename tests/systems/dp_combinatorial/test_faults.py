@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from posse.core.errors import BudgetError, ConfigError, ProtocolError
 from posse.core.roles import WORLD, Many, Message, Note
+from posse.privacy.crypto.keys import Secrets
 from posse.privacy.dp.guarantee import Budget
 from posse.privacy.dp.ledger import Ledger
 from posse.privacy.dp.noise import SecretNoise, SeededNoise
@@ -249,6 +250,22 @@ def test_noise_from_the_system_differs_between_runs_and_seeded_noise_does_not():
     assert reports(5) == reports(5)
     assert reports(None) != reports(None)
     assert isinstance(federation(market, terms, seed=None)[0]._noise, SecretNoise)
+
+
+def test_one_secret_draws_other_noise_for_every_agent_run_terms_and_offers():
+    """Two windows under one noise would show the difference of what was bought in them."""
+    secrets = Secrets.fresh()
+
+    def drawn(name="a", run="march", rounds=6, cost=0.1):
+        terms = msgspec.structs.replace(TERMS, rounds=rounds)
+        buyer = Buyer(np.array([cost, 0.2]), np.array([4.0, 5.0]), 0.2, 1.0)
+        plan = plan_of_noise(terms.multipliers, rounds=terms.reports, producers=2)
+        one = Agent(name, terms, buyer, None, Ledger(plan, name), secrets=secrets, run=run)
+        return one._noise.pair(0, 0, 1e9)
+
+    assert drawn() == drawn()
+    others = [drawn(name="b"), drawn(run="april"), drawn(rounds=7), drawn(cost=0.3)]
+    assert len({drawn(), *others}) == 5
 
 
 def test_state_shows_whom_it_waits_for():
