@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from posse.systems import registry
+from posse.systems.modules import commands_of
 
 SOURCE = Path(__file__).parent.parent / "src" / "posse"
 GENERIC = ("cli", "studio", "results", "runtime")
@@ -120,18 +121,20 @@ except SystemExit:
 
 
 def test_commands_of_systems_are_listed_as_they_declare_them() -> None:
-    declared = {action.path[0] for system in registry.systems() for action in system.actions}
+    declared = {
+        action.path[0] for system in registry.systems() for action in commands_of(system).commands
+    }
     assert set(registry.ACTIONS) >= declared - {
         action.path[0]
         for each in registry.systems(skip=registry.BUILT_IN)
-        for action in each.actions
+        for action in commands_of(each).commands
     }
     for word, summary in registry.ACTIONS.items():
         assert word in declared
         own = [
             one.summary
             for system in registry.systems()
-            for one in system.actions
+            for one in commands_of(system).commands
             if one.path == (word,)
         ]
         assert own in ([], [summary]), word

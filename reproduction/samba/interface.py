@@ -16,6 +16,7 @@ from posse.problems.arms.settings import ProblemSettings
 from posse.results import plots
 from posse.results.store import Store
 from posse.systems.samba.levels import PROTECTIONS
+from posse.systems.samba.scene import SCENE
 from posse.systems.samba.settings import Samba
 from posse.systems.samba.system import SYSTEM
 from reproduction import kit
@@ -83,15 +84,16 @@ def zones(policy: str) -> dict[str, bool]:
             for part in explanation["parts"]
         ):
             paillier.append(moved.step)
-    scene = SYSTEM.scene(run)
+    scene = SCENE.draw(run)
+    assert scene is not None
     shown = [one["text"] for one in scene["parties"] if one["kind"] == "owner"]
     truth = [f"{total:g} / {count}" for total, count in zip(*_sums(run), strict=True)]
     record = run.record()
     return {
         "A": set(ZONE_A) <= set(Samba.model_fields) and logged,
-        "B": marked and shown == truth and set(SYSTEM.pseudocode(settings)) == set(KINDS),
+        "B": marked and shown == truth and set(SCENE.pseudocode(settings)) == set(KINDS),
         "C": covered and set(paillier) == {"6", "7"},
-        "D": set(record.role_seconds) == set(KINDS) and len(SYSTEM.variants(settings)) >= 6,
+        "D": set(record.role_seconds) == set(KINDS) and len(SCENE.variants(settings)) >= 6,
     }
 
 

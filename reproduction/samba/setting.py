@@ -15,6 +15,7 @@ from posse.policies import EpsilonGreedy
 from posse.policies.own import parameter
 from posse.results import plots
 from posse.systems.samba.federation import SambaRun
+from posse.systems.samba.scene import SCENE
 from posse.systems.samba.settings import Samba
 from posse.systems.samba.system import SYSTEM
 from reproduction import kit
@@ -179,7 +180,7 @@ def follow(policy: str, owners: int, horizon: int) -> Followed:
     for one, explanation in explained(run):
         moved.append(one)
         ran |= {(kind, line) for kind, lines in explanation["lines"].items() for line in lines}
-    every = sum(len(lines) for lines in SYSTEM.pseudocode(settings).values())
+    every = sum(len(lines) for lines in SCENE.pseudocode(settings).values())
     paid, customer = run.truth()["total"], run.state("customer")
     kinds = Counter(role.kind for role in run.memory.roles.values())
     return Followed(
@@ -201,7 +202,7 @@ def example(name: str) -> tuple[int, int]:
     """
     which, count, printed = EXAMPLES[name]
     options = {"example": which}
-    (scenario,) = [one for one in SYSTEM.scenarios if one.options == options]
+    (scenario,) = [one for one in SCENE.scenarios if one.options == options]
     run = started(SYSTEM.Settings(**scenario.settings), **options)
     found = [explanation for (_, explanation), _ in zip(explained(run), range(count), strict=False)]
     right = 0

@@ -181,9 +181,14 @@ def test_every_setting_of_arms_is_a_flag_with_help(posse: Call, name: str) -> No
         ("arms --delta 1", "delta must be above 0 and below 1"),
         ("arms --limit 0", "epsilon must be a finite number above 0"),
         ("--epsilon 1 arms", "Put those of 'arms' behind it"),
-        ("--json arms", "Put those of 'arms' behind it"),
         ("legs", "No such command 'legs'"),
     ],
 )
 def test_mistakes_about_arms_are_one_line(posse: Call, flags: str, said: str) -> None:
     assert said in one_line(posse("budget", *flags.split()))
+
+
+def test_flags_before_a_command_are_refused_as_json_too(posse: Call) -> None:
+    outcome = posse("budget", "--json", "arms")
+    assert outcome.code == 2
+    assert "Put those of 'arms' behind it" in json.loads(outcome.out)["error"]["text"]

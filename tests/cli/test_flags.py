@@ -12,12 +12,15 @@ from typer.testing import CliRunner
 from posse.cli.flags import Config, help_of, settings_command, settings_of
 from posse.problems.arms.settings import ProblemSettings
 from posse.problems.markets.settings import MarketSettings
+from posse.systems.modules import commands_of
 from posse.systems.samba.settings import Samba
 from posse.systems.samba.system import SYSTEM
 from tests.kit.commands import SMALL, Call, help_text
 
 
-@pytest.mark.parametrize("name", [name for name in Samba.model_fields if name not in SYSTEM.skip])
+@pytest.mark.parametrize(
+    "name", [name for name in Samba.model_fields if name not in commands_of(SYSTEM).without_flag]
+)
 def test_every_setting_is_a_flag_with_help(name: str) -> None:
     assert help_of(Samba, name)
     assert f"--{name.replace('_', '-')}" in help_text("run", "samba")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -104,9 +105,15 @@ def test_compare_policies_and_then_their_ids(posse: Call) -> None:
     assert len(Store()) == 2
 
 
+def shorten_demo(monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]) -> None:
+    samba = system("samba")
+    demo = replace(samba.about.demo, settings=settings)
+    monkeypatch.setattr(type(samba), "about", replace(samba.about, demo=demo))
+
+
 def test_demo(posse: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     quick = {"policy": "ucb", "owners": 10, "horizon": 200, "paillier_bits": 2048}
-    monkeypatch.setattr(type(system("samba")), "presets", {"demo": quick})
+    shorten_demo(monkeypatch, quick)
     outcome = posse("demo")
     assert outcome.code == 0
     assert outcome.out.count("Identical") == 2
@@ -130,7 +137,7 @@ def test_a_slow_demo_leaves_the_second_level_out(
     posse: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick = {"policy": "ucb", "owners": 10, "horizon": 200, "paillier_bits": 2048}
-    monkeypatch.setattr(type(system("samba")), "presets", {"demo": quick})
+    shorten_demo(monkeypatch, quick)
     monkeypatch.setattr(demo, "ENOUGH_SECONDS", 0.0)
     assert posse("demo").out.count("Identical") == 1
 

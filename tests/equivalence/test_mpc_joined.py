@@ -12,6 +12,7 @@ import pytest
 import posse
 from posse.core.errors import ConfigError, DataError
 from posse.core.fixed import REWARD_ONE
+from posse.systems.modules import report_of, scene_of
 from posse.systems.mpc_contextual.coins import Coins
 from posse.systems.mpc_contextual.roles.outside import gathered, read_shares
 from posse.systems.mpc_contextual.roles.party import Party
@@ -241,8 +242,8 @@ def test_twins_beside_a_run_that_keeps_its_shares_keep_none(tmp_path: Path) -> N
     system = system_of(settings)
     twins = [
         system.twin(settings),
-        *system.beside(settings),
-        *(one for _, one in system.variants(settings)[1:]),
+        *report_of(system).comparisons(settings),
+        *(one for _, one in scene_of(system).variants(settings)[1:]),
     ]
     assert {one.path for one in twins} == {"fixed", "float"}
     assert all(one.keep_shares is None for one in twins)

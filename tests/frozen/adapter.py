@@ -297,7 +297,7 @@ def policies() -> dict[str, Any]:
 
 
 OUTSIDE = """
-from {base} import RunSettings, System
+from {base} import About, Demo, RunSettings, System
 
 
 class Settings(RunSettings):
@@ -306,18 +306,25 @@ class Settings(RunSettings):
 
 class Outside(System):
     name = "outside"
-    title = summary = reference = protects = "Outside"
-    levels = roles = ()
+    about = About(
+        title="Outside",
+        summary="Outside",
+        reference="Outside",
+        protects="Outside",
+        demo=Demo(settings={{}}, story="Outside"),
+    )
+    roles = ()
+    levels = ()
     Settings = Settings
+
+    def level_of(self, settings):
+        return "plain"
 
     def start(self, settings, **options):
         raise NotImplementedError
 
     def twin(self, settings):
         return settings
-
-    def level_of(self, settings):
-        return "plain"
 
 
 SYSTEM = Outside()
@@ -351,7 +358,7 @@ def outside() -> dict[str, Any]:
         try:
             return {
                 "names": sorted(registry.names()),
-                "titles": sorted(each.title for each in registry.systems()),
+                "titles": sorted(each.about.title for each in registry.systems()),
             }
         finally:
             del os.environ["POSSE_SYSTEMS"]

@@ -19,7 +19,9 @@ from posse.core.roles import View
 from posse.privacy.leakage.attack import LEVEL, Attack, Evidence, attempt, check_view
 from posse.results import render_report
 from posse.results.reports.audits import Audit, audits
+from posse.systems import base
 from posse.systems.audit import AuditInterrupted, audit, view_of
+from posse.systems.modules import attacks_of, scene_of
 from posse.systems.registry import system, systems
 from posse.systems.samba.attacks.reading import plant_passes, plant_share, short_key
 from posse.systems.samba.attacks.watching import track
@@ -240,7 +242,7 @@ def test_an_audit_is_kept_shown_and_read_again() -> None:
 def sentences(of: Any, given: Sequence[Any]) -> set[str]:
     found: set[str] = set()
     for one in given:
-        level = of.level(one)
+        level = base.level(of, one)
         assert level is not None
         found |= {*level.learns(one), *level.not_protected(one)}
     return found
@@ -267,12 +269,12 @@ def test_every_sentence_of_samba_has_an_attack_or_a_reason() -> None:
         found |= set(
             leaks("strict", Switches(), 3, given[0].make_policy(), slot=0.1, overruns=overruns)
         )
-    behind = {claim for attack in of.attacks for claim in attack.claims}
-    bare = [one for one in found if not one.startswith((*behind, *of.unattacked))]
+    behind = {claim for attack in attacks_of(of).attacks for claim in attack.claims}
+    bare = [one for one in found if not one.startswith((*behind, *attacks_of(of).unattacked))]
     assert bare == []
     idle = [
         claim
-        for claim in (*behind, *of.unattacked)
+        for claim in (*behind, *attacks_of(of).unattacked)
         if not any(one.startswith(claim) for one in found)
     ]
     assert idle == []
@@ -281,10 +283,11 @@ def test_every_sentence_of_samba_has_an_attack_or_a_reason() -> None:
 @pytest.mark.parametrize("name", [one.name for one in systems() if one.name != "samba"])
 def test_every_sentence_of_a_default_run_has_an_attack_or_a_reason(name: str) -> None:
     of = system(name)
-    given = [of.Settings(**one) for one in (of.presets.values() or [{}])]
-    found = sentences(of, [one for one in given if of.level(one) is not None])
-    behind = {claim for attack in of.attacks for claim in attack.claims}
-    assert [one for one in found if not one.startswith((*behind, *of.unattacked))] == []
+    values = [of.about.demo.settings, *(one.settings for one in scene_of(of).scenarios)]
+    given = [of.Settings(**one) for one in values]
+    found = sentences(of, [one for one in given if base.level(of, one) is not None])
+    behind = {claim for attack in attacks_of(of).attacks for claim in attack.claims}
+    assert [one for one in found if not one.startswith((*behind, *attacks_of(of).unattacked))] == []
 
 
 def test_who_planted_what_does_not_change_the_run() -> None:

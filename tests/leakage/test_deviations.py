@@ -14,6 +14,7 @@ from posse.privacy.aggregation.terms import Stage
 from posse.privacy.leakage.attack import Attempt, attempt
 from posse.systems.base import RunSettings
 from posse.systems.fed_contextual import deviations as fed
+from posse.systems.modules import attacks_of
 from posse.systems.mpc_contextual import deviations as mpc
 from posse.systems.registry import system_of
 
@@ -24,7 +25,7 @@ FINDS, NOTHING = "finds it out", "nothing found"
 
 
 def played(settings: RunSettings, name: str) -> Attempt:
-    (attack,) = (one for one in system_of(settings).attacks if one.name == name)
+    (attack,) = (one for one in attacks_of(system_of(settings)).attacks if one.name == name)
     assert attack.stage is not None
     assert attack.missing(settings) == ""
     made = attempt(attack, list(attack.stage(settings, 0)), plantings=1)
@@ -109,7 +110,7 @@ def test_clients_that_answer_every_question_are_found(monkeypatch: pytest.Monkey
         return sent
 
     monkeypatch.setattr(Client, "_show", again)
-    (attack,) = (one for one in fed.ATTACKS if one.name == "asks-twice")
+    (attack,) = (one for one in fed.DEVIATIONS if one.name == "asks-twice")
     assert (
         attempt(attack, list(fed.stage_sums(DEVICES, 0, twice=True)), plantings=0).verdict == FINDS
     )

@@ -20,10 +20,10 @@ from posse.systems.runs import Run
 
 pytest.importorskip("jax")
 
-from posse.systems.fed_contextual.attacks import ATTACKS, canary_devices, updates_in
+from posse.systems.fed_contextual.attacks import CURIOUS, canary_devices, updates_in
 from posse.systems.fed_contextual.run import Total, Update
 
-BY_NAME = {attack.name: attack for attack in ATTACKS}
+BY_NAME = {attack.name: attack for attack in CURIOUS}
 SMALL = {
     "clients": 150,
     "cohort": 10,
@@ -170,7 +170,7 @@ def test_models_that_are_not_linear_are_left_out_with_the_reason() -> None:
     assert "no claim to test" in BY_NAME["noise"].missing(posse.FedContextual(**SMALL))
 
 
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+@pytest.mark.parametrize("attack", CURIOUS, ids=lambda attack: attack.name)
 def test_attacks_are_functions_of_what_was_seen(attack: Attack) -> None:
     """The same answer twice, without any truth; what is foreign or cut off is refused in one
     line.

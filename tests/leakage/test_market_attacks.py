@@ -20,7 +20,7 @@ from posse.privacy.dp.plans import Plan, plan
 from posse.privacy.leakage.attack import Attack, Attempt, Evidence, attempt
 from posse.systems.dp_combinatorial.agent import Agent
 from posse.systems.dp_combinatorial.attacks import (
-    ATTACKS,
+    CURIOUS,
     canary_count,
     canary_reports,
     entry_mu,
@@ -30,7 +30,7 @@ from posse.systems.dp_combinatorial.attacks import (
 from posse.systems.dp_combinatorial.messages import Delivered, Report
 from posse.systems.runs import Run
 
-BY_NAME = {attack.name: attack for attack in ATTACKS}
+BY_NAME = {attack.name: attack for attack in CURIOUS}
 MARKET = {"agents": 4, "producers": 12, "horizon": 500}
 
 
@@ -200,7 +200,7 @@ def test_a_ledger_refuses_what_an_honest_agent_would_send_twice() -> None:
 # All of them --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+@pytest.mark.parametrize("attack", CURIOUS, ids=lambda attack: attack.name)
 def test_attacks_are_functions_of_what_was_seen(attack: Attack) -> None:
     """The same answer twice, without any truth; what is foreign or cut off is refused in one
     line.

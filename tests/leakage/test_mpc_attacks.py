@@ -16,15 +16,15 @@ from posse.core.roles import Entry, View
 from posse.privacy.leakage.attack import LEVEL, LITTLE, WIRE, Attack, Attempt, Evidence, attempt
 from posse.privacy.sharing.fixed import Words
 from posse.privacy.sharing.session import Session
-from posse.systems.mpc_contextual.attacks import ATTACKS, Opened, opened_words
+from posse.systems.mpc_contextual.attacks import CURIOUS, Opened, opened_words
 from posse.systems.mpc_contextual.roles.messages import Opening
 from posse.systems.mpc_contextual.sockets import Watched, _number_bytes
 from posse.systems.runs import Run
 from tests.leakage.mpc_game import Played, drawn, terms_of
 
 SETTINGS = posse.MpcContextual(rows=360, horizon=180, seed=3)
-BY_NAME = {attack.name: attack for attack in ATTACKS}
-OF_VIEWS = [attack for attack in ATTACKS if attack.needs == "view"]
+BY_NAME = {attack.name: attack for attack in CURIOUS}
+OF_VIEWS = [attack for attack in CURIOUS if attack.needs == "view"]
 SOCKETS = ("delays", "acknowledgements")
 STAGED = ("opened", "arms", "sequence", "membership", "membership-by-reward")
 
@@ -51,7 +51,7 @@ def staged() -> dict[str, list[Evidence]]:
 
 
 def attacked(attack: Attack, evidence: list[Evidence]) -> Attempt:
-    return attempt(attack, evidence, level=LEVEL / len(ATTACKS))
+    return attempt(attack, evidence, level=LEVEL / len(CURIOUS))
 
 
 def test_all_attacks_are_tested_here() -> None:
@@ -198,7 +198,7 @@ def _watched() -> Evidence:
     return Evidence(Watched(np.arange(8.0)[:, None], np.array([0, 1, 2, -1, 0, 1, 2, -1])), {})
 
 
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+@pytest.mark.parametrize("attack", CURIOUS, ids=lambda attack: attack.name)
 def test_attacks_are_functions_of_what_was_seen(
     attack: Attack, run: Run, staged: dict[str, list[Evidence]]
 ) -> None:

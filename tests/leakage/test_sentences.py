@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 import posse
+from posse.systems import base
 from posse.systems.base import RunSettings
+from posse.systems.modules import attacks_of
 from posse.systems.registry import system, system_of
 
 MARKET = {"agents": 3, "producers": 5, "horizon": 500}
@@ -36,7 +38,7 @@ SETTINGS: tuple[RunSettings, ...] = (
 
 
 def sentences(settings: RunSettings) -> tuple[str, ...]:
-    level = system_of(settings).level(settings)
+    level = base.level(system_of(settings), settings)
     assert level is not None
     return (*level.learns(settings), *level.not_protected(settings))
 
@@ -49,11 +51,13 @@ def test_every_sentence_names_its_attack_or_says_why_there_is_none(settings: Run
     for sentence in sentences(settings):
         by = [
             attack.name
-            for attack in of.attacks
+            for attack in attacks_of(of).attacks
             if any(sentence.startswith(one) for one in attack.claims)
         ]
         why = [
-            reason for beginning, reason in of.unattacked.items() if sentence.startswith(beginning)
+            reason
+            for beginning, reason in attacks_of(of).unattacked.items()
+            if sentence.startswith(beginning)
         ]
         assert bool(by) != bool(why), f"{of.name}: '{sentence}' has attacks {by} and reasons {why}"
 
@@ -62,15 +66,15 @@ def test_every_sentence_names_its_attack_or_says_why_there_is_none(settings: Run
 def test_every_claim_and_every_reason_is_of_a_sentence_that_is_printed(name: str) -> None:
     of = [one for one in SETTINGS if one.system == name]
     printed, made = {text for one in of for text in sentences(one)}, system_of(of[0])
-    claims = {claim for attack in made.attacks for claim in attack.claims}
+    claims = {claim for attack in attacks_of(made).attacks for claim in attack.claims}
     fleet = {"The run was drawn from a seed"}  # of a run on devices, which is not simulated
-    for beginning in (claims | set(made.unattacked)) - fleet:
+    for beginning in (claims | set(attacks_of(made).unattacked)) - fleet:
         assert any(text.startswith(beginning) for text in printed), beginning
 
 
 @pytest.mark.parametrize("name", ["mpc-contextual", "dp-combinatorial", "fed-contextual"])
 def test_every_attack_says_what_it_measures_and_has_both_controls(name: str) -> None:
-    for attack in system_of(next(one for one in SETTINGS if one.system == name)).attacks:
+    for attack in attacks_of(system(name)).attacks:
         assert attack.statistic, attack.name
         assert attack.claims, attack.name
         assert attack.plant is not None, attack.name
@@ -90,7 +94,7 @@ def test_the_threat_model_names_every_attack_and_none_besides(name: str) -> None
     for column in ("promise", "attack that fails", "attack that succeeds"):
         assert f"| {column} |" in header
     named = set(re.findall(r"`([a-z]+(?:-[a-z]+)*)`", text))
-    known = {attack.name for attack in of.attacks}
+    known = {attack.name for attack in attacks_of(of).attacks}
     assert known - named == set()
     rows = [line.split("|") for line in text.splitlines() if line.startswith("|")]
     cells = " ".join(cell for row in rows for cell in row[-3:])

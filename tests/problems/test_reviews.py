@@ -20,6 +20,7 @@ from posse.problems.arms.settings import ProblemSettings
 from posse.problems.datasets import reviews
 from posse.problems.datasets.ratings import DATASETS, load
 from posse.problems.datasets.reviews import fields, read_reviews, records
+from posse.systems.modules import scene_of
 from posse.systems.samba.settings import Samba
 from posse.systems.samba.system import SYSTEM
 
@@ -203,7 +204,7 @@ def test_a_file_of_reviews_is_data(tmp_path: Path) -> None:
     path = write(tmp_path / "upload", [json.dumps(record) for record in made])
     for threshold in (2.0, 4.0):
         given_ = Samba(data=str(path), threshold=threshold, policy="ucb", horizon=50)
-        preview = SYSTEM.preview(given_)
+        preview = scene_of(SYSTEM).preview(given_)
         assert preview is not None
         assert sum(bar["count"] for bar in preview["histogram"]) == 600
         assert [bar["value"] for bar in preview["histogram"]] == [1, 2, 3, 4, 5]
@@ -399,7 +400,7 @@ def test_a_filter_on_people_keeps_their_ratings(tmp_path: Path) -> None:
 
 def test_invented_people_show_what_one_place_would_see() -> None:
     given_ = Samba(data="invented:stores", where="age<40", policy="ucb", horizon=100)
-    preview = SYSTEM.preview(given_)
+    preview = scene_of(SYSTEM).preview(given_)
     assert preview is not None
     assert len(preview["arms"]) == 8
     central = preview["central"]
@@ -407,10 +408,10 @@ def test_invented_people_show_what_one_place_would_see() -> None:
     assert all(int(row[1]) < 40 for row in central["sample"])
     assert 0 < central["alone"] < central["users"] < 320
     assert f"{central['alone']:,} of {central['users']:,} people" in central["note"]
-    whole = SYSTEM.preview(given_.but(where=None))
+    whole = scene_of(SYSTEM).preview(given_.but(where=None))
     assert whole is not None
     assert whole["central"]["rows"] > central["rows"]
-    plain = SYSTEM.preview(Samba())
+    plain = scene_of(SYSTEM).preview(Samba())
     assert plain is not None
     assert plain["histogram"] == []
     assert "central" not in plain

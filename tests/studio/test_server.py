@@ -284,9 +284,9 @@ def test_every_system_can_be_set_up_from_what_it_declares(visitor: Visitor) -> N
     for name, one in systems.items():
         offered = {field for group in one["groups"] for field in group["fields"]}
         assert offered <= set(one["schema"]["properties"]), name
-        for preset in one["presets"].values():
-            given = {key: value for key, value in preset.items() if key != "about"}
-            said = visitor.post("/api/check", {"system": name, "settings": given}, 200)
+        for scenario in one["scenarios"]:
+            asked = {"system": name, "settings": scenario["settings"]}
+            said = visitor.post("/api/check", asked, 200)
             assert said["ok"], (name, said)
 
 
@@ -685,21 +685,19 @@ def test_data_are_looked_through_again_only_where_a_file_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from posse.studio.catalogue import Catalogue
-    from posse.systems.registry import system
 
     monkeypatch.setenv("POSSE_DATA", str(tmp_path))
     looked: list[str] = []
-    monkeypatch.setattr(
-        type(system("samba")), "problems", lambda self, folder: looked.append(self.name)
-    )
+    monkeypatch.setattr("posse.problems.listing.listing", lambda kind, folder: looked.append(kind))
     catalogue = Catalogue(tmp_path / "studio")
     assert [one["data"] for one in catalogue.systems()] == [None] * len(catalogue.systems())
     assert looked == []
     for _ in range(2):
         catalogue.data()
-    assert looked == ["samba"]
+    kinds = [system.about.problems for system in posse.systems.registry.systems()]
+    assert looked == kinds
     assert {one["name"]: one["data"] for one in catalogue.systems()} == catalogue.data()
     (tmp_path / "new.csv").write_text("a,b\n1,2\n")
     assert [one["data"] for one in catalogue.systems()] == [None] * len(catalogue.systems())
     catalogue.data()
-    assert looked == ["samba", "samba"]
+    assert looked == kinds * 2

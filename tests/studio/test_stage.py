@@ -18,6 +18,7 @@ from posse.core.roles import WORLD
 from posse.results import identical
 from posse.results.store import Store
 from posse.studio.stage import SAVES, Stage
+from posse.systems.modules import scene_of
 from posse.systems.registry import system
 from posse.systems.runs import RolesRun
 from tests.studio.conftest import Server, Visitor, resting, until
@@ -113,7 +114,7 @@ def test_back_by_200_steps_and_forward_again_is_the_same(visitor: Visitor) -> No
 
 def test_a_worked_example_begins_in_the_middle_and_only_as_its_scenario(visitor: Visitor) -> None:
     samba = system("samba")
-    (scenario,) = [one for one in samba.scenarios if one.options == {"example": "ucb-68"}]
+    (scenario,) = [one for one in scene_of(samba).scenarios if one.options == {"example": "ucb-68"}]
     body = {
         "system": "samba",
         "settings": {**scenario.settings, "paillier_bits": 2048},

@@ -23,5 +23,6 @@ SMALL: dict[str, dict[str, Any]] = {
         "noise": 1.0,
         "delta": 1e-3,
     },
+    "toy": {"horizon": 40},
 }
-"""A new system needs none if it has a preset "demo"."""
+"""A new system needs none: its demo is taken."""

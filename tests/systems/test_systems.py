@@ -13,15 +13,24 @@ import pytest
 
 import posse
 from posse.core.errors import ConfigError, PosseError
+from posse.core.listing import Listing
 from posse.core.roles import WORLD
+from posse.policies import listing as policies
+from posse.problems import listing as problems
 from posse.results.record import ARRAYS, Record
 from posse.results.store import Store
 from posse.systems import registry
-from posse.systems.base import RunSettings, System
+from posse.systems.base import AnySystem, RunSettings, level, not_protected
 from posse.systems.runs import Run
 from tests.systems.small_settings import SMALL
 
-NAMES = registry.names()
+NAMES = (*registry.names(), "toy")
+
+
+@pytest.fixture(autouse=True)
+def _toy_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Register the toy: all that holds for built-in systems must hold for it."""
+    monkeypatch.setenv(registry.VARIABLE, "tests.systems.toy.system")
 
 
 def test_the_old_package_name_works_with_a_warning() -> None:
@@ -41,11 +50,11 @@ def test_the_old_package_name_works_with_a_warning() -> None:
 
 def small(name: str, **changes: Any) -> RunSettings:
     system = registry.system(name)
-    return system.Settings(**{**SMALL.get(name, system.presets.get("demo", {})), **changes})
+    return system.Settings(**{**SMALL.get(name, system.about.demo.settings), **changes})
 
 
 @pytest.fixture(params=NAMES)
-def system(request: pytest.FixtureRequest) -> System:
+def system(request: pytest.FixtureRequest) -> AnySystem:
     return registry.system(request.param)
 
 
@@ -69,7 +78,9 @@ def test_the_first_system_is_the_one_of_the_demo() -> None:
     assert set(NAMES) >= set(SMALL)
 
 
-def test_a_number_that_no_run_could_have_is_refused_when_settings_are_made(system: System) -> None:
+def test_a_number_that_no_run_could_have_is_refused_when_settings_are_made(
+    system: AnySystem,
+) -> None:
     for name in system.Settings.model_fields:
         for value in (-1, -0.5, float("nan")):
             try:
@@ -112,26 +123,36 @@ def test_what_has_no_effect_or_is_not_whole_yet_is_taken() -> None:
     assert posse.DpCombinatorial(delta=1e-5, agents=3).delta == "1e-05"
 
 
-def test_it_declares_itself(system: System) -> None:
-    for text in (system.name, system.title, system.summary, system.reference, system.protects):
+def test_it_declares_itself(system: AnySystem) -> None:
+    about = system.about
+    for text in (system.name, about.title, about.summary, about.reference, about.protects):
         assert text.strip()
-    assert "demo" in system.presets
+    assert about.demo.story
+    system.Settings(**about.demo.settings)
     assert system.levels
     assert system.roles
     assert len({role.colour for role in system.roles}) == len(system.roles)
     settings = small(system.name)
-    level = system.level(settings)
-    assert level is not None
-    assert level.learns(settings)
-    assert system.not_protected(settings)
-    for listed in (system.policies(), system.problems(None)):
-        assert listed is not None
-        json.dumps(listed.data)
-    for preset in system.presets.values():
-        system.Settings(**preset)
+    settings_level = level(system, settings)
+    assert settings_level is not None
+    assert settings_level.learns(settings)
+    assert not_protected(system, settings)
+    if system.name in registry.BUILT_IN:
+        assert about.policies
+        assert about.problems
+    if about.policies:
+        json.dumps(_entries(policies.listing(about.policies)))
+    if about.problems:
+        json.dumps(_entries(problems.listing(about.problems, None)))
 
 
-def test_its_settings_have_one_vocabulary(system: System) -> None:
+def _entries(listing: Listing | None) -> tuple[dict[str, Any], ...]:
+    assert listing is not None
+    assert listing.entries
+    return listing.entries
+
+
+def test_its_settings_have_one_vocabulary(system: AnySystem) -> None:
     fields = system.Settings.model_fields
     assert {"policy", "data", "horizon", "seed", "runs", "points"} <= set(fields)
     assert all(field.description for field in fields.values()), [
@@ -158,13 +179,15 @@ def test_its_settings_have_one_vocabulary(system: System) -> None:
 @pytest.mark.parametrize(
     "wrong", [{"runs": 0}, {"points": 1}, {"seed": -1}, {"horizon": -3}, {"no_such": 1}]
 )
-def test_wrong_values_are_refused_when_they_are_made(system: System, wrong: dict[str, Any]) -> None:
+def test_wrong_values_are_refused_when_they_are_made(
+    system: AnySystem, wrong: dict[str, Any]
+) -> None:
     with pytest.raises(ConfigError) as refused:
         small(system.name, **wrong)
     assert "\n" not in str(refused.value)
 
 
-def test_its_twin_is_run_like_any_other(system: System) -> None:
+def test_its_twin_is_run_like_any_other(system: AnySystem) -> None:
     settings = small(system.name)
     plain = settings.plain()
     assert type(plain) is type(settings)
@@ -174,7 +197,7 @@ def test_its_twin_is_run_like_any_other(system: System) -> None:
     assert record.kind == twin.kind == system.name
     assert record.status == twin.status == "finished"
     assert record.config["horizon"] == settings.horizon  # type: ignore[attr-defined]
-    assert record.show["title"] == system.title
+    assert record.show["title"] == system.about.title
     policy = record.config["policy"]
     assert isinstance(policy, dict)
     assert set(policy) <= {"name", "parameters", "digest", "class"}
@@ -182,13 +205,13 @@ def test_its_twin_is_run_like_any_other(system: System) -> None:
     assert (
         small(system.name, policy=policy).load() is not None
     )  # it can be given again as it was kept
-    if system.exact:
+    if system.about.exact:
         assert twin.total == record.total
         assert np.array_equal(twin.pulls, record.pulls)
 
 
 @pytest.mark.parametrize("plain", [False, True])
-def test_a_run_goes_forward_and_back(system: System, plain: bool, tmp_path: Any) -> None:
+def test_a_run_goes_forward_and_back(system: AnySystem, plain: bool, tmp_path: Any) -> None:
     settings = small(system.name).plain() if plain else small(system.name)
     run = posse.start(settings)
     assert (run.time, run.done) == (0, False)
@@ -213,7 +236,9 @@ def test_a_run_goes_forward_and_back(system: System, plain: bool, tmp_path: Any)
 
 
 @pytest.mark.parametrize("plain", [False, True])
-def test_saved_moments_of_several_runs_come_again_in_any_order(system: System, plain: bool) -> None:
+def test_saved_moments_of_several_runs_come_again_in_any_order(
+    system: AnySystem, plain: bool
+) -> None:
     settings = small(system.name, runs=2)
     settings = settings.plain() if plain else settings
     run = posse.start(settings)
@@ -250,7 +275,7 @@ def _play(run: Run) -> list[tuple[str, str, str]]:
     return moved
 
 
-def test_parties_can_be_looked_at(system: System) -> None:
+def test_parties_can_be_looked_at(system: AnySystem) -> None:
     run = posse.start(small(system.name))
     run.advance(max(1, run.horizon // 2))
     assert run.parties
@@ -266,7 +291,7 @@ def test_parties_can_be_looked_at(system: System) -> None:
         run.view("nobody")
 
 
-def test_it_stops_where_it_is(system: System) -> None:
+def test_it_stops_where_it_is(system: AnySystem) -> None:
     """Ctrl-C keeps what was done, as a record."""
     settings = small(system.name)
 

@@ -1,6 +1,4 @@
-"""Commands of a system's own (`System.actions`), mounted by their path: `budget arms`, `devices
-up`, ...
-"""
+"""Commands of single systems (`Commands`), by their path: `budget arms`, `devices up`, ..."""
 
 from __future__ import annotations
 
@@ -17,9 +15,10 @@ from posse.cli.screen import print_json, remark, say
 from posse.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from posse.systems.base import Action
+    from posse.systems.base import AnySystem
+    from posse.systems.modules import Command
 
 
 def words() -> dict[str, str]:
@@ -28,11 +27,12 @@ def words() -> dict[str, str]:
     """
     from posse.systems.registry import ACTIONS, BUILT_IN, systems
 
-    found = dict(ACTIONS)
-    for action in (action for each in systems(skip=BUILT_IN) for action in each.actions):
-        if len(action.path) == 1 or action.path[0] not in found:
-            found[action.path[0]] = action.summary
-    return found
+    summaries = dict(ACTIONS)
+    for action in _actions_of(systems(skip=BUILT_IN)):
+        word = action.path[0]
+        if len(action.path) == 1 or word not in summaries:
+            summaries[word] = action.summary
+    return summaries
 
 
 def listed(word: str) -> TyperCommand:
@@ -48,13 +48,20 @@ def command(word: str) -> Any:
     return _group(word, below)
 
 
-def _actions() -> Sequence[Action]:
+def _actions() -> Sequence[Command]:
     from posse.systems.registry import systems
 
-    return [action for system in systems() for action in system.actions]
+    return list(_actions_of(systems()))
 
 
-def _single(action: Action) -> TyperCommand:
+def _actions_of(some: Iterator[AnySystem]) -> Iterator[Command]:
+    for system in some:
+        from posse.systems.modules import commands_of
+
+        yield from commands_of(system).commands
+
+
+def _single(action: Command) -> TyperCommand:
     scratch = typer.Typer(add_completion=False, rich_markup_mode=None)
     cls = settings_command(
         action.settings, skip=action.skip, positional=action.positional, **dict(action.defaults)
@@ -64,7 +71,7 @@ def _single(action: Action) -> TyperCommand:
     return made
 
 
-def _group(word: str, below: Sequence[Action]) -> TyperGroup:
+def _group(word: str, below: Sequence[Command]) -> TyperGroup:
     """Make a group; an action whose path is the word itself runs when no other is named."""
     own = next((action for action in below if len(action.path) == 1), None)
     cls = TyperGroup if own is None else settings_group(own.settings)
@@ -77,7 +84,7 @@ def _group(word: str, below: Sequence[Action]) -> TyperGroup:
     return made
 
 
-def _callback(own: Action | None) -> Any:
+def _callback(own: Command | None) -> Any:
     if own is None:
         return flags.help_when_alone
     run = _running(own)
@@ -96,7 +103,7 @@ def _callback(own: Action | None) -> Any:
     return group
 
 
-def _running(action: Action) -> Any:
+def _running(action: Command) -> Any:
     def run(context: typer.Context, config: flags.Config = None, json: flags.Json = False) -> None:
         settings = settings_of(action.settings(), context, config, **dict(action.defaults))
         _carry_out(action, settings, json)
@@ -104,7 +111,7 @@ def _running(action: Action) -> Any:
     return run
 
 
-def _carry_out(action: Action, settings: Any, json: bool) -> None:
+def _carry_out(action: Command, settings: Any, json: bool) -> None:
     """Run an action and show what it gives as it comes; records are kept."""
     from posse.cli import tables
     from posse.results.reports.sections import Section

@@ -38,7 +38,7 @@ from posse.core.interrupts import end_on_interrupt
 from posse.version import __version__
 
 if TYPE_CHECKING:
-    from posse.systems.base import System
+    from posse.systems.base import AnySystem
 
 FRAMED = 70
 """Columns from which on help is set in frames."""
@@ -256,7 +256,7 @@ def _root(
     help_when_alone(context)
 
 
-def _of_systems(name: str, make: Callable[[System], Any], summary: str, **more: Any) -> None:
+def _of_systems(name: str, make: Callable[[AnySystem], Any], summary: str, **more: Any) -> None:
     """Add a group with a command for every system."""
     group = typer.Typer(
         cls=systems.system_group(make, **more),

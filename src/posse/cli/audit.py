@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from posse.cli import flags, tables
-from posse.cli.flags import INTERRUPTED, settings_command, settings_of
+from posse.cli.flags import INTERRUPTED, settings_of
 from posse.cli.progress import Doing, about
 from posse.cli.screen import print_json, remark
-from posse.cli.systems import STORED, command_of
+from posse.cli.systems import STORED, command_of, system_command
 from posse.core.interrupts import save_on_interrupt
 
 if TYPE_CHECKING:
     from posse.core.roles import View
     from posse.results.record import Record
     from posse.results.reports.audits import Audit
-    from posse.systems.base import RunSettings, System
+    from posse.systems.base import AnySystem, RunSettings
 
 All = Annotated[bool, typer.Option("--all", help="Also attacks that need many runs, or a network.")]
 Names = Annotated[
@@ -51,7 +51,7 @@ NoKeep = Annotated[
 ]
 
 
-def settings_audit(known: System) -> Any:
+def settings_audit(known: AnySystem) -> Any:
     """Make `posse audit NAME [SETTINGS]`."""
 
     def audit(
@@ -66,9 +66,9 @@ def settings_audit(known: System) -> Any:
             settings.load()
         _audited(settings, all, attack, settings.seed, json)
 
-    command = settings_command(lambda: known.Settings, skip=(*known.skip, "path"))
+    command = system_command(known, "path")
     return command_of(
-        known.name, f"Attack runs of {known.title} with these settings.", command, audit
+        known.name, f"Attack runs of {known.about.title} with these settings.", command, audit
     )
 
 

@@ -11,14 +11,13 @@ import typer
 from posse.cli import flags
 from posse.cli.progress import Doing
 from posse.cli.screen import heading, print_json, say, table
-from posse.cli.tables import section
 from posse.core.check import nearest
 from posse.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from posse.results.reports.sections import Section
+    from posse.core.listing import Listing
 
 Check = Annotated[
     str | None,
@@ -42,12 +41,14 @@ Data = Annotated[
 
 def policies(check: Check = None, json: flags.Json = False) -> None:
     """List the policies of every system, or check your own."""
+    from posse.policies.listing import listing
     from posse.systems.registry import systems
 
     if check is not None:
         _check(check, json)
         return
-    _show_lists({system.name: system.policies() for system in systems()}, json)
+    lists = {system.name: listing(system.about.policies) for system in systems()}
+    _show_lists("policies", lists, json)
     if not json:
         say(
             "\nYour own: subclass posse.policies.Policy, then: posse policies --check "
@@ -81,41 +82,46 @@ def _check(where: str, json: bool) -> None:
 
 def problems(data: Data = None, folder: Folder = None, json: flags.Json = False) -> None:
     """List the data that every system can learn from, and whether the files are there."""
+    from posse.problems.listing import listing
     from posse.systems.registry import systems
 
     with Doing("reading the data sets"):
-        lists = {system.name: system.problems(folder) for system in systems()}
-    _show_lists(lists if data is None else _named_like(data, lists), json)
+        lists = {system.name: listing(system.about.problems, folder) for system in systems()}
+    _show_lists("data", lists if data is None else _named_like(data, lists), json)
 
 
-def _named_like(data: str, lists: Mapping[str, Section | None]) -> dict[str, Section | None]:
-    """Keep the rows whose name holds a word; refuse one that none holds."""
-    kept: dict[str, Section | None] = {}
-    for name, one in lists.items():
-        if one is not None and (
-            rows := tuple(row for row in one.rows if data.lower() in row[0].lower())
-        ):
-            facts = (one.data or {}).get("data", ())
-            own = [fact for fact in facts if data.lower() in str(fact.get("name", "")).lower()]
-            notes = tuple(
-                note for note in one.notes if any(note.startswith(f"{row[0]}:") for row in rows)
-            )
-            kept[name] = replace(
-                one, rows=rows, notes=notes, data={**one.data, "data": own} if one.data else None
-            )
-    if not kept:
-        named = [row[0] for one in lists.values() if one is not None for row in one.rows]
-        known = tuple(
-            dict.fromkeys(name for names in named for name in names.split(", "))
-        )  # some name several files
+def _named_like(data: str, lists: Mapping[str, Listing | None]) -> dict[str, Listing | None]:
+    """Return the rows whose name contains a word; refuse a word that no name contains."""
+    word = data.lower()
+    matches: dict[str, Listing | None] = {}
+    names: list[str] = []
+    for system, listing in lists.items():
+        if listing is None:
+            continue
+        names.extend(row[0] for row in listing.rows)
+        rows = tuple(row for row in listing.rows if word in row[0].lower())
+        if not rows:
+            continue
+        shown = tuple(f"{row[0]}:" for row in rows)
+        matches[system] = replace(
+            listing,
+            rows=rows,
+            entries=tuple(entry for entry in listing.entries if word in entry["name"].lower()),
+            notes=tuple(note for note in listing.notes if note.startswith(shown)),
+        )
+    if not matches:
+        known = tuple(dict.fromkeys(name for text in names for name in text.split(", ")))
         raise ConfigError(f"no data set '{data}'.{nearest(data, known)}")
-    return kept
+    return matches
 
 
-def _show_lists(lists: Mapping[str, Section | None], json: bool) -> None:
-    listed = {name: one for name, one in lists.items() if one is not None}
+def _show_lists(what: str, lists: Mapping[str, Listing | None], json: bool) -> None:
+    listed = {system: listing for system, listing in lists.items() if listing is not None}
     if json:
-        print_json({name: one.data or one.plain() for name, one in listed.items()})
+        print_json({system: {what: listing.entries} for system, listing in listed.items()})
         return
-    for one in listed.values():
-        section(one)
+    for system, listing in listed.items():
+        heading(f"{listing.title} ({system})")
+        table(listing.columns, listing.rows, numeric=listing.numeric)
+        for note in listing.notes:
+            say(note, style="dim")

@@ -15,11 +15,11 @@ from posse.cli.progress import Doing
 from posse.cli.screen import bullets, heading, remark, say
 from posse.cli.systems import go, title
 from posse.core.check import require
-from posse.core.errors import ConfigError, MissingExtraError
+from posse.core.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from posse.results.record import Record
-    from posse.systems.base import System
+    from posse.systems.base import AnySystem
 
 ENOUGH_SECONDS = 45.0
 """When the first level took longer than this, the others are left out: a demo is short."""
@@ -47,12 +47,10 @@ def demo(
     from posse.systems.registry import names, system
 
     known = system(name or names()[0])
-    if "demo" not in known.presets:
-        raise ConfigError(f"{known.name} has no demo. See 'posse run {known.name} --help'.")
     keeper = Keeper(save=True)
     make_folder(out)
     check_place(out / "report.html")
-    say(known.story or known.summary)
+    say(known.about.demo.story)
     draws = _can_draw()
     pairs: list[tuple[Record, Record]] = []
     records: list[Record] = []
@@ -69,13 +67,13 @@ def demo(
 
 
 def _pairs(
-    known: System, keeper: Keeper, horizon: int | None, records: list[Record]
+    known: AnySystem, keeper: Keeper, horizon: int | None, records: list[Record]
 ) -> Iterator[tuple[Record, Record]]:
     """Run the levels and the plain twin of each, saying what is being done; the first twin is among
     the records.
     """
     started = time.monotonic()
-    settings = known.Settings(**known.presets["demo"])
+    settings = known.Settings(**known.about.demo.settings)
     settings = settings if horizon is None else settings.but(horizon=horizon)
     named = "level" in known.Settings.model_fields
     levels = [level.name for level in known.levels] if named else [None]
@@ -94,7 +92,7 @@ def _pairs(
         yield records[-1], twin
 
 
-def _tell(known: System, pairs: Sequence[tuple[Record, Record]], brief: bool) -> None:
+def _tell(known: AnySystem, pairs: Sequence[tuple[Record, Record]], brief: bool) -> None:
     from posse.cli import tables
 
     protected = [record for record, _ in pairs]
@@ -103,7 +101,7 @@ def _tell(known: System, pairs: Sequence[tuple[Record, Record]], brief: bool) ->
     heading("What was earned, and what protection cost")
     tables.earned_and_cost([*(twin for _, twin in pairs[:1]), *protected])
     say("")
-    for record, twin in pairs if known.exact else ():
+    for record, twin in pairs if known.about.exact else ():
         say(tables.sameness(record, twin), style="bold")
     if brief:
         tables.folded(protected[0])
@@ -114,19 +112,20 @@ def _tell(known: System, pairs: Sequence[tuple[Record, Record]], brief: bool) ->
         bullets([leak for leak in record.leaks if leak not in protected[0].leaks], style="yellow")
 
 
-def _attack(known: System, levels: Sequence[str], horizon: int) -> None:
+def _attack(known: AnySystem, levels: Sequence[str], horizon: int) -> None:
     """Make one attack at every level that was run, on a short run, and say what it finds."""
     from posse.systems.audit import audit
 
-    if not known.demo_attack:
+    attack = known.about.demo.attack
+    if not attack:
         return
     lines = []
     with Doing("attacking short runs"):
         for level in levels:
             settings = known.Settings(
-                **{**known.presets["demo"], "horizon": horizon, "level": level}
+                **{**known.about.demo.settings, "horizon": horizon, "level": level}
             )
-            row = audit(settings, attacks=known.demo_attack, plantings=1)[known.demo_attack]
+            row = audit(settings, attacks=attack, plantings=1)[attack]
             lines.append(
                 f"{level}: {row.at} together seek {row.title}: {row.verdict} ({row.counted})"
             )
@@ -151,7 +150,7 @@ def _report(records: Sequence[Record], path: Path) -> Path:
         return report(records, path)
 
 
-def _end(known: System, records: Sequence[Record], page: Path | None) -> None:
+def _end(known: AnySystem, records: Sequence[Record], page: Path | None) -> None:
     heading("Next")
     lines = [f"posse runs show {records[0].id}", f"posse run {known.name} --help", "posse policies"]
     bullets([f"the report: {page}", *lines] if page else lines)

@@ -173,14 +173,15 @@ def _contexts(rows: Path, learnt: Learnt) -> tuple[list[int], NDArray[np.float64
 
 def _learnt(model: str) -> Learnt:
     """Read a model by its place, or what a stored run learnt."""
+    from posse.systems.modules import live_of
     from posse.systems.registry import systems
 
     place = Path(model).expanduser()
     if place.exists() or place.suffix or len(place.parts) > 1:
         for system in systems():
-            found = system.learnt(place)
-            if found is not None:
-                return found
+            learnt = live_of(system).read_model(place)
+            if learnt is not None:
+                return learnt
         there = "is no model that a run wrote" if place.exists() else "does not exist"
         raise DataError(
             f"{model} {there}. Take a file of --model-out, or a folder with the shares of all "

@@ -24,7 +24,7 @@ from posse.core.interrupts import defer_interrupt, end_on_interrupt, save_on_int
 
 if TYPE_CHECKING:
     from posse.results.record import Progress, Record
-    from posse.systems.base import RunSettings, System
+    from posse.systems.base import AnySystem, RunSettings
 
 SIMULATED_RUNS = 50
 STORED = "stored"
@@ -63,7 +63,7 @@ Cluster = Annotated[
 
 
 def system_group(
-    make: Callable[[System], Any],
+    make: Callable[[AnySystem], Any],
     *,
     first: bool = True,
     other: Callable[[], Any] | None = None,
@@ -128,7 +128,7 @@ def command_of(name: str, summary: str, cls: type[Any], function: Callable[..., 
 # One configuration --------------------------------------------------------------------------------
 
 
-def run_command(known: System) -> Any:
+def run_command(known: AnySystem) -> Any:
     """Make `posse run NAME`."""
 
     def run(
@@ -143,19 +143,23 @@ def run_command(known: System) -> Any:
         label: flags.Label = None,
         brief: flags.Brief = False,
     ) -> None:
+        from posse.systems.modules import report_of
+
+        own_report = report_of(known)
         wanted = next(
-            (each for each in (beside, plain_too) if each is not None), known.beside_by_default
+            (each for each in (beside, plain_too) if each is not None),
+            own_report.compared_by_default,
         )
         settings = _checked(settings_of(known.Settings, context, config))
         keeper = Keeper(save=not no_save, label=label, report=report, figure=figure)
-        _run(known, settings, keeper, known.beside(settings) if wanted else (), json, brief)
+        _run(
+            known, settings, keeper, own_report.comparisons(settings) if wanted else (), json, brief
+        )
 
-    return command_of(
-        known.name, known.summary, settings_command(lambda: known.Settings, skip=known.skip), run
-    )
+    return command_of(known.name, known.about.summary, system_command(known), run)
 
 
-def simulate_command(known: System) -> Any:
+def simulate_command(known: AnySystem) -> Any:
     """Make `posse simulate NAME`."""
 
     def simulate(
@@ -175,10 +179,16 @@ def simulate_command(known: System) -> Any:
         _run(known, settings, keeper, (), json, brief)
 
     summary = f"Simulate the plain twin, many runs at once ({SIMULATED_RUNS} unless --runs says otherwise)."
-    command = settings_command(
-        lambda: known.Settings, skip=(*known.skip, "path"), runs=SIMULATED_RUNS
-    )
+    command = system_command(known, "path", runs=SIMULATED_RUNS)
     return command_of(known.name, summary, command, simulate)
+
+
+def system_command(known: AnySystem, *without: str, **defaults: Any) -> Any:
+    """Make a command with a flag for each setting of a system, except those `without` one."""
+    from posse.systems.modules import commands_of
+
+    skip = (*commands_of(known).without_flag, *without)
+    return settings_command(lambda: known.Settings, skip=skip, **defaults)
 
 
 def _checked(settings: S) -> S:
@@ -191,7 +201,7 @@ def _checked(settings: S) -> S:
 
 
 def _run(
-    known: System,
+    known: AnySystem,
     settings: RunSettings,
     keeper: Keeper,
     beside: Sequence[RunSettings],
@@ -207,7 +217,7 @@ def _run(
     with keeper.kept(records):  # from here on what was finished is kept, whatever happens beside it
         with keeper.on_interrupt(json):
             records.extend(go(other, keeper) for other in beside)
-        exact = known.exact and len(records) > 1 and beside[0] == settings.plain()
+        exact = known.about.exact and len(records) > 1 and beside[0] == settings.plain()
         if json:
             same = identical(*records[:2]) if exact else None
             print_json(_document(known, records, keeper, identical=same))
@@ -264,13 +274,16 @@ def title(settings: RunSettings) -> str:
     from posse.systems.registry import system_of
 
     known = system_of(settings)
-    return f"{known.title} ({known.level_of(settings)})"
+    return f"{known.about.title} ({known.level_of(settings)})"
 
 
 def _document(
-    known: System, records: Sequence[Record], keeper: Keeper, **more: Any
+    known: AnySystem, records: Sequence[Record], keeper: Keeper, **more: Any
 ) -> dict[str, Any]:
-    remarks = [section.data or section.plain() for section in known.remarks(records)]
+    from posse.systems.modules import report_of
+
+    sections = report_of(known).sections(records)
+    remarks = [section.data or section.plain() for section in sections]
     return {
         **more,
         "to_store": keeper.saves,
@@ -279,11 +292,14 @@ def _document(
     }
 
 
-def _show(known: System, records: Sequence[Record], exact: bool, brief: bool, stored: bool) -> None:
+def _show(
+    known: AnySystem, records: Sequence[Record], exact: bool, brief: bool, stored: bool
+) -> None:
     from posse.cli import tables
+    from posse.systems.modules import report_of
 
     first = records[0]
-    heading(f"{known.title}: {tables.describe(first)}")
+    heading(f"{known.about.title}: {tables.describe(first)}")
     tables.first(records)
     say("")
     # What it is compared with first: the cost of protection is measured against it.
@@ -293,7 +309,7 @@ def _show(known: System, records: Sequence[Record], exact: bool, brief: bool, st
     if brief:
         tables.folded(first, stored)
         return
-    for section in known.remarks(records):
+    for section in report_of(known).sections(records):
         tables.section(section)
     tables.details(first, records[1:])
 
@@ -301,7 +317,7 @@ def _show(known: System, records: Sequence[Record], exact: bool, brief: bool, st
 # Several configurations ---------------------------------------------------------------------------
 
 
-def compare_command(known: System) -> Any:
+def compare_command(known: AnySystem) -> Any:
     """Make `posse compare NAME --policy A --policy B`: policies on the same worlds."""
 
     def compare(
@@ -332,9 +348,7 @@ def compare_command(known: System) -> Any:
         _show_comparison([], keeper, json, brief, [settings.plain() for settings in each])
 
     summary = "Compare policies on the same worlds, by their plain twins."
-    command = settings_command(
-        lambda: known.Settings, skip=(*known.skip, "policy", "path"), runs=SIMULATED_RUNS
-    )
+    command = system_command(known, "policy", "path", runs=SIMULATED_RUNS)
     return command_of(known.name, summary, command, compare)
 
 
@@ -395,7 +409,7 @@ def _show_comparison(
         tables.saved(records, f"posse compare {' '.join(record.id for record in records)}")
 
 
-def sweep_command(known: System) -> Any:
+def sweep_command(known: AnySystem) -> Any:
     """Make `posse sweep NAME --over policy=ucb,thompson --over horizon=1000,10000`."""
 
     def sweep(
@@ -432,11 +446,11 @@ def sweep_command(known: System) -> Any:
 
         def watch(done: int, whole: int) -> None:
             at[0] = done
-            doing.at(done / whole, f"{known.title}: {done} of {whole} settings")
+            doing.at(done / whole, f"{known.about.title}: {done} of {whole} settings")
 
         try:
             with (
-                Doing(f"{known.title}: {len(settings)} settings") as doing,
+                Doing(f"{known.about.title}: {len(settings)} settings") as doing,
                 save_on_interrupt(kept),
             ):
                 made = run_sweep(
@@ -462,7 +476,7 @@ def sweep_command(known: System) -> Any:
         from posse.results import compare
 
         heading(
-            f"{known.title}: {len(made.records)} settings, {made.run} run now, {made.kept} found in the store"
+            f"{known.about.title}: {len(made.records)} settings, {made.run} run now, {made.kept} found in the store"
         )
         tables.first(made.records)
         if len(made.records) > 1:
@@ -472,7 +486,7 @@ def sweep_command(known: System) -> Any:
     summary = (
         "Run a grid of settings, on processes or a cluster; what was run before is not run again."
     )
-    command = settings_command(lambda: known.Settings, skip=known.skip, runs=SIMULATED_RUNS)
+    command = system_command(known, runs=SIMULATED_RUNS)
     return command_of(known.name, summary, command, sweep)
 
 
@@ -510,7 +524,7 @@ def _values(text: str) -> Iterator[Any]:
 
 
 def _varied(
-    known: System, context: typer.Context, config: Path | None, grid: dict[str, list[Any]]
+    known: AnySystem, context: typer.Context, config: Path | None, grid: dict[str, list[Any]]
 ) -> list[Any]:
     """Build the settings of a grid; a parameter that a policy lacks is left out where another one
     has it.

@@ -225,6 +225,11 @@ class Settings(BaseModel):
     def __hash__(self) -> int:
         return hash(repr(self))
 
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """Sentences about what was dropped of the data, if these settings read any."""
+        return ()
+
     def once(self, name: str, make: Callable[[], T]) -> T:
         """Return what `make` returns, called once for these settings: data are loaded once."""
         if name not in self._cache:

@@ -14,7 +14,7 @@ import json
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,14 +22,18 @@ from typing import TYPE_CHECKING, Any
 from posse.core import files
 from posse.core.errors import DataError, PosseError
 from posse.core.settings import IMPORTS, NOTHING, External, Settings
+from posse.policies import listing as policies
+from posse.problems import listing as problems
 from posse.problems.datasets.files import data_folder
 from posse.studio.guard import UPLOAD, Refused
-from posse.systems import registry
+from posse.systems import base, registry
 from posse.systems.audit import settings_of
+from posse.systems.modules import commands_of, scene_of
 
 if TYPE_CHECKING:
     from posse.results.record import Record
-    from posse.systems.base import Action, RunSettings, System
+    from posse.systems.base import AnySystem, RunSettings
+    from posse.systems.modules import Command
 
 FILE = "file:"
 STORED = 512 << 20
@@ -42,6 +46,8 @@ DEEPEST = 20
 """Tables and lists inside one another in a setting, at most."""
 REMEMBERED = 16
 """Settings whose data stay loaded."""
+MIDDLE = (0.5, 0.5)
+"""Where a kind of role stands in a picture if its system does not place it."""
 UNMARKED = {"policy": IMPORTS, "data": External()}
 """How settings of these names are checked where a system of somebody else does not mark them."""
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -149,48 +155,49 @@ class Catalogue:
         with self._looking:
             for one in registry.systems():
                 if self._known(one, now) is None:
-                    section = one.problems(None)
-                    known = list((section.data or {}).get("data", ())) if section else []
+                    shipped = problems.listing(one.about.problems, None)
+                    known = [] if shipped is None else list(shipped.entries)
                     self._looked[one.name] = now, known
         return {one.name: self._looked[one.name][1] for one in registry.systems()}
 
-    def _known(self, one: System, now: Any) -> list[Any] | None:
+    def _known(self, one: AnySystem, now: Any) -> list[Any] | None:
         """Return the data of a system, if the files are those that were looked through."""
         before, known = self._looked.get(one.name, (None, []))
         return known if before == now else None
 
-    def _system(self, one: System) -> dict[str, Any]:
-        policies = one.policies()
-        known = (
-            [dict(policy) for policy in (policies.data or {}).get("policies", ())]
-            if policies
-            else []
-        )
+    def _system(self, one: AnySystem) -> dict[str, Any]:
+        about, scene = one.about, scene_of(one)
+        without_flag = commands_of(one).without_flag
+        shipped = policies.listing(about.policies)
+        known = [] if shipped is None else [dict(policy) for policy in shipped.entries]
         known += [
             made for name in self._allowed if (made := _own_policy(one.Settings, name)) is not None
         ]
         return {
             "name": one.name,
-            "title": one.title,
-            "summary": one.summary,
-            "reference": one.reference,
-            "protects": one.protects,
-            "words": dict(one.words),
-            "exact": one.exact,
+            "title": about.title,
+            "summary": about.summary,
+            "reference": about.reference,
+            "protects": about.protects,
+            "words": dict(about.nouns),
+            "exact": about.exact,
             "roles": [
-                {**asdict(role), "colour": list(role.colour), "place": list(role.place)}
+                {
+                    **asdict(role),
+                    "colour": list(role.colour),
+                    "place": list(scene.places.get(role.kind, MIDDLE)),
+                }
                 for role in one.roles
             ],
             "levels": [{"name": level.name, "summary": level.summary} for level in one.levels],
-            "schema": schema_of(one.Settings, one.skip),
-            "groups": groups_of(one.Settings, one.skip),
-            "presets": {name: dict(values) for name, values in one.presets.items()},
-            "scenarios": [plain(scenario) for scenario in one.scenarios],
+            "schema": schema_of(one.Settings, without_flag),
+            "groups": groups_of(one.Settings, without_flag),
+            "scenarios": [plain(scenario) for scenario in scene.scenarios],
             "policies": known,
             "data": self._known(one, _files()),
         }
 
-    def system(self, name: Any) -> System:
+    def system(self, name: Any) -> AnySystem:
         """Return a system by the name that a request gives."""
         if not isinstance(name, str):
             raise Refused(400, "system must be the name of a system.", field="system")
@@ -202,7 +209,7 @@ class Catalogue:
             )
         return registry.system(name)
 
-    def settings(self, system: System, given: Any) -> RunSettings:
+    def settings(self, system: AnySystem, given: Any) -> RunSettings:
         """Make settings of what a request gives; those used last keep their data."""
         values = self.safe(system.Settings, given)
         key = json.dumps([system.name, values], sort_keys=True, default=str)
@@ -287,7 +294,7 @@ class Catalogue:
     def _may_name(self, text: str, built_in: str) -> bool:
         return text in self._allowed or re.fullmatch(built_in, text) is not None
 
-    def over(self, system: System, given: Any) -> dict[str, list[Any]]:
+    def over(self, system: AnySystem, given: Any) -> dict[str, list[Any]]:
         """Check a grid: settings with the values that each takes."""
         if not isinstance(given, Mapping) or not all(
             isinstance(one, list) and one for one in given.values()
@@ -311,9 +318,11 @@ class Catalogue:
             settings.load()
             said = {
                 "level": system.level_of(settings),
-                "protection": getattr(settings, "protection", ""),
+                "protection": settings.protection,
                 **known(system, settings),
-                "learns": list(level.learns(settings)) if (level := system.level(settings)) else [],
+                "learns": list(level.learns(settings))
+                if (level := base.level(system, settings))
+                else [],
                 "preview": self._preview(system, settings),
             }
         except Refused:  # what the studio does not allow is no mistake in the settings
@@ -325,7 +334,7 @@ class Catalogue:
             return {"ok": False, "errors": [{"field": named, "message": message}]}
         return {"ok": True, "settings": self.shown(settings), "errors": [], **said}
 
-    def _preview(self, system: System, settings: RunSettings) -> dict[str, Any]:
+    def _preview(self, system: AnySystem, settings: RunSettings) -> dict[str, Any]:
         made = dict(plain(preview(system, settings)))
         return {**made, "note": self.uploads.said(made.get("note") or "")}
 
@@ -418,9 +427,9 @@ def _own_policy(model: Any, name: str) -> dict[str, Any] | None:
     }
 
 
-def _budgets() -> Iterator[tuple[str, Action]]:
+def _budgets() -> Iterator[tuple[str, Command]]:
     for one in registry.systems():
-        for action in one.actions:
+        for action in commands_of(one).commands:
             if action.path[0] == "budget":
                 yield ("-".join(action.path[1:]) or one.name), action
 
@@ -468,23 +477,22 @@ def field_of(
     return next((name for name in found if name in stated), about or (found[0] if found else None))
 
 
-def known(system: System, settings: RunSettings) -> dict[str, Any]:
+def known(system: AnySystem, settings: RunSettings) -> dict[str, Any]:
     """Say what each kind of role knows, can never know and could find out, and what is not
     protected.
     """
     roles = [role.kind for role in system.roles if role.party]
     return {
-        "not_protected": list(system.not_protected(settings)),
-        "knowledge": {kind: plain(system.knowledge(settings, kind)) for kind in roles},
+        "not_protected": list(base.not_protected(system, settings)),
+        "knowledge": {kind: plain(scene_of(system).knowledge(settings, kind)) for kind in roles},
     }
 
 
-def preview(system: System, settings: RunSettings) -> Mapping[str, Any]:
+def preview(system: AnySystem, settings: RunSettings) -> Mapping[str, Any]:
     """Return what is learnt, to be looked at before a run: arms with their means."""
-    if (made := system.preview(settings)) is not None:
+    if (made := scene_of(system).preview(settings)) is not None:
         return made
-    described: Callable[[], Mapping[str, Any]] | None = getattr(settings, "problem", None)
-    problem = described() if described is not None else {}
+    problem: Mapping[str, Any] = settings.problem()
     names, means = problem.get("names") or (), problem.get("means") or ()
     arms = [{"name": name, "mean": mean} for name, mean in zip(names, means, strict=False)]
     return {"arms": arms, "histogram": [], "note": problem.get("source", "")}

@@ -20,6 +20,7 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from posse.core.errors import PosseError
+from posse.policies.listing import listing
 from posse.privacy.leakage.attack import FINDS, LITTLE, NOTHING
 from posse.results.statistics import band
 from posse.results.store import Store
@@ -28,10 +29,12 @@ from posse.studio.guard import Refused
 from posse.sweeps import grid_of
 from posse.systems import registry
 from posse.systems.audit import audit
+from posse.systems.base import level
+from posse.systems.modules import attacks_of, scene_of
 
 if TYPE_CHECKING:
     from posse.results.record import Progress, Record
-    from posse.systems.base import RunSettings, System
+    from posse.systems.base import AnySystem, RunSettings
 
 AT_ONCE = 2
 """Jobs that run at once; others wait."""
@@ -65,7 +68,7 @@ class Job:
     def __init__(
         self,
         kind: str,
-        system: System,
+        system: AnySystem,
         cells: Sequence[Cell],
         given: Mapping[str, Any],
         tell: Callable[[], None],
@@ -175,7 +178,7 @@ class Jobs:
         return [job.shown() for job in reversed(self._jobs.values())]
 
     def begin(
-        self, kind: str, system: System, cells: Sequence[Cell], given: Mapping[str, Any]
+        self, kind: str, system: AnySystem, cells: Sequence[Cell], given: Mapping[str, Any]
     ) -> Job:
         """Begin a job; `given` are the settings that all cells share, as a page gives them."""
         if not cells or len(cells) > CELLS:
@@ -213,7 +216,7 @@ class Jobs:
 
 def cells_of(
     kind: str,
-    system: System,
+    system: AnySystem,
     given: Mapping[str, Any],
     settings: RunSettings,
     over: Mapping[str, Sequence[Any]],
@@ -235,14 +238,14 @@ def cells_of(
             continue
         word = _name_of(policy)
         made += [
-            Cell(word, name, one, attacked=system.level(one) is not None) for name, one in columns
+            Cell(word, name, one, attacked=level(system, one) is not None) for name, one in columns
         ]
     if refused is not None and not made:
         raise refused
     return made
 
 
-def _cell(system: System, settings: RunSettings) -> Cell:
+def _cell(system: AnySystem, settings: RunSettings) -> Cell:
     return Cell(_name_of(getattr(settings, "policy", "")), system.level_of(settings), settings)
 
 
@@ -250,30 +253,30 @@ def _name_of(policy: Any) -> str:
     return str(policy.get("name", policy) if isinstance(policy, Mapping) else policy)
 
 
-def policies_of(system: System, over: Mapping[str, Sequence[Any]]) -> list[Any]:
+def policies_of(system: AnySystem, over: Mapping[str, Sequence[Any]]) -> list[Any]:
     """Return the policies of a choice: those that are asked for, else all that the system ships."""
     if "policy" in over:
         return list(
             over["policy"]
         )  # as they were checked: the text of a table would be read as another policy
-    section = system.policies()
-    return [str(one["name"]) for one in (section.data or {}).get("policies", ())] if section else []
+    shipped = listing(system.about.policies)
+    return [] if shipped is None else [str(entry["name"]) for entry in shipped.entries]
 
 
-def columns_of(system: System, settings: RunSettings) -> list[tuple[str, RunSettings]]:
+def columns_of(system: AnySystem, settings: RunSettings) -> list[tuple[str, RunSettings]]:
     """Return the levels of a choice: plain and all of the system's, or its variants where it
     derives them.
     """
     if "level" not in type(settings).model_fields:
-        named = system.variants(settings)
+        named = scene_of(system).variants(settings)
         return [
             (system.level_of(one) if number == 0 else name, one)
             for number, (name, one) in enumerate(named)
         ]
     made = []
-    for level in system.levels:
+    for name in (known.name for known in system.levels):
         with suppress(PosseError):  # a policy that a level does not allow
-            made.append((level.name, settings.but(level=level.name)))
+            made.append((name, settings.but(level=name)))
     return [*made, (PLAIN, system.twin(settings))]
 
 
@@ -311,7 +314,7 @@ def _one(
             told = time.monotonic()
             tell(
                 progress.fraction * (0.7 if attacked else 1.0),
-                f"{system.title}: run {progress.run + 1}",
+                f"{system.about.title}: run {progress.run + 1}",
             )
 
     with listed:
@@ -356,7 +359,9 @@ def _attacked(settings: RunSettings) -> dict[str, Any]:
     except PosseError as error:
         return {"finds": None, "verdict": "not attacked", "why": error.text}
     joined = {
-        attack.name for attack in registry.system_of(settings).attacks if len(attack.adversary) > 1
+        attack.name
+        for attack in attacks_of(registry.system_of(settings)).attacks
+        if len(attack.adversary) > 1
     }
     found: dict[str, Any] = {"finds": None, "verdict": "not attacked", "attacks": len(rows)}
     if together := [row for row in rows if row.attack in joined and row.verdict in (FINDS, LITTLE)]:

@@ -28,10 +28,12 @@ from posse.studio.catalogue import plain
 from posse.studio.guard import Refused
 from posse.studio.stage import KEPT, Stage, described
 from posse.systems.audit import row_of, view_of
+from posse.systems.base import level, not_protected
+from posse.systems.modules import attacks_of, report_of, scene_of
 from posse.systems.runs import RolesRun, Run
 
 if TYPE_CHECKING:
-    from posse.systems.base import RunSettings, System
+    from posse.systems.base import AnySystem, RunSettings
 
 PLANTINGS = 3
 """Planted leaks that an attack's power is counted from."""
@@ -94,18 +96,19 @@ def party(stage: Stage, name: str) -> dict[str, Any]:
     found, kind = observing(stage, name)
     if found is None or kind is None:
         raise Refused(404, f"there is no party '{name[:40]}' in this run.")
-    said = stage.system.knowledge(stage.settings, kind)
+    said = scene_of(stage.system).knowledge(stage.settings, kind)
     return {"name": found, "kind": kind, "state": plain(stage.run.state(found)), **plain(said)}
 
 
 def code(stage: Stage) -> dict[str, Any]:
     """Return the pseudocode of each kind of role, by line."""
-    return {kind: list(lines) for kind, lines in stage.system.pseudocode(stage.settings).items()}
+    written = scene_of(stage.system).pseudocode(stage.settings)
+    return {kind: list(lines) for kind, lines in written.items()}
 
 
 def source(stage: Stage, kind: str) -> dict[str, Any]:
     """Return the real source of a kind of role."""
-    place = stage.system.sources(stage.settings)
+    place = scene_of(stage.system).sources(stage.settings)
     if kind not in place:
         raise Refused(
             404, f"there is no source for '{kind[:40]}'. Known: {', '.join(place) or 'none'}."
@@ -121,7 +124,7 @@ class Seen:
     run goes on.
     """
 
-    system: System
+    system: AnySystem
     settings: RunSettings
     views: tuple[tuple[Attack, View], ...]
     truth: Mapping[str, Any]
@@ -136,9 +139,9 @@ def evidence(stage: Stage, observer: str) -> Seen:
     system, settings, run = stage.system, stage.settings, stage.run
     views, left_out = _views(run, kind or WIRE)
     stated = (
-        system.not_protected(settings)
+        not_protected(system, settings)
         if kind is None
-        else system.knowledge(settings, kind)["could"]
+        else scene_of(system).knowledge(settings, kind)["could"]
     )
     return Seen(
         system, settings, views, deepcopy(dict(run.truth())), run.time, tuple(stated), left_out
@@ -151,7 +154,9 @@ def _views(run: Run, kind: str) -> tuple[tuple[tuple[Attack, View], ...], dict[s
     """
     views: list[tuple[Attack, View]] = []
     left_out: dict[str, str] = {}
-    for attack in run.system.attacks if run.system.level(run.settings) is not None else ():
+    if level(run.system, run.settings) is None:
+        return (), left_out
+    for attack in attacks_of(run.system).attacks:
         if attack.needs != "view" or kind not in attack.adversary:
             continue
         if why := attack.missing(run.settings):
@@ -213,7 +218,7 @@ def audit(seen: Seen, beside: bool = False) -> dict[str, Any]:
         "note": note,
         "notes": notes,
         "time": seen.time,
-        "sees": plain(seen.system.sees(seen.settings)),
+        "sees": plain(scene_of(seen.system).visibility(seen.settings)),
     }
 
 
@@ -241,11 +246,11 @@ def _others(seen: Seen) -> dict[tuple[str, str], list[dict[str, Any]]]:
     if "level" not in type(seen.settings).model_fields or not seen.views:
         return found
     wanted = {attack.title: attack.adversary for attack, _ in seen.views}
-    for level in seen.system.levels:
-        if level.name == seen.system.level_of(seen.settings):
+    for other in seen.system.levels:
+        if other.name == seen.system.level_of(seen.settings):
             continue
         try:
-            run = seen.system.start(seen.settings.but(level=level.name), transcript=KEPT)
+            run = seen.system.start(seen.settings.but(level=other.name), transcript=KEPT)
             run.advance(max(1, min(seen.time, BESIDE)))
             kinds = {kind for adversary in wanted.values() for kind in adversary}
             views = {
@@ -257,7 +262,7 @@ def _others(seen: Seen) -> dict[tuple[str, str], list[dict[str, Any]]]:
                 if wanted.get(attack.title) == attack.adversary:
                     row = _attacked(attack, view, run.truth(), run.time, len(seen.views))
                     said = {
-                        "level": level.name,
+                        "level": other.name,
                         "finds": row.finds,
                         "verdict": row.verdict,
                         "time": run.time,
@@ -268,7 +273,7 @@ def _others(seen: Seen) -> dict[tuple[str, str], list[dict[str, Any]]]:
     return found
 
 
-def cost(system: System, settings: RunSettings) -> dict[str, Any]:
+def cost(system: AnySystem, settings: RunSettings) -> dict[str, Any]:
     """Measure what each protection costs: the same run with and without it, in turns, so that a
     busy machine is fair.
 
@@ -276,7 +281,7 @@ def cost(system: System, settings: RunSettings) -> dict[str, Any]:
     """
     runs = [
         (name, changed, system.start(changed.but(runs=1), transcript=0))
-        for name, changed in system.variants(settings)
+        for name, changed in scene_of(system).variants(settings)
     ]
     for _, _, run in runs:
         run.advance(1)  # what is made once, such as an agreement of keys, is not a step's cost
@@ -308,7 +313,7 @@ def cost(system: System, settings: RunSettings) -> dict[str, Any]:
                 else [],
             }
         )
-    first, notes = rows[0], [system.workload(settings)]
+    first, notes = rows[0], [report_of(system).workload(settings)]
     if first["messages"]:
         notes += [
             f"Counted here: {first['messages']:,} messages, {first['bytes']:,} bytes, "

@@ -18,10 +18,11 @@ from posse.core.errors import ConfigError
 from posse.core.roles import WORLD, Entry
 from posse.runtime.memory import Delivery
 from posse.studio.catalogue import known
+from posse.systems.modules import scene_of
 from posse.systems.runs import RolesRun, Run
 
 if TYPE_CHECKING:
-    from posse.systems.base import RunSettings, System
+    from posse.systems.base import AnySystem, RunSettings
 
 Unit = Literal["message", "step", "time"]
 POINTS = 400
@@ -45,7 +46,7 @@ ALIKE = 200
 class Stage:
     """A run that can be moved both ways."""
 
-    def __init__(self, id: str, system: System, settings: RunSettings, **options: Any) -> None:
+    def __init__(self, id: str, system: AnySystem, settings: RunSettings, **options: Any) -> None:
         """`options` are further arguments of the system's `start`."""
         self.id, self.system = id, system
         self._options = options
@@ -217,7 +218,9 @@ class Stage:
         if self._drawn == time:
             return
         self._drawn = time
-        for name, value in ((self.system.scene(self.run) or {}).get("curves") or {}).items():
+        for name, value in (
+            (scene_of(self.system).draw(self.run) or {}).get("curves") or {}
+        ).items():
             line = self.curves.setdefault(name, [])
             if not line or line[-1][0] < time:
                 line.append((time, value))
@@ -307,7 +310,7 @@ class Stage:
         run = self.run
         if isinstance(run, RolesRun):
             return self._explained.get(number)
-        return self.system.explain(
+        return scene_of(self.system).explain(
             run, Delivery(entry.sender, entry.receiver, entry.message, (), entry.time)
         )
 
@@ -356,7 +359,7 @@ class Stage:
         run, time = self.run, self.run.time
         roles = run.role_seconds() if isinstance(run, RolesRun) else {WHOLE: run.seconds}
         hops = run.traffic() if isinstance(run, RolesRun) else {}
-        message, scene = self.message, self.system.scene(run)
+        message, scene = self.message, scene_of(self.system).draw(run)
         return {
             "time": time,
             "horizon": run.horizon,

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from posse.core.errors import ConfigError, PosseError
 from posse.studio.guard import Refused
 from posse.studio.stage import Stage, Unit
+from posse.systems.modules import scene_of
 
 if TYPE_CHECKING:
-    from posse.systems.base import RunSettings, System
+    from posse.systems.base import AnySystem, RunSettings
 
 T = TypeVar("T")
 LIVE = 16
@@ -148,7 +149,7 @@ class Stages:
 
     def begin(
         self,
-        system: System,
+        system: AnySystem,
         settings: RunSettings,
         at: tuple[int, int | None] | None,
         shown: Mapping[str, Any],
@@ -160,7 +161,7 @@ class Stages:
         `shown` are its settings as a page has them. A scenario of this name adds its options.
         """
         self._make_room()
-        options = {one.name: one.options for one in system.scenarios}.get(scenario, {})
+        options = {one.name: one.options for one in scene_of(system).scenarios}.get(scenario, {})
         stage = Stage(secrets.token_hex(6), system, settings, **options)
         live = self.live[stage.id] = Live(stage, self.hub.touch(), shown)
         self._move(live, "starting", partial(self._set_up, live, at))

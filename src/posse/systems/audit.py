@@ -35,7 +35,9 @@ from posse.results import words
 from posse.results.record import Record
 from posse.results.reports.audits import OTHER_ROLES, UNSCORED, Audit, Row
 from posse.runtime.network import recording
+from posse.systems import base
 from posse.systems.base import RunSettings
+from posse.systems.modules import attacks_of, deploy_of
 from posse.systems.registry import system, system_of
 from posse.systems.runs import RolesRun, Run
 
@@ -96,7 +98,10 @@ def settings_of(record: Record) -> RunSettings:
     of = system(record.kind)
     known = of.Settings.model_fields
     config: dict[str, Any] = {name: value for name, value in record.config.items() if name in known}
-    return of.Settings(**{**config, **({"seed": record.seeds[0]} if record.seeds else {})})
+    if record.seeds:
+        config["seed"] = record.seeds[0]
+    settings: RunSettings = of.Settings(**config)
+    return settings
 
 
 def read_view(path: Path) -> View:
@@ -120,7 +125,7 @@ def read_view(path: Path) -> View:
         raise DataError(
             f"{path} holds no state of '{kept.header.party}' yet: the run has only begun."
         )
-    deployment = system(kept.header.system).deployment
+    deployment = deploy_of(system(kept.header.system))
     if deployment is None or deployment.vocabulary is None:
         raise DataError(f"{path} is of {kept.header.system}, which reads no recorded views.")
     decode = deployment.vocabulary.decoder().decode
@@ -190,7 +195,7 @@ class Auditing:
             raise ConfigError(
                 "'like' goes with a view that a party recorded: a run has settings of its own."
             )
-        if self.settings is not None and self.system.level(self.settings) is None:
+        if self.settings is not None and base.level(self.system, self.settings) is None:
             raise ConfigError(
                 "a plain run protects nothing: one party sees everything, and there is nothing to "
                 "find."
@@ -198,7 +203,7 @@ class Auditing:
         self.chosen = self._choose()
 
     def _choose(self) -> tuple[Attack, ...]:
-        known = {attack.name: attack for attack in self.system.attacks}
+        known = {attack.name: attack for attack in attacks_of(self.system).attacks}
         for name in self.attacks:
             if name not in known:
                 raise ConfigError(
@@ -244,7 +249,7 @@ class Auditing:
             return f"{OTHER_ROLES}{_at(attack)}, got a view of {' and '.join(kinds)}."
         if attack.needs != "view" and attack.of_view is None:
             return "needs runs of its own, and a view alone has no settings to run."
-        terms = self.like or self.system.like(view.public)
+        terms = self.like or attacks_of(self.system).similar_settings(view.public)
         return "" if terms is None else attack.missing(terms)
 
     @property
@@ -263,7 +268,7 @@ class Auditing:
         ]
         share = 0.5 if one_view and isinstance(self.what, RunSettings) else 0.0
         evidence = self._evidence(
-            one_view, lambda part: watch(share * part, f"running {self.system.title}")
+            one_view, lambda part: watch(share * part, f"running {self.system.about.title}")
         )
         for number, attack in enumerate(self.chosen):
             watch(share + (1 - share) * number / len(self.chosen), f"attack {attack.name}")
@@ -354,14 +359,10 @@ class Auditing:
     def audit(self, status: str = "finished") -> Audit:
         """Return the audit as far as it is."""
         settings: Any = self.settings
-        protection = (
-            "view"
-            if settings is None
-            else getattr(settings, "protection", self.system.level_of(settings))
-        )
+        protection = "view" if settings is None else settings.protection
         view = _said_of(self.what) if isinstance(self.what, View) else ""
         return Audit(
-            self.system.title,
+            self.system.about.title,
             protection,
             tuple(self.made),
             self.seed,

@@ -1,7 +1,7 @@
 """A bandit in use: decisions now, rewards later, in any order, or never.
 
 `live(settings)` makes a `Bandit` of a system that serves decisions in this process
-(`System.serve`): its plain twin, or its real roles. The world is the caller's program: it asks for
+(`Live.serve`): its plain twin, or its real roles. The world is the caller's program: it asks for
 a decision, acts, and says later what it earned.
 
 >>> import posse
@@ -28,7 +28,8 @@ from posse.core.files import PRIVATE, write_whole
 from posse.policies.decisions import Decision
 from posse.results import words
 from posse.results.record import Record
-from posse.systems.base import RunSettings
+from posse.systems.base import RunSettings, not_protected
+from posse.systems.modules import live_of
 from posse.systems.registry import system_of
 
 FORMAT = "posse live 1"
@@ -249,11 +250,11 @@ class Bandit:
         summary = {**own.pop("summary", {}), "steps_done": self._made, "pending": len(self._open)}
         show = {**own.pop("show", {}), "headline": self._headline(), "in_use": self.horizon is None}
         # A step is a decision here, also where a simulation counts rounds.
-        nouns = {**system.words, "step": "decision"}
+        nouns = {**system.about.nouns, "step": "decision"}
         return Record(
             kind=system.name,
             level=system.level_of(settings),
-            leaks=system.not_protected(settings),
+            leaks=not_protected(system, settings),
             problem={
                 "name": "live",
                 "names": list(self.names),
@@ -397,7 +398,7 @@ def live(
         raise ConfigError(f"a bandit in use is one run, got runs {settings.runs}. Leave runs out.")
     if features is not None:
         options["features"] = features
-    serving = system_of(settings).serve(
+    serving = live_of(system_of(settings)).serve(
         settings, None if arms is None else tuple(str(name) for name in arms), horizon, **options
     )
     return Bandit(serving, rewards=rewards, horizon=horizon)

@@ -44,7 +44,8 @@ from posse.runtime.network.party import Party
 from posse.runtime.network.recording import RecordingEngine
 from posse.runtime.network.vouching import backup_time
 from posse.runtime.place import Place, open_place
-from posse.systems.base import Parties, System
+from posse.systems.base import AnySystem, presentation_at
+from posse.systems.modules import Parties, deploy_of
 from posse.systems.registry import names, system, systems
 
 if TYPE_CHECKING:
@@ -61,15 +62,15 @@ BEAT = 5.0
 """Seconds between two updates of a party's row in the store."""
 
 
-def deployed() -> list[System]:
+def deployed() -> list[AnySystem]:
     """Systems that run between organisations as parties."""
-    return [each for each in systems() if isinstance(each.deployment, Parties)]
+    return [system for system in systems() if deploy_of(system) is not None]
 
 
 def parties_of(name: str) -> Parties:
     """Return how a system runs between organisations."""
-    deployment = system(name).deployment
-    if not isinstance(deployment, Parties):
+    deployment = deploy_of(system(name))
+    if deployment is None:
         known = ", ".join(each.name for each in deployed())
         raise ConfigError(
             f"the system '{name}' does not run as parties over the network. Those that do: {known}."
@@ -172,19 +173,11 @@ def record_of(
     sent = sum(link.sent for link in party.engine.links.values())
     calls = party.engine.calls
     costs = () if made.costs is None or not calls else made.costs(calls, sent)
-    show: dict[str, Any] = {
-        "title": of.title,
-        "roles": {
-            each.kind: {"label": each.label, "colour": list(each.colour)} for each in of.roles
-        },
-        "protects": of.protected_at(
-            next((level for level in of.levels if level.name == known.level), None)
-        ),
-        "learns": list(known.learns),
-        "sections": [dict(table) for table in (*known.tables, *costs)],
-        **({"warnings": list(known.warnings)} if known.warnings else {}),
-    }
-    vocabulary = {**of.words, **known.words}
+    level = next((level for level in of.levels if level.name == known.level), None)
+    show = presentation_at(of, level, known.learns, (*known.tables, *costs))
+    if known.warnings:
+        show["warnings"] = list(known.warnings)
+    vocabulary = {**of.about.nouns, **known.words}
     problem = {"name": place.run, "names": list(known.pulls)} | (
         {"words": vocabulary} if vocabulary else {}
     )

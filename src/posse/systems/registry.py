@@ -21,7 +21,7 @@ from posse.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from posse.results.record import Record, Watch
-    from posse.systems.base import RunSettings, System
+    from posse.systems.base import AnySystem, RunSettings
     from posse.systems.runs import Run
 
 BUILT_IN = {
@@ -48,80 +48,102 @@ TRANSCRIPT = 100_000
 
 
 def names() -> tuple[str, ...]:
-    """Names of all systems, the built-in ones first."""
+    """Return the names of all systems, the built-in ones first."""
     return tuple(_modules())
 
 
-def systems(skip: Collection[str] = ()) -> Iterator[System]:
-    """All systems but some; an installed one that cannot be imported is told when it is named, and
-    breaks no other.
+def systems(skip: Collection[str] = ()) -> Iterator[AnySystem]:
+    """Yield all systems, except those in `skip`.
+
+    An installed system that cannot be imported is left out. Naming it raises the error.
     """
-    for name in (name for name in names() if name not in skip):
-        with suppress(*((ConfigError,) if name not in BUILT_IN else ())):
+    for name in names():
+        if name in skip:
+            continue
+        if name in BUILT_IN:
+            yield system(name)
+            continue
+        with suppress(ConfigError):
             yield system(name)
 
 
-def system(name: str) -> System:
-    """The system of this name."""
+def system(name: str) -> AnySystem:
+    """Return the system of this name."""
     modules = BUILT_IN if name in BUILT_IN else _modules()
     if name not in modules:
-        raise ConfigError(f"unknown system '{name}'.{nearest(name, tuple(modules))}")
-    made = _load(modules[name])
-    if made.name != name:
         raise ConfigError(
-            f"the entry point '{name}' offers a system called '{made.name}'. Its package must give "
-            "both one name."
+            f"unknown system '{name}'.{nearest(name, tuple(modules))}",
+            rule="systems.system.unknown",
         )
-    return made
+    declared = _load(modules[name])
+    if declared.name != name:
+        raise ConfigError(
+            f"the entry point '{name}' offers a system called '{declared.name}'. Its package must "
+            "give both one name.",
+            rule="systems.entry-point.other-name",
+        )
+    return declared
 
 
-def system_of(settings: RunSettings) -> System:
-    """The system that these settings are of."""
+def system_of(settings: RunSettings) -> AnySystem:
+    """Return the system that these settings belong to."""
     if isinstance(settings, type) or not hasattr(settings, "system"):
-        raise ConfigError(f"expected settings, such as posse.Samba(), got {settings!r}.")
+        raise ConfigError(
+            f"expected settings, such as posse.Samba(), got {settings!r}.",
+            rule="systems.settings.not-settings",
+        )
     return system(settings.system)
 
 
 def _modules() -> dict[str, str]:
-    """Module of every system, by the system's name."""
-    found = dict(BUILT_IN)
+    """Return the module of every system, by the system's name."""
+    modules = dict(BUILT_IN)
     for name, module in _installed(tuple(sys.path)):
-        found.setdefault(name, module)
-    for module in filter(None, os.environ.get(VARIABLE, "").split(",")):
-        found.setdefault(_load(module.strip()).name, module.strip())
-    return found
+        modules.setdefault(name, module)
+    for module in os.environ.get(VARIABLE, "").split(","):
+        if module:
+            modules.setdefault(_load(module.strip()).name, module.strip())
+    return modules
 
 
 @cache
-def _installed(_: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Systems of installed packages, and their modules; looked for once for each path that packages
-    are on.
-    """
+def _installed(path: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Return the systems of installed packages with their modules, read once per search path."""
     return tuple((point.name, point.value.partition(":")[0]) for point in entry_points(group=GROUP))
 
 
 @cache
-def _load(module: str) -> System:
+def _load(module: str) -> AnySystem:
+    """Import a module and return its `SYSTEM`."""
     try:
-        found = importlib.import_module(module)
+        imported = importlib.import_module(module)
     except Exception as error:
         if module in BUILT_IN.values():
             raise
-        from posse.policies.own import explain
-
-        missing = error.name if isinstance(error, ModuleNotFoundError) else None
-        if missing is None or not f"{module}.".startswith(f"{missing}."):
-            raise ConfigError(
-                f"the system in '{module}' cannot be imported: {explain(error)}."
-            ) from error
+        raise _import_refusal(module, error) from error
+    if not hasattr(imported, "SYSTEM"):
         raise ConfigError(
+            f"the module '{module}' has no SYSTEM. Assign an instance of its system to SYSTEM.",
+            rule="systems.module.no-system",
+        )
+    declared: AnySystem = imported.SYSTEM
+    return declared
+
+
+def _import_refusal(module: str, error: Exception) -> ConfigError:
+    from posse.policies.own import explain
+
+    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    if missing is not None and f"{module}.".startswith(f"{missing}."):
+        return ConfigError(
             f"there is no module '{module}' with a system. Check {VARIABLE}, or the package that "
-            "was installed for it."
-        ) from error
-    if not hasattr(found, "SYSTEM"):
-        raise ConfigError(f"the module '{module}' has no SYSTEM.")
-    made: System = found.SYSTEM
-    return made
+            "was installed for it.",
+            rule="systems.module.missing",
+        )
+    return ConfigError(
+        f"the system in '{module}' cannot be imported: {explain(error)}.",
+        rule="systems.module.import-fails",
+    )
 
 
 def start(
@@ -132,10 +154,14 @@ def start(
     transcript: int = TRANSCRIPT,
     **options: Any,
 ) -> Run:
-    """Begin a run that goes forward one message or one decision at a time.
+    """Begin a run that advances by one message or one decision at a time.
 
-    `world="outside"` leaves what the roles ask of the world to `run.answer`. The last `transcript`
-    messages are kept for views. `options` are those of the system's own `start`.
+    Args:
+        settings: What to run.
+        seeds: World seeds; by default those of the settings.
+        world: "outside" leaves what roles ask of the world to `run.answer`.
+        transcript: Number of the last messages to keep for views.
+        options: What the system's own `start` takes.
     """
     return system_of(settings).start(
         settings, seeds=seeds, world=world, transcript=transcript, **options
@@ -145,13 +171,14 @@ def start(
 def run(settings: RunSettings, *, watch: Watch | None = None, **options: Any) -> Record:
     """Run the settings to the end, every seed, and return the record.
 
-    Ctrl-C raises `Interrupted`, a `KeyboardInterrupt` that holds the record of what was done.
+    Raises:
+        Interrupted: Ctrl-C was pressed. It is a `KeyboardInterrupt` with the record so far.
     """
     from posse.results.record import Interrupted
 
-    going = start(settings, transcript=0, **options)
+    started = start(settings, transcript=0, **options)
     try:
-        going.finish(watch)
+        started.finish(watch)
     except KeyboardInterrupt as stop:
-        raise Interrupted(going.record("interrupted")) from stop
-    return going.record()
+        raise Interrupted(started.record("interrupted")) from stop
+    return started.record()

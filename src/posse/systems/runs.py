@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from posse.core import check
 from posse.core.errors import ConfigError
@@ -19,9 +19,7 @@ from posse.core.interrupts import half_second_steps
 from posse.core.roles import WORLD, Ask, Message, Note, Role, View
 from posse.results.record import Progress, Record, Watch
 from posse.runtime.memory import Delivery, MemoryRun, Transcript, World, fork
-
-if TYPE_CHECKING:
-    from posse.systems.base import RunSettings, System
+from posse.systems.base import AnySystem, RunSettings, not_protected
 
 
 class Run(ABC):
@@ -37,7 +35,9 @@ class Run(ABC):
     records_while_running: ClassVar[bool] = False
     """Whether another thread may make a record during a step, since steps replace the state."""
 
-    def __init__(self, system: System, settings: RunSettings, seeds: Sequence[int] | None) -> None:
+    def __init__(
+        self, system: AnySystem, settings: RunSettings, seeds: Sequence[int] | None
+    ) -> None:
         self.system = system
         self.settings = settings
         self.seeds = settings.seeds if seeds is None else tuple(seeds)
@@ -185,13 +185,13 @@ class Run(ABC):
     def make_record(self, status: str | None, **fields: Any) -> Record:
         """Make a record from `fields` and from those that all systems share."""
         system = self.system
-        settings: Any = self.settings  # a subclass that has `config` and `problem`
+        settings = self.settings
         return Record(
             kind=system.name,
             config=settings.config(),
             problem=settings.problem(),
             level=system.level_of(settings),
-            leaks=system.not_protected(settings),
+            leaks=not_protected(system, settings),
             status=status or ("finished" if self.done else "running"),
             seconds=self.seconds,
             **fields,
@@ -216,7 +216,7 @@ class RolesRun(Run):
 
     def __init__(
         self,
-        system: System,
+        system: AnySystem,
         settings: RunSettings,
         *,
         seeds: Sequence[int] | None = None,
@@ -340,7 +340,9 @@ class RolesRun(Run):
         delivery = delivery._replace(time=self.time)
         if not explain:
             return delivery
-        return delivery._replace(explanation=self.system.explain(self, delivery))
+        from posse.systems.modules import scene_of
+
+        return delivery._replace(explanation=scene_of(self.system).explain(self, delivery))
 
     def _move_message(self, until: int | None) -> Delivery | None:
         def at_limit() -> bool:

@@ -10,7 +10,7 @@ import pytest
 from posse.systems import registry
 from posse.systems.dp_combinatorial.federation import MarketRun
 from posse.systems.dp_combinatorial.messages import Report
-from posse.systems.dp_combinatorial.scene import true_report
+from posse.systems.dp_combinatorial.scene import SCENE, true_report
 from posse.systems.dp_combinatorial.settings import DpCombinatorial
 
 SYSTEM = registry.system("dp-combinatorial")
@@ -59,7 +59,7 @@ def test_money_alone_is_that_of_a_run_alone() -> None:
     for _ in range(2):
         run.advance(40)
         alone.advance(40)
-    scene, other = SYSTEM.scene(run), SYSTEM.scene(alone)
+    scene, other = SCENE.draw(run), SCENE.draw(alone)
     assert scene is not None
     assert other is not None
     assert scene["curves"]["alone"] == pytest.approx(other["curves"]["revenue"])
@@ -75,7 +75,7 @@ def test_money_alone_is_that_of_a_run_alone() -> None:
 def test_producers_stand_with_units_and_quality() -> None:
     run = begun(data="uniform")
     run.advance(30)
-    scene = SYSTEM.scene(run)
+    scene = SCENE.draw(run)
     assert scene is not None
     producers = [party for party in scene["parties"] if party["kind"] == "producer"]
     assert [party["weight"] for party in producers] == run.world.bought.sum(axis=0).tolist()

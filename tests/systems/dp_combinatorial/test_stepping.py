@@ -13,6 +13,7 @@ import posse
 from posse.core.errors import ConfigError
 from posse.results.record import ARRAYS, Record
 from posse.systems.dp_combinatorial.messages import Buy
+from posse.systems.dp_combinatorial.report import REPORT
 from posse.systems.dp_combinatorial.settings import DpCombinatorial
 from posse.systems.registry import system
 
@@ -109,16 +110,16 @@ def test_twins_and_what_runs_beside() -> None:
     )
     assert settings.but(policy="placebo").plain().policy == "alone"
     assert DpCombinatorial(method="fcb").plain().policy == "fcb"
-    assert [(one.policy, one.path) for one in SYSTEM.beside(settings)] == [
+    assert [(other.policy, other.path) for other in REPORT.comparisons(settings)] == [
         ("alone", "compiled"),
         ("fcb", "compiled"),
     ]
-    assert all(one.plain() == one for one in (plain, *SYSTEM.beside(settings)))
+    assert all(other.plain() == other for other in (plain, *REPORT.comparisons(settings)))
     exact = DpCombinatorial(agents=2, producers=5, rounds=60, start=20, oracle="exact")
     assert exact.plain().path == "agents"
-    records = [posse.run(one) for one in (settings, *SYSTEM.beside(settings))]
-    (remark,) = SYSTEM.remarks(records)
-    assert [row[0] for row in remark.rows] == ["alone", "p-fcb (tight)", "fcb (plain)"]
+    records = [posse.run(each) for each in (settings, *REPORT.comparisons(settings))]
+    (section,) = REPORT.sections(records)
+    assert [row[0] for row in section.rows] == ["alone", "p-fcb (tight)", "fcb (plain)"]
 
 
 def test_a_policy_is_a_name_or_a_table_and_never_a_function() -> None:

@@ -18,7 +18,7 @@ import posse
 from posse.core.errors import ConfigError
 from posse.systems.fed_contextual.computing.cohorts import cohort_of
 from posse.systems.fed_contextual.computing.models import read_model
-from posse.systems.fed_contextual.live import FedServing
+from posse.systems.fed_contextual.serving import FedServing
 from posse.systems.live import Bandit
 
 ROUNDS = 4

@@ -10,6 +10,7 @@ import pytest
 
 from posse.systems import registry
 from posse.systems.fed_contextual.run import FedRun
+from posse.systems.fed_contextual.scene import SCENE
 from posse.systems.fed_contextual.settings import FedContextual
 
 SYSTEM = registry.system("fed-contextual")
@@ -31,7 +32,7 @@ def begun(**more: Any) -> FedRun:
 def test_a_round_stands_in_the_picture_as_it_was() -> None:
     run = begun()
     run.advance(3)
-    scene, state, record = SYSTEM.scene(run), run.state("cohort"), run.record()
+    scene, state, record = SCENE.draw(run), run.state("cohort"), run.record()
     assert scene is not None
     drawn = [party["name"] for party in scene["parties"] if party["name"].startswith("device-")]
     assert drawn == [f"device-{number + 1}" for number in sorted(state["last_devices"])]
@@ -43,18 +44,18 @@ def test_a_round_stands_in_the_picture_as_it_was() -> None:
         scene["curves"]["at least"] <= scene["curves"]["a decision"] <= scene["curves"]["at most"]
     )
     assert scene["last"]["says"].startswith("Round 3: {cohort} of 4 devices makes")
-    code = SYSTEM.pseudocode(run.settings)
+    code = SCENE.pseudocode(run.settings)
     ran = [code["server"][number - 1] for number in scene["last"]["lines"]["server"]]
     assert not [text for text in ran if "deploy the model" in text]
 
 
 def test_epsilon_of_the_rounds_done() -> None:
     run = begun(noise=1.0, delta=1e-3, clip=0.1)
-    names = [figure["name"] for figure in (SYSTEM.scene(run) or {})["figures"]]
+    names = [figure["name"] for figure in (SCENE.draw(run) or {})["figures"]]
     assert "epsilon" in names
     run.advance(4)
     spent = next(
-        figure for figure in (SYSTEM.scene(run) or {})["figures"] if figure["name"] == "epsilon"
+        figure for figure in (SCENE.draw(run) or {})["figures"] if figure["name"] == "epsilon"
     )
     mechanism = run.setup.mechanism
     assert mechanism is not None
@@ -64,7 +65,7 @@ def test_epsilon_of_the_rounds_done() -> None:
 
 def test_variants_switch_noise_and_secure_sums() -> None:
     found = dict(
-        SYSTEM.variants(FedContextual(**{**SMALL, "noise": 1.0, "delta": 1e-3, "clip": 0.1}))
+        SCENE.variants(FedContextual(**{**SMALL, "noise": 1.0, "delta": 1e-3, "clip": 0.1}))
     )
     assert (found["without noise"].noise, found["without noise"].levels) == (0.0, 0)
     assert found["with secure sums"].levels == 65536
@@ -74,9 +75,12 @@ def test_variants_switch_noise_and_secure_sums() -> None:
 def test_what_a_list_of_systems_needs_does_not_import_jax() -> None:
     script = (
         "import sys; from posse.systems import registry\n"
-        "for system in registry.systems(): assert system.scenarios\n"
-        "settings = registry.system('fed-contextual').Settings()\n"
-        "assert registry.system('fed-contextual').pseudocode(settings)\n"
+        "from posse.systems.modules import commands_of, live_of, report_of, scene_of\n"
+        "for system in registry.systems():\n"
+        "    assert scene_of(system).scenarios\n"
+        "    live_of(system), commands_of(system), report_of(system)\n"
+        "fed = registry.system('fed-contextual')\n"
+        "assert scene_of(fed).pseudocode(fed.Settings())\n"
         "assert 'jax' not in sys.modules, 'jax'"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

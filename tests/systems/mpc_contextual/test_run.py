@@ -13,7 +13,10 @@ import pytest
 
 import posse
 from posse.core.errors import ConfigError
+from posse.problems.listing import listing
 from posse.results.record import ARRAYS, Record
+from posse.systems.mpc_contextual.live import read_model
+from posse.systems.mpc_contextual.report import REPORT
 from posse.systems.mpc_contextual.roles.messages import Act, Earn
 from posse.systems.mpc_contextual.settings import MpcContextual
 from posse.systems.registry import system
@@ -109,13 +112,13 @@ def test_what_a_simulation_knows_and_the_terms_that_everybody_knows() -> None:
 def test_twins_and_what_runs_beside() -> None:
     settings = MpcContextual(**SMALL)
     assert [SYSTEM.level_of(one) for one in (settings, settings.plain())] == ["shared", "plain"]
-    assert [one.path for one in SYSTEM.beside(settings)] == ["fixed", "float"]
+    assert [twin.path for twin in REPORT.comparisons(settings)] == ["fixed", "float"]
     assert settings.plain().plain() == settings.plain()
-    records = [posse.run(one) for one in (settings, *SYSTEM.beside(settings))]
-    (remark,) = SYSTEM.remarks(records)
-    assert remark.data is not None
-    assert abs(remark.data["more_a_step_than_floats"]) < 0.2
-    assert "The float twin earned" in remark.notes[0]
+    records = [posse.run(each) for each in (settings, *REPORT.comparisons(settings))]
+    (section,) = REPORT.sections(records)
+    assert section.data is not None
+    assert abs(section.data["more_a_step_than_floats"]) < 0.2
+    assert "The float twin earned" in section.notes[0]
     (costs,) = records[0].show["sections"]
     assert ["rounds", "11"] in costs["rows"]
 
@@ -156,9 +159,10 @@ def test_wrong_values_are_refused_when_the_settings_are_made(
 
 
 def test_a_folder_without_shares_or_data_is_no_model_and_no_problem(tmp_path: Path) -> None:
-    assert SYSTEM.learnt(tmp_path) is None
-    problems: Any = SYSTEM.problems(tmp_path).data["data"]
-    assert {one["name"]: one["ready"] for one in problems}.items() >= {
+    assert read_model(tmp_path) is None
+    problems = listing(SYSTEM.about.problems, tmp_path)
+    assert problems is not None
+    assert {entry["name"]: entry["ready"] for entry in problems.entries}.items() >= {
         "mnist": False,
         "own": True,
     }.items()

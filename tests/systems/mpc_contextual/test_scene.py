@@ -14,6 +14,7 @@ from posse.systems import registry
 from posse.systems.mpc_contextual.federation import ContextualRun
 from posse.systems.mpc_contextual.program import input_masks
 from posse.systems.mpc_contextual.roles import messages as said
+from posse.systems.mpc_contextual.scene import SCENE
 from posse.systems.mpc_contextual.settings import MpcContextual
 
 SYSTEM = registry.system("mpc-contextual")
@@ -92,7 +93,7 @@ def test_the_arm_is_known_with_the_last_share_alone() -> None:
 def test_the_picture_has_the_numbers_of_the_record() -> None:
     run = begun(horizon=8)
     run.advance(5)
-    scene, record = SYSTEM.scene(run), run.record()
+    scene, record = SCENE.draw(run), run.record()
     assert scene is not None
     assert scene["curves"]["reward"] == record.total[0]
     assert [arm["pulls"] for arm in scene["arms"]] == record.pulls[0].tolist()  # type: ignore[index]

@@ -19,7 +19,8 @@ from posse.privacy.crypto.frames import Frames
 from posse.privacy.crypto.paillier import Ciphertext, generate_key
 from posse.privacy.crypto.pairwise import present_digest
 from posse.runtime.memory import Delivery
-from posse.systems import registry
+from posse.systems import modules, registry
+from posse.systems.modules import scene_of
 from posse.systems.samba.federation import SambaRun
 from posse.systems.samba.scene.picture import theorem4
 from posse.systems.samba.settings import Samba
@@ -86,7 +87,7 @@ def check(
 @pytest.mark.parametrize("level", ["paper", "strict"])
 def test_every_message_is_explained(level: str, policy: str) -> None:
     run = begun(level, policy)
-    code = {kind: list(lines) for kind, lines in SYSTEM.pseudocode(run.settings).items()}
+    code = {kind: list(lines) for kind, lines in scene_of(SYSTEM).pseudocode(run.settings).items()}
     assert set(code) == {role.kind for role in run.memory.roles.values()}
     ran: dict[str, set[int]] = {kind: set() for kind in code}
     chosen: list[str] = []
@@ -110,7 +111,7 @@ def test_every_message_is_explained(level: str, policy: str) -> None:
 @pytest.mark.parametrize("off", OFF, ids=lambda off: "+".join(off))
 def test_every_message_is_explained_with_protections_off(off: dict[str, bool]) -> None:
     run = begun("paper", "epsilon-greedy", **off)
-    code = {kind: list(lines) for kind, lines in SYSTEM.pseudocode(run.settings).items()}
+    code = {kind: list(lines) for kind, lines in scene_of(SYSTEM).pseudocode(run.settings).items()}
     protections = set()
     for delivery, found in delivered(run):
         check(run, delivery, found, code)
@@ -134,7 +135,10 @@ def test_many_owners_are_compared_in_several_questions() -> None:
             run,
             delivery,
             found,
-            {kind: list(lines) for kind, lines in SYSTEM.pseudocode(run.settings).items()},
+            {
+                kind: list(lines)
+                for kind, lines in scene_of(SYSTEM).pseudocode(run.settings).items()
+            },
         )
         names.add(found["name"])
     assert {"Shuffled", "Compare", "Compared", "Found", "Placed", "Share", "Total"} <= names
@@ -305,7 +309,7 @@ def test_no_key_mask_or_seed_is_in_what_is_shown(level: str) -> None:
     run = begun(level, "thompson")
     shown: list[str] = []
     for _, found in delivered(run):
-        shown += [json.dumps(found), json.dumps(SYSTEM.scene(run))]
+        shown += [json.dumps(found), json.dumps(scene_of(SYSTEM).draw(run))]
     text = "\n".join(shown)
     held = set().union(*(secrets_of(role) for role in run.memory.roles.values()))
     keys = [secret for secret in held if len(secret) in (32, 40, 64)]
@@ -327,7 +331,7 @@ def test_the_picture_holds_the_numbers_of_the_run(level: str) -> None:
     run = SYSTEM.start(settings) if level == "plain" else SYSTEM.start(settings, key=KEY)
     for _ in range(3):
         run.advance(20)
-        scene = SYSTEM.scene(run)
+        scene = scene_of(SYSTEM).draw(run)
         assert scene is not None
         record = run.record()
         assert scene["curves"]["reward"] == record.total[0]
@@ -375,14 +379,20 @@ def test_what_is_explained_again_after_going_back_is_the_same(level: str) -> Non
 
 def test_fast_steps_are_not_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     run = begun("paper", horizon=20)
-    monkeypatch.setattr(type(SYSTEM), "explain", lambda *_: pytest.fail("explained"))
+    asked: list[str] = []
+    monkeypatch.setattr(
+        modules, "scene_of", lambda system: asked.append(system.name) or modules.Scene()
+    )
     run.advance(10)
+    assert asked == []
+    run.deliver()
+    assert asked == ["samba"]
 
 
 def test_sources_name_the_classes_that_run() -> None:
     for level in ("paper", "strict"):
         run = begun(level)
-        for kind, source in SYSTEM.sources(run.settings).items():
+        for kind, source in scene_of(SYSTEM).sources(run.settings).items():
             module, _, name = source.partition(":")
             role = next(role for role in run.memory.roles.values() if role.kind == kind)
             assert type(role) is getattr(importlib.import_module(module), name)
@@ -392,23 +402,23 @@ def test_what_each_role_knows_follows_the_switches() -> None:
     bare = begun("paper", aes=False, mask=False, permutation=False, paillier=False).settings
     whole, strict = begun("paper").settings, begun("strict").settings
     reads = "Every owner's sum and the total."
-    assert reads in SYSTEM.knowledge(bare, "controller")["knows"]
-    assert reads not in SYSTEM.knowledge(whole, "controller")["knows"]
-    assert "All scores of a pass, as they are." in SYSTEM.knowledge(bare, "comp")["knows"]
+    assert reads in scene_of(SYSTEM).knowledge(bare, "controller")["knows"]
+    assert reads not in scene_of(SYSTEM).knowledge(whole, "controller")["knows"]
+    assert "All scores of a pass, as they are." in scene_of(SYSTEM).knowledge(bare, "comp")["knows"]
     assert (
         "Which owner sent which score, and who is pulled."
-        in SYSTEM.knowledge(bare, "comp")["knows"]
+        in scene_of(SYSTEM).knowledge(bare, "comp")["knows"]
     )
-    assert SYSTEM.knowledge(strict, "dealer")["never"]
+    assert scene_of(SYSTEM).knowledge(strict, "dealer")["never"]
     for settings in (bare, whole, strict, whole.plain()):
         for role in SYSTEM.roles:
             if role.kind != "dealer" or settings.level == "strict":
-                assert SYSTEM.knowledge(settings, role.kind)["knows"]
+                assert scene_of(SYSTEM).knowledge(settings, role.kind)["knows"]
 
 
 def test_variants_are_settings_with_and_without_each_protection() -> None:
     settings = begun("paper").settings
-    found = dict(SYSTEM.variants(settings))
+    found = dict(scene_of(SYSTEM).variants(settings))
     assert found["as set"] == settings
     assert list(found) == [
         "as set",
@@ -421,8 +431,8 @@ def test_variants_are_settings_with_and_without_each_protection() -> None:
     assert not found["without Paillier"].paillier
     assert found["plain"].path == "plain"
     bare = begun("paper", aes=False).settings
-    assert dict(SYSTEM.variants(bare))["with AES-GCM"].aes
-    assert list(dict(SYSTEM.variants(begun("strict").settings))) == [
+    assert dict(scene_of(SYSTEM).variants(bare))["with AES-GCM"].aes
+    assert list(dict(scene_of(SYSTEM).variants(begun("strict").settings))) == [
         "as set",
         "level paper",
         "plain",
@@ -438,9 +448,9 @@ def test_variants_are_settings_with_and_without_each_protection() -> None:
 
 
 def test_scenarios_are_settings_of_a_run() -> None:
-    names = [scenario.name for scenario in SYSTEM.scenarios]
+    names = [scenario.name for scenario in scene_of(SYSTEM).scenarios]
     assert len(set(names)) == len(names) >= 8
-    for scenario in SYSTEM.scenarios:
+    for scenario in scene_of(SYSTEM).scenarios:
         settings = SYSTEM.Settings(**scenario.settings)
         assert settings.load().arms.names[0]
         assert scenario.about.endswith(".")
@@ -449,7 +459,7 @@ def test_scenarios_are_settings_of_a_run() -> None:
 
 def walked(example: str) -> tuple[SambaRun, list[dict[str, Any]]]:
     options = {"example": example}
-    (scenario,) = [one for one in SYSTEM.scenarios if one.options == options]
+    (scenario,) = [one for one in scene_of(SYSTEM).scenarios if one.options == options]
     settings = SYSTEM.Settings(**scenario.settings, paillier_bits=2048)
     run = SYSTEM.start(settings, transcript=1000, key=KEY, **options)
     assert isinstance(run, SambaRun)
@@ -475,7 +485,7 @@ def test_the_worked_example_of_ucb_has_the_printed_numbers() -> None:
     assert column(found, "3", "scores x mask") == ["0.56, 0.62, 0.5"]
     assert column(found, "4", "pulling bits, in comp's order") == ["0, 1, 0"]
     assert column(found, "5", "pulling bit") == ["1", "0", "0"]
-    scene = SYSTEM.scene(run)
+    scene = scene_of(SYSTEM).draw(run)
     assert scene is not None
     assert [party["text"] for party in scene["parties"][:3]] == ["25 / 34", "10 / 24", "2 / 10"]
     assert run.time == 68
@@ -505,7 +515,7 @@ def test_the_worked_example_of_epsilon_greedy_exploits_by_one_coin_and_explores_
     assert column(second, "2", "number of all") == ["0", "0", "0"]
     assert column(second, "3", "scores x mask") == ["0, 0, 0"]
     assert column(second, "5", "pulling bit").count("1") == 1
-    code = SYSTEM.pseudocode(run.settings)
+    code = scene_of(SYSTEM).pseudocode(run.settings)
     marked = {
         code["owner"][line - 1]
         for each in second
@@ -566,7 +576,7 @@ def test_an_example_away_from_its_place_is_refused() -> None:
 
 
 def table(**given: Any) -> dict[str, dict[str, str]]:
-    found = SYSTEM.sees(Samba(policy="ucb", owners=3, horizon=10, **given))
+    found = scene_of(SYSTEM).visibility(Samba(policy="ucb", owners=3, horizon=10, **given))
     assert found is not None
     return {
         row["data"]: dict(zip(found["columns"], row["cells"], strict=True)) for row in found["rows"]

@@ -36,12 +36,13 @@ from posse.privacy.leakage.attack import Attack, Evidence, Score
 from posse.privacy.leakage.features import r_squared
 from posse.privacy.leakage.scores import hits
 from posse.systems.dp_combinatorial.agent import Agent, Buyer
+from posse.systems.dp_combinatorial.deviations import DEVIATIONS, stage_without
 from posse.systems.dp_combinatorial.messages import Buy, Delivered, Hello, Report
 from posse.systems.dp_combinatorial.settings import DpCombinatorial
-from posse.systems.dp_combinatorial.terms import VERSION, Terms
+from posse.systems.dp_combinatorial.terms import AGENT, VERSION, Terms
+from posse.systems.modules import Attacks
 
 Floats = NDArray[np.float64]
-AGENT = "agent"
 PRODUCERS = 200
 """Producers of an agent that buys canaries; each is a canary of its own where the unit is an
 entry.
@@ -368,7 +369,7 @@ RECONSTRUCTION = Attack(
     _other_agents,
     tell=lambda found: f"sums of {found['units'].size} producers and agents",
 )
-ATTACKS = (
+CURIOUS = (
     RECONSTRUCTION,
     Attack(
         "trends",
@@ -417,4 +418,29 @@ ATTACKS = (
         missing=_no_canaries,
         tell=lambda found: f"{int(found.sum()):,} of {len(found):,} canaries called in",
     ),
+)
+"""Attacks of agents that follow the protocol."""
+WITHOUT_NOISE = replace(
+    RECONSTRUCTION,
+    name="without-noise",
+    title="what every other agent bought, by leaving its own noise out",
+    claims=(PAIR,),
+    needs="runs",
+    stage=stage_without,
+    seconds=lambda settings: 5.0,
+    missing=lambda settings: (
+        "" if settings.noisy and settings.policy != "placebo" else "agents add no noise."
+    ),
+)
+
+ATTACKS = Attacks(
+    attacks=(*CURIOUS, *DEVIATIONS, WITHOUT_NOISE),
+    unattacked={
+        "Who takes part, with which producers": (
+            "The terms are public: there is nothing to find out."
+        ),
+        "Producers see what is bought": (
+            "A producer is no party: it is given every purchase of its own goods."
+        ),
+    },
 )

@@ -26,10 +26,10 @@ from posse.core.errors import ProtocolError
 from posse.privacy.leakage.attack import Attack, Evidence, Score
 from posse.privacy.leakage.scores import hits
 from posse.systems.dp_combinatorial.agent import LARGEST_COUNT, Agent
-from posse.systems.dp_combinatorial.attacks import AGENT, PAIR, RECONSTRUCTION
 from posse.systems.dp_combinatorial.federation import MarketRun, agents_of
 from posse.systems.dp_combinatorial.messages import Report
 from posse.systems.dp_combinatorial.settings import DpCombinatorial
+from posse.systems.dp_combinatorial.terms import AGENT
 from posse.systems.registry import system_of
 
 Floats = NDArray[np.float64]
@@ -217,7 +217,7 @@ def stage_without(settings: DpCombinatorial, seed: int) -> Iterator[Evidence]:
     yield Evidence(run.view(agents[-1].name), run.truth())
 
 
-ATTACKS = (
+DEVIATIONS = (
     Attack(
         "lies",
         "to fix what others believe of producers, by reports of untrue units",
@@ -251,17 +251,5 @@ ATTACKS = (
         seconds=lambda settings: 10.0,
         missing=_silent,
         tell=lambda found: f"{int(found.sum())} of {len(found)} receivers changed",
-    ),
-    replace(
-        RECONSTRUCTION,
-        name="without-noise",
-        title="what every other agent bought, by leaving its own noise out",
-        claims=(PAIR,),
-        needs="runs",
-        stage=stage_without,
-        seconds=lambda settings: 5.0,
-        missing=lambda settings: (
-            "" if settings.noisy and settings.policy != "placebo" else "agents add no noise."
-        ),
     ),
 )

@@ -24,7 +24,7 @@ from posse.problems.markets.market import Market, make_market
 from posse.problems.markets.supply import epoch_at
 from posse.results.record import Record, Traffic, points_of
 from posse.runtime.memory import MemoryRun, fork
-from posse.systems.base import System
+from posse.systems.base import AnySystem, presentation
 from posse.systems.dp_combinatorial import twin
 from posse.systems.dp_combinatorial.agent import Agent, Buyer, Oracle
 from posse.systems.dp_combinatorial.learning import Floats, nothing_known, qualities
@@ -201,7 +201,7 @@ class MarketRun(RolesRun):
     unit = "round"
     settings: DpCombinatorial
 
-    def __init__(self, system: System, settings: DpCombinatorial, **options: Any) -> None:
+    def __init__(self, system: AnySystem, settings: DpCombinatorial, **options: Any) -> None:
         self._setup = settings.load()
         warm_up()
         super().__init__(system, settings, **options)
@@ -309,7 +309,7 @@ class TwinRun(Run):
     settings: DpCombinatorial
 
     def __init__(
-        self, system: System, settings: DpCombinatorial, seeds: Sequence[int] | None
+        self, system: AnySystem, settings: DpCombinatorial, seeds: Sequence[int] | None
     ) -> None:
         super().__init__(system, settings, seeds)
         self._setup = setup = settings.load()
@@ -459,7 +459,8 @@ def _record(
             "entries_learnt": int(outcome.taken.sum()),
             "path": settings.path,
         },
-        show=run.system.show(
+        show=presentation(
+            run.system,
             settings,
             [
                 what_to_buy(market, learnt, outcome.units, known=known),

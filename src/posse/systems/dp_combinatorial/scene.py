@@ -12,13 +12,14 @@ import numpy as np
 
 from posse.problems.markets.supply import epoch_at
 from posse.runtime.memory import Delivery
-from posse.systems.base import Scenario
 from posse.systems.dp_combinatorial.agent import Agent
 from posse.systems.dp_combinatorial.federation import MarketRun, TwinRun, agents_of
 from posse.systems.dp_combinatorial.messages import Hello, Report
 from posse.systems.dp_combinatorial.settings import DpCombinatorial
+from posse.systems.dp_combinatorial.system import leaks
 from posse.systems.dp_combinatorial.twin import Floats, Simulation
-from posse.systems.scenes import Code, Part, bar, lines, number, parts
+from posse.systems.modules import Scenario, Scene
+from posse.systems.scenes import Code, Part, bar, lines, number, parts, written
 
 KINDS = ("agent", "producer")
 LABELS = (
@@ -267,12 +268,10 @@ def _budget(settings: DpCombinatorial, sent: int, planned: int) -> list[dict[str
 _AGENT = ("Its own costs, capacities and purchases, and how good they were.",)
 
 
-def knowledge(
-    settings: DpCombinatorial, kind: str, not_protected: Sequence[str]
-) -> dict[str, Sequence[str]]:
+def knowledge(settings: DpCombinatorial, kind: str) -> dict[str, Sequence[str]]:
     """Say what an agent or a producer knows, can never know and could find out."""
     if kind == "producer":
-        could = [text for text in not_protected if "producer" in text.lower()]
+        could = [text for text in leaks(settings) if "producer" in text.lower()]
         return {
             "knows": ["What each agent buys from it."],
             "never": ["What agents tell each other."],
@@ -296,7 +295,7 @@ def knowledge(
         never.append(
             f"What another one bought in one {settings.unit}, better than the budget allows."
         )
-    could = [text for text in not_protected if "producers see" not in text.lower()]
+    could = [text for text in leaks(settings) if "producers see" not in text.lower()]
     return {"knows": [*_AGENT, *heard], "never": never, "could": could}
 
 
@@ -401,3 +400,30 @@ def _describe(run: MarketRun, message: Any) -> Any:
         return [Part("number of the report", "clear", 0, KINDS)]
 
     return describe
+
+
+# Settings to compare ------------------------------------------------------------------------------
+
+
+def variants(settings: DpCombinatorial) -> list[tuple[str, DpCombinatorial]]:
+    """Return the settings, the same without noise, and the other ways to learn together."""
+    named_settings = [("as set", settings)]
+    if settings.policy == "p-fcb" and settings.noisy:
+        named_settings.append(("without noise", settings.instead(noise="none")))
+    names = {"p-fcb": "noisy reports", "fcb": "everything shared", "alone": "alone"}
+    for policy, name in names.items():
+        if policy != settings.policy:
+            named_settings.append((name, settings.instead(policy=policy)))
+    return named_settings
+
+
+SCENE: Scene[DpCombinatorial, MarketRun | TwinRun] = Scene(
+    places={"agent": (0.3, 0.5), "producer": (0.8, 0.5)},
+    scenarios=SCENARIOS,
+    draw=scene,
+    explain=explain,
+    pseudocode=lambda settings: written(code(settings)),
+    sources=lambda settings: SOURCES,
+    knowledge=knowledge,
+    variants=variants,
+)

@@ -365,5 +365,5 @@ class DpCombinatorial(RunSettings, MarketSettings):
         return {
             "name": name,
             **self.load().market.describe(),
-            "words": {**system_of(self).words, **money},
+            "words": {**system_of(self).about.nouns, **money},
         }

@@ -16,6 +16,8 @@ from posse.privacy.dp.plans import Plan
 from posse.systems.dp_combinatorial.learning import ACCEPT, FUSE, POOL, SUM
 
 VERSION = 1
+AGENT = "agent"
+"""The kind of role, and its name in attacks."""
 
 METHODS = ("alone", "fcb", "p-fcb", "placebo", "naive")
 """No federation; everything after every round; noisy reports at a few rounds; reports of noise

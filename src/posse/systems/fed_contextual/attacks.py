@@ -31,7 +31,10 @@ from posse.privacy.leakage import canaries, features, inversion
 from posse.privacy.leakage.attack import Attack, Evidence, Score
 from posse.privacy.leakage.inversion import Inverted
 from posse.privacy.leakage.scores import area, hits
+from posse.systems.fed_contextual.deviations import DEVIATIONS
+from posse.systems.fed_contextual.levels import DEVICE, SERVER, is_linear, not_linear
 from posse.systems.fed_contextual.settings import FedContextual
+from posse.systems.modules import Attacks
 from posse.systems.registry import system_of
 
 if TYPE_CHECKING:
@@ -39,7 +42,6 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-SERVER, DEVICE = "server", "device"
 ROUNDS = 5
 """Rounds of a run whose last one is looked at for members."""
 EACH = 6
@@ -49,21 +51,6 @@ STRANGERS = 60
 """Devices whose samples an adversary knows who looks at the arms of others."""
 LARGE = 100.0
 """Feature of a canary device: its update is longer than any norm in use."""
-
-
-def _linear(model: str) -> bool:
-    return model in ("linear", "bag")
-
-
-def _no_linear(settings: FedContextual) -> str:
-    if settings.centralised:
-        return "one place holds all samples of a round: there is nothing to find out."
-    model = settings.load().model
-    return (
-        ""
-        if _linear(model)
-        else f"the model is '{model}', and only updates of linear models are inverted exactly."
-    )
 
 
 # What the server reads ----------------------------------------------------------------------------
@@ -86,7 +73,7 @@ def updates_in(view: View) -> Read:
     shapes, model = view.public.get("shapes"), view.public.get("model")
     if not shapes or not isinstance(model, str):
         raise DataError("this is no view of fed-contextual: its public terms lack the model.")
-    if not _linear(model) or len(shapes) != 2:
+    if not is_linear(model) or len(shapes) != 2:
         raise DataError(
             f"the model is '{model}', and only updates of linear models are inverted exactly."
         )
@@ -401,7 +388,7 @@ def _other_rows(truths: Sequence[Mapping[str, Any]], seed: int) -> list[dict[str
 
 CLEAR, EXACT = "Updates reach the server as they are", "The model carries no noise"
 GIVEN = "Whoever is given the model sees it"
-ATTACKS = (
+CURIOUS = (
     Attack(
         "inversion",
         "contexts of devices, from the updates of one round",
@@ -419,7 +406,7 @@ ATTACKS = (
         _one_sample_an_arm,
         "devices with one sample an arm",
         _other_contexts,
-        missing=_no_linear,
+        missing=not_linear,
         tell=lambda found: f"{len(found[1].arms)} contexts of {len(found[0]) or 'all'} devices",
     ),
     Attack(
@@ -436,7 +423,7 @@ ATTACKS = (
         needs="runs",
         stage=_asked,
         seconds=lambda settings: 10.0,
-        missing=_no_linear,
+        missing=not_linear,
         tell=lambda found: f"{len(found)} samples asked about",
     ),
     Attack(
@@ -489,7 +476,26 @@ ATTACKS = (
         needs="runs",
         stage=_shown,
         seconds=lambda settings: 15.0,
-        missing=_no_linear,
+        missing=not_linear,
         tell=lambda found: f"contexts of {len(found):,} arms that were shown",
     ),
+)
+
+ATTACKS = Attacks(
+    attacks=(*CURIOUS, *DEVIATIONS),
+    unattacked={
+        "One place holds all samples": "Nothing is hidden from that place.",
+        "Pre-training carries no noise": (
+            "Figures leave it out; attacks on a model without noise show what it tells."
+        ),
+        "Pre-training is on data of clients who gave": "It is said of the data: they are public.",
+        "Rewards, probabilities": "They are printed in the record: there is nothing to find out.",
+        "Which devices take part": "The server is given it, to send them the model.",
+        "This is a simulation": (
+            "The seed is in the record: the same command draws the same noise again."
+        ),
+        "The run was drawn from a seed": (
+            "The seed is in the record: the same command draws the same noise again."
+        ),
+    },
 )

@@ -31,7 +31,7 @@ from posse.privacy.aggregation.terms import complete_plan
 from posse.privacy.crypto.keys import Secrets
 from posse.privacy.leakage.attack import Attack, Evidence, Score
 from posse.privacy.leakage.scores import hits
-from posse.systems.fed_contextual.attacks import DEVICE, SERVER, _no_linear
+from posse.systems.fed_contextual.levels import DEVICE, SERVER, not_linear
 from posse.systems.fed_contextual.settings import FedContextual
 from posse.systems.registry import system_of
 
@@ -104,7 +104,7 @@ def _other_arm(truths: Truths, seed: int) -> list[dict[str, Any]]:
 
 
 def _no_poison(settings: FedContextual) -> str:
-    if why := _no_linear(settings):
+    if why := not_linear(settings):
         return why
     population = settings.load().population
     return (
@@ -218,7 +218,7 @@ def _server(name: str, title: str, *, twice: bool) -> Attack:
     )
 
 
-ATTACKS = (
+DEVIATIONS = (
     Attack(
         "poison",
         "that the model prefers one arm, by learning that it is always right",

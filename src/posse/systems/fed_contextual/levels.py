@@ -1,27 +1,23 @@
 """What is protected and what is not, in sentences that records and reports print; and what rounds
 under noise prove.
-
-Also `posse budget sampled`: the figures of planned rounds, or the noise that an epsilon needs.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from posse.core import check
-from posse.core.errors import ConfigError
-from posse.core.settings import Settings
-from posse.results import words
 from posse.results.naming import PLAIN
-from posse.results.reports.sections import Section
 from posse.systems.base import Level
 
 if TYPE_CHECKING:
-    from posse.privacy.dp.guarantee import Guarantee
     from posse.privacy.dp.sampled import Accountant, SampledGaussian
+    from posse.systems.fed_contextual.settings import FedContextual
+
+SERVER = "server"
+DEVICE = "device"
 
 SUMS = "secure-sums"
 """Updates are rounded as masks need them: in a deployment the server sees their sum alone."""
@@ -136,7 +132,7 @@ def leaks(config: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-LEVELS = tuple(
+LEVELS: tuple[Level[FedContextual], ...] = tuple(
     Level(
         name,
         summary,
@@ -154,6 +150,21 @@ LEVELS = tuple(
         (BOTH, "noise on sums of which the server, on devices, sees no part"),
     )
 )
+
+
+def is_linear(model: str) -> bool:
+    """Whether an update of this model contains the contexts that it was learnt from."""
+    return model in ("linear", "bag")
+
+
+def not_linear(settings: FedContextual) -> str:
+    """Return why updates of a run cannot be inverted exactly; empty if they can."""
+    if settings.centralised:
+        return "one place holds all samples of a round: there is nothing to find out."
+    model = settings.load().model
+    if is_linear(model):
+        return ""
+    return f"the model is '{model}', and only updates of linear models are inverted exactly."
 
 
 def not_covered(config: Mapping[str, Any]) -> tuple[str, ...]:
@@ -217,107 +228,3 @@ def proved(
         entry = replace(made, not_covered=(*made.not_covered, *more)).entry()
         entries.append({**entry, "noise_multiplier": counted})
     return entries
-
-
-class SampledSettings(Settings):
-    """Rounds of federated training: how many devices, how many of them a round, and noise or what
-    it shall prove.
-    """
-
-    clients: int = 342_477
-    """Devices in all."""
-    cohort: int = 64
-    """Devices of a round; the expected number where they are drawn by coins."""
-    rounds: int = 1600
-    """Rounds of training."""
-    noise: float | None = None
-    """Noise multiplier there is: standard deviation of the noise on a round's sum, in clipping
-    norms (default: 0.7).
-    """
-    epsilon: float | None = None
-    """Epsilon that all rounds together may cost, with delta: gives the least noise instead."""
-    delta: float = 1e-6
-    """Delta of the figures; below 1 / clients."""
-    sampling: Literal["poisson", "fixed", "both"] = "both"
-    """How devices are drawn: each by a coin of its own (poisson), or so many without replacement
-    (fixed).
-    """
-
-    def proved(self) -> list[tuple[float, Guarantee]]:
-        """Return noise and what it proves, by sampling and accountant."""
-        from posse.privacy.dp.guarantee import check_delta
-
-        check.at_least(1, rounds=self.rounds)
-        check.at_least(1, clients=self.clients)
-        check_delta(self.delta)
-        if self.noise is not None and self.epsilon is not None:
-            raise ConfigError("give noise or epsilon, not both: noise is what epsilon would make.")
-        if self.delta * self.clients >= 1:
-            raise ConfigError(
-                f"delta must be below 1 / clients = {1 / self.clients:.3g}, got {self.delta:g}: a "
-                "larger one allows to "
-                "publish a device's data whole. Lower it."
-            )
-        every: tuple[tuple[Literal["poisson", "fixed"], Accountant], ...] = (
-            ("poisson", "rdp"),
-            ("poisson", "pld"),
-            ("fixed", "rdp"),
-        )
-        return [self._one(*one) for one in every if self.sampling in (one[0], "both")]
-
-    def _one(
-        self, sampling: Literal["poisson", "fixed"], accountant: Accountant
-    ) -> tuple[float, Guarantee]:
-        from posse.privacy.dp.guarantee import Budget
-        from posse.privacy.dp.sampled import SampledGaussian, noise_for
-
-        noise = 0.7 if self.noise is None else self.noise
-        made = SampledGaussian(
-            self.clients, self.cohort, noise, sampling
-        )  # a mistake is found before any search
-        if self.epsilon is not None:
-            budget = Budget(self.epsilon, self.delta)
-            noise = noise_for(budget, self.clients, self.cohort, self.rounds, sampling, accountant)
-            made = SampledGaussian(self.clients, self.cohort, noise, sampling)
-        return noise, made.guarantee(self.rounds, self.delta, accountant)
-
-
-def show_sampled(settings: SampledSettings) -> Iterator[Section]:
-    """Say what rounds of federated training prove under noise, or the noise that an epsilon
-    needs.
-    """
-    proofs = settings.proved()
-    rounds, devices = words.count(settings.rounds, "round"), words.count(settings.clients, "device")
-    aim = (
-        ""
-        if settings.epsilon is None
-        else f", noise for epsilon {settings.epsilon:g} at delta {settings.delta:g}"
-    )
-    rows = tuple(
-        (
-            words.number(noise, 4),
-            made.figure,
-            made.sampling,
-            made.adjacency.partition(":")[0],
-            made.accountant,
-        )
-        for noise, made in proofs
-    )
-    yield Section(
-        f"{rounds} of {settings.cohort:,} out of {devices}{aim}",
-        ("noise", "(epsilon, delta)", "sampling", "adjacency", "accountant"),
-        rows,
-        numeric=(0,),
-        data={"figures": [{"noise": noise, **made.entry()} for noise, made in proofs]},
-    )
-    facts = [
-        text
-        for _, made in proofs
-        for text in (
-            f"covers {made.covers}",
-            f"unit {made.unit}; {made.adjacency}; composition {made.composition}",
-        )
-    ]
-    drawn = "A figure holds for the way of drawing devices that stands beside it, and for no other."
-    yield Section("What the figures are of", notes=(*dict.fromkeys(facts), drawn))
-    yield Section("Not covered", notes=tuple(proofs[0][1].not_covered))

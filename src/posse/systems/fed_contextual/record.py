@@ -8,14 +8,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from posse.core.errors import DataError
-from posse.policies.contextual.registry import described
 from posse.policies.contextual.schedules import Explores
 from posse.policies.decisions import Learnt
 from posse.privacy.dp.sampled import Accountant
@@ -24,7 +23,7 @@ from posse.results import words
 from posse.results.record import Record, points_of
 from posse.results.reports.sections import Section
 from posse.results.values import JSON, plain_dict
-from posse.systems.base import System
+from posse.systems.base import presentation
 from posse.systems.fed_contextual import remarks
 from posse.systems.fed_contextual.computing.cohorts import Schedule, past
 from posse.systems.fed_contextual.computing.models import Leaves, leaves_of
@@ -32,6 +31,9 @@ from posse.systems.fed_contextual.computing.server import Measured
 from posse.systems.fed_contextual.computing.training import joined
 from posse.systems.fed_contextual.levels import not_covered, proved
 from posse.systems.fed_contextual.settings import FedContextual, Setup
+
+if TYPE_CHECKING:
+    from posse.systems.fed_contextual.run import FedRun
 
 Floats = NDArray[np.float64]
 Summary = dict[str, str | float | int]
@@ -150,78 +152,83 @@ class Clock:
 
 
 def record_of(
-    system: System,
-    settings: FedContextual,
-    setup: Setup,
+    run: FedRun,
     outcomes: list[Outcome],
     clock: Clock,
-    seconds: float,
     status: str,
     params: Any = None,
     explores: Explores | None = None,
 ) -> Record:
-    """Make the record; of one that is not finished only the runs that came furthest count.
+    """Make the record of a run; if it is not finished, of the seeds that came furthest.
 
-    `params` are those of the first seed, which the record keeps where they are a linear model of
-    few numbers; `explores` the policy's parameters by deployment, where they follow a schedule.
+    Args:
+        run: The run.
+        outcomes: What each seed showed so far.
+        clock: Time of the rounds.
+        status: "finished", "running" or "interrupted".
+        params: Parameters of the first seed, which the record keeps if the model is linear and has
+            few numbers.
+        explores: Parameters of the policy by deployment, if they follow a schedule.
     """
-    kept = sum(outcome.rounds for outcome in outcomes) if settings.keep is not None else 0
+    settings = run.settings
+    setup = run.setup
+    rounds_kept = 0
+    if settings.keep is not None:
+        rounds_kept = sum(outcome.rounds for outcome in outcomes)
     done = max((outcome.rounds for outcome in outcomes), default=0)
     outcomes = [outcome for outcome in outcomes if outcome.rounds == done > 0]
     points = points_of(setup.rounds, settings.points)
     points = points[points <= done]
-    curves = [outcome.column("reward")[:done].cumsum()[points - 1] for outcome in outcomes]
-    summary = {
-        **_summary(settings, setup, outcomes, clock),
-        **({"rounds_kept": kept} if kept else {}),
-    }
-    more: dict[str, Any] = {
-        "warnings": [str(summary[key]) for key in remarks.REMARKS if key in summary]
-    }
-    if "stopped" in summary:
-        more["stopped"] = (
-            f"{summary['stopped']}. More noise, a smaller cohort or a larger limit allow more."
-        )
-    if status == "finished" and settings.model_out is not None:
-        more["wrote"] = [f"the model to {settings.model_out}"]
-    if kept:
-        more["resume"] = (
-            f"kept {words.count(kept, 'round')} in {settings.keep}; the same command goes on"
-        )
+    summary = _summary(settings, setup, outcomes, clock)
+    if rounds_kept:
+        summary["rounds_kept"] = rounds_kept
+    entries = _status_entries(settings, summary, status)
     if outcomes and len(points):
-        more["curves"] = _curves(outcomes, points)
+        entries["curves"] = _curves(outcomes, points)
         if explores is not None:
-            used = [explores((int(at) - 1) // settings.deploy_every + 1)[-1] for at in points]
-            name = f"{list(asdict(settings.exploration()))[-1]} of the policy"
-            more["curves"].append(
-                {"name": name, "values": [[round(value, 6) for value in used]] * len(outcomes)}
-            )
-    more |= learnt_of(setup, params)
-    return Record(
-        kind=system.name,
-        config=config_of(settings, setup),
-        problem={
-            **plain_dict(setup.population.describe(), "problem"),
-            "names": list(setup.population.arms),
-            "words": dict(system.words),
-        },
-        level=system.level_of(settings),
-        leaks=system.not_protected(settings),
+            entries["curves"].append(_policy_curve(settings, explores, points, len(outcomes)))
+    entries |= learnt_of(setup, params)
+    sections = [*sections_of(summary, len(outcomes)), *_coming(settings, setup, outcomes)]
+    rewards = [outcome.column("reward") for outcome in outcomes]
+    curves = [reward[:done].cumsum()[points - 1] for reward in rewards]
+    return run.make_record(
+        status,
         seeds=tuple(outcome.seed for outcome in outcomes),
         steps=points,
         reward=np.array(curves).reshape(len(outcomes), len(points)),
-        total=tuple(float(outcome.column("reward").sum()) for outcome in outcomes),
+        total=tuple(float(reward.sum()) for reward in rewards),
         pulls=_pulls(outcomes),
-        status=status,
         privacy=privacy_of(settings, setup, done, int(summary.get("log_used", 0))),
-        seconds=seconds,
         summary=summary,
-        show=system.show(
-            settings,
-            [*sections_of(summary, len(outcomes)), *_coming(settings, setup, outcomes)],
-            **more,
-        ),
+        show=presentation(run.system, settings, sections, **entries),
     )
+
+
+def _status_entries(settings: FedContextual, summary: Summary, status: str) -> dict[str, Any]:
+    """Return warnings, why the run stopped early, what it wrote and how to resume it."""
+    entries: dict[str, Any] = {
+        "warnings": [str(summary[key]) for key in remarks.REMARKS if key in summary]
+    }
+    if "stopped" in summary:
+        entries["stopped"] = (
+            f"{summary['stopped']}. More noise, a smaller cohort or a larger limit allow more."
+        )
+    if status == "finished" and settings.model_out is not None:
+        entries["wrote"] = [f"the model to {settings.model_out}"]
+    if "rounds_kept" in summary:
+        rounds = words.count(int(summary["rounds_kept"]), "round")
+        entries["resume"] = f"kept {rounds} in {settings.keep}; the same command goes on"
+    return entries
+
+
+def _policy_curve(
+    settings: FedContextual, explores: Explores, points: NDArray[np.int64], runs: int
+) -> JSON:
+    """Return the last parameter of a policy that follows a schedule, at the points of the curves."""
+    parameter = list(asdict(settings.exploration()))[-1]
+    deployments = (points - 1) // settings.deploy_every + 1
+    values = [round(explores(int(deployment))[-1], 6) for deployment in deployments]
+    return {"name": f"{parameter} of the policy", "values": [values] * runs}
 
 
 def learnt_of(setup: Setup, params: Any) -> dict[str, Any]:
@@ -414,28 +421,6 @@ def privacy_of(
             composition=f"{first_rounds} ({first:.3g} of it) and {done} of training add up{kept}",
         )
     return tuple(plain_dict(entry, "guarantee") for entry in entries)
-
-
-def config_of(settings: FedContextual, setup: Setup) -> dict[str, JSON]:
-    """Every setting with the value that was used."""
-    chosen = settings.exploration()
-    parameters = dict(zip(asdict(chosen), chosen.values(len(setup.population.arms)), strict=True))
-    return {
-        **settings.resolved(),
-        "clients": setup.population.clients,
-        "client_rate": setup.client_rate,
-        "server_rate": setup.server_rate,
-        "input_size": setup.input_size or None,
-        "pretraining_client_rate": setup.pretraining_client_rate,
-        "model": {"bag": "bag-of-words"}.get(setup.model, setup.model),
-        "sampling": setup.sampling,
-        "quantile": setup.quantile,
-        "clip": settings.norm,
-        "clip_noise": settings.count_noise or None,
-        "pretrained": setup.world.pretrained,
-        "horizon": setup.rounds,
-        "policy": {**described(chosen), "parameters": parameters},
-    }
 
 
 def _summary(

@@ -24,7 +24,7 @@ from posse.privacy.dp.ledger import Ledger
 from posse.privacy.dp.sampled import Training
 from posse.problems.populations.population import Population
 from posse.results.record import Progress, Record, Watch
-from posse.systems.base import System
+from posse.systems.base import AnySystem
 from posse.systems.fed_contextual.computing.cohorts import cohort_of, logs_of
 from posse.systems.fed_contextual.computing.models import Model, leaves_of, shape_of, write_model
 from posse.systems.fed_contextual.computing.rounds import Observed, host, observed, with_contexts
@@ -121,7 +121,7 @@ class FedRun(Run):
 
     def __init__(
         self,
-        system: System,
+        system: AnySystem,
         settings: FedContextual,
         seeds: Sequence[int] | None = None,
         *,
@@ -142,8 +142,9 @@ class FedRun(Run):
         if wrong := [seed for seed in self.seeds if not 0 <= seed < 2**32]:
             raise ConfigError(f"seeds must be in [0, 2^32), got {wrong[0]}. Choose others.")
         own = Own(model, pay, before, first)
-        given = own != NOTHING or population is not None
-        self.setup = settings.check(own, population) if given else settings.load()
+        if own != NOTHING or population is not None:
+            self.settings = settings = settings.customised(own, population)
+        self.setup = settings.load()
         with defer_interrupt():
             self.simulation = Simulation(settings, self.setup, len(self.seeds))
             self._kept = (
@@ -176,8 +177,6 @@ class FedRun(Run):
         """Rounds in one call of the compiled program."""
         return self.simulation.together
 
-    least = stride
-
     @property
     def side_by_side(self) -> int:
         """Seeds that go forward together."""
@@ -205,9 +204,12 @@ class FedRun(Run):
         super().advance(n)
 
     def finish(self, watch: Watch | None = None) -> None:
-        """Go to the end; what was done is kept, also where `watch` ends it."""
+        """Run to the end; what was done is kept, also where `watch` ends it."""
         try:
-            super().finish(watch)
+            while not self.done:
+                self.advance(self.stride)  # whole calls: another number of rounds compiles again
+                if watch is not None:
+                    watch(self.progress)
         except BaseException:
             with defer_interrupt():
                 self._keep()
@@ -500,17 +502,8 @@ class FedRun(Run):
         outcomes = [one.outcome for one in self._begun]
         status = status or ("finished" if self.done else "running")
         params = self._begun[0].state.params if self._begun else None
-        return record_of(
-            self.system,
-            self.settings,
-            self.setup,
-            outcomes,
-            self._clock,
-            self.seconds,
-            status,
-            params,
-            self.simulation.plan.explores,
-        )
+        explores = self.simulation.plan.explores
+        return record_of(self, outcomes, self._clock, status, params, explores)
 
     # Going back -----------------------------------------------------------------------------------
 

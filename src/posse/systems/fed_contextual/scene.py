@@ -12,9 +12,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from posse.systems.base import Scenario
+from posse.systems.base import not_protected
 from posse.systems.fed_contextual.computing.cohorts import cohort_of
-from posse.systems.scenes import Code, Part, interval, lines, number, parts
+from posse.systems.fed_contextual.levels import DEVICE, SERVER
+from posse.systems.modules import Scenario, Scene
+from posse.systems.registry import system_of
+from posse.systems.scenes import Code, Part, interval, lines, number, parts, written
 
 if TYPE_CHECKING:
     from posse.runtime.memory import Delivery
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     from posse.systems.fed_contextual.run import FedRun
     from posse.systems.fed_contextual.settings import FedContextual
 
-KINDS = ("server", "device")
+KINDS = (SERVER, DEVICE)
 SHOWN = 60
 """Devices of a cohort that are drawn."""
 SMOOTH = 10
@@ -75,8 +78,8 @@ SCENARIOS = (
 )
 
 SOURCES = {
-    "server": "posse.systems.fed_contextual.computing.server:advance",
-    "device": "posse.systems.fed_contextual.computing.client:client_round",
+    SERVER: "posse.systems.fed_contextual.computing.server:advance",
+    DEVICE: "posse.systems.fed_contextual.computing.client:client_round",
 }
 
 
@@ -389,10 +392,8 @@ _KNOWS = {
 }
 
 
-def knowledge(
-    settings: FedContextual, kind: str, not_protected: Sequence[str]
-) -> dict[str, Sequence[str]]:
-    """Say what the server or a device knows, can never know and could find out."""
+def knowledge(settings: FedContextual, kind: str) -> dict[str, Sequence[str]]:
+    """Return what the server or a device knows, can never know, and could infer."""
     knows, never = (list(one) for one in _KNOWS[kind])
     if kind == "server":
         if settings.levels:
@@ -400,8 +401,34 @@ def knowledge(
         else:
             knows.append("Every device's clipped update.")
     words = ("server", "update", "model") if kind == "server" else ("device", "model", "arm")
+    sentences = not_protected(system_of(settings), settings)
     return {
         "knows": knows,
         "never": never,
-        "could": [text for text in not_protected if any(w in text for w in words)],
+        "could": [text for text in sentences if any(word in text for word in words)],
     }
+
+
+def variants(settings: FedContextual) -> Sequence[tuple[str, FedContextual]]:
+    """Return the settings with and without noise, and with and without rounding for secure sums."""
+    named = [("as set", settings)]
+    if settings.noise:
+        plain = system_of(settings).twin(settings.but(levels=0))
+        named.append(("without noise", plain.but(levels=settings.levels)))
+    if settings.levels:
+        named.append(("without secure sums", settings.but(levels=0)))
+    else:
+        named.append(("with secure sums", settings.but(levels=65536)))
+    return named
+
+
+SCENE: Scene[FedContextual, FedRun] = Scene(
+    places={SERVER: (0.75, 0.5), DEVICE: (0.25, 0.5)},
+    scenarios=SCENARIOS,
+    draw=scene,
+    explain=explain,
+    pseudocode=lambda settings: written(code(settings)),
+    sources=lambda settings: SOURCES,
+    knowledge=knowledge,
+    variants=variants,
+)

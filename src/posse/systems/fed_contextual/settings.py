@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
@@ -23,6 +23,7 @@ from posse.policies.contextual.explorations import EpsilonGreedy, Exploration, G
 from posse.policies.contextual.registry import (
     PARAMETERS,
     ScheduledSettings,
+    described,
     exploration,
     parameters_of,
 )
@@ -32,6 +33,7 @@ from posse.privacy.dp.sampled import SampledGaussian, Training
 from posse.problems.populations.population import Population
 from posse.problems.populations.settings import PopulationSettings
 from posse.problems.populations.worlds import Availability, Scenario
+from posse.results.values import JSON, plain_dict
 from posse.systems.base import RunSettings
 from posse.systems.fed_contextual.learning import (
     RING,
@@ -51,6 +53,7 @@ from posse.systems.fed_contextual.remarks import (
     default_server_rate,
     input_size,
 )
+from posse.systems.registry import system_of
 
 if TYPE_CHECKING:
     from posse.systems.fed_contextual.study import Own
@@ -266,6 +269,50 @@ class FedContextual(LearningSettings, ScheduledSettings, PopulationSettings, Run
         is called.
         """
         return self.once("setup", self.check)
+
+    def customised(self, own: Own | None = None, population: Population | None = None) -> Self:
+        """Return these settings with custom parts, from which `load` then makes what it returns.
+
+        Args:
+            own: A custom model and custom rewards.
+            population: A custom population instead of `data`.
+        """
+        setup = self.check(own, population)
+        settings = self.but()
+        settings.once("setup", lambda: setup)
+        return settings
+
+    def config(self) -> dict[str, JSON]:
+        """Return every setting with the value that was used."""
+        setup = self.load()
+        policy = self.exploration()
+        values = policy.values(len(setup.population.arms))
+        parameters = dict(zip(asdict(policy), values, strict=True))
+        return {
+            **self.resolved(),
+            "clients": setup.population.clients,
+            "client_rate": setup.client_rate,
+            "server_rate": setup.server_rate,
+            "input_size": setup.input_size or None,
+            "pretraining_client_rate": setup.pretraining_client_rate,
+            "model": "bag-of-words" if setup.model == "bag" else setup.model,
+            "sampling": setup.sampling,
+            "quantile": setup.quantile,
+            "clip": self.norm,
+            "clip_noise": self.count_noise or None,
+            "pretrained": setup.world.pretrained,
+            "horizon": setup.rounds,
+            "policy": {**described(policy), "parameters": parameters},
+        }
+
+    def problem(self) -> dict[str, JSON]:
+        """Describe the devices, as a record stores them."""
+        population = self.load().population
+        return {
+            **plain_dict(population.describe(), "problem"),
+            "names": list(population.arms),
+            "words": dict(system_of(self).about.nouns),
+        }
 
     def files(self) -> Sequence[Path]:
         """Files of a user's own: what the population comes from, and functions that settings

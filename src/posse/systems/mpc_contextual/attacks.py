@@ -31,8 +31,10 @@ from posse.privacy.leakage.features import Known
 from posse.privacy.leakage.membership import Pairs
 from posse.privacy.leakage.scores import area, hits
 from posse.privacy.sharing.fixed import FixedPoint, Words
+from posse.systems.modules import Attacks
 from posse.systems.mpc_contextual import sockets
 from posse.systems.mpc_contextual.coins import DealerCoins
+from posse.systems.mpc_contextual.deviations import DEVIATIONS
 from posse.systems.mpc_contextual.program import input_masks
 from posse.systems.mpc_contextual.roles.messages import Choice, Opening, Payoff, Seed
 from posse.systems.mpc_contextual.roles.outside import Model
@@ -425,7 +427,7 @@ PULLER_LEARNS = "The puller learns the arm of every step"
 POOLED = "Parties may pool what they saw"
 MODEL = "The model is held in shares"
 
-ATTACKS = (
+CURIOUS = (
     Attack(
         "masks",
         "features of all parties, from the dealer's masks",
@@ -526,5 +528,15 @@ ATTACKS = (
         missing=_few_rows,
         stage=lambda settings, seed: _probed(settings, seed, errors=False),
     ),
-    *sockets.ATTACKS,
+    *sockets.OVER_SOCKETS,
+)
+"""Attacks of roles that follow the protocol."""
+
+ATTACKS = Attacks(
+    attacks=(*CURIOUS, *DEVIATIONS),
+    unattacked={
+        "Every party bounds the norm": (
+            "It is about what is computed on larger features, not about what anyone reads."
+        ),
+    },
 )

@@ -22,13 +22,15 @@ from posse.problems.contexts.contexts import Contexts
 from posse.problems.contexts.features import FeatureBlock, read_block
 from posse.problems.datasets.reading import reading
 from posse.results.reports.sections import Section
-from posse.runtime.local import world_beside
+from posse.runtime.federation.talk import Invitation
+from posse.runtime.local import Layout, world_beside
 from posse.runtime.network.deployment import Deployment, Known
 from posse.runtime.network.engine import Vocabulary
 from posse.runtime.network.party import Source
 from posse.runtime.network.wire import LARGEST_FRAME
 from posse.runtime.place import Place
 from posse.runtime.sources import FeatureSettings, SourceSettings
+from posse.systems.modules import Parties
 from posse.systems.mpc_contextual.program import Layout as ModelLayout
 from posse.systems.mpc_contextual.program import plan
 from posse.systems.mpc_contextual.roles import messages
@@ -490,3 +492,18 @@ def _note(place: Place, terms: Terms, role: Role, note: Note) -> None:
             files.write_whole(
                 place.journal / ARMS, "".join(["step,arm\n", *lines]).encode(), mode=files.PRIVATE
             )
+
+
+def _layout(values: dict[str, Any], folder: Path) -> Layout:
+    from posse.systems.mpc_contextual.layout import layout
+
+    return layout(values, folder)
+
+
+def _invite(values: dict[str, Any], folder: Path) -> Invitation:
+    from posse.systems.mpc_contextual.layout import invite
+
+    return invite(values, folder)
+
+
+DEPLOY = Parties(build, _layout, _invite, VOCABULARY)

@@ -345,7 +345,7 @@ def _worst(name: str, title: str, by: str, deviate: Callable[[Any], None]) -> At
 
 
 TWO, LOADED = "A party that exchanges two arms", "A dealer that deals one coin"
-ATTACKS = (
+DEVIATIONS = (
     _coins(
         "wrong-shares",
         "to falsify the model, by opening another value to one party",

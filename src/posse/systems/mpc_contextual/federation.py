@@ -23,7 +23,7 @@ from posse.results.reports.answers import yardsticks
 from posse.results.reports.sections import Section
 from posse.results.values import JSON, plain_dict
 from posse.runtime.memory import fork
-from posse.systems.base import System
+from posse.systems.base import AnySystem, presentation
 from posse.systems.mpc_contextual.program import costs, plan, planned_seconds
 from posse.systems.mpc_contextual.roles.dealer import DealerKeys, DealerRole
 from posse.systems.mpc_contextual.roles.messages import (
@@ -123,7 +123,7 @@ class ContextualRun(RolesRun):
 
     settings: MpcContextual
 
-    def __init__(self, system: System, settings: MpcContextual, **options: Any) -> None:
+    def __init__(self, system: AnySystem, settings: MpcContextual, **options: Any) -> None:
         self._setup = settings.load()
         self._plan = plan(self._setup.terms)
         self._outcomes: list[Outcome] = []
@@ -347,7 +347,7 @@ class TwinRun(Run):
     settings: MpcContextual
 
     def __init__(
-        self, system: System, settings: MpcContextual, seeds: Sequence[int] | None
+        self, system: AnySystem, settings: MpcContextual, seeds: Sequence[int] | None
     ) -> None:
         super().__init__(system, settings, seeds)
         self._setup = settings.load()
@@ -480,7 +480,9 @@ def _record(
             [np.bincount(outcome.arms, minlength=terms.arms) for outcome in outcomes]
         ).reshape(many, -1),
         summary={**summary, **(_yardsticks(settings) if known else {})},
-        show=run.system.show(settings, sections, protection=settings.protection, implied=["path"]),
+        show=presentation(
+            run.system, settings, sections, protection=settings.protection, implied=["path"]
+        ),
         **more,
     )
 

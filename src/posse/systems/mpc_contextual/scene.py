@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from posse.runtime.memory import Delivery
-from posse.systems.base import Scenario
+from posse.systems.modules import Scenario, Scene
 from posse.systems.mpc_contextual.federation import ContextualRun, Outcome, TwinRun
 from posse.systems.mpc_contextual.roles import messages as said
 from posse.systems.mpc_contextual.settings import MpcContextual
-from posse.systems.mpc_contextual.terms import DEALER, PAYEE, PULLER
-from posse.systems.scenes import Code, Part, lines, number, parts, several
+from posse.systems.mpc_contextual.terms import DEALER, PAYEE, PULLER, leaks
+from posse.systems.scenes import Code, Part, lines, number, parts, several, written
 
 KINDS = ("party", PULLER, PAYEE, DEALER)
 LABELS = ("Clinic", "Laboratory", "Pharmacy", "Health insurer", "Hospital")
@@ -256,9 +256,7 @@ _KNOWS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
 }
 
 
-def knowledge(
-    settings: MpcContextual, kind: str, not_protected: Sequence[str]
-) -> dict[str, Sequence[str]]:
+def knowledge(settings: MpcContextual, kind: str) -> dict[str, Sequence[str]]:
     """Say what a kind of role knows, can never know and could find out."""
     if settings.path != "parties":
         return {
@@ -269,7 +267,7 @@ def knowledge(
     knows, never = _KNOWS[kind]
     could = [
         text
-        for text in not_protected
+        for text in leaks(settings.load().terms)
         if kind in text.lower() or (kind == "party" and "parties" in text.lower())
     ]
     return {"knows": knows, "never": never, "could": could}
@@ -554,3 +552,33 @@ class _Explained:
             "the dealer knows the mask and never sees these bytes",
         )
         return [masked, Part("share of model - mask", "share", size - own, (), why)]
+
+
+# Settings to compare ------------------------------------------------------------------------------
+
+
+def variants(settings: MpcContextual) -> list[tuple[str, MpcContextual]]:
+    """Return the settings, and the same run on the other paths."""
+    names = {"parties": "on shares", "fixed": "plain, in fixed point", "float": "plain, on floats"}
+    named_settings = [("as set", settings)]
+    for path, name in names.items():
+        if path != settings.path:
+            named_settings.append((name, settings.but(path=path, keep_shares=None)))
+    return named_settings
+
+
+SCENE: Scene[MpcContextual, ContextualRun | TwinRun] = Scene(
+    places={
+        "party": (0.2, 0.5),
+        PULLER: (0.6, 0.25),
+        PAYEE: (0.6, 0.75),
+        DEALER: (0.9, 0.5),
+    },
+    scenarios=SCENARIOS,
+    draw=scene,
+    explain=explain,
+    pseudocode=lambda settings: written(code(settings)),
+    sources=lambda settings: SOURCES,
+    knowledge=knowledge,
+    variants=variants,
+)

@@ -322,7 +322,7 @@ class MpcContextual(RunSettings, MethodSettings, ContextSettings):
         contexts = self.load().contexts
         named: dict[str, JSON] = {
             "names": list(contexts.arms),
-            "words": dict(system_of(self).words),
+            "words": dict(system_of(self).about.nouns),
         }
         return {**plain_dict(contexts.describe(), "problem"), **named}
 

@@ -292,7 +292,7 @@ SIZES = Attack(
     other_arms,
     tell=lambda found: f"{len(np.unique(found))} patterns of sizes",
 )
-ATTACKS = (
+OVER_SOCKETS = (
     Attack(
         "delays",
         "the arm, from how long its reward takes",

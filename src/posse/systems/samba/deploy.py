@@ -21,12 +21,14 @@ from posse.privacy.crypto.paillier import DEFAULT_BITS
 from posse.problems.arms.settings import ProblemSettings
 from posse.results import words
 from posse.results.reports.sections import Section
-from posse.runtime.local import world_beside
+from posse.runtime.federation.talk import Invitation
+from posse.runtime.local import Layout, world_beside
 from posse.runtime.network.deployment import Deployment, Known
 from posse.runtime.network.engine import Vocabulary
 from posse.runtime.network.party import Source
 from posse.runtime.place import Place
 from posse.runtime.sources import SourceSettings, answering
+from posse.systems.modules import Parties
 from posse.systems.samba import messages
 from posse.systems.samba.admission import ADMITTED, admitted, customer_key, paillier
 from posse.systems.samba.levels import (
@@ -567,3 +569,18 @@ def check_sync(sync: bool, level: str) -> None:
             "hide two scores. Remove "
             "sync = false."
         )
+
+
+def _layout(values: dict[str, Any], folder: Path) -> Layout:
+    from posse.systems.samba.layout import layout
+
+    return layout(values, folder)
+
+
+def _invite(values: dict[str, Any], folder: Path) -> Invitation:
+    from posse.systems.samba.layout import invite
+
+    return invite(values, folder)
+
+
+DEPLOY = Parties(build, _layout, _invite, VOCABULARY)

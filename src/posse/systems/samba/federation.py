@@ -21,7 +21,7 @@ from posse.problems.arms.rewards import Arms, BernoulliArms
 from posse.results.record import Record, Traffic, points_of
 from posse.results.reports.sections import Section
 from posse.runtime.memory import MemoryRun
-from posse.systems.base import System
+from posse.systems.base import AnySystem, presentation
 from posse.systems.runs import RolesRun
 from posse.systems.samba.levels import Switches, check_budget, check_level, check_price, who_sees
 from posse.systems.samba.roles.comp import Comp
@@ -217,7 +217,7 @@ class SambaRun(RolesRun):
     settings: Samba
 
     def __init__(
-        self, system: System, settings: Samba, *, key: PrivateKey | None = None, **options: Any
+        self, system: AnySystem, settings: Samba, *, key: PrivateKey | None = None, **options: Any
     ) -> None:
         self.settings, self._setup = settings, settings.load()
         self._summary: dict[str, str | float | int] = {}
@@ -330,42 +330,37 @@ class SambaRun(RolesRun):
         """Return the record; curves of one that was interrupted end where its shortest run
         ended.
         """
-        settings, arms, worlds = self.settings, self._setup.arms, self.worlds
+        settings = self.settings
+        worlds = self.worlds
         reached = min((len(world.curve) for world in worlds), default=0)
-        return Record(
-            kind=self.system.name,
-            config=settings.config(),
-            problem=settings.problem(),
-            level=settings.level,
-            leaks=self.system.not_protected(settings),
+        shape = (len(worlds), reached)
+        pulls = np.array([world.pulls for world in worlds]).reshape(
+            len(worlds), len(self._setup.arms)
+        )
+        regret = None
+        if not self.outside:
+            regret = np.array([world.regret[:reached] for world in worlds]).reshape(shape)
+        traffic = sorted(self.traffic().items())
+        sections = [
+            who_sees(settings.level, self._setup.switches),
+            self.costs(),
+            *settings.owed(pulls.sum(axis=0).tolist() if worlds else []),
+        ]
+        return self.make_record(
+            status,
             seeds=self.seeds[: len(worlds)],
             steps=points_of(settings.horizon, settings.points)[:reached],
-            reward=np.array([world.curve[:reached] for world in worlds]).reshape(
-                len(worlds), reached
-            ),
-            regret=None
-            if self.outside
-            else np.array([world.regret[:reached] for world in worlds]).reshape(
-                len(worlds), reached
-            ),
+            reward=np.array([world.curve[:reached] for world in worlds]).reshape(shape),
+            regret=regret,
             total=tuple(float(world.units.sum()) / REWARD_ONE for world in worlds),
-            pulls=np.array([world.pulls for world in worlds]).reshape(len(worlds), len(arms)),
-            status=status or ("finished" if self.done else "running"),
+            pulls=pulls,
             role_seconds=self.role_seconds(),
-            traffic=tuple(
-                Traffic(f"{a} -> {b}", *sums) for (a, b), sums in sorted(self.traffic().items())
-            ),
-            seconds=self.seconds,
+            traffic=tuple(Traffic(f"{a} -> {b}", *sums) for (a, b), sums in traffic),
             summary={**self._summary, **({} if self.outside else settings.yardsticks())},
-            show=self.system.show(
+            show=presentation(
+                self.system,
                 settings,
-                [
-                    who_sees(settings.level, self._setup.switches),
-                    self.costs(),
-                    *settings.owed(
-                        np.sum([world.pulls for world in worlds], axis=0).tolist() if worlds else []
-                    ),
-                ],
+                sections,
                 protection=settings.protection,
                 off=list(self._setup.switches.off),
                 implied=IMPLIED,

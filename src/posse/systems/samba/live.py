@@ -28,8 +28,10 @@ from posse.privacy.crypto.paillier import PrivateKey
 from posse.problems.arms.rewards import EmpiricalArms
 from posse.problems.arms.settings import ProblemSettings
 from posse.results.record import Traffic
-from posse.systems.base import System
+from posse.systems.base import AnySystem, presentation
 from posse.systems.live import Choice, Serving
+from posse.systems.modules import Live
+from posse.systems.registry import system_of
 from posse.systems.samba.federation import SambaRun, SimulatedWorld, prepare
 from posse.systems.samba.messages import End, Explore, Forgone, Now, Reply, Score, Turn
 from posse.systems.samba.roles.controller import Controller
@@ -213,7 +215,7 @@ class LiveRun(SambaRun):
 
     def __init__(
         self,
-        system: System,
+        system: AnySystem,
         settings: Samba,
         *,
         states: Sequence[ArmState] | None = None,
@@ -369,8 +371,10 @@ class SambaServing(Serving):
 
     settings: Samba
 
-    def __init__(self, system: System, settings: Samba, key: PrivateKey | None = None) -> None:
-        self._system, self.settings, self._key = system, settings, key
+    def __init__(self, settings: Samba, key: PrivateKey | None = None) -> None:
+        self._system = system_of(settings)
+        self.settings = settings
+        self._key = key
         self._steps = 0
         self._roles, self._twin = self._begin(None)
 
@@ -455,19 +459,24 @@ class SambaServing(Serving):
 
     def fields(self) -> dict[str, Any]:
         """Return pulls and costs."""
-        settings, run = self.settings, self._roles
-        pulls = [one.pulls for one in self._arms]
-        owed, shown = (
+        settings = self.settings
+        run = self._roles
+        pulls = [arm.pulls for arm in self._arms]
+        show = presentation(
+            self._system,
+            settings,
             settings.owed(pulls),
-            {"protection": settings.protection, "implied": IMPLIED, "learnt": {}},
+            protection=settings.protection,
+            implied=IMPLIED,
+            learnt={},
         )
-        show = self._system.show(settings, owed, **shown)
-        found: dict[str, Any] = {"pulls": [pulls], "seeds": (settings.seed,), "show": show}
+        fields: dict[str, Any] = {"pulls": [pulls], "seeds": (settings.seed,), "show": show}
         if run is not None:
-            moved = sorted(run.traffic().items())
-            found["traffic"] = tuple(Traffic(f"{a} -> {b}", *sums) for (a, b), sums in moved)
-            found |= {"role_seconds": run.role_seconds(), "seconds": run.seconds}
-        return found
+            hops = sorted(run.traffic().items())
+            fields["traffic"] = tuple(Traffic(f"{a} -> {b}", *sums) for (a, b), sums in hops)
+            fields["role_seconds"] = run.role_seconds()
+            fields["seconds"] = run.seconds
+        return fields
 
     @property
     def _arms(self) -> list[ArmState]:
@@ -499,7 +508,6 @@ class SambaServing(Serving):
 
 
 def serve(
-    system: System,
     settings: Samba,
     arms: tuple[str, ...] | None,
     horizon: int | None,
@@ -514,4 +522,7 @@ def serve(
         )
     if arms is not None:
         settings = settings.but(means=(0.5,) * len(arms), names=arms, owners=None)
-    return SambaServing(system, settings.but(horizon=LONGEST if horizon is None else horizon), key)
+    return SambaServing(settings.but(horizon=LONGEST if horizon is None else horizon), key)
+
+
+LIVE = Live(serve=serve)

@@ -21,7 +21,7 @@ from posse.policies.arms.base import Policy
 from posse.problems.arms.rewards import Arms
 from posse.results.record import Record, points_of
 from posse.runtime.memory import fork
-from posse.systems.base import System
+from posse.systems.base import AnySystem, presentation
 from posse.systems.runs import Run
 from posse.systems.samba.kernels import ARGMAX, CUSTOM, MATCH, kernels
 from posse.systems.samba.levels import Switches, check_budget, check_level
@@ -214,7 +214,7 @@ class SambaTwinRun(Run):
 
     settings: Samba
 
-    def __init__(self, system: System, settings: Samba, seeds: Sequence[int] | None) -> None:
+    def __init__(self, system: AnySystem, settings: Samba, seeds: Sequence[int] | None) -> None:
         super().__init__(system, settings, seeds)
         setup = settings.load()
         self.twin = Twin(
@@ -262,22 +262,17 @@ class SambaTwinRun(Run):
     def record(self, status: str | None = None) -> Record:
         """Return the record of what was done."""
         settings, outcome = self.settings, self.twin.outcome
-        return Record(
-            kind=self.system.name,
-            config=settings.config(),
-            problem=settings.problem(),
-            level="plain",
-            leaks=self.system.not_protected(settings),
+        return self.make_record(
+            status,
             seeds=outcome.seeds,
             steps=outcome.steps,
             reward=outcome.reward,
             regret=outcome.regret,
             total=outcome.total,
             pulls=outcome.pulls,
-            status=status or ("finished" if self.done else "running"),
-            seconds=self.seconds,
             summary={"twin_of": settings.level, **settings.yardsticks()},
-            show=self.system.show(
+            show=presentation(
+                self.system,
                 settings,
                 settings.owed(outcome.pulls.sum(axis=0).tolist()),
                 protection=settings.protection,

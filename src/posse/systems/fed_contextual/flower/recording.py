@@ -29,6 +29,7 @@ from posse.policies.contextual.registry import described
 from posse.results.record import Record, Traffic, new_id
 from posse.results.store import Store
 from posse.runtime.metrics import Metric, gauge, line, write
+from posse.systems.base import presentation_at
 from posse.systems.fed_contextual.flower.deployment import Versions
 from posse.systems.fed_contextual.flower.settings import (
     METRIC_LINES,
@@ -38,7 +39,7 @@ from posse.systems.fed_contextual.flower.settings import (
     DeviceSettings,
     lines_of,
 )
-from posse.systems.fed_contextual.levels import leaks, learns, level_of
+from posse.systems.fed_contextual.levels import LEVELS, leaks, learns, level_of
 from posse.systems.fed_contextual.record import sections_of
 from posse.systems.fed_contextual.system import SYSTEM
 
@@ -88,6 +89,9 @@ def server_record(settings: DeviceSettings, out: Path, status: str = "finished")
         "horizon": settings.rounds,
         "policy": described(settings.exploration()),
     }
+    tables = [section.plain() for section in sections_of(summary, 1)]
+    level_name = level_of(settings.noise, settings.levels)
+    level = next(level for level in LEVELS if level.name == level_name)
     devices = {str(one) for line in lines for one in line["clients"]}
     stopped = {"stopped": result["stopped"]} if "stopped" in result else {}
     return Record(
@@ -97,7 +101,7 @@ def server_record(settings: DeviceSettings, out: Path, status: str = "finished")
         config=config,
         problem={
             "name": Path(settings.data).name,
-            "words": dict(SYSTEM.words),
+            "words": dict(SYSTEM.about.nouns),
             "clients": len(devices),
             "names": [str(arm) for arm in range(settings.arms)],
         },
@@ -114,9 +118,7 @@ def server_record(settings: DeviceSettings, out: Path, status: str = "finished")
         ),
         privacy=tuple(result.get("privacy", ())),
         summary=summary,
-        show=SYSTEM.show(
-            settings, sections_of(summary, 1), learns=list(learns(happened)), **stopped
-        ),
+        show=presentation_at(SYSTEM, level, learns(happened), tables) | stopped,
     )
 
 

@@ -4,7 +4,7 @@ paper's examples.
 
 from __future__ import annotations
 
-from posse.systems.base import Scenario
+from posse.systems.modules import Scenario
 
 _STORES = {
     "names": ("Mill Bakery", "Harbour Books", "Green Corner", "Station Bikes"),

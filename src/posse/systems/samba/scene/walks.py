@@ -20,7 +20,7 @@ from posse.core.errors import ConfigError
 from posse.core.fixed import REWARD_ONE, from_units
 from posse.core.roles import Action, Pull, Reward, Role
 from posse.problems.arms.rewards import Arms
-from posse.systems.base import System
+from posse.systems.base import AnySystem
 from posse.systems.samba.federation import SambaRun, SimulatedWorld, prepare
 from posse.systems.samba.messages import Masks, Score
 from posse.systems.samba.roles.comp import Comp
@@ -213,7 +213,7 @@ class WalkRun(SambaRun):
     move.
     """
 
-    def __init__(self, system: System, settings: Samba, example: str, **options: Any) -> None:
+    def __init__(self, system: AnySystem, settings: Samba, example: str, **options: Any) -> None:
         self.walk = WALKS[example]
         super().__init__(system, settings, **options)
         while not isinstance(self._head(), Score):

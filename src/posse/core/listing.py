@@ -1,0 +1,20 @@
+"""A list of what ships with Posse, such as the policies of one kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A table for people, and the same as plain data for programs."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    entries: tuple[dict[str, Any], ...]
+    """One per item, as JSON has it; rows of the table that name a custom file have none."""
+    notes: tuple[str, ...] = ()
+    numeric: tuple[int, ...] = ()
+    """Columns of the table that hold numbers."""
