@@ -196,6 +196,27 @@ BROKEN: dict[str, Broken] = {
     ),
     "systems.view.not-supported": Broken("P200", "view", read_broken_view(of_other_system)),
     "systems.view.unknown-message": Broken("P200", "view", read_broken_view(join)),
+    # Live bandits
+    "systems.settings.wrong-type": Broken("P100", "settings", lambda _: posse.live("samba")),  # type: ignore[arg-type]
+    "systems.arms.not-names": Broken(
+        "P100", "arms", lambda _: posse.live(settings().plain(), arms=("red", "red"))
+    ),
+    "systems.runs.more-than-one": Broken("P100", "runs", lambda _: posse.live(posse.Samba(runs=2))),
+    "systems.rewards.batch-must-wait": Broken("P100", "rewards", lambda _: bandit().decide_many(2)),
+    "systems.rewards.pending": Broken("P100", "rewards", lambda _: decide_three_times()),
+    "systems.horizon.reached": Broken(
+        "P100", "horizon", lambda _: decide_three_times(horizon=2, rewards="fold")
+    ),
+    "systems.bandit.finished": Broken("P100", "bandit", lambda _: decide_after_the_end()),
+    "systems.contexts.not-a-batch": Broken("P100", "contexts", lambda _: bandit().decide_many(-1)),
+    "systems.id.unknown": Broken("P100", "id", lambda _: bandit().reward(0, 1)),
+    "systems.reward.not-finite": Broken("P100", "reward", lambda _: reward("1")),
+    "systems.saved.unreadable": Broken("P200", "saved", lambda folder: bandit().load(folder)),
+    "systems.saved.not-a-bandit": Broken("P200", "saved", load_broken(dict.clear)),
+    "systems.saved.damaged": Broken("P200", "saved", load_broken(lambda state: state.pop("made"))),
+    "systems.saved.other-settings": Broken(
+        "P100", "policy", load_broken(lambda state: state["settings"].update(policy="pursuit"))
+    ),
 }
 
 
