@@ -217,6 +217,20 @@ BROKEN: dict[str, Broken] = {
     "systems.saved.other-settings": Broken(
         "P100", "policy", load_broken(lambda state: state["settings"].update(policy="pursuit"))
     ),
+    # Parties
+    "systems.protocol.no-parties": Broken(
+        "P100", "protocol", lambda _: parties.parties_of("fed-contextual")
+    ),
+    "systems.protocol.no-invitations": Broken(
+        "P100", "protocol", lambda _: parties.read_invitation("toy", {})
+    ),
+    "systems.party.not-started": Broken(
+        "P100", "party", lambda folder: parties.update_stopped_party(laid_out(folder)[0])
+    ),
+    "systems.party.nothing-changes": Broken("P100", "party", update_without_inputs),
+    "systems.run.no-result": Broken("P500", "run", run_without_result),
+    "systems.journal.older-copy": Broken("P800", "journal", start_older_copy),
+    "systems.result.unreadable": Broken("P200", "result", read_broken_result),
 }
 
 
