@@ -20,7 +20,7 @@ from posse.cli.app import app
 from posse.cli.flags import INTERRUPTED
 from posse.runtime.certificates.identity import PartyIdentity
 from posse.systems.mpc_contextual.terms import DEALER, PAYEE, PULLER
-from posse.systems.parties import deployed
+from posse.systems.parties import deployed_systems
 from posse.systems.samba.setup import COMP, CONTROLLER, CUSTOMER
 from tests.kit.commands import SECONDS, Call, one_line
 
@@ -307,7 +307,9 @@ def test_roles_outside_the_parties_go_by_their_name(ready: Call, role: str) -> N
 
 
 def test_roles_are_those_of_the_systems() -> None:
-    roles = {kind.kind: kind.sole for system in deployed() for kind in system.roles if kind.party}
+    roles = {
+        kind.kind: kind.sole for system in deployed_systems() for kind in system.roles if kind.party
+    }
     assert {kind for kind, sole in roles.items() if sole} == {
         CONTROLLER,
         COMP,

@@ -12,7 +12,7 @@ from posse.core.settings import read_toml
 from posse.runtime.network.deployment import make_party
 from posse.runtime.network.party import Party
 from posse.runtime.place import open_place
-from posse.systems.parties import Keeper, parties_of, run_and_record
+from posse.systems.parties import PartyRecorder, parties_of, run_and_record
 from tests.kit import federations, market, mpc
 from tests.kit.federations import QUICK
 
@@ -85,9 +85,8 @@ def run_and_record_all(paths: list[Path]) -> tuple[dict[str, Any], list[str]]:
             for path in paths
         )
         ends = await asyncio.wait_for(asyncio.gather(*runs, return_exceptions=True), SECONDS)
-        assert not [
-            task for task in asyncio.all_tasks() if Keeper._follow.__qualname__ in repr(task)
-        ]
+        updates = PartyRecorder._keep_row_updated.__qualname__
+        assert not [task for task in asyncio.all_tasks() if updates in repr(task)]
         return ends
 
     return dict(zip((path.stem for path in paths), asyncio.run(go()), strict=True)), remarks

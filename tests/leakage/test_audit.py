@@ -230,10 +230,12 @@ def test_an_audit_is_kept_shown_and_read_again() -> None:
     assert audits(kept)[0].rows == made.rows
     assert "both-servers" in render_report(kept)
     assert "finds it out" in made._repr_html_()
-    with pytest.raises(ConfigError, match="no attack 'trackr'"):
+    with pytest.raises(ConfigError, match="tracker") as error:
         audit(record, attacks="trackr")
-    with pytest.raises(ConfigError, match="a plain run protects nothing"):
+    assert error.value.rule == "systems.attack.unknown"
+    with pytest.raises(ConfigError) as error:
         audit(settings("paper").plain())
+    assert error.value.rule == "systems.what.plain-run"
 
 
 # Every sentence -----------------------------------------------------------------------------------

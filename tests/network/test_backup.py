@@ -27,7 +27,7 @@ from posse.runtime.network.deployment import make_party
 from posse.runtime.network.doctor import examine
 from posse.runtime.network.vouching import RESTORED, backup_time, vouch
 from posse.runtime.place import open_place
-from posse.systems.parties import deployed, parties_of, run_and_record
+from posse.systems.parties import deployed_systems, parties_of, run_and_record
 from tests.kit import market, mpc
 from tests.kit.federations import QUICK, laid_out, run_all, until
 from tests.kit.parties import close, finish, opened
@@ -54,7 +54,9 @@ def small_chunks(monkeypatch):
 
 
 def test_every_role_of_every_system_is_here(tmp_path):
-    assert {each.name for each in deployed()} == {name.partition(" ")[0] for name in SYSTEMS}
+    assert {each.name for each in deployed_systems()} == {
+        name.partition(" ")[0] for name in SYSTEMS
+    }
     for name, lay in SYSTEMS.items():
         (tmp_path / name).mkdir()
         assert {open_place(path).identity.role for path in lay(tmp_path / name)} == set(ROLES[name])
@@ -382,10 +384,9 @@ def test_a_journal_set_back_by_itself_is_refused_where_the_store_noted_more(tmp_
         (place.journal / name).unlink()
     for each in aside.iterdir():
         shutil.copy(each, place.journal)
-    with pytest.raises(
-        JournalError, match=r"is an older copy: it holds \d+ messages of 'controller'"
-    ):
+    with pytest.raises(JournalError) as error:
         asyncio.run(run_and_record(open_place(path), lambda place, made: made, print))
+    assert error.value.rule == "systems.journal.older-copy"
     (place.journal / RESTORED).write_text(json.dumps({"made": "2026-01-01"}))
     said = {one.what: one.said for one in examine(path, lambda name: parties_of(name).build)}
     assert "of a backup of 2026-01-01" in said["journal"]

@@ -20,7 +20,7 @@ from posse.core.errors import DisagreementError, JournalError, UnfinishedError
 from posse.core.roles import Note
 from posse.runtime.network.party import Party
 from posse.systems import registry
-from posse.systems.parties import deployed, parties_of
+from posse.systems.parties import deployed_systems, parties_of
 from tests.kit import market, mpc
 from tests.kit.federations import free_port, laid_out, run_all, until
 from tests.kit.parties import all_stop, edit, ends_of, opened
@@ -150,7 +150,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 def test_every_system_that_deploys_is_here() -> None:
     assert {name.partition(",")[0] for name in FEDERATIONS} == {
-        system.name for system in deployed()
+        system.name for system in deployed_systems()
     }
 
 

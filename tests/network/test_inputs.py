@@ -27,7 +27,7 @@ from posse.systems.dp_combinatorial.terms import VERSION, Terms
 from posse.systems.mpc_contextual.layout import ContextualFederation
 from posse.systems.mpc_contextual.layout import lay_out as lay_out_contextual
 from posse.systems.mpc_contextual.settings import ContextualOptions
-from posse.systems.parties import change_stopped, deployed, parties_of
+from posse.systems.parties import deployed_systems, parties_of, update_stopped_party
 from posse.systems.samba.deploy import SambaOptions
 from tests.kit import market, mpc
 from tests.kit.federations import QUICK, free_port, laid_out
@@ -148,7 +148,9 @@ def edited(path, field, value):
 
 
 def test_every_system_that_deploys_is_here():
-    assert {each.name for each in deployed()} == {name.partition(" ")[0] for name in SYSTEMS}
+    assert {each.name for each in deployed_systems()} == {
+        name.partition(" ")[0] for name in SYSTEMS
+    }
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
@@ -359,7 +361,7 @@ def test_an_edited_price_list_is_refused_and_the_remedy_takes_it_from_the_next_r
     with pytest.raises(JournalError, match=r"other offers than its file has now.*posse change"):
         opened(paths[0])
     assert "other offers than its file has now" in doctor(paths[0]).said
-    change_stopped(paths[0])
+    update_stopped_party(paths[0])
     assert doctor(paths[0]).fine
     after = opened(paths[0])
     role = after.engine.role
@@ -498,11 +500,13 @@ def test_a_customer_without_the_key_of_its_total_does_not_get_another(tmp_path):
 
 def test_a_role_without_anything_to_change_says_so(tmp_path):
     paths = laid_out(tmp_path, budget=12)
-    with pytest.raises(ConfigError, match="has not begun"):
-        change_stopped(paths[0])
+    with pytest.raises(ConfigError) as error:
+        update_stopped_party(paths[0])
+    assert error.value.rule == "systems.party.not-started"
     finish(paths)
-    with pytest.raises(ConfigError, match="nothing that samba has may change"):
-        change_stopped(paths[0])
+    with pytest.raises(ConfigError) as error:
+        update_stopped_party(paths[0])
+    assert error.value.rule == "systems.party.nothing-changes"
 
 
 # Files of another role, tables without effect, paths ----------------------------------------------

@@ -8,11 +8,11 @@ import json
 
 import pytest
 
-from posse.core.errors import DisagreementError
+from posse.core.errors import ConfigError, DisagreementError
 from posse.results.store import Store
 from posse.runtime.place import open_place
 from posse.systems import parties
-from posse.systems.parties import RECORD, deployed, parties_of, run_id
+from posse.systems.parties import RECORD, deployed_systems, parties_of, run_id
 from tests.kit.federations import laid_out
 from tests.kit.parties import edit, run_and_record_all
 
@@ -49,9 +49,11 @@ def test_records_of_one_run_belong_together_and_those_of_another_of_its_name_do_
 
 def test_a_damaged_note_of_the_record_is_made_anew(tmp_path):
     (tmp_path / RECORD).write_text("{")
-    made = parties._identity(tmp_path / RECORD)
+    made = parties._read_identity(tmp_path / RECORD)
     assert (
-        parties._identity(tmp_path / RECORD) == made == json.loads((tmp_path / RECORD).read_text())
+        parties._read_identity(tmp_path / RECORD)
+        == made
+        == json.loads((tmp_path / RECORD).read_text())
     )
 
 
@@ -77,6 +79,7 @@ def test_rows_say_how_far_a_party_is(tmp_path, monkeypatch):
 
 
 def test_systems_that_do_not_run_as_parties_are_named(tmp_path):
-    assert "samba" in [system.name for system in deployed()]
-    with pytest.raises(Exception, match="does not run as parties over the network"):
+    assert "samba" in [system.name for system in deployed_systems()]
+    with pytest.raises(ConfigError) as error:
         parties_of("fed-contextual")
+    assert error.value.rule == "systems.protocol.no-parties"

@@ -127,28 +127,28 @@ def _audited(
     """Make the attacks with progress, keep and show what they find; Ctrl-C keeps those that are
     done.
     """
-    from posse.systems.audit import Auditing
+    from posse.systems.audit import Auditor
 
-    going = Auditing(what, tuple(attacks or ()), all, seed, like=like)
+    names = tuple(attacks or ())
+    auditor = Auditor(what, attacks=names, all=all, seed=seed, like=like)
 
     def rescued() -> str:
-        found = going.audit("interrupted")
+        found = auditor.result("interrupted")
         keep(found)
         _print(found, json)
         return _DONE.format(len(found.rows))
 
-    if going.seconds > 2:
-        takes = about(going.seconds).removesuffix(" left")
-        remark(f"{len(going.chosen)} attacks, some with runs of their own: {takes}.")
+    if auditor.seconds > 2:
+        takes = about(auditor.seconds).removesuffix(" left")
+        remark(f"{len(auditor.chosen)} attacks, some with runs of their own: {takes}.")
     stopped = False
     with Doing("preparing") as doing:
         try:
             with save_on_interrupt(rescued):
-                for _ in going.rows(doing.at):
-                    pass
+                auditor.run(doing.at)
         except KeyboardInterrupt:
             stopped = True
-    found = going.audit("interrupted") if stopped else going.audit()
+    found = auditor.result("interrupted") if stopped else auditor.result()
     keep(found)
     _print(found, json)
     if stopped:

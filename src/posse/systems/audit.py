@@ -1,23 +1,24 @@
-"""Attacks on a run: `posse.audit` of settings, of a run, of its record, or of a view that was
-recorded.
+"""Attacks on runs: `posse.audit` of settings, a run, a record, or a recorded view.
 
-Settings and records are simulated again, one seed after the other, and every adversary is given its
-own view; a run is attacked as far as it is. Without a truth (a view that a deployed party recorded)
-attacks estimate, and nothing is scored.
+Settings and records are simulated again, one seed after the other; a run is attacked at its current
+step. Each attack reads only the view of its adversary. For a view that a deployed party recorded
+the truth is unknown, so attacks return estimates without scores.
 """
 
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import singledispatch
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 import numpy as np
 
-from posse.core.check import nearest
+from posse.core import check
 from posse.core.errors import ConfigError, DataError, PosseError
 from posse.core.interrupts import defer_interrupt
 from posse.core.roles import Entry, View
@@ -32,26 +33,30 @@ from posse.privacy.leakage.attack import (
     check_view,
 )
 from posse.results import words
-from posse.results.record import Record
+from posse.results.record import Progress, Record
 from posse.results.reports.audits import OTHER_ROLES, UNSCORED, Audit, Row
 from posse.runtime.network import recording
 from posse.systems import base
-from posse.systems.base import RunSettings
+from posse.systems.base import AnySystem, RunSettings
 from posse.systems.modules import attacks_of, deploy_of
 from posse.systems.registry import system, system_of
 from posse.systems.runs import RolesRun, Run
 
-Progress: TypeAlias = Callable[[float, str], None]
-"""Called with the share of the work that is done, and what is being done."""
+AuditWatch: TypeAlias = Callable[[float, str], None]
+"""Called with the share of the work that is done, and the name of the current work."""
+
+FAST = ("view", "twin")
+"""What an attack may need (`Attack.needs`) to be part of every audit."""
+_NEEDS = {"runs": "its own runs", "network": "a network"}
 
 TRANSCRIPT = 100_000_000
-"""Messages that a run keeps while it is audited: all of them."""
+"""Messages that an audited run stores: all of them."""
 VIEW = "view"
-"""In the summary of a party's record: the file of the view that it recorded."""
+"""Key of a party's record: the file of the view that it recorded."""
 
 
 class AuditInterrupted(KeyboardInterrupt):
-    """Ctrl-C, with the audit as far as it was."""
+    """Ctrl-C during an audit, with the results so far."""
 
     def __init__(self, audit: Audit) -> None:
         super().__init__("interrupted")
@@ -65,384 +70,513 @@ def audit(
     all: bool = False,
     seed: int = 0,
     plantings: int = PLANTINGS,
-    watch: Progress | None = None,
+    watch: AuditWatch | None = None,
     like: RunSettings | None = None,
 ) -> Audit:
-    """Attack a run and say what every adversary finds.
+    """Attack a run, and return what each adversary finds.
 
-    `attacks` names those to make; without it, all that need one view or plain runs, and with `all`
-    those too that need many runs of roles or a network. The same `seed` gives the same answer.
-    Ctrl-C raises `AuditInterrupted`, which holds what is done. A view that a party recorded
-    (`read_view`) is attacked as its own role; `like` are settings of a run like it, whose data the
-    adversary knows.
+    The same `seed` returns the same result.
+
+    Args:
+        what: Settings, a run, its record, or a view that a party recorded (`read_view`). A view is
+            attacked by the roles that it belongs to.
+        attacks: Names of the attacks to make. By default all that need one view or plain runs.
+        all: Also make the attacks that need many runs of roles, or a network.
+        seed: Seed of the attacks' random draws.
+        plantings: Number of planted leaks that the power of an attack is measured with.
+        watch: Called with the progress.
+        like: For a view: settings of a similar run, whose data the adversary knows.
+
+    Raises:
+        AuditInterrupted: Ctrl-C was pressed; it has the results of the finished attacks.
     """
-    named = (attacks,) if isinstance(attacks, str) else tuple(attacks)
-    going = Auditing(what, attacks=named, all=all, seed=seed, plantings=plantings, like=like)
+    names = (attacks,) if isinstance(attacks, str) else tuple(attacks)
+    auditor = Auditor(what, attacks=names, all=all, seed=seed, plantings=plantings, like=like)
     try:
-        for _ in going.rows(watch or (lambda share, doing: None)):
-            pass
-    except KeyboardInterrupt as stop:
-        raise AuditInterrupted(going.audit("interrupted")) from stop
-    return going.audit()
+        auditor.run(watch or (lambda share, work: None))
+    except KeyboardInterrupt as error:
+        raise AuditInterrupted(auditor.result("interrupted")) from error
+    return auditor.result()
 
 
 def settings_of(record: Record) -> RunSettings:
-    """Return the settings that a record was made with, to run them again."""
+    """Return the settings of a simulated record, to run them again."""
     if record.party:
         raise ConfigError(
-            f"record {record.id} is what party '{record.party}' knows of a deployment, which "
-            "nobody can simulate again,"
-            " and it has recorded no view. Add [record] with view = true to the party's file "
-            "before a run."
+            f"record {record.id} belongs to party '{record.party}' of a deployment, which cannot "
+            "be simulated, and it has recorded no view. Add [record] with view = true to the "
+            "party's file before a run.",
+            rule="systems.record.of-deployment",
         )
-    of = system(record.kind)
-    known = of.Settings.model_fields
-    config: dict[str, Any] = {name: value for name, value in record.config.items() if name in known}
+    model = system(record.kind).Settings
+    config: dict[str, Any] = {
+        name: value for name, value in record.config.items() if name in model.model_fields
+    }
     if record.seeds:
         config["seed"] = record.seeds[0]
-    settings: RunSettings = of.Settings(**config)
-    return settings
+    return model(**config)
 
 
 def read_view(path: Path) -> View:
-    """Read the view that a deployed party recorded; raises `DataError` on what is cut off, or is
-    none.
+    """Read the view that a deployed party recorded.
+
+    Raises:
+        DataError: The file is not a recorded view, or it is damaged or incomplete.
     """
-    kept = recording.read(path)
-    if kept.torn:
+    recorded = recording.read(path)
+    _check_complete(path, recorded)
+    header = recorded.header
+    secrets = {header.party: {"kind": header.kind, **recorded.state}}
+    public = {
+        "system": header.system,
+        "run": header.run,
+        "full": recorded.full,
+        **recorded.public,
+    }
+    return View((header.party,), _decode_entries(path, recorded), secrets, public)
+
+
+def _check_complete(path: Path, recorded: recording.Recorded) -> None:
+    if recorded.torn:
+        size = recorded.whole + recorded.torn
         raise DataError(
-            f"{path} is cut off or damaged at byte {kept.whole:,} of {kept.whole + kept.torn:,}. "
-            "Copy it again; a "
-            "party that is started once more cuts off what a crash left."
+            f"{path} is cut off or damaged at byte {recorded.whole:,} of {size:,}. Copy it again, "
+            "or start the party once more: it removes what a crash left.",
+            rule="systems.view.cut-off",
         )
-    if kept.missing:
+    if recorded.missing:
         raise DataError(
-            f"{path} lacks {kept.missing:,} messages: recording began, or went on, in the middle "
-            "of the run. Attacks "
-            "begin at the first message."
+            f"{path} lacks {recorded.missing:,} messages: recording started or continued in the "
+            "middle of the run. Attacks need all messages from the first one.",
+            rule="systems.view.messages-missing",
         )
-    if not kept.state:
+    if not recorded.state:
         raise DataError(
-            f"{path} holds no state of '{kept.header.party}' yet: the run has only begun."
+            f"{path} holds no state of '{recorded.header.party}' yet: the run has only started.",
+            rule="systems.view.no-state",
         )
-    deployment = deploy_of(system(kept.header.system))
+
+
+def _decode_entries(path: Path, recorded: recording.Recorded) -> list[Entry]:
+    name = recorded.header.system
+    deployment = deploy_of(system(name))
     if deployment is None or deployment.vocabulary is None:
-        raise DataError(f"{path} is of {kept.header.system}, which reads no recorded views.")
-    decode = deployment.vocabulary.decoder().decode
+        raise DataError(
+            f"{path} is a view of {name}, which reads no recorded views.",
+            rule="systems.view.not-supported",
+        )
+    decoder = deployment.vocabulary.decoder()
+    entries = []
     try:
-        entries = [
-            Entry(number, one.sender, one.receiver, decode(one.body), len(one.body), one.step)
-            for number, one in enumerate(kept.seen)
-            if one.body
-        ]
+        for number, item in enumerate(recorded.seen):
+            # A message that the role refused has an empty body.
+            if item.body:
+                message = decoder.decode(item.body)
+                size = len(item.body)
+                entries.append(Entry(number, item.sender, item.receiver, message, size, item.step))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise DataError(
-            f"{path} holds a message that this version does not read: {error}"
+            f"{path} holds a message that this version cannot read: {error}",
+            rule="systems.view.unknown-message",
         ) from error
-    party, kind = kept.header.party, kept.header.kind
-    public = {
-        "system": kept.header.system,
-        "run": kept.header.run,
-        "full": kept.full,
-        **kept.public,
-    }
-    return View((party,), entries, {party: {"kind": kind, **kept.state}}, public)
+    return entries
 
 
-@dataclass
-class Auditing:
-    """An audit that goes on: which attacks, on what, and the rows made so far."""
+class Target(ABC):
+    """What an audit attacks."""
 
-    what: RunSettings | Run | Record | View
-    attacks: tuple[str, ...] = ()
-    all: bool = False
-    seed: int = 0
-    plantings: int = PLANTINGS
-    like: RunSettings | None = None
-    made: list[Row] = field(default_factory=list)
-    left_out: dict[str, str] = field(default_factory=dict)
+    simulation_share: ClassVar[float] = 0.0
+    """Share of the progress that its simulations take."""
 
-    def __post_init__(self) -> None:
-        self._began, self._runs, self._steps = time.monotonic(), 0, 0
-        what = self.what
-        self.settings: RunSettings | None = None
-        if isinstance(what, Record):
-            kept = what.summary.get(VIEW)
-            what = self.what = settings_of(what) if kept is None else read_view(Path(str(kept)))
-        if isinstance(what, RunSettings):
-            self.settings, self.system = what, system_of(what)
-        elif isinstance(what, Run):
-            self.settings, self.system = what.settings, what.system
-        elif isinstance(what, View):
-            name = what.public.get("system")
-            if not isinstance(name, str):
-                raise ConfigError(
-                    "a view must say which system it is of: its public terms have no 'system'."
-                )
-            self.system = system(name)
-            if self.like is not None and self.like.system != name:
-                raise ConfigError(
-                    f"the view is of {name}, and the settings that it is like are of "
-                    f"{self.like.system}."
-                )
-        else:
-            raise ConfigError(
-                f"audit takes settings, a run, a record or a view, got {type(what).__name__}. For "
-                "a stored run: "
-                "audit(Store().get(id))."
-            )
-        if self.like is not None and not isinstance(what, View):
-            raise ConfigError(
-                "'like' goes with a view that a party recorded: a run has settings of its own."
-            )
-        if self.settings is not None and base.level(self.system, self.settings) is None:
-            raise ConfigError(
-                "a plain run protects nothing: one party sees everything, and there is nothing to "
-                "find."
-            )
-        self.chosen = self._choose()
+    def __init__(self, system: AnySystem, protection: str) -> None:
+        self.system = system
+        self.protection = protection
+        self.description = ""
+        """The owner and the size of a recorded view."""
+        self.runs = 0
+        """Number of runs whose views were attacked."""
+        self.steps = 0
+        """Steps of the longest of them."""
 
-    def _choose(self) -> tuple[Attack, ...]:
-        known = {attack.name: attack for attack in attacks_of(self.system).attacks}
-        for name in self.attacks:
-            if name not in known:
-                raise ConfigError(
-                    f"{self.system.name} has no attack '{name}'.{nearest(name, tuple(known))}"
-                )
-        chosen = []
-        for name, attack in known.items():
-            recorded = isinstance(self.what, View) and attack.of_view is not None
-            asked = (
-                name in self.attacks
-                if self.attacks
-                else self.all or attack.needs in ("view", "twin") or recorded
-            )
-            if not asked:
-                if not self.attacks and self.settings is not None:
-                    self.left_out[name] = (
-                        f"needs {_NEEDS[attack.needs]}; ask for it with --all (in Python: "
-                        "all=True)."
-                    )
-                continue
-            if why := self._why_not(attack):
-                self.left_out[name] = why
-            else:
-                chosen.append(attack)
-        return tuple(chosen)
-
-    def _why_not(self, attack: Attack) -> str:
-        """Return why an attack says nothing about this; empty where it does."""
-        if attack.needs != "view" and attack.stage is None:
-            return (
-                "asks a model about rows: make it from Python "
-                "(`posse.privacy.leakage.membership.infer`)."
-            )
-        if not isinstance(self.what, View):
-            return attack.missing(self.settings)
-        view = self.what
-        kinds = sorted(str(own["kind"]) for own in view.secrets.values() if "kind" in own)
-        tapped = any(
-            one.sender not in view.parties and one.receiver not in view.parties
-            for one in view.entries
+    def use_similar_settings(self, like: RunSettings) -> None:
+        """Attack with the knowledge of the data in `like`, the settings of a similar run."""
+        raise ConfigError(
+            "'like' is only for a view that a party recorded: a run has its own settings.",
+            rule="systems.like.not-a-view",
         )
-        if kinds and sorted([*kinds, *([WIRE] if tapped else [])]) != sorted(attack.adversary):
-            return f"{OTHER_ROLES}{_at(attack)}, got a view of {' and '.join(kinds)}."
-        if attack.needs != "view" and attack.of_view is None:
-            return "needs runs of its own, and a view alone has no settings to run."
-        terms = self.like or attacks_of(self.system).similar_settings(view.public)
-        return "" if terms is None else attack.missing(terms)
+
+    def default_attacks(self) -> Sequence[Attack]:
+        """Return the attacks that are made, or listed as left out, if no names are requested."""
+        return attacks_of(self.system).attacks
+
+    @abstractmethod
+    def reason_to_skip(self, attack: Attack, requested: bool) -> str:
+        """Return why an attack is not made, if it is `requested` or not; empty if it is made."""
+
+    def estimate_seconds(self, attacks: Sequence[Attack]) -> float:
+        """Estimate how long the attacks take that start their own runs."""
+        return 0.0
+
+    @abstractmethod
+    def prepare(self, watch: Callable[[float], None]) -> None:
+        """Prepare the views that attacks read, and call `watch` with the share that is done."""
+
+    @abstractmethod
+    def evidence(self, attack: Attack, seed: int) -> list[Evidence]:
+        """Return what the adversary of an attack sees: one item per run or game."""
+
+    @property
+    def progress_note(self) -> str:
+        """How far the run is; empty if there is no run, or it is done."""
+        return ""
+
+
+class SettingsTarget(Target):
+    """Simulations of settings, one per seed."""
+
+    simulation_share = 0.5
+
+    def __init__(self, system: AnySystem, settings: RunSettings) -> None:
+        super().__init__(system, settings.protection)
+        if base.level(system, settings) is None:
+            raise ConfigError(
+                "a plain run protects nothing: one party sees everything. Audit a protected run.",
+                rule="systems.what.plain-run",
+            )
+        self._settings = settings
+        self._runs: list[Run] = []
+
+    def reason_to_skip(self, attack: Attack, requested: bool) -> str:
+        """Return why an attack has no result for these settings, or takes long."""
+        if attack.needs not in FAST and not requested:
+            return f"needs {_NEEDS[attack.needs]}; add it with --all (in Python: all=True)."
+        return attack.missing(self._settings)
+
+    def estimate_seconds(self, attacks: Sequence[Attack]) -> float:
+        """Estimate how long the attacks take that start their own runs."""
+        return sum(attack.seconds(self._settings) for attack in attacks if attack.stage is not None)
+
+    def prepare(self, watch: Callable[[float], None]) -> None:
+        """Simulate every seed."""
+        seeds = self._settings.seeds
+        for number, seed in enumerate(seeds):
+            # The imports of a system may compile, and a compiler loses a Ctrl-C.
+            with defer_interrupt():
+                run = self.system.start(self._settings, seeds=[seed], transcript=TRANSCRIPT)
+            if isinstance(run, RolesRun) and run.memory.transcript is not None:
+                run.memory.transcript.truncate = run.truncate
+
+            def report(progress: Progress, number: int = number) -> None:
+                watch((number + progress.fraction) / len(seeds))
+
+            run.finish(report)
+            self._add(run)
+
+    def _add(self, run: Run) -> None:
+        self._runs.append(run)
+        self.runs = len(self._runs)
+        self.steps = max(self.steps, run.time)
+
+    def evidence(self, attack: Attack, seed: int) -> list[Evidence]:
+        """Return one view per run, or what the attack obtains from its own runs."""
+        if attack.stage is not None:
+            return list(attack.stage(self._settings, seed))
+        evidence = []
+        for run in self._runs:
+            view = view_of(run, attack)
+            check_view(attack, view)
+            evidence.append(Evidence(view, run.truth()))
+        return evidence
+
+
+class RunTarget(SettingsTarget):
+    """A run at its current step."""
+
+    simulation_share = 0.0
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(run.system, run.settings)
+        self._run = run
+
+    def prepare(self, watch: Callable[[float], None]) -> None:
+        """Add the run as it is."""
+        self._add(self._run)
+
+    @property
+    def progress_note(self) -> str:
+        """How far the run is; empty if it is done."""
+        if self._run.done:
+            return ""
+        return f"the run is at {self._run.time:,} of {self._run.horizon:,}"
+
+
+class ViewTarget(Target):
+    """A view without a run: no truth is known."""
+
+    def __init__(self, view: View) -> None:
+        name = view.public.get("system")
+        if not isinstance(name, str):
+            raise ConfigError(
+                "the public terms of a view must contain the name of its 'system'.",
+                rule="systems.view.no-system",
+            )
+        super().__init__(system(name), "view")
+        self.description = _describe_view(view)
+        self._view = view
+        self._like: RunSettings | None = None
+        self._kinds = [str(state["kind"]) for state in view.secrets.values() if "kind" in state]
+        self._roles = list(self._kinds)
+        if _taps_wire(view):
+            self._roles.append(WIRE)
+
+    def use_similar_settings(self, like: RunSettings) -> None:
+        """Attack with the knowledge of the data in `like`, the settings of a similar run."""
+        if like.system != self.system.name:
+            raise ConfigError(
+                f"the view belongs to {self.system.name}, and 'like' to {like.system}. Use "
+                "settings of the same system.",
+                rule="systems.like.other-system",
+            )
+        self._like = like
+
+    def default_attacks(self) -> Sequence[Attack]:
+        """Return the attacks that a view is enough for."""
+        return [
+            attack
+            for attack in attacks_of(self.system).attacks
+            if attack.needs in FAST or attack.of_view is not None
+        ]
+
+    def prepare(self, watch: Callable[[float], None]) -> None:
+        """Return at once: the view is there."""
+
+    def reason_to_skip(self, attack: Attack, requested: bool) -> str:
+        """Return why an attack has no result for this view."""
+        if self._kinds and sorted(self._roles) != sorted(attack.adversary):
+            kinds = " and ".join(sorted(self._kinds))
+            return f"{OTHER_ROLES}{_join_roles(attack)}, got a view of {kinds}."
+        if attack.stage is not None and attack.of_view is None:
+            return "needs its own runs, and a view alone has no settings to run."
+        settings = self._like or attacks_of(self.system).similar_settings(self._view.public)
+        return "" if settings is None else attack.missing(settings)
+
+    def evidence(self, attack: Attack, seed: int) -> list[Evidence]:
+        """Return the view, in the form that the attack reads."""
+        self.runs = 1
+        check_view(attack, self._view)
+        if attack.of_view is None:
+            return [Evidence(self._view, {})]
+        return [Evidence(attack.of_view(self._view, self._like), {})]
+
+
+@singledispatch
+def target_of(what: object) -> Target:
+    """Return what an audit of settings, a run, a record or a view attacks."""
+    raise ConfigError(
+        f"audit takes settings, a run, a record or a view, got {type(what).__name__}. For a "
+        "stored run: audit(Store().get(id)).",
+        rule="systems.what.wrong-type",
+    )
+
+
+@target_of.register
+def _(what: RunSettings) -> Target:
+    return SettingsTarget(system_of(what), what)
+
+
+@target_of.register
+def _(what: Run) -> Target:
+    return RunTarget(what)
+
+
+@target_of.register
+def _(what: View) -> Target:
+    return ViewTarget(what)
+
+
+@target_of.register
+def _(what: Record) -> Target:
+    path = what.summary.get(VIEW)
+    return target_of(settings_of(what) if path is None else read_view(Path(str(path))))
+
+
+class Auditor:
+    """Makes the attacks of one audit, and collects their rows."""
+
+    def __init__(
+        self,
+        what: RunSettings | Run | Record | View,
+        *,
+        attacks: tuple[str, ...] = (),
+        all: bool = False,
+        seed: int = 0,
+        plantings: int = PLANTINGS,
+        like: RunSettings | None = None,
+    ) -> None:
+        """Choose the attacks; the arguments are those of `audit`."""
+        self.target = target_of(what)
+        if like is not None:
+            self.target.use_similar_settings(like)
+        self.seed = seed
+        self.plantings = plantings
+        self.left_out: dict[str, str] = {}
+        """Attacks that are not made, each with the reason."""
+        self._started = time.monotonic()
+        self._rows: list[Row] = []
+        self.chosen = tuple(self._choose(attacks, all))
+
+    def _choose(self, names: tuple[str, ...], all: bool) -> Iterator[Attack]:
+        """Yield the attacks to make, and note why others are left out."""
+        attacks: Sequence[Attack] = attacks_of(self.target.system).attacks
+        choices = tuple(attack.name for attack in attacks)
+        for name in names:
+            check.one_of(choices, attack=name)
+        if names:
+            attacks = [attack for attack in attacks if attack.name in names]
+        elif not all:
+            attacks = self.target.default_attacks()
+        for attack in attacks:
+            reason = self.target.reason_to_skip(attack, all or bool(names))
+            if reason:
+                self.left_out[attack.name] = reason
+            else:
+                yield attack
 
     @property
     def seconds(self) -> float:
-        """About how long the attacks take that stage runs of their own."""
-        if self.settings is None:
-            return 0.0
-        return sum(
-            attack.seconds(self.settings) for attack in self.chosen if attack.stage is not None
-        )
+        """Estimated duration of the attacks that start their own runs."""
+        return self.target.estimate_seconds(self.chosen)
 
-    def rows(self, watch: Progress) -> Iterator[Row]:
-        """Make the attacks, one row after the other."""
-        one_view = [
-            attack for attack in self.chosen if attack.stage is None or isinstance(self.what, View)
-        ]
-        share = 0.5 if one_view and isinstance(self.what, RunSettings) else 0.0
-        evidence = self._evidence(
-            one_view, lambda part: watch(share * part, f"running {self.system.about.title}")
-        )
+    def run(self, watch: AuditWatch) -> None:
+        """Make the attacks, and call `watch` with the progress."""
+        share = 0.0
+        if any(attack.stage is None for attack in self.chosen):
+            share = self.target.simulation_share
+            work = f"running {self.target.system.about.title}"
+            self.target.prepare(lambda part: watch(share * part, work))
         for number, attack in enumerate(self.chosen):
             watch(share + (1 - share) * number / len(self.chosen), f"attack {attack.name}")
             started = time.monotonic()
-            row = self._row(attack, evidence.get(attack.name, ()))
+            row = self._make_attack(attack)
             if row is not None:
-                row = replace(row, seconds=time.monotonic() - started)
-                self.made.append(row)
-                yield row
+                self._rows.append(replace(row, seconds=time.monotonic() - started))
 
-    def _row(self, attack: Attack, evidence: Sequence[Evidence]) -> Row | None:
+    def _make_attack(self, attack: Attack) -> Row | None:
+        """Make an attack, and return its row; None if it has no evidence or is left out."""
         try:
-            if attack.stage is not None and self.settings is not None:
-                evidence = list(attack.stage(self.settings, self.seed))
-            if not evidence:
-                return None
-            if any(one.truth for one in evidence):
-                level = LEVEL / max(1, len(self.chosen))
-                return row_of(
-                    attempt(attack, evidence, self.seed, level=level, plantings=self.plantings)
-                )
-            (seen,) = (one.seen for one in evidence)
-            check_view(attack, seen)
-            if attack.of_view is not None:
-                seen = attack.of_view(seen, self.like)
-            estimate = attack.estimate(seen, self.seed)
-            return Row(
-                attack.name,
-                attack.title,
-                _at(attack),
-                UNSCORED,
-                attack.tell(estimate),
-                claims=attack.claims,
-            )
+            evidence = self.target.evidence(attack, self.seed)
+            if evidence:
+                return self._row(attack, evidence)
         except PosseError as error:
             self.left_out[attack.name] = error.text
-            return None
         except (ArithmeticError, LookupError, ValueError, np.linalg.LinAlgError) as error:
-            run = self.what
-            if attack.stage is not None or not isinstance(run, Run) or run.done:
+            # The first steps of a run may not be enough for an attack. Otherwise it is a bug.
+            if attack.stage is not None or not self.target.progress_note:
                 raise
             self.left_out[attack.name] = (
-                f"the run is at {run.time:,} of {run.horizon:,}, and the attack needs more of it "
-                f"({error})."
+                f"{self.target.progress_note}, and the attack needs more of it ({error})."
             )
-            return None
+        return None
 
-    def _evidence(
-        self, attacks: Sequence[Attack], watch: Callable[[float], None]
-    ) -> dict[str, list[Evidence]]:
-        """Give every attack the views of its adversary, one a run."""
-        made: dict[str, list[Evidence]] = {attack.name: [] for attack in attacks}
-        if not attacks:
-            return made
-        if isinstance(self.what, View):
-            self._runs = 1
-            for attack in attacks:
-                made[attack.name].append(Evidence(self.what, {}))
-            return made
-        for run in self._each(watch):
-            views: dict[tuple[str, ...], View] = {}
-            truth = run.truth()
-            self._runs, self._steps = self._runs + 1, max(self._steps, run.time)
-            for attack in attacks:
-                if attack.adversary not in views:
-                    try:
-                        views[attack.adversary] = view_of(run, attack)
-                    except ConfigError as error:
-                        self.left_out[attack.name] = error.text
-                        continue
-                made[attack.name].append(Evidence(views[attack.adversary], truth))
-        return made
+    def _row(self, attack: Attack, evidence: Sequence[Evidence]) -> Row:
+        if any(item.truth for item in evidence):
+            level = LEVEL / len(self.chosen)
+            return row_of(
+                attempt(attack, evidence, self.seed, level=level, plantings=self.plantings)
+            )
+        (item,) = evidence
+        return Row(
+            attack=attack.name,
+            title=attack.title,
+            at=_join_roles(attack),
+            verdict=UNSCORED,
+            says=attack.tell(attack.estimate(item.seen, self.seed)),
+            claims=attack.claims,
+        )
 
-    def _each(self, watch: Callable[[float], None]) -> Iterator[Run]:
-        if isinstance(self.what, Run):
-            yield self.what
-            return
-        assert self.settings is not None
-        seeds = self.settings.seeds
-        for number, seed in enumerate(seeds):
-            with defer_interrupt():  # what is imported may compile, and a compiler loses a Ctrl-C
-                run = self.system.start(self.settings, seeds=[seed], transcript=TRANSCRIPT)
-            if isinstance(run, RolesRun) and run.memory.transcript is not None:
-                run.memory.transcript.truncate = run.truncate
-            run.finish(lambda at, number=number: watch((number + at.fraction) / len(seeds)))  # type: ignore[misc]
-            yield run
-
-    def audit(self, status: str = "finished") -> Audit:
-        """Return the audit as far as it is."""
-        settings: Any = self.settings
-        protection = "view" if settings is None else settings.protection
-        view = _said_of(self.what) if isinstance(self.what, View) else ""
+    def result(self, status: str = "finished") -> Audit:
+        """Return the results so far."""
         return Audit(
-            self.system.about.title,
-            protection,
-            tuple(self.made),
-            self.seed,
-            self._runs,
-            self._steps,
-            status,
-            dict(self.left_out),
-            LEVEL,
-            time.monotonic() - self._began,
-            view=view,
+            system=self.target.system.about.title,
+            protection=self.target.protection,
+            rows=tuple(self._rows),
+            seed=self.seed,
+            runs=self.target.runs,
+            steps=self.target.steps,
+            status=status,
+            left_out=dict(self.left_out),
+            level=LEVEL,
+            seconds=time.monotonic() - self._started,
+            view=self.target.description,
         )
 
 
-def _said_of(view: View) -> str:
-    """Say what a view is of, in a few words."""
-    run = f" of run {view.public['run']}" if "run" in view.public else ""
-    last = max((entry.time for entry in view.entries), default=0)
-    full = (
-        "; it reached its limit, and what came later is not in it"
-        if view.public.get("full")
-        else ""
-    )
-    return (
-        f"the view of {' and '.join(view.parties) or WIRE}{run}: "
-        f"{words.count(len(view.entries), 'message')}, up to "
-        f"step {last:,}{full}"
-    )
+def _taps_wire(view: View) -> bool:
+    """Return whether a view has messages between other parties."""
+    return any({entry.sender, entry.receiver}.isdisjoint(view.parties) for entry in view.entries)
 
 
-def view_of(run: Run, attack: Attack) -> View:
-    """Return what an adversary saw: a party of every kind that it holds, and on the wire all that
-    travelled.
-    """
-    left = dict(run.kinds)
-    parties = []
-    for kind in attack.adversary:
-        party = next((name for name, of in reversed(left.items()) if of == kind), None)
-        if party is None and kind != WIRE:
-            raise ConfigError(f"this run has no {kind}.")
-        if party is not None:
-            del left[party]
-            parties.append(party)
-    if WIRE not in attack.adversary:
-        return run.view(*parties)
-    tap = run.tap()
-    return View(tuple(parties), tap.entries, run.view(*parties).secrets, tap.public, tap.forgotten)
-
-
-_NEEDS = {
-    "view": "one view",
-    "twin": "plain runs of its own",
-    "runs": "runs of its own",
-    "network": "a network",
-}
-
-
-def _at(attack: Attack) -> str:
+def _join_roles(attack: Attack) -> str:
     return " and ".join(attack.adversary)
 
 
-def row_of(made: Attempt) -> Row:
-    """Write an attempt as a row."""
-    attack, score = made.attack, made.score
-    says = attack.tell(made.estimates[0])
-    if len(made.estimates) > 1:
-        says += f" (the first of {len(made.estimates):,})"
+def _describe_view(view: View) -> str:
+    """Return the owner and the size of a view in a few words."""
+    owner = " and ".join(view.parties) or WIRE
+    if "run" in view.public:
+        owner += f" of run {view.public['run']}"
+    messages = words.count(len(view.entries), "message")
+    last_step = max((entry.time for entry in view.entries), default=0)
+    text = f"the view of {owner}: {messages}, up to step {last_step:,}"
+    if view.public.get("full"):
+        text += "; it reached its limit, and what came later is not in it"
+    return text
+
+
+def view_of(run: Run, attack: Attack) -> View:
+    """Return what an adversary saw of a run.
+
+    It controls one party of each of its kinds. With `WIRE` it also sees all messages in transit.
+    """
+    free: dict[str, list[str]] = {}
+    for party, kind in run.kinds.items():
+        free.setdefault(kind, []).append(party)
+    parties = []
+    for kind in attack.adversary:
+        if kind == WIRE:
+            continue
+        if not free.get(kind):
+            raise ConfigError(f"this run has no {kind}.", rule="systems.adversary.no-such-role")
+        parties.append(free[kind].pop())
+    view = run.view(*parties)
+    if WIRE not in attack.adversary:
+        return view
+    tap = run.tap()
+    return View(tuple(parties), tap.entries, view.secrets, tap.public, tap.forgotten)
+
+
+def row_of(result: Attempt) -> Row:
+    """Return the row of a scored attack."""
+    attack = result.attack
+    score = result.score
+    says = attack.tell(result.estimates[0])
+    if len(result.estimates) > 1:
+        says += f" (the first of {len(result.estimates):,})"
+    shuffled = result.shuffled
     return Row(
-        attack.name,
-        attack.title,
-        _at(attack),
-        made.verdict,
-        says,
-        attack.statistic,
-        score.value,
-        score.interval,
-        score.text,
-        score.baseline,
-        score.p,
-        made.power,
-        attack.planted,
-        None if made.shuffled is None else made.shuffled.p,
-        attack.claims,
+        attack=attack.name,
+        title=attack.title,
+        at=_join_roles(attack),
+        verdict=result.verdict,
+        says=says,
+        statistic=attack.statistic,
+        value=score.value,
+        interval=score.interval,
+        counted=score.text,
+        baseline=score.baseline,
+        p=score.p,
+        power=result.power,
+        planted=attack.planted,
+        shuffled=None if shuffled is None else shuffled.p,
+        claims=attack.claims,
     )

@@ -1,8 +1,8 @@
-"""A bandit in use: decisions now, rewards later, in any order, or never.
+"""Live bandits: decide now, and receive rewards later, in any order, or never.
 
-`live(settings)` makes a `Bandit` of a system that serves decisions in this process
-(`Live.serve`): its plain twin, or its real roles. The world is the caller's program: it asks for
-a decision, acts, and says later what it earned.
+`live(settings)` makes a `Bandit` of a system that decides in this process (`Live.serve`): its
+plain twin, or its real roles. The world is the caller's program: it asks for a decision, acts, and
+returns the reward later.
 
 >>> import posse
 >>> bandit = posse.live(posse.Samba(policy="ucb", path="plain"), arms=("red", "blue"))
@@ -16,7 +16,8 @@ from __future__ import annotations
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -35,28 +36,26 @@ from posse.systems.registry import system_of
 FORMAT = "posse live 1"
 REWARDS = ("wait", "fold")
 POINTS = 200
-"""Points of a curve, at least; from twice as many on every other one is left out."""
+"""Minimum number of points of a long curve; at twice as many, every other point is removed."""
 
-
-Whole: TypeAlias = int | np.integer[Any]
-Real: TypeAlias = int | float | np.integer[Any] | np.floating[Any] | np.bool_
+Integer: TypeAlias = int | np.integer[Any]
+Number: TypeAlias = int | float | np.integer[Any] | np.floating[Any] | np.bool_
 
 
 class Choice(NamedTuple):
-    """What a system chose: the arm, its chance where that is known, and plain values by which it
-    knows the choice.
-    """
+    """An arm that a system chose."""
 
     arm: int
     probability: float | None
+    """Probability of this arm, if it is known."""
     key: tuple[int, ...]
+    """Integers by which the system identifies the choice."""
 
 
 class Serving(ABC):
-    """What a system gives to `live`: it makes choices, and takes the rewards of those that are
-    open.
+    """What a system implements for `live`: it chooses arms, and learns from rewards.
 
-    A choice uses every reward that came before it and none that is open.
+    A choice is open until its reward arrives. Each choice uses all rewards that arrived before it.
     """
 
     settings: RunSettings
@@ -65,7 +64,7 @@ class Serving(ABC):
     @property
     @abstractmethod
     def config(self) -> dict[str, Any]:
-        """The settings that a choice depends on, as a record keeps them."""
+        """The settings that a choice depends on, as a record stores them."""
 
     @property
     @abstractmethod
@@ -78,42 +77,67 @@ class Serving(ABC):
 
     @abstractmethod
     def check(self, value: float) -> None:
-        """Raise where a reward is outside its range."""
+        """Raise an error if a reward is outside its range."""
 
     @abstractmethod
     def reward(self, key: tuple[int, ...], value: float | None) -> None:
-        """Take the reward of an open choice; None gives it up."""
+        """Receive the reward of an open choice; None if it will never arrive."""
 
     @abstractmethod
     def learn(self) -> None:
-        """Learn from what came since the last time, where learning goes in rounds; others have
-        learnt already.
-        """
+        """End a round of learning, if the system learns in rounds."""
 
     @abstractmethod
     def finish(self) -> None:
-        """Do what a protocol does at its end; open choices are given up before."""
+        """End the protocol; no choice is open any more."""
 
     @abstractmethod
     def fields(self) -> dict[str, Any]:
-        """Return the fields of a record that the system knows: how often arms were pulled, what
-        they earned, costs.
-        """
+        """Return the fields of a record that the system adds: pulls, rewards by arm, costs."""
 
     @abstractmethod
     def save(self) -> Any:
-        """Return where it stands as plain values of JSON, without keys or masks."""
+        """Return the state as plain JSON values, without keys or masks."""
 
     @abstractmethod
     def load(self, saved: Any) -> None:
-        """Go on from there, with fresh keys."""
+        """Continue from a saved state, with new keys."""
+
+
+@dataclass
+class RewardCurve:
+    """The sum of rewards over time, with a limited number of points."""
+
+    total: float = 0.0
+    count: int = 0
+    """Number of rewards."""
+    stride: int = 1
+    """Rewards between two points."""
+    points: list[tuple[int, float]] = field(default_factory=list)
+
+    def add(self, value: float) -> None:
+        """Add a reward."""
+        self.total += value
+        self.count += 1
+        if self.count % self.stride == 0:
+            self.points.append((self.count, self.total))
+        if len(self.points) >= 2 * POINTS:
+            self.points = self.points[1::2]
+            self.stride *= 2
+
+    def sums(self) -> dict[int, float]:
+        """Return the sum at each point, and now, by the number of rewards."""
+        sums = dict(self.points)
+        if self.count:
+            sums[self.count] = self.total
+        return sums
 
 
 class Bandit:
-    """A bandit in use; not safe to use from two threads at once.
+    """A live bandit. It must not be used by two threads at once.
 
-    `rewards="wait"`: one decision at a time; the next one needs the reward of the last, or that it
-    is dropped. `rewards="fold"`: decisions do not wait, and use the rewards that have come.
+    With `rewards="wait"` each decision needs the reward of the previous one, or that it was
+    dropped. With `rewards="fold"` decisions do not wait; they use the rewards that have arrived.
     """
 
     def __init__(
@@ -123,110 +147,105 @@ class Bandit:
         rewards: Literal["wait", "fold"] = "wait",
         horizon: int | None = None,
     ) -> None:
-        self.settings, self.rewards, self.horizon = serving.settings, rewards, horizon
+        self.settings = serving.settings
+        self.rewards = rewards
+        self.horizon = horizon
         self._serving = serving
-        self._names = (
-            serving.names
-        )  # a system may look them up in its settings, and every decision has one
-        self._made = 0
+        # A system may look its names up in its data, and every decision has one.
+        self.names = serving.names
+        """Names of the arms."""
+        self.decisions = 0
+        """Number of decisions so far."""
         self._open: dict[int, tuple[int, ...]] = {}
         self._finished = False
-        self._earned, self._answered, self._stride = 0.0, 0, 1
-        self._curve: list[tuple[int, float]] = []
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the arms."""
-        return self._names
-
-    @property
-    def decisions(self) -> int:
-        """Decisions made so far."""
-        return self._made
+        self._curve = RewardCurve()
 
     @property
     def pending(self) -> tuple[int, ...]:
-        """Decisions whose reward has not come, the oldest first."""
+        """Decisions without a reward yet, the oldest first."""
         return tuple(self._open)
 
     @property
     def total(self) -> float:
-        """Sum of the rewards that came."""
-        return self._earned
+        """Sum of the rewards so far."""
+        return self._curve.total
 
     def __repr__(self) -> str:
-        kind, arms = type(self.settings).__name__, len(self.names)
+        kind = type(self.settings).__name__
         state = "finished" if self._finished else f"{len(self._open)} open"
         return (
-            f"<Bandit of {kind}: {arms} arms, {self._made:,} decisions, {state}, earned "
-            f"{self._earned:g}>"
+            f"<Bandit of {kind}: {len(self.names)} arms, {self.decisions:,} decisions, {state}, "
+            f"earned {self.total:g}>"
         )
 
-    def decide(self, context: Any = None, *, client: Whole | None = None) -> Decision:
-        """Choose an arm, by every reward that has come so far.
+    def decide(self, context: Any = None, *, client: Integer | None = None) -> Decision:
+        """Choose an arm, with all rewards so far.
 
-        `context` is what is known about this decision, and `client` the number of the device that
-        it is made on, for systems that learn from contexts on devices.
+        Args:
+            context: The features of this decision, for systems that learn from contexts.
+            client: Number of the device that decides, for systems that learn on devices.
         """
         self._check_ready()
-        choice = self._serving.choose(context, _whole(client))
-        made = Decision(self._made, choice.arm, self.names[choice.arm], choice.probability)
-        self._open[made.id], self._made = choice.key, self._made + 1
-        return made
+        choice = self._serving.choose(context, _python_integer(client))
+        number = self.decisions
+        self._open[number] = choice.key
+        self.decisions += 1
+        return Decision(number, choice.arm, self.names[choice.arm], choice.probability)
 
     def decide_many(
-        self, contexts: Whole | Iterable[Any], *, client: Whole | None = None
+        self, contexts: Integer | Iterable[Any], *, client: Integer | None = None
     ) -> list[Decision]:
-        """Make a batch of decisions: so many, or one a context; with `rewards="fold"`."""
-        each = _each(contexts)
-        if self.rewards == "wait" and len(each) > 1:
-            raise ConfigError(
-                f"with rewards='wait' decisions come one at a time, got a batch of {len(each)}. "
-                "Make the bandit with "
-                "rewards='fold'."
-            )
-        return [self.decide(context, client=client) for context in each]
+        """Make a batch of decisions: one per context, or a number of them without contexts.
 
-    def reward(self, id: Whole, value: Real) -> bool:
-        """Take the reward of a decision; return whether it counts.
-
-        Of several rewards for one decision the first counts, and one for a decision that was
-        dropped does not.
+        It needs `rewards="fold"`.
         """
-        id = self._number(id)
-        if id not in self._open:
+        batch = _batch_of(contexts)
+        if self.rewards == "wait" and len(batch) > 1:
+            raise ConfigError(
+                f"with rewards='wait' decisions come one at a time, got a batch of {len(batch)}. "
+                "Make the bandit with rewards='fold'.",
+                rule="systems.rewards.batch-must-wait",
+            )
+        return [self.decide(context, client=client) for context in batch]
+
+    def reward(self, id: Integer, value: Number) -> bool:
+        """Receive the reward of a decision; return whether it counts.
+
+        Only the first reward of a decision counts, and none after the decision was dropped.
+        """
+        number = self._check_id(id)
+        if number not in self._open:
             return False
-        if not isinstance(
-            value, int | float | np.integer | np.floating | np.bool_
-        ) or not math.isfinite(value):
-            raise ConfigError(f"a reward must be a finite number, got {value!r}.")
+        if not isinstance(value, _NUMBERS) or not math.isfinite(value):
+            raise ConfigError(
+                f"a reward must be a finite number, got {value!r}.",
+                rule="systems.reward.not-finite",
+            )
         self._serving.check(float(value))
-        self._serving.reward(self._open[id], float(value))
-        del self._open[id]
-        self._count(float(value))
+        self._serving.reward(self._open[number], float(value))
+        del self._open[number]
+        self._curve.add(float(value))
         return True
 
-    def reward_many(self, rewards: Mapping[Whole, Real]) -> int:
-        """Take the rewards of several decisions; return how many count."""
+    def reward_many(self, rewards: Mapping[Integer, Number]) -> int:
+        """Receive the rewards of several decisions; return how many count."""
         return sum(self.reward(id, value) for id, value in rewards.items())
 
-    def drop(self, id: Whole) -> bool:
+    def drop(self, id: Integer) -> bool:
         """Give up the reward of a decision; return whether it was open."""
-        id = self._number(id)
-        if id not in self._open:
+        number = self._check_id(id)
+        if number not in self._open:
             return False
-        self._serving.reward(self._open[id], None)
-        del self._open[id]
+        self._serving.reward(self._open[number], None)
+        del self._open[number]
         return True
 
     def learn(self) -> None:
-        """End a round, where a system learns in rounds; each does so by itself after some
-        decisions.
-        """
+        """End a round now, if the system learns in rounds; it also ends rounds automatically."""
         self._serving.learn()
 
     def finish(self) -> Record:
-        """Give up what is open, end the protocol and return the record."""
+        """Drop the open decisions, end the protocol, and return the record."""
         if not self._finished:
             for id in self.pending:
                 self.drop(id)
@@ -235,220 +254,243 @@ class Bandit:
         return self.record("finished")
 
     def record(self, status: str | None = None) -> Record:
-        """Return the record of what was decided and earned so far."""
-        settings, system = self.settings, system_of(self.settings)
-        points = sorted(
-            {
-                **dict(self._curve),
-                **({self._answered: self._earned} if self._answered else {}),
-            }.items()
-        )
-        own, status = (
-            self._serving.fields(),
-            status or ("finished" if self._finished else "running"),
-        )
-        summary = {**own.pop("summary", {}), "steps_done": self._made, "pending": len(self._open)}
-        show = {**own.pop("show", {}), "headline": self._headline(), "in_use": self.horizon is None}
-        # A step is a decision here, also where a simulation counts rounds.
-        nouns = {**system.about.nouns, "step": "decision"}
+        """Return the record of all decisions and rewards so far."""
+        system = system_of(self.settings)
+        fields = self._serving.fields()
+        config = {
+            **self._serving.config,
+            "horizon": self.horizon or self.decisions,
+            "rewards": self.rewards,
+        }
+        problem = {
+            "name": "live",
+            "names": list(self.names),
+            **fields.pop("problem", {}),
+            # A step is a decision here, also if a simulation counts rounds.
+            "words": {**system.about.nouns, "step": "decision"},
+        }
+        summary = {
+            **fields.pop("summary", {}),
+            "steps_done": self.decisions,
+            "pending": len(self._open),
+        }
+        show = {
+            **fields.pop("show", {}),
+            "headline": self._headline(),
+            "in_use": self.horizon is None,
+        }
+        sums = self._curve.sums()
         return Record(
             kind=system.name,
-            level=system.level_of(settings),
-            leaks=not_protected(system, settings),
-            problem={
-                "name": "live",
-                "names": list(self.names),
-                **own.pop("problem", {}),
-                "words": nouns,
-            },
-            config={
-                **self._serving.config,
-                "horizon": self.horizon or self._made,
-                "rewards": self.rewards,
-            },
-            steps=np.array([step for step, _ in points], np.int64),
-            reward=np.array([[sum_ for _, sum_ in points]]),
-            total=(self._earned,),
-            status=status,
+            level=system.level_of(self.settings),
+            leaks=not_protected(system, self.settings),
+            problem=problem,
+            config=config,
+            steps=np.array(list(sums), np.int64),
+            reward=np.array([list(sums.values())]),
+            total=(self.total,),
+            status=status or ("finished" if self._finished else "running"),
             summary=summary,
             show=show,
-            **own,
+            **fields,
         )
 
     def _headline(self) -> str:
-        waiting = f", {len(self._open):,} of them without a reward yet" if self._open else ""
-        return (
-            f"earned {words.number(self._earned)} in {words.count(self._made, 'decision')}{waiting}"
-        )
+        decisions = words.count(self.decisions, "decision")
+        text = f"earned {words.number(self.total)} in {decisions}"
+        if self._open:
+            text += f", {len(self._open):,} of them without a reward yet"
+        return text
 
     def save(self, path: str | Path) -> None:
-        """Write where the bandit stands, to a file that only its owner reads: it holds what each
-        arm earned.
-        """
+        """Write the state to a file, which only its owner may read: it has the sum of each arm."""
         state = {
             "format": FORMAT,
             "system": self.settings.system,
-            "settings": self._serving.config,
-            "arms": list(self.names),
-            "rewards": self.rewards,
+            **self._setup(),
             "horizon": self.horizon,
-            "made": self._made,
+            "made": self.decisions,
             "finished": self._finished,
-            "open": [[id, list(key)] for id, key in self._open.items()],
-            "curve": [
-                self._earned,
-                self._answered,
-                self._stride,
-                [list(point) for point in self._curve],
-            ],
+            "open": list(self._open.items()),
+            "curve": astuple(self._curve),
             "serving": self._serving.save(),
         }
         write_whole(path, json.dumps(state).encode(), mode=PRIVATE)
 
-    def load(self, path: str | Path) -> Bandit:
-        """Go on from a file of `save`, made with the same settings; return this bandit.
+    def _setup(self) -> dict[str, Any]:
+        """Return what two bandits must share to continue from each other's files."""
+        return {
+            "settings": self._serving.config,
+            "arms": list(self.names),
+            "rewards": self.rewards,
+        }
 
-        Decisions that were open when it was saved are open again; what came after is as if it had
-        not been.
+    def load(self, path: str | Path) -> Bandit:
+        """Continue from a file of `save` that has the same settings; return this bandit.
+
+        Decisions that were open at the time of saving are open again. Later ones are forgotten.
         """
         state = _read(Path(path))
-        mine = {"settings": self._serving.config, "arms": list(self.names), "rewards": self.rewards}
-        for name, value in json.loads(json.dumps(mine)).items():
-            if state.get(name) != value:
-                where, there, here = _differs(name, state.get(name), value)
-                raise ConfigError(
-                    f"{path} is of a bandit with {where} {there!r}, got {here!r}. Make this one "
-                    "alike."
-                )
         try:
-            made, finished = int(state["made"]), bool(state["finished"])
-            opened = {int(id): tuple(int(part) for part in key) for id, key in state["open"]}
-            earned, answered, stride, curve = state["curve"]
-            points = [(int(step), float(sum_)) for step, sum_ in curve]
+            self._check_setup(path, state)
+            decisions = int(state["made"])
+            finished = bool(state["finished"])
+            open_keys = {int(id): tuple(map(int, key)) for id, key in state["open"]}
+            total, count, stride, pairs = state["curve"]
+            points = [(int(step), float(value)) for step, value in pairs]
+            curve = RewardCurve(float(total), int(count), int(stride), points)
             self._serving.load(state["serving"])
         except (KeyError, TypeError, ValueError) as error:
-            raise DataError(f"{path} is damaged ({error}). Take an older copy.") from None
-        self._made, self._finished, self._open, self._curve = made, finished, opened, points
-        self._earned, self._answered, self._stride = float(earned), int(answered), int(stride)
+            raise DataError(
+                f"{path} is damaged ({error}). Take an older copy.", rule="systems.saved.damaged"
+            ) from None
+        self.decisions = decisions
+        self._finished = finished
+        self._open = open_keys
+        self._curve = curve
         return self
+
+    def _check_setup(self, path: str | Path, state: Mapping[str, Any]) -> None:
+        """Refuse the state of a bandit with other settings."""
+        setup = json.loads(json.dumps(self._setup()))
+        expected = {**setup.pop("settings"), **setup}
+        saved = {**state["settings"], **{name: state[name] for name in setup}}
+        for name in {**saved, **expected}:
+            if saved.get(name) != expected.get(name):
+                raise ConfigError(
+                    f"{path} was saved with {name} {saved.get(name)!r}, got "
+                    f"{expected.get(name)!r}. Make this bandit with the same settings.",
+                    rule="systems.saved.other-settings",
+                    field=name,
+                )
 
     def _check_ready(self) -> None:
         if self._finished:
-            raise ConfigError("this bandit is finished. Make another one with posse.live.")
-        if self.horizon is not None and self._made >= self.horizon:
             raise ConfigError(
-                f"the horizon of {self.horizon} decisions is reached. Call finish() for the record."
+                "this bandit is finished. Make another one with posse.live.",
+                rule="systems.bandit.finished",
+            )
+        if self.horizon is not None and self.decisions >= self.horizon:
+            raise ConfigError(
+                f"the horizon of {self.horizon} decisions is reached. Call finish() for the "
+                "record.",
+                rule="systems.horizon.reached",
             )
         if self.rewards == "wait" and self._open:
             id = next(iter(self._open))
             raise ConfigError(
                 f"decision {id} waits for its reward. Call reward({id}, value), or drop({id}) if "
-                "none will come; with "
-                "rewards='fold' decisions do not wait."
+                "none will come; with rewards='fold' decisions do not wait.",
+                rule="systems.rewards.pending",
             )
 
-    def _number(self, id: Whole) -> int:
-        """Return the number of a decision as Python's own; raise where it was never made."""
-        if isinstance(id, bool) or not isinstance(id, int | np.integer) or not 0 <= id < self._made:
+    def _check_id(self, id: Integer) -> int:
+        """Return the number of a decision, or raise an error if there is no such decision."""
+        number = _integer_or_none(id)
+        if number is None or not 0 <= number < self.decisions:
             raise ConfigError(
-                f"there is no decision {id!r}: {self._made} were made. Give the id of a Decision."
+                f"there is no decision {id!r}: {self.decisions} were made. Give the id of a "
+                "Decision.",
+                rule="systems.id.unknown",
             )
-        return int(id)
-
-    def _count(self, value: float) -> None:
-        self._earned += value
-        self._answered += 1
-        if self._answered % self._stride:
-            return
-        self._curve.append((self._answered, self._earned))
-        if len(self._curve) >= 2 * POINTS:
-            self._curve, self._stride = self._curve[1::2], 2 * self._stride
+        return number
 
 
 def live(
     settings: RunSettings,
     *,
-    arms: Sequence[str] | None = None,
+    arms: Iterable[str] | None = None,
     features: int | None = None,
     rewards: Literal["wait", "fold"] = "wait",
     horizon: int | None = None,
     **options: Any,
 ) -> Bandit:
-    """Make a bandit that is used from this process.
+    """Make a bandit that decides in this process.
 
-    `arms` are names instead of those of the settings' data, and `features` the numbers of a context
-    where the system takes contexts; `horizon` is the number of decisions, and None goes on for as
-    long as it is used (the horizon of the settings is one of simulations). `options` are those of
-    the system's own `serve`.
+    Args:
+        settings: Settings of a system that supports it.
+        arms: Names of the arms, if they are not those of the settings' data.
+        features: Number of features of a context, for systems that learn from contexts.
+        rewards: Whether each decision waits for the reward of the previous one ("wait"), or uses
+            the rewards that have arrived ("fold").
+        horizon: Number of decisions. By default unlimited; the horizon of the settings is only for
+            simulations.
+        options: Further options of the system (`Live.serve`).
     """
     if not isinstance(settings, RunSettings):
         raise ConfigError(
-            f"live takes the settings of a system, got {settings!r}. Give such as posse.Samba()."
+            f"live takes the settings of a system, such as posse.Samba(), got {settings!r}.",
+            rule="systems.settings.wrong-type",
         )
     check.one_of(REWARDS, rewards=rewards)
-    arms = list(arms) if isinstance(arms, Iterator) else arms
-    horizon, features = _whole(horizon), _whole(features)
+    horizon = _python_integer(horizon)
     if horizon is not None:
         check.at_least(1, horizon=horizon)
-    if arms is not None and not _are_names(arms):
-        raise ConfigError(
-            f"arms must be two or more different names, got {arms!r}. Give such as ('red', 'blue')."
-        )
+    names = _arm_names(arms)
     if settings.runs != 1:
-        raise ConfigError(f"a bandit in use is one run, got runs {settings.runs}. Leave runs out.")
+        raise ConfigError(
+            f"a live bandit is one run, got runs {settings.runs}. Remove runs.",
+            rule="systems.runs.more-than-one",
+        )
     if features is not None:
-        options["features"] = features
-    serving = live_of(system_of(settings)).serve(
-        settings, None if arms is None else tuple(str(name) for name in arms), horizon, **options
-    )
+        options["features"] = _python_integer(features)
+    serving = live_of(system_of(settings)).serve(settings, names, horizon, **options)
     return Bandit(serving, rewards=rewards, horizon=horizon)
 
 
-def _each(contexts: Any) -> Sequence[Any]:
-    """Return the contexts of a batch; so many times none, where a number is given."""
-    if isinstance(contexts, int | np.integer) and not isinstance(contexts, bool) and contexts >= 0:
-        return [None] * int(contexts)
+_NUMBERS = (int, float, np.integer, np.floating, np.bool_)
+
+
+def _integer_or_none(value: object) -> int | None:
+    """Return an integer of Python or numpy as Python's type; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        return None
+    return int(value)
+
+
+def _python_integer(value: Any) -> Any:
+    """Return an integer of numpy as Python's type, which files store; anything else unchanged."""
+    return int(value) if isinstance(value, np.integer) else value
+
+
+def _batch_of(contexts: Integer | Iterable[Any]) -> list[Any]:
+    """Return the contexts of a batch; for a number of decisions, a list of so many None."""
+    number = _integer_or_none(contexts)
+    if number is not None and number >= 0:
+        return [None] * number
     if isinstance(contexts, str) or not isinstance(contexts, Iterable):
         raise ConfigError(
-            f"a batch is a number of decisions or a list of contexts, got {contexts!r}."
+            f"a batch is a number of decisions or a list of contexts, got {contexts!r}.",
+            rule="systems.contexts.not-a-batch",
         )
     return list(contexts)
 
 
-def _whole(number: Any) -> Any:
-    """Return a whole number of numpy's as Python's own, which files keep; anything else as it
-    is.
-    """
-    return int(number) if isinstance(number, np.integer) else number
-
-
-def _are_names(arms: Any) -> bool:
-    if isinstance(arms, str) or not isinstance(arms, Iterable):
-        return False
-    names = list(arms)
-    return (
-        len(names) > 1
-        and all(isinstance(name, str) for name in names)
-        and len(set(names)) == len(names)
-    )
+def _arm_names(arms: Iterable[str] | None) -> tuple[str, ...] | None:
+    if arms is None:
+        return None
+    names: tuple[str, ...] = ()
+    if isinstance(arms, Iterable) and not isinstance(arms, str):
+        names = tuple(arms)
+    texts = {name for name in names if isinstance(name, str)}
+    if len(texts) < max(2, len(names)):
+        raise ConfigError(
+            f"arms must be two or more different names, got {arms!r}. Example: ('red', 'blue').",
+            rule="systems.arms.not-names",
+        )
+    return names
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        state = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise DataError(f"there is no saved bandit {path}.") from None
-    except (OSError, ValueError) as error:
-        raise DataError(f"the saved bandit {path} cannot be read: {error}.") from None
-    if not isinstance(state, dict) or state.get("format") != FORMAT:
-        raise DataError(f"{path} is not a saved bandit. Take a file that bandit.save wrote.")
+        state = dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, TypeError, ValueError) as error:
+        raise DataError(
+            f"the saved bandit {path} cannot be read: {error}.", rule="systems.saved.unreadable"
+        ) from None
+    if state.get("format") != FORMAT:
+        raise DataError(
+            f"{path} is not a saved bandit. Use a file that bandit.save wrote.",
+            rule="systems.saved.not-a-bandit",
+        )
     return state
-
-
-def _differs(name: str, there: Any, here: Any) -> tuple[str, Any, Any]:
-    """Return the first setting in which two differ, with both values."""
-    if isinstance(there, dict) and isinstance(here, dict):
-        for key in {**there, **here}:
-            if there.get(key) != here.get(key):
-                return key, there.get(key), here.get(key)
-    return name, there, here

@@ -1,11 +1,10 @@
-"""One party of a federation as a run: found by its system's name, and recorded as far as it may
-know.
+"""One party of a federation as a run: start it by the name of its system, and record it.
 
-Every party keeps a record in the store of its own machine. Records of one run share their `run_id`,
-which all parties know and no other run has: the run's name, and the first digits of its authority's
-fingerprint. A record has what its party may know (`Known`), CPU seconds of its role and its own
-traffic; it has no seeds and no regret. While the party runs, its row of the store says how far it
-is. A store that cannot be written stops no party.
+Each party writes a record to its machine's store. It contains what the party may know (`Known`),
+the CPU seconds of its role and its own traffic, but no seeds and no regret. The records of one run
+share their `run_id`, which consists of the name of the run and the first digits of its authority's
+fingerprint. While a party runs, its row in the store shows its progress. A party continues if its
+store cannot be written.
 """
 
 from __future__ import annotations
@@ -15,8 +14,9 @@ import json
 import math
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -37,7 +37,6 @@ from posse.results.database import default_path
 from posse.results.record import Record, Traffic, new_id, utc_now
 from posse.results.reports.sections import Section, up
 from posse.results.store import RunHandle, Store
-from posse.results.values import JSON
 from posse.runtime.certificates import making
 from posse.runtime.network.deployment import Deployment, Known, Service, make_party, run_party
 from posse.runtime.network.party import Party
@@ -55,49 +54,48 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 RESULT = "result.json"
-"""In a party's journal: what came out for it, written at the end of its part."""
+"""In a party's journal folder: the result of its part, written at its end."""
 RECORD = "record.json"
-"""In a party's journal: id and time of its record, the same in all lives of the party."""
+"""In a party's journal folder: id and time of its record, which stay the same after a restart."""
 BEAT = 5.0
 """Seconds between two updates of a party's row in the store."""
 
 
-def deployed() -> list[AnySystem]:
-    """Systems that run between organisations as parties."""
+def deployed_systems() -> list[AnySystem]:
+    """Return the systems whose parties run at different organisations."""
     return [system for system in systems() if deploy_of(system) is not None]
 
 
 def parties_of(name: str) -> Parties:
-    """Return how a system runs between organisations."""
+    """Return how the parties of a system are made."""
     deployment = deploy_of(system(name))
     if deployment is None:
-        known = ", ".join(each.name for each in deployed())
+        choices = ", ".join(each.name for each in deployed_systems())
         raise ConfigError(
-            f"the system '{name}' does not run as parties over the network. Those that do: {known}."
+            f"the system '{name}' does not run as parties over the network. Use one of {choices}.",
+            rule="systems.protocol.no-parties",
         )
     return deployment
 
 
 def read_federation(file: Path) -> Layout:
-    """Read a federation's file, whatever its system, and say what is wrong with it."""
+    """Read and check the file of a federation of any system."""
     values = read_toml(file)
-    name = values.get("protocol", names()[0])
-    if not isinstance(name, str):
-        raise ConfigError(f"protocol must be the name of a system, got {name!r}.")
+    name = str(values.get("protocol", names()[0]))
     return parties_of(name).layout(values, file.resolve().parent)
 
 
-def invite(name: str, values: Mapping[str, Any]) -> Invitation:
-    """Read the settings of a run in a federation that lives; they name no file, so they lie in no
-    folder.
-    """
-    made = parties_of(name).invite
-    if made is None:
+def read_invitation(name: str, values: Mapping[str, Any]) -> Invitation:
+    """Read and check the settings of a run in a federation that lives."""
+    invite = parties_of(name).invite
+    if invite is None:
         raise ConfigError(
-            f"the system '{name}' has no runs in a federation that lives. Run it with 'posse up'."
+            f"the system '{name}' has no runs in a federation that lives. Run it with 'posse up'.",
+            rule="systems.protocol.no-invitations",
         )
-    with tempfile.TemporaryDirectory() as nowhere:
-        return made(dict(values), Path(nowhere))
+    # The settings name no files, so any folder will do.
+    with tempfile.TemporaryDirectory() as folder:
+        return invite(dict(values), Path(folder))
 
 
 async def run_and_record(
@@ -106,311 +104,361 @@ async def run_and_record(
     remark: Callable[[str], None],
     service: Service | None = None,
 ) -> dict[str, Any]:
-    """Run a party until its part is over or it is stopped; return its result, which is empty where
-    it was stopped.
+    """Run a party until its part is over or it is stopped.
 
-    `accept` may refuse what was built, before anything is begun. `remark` is called when the store
-    cannot be written.
+    Args:
+        place: The party's files.
+        accept: Called before the party starts; it may refuse the deployment.
+        remark: Called if the store cannot be written.
+        service: The service that the party runs in, if any.
+
+    Returns:
+        The party's result; empty if it was stopped.
     """
     parties = parties_of(place.file.protocol)
-    kept: list[Keeper] = []
+    recorders: list[PartyRecorder] = []
 
-    @asynccontextmanager
-    async def beside(party: Party, made: Deployment) -> AsyncIterator[None]:
-        kept.append(Keeper(place, made, party, remark))
-        async with kept[0]:
-            yield
+    def make_recorder(party: Party, deployment: Deployment) -> PartyRecorder:
+        recorders.append(PartyRecorder(place, deployment, party, remark))
+        return recorders[0]
 
-    made = await run_party(place, lambda here: accept(here, parties.build(here)), beside, service)
-    if made.role.finished and (failure := made.report().failure):
-        raise ProtocolError(f"the run is over without a result: {failure}")
-    return kept[0].result() if made.role.finished else {}
+    deployment = await run_party(
+        place, lambda here: accept(here, parties.build(here)), make_recorder, service
+    )
+    if not deployment.role.finished:
+        return {}
+    failure = deployment.report().failure
+    if failure:
+        raise ProtocolError(
+            f"the run is over without a result: {failure}", rule="systems.run.no-result"
+        )
+    return recorders[0].result()
 
 
-def serving(remark: Callable[[str], None]) -> Systems:
-    """Return what a service asks of the systems."""
+def systems_for_service(remark: Callable[[str], None]) -> Systems:
+    """Return the functions with which a service builds and runs the parties of any system."""
     from posse.runtime.federation.member import Systems
 
     return Systems(
-        invite,
+        read_invitation,
         lambda name: parties_of(name).build,
-        lambda place, service: run_and_record(place, lambda _, made: made, remark, service),
+        lambda place, service: run_and_record(
+            place, lambda _, deployment: deployment, remark, service
+        ),
     )
 
 
-def change_stopped(file: Path) -> None:
-    """Let a party that does not run take what it may change in a run as its files have it now."""
+def update_stopped_party(file: Path) -> None:
+    """Give a party that is not running the inputs of its file that may change during a run."""
     place = open_place(file)
     if not place.begun:
         raise ConfigError(
-            f"'{place.identity.name}' has not begun: it takes its files as they are when it starts."
+            f"'{place.identity.name}' has not started: it reads its files when it starts.",
+            rule="systems.party.not-started",
         )
-    party, made = make_party(place, parties_of(place.file.protocol).build, change=True)
+    party, deployment = make_party(place, parties_of(place.file.protocol).build, change=True)
     party.engine.sync()
     party.engine.close()
-    if not hasattr(made.role, "brings"):
+    if not hasattr(deployment.role, "brings"):
         raise ConfigError(
-            f"nothing that {place.file.protocol} has may change for a {made.role.kind} in a run."
+            f"no input of a {deployment.role.kind} of {place.file.protocol} may change during a "
+            "run. Start a new run.",
+            rule="systems.party.nothing-changes",
         )
 
 
 def run_id(place: Place) -> str:
-    """Return what all records of one run share."""
+    """Return the id that all records of one run share."""
     fingerprint = making.fingerprint(making.public_key(place.identity.authority))
     return f"{place.run[:54]}-{fingerprint.hex()[:8]}"
 
 
 def record_of(
-    place: Place, made: Deployment, party: Party, known: Known, status: str, **fields: Any
+    place: Place, deployment: Deployment, party: Party, knowledge: Known, status: str, **fields: Any
 ) -> Record:
-    """Make the record of what a party knows, and of what it spent."""
-    role, of = made.role, system(place.file.protocol)
-    summary: dict[str, Any] = {} if known.steps is None else {"steps_done": known.steps}
-    if isinstance(party.engine, RecordingEngine):
-        summary["view"] = str(party.engine.view.path.resolve())
-    for key, value in known.facts.items():
-        summary[key] = value if isinstance(value, str | int | float) else ", ".join(map(str, value))
-    sent = sum(link.sent for link in party.engine.links.values())
-    calls = party.engine.calls
-    costs = () if made.costs is None or not calls else made.costs(calls, sent)
-    level = next((level for level in of.levels if level.name == known.level), None)
-    show = presentation_at(of, level, known.learns, (*known.tables, *costs))
-    if known.warnings:
-        show["warnings"] = list(known.warnings)
-    vocabulary = {**of.about.nouns, **known.words}
-    problem = {"name": place.run, "names": list(known.pulls)} | (
-        {"words": vocabulary} if vocabulary else {}
-    )
+    """Make the record of what a party knows, and what it cost."""
+    engine = party.engine
+    role = deployment.role
+    owner = system(place.file.protocol)
+    problem: dict[str, Any] = {"name": place.run, "names": list(knowledge.pulls)}
+    words = {**owner.about.nouns, **knowledge.words}
+    if words:
+        problem["words"] = words
     return Record(
-        kind=of.name,
-        config=dict(known.config),
+        kind=owner.name,
+        config=dict(knowledge.config),
         problem=problem,
-        level=known.level,
-        leaks=tuple(known.leaks),
-        total=() if known.total is None else (known.total,),
-        pulls=np.array([list(known.pulls.values())], np.int64),
+        level=knowledge.level,
+        leaks=tuple(knowledge.leaks),
+        total=() if knowledge.total is None else (knowledge.total,),
+        pulls=np.array([list(knowledge.pulls.values())], np.int64),
         status=status,
-        role_seconds={role.kind: party.engine.seconds},
-        seconds=party.engine.seconds,
-        traffic=traffic(made, party),
-        privacy=tuple(known.privacy),
-        summary=summary,
-        show=show,
+        role_seconds={role.kind: engine.seconds},
+        seconds=engine.seconds,
+        traffic=traffic(deployment, party),
+        privacy=tuple(knowledge.privacy),
+        summary=_make_summary(party, knowledge),
+        show=_make_show(owner, knowledge, _cost_tables(deployment, party)),
         run_id=run_id(place),
         party=role.name,
         **fields,
     )
 
 
+def _make_summary(party: Party, knowledge: Known) -> dict[str, str | int | float]:
+    """Return the figures of a record, with the file of the party's view if it recorded one."""
+    summary: dict[str, str | int | float] = {}
+    if knowledge.steps is not None:
+        summary["steps_done"] = knowledge.steps
+    if isinstance(party.engine, RecordingEngine):
+        summary["view"] = str(party.engine.view.path.resolve())
+    for key, value in knowledge.facts.items():
+        plain = isinstance(value, str | int | float)
+        summary[key] = value if plain else ", ".join(map(str, value))
+    return summary
+
+
+def _cost_tables(deployment: Deployment, party: Party) -> list[Mapping[str, Any]]:
+    calls = party.engine.calls
+    if deployment.costs is None or not calls:
+        return []
+    sent = sum(link.sent for link in party.engine.links.values())
+    return list(deployment.costs(calls, sent))
+
+
+def _make_show(
+    owner: AnySystem, knowledge: Known, costs: list[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return what a record shows (`Record.show`)."""
+    levels = {level.name: level for level in owner.levels}
+    show = presentation_at(
+        owner, levels.get(knowledge.level), knowledge.learns, [*knowledge.tables, *costs]
+    )
+    if knowledge.warnings:
+        show["warnings"] = list(knowledge.warnings)
+    return show
+
+
 def with_all_runs(record: Record, store: Store) -> Record:
-    """Add what all runs of this party in a store have spent of its privacy, where this one spent
-    some.
-    """
-    if (mine := _spent(record)) is None:
+    """Add a table of the privacy that all runs of this party in a store have spent."""
+    spent = _spent(record)
+    if spent is None:
         return record
-    rows = [
+    others = [
         row.id
         for row in store.list(kind=record.kind)
         if row.party == record.party and row.id != record.id
     ]
-    others = [found for each in store.heads(rows).values() if (found := _spent(each)) is not None]
-    epsilon, delta = (math.fsum(values) for values in zip(mine, *others, strict=True))
+    figures = [spent, *filter(None, map(_spent, store.heads(others).values()))]
+    epsilons, deltas = zip(*figures, strict=True)
     table = Section(
         "Privacy spent in all runs",
         ("", "value"),
-        (("runs", str(1 + len(others))), ("epsilon", up(epsilon)), ("delta", f"{delta:g}")),
         (
-            f"Added up over the runs of {record.party} in this store: it holds for who takes part "
-            "in all of them. Runs "
-            "that were deleted, or are kept elsewhere, are not counted.",
+            ("runs", str(len(figures))),
+            ("epsilon", up(math.fsum(epsilons))),
+            ("delta", f"{math.fsum(deltas):g}"),
+        ),
+        (
+            f"The sum over the runs of {record.party} in this store. It holds for people who take "
+            "part in all of them. Runs that were deleted, or are stored elsewhere, are not "
+            "counted.",
         ),
         (1,),
     )
-    kept = record.show.get("sections")
-    sections: list[JSON] = [*(kept if isinstance(kept, list | tuple) else ()), table.plain()]
-    return replace(record, show={**record.show, "sections": sections})
+    sections: Any = record.show["sections"]
+    return replace(record, show={**record.show, "sections": [*sections, table.plain()]})
 
 
 def _spent(record: Record) -> tuple[float, float] | None:
-    """Return epsilon and delta of a party's whole run, the largest of its figures; nothing where
-    there is none.
-    """
-    figures = []
-    for one in record.privacy:
-        epsilon, delta = one.get("epsilon"), one.get("delta")
-        if one.get("party") == record.party:
-            figures.append(
-                (
-                    float(epsilon) if isinstance(epsilon, int | float) else math.inf,
-                    float(delta) if isinstance(delta, int | float) else 0.0,
-                )
-            )
+    """Return the largest epsilon and delta of a party's own run, or None without any."""
+    figures = [
+        (_number_or(entry.get("epsilon"), math.inf), _number_or(entry.get("delta"), 0.0))
+        for entry in record.privacy
+        if entry.get("party") == record.party
+    ]
     return max(figures, default=None)
 
 
-def traffic(made: Deployment, party: Party) -> tuple[Traffic, ...]:
-    """Add up what this party sent and received, by kinds of role: which peer it was may say who was
-    pulled.
+def _number_or(value: object, default: float) -> float:
+    return float(value) if isinstance(value, int | float) else default
+
+
+def traffic(deployment: Deployment, party: Party) -> tuple[Traffic, ...]:
+    """Return what this party sent and received, by kinds of role.
+
+    The names of peers are left out, because they may reveal which arm was pulled.
     """
-    sums: dict[str, list[int]] = {}
-    mine = made.role.kind
+    own = deployment.role.kind
+    messages: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
     for peer, link in party.engine.links.items():
-        kind = made.peers[peer]
-        for hop, messages, size in (
-            (f"{mine} -> {kind}", link.sent, link.bytes_sent),
-            (f"{kind} -> {mine}", link.received, link.bytes_received),
-        ):
-            moved = sums.setdefault(hop, [0, 0])
-            moved[0] += messages
-            moved[1] += size
-    return tuple(Traffic(hop, *moved) for hop, moved in sorted(sums.items()))
+        kind = deployment.peers[peer]
+        messages[f"{own} -> {kind}"] += link.sent
+        messages[f"{kind} -> {own}"] += link.received
+        sizes[f"{own} -> {kind}"] += link.bytes_sent
+        sizes[f"{kind} -> {own}"] += link.bytes_received
+    return tuple(Traffic(hop, messages[hop], sizes[hop]) for hop in sorted(messages))
 
 
-class Keeper:
-    """Keeps a party's row of the store while it runs, and its record and its result at the end."""
+class PartyRecorder:
+    """Updates a party's row in the store while it runs, and writes its record and its result."""
 
     def __init__(
-        self, place: Place, made: Deployment, party: Party, remark: Callable[[str], None]
+        self, place: Place, deployment: Deployment, party: Party, remark: Callable[[str], None]
     ) -> None:
-        self._place, self._made, self._party, self._remark = place, made, party, remark
-        self._whose = _identity(place.journal / RECORD)
-        self._lock, self._over, self._refused = threading.Lock(), False, False
-        self._beating: asyncio.Task[None] | None = None
+        self._place = place
+        self._deployment = deployment
+        self._party = party
+        self._remark = remark
+        self._identity = _read_identity(place.journal / RECORD)
+        self._lock = threading.Lock()
+        self._over = False
+        self._remarked = False
+        self._updates: asyncio.Task[None] | None = None
         self._known = Known("")
-        self._marks = default_path().parent / "marks" / f"{self._whose['id']}.json"
+        self._mark = default_path().parent / "marks" / f"{self._identity['id']}.json"
 
     async def __aenter__(self) -> None:
-        _check_newest(self._marks, self._party, self._place)
-        if not self._made.role.finished:  # one whose part was over has its record
-            self._beating = asyncio.create_task(self._follow(self._record("running")))
+        _check_newest_journal(self._mark, self._party, self._place)
+        # A party whose part was over before has its record.
+        if not self._deployment.role.finished:
+            self._updates = asyncio.create_task(self._keep_row_updated(self._record("running")))
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        finished = self._made.role.finished
-        if self._beating is not None:
-            self._beating.cancel()
+        if self._updates is not None:
+            self._updates.cancel()
             with suppress(asyncio.CancelledError):
-                await self._beating
-        failed = error is not None and not isinstance(error, asyncio.CancelledError | StalledError)
-        record = self._record("finished" if finished else "failed" if failed else "interrupted")
-        if finished:
-            files.write_whole(
-                self._place.journal / RESULT, json.dumps(self.result()).encode(), mode=files.PRIVATE
-            )
-        await asyncio.to_thread(self._end, record)
+                await self._updates
+        if self._deployment.role.finished:
+            record = self._record("finished")
+            result = json.dumps(self.result()).encode()
+            files.write_whole(self._place.journal / RESULT, result, mode=files.PRIVATE)
+        elif error is None or isinstance(error, asyncio.CancelledError | StalledError):
+            record = self._record("interrupted")
+        else:
+            record = self._record("failed")
+        await asyncio.to_thread(self._save_record, record)
 
     def result(self) -> dict[str, Any]:
-        """What came out for this party, for its operator and for programs."""
-        known, role = self._known, self._made.role
-        pulls = sum(known.pulls.values()) if known.pulls else known.steps
-        earned = {} if known.total is None else {"total": known.total, "pulls": pulls}
-        whose = {
+        """Return the party's result, for its operator and for programs."""
+        knowledge = self._known
+        role = self._deployment.role
+        result: dict[str, Any] = {
             "run": self._place.run,
             "party": role.name,
             "role": role.kind,
-            "record": self._whose["id"],
+            "record": self._identity["id"],
+            "outcome": knowledge.outcome,
         }
-        return {**whose, "outcome": known.outcome, **earned, **known.facts}
+        if knowledge.total is not None:
+            result["total"] = knowledge.total
+            result["pulls"] = sum(knowledge.pulls.values()) if knowledge.pulls else knowledge.steps
+        return {**result, **knowledge.facts}
 
     def _record(self, status: str) -> Record:
-        self._known = self._made.report()
-        return record_of(self._place, self._made, self._party, self._known, status, **self._whose)
+        self._known = self._deployment.report()
+        return record_of(
+            self._place, self._deployment, self._party, self._known, status, **self._identity
+        )
 
-    async def _follow(self, head: Record) -> None:
-        """Say in the store how far the party is; its state is read in the loop, and written beside
-        it.
+    async def _keep_row_updated(self, head: Record) -> None:
+        """Write the progress to the store every few seconds.
+
+        The event loop reads the state, and a thread writes it.
         """
-        handle = await asyncio.to_thread(self._begin, head)
+        engine = self._party.engine
+        handle = await asyncio.to_thread(self._begin_row, head)
         while handle is not None:
-            state = self._made.role.state()
-            done, whole = (
-                value if isinstance(value, int) else 0
-                for value in map(state.get, ("step", "horizon"))
-            )
-            durable = {peer: link.durable for peer, link in self._party.engine.links.items()}
-            await asyncio.to_thread(handle.beat, done, whole)
-            await asyncio.to_thread(
-                _mark, self._marks, {"journal": self._party.engine.journal_id, "durable": durable}
-            )
+            state = self._deployment.role.state()
+            steps = int(_number_or(state.get("step"), 0))
+            horizon = int(_number_or(state.get("horizon"), 0))
+            durable = {peer: link.durable for peer, link in engine.links.items()}
+            mark = {"journal": engine.journal_id, "durable": durable}
+            await asyncio.to_thread(handle.beat, steps, horizon)
+            await asyncio.to_thread(_write_mark, self._mark, mark)
             await asyncio.sleep(BEAT)
 
-    def _begin(self, head: Record) -> RunHandle | None:
+    def _begin_row(self, head: Record) -> RunHandle | None:
         def begin(store: Store) -> RunHandle | None:
             if self._over:
                 return None
+            # The record of the party before a restart.
             with suppress(StoreError):
-                store.delete(head.id)  # of an earlier life
+                store.delete(head.id)
             return store.begin(head)
 
-        return self._stored(begin)
+        return self._use_store(begin)
 
-    def _end(self, record: Record) -> None:
+    def _save_record(self, record: Record) -> None:
         self._over = True
-        self._stored(lambda store: store.save(with_all_runs(record, store), replace=True))
+        self._use_store(lambda store: store.save(with_all_runs(record, store), replace=True))
 
-    def _stored(self, work: Callable[[Store], T]) -> T | None:
-        """Write in the store; one that cannot be written is remarked once."""
+    def _use_store(self, work: Callable[[Store], T]) -> T | None:
+        """Do work on the store; if it cannot be written, remark it once and return None."""
         with self._lock:
             try:
                 return work(Store())
             except StoreError as error:
-                if not self._refused:
-                    self._remark(f"this run goes on and leaves no record: {error.text}")
-                self._refused = True
+                if not self._remarked:
+                    self._remark(f"this run continues and leaves no record: {error.text}")
+                self._remarked = True
         return None
 
 
-def _mark(path: Path, mark: Mapping[str, Any]) -> None:
-    """Note beside the store how many messages of each peer are in a journal: one set back by itself
-    then shows.
-    """
+def _write_mark(path: Path, mark: Mapping[str, Any]) -> None:
+    """Note outside the journal how many messages it has, to detect an older copy of it later."""
     with suppress(OSError, DataError):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         files.write_whole(path, json.dumps(mark).encode(), mode=files.PRIVATE)
 
 
-def _check_newest(path: Path, party: Party, place: Place) -> None:
-    """Refuse a journal that holds less than was noted of it, unless it was restored and its peers
-    are yet to vouch.
-    """
-    noted: dict[str, int] = {}
+def _read_mark(path: Path, journal_id: str) -> dict[str, int]:
+    """Return the number of messages of each peer that were noted of a journal."""
     with suppress(OSError, ValueError, LookupError, TypeError):
         mark = json.loads(path.read_text())
-        noted = dict(mark["durable"]) if mark["journal"] == party.engine.journal_id else {}
-    links = party.engine.links
-    behind = next(
-        (peer for peer, link in links.items() if link.received < noted.get(peer, 0)), None
-    )
-    if behind is not None and not backup_time(place.journal):
-        raise JournalError(
-            f"the journal in {place.journal} is an older copy: it holds {links[behind].received} "
-            "messages of "
-            f"'{behind}', and this machine's store noted {noted[behind]} ({path}). Put the newest "
-            "one back; where it "
-            "is lost, 'posse restore' a backup: the party then asks its peers whether the run has "
-            "gone on."
-        )
+        if mark["journal"] == journal_id:
+            return dict(mark["durable"])
+    return {}
 
 
-def _identity(path: Path) -> dict[str, str]:
-    """Read id and time of a party's record, or choose them: a party that is started again keeps one
-    record.
-    """
+def _check_newest_journal(path: Path, party: Party, place: Place) -> None:
+    """Refuse a journal with fewer messages than were noted of it."""
+    # A restored party asks its peers whether its backup is the newest one.
+    if backup_time(place.journal):
+        return
+    noted = _read_mark(path, party.engine.journal_id)
+    for peer, link in party.engine.links.items():
+        if link.received < noted.get(peer, 0):
+            raise JournalError(
+                f"the journal in {place.journal} is an older copy: it holds {link.received} "
+                f"messages of '{peer}', and this machine's store noted {noted[peer]} ({path}). Put "
+                "the newest one back. If it is lost, 'posse restore' a backup: the party then asks "
+                "its peers whether the run has continued.",
+                rule="systems.journal.older-copy",
+            )
+
+
+def _read_identity(path: Path) -> dict[str, str]:
+    """Return id and time of a party's record, and choose them at its first start."""
     with suppress(OSError, ValueError, KeyError, TypeError):
-        kept = json.loads(path.read_text())
-        return {"id": str(kept["id"]), "created": str(kept["created"])}
-    made = {"id": new_id(), "created": utc_now()}
-    files.write_whole(path, json.dumps(made).encode(), mode=files.PRIVATE)
-    return made
+        stored = json.loads(path.read_text())
+        return {"id": str(stored["id"]), "created": str(stored["created"])}
+    identity = {"id": new_id(), "created": utc_now()}
+    files.write_whole(path, json.dumps(identity).encode(), mode=files.PRIVATE)
+    return identity
 
 
 def read_result(journal: Path) -> dict[str, Any]:
-    """Read what a party wrote at its end; nothing before."""
+    """Read the result that a party wrote at its end; empty before."""
+    path = journal / RESULT
     try:
-        result: dict[str, Any] = json.loads((journal / RESULT).read_text())
+        result: dict[str, Any] = json.loads(path.read_text())
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         raise DataError(
-            f"{journal / RESULT} cannot be read: {error}. Remove it and start the party again."
+            f"{path} cannot be read: {error}. Remove it and start the party again.",
+            rule="systems.result.unreadable",
         ) from error
     return result

@@ -510,9 +510,11 @@ def name_for(role: str, name: str | None, flag: str = "--name") -> str:
     role.
     """
     from posse.runtime.certificates.names import NO_PART
-    from posse.systems.parties import deployed
+    from posse.systems.parties import deployed_systems
 
-    roles = {kind.kind: kind for system in deployed() for kind in system.roles if kind.party}
+    roles = {
+        kind.kind: kind for system in deployed_systems() for kind in system.roles if kind.party
+    }
     if role not in (*roles, NO_PART):
         raise ConfigError(f"unknown role '{role}'.{nearest(role, (*roles, NO_PART))}")
     sole = [kind for kind, one in roles.items() if one.sole]

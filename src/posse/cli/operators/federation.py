@@ -430,14 +430,14 @@ def end(file: File, without: Without = "") -> None:
 
 def change(file: File) -> None:
     """Take what a party may change in a run, such as its price list, as its files have it now."""
-    from posse.systems.parties import change_stopped
+    from posse.systems.parties import update_stopped_party
 
     try:
         _command(file, "change")
     except LinkError:
         if asyncio.run(status_of(file)):
             raise
-        change_stopped(file)
+        update_stopped_party(file)
     say("taken: it holds from the next decision on")
 
 
