@@ -7,6 +7,7 @@ them up.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -57,6 +58,13 @@ class Toy(RunSettings):
         return self.once("arms", lambda: BernoulliArms(self.means))
 
 
+@dataclass(frozen=True)
+class ToySecrets:
+    """What a role of the toy knows of the rewards so far."""
+
+    units: int
+
+
 class Teller:
     """Pulls the arms in turn and tells what they pay."""
 
@@ -84,6 +92,9 @@ class Teller:
 
     def state(self) -> dict[str, object]:
         return {"step": self._step, "horizon": self._horizon}
+
+    def reveal(self) -> ToySecrets:
+        return ToySecrets(self._total)
 
     def save(self) -> dict[str, Any]:
         return {"step": self._step, "total": self._total}

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from posse.core.errors import ProtocolError
 from posse.core.roles import View
 from posse.policies.arms.base import Policy
+from posse.privacy.crypto.frames import ClearFrames, Frames
 from posse.privacy.leakage.attack import Attack, Evidence, Score, Truth
 from posse.privacy.leakage.scores import determination, hits
 from posse.runtime.memory import MemoryRun
@@ -22,7 +23,7 @@ from posse.systems.samba.attacks.watching import CLAIMS, PLANTED
 from posse.systems.samba.levels import Switches
 from posse.systems.samba.messages import Reply
 from posse.systems.samba.messages import Score as Frame
-from posse.systems.samba.roles.draws import CommonDraws
+from posse.systems.samba.roles.draws import CommonDraws, Draws
 from posse.systems.samba.roles.lanes import PaperLane
 from posse.systems.samba.roles.owner import Owner
 from posse.systems.samba.strict.lane import StrictLane
@@ -220,8 +221,11 @@ class InflatedStrictLane(StrictLane):
 class InflatingOwner(Owner):
     """An owner that can add to its score what no arm has."""
 
-    def _paper_lane(self, *frames: Any) -> PaperLane:
-        return InflatedPaperLane(self._arm, self._policy, *frames, self._own_seeds())
+    def _paper_lane(
+        self, frames: Frames | ClearFrames, replies: Frames | ClearFrames, masks: Draws | None
+    ) -> PaperLane:
+        seeds = self._own_seeds()
+        return InflatedPaperLane(self._arm, self._policy, frames, replies, masks, seeds)
 
     def inflate(self) -> None:
         """Send larger scores from now on, if it has its keys."""
