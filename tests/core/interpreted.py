@@ -243,9 +243,7 @@ def main() -> None:
     compiled.stop_interpreting()
     print([here for here, there in zip(plain, results(), strict=True) if here != there])
     short = {
-        one.__name__
-        for one in gc.get_objects()
-        if isinstance(one, compiled.Compiled) and one._short
+        one.__name__ for one in gc.get_objects() if isinstance(one, compiled.Compiled) and one.short
     }
     called = {one.__name__ for one, _ in cases()}
     print(sorted(short - called - PARTS))

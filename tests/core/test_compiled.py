@@ -125,7 +125,7 @@ def test_the_digest_covers_all_that_a_function_depends_on(
 def test_code_of_a_user_is_neither_kept_nor_interpreted() -> None:
     function = elementary(twice)
     assert isinstance(function, Compiled)
-    assert (function._keep, function._short) == (False, False)
+    assert (function._keep, function.short) == (False, False)
     assert function(4.0) == 8.0
     assert compile_user(log) is log
 

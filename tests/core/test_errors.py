@@ -16,7 +16,9 @@ from pydantic import Field
 
 from posse.core import agreement, check, files, fixed, settings, snapshots
 from posse.core.errors import ConfigError, room_of
+from posse.core.roles import forbid_reveal
 from tests.kit.rules import CLASSES, Broken, check_broken, refusals, rules
+from tests.kit.toy_roles import Leaf
 
 CONVERTED = ("core/*.py", "systems/runs.py")
 """Files in which every refusal names its rule; add those of a room when it is rewritten."""
@@ -52,6 +54,11 @@ class Example(settings.Settings):
     level: Literal["strict", "paper"] = "strict"
     tau: float = Field(0.1, gt=0, lt=1)
     data: dict[str, str] = Field(default_factory=dict)
+
+
+def revealed(role: Leaf) -> object:
+    forbid_reveal(role)
+    return role.reveal()
 
 
 class State(snapshots.Snapshot):
@@ -160,6 +167,7 @@ BROKEN: dict[str, tuple[str, str, Callable[[Path], object]]] = {
     ),
     "tests.tau.not-positive": ("P100", "tau", lambda _: check.positive(tau=-math.inf)),
     "tests.tau.not-a-number": ("P100", "tau", lambda _: check.positive(tau=math.nan)),
+    "core.reveal.deployed": ("P500", "reveal", lambda _: revealed(Leaf("clinic-1"))),
     "tests.owners.too-small": ("P100", "owners", lambda _: check.at_least(2, owners=1.999)),
     "tests.beta.out-of-range": (
         "P100",

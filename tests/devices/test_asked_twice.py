@@ -38,7 +38,7 @@ from posse.privacy.aggregation.server import Server
 from posse.privacy.aggregation.terms import Stage, Terms, complete_plan
 from posse.privacy.crypto.keys import Identity, Secrets, fingerprint
 from posse.systems.fed_contextual.computing.server import begin
-from posse.systems.fed_contextual.flower import fleet, server_app, wire
+from posse.systems.fed_contextual.flower import fleet, secure, server_app, wire
 from posse.systems.fed_contextual.flower.device import task_of
 from posse.systems.fed_contextual.flower.secure import Seat, Work
 from posse.systems.fed_contextual.flower.settings import PROGRESS, REACH, UNMASKED
@@ -86,6 +86,22 @@ def test_a_round_is_unmasked_once_whatever_the_cohort(tmp_path: Path) -> None:
             ProtocolError, match="has helped to unmask a sum of round 1; it helps with one"
         ):
             evil.ask(evil.names[0], terms=encode(again))
+
+
+def test_a_device_reveals_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clients: list[Client] = []
+
+    def watched(*arguments: Any) -> Client:
+        clients.append(Client(*arguments))
+        return clients[-1]
+
+    monkeypatch.setattr(secure, "Client", watched)
+    played(tmp_path)
+    assert len(clients) > 8  # made anew for every message
+    for client in clients:
+        with pytest.raises(ProtocolError) as error:
+            client.reveal()
+        assert error.value.rule == "core.reveal.deployed"
 
 
 @pytest.mark.parametrize("own", ["run", "secure", "roster", "least-honest"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from posse.core.errors import ProtocolError
@@ -20,6 +21,16 @@ class Done(Message, frozen=True, array_like=True, tag=True, gc=False):
 
 
 WORDS = Vocabulary((Work, Done, Reward), (Pull,))
+
+
+@dataclass(frozen=True)
+class HubSecrets:
+    history: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class LeafSecrets:
+    total: int
 
 
 class Hub:
@@ -50,6 +61,9 @@ class Hub:
     @property
     def finished(self) -> bool:
         return len(self.history) >= self._steps
+
+    def reveal(self) -> HubSecrets:
+        return HubSecrets(tuple(self.history))
 
     def save(self) -> dict[str, Any]:
         return {"history": list(self.history)}
@@ -92,6 +106,9 @@ class Leaf:
             step, self._step = self._step, None
             return ((self.name, "hub", Done(step, self.total)),)
         raise ProtocolError("not what a leaf waits for.")
+
+    def reveal(self) -> LeafSecrets:
+        return LeafSecrets(self.total)
 
     def save(self) -> dict[str, Any]:
         return {"pulls": self.pulls, "total": self.total, "step": self._step}

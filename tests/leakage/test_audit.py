@@ -27,7 +27,7 @@ from posse.systems.samba.attacks.reading import plant_passes, plant_share, short
 from posse.systems.samba.attacks.watching import track
 from posse.systems.samba.levels import Switches, check_switches, leaks, who_sees
 
-ATTACKS = {attack.name: attack for attack in system("samba").attacks}
+ATTACKS = {attack.name: attack for attack in attacks_of(system("samba")).attacks}
 ONE_VIEW = [name for name, attack in ATTACKS.items() if attack.needs == "view"]
 READ_PASSES = ("tracker", "last-place", "exploring", "late-join")
 

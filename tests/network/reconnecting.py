@@ -185,8 +185,8 @@ class Federation(Network):
             role = self._make[name]()
             role.load(msgspec.msgpack.decode(_encode(engine.role.save())))
             memo[id(engine.role)] = role
-            memo[id(engine._decoder)], memo[id(engine._ask_decoder)] = (
-                engine._decoder,
+            memo[id(engine.decoder)], memo[id(engine._ask_decoder)] = (
+                engine.decoder,
                 engine._ask_decoder,
             )
         return copy.deepcopy(self, memo)

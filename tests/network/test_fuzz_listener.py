@@ -240,7 +240,7 @@ def fed(paths, frames, seed):
     async def feed():
         nonlocal largest
         party = opened(paths[0])
-        party._admit = lambda certificate: ("owner", PEER)
+        party.identify = lambda certificate: ("owner", PEER)
         engine = party.engine
         engine.begin()
         link = engine.links[PEER]
@@ -411,7 +411,7 @@ def test_a_hello_that_lies_does_no_harm_beyond_its_connection(tmp_path, claim, n
 
     async def lie():
         party = opened(paths[0])
-        party._admit = lambda certificate: ("owner", PEER)
+        party.identify = lambda certificate: ("owner", PEER)
         party.engine.new = new
         connection = Connection(party)
         transport = Nowhere()
@@ -441,7 +441,7 @@ def test_a_peer_that_is_lost_is_not_paused_any_more(tmp_path):
 
     async def pause():
         party = opened(paths[0])
-        party._admit = lambda certificate: ("owner", PEER)
+        party.identify = lambda certificate: ("owner", PEER)
         connection = Connection(party)
         connection.connection_made(Nowhere())
         connection.data_received(pack(hello()) + pack(Kept(0, paused=True)))
@@ -461,7 +461,7 @@ def test_what_is_held_for_a_peer_is_bounded(tmp_path):
 
     async def fill():
         party = opened(paths[0])
-        party._admit = lambda certificate: ("owner", PEER)
+        party.identify = lambda certificate: ("owner", PEER)
         party.engine.begin()
         link = party.engine.links[PEER]
         connection, transport = Connection(party), Nowhere()
@@ -484,7 +484,7 @@ def test_half_a_frame_is_let_go_with_its_connection(tmp_path):
 
     async def begin():
         party = opened(paths[0])
-        party._admit = lambda certificate: ("owner", PEER)
+        party.identify = lambda certificate: ("owner", PEER)
         half = struct.pack("<I", LARGEST_FRAME) + bytes(LARGEST_FRAME - 100)
         kept = []
         tracemalloc.start()
@@ -512,7 +512,7 @@ def test_nothing_is_taken_behind_a_refusal(tmp_path):
 
     async def breathe():
         party = opened(paths[0])
-        party._admit = lambda certificate: ("owner", PEER)
+        party.identify = lambda certificate: ("owner", PEER)
         connection, transport = Connection(party), Nowhere()
         connection.connection_made(transport)
         link = party.engine.links[PEER]

@@ -148,7 +148,7 @@ def test_nobody_is_named_while_a_reward_is_awaited(tmp_path):
             await asyncio.Event().wait()
 
         for name in ("clinic-1", "clinic-2", "clinic-3"):
-            parties[name]._source = never
+            parties[name].source = never
         running = [asyncio.create_task(party.run()) for party in parties.values()]
         await until(lambda: asked)
         loop, late = asyncio.get_running_loop(), True
@@ -242,7 +242,7 @@ def test_a_dealer_that_has_dealt_everything_is_over_also_for_who_starts_later(tm
             for name, path in paths.items()
         }
         payee = parties["payee"]
-        answer = payee._source
+        answer = payee.source
         hold = asyncio.Event()
 
         async def last_is_slow(ask):
@@ -250,7 +250,7 @@ def test_a_dealer_that_has_dealt_everything_is_over_also_for_who_starts_later(tm
                 await hold.wait()
             return await answer(ask)
 
-        payee._source = last_is_slow
+        payee.source = last_is_slow
         running = {name: asyncio.create_task(party.run()) for name, party in parties.items()}
         await asyncio.wait_for(running.pop("dealer"), 240)
         await until(lambda: all("dealer" not in party.connections for party in parties.values()))

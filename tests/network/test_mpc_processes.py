@@ -187,14 +187,14 @@ def test_who_has_done_its_part_is_not_missed(tmp_path):
 
     async def go():
         parties = {path.stem: opened(path) for path in paths}
-        paid = parties[PAYEE]._source
+        paid = parties[PAYEE].source
 
         async def slow(ask):
             if ask.step == 59:
                 await asyncio.sleep(GIVE_UP + 2)  # longer than anybody who is missed is waited for
             return await paid(ask)
 
-        parties[PAYEE]._source = slow
+        parties[PAYEE].source = slow
         left = {}
 
         async def one(name, party):

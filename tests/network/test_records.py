@@ -69,9 +69,9 @@ def test_rows_say_how_far_a_party_is(tmp_path, monkeypatch):
     monkeypatch.setattr(parties, "BEAT", 0.02)
     monkeypatch.setattr("posse.results.store.EVERY", 0.0)
     seen = []
-    beat = Store._beat
+    beat = Store.note_progress
     monkeypatch.setattr(
-        Store, "_beat", lambda store, *what: seen.append(what) or beat(store, *what)
+        Store, "note_progress", lambda store, *what: seen.append(what) or beat(store, *what)
     )
     run_and_record_all(laid_out(tmp_path, budget=200))
     assert {whole for _, done, whole in seen if done} == {200}

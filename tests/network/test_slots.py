@@ -39,7 +39,7 @@ class Arrivals:
 
     def __init__(self, party: Party, owners: Sequence[str]) -> None:
         self.owners, self.passes, self._now, self._last = tuple(owners), [], {}, -1
-        self._decode, self._frame = party.engine._decoder.decode, party.frame
+        self._decode, self._frame = party.engine.decoder.decode, party.frame
         party.frame = self.frame  # type: ignore[method-assign]
 
     def frame(self, connection: Any, frame: Any) -> None:
@@ -58,8 +58,8 @@ class Arrivals:
 
 def slowed(party: Party, pulled: list[int], number: int, seconds: float) -> None:
     """Let the rewards of an owner take a while."""
-    clock = party._source
-    source = clock._pull if isinstance(clock, Clock) else clock
+    clock = party.source
+    source = clock.pull if isinstance(clock, Clock) else clock
 
     async def later(ask: Pull) -> Any:
         pulled.append(number)
@@ -67,9 +67,9 @@ def slowed(party: Party, pulled: list[int], number: int, seconds: float) -> None
         return await source(ask)  # type: ignore[misc]
 
     if isinstance(clock, Clock):
-        clock._pull = later  # type: ignore[assignment]
+        clock.pull = later  # type: ignore[assignment]
     else:
-        party._source = later  # type: ignore[assignment]
+        party.source = later  # type: ignore[assignment]
 
 
 def watched(

@@ -512,7 +512,7 @@ def shown_while(folder: Path, slow: str, kind: str) -> dict[str, Any]:
     async def story() -> None:
         federation.start()
         party = federation.parties[slow]
-        answer, asked = party._source, asyncio.Event()
+        answer, asked = party.source, asyncio.Event()
         assert answer is not None
 
         async def source(ask: Any) -> Any:
@@ -523,7 +523,7 @@ def shown_while(folder: Path, slow: str, kind: str) -> dict[str, Any]:
                 raise DataError("the machine of the rewards is gone.")
             return await asyncio.Event().wait()
 
-        party._source = source
+        party.source = source
         await until(asked.is_set)
         # Its last word is among what is compared.
         await until(lambda: "clinic-3" in federation.parties["controller"].reports)
@@ -564,8 +564,8 @@ def test_a_source_that_fails_is_shown_with_slots_too(tmp_path):
     async def story():
         federation.start()
         owner = federation.parties["clinic-1"]
-        clock = owner._source
-        pull, broken = clock._pull, True
+        clock = owner.source
+        pull, broken = clock.pull, True
 
         async def source(ask):
             assert isinstance(ask, Pull)
@@ -573,7 +573,7 @@ def test_a_source_that_fails_is_shown_with_slots_too(tmp_path):
                 raise DataError("the machine of the rewards is gone.")
             return await pull(ask)
 
-        clock._pull = source
+        clock.pull = source
         await until(lambda: owner.source_trouble[0] > 2 * FAILING)
         answered, seen = owner.source_answers, []
         await until(

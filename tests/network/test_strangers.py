@@ -158,8 +158,8 @@ def test_who_is_refused_is_gone_soon_and_not_when_it_likes(tmp_path, monkeypatch
     async def go():
         async with Besieged(tmp_path) as run:
             context = ssl_contexts(PartyIdentity.load(tmp_path / "clinic-3"))[1]
-            admit, run.controller._admit = (
-                run.controller._admit,
+            admit, run.controller.identify = (
+                run.controller.identify,
                 lambda certificate: ("owner", "nobody"),
             )
             for _ in range(5):
@@ -169,7 +169,7 @@ def test_who_is_refused_is_gone_soon_and_not_when_it_likes(tmp_path, monkeypatch
             await until(
                 lambda: run.controller.counts["refused certificate"] == 5 and not run.at_the_door()
             )
-            run.controller._admit = admit
+            run.controller.identify = admit
 
     asyncio.run(go())
 

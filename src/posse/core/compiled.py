@@ -46,18 +46,23 @@ class Compiled(partial[R]):
     py_func: Callable[..., R]
     seconds_interpreted: float
     """What this process has spent on interpreting this function."""
+    short: bool
+    """Whether it is interpreted first."""
     _keep: bool
-    _short: bool
     _options: Mapping[str, Any]
 
-    def __new__(
-        cls,
+    def __new__(cls, function: Callable[..., R], **options: Any) -> Self:
+        """Make a partial object of the function alone."""
+        return super().__new__(cls, function)
+
+    def __init__(
+        self,
         function: Callable[..., R],
         *,
         keep: bool,
         short: bool,
         options: Mapping[str, Any],
-    ) -> Self:
+    ) -> None:
         """Wrap a function.
 
         Args:
@@ -66,15 +71,13 @@ class Compiled(partial[R]):
             short: Whether to interpret it first.
             options: Options of `numba.njit`.
         """
-        wrapper = super().__new__(cls, function)
-        wrapper.py_func = function
-        wrapper.seconds_interpreted = 0.0
-        wrapper._keep = keep
-        wrapper._short = short
-        wrapper._options = options
-        update_wrapper(wrapper, function)
-        wrapper._forward_to(wrapper._call_first)
-        return wrapper
+        self.py_func = function
+        self.seconds_interpreted = 0.0
+        self.short = short
+        self._keep = keep
+        self._options = options
+        update_wrapper(self, function)
+        self._forward_to(self._call_first)
 
     def _forward_to(self, function: Callable[..., Any]) -> None:
         self.__setstate__((function, (), {}, self.__dict__))  # type: ignore[attr-defined]
@@ -82,7 +85,7 @@ class Compiled(partial[R]):
     def _call_first(self, *args: Any, **options: Any) -> Any:
         """Interpret while that is cheaper, else compile."""
         long_array = any(getattr(argument, "size", 0) > SHORT_ARRAY for argument in args)
-        if long_array or not self._short or _Interpreter.stopped:
+        if long_array or not self.short or _Interpreter.stopped:
             return self.dispatcher(*args, **options)
         return self.interpret(*args, **options)
 
@@ -91,11 +94,11 @@ class Compiled(partial[R]):
         started = perf_counter()
         try:
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                result = self._interpreted(*args, **options)
+                result = self.interpreted(*args, **options)
         finally:
             seconds = perf_counter() - started
             self.seconds_interpreted += seconds
-            if self._short:
+            if self.short:
                 _Interpreter.seconds += seconds
                 _Interpreter.stopped |= _Interpreter.seconds > PATIENCE
         if isinstance(result, tuple):
@@ -103,7 +106,7 @@ class Compiled(partial[R]):
         return _python_number(result)
 
     @cached_property
-    def _interpreted(self) -> Callable[..., Any]:
+    def interpreted(self) -> Callable[..., Any]:
         """The source, bound to the sources of the short functions that it calls.
 
         So a call stays in the interpreter to its end, even if another thread starts to compile
@@ -113,8 +116,8 @@ class Compiled(partial[R]):
         names = dict(self.py_func.__globals__)
         for name in self.py_func.__code__.co_names:
             function = names.get(name)
-            if isinstance(function, Compiled) and function._short:
-                names[name] = function._interpreted
+            if isinstance(function, Compiled) and function.short:
+                names[name] = function.interpreted
         return _bind(self.py_func, names)
 
     @property

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
+from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol, TypeAlias
 
 import msgspec
+
+from posse.core.errors import ProtocolError
 
 WORLD = "world"
 """The sender of an effect's answer."""
@@ -147,6 +149,16 @@ class Role(Protocol):
         `step`, `horizon` and `unit` ("pull", "round") are how far the run is, if the role knows.
         """
 
+    def reveal(self) -> object:
+        """Return what this role holds and hides, for drawings and attacks in simulations.
+
+        Each role returns a frozen dataclass of its own. It may refer to the role's own state: read
+        it, and do not change it. Nothing else reads private attributes of a role.
+
+        Raises:
+            ProtocolError: The role is in a deployed party (`forbid_reveal`).
+        """
+
     def save(self) -> dict[str, Any]:
         """Return the whole state, without what follows from the role's arguments.
 
@@ -164,3 +176,16 @@ class Role(Protocol):
             JournalError: It was saved by another party, kind or run, or is damaged. The role must
                 not be used afterwards.
         """
+
+
+def forbid_reveal(role: Role) -> None:
+    """Let `reveal` of this role raise from now on; whatever deploys a role calls this first."""
+
+    def refuse() -> NoReturn:
+        raise ProtocolError(
+            f"'{role.name}' is in a deployed party, which reveals nothing. Simulate the run to see "
+            "what its roles hold.",
+            rule="core.reveal.deployed",
+        )
+
+    role.reveal = refuse  # type: ignore[method-assign]

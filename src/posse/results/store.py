@@ -100,12 +100,12 @@ class Store:
         """Keep a record and return its id; the whole of it or nothing. An id that is taken needs
         `replace`.
         """
-        self._put(record, over=(record.id,) if replace else ())
+        self.insert(record, over=(record.id,) if replace else ())
         return record.id
 
     def begin(self, head: Record) -> RunHandle:
         """List a run that begins, in this process; `head` is its record as far as it is known."""
-        self._put(replace(head, status="running"), live=True)
+        self.insert(replace(head, status="running"), live=True)
         return RunHandle(self, head)
 
     def get(self, id: str) -> Record:
@@ -181,7 +181,7 @@ class Store:
     ) -> None:
         """Do nothing: between operations a store holds nothing that could be closed."""
 
-    def _put(self, record: Record, *, over: Iterable[str] = (), live: bool = False) -> None:
+    def insert(self, record: Record, *, over: Iterable[str] = (), live: bool = False) -> None:
         """Insert a record in place of those of the ids `over`."""
         row = tuple(
             getattr(record, {"problem": "problem_name"}.get(name, name)) for name in COLUMNS
@@ -216,7 +216,7 @@ class Store:
                     "INSERT INTO live VALUES (?, ?, ?, ?, ?, ?, ?)", (*mine, record.steps_planned)
                 )
 
-    def _beat(self, id: str, done: int, whole: int) -> None:
+    def note_progress(self, id: str, done: int, whole: int) -> None:
         """Note how far a run is; briefly, and without waiting for the disk."""
         with self._open(write=True, timeout=min(0.1, self._timeout), durable=False) as db:
             query = "UPDATE live SET beat = ?, time = ?, whole = ? WHERE run = ?"
@@ -267,13 +267,13 @@ class RunHandle:
         if self._open and now >= self._next:
             self._next = now + EVERY
             with suppress(StoreError):
-                self._store._beat(self.id, done, whole)
+                self._store.note_progress(self.id, done, whole)
 
     def end(self, record: Record) -> str:
         """Put the record in the place of the run, and return its id: that of the run, or one of its
         own.
         """
-        self._store._put(record, over=(self.id,))
+        self._store.insert(record, over=(self.id,))
         self._open = False
         return record.id
 

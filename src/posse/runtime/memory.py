@@ -31,8 +31,8 @@ World = Callable[[Any], Message]
 class Transcript:
     """The last `limit` messages of a run; older ones are forgotten, so its size is bounded."""
 
-    def __init__(self, limit: int) -> None:
-        self._entries: deque[Entry] = deque(maxlen=limit)
+    def __init__(self, limit: int, entries: Iterable[Entry] = ()) -> None:
+        self._entries: deque[Entry] = deque(entries, limit)
         self.count = 0
         self.truncate: Callable[[Message], Message] | None = None
         """Returns the part of a message to store. The size on the wire stays that of the message."""
@@ -63,11 +63,9 @@ class Transcript:
 
         Copies of one that holds all messages share them; otherwise each copy would hold others.
         """
-        made = Transcript(self._entries.maxlen or 0)
         held = len(self._entries)
-        made._entries.extend(
-            islice(self._entries, held - LATE if self.forgotten and held > LATE else 0, held)
-        )
+        first = held - LATE if self.forgotten and held > LATE else 0
+        made = Transcript(self._entries.maxlen or 0, islice(self._entries, first, held))
         made.count = self.count
         made.truncate = self.truncate
         return made
@@ -173,6 +171,21 @@ class MemoryRun:
         """
         first = self._queue[0] if self._queue else None
         return len(self._queue) * (len(first.sends) if isinstance(first, Many) else 1) > count
+
+    @property
+    def pending(self) -> Sequence[Action]:
+        """The actions that wait, the next one first; `take` and `put` change them."""
+        return self._queue
+
+    def take(self, place: int = 0) -> Action:
+        """Take a waiting action out and return it: it is not carried out."""
+        action = self._queue[place]
+        del self._queue[place]
+        return action
+
+    def put(self, actions: Iterable[Action]) -> None:
+        """Let actions wait behind all others, also such as no role asked for."""
+        self._queue.extend(actions)
 
     @property
     def upcoming(self) -> Send | None:

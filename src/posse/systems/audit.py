@@ -108,7 +108,7 @@ def settings_of(record: Record) -> RunSettings:
             "party's file before a run.",
             rule="systems.record.of-deployment",
         )
-    model = system(record.kind).Settings
+    model: type[RunSettings] = system(record.kind).Settings
     config: dict[str, Any] = {
         name: value for name, value in record.config.items() if name in model.model_fields
     }

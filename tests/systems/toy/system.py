@@ -7,6 +7,7 @@ beside this one (`attacks`, `commands`, `deploy`, `scene`) are optional.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -72,6 +73,13 @@ class Tell(Message, frozen=True, array_like=True, tag=True, gc=False):
     units: int
 
 
+@dataclass(frozen=True)
+class ToySecrets:
+    """What a role of the toy knows of the rewards so far."""
+
+    units: int
+
+
 class Teller:
     """Pulls the coins in turn and tells what they pay."""
 
@@ -104,6 +112,9 @@ class Teller:
 
     def state(self) -> dict[str, object]:
         return {"step": self.pulls, "horizon": self.horizon}
+
+    def reveal(self) -> ToySecrets:
+        return ToySecrets(self.units)
 
     def save(self) -> dict[str, Any]:
         return {"pulls": self.pulls, "units": self.units}

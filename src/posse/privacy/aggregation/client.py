@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -60,6 +61,15 @@ class ClientSaved(Snapshot, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     survivors: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class ClientSecrets:
+    """What a client holds and hides."""
+
+    keys: RoundKeys
+    shares: Mapping[str, bytes]
+    """Both shares of each neighbour that shared, and its own."""
+
+
 class Client:
     """One client's part of one round.
 
@@ -76,7 +86,7 @@ class Client:
                 "key."
             )
         self.name, self.stage = name, Stage.KEYS
-        self._terms, self._identity = terms, identity
+        self.terms, self._identity = terms, identity
         self._own = RoundKeys(name, terms, secrets)
         mark = secrets.key(b"aggregation mark", context=terms.digest + name.encode())
         self._run = hashlib.sha256(terms.digest + mark).digest()
@@ -125,11 +135,15 @@ class Client:
     def state(self) -> dict[str, object]:
         """What an operator standing at this client may see."""
         return {
-            "round": self._terms.round,
+            "round": self.terms.round,
             "stage": self.stage.name.lower(),
             "neighbours": len(self._keys),
             "survivors": len(self._survivors),
         }
+
+    def reveal(self) -> ClientSecrets:
+        """Return its keys of the round, and the shares that it holds."""
+        return ClientSecrets(self._own, dict(self._held))
 
     def save(self) -> dict[str, Any]:
         """Return the whole state; it holds shares of the neighbours' secrets."""
@@ -152,7 +166,7 @@ class Client:
         read = unpack(saved, ClientSaved, kind=self.kind, name=self.name, run=self._run)
         keys, held = dict(read.keys), dict(read.held)
         known = keys.keys() | {self.name}
-        named = keys.keys() <= self._terms.neighbours(self.name) and held.keys() <= known
+        named = keys.keys() <= self.terms.neighbours(self.name) and held.keys() <= known
         if read.stage not in list(map(int, Stage)) or not named:
             raise damaged(
                 self.kind, self.name, "it names a stage or clients that the terms do not."
@@ -164,9 +178,9 @@ class Client:
         """Refuse what is of another round or comes out of turn: a second message of its kind,
         too.
         """
-        if terms != self._terms.digest:
+        if terms != self.terms.digest:
             raise ProtocolError(
-                f"{self.name} is in round {self._terms.round}, got a {type(message).__name__} of "
+                f"{self.name} is in round {self.terms.round}, got a {type(message).__name__} of "
                 "another one."
             )
         if self.stage != stage or (stage == Stage.MASKED and self._asked):
@@ -178,7 +192,7 @@ class Client:
         return message
 
     def _share(self, message: messages.Keys) -> Sequence[Action]:
-        keys, terms, me = dict(message.keys), self._terms, self.name
+        keys, terms, me = dict(message.keys), self.terms, self.name
         check_names(me, (name for name, _ in message.keys), terms.neighbours(me))
         check_holders(me, terms, len(keys) + 1)
         for name, advertised in keys.items():
@@ -192,16 +206,16 @@ class Client:
 
     def _take_shares(self, message: messages.Delivery) -> Sequence[Action]:
         check_names(self.name, (name for name, _ in message.frames), self._keys)
-        check_holders(self.name, self._terms, len(message.frames) + 1)
+        check_holders(self.name, self.terms, len(message.frames) + 1)
         opened = {name: self._opened(name, frame) for name, frame in message.frames}
         bad = tuple(
             sorted(name for name, shares in opened.items() if len(shares) != 2 * SHARE_BYTES)
         )
         if bad:
             self._held, self.stage = {}, Stage.OVER
-            return (self._send(messages.Complaint(self._terms.digest, bad)),)
+            return (self._send(messages.Complaint(self.terms.digest, bad)),)
         self._held, self._asked = {**self._held, **opened}, True
-        return (messages.Contribute(self.name, self._terms.round),)
+        return (messages.Contribute(self.name, self.terms.round),)
 
     def _opened(self, name: str, frame: bytes) -> bytes:
         """Open two shares; what does not open is empty."""
@@ -211,10 +225,10 @@ class Client:
             return b""
 
     def _contribute(self, message: messages.Contribution) -> Sequence[Action]:
-        length, stage = 4 * self._terms.length, self.stage.name.lower()
-        if self.stage != Stage.MASKED or not self._asked or message.round != self._terms.round:
+        length, stage = 4 * self.terms.length, self.stage.name.lower()
+        if self.stage != Stage.MASKED or not self._asked or message.round != self.terms.round:
             raise ProtocolError(
-                f"{self.name} gives one vector to round {self._terms.round} and when it asks for "
+                f"{self.name} gives one vector to round {self.terms.round} and when it asks for "
                 "it, got one for round "
                 f"{message.round} at stage {stage}."
             )
@@ -228,25 +242,25 @@ class Client:
         self.stage = Stage.SURVIVORS
         return (
             self._send(
-                messages.Masked(self._terms.digest, words.astype("<u4", copy=False).tobytes())
+                messages.Masked(self.terms.digest, words.astype("<u4", copy=False).tobytes())
             ),
         )
 
     def _sign(self, message: messages.Survivors) -> Sequence[Action]:
-        check_survivors(self.name, self._terms, self._held, message.names)
+        check_survivors(self.name, self.terms, self._held, message.names)
         self._survivors, self.stage = message.names, Stage.UNMASK
         signature = self._identity.sign(
-            PURPOSE_SURVIVORS, self._terms.survivors_digest(message.names)
+            PURPOSE_SURVIVORS, self.terms.survivors_digest(message.names)
         )
-        return (self._send(messages.Signed(self._terms.digest, signature)),)
+        return (self._send(messages.Signed(self.terms.digest, signature)),)
 
     def _show(self, message: messages.Unmask) -> Sequence[Action]:
         check_request(self.name, self._held, self._survivors, message)
-        check_quorum(self.name, self._terms, self._survivors, message.signatures)
+        check_quorum(self.name, self.terms, self._survivors, message.signatures)
         self_masks = tuple((name, self._held[name][:SHARE_BYTES]) for name in message.self_masks)
         mask_keys = tuple((name, self._held[name][SHARE_BYTES:]) for name in message.mask_keys)
         self._held, self.stage = {}, Stage.OVER
-        return (self._send(messages.Shown(self._terms.digest, self_masks, mask_keys)),)
+        return (self._send(messages.Shown(self.terms.digest, self_masks, mask_keys)),)
 
     def _send(self, message: Message) -> tuple[str, str, Message]:
         return (self.name, SERVER, message)

@@ -39,7 +39,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import combinations, islice
-from typing import Self
 
 import msgspec
 import numpy as np
@@ -83,7 +82,8 @@ class Server:
 
     kind = name = SERVER
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: Terms, masked: Unmasking | None = None) -> None:
+        """Wait for keys; or for shares, as another server was when it gave `masked`."""
         self.stage, self._terms = Stage.KEYS, terms
         self._came: dict[Stage, list[str]] = {stage: [] for stage in Stage}
         """Who did its part, stage by stage; in the next stage nobody else is expected."""
@@ -97,18 +97,16 @@ class Server:
         """Whose shares did not open, by the client that says so."""
         self._dealers: tuple[str, ...] = ()
         """Whose shares gave no secret though some were to spare."""
+        if masked is not None:
+            self._go_on(masked)
 
-    @classmethod
-    def unmasking(cls, terms: Terms, masked: Unmasking) -> Self:
-        """Return a server that waits for shares, as another one was."""
-        made = cls(terms)
-        made.stage, made._keys = Stage.UNMASK, masked.keys
+    def _go_on(self, masked: Unmasking) -> None:
+        self.stage, self._keys = Stage.UNMASK, masked.keys
         for stage, names in zip(
             Stage, (masked.keys, masked.sharers, masked.survivors, masked.signers), strict=False
         ):
-            made._came[stage] = list(names)
-        made._sum = np.frombuffer(masked.words, "<u4").astype(np.uint32)
-        return made
+            self._came[stage] = list(names)
+        self._sum = np.frombuffer(masked.words, "<u4").astype(np.uint32)
 
     @property
     def masked(self) -> Unmasking:

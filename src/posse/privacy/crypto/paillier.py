@@ -271,11 +271,13 @@ class PrivateKey:
         >>> PrivateKey.load(key.save(), insecure_small_keys=True)
         PrivateKey(of PublicKey(16 bits, 205e1c664ce18971, INSECURE SIZE))
         """
-        primes = (
-            int(prime).to_bytes((prime.bit_length() + 7) // 8, "big")
-            for prime in (self._p, self._q)
-        )
+        primes = (prime.to_bytes((prime.bit_length() + 7) // 8, "big") for prime in self.primes)
         return msgspec.msgpack.encode((_SAVED, *primes))
+
+    @property
+    def primes(self) -> tuple[int, int]:
+        """The factors of n; whoever has one of them can decrypt."""
+        return int(self._p), int(self._q)
 
     @classmethod
     def load(cls, saved: bytes, *, insecure_small_keys: bool = False) -> PrivateKey:

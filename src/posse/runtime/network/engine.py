@@ -27,7 +27,18 @@ import msgspec
 
 from posse.core.agreement import difference
 from posse.core.errors import DisagreementError, EarlyError, JournalError, LinkError, ProtocolError
-from posse.core.roles import DURABLE, OPERATOR, WORLD, Action, Ask, Many, Message, Note, Role
+from posse.core.roles import (
+    DURABLE,
+    OPERATOR,
+    WORLD,
+    Action,
+    Ask,
+    Many,
+    Message,
+    Note,
+    Role,
+    forbid_reveal,
+)
 from posse.privacy.crypto.keys import CALLS, PRIMITIVES
 from posse.runtime.journal import Journal
 from posse.runtime.network.links import BehindError, GapError, Link
@@ -139,6 +150,7 @@ class Engine:
         """Take up the journal; with `change`, what the role brings now is taken in place of what it
         brought before.
         """
+        forbid_reveal(role)
         self.role, self.run = role, run
         self.terms = dict(terms or {})
         self._bound, self._nonce = _Bound(self.terms, dict(inputs or {})), nonce
@@ -157,7 +169,8 @@ class Engine:
             sync_answers,
             snapshot_bytes,
         )
-        self._decoder = vocabulary.decoder()
+        self.decoder = vocabulary.decoder()
+        """Decodes any message of the protocol."""
         self._ask_decoder = None
         if vocabulary.asks:
             self._ask_decoder = msgspec.msgpack.Decoder(Union[vocabulary.asks])  # noqa: UP007
@@ -353,7 +366,7 @@ class Engine:
         calls early. What does not decode is never early.
         """
         try:
-            actions = self._timed(self.role.receive, link.peer, self._decoder.decode(link.held[0]))
+            actions = self._timed(self.role.receive, link.peer, self.decoder.decode(link.held[0]))
         except DisagreementError:
             raise  # it is not taken: when the file is corrected it comes again
         except ProtocolError as error:
@@ -533,20 +546,20 @@ class Engine:
         if kind == _BOUND:
             self._check_bound(msgspec.msgpack.decode(body, type=_Bound))
             if self._start.brings:
-                self.role.receive(OPERATOR, self._decoder.decode(self._start.brings))
+                self.role.receive(OPERATOR, self.decoder.decode(self._start.brings))
             return self._timed(self.role.start)
         if kind == _OPERATOR:
-            return self._timed(self.role.receive, OPERATOR, self._decoder.decode(body))
+            return self._timed(self.role.receive, OPERATOR, self.decoder.decode(body))
         if kind == ANSWER:
             del self.asks[number]
-            return self._timed(self.role.receive, WORLD, self._decoder.decode(body))
+            return self._timed(self.role.receive, WORLD, self.decoder.decode(body))
         if kind == _CONFIRMED:
             self.links[peer].unsent = number + 1
             self.links[peer].acknowledged(number)
             return ()
         self.links[peer].took(number, body)
         return (
-            self._timed(self.role.receive, peer, self._decoder.decode(body))
+            self._timed(self.role.receive, peer, self.decoder.decode(body))
             if kind == MESSAGE
             else ()
         )

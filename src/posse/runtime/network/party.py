@@ -84,11 +84,15 @@ class Party:
         self.reports: dict[str, Missing] = {}
         """What each peer said last of the parties that are not connected to it."""
         self.paused = False
-        self._admit, self._source = admit, source
-        self.timing, self._log = timing or Timing(), log or (lambda event, **fields: None)
-        self.often = Throttle(self._log)
+        self.identify = admit
+        """Returns the role and name that a certificate is for."""
+        self.source = source
+        self.timing = timing or Timing()
+        self.log = log or (lambda event, **fields: None)
+        self.often = Throttle(self.log)
         """For what others can make this party log."""
-        self._watch, self._give_up, self._needs = watch, give_up, needs
+        self.give_up = give_up
+        self._watch, self._needs = watch, needs
         self.stalled_after = stalled_after
         self._tasks: set[asyncio.Task[None]] = set()
         self._asking: set[int] = set()
@@ -116,12 +120,12 @@ class Party:
         self._soon()
         self.begin(leaving.keep_alive(self))
         self.begin(self._keep_durable())
-        if self._give_up is not None:
-            self.begin(leaving.miss(self, self._give_up))
+        if self.give_up is not None:
+            self.begin(leaving.miss(self, self.give_up))
         for peer in self.wiring.addresses:
             self.begin(self._dial(peer))
         try:
-            await self._over.wait()
+            await self.stopped()
         finally:
             if door is not None:
                 await door.closed()
@@ -134,6 +138,10 @@ class Party:
         if self._failed is not None:
             raise self._failed
         leaving.check(self)
+
+    async def stopped(self) -> None:
+        """Wait until the party has been stopped, or its part is over."""
+        await self._over.wait()
 
     async def _hang_up(self) -> None:
         """Close all connections gracefully, then force them."""
@@ -174,7 +182,7 @@ class Party:
     def admit(self, certificate: bytes | None, connection: Connection) -> str:
         """Return the peer's name from its certificate, if it has a part here."""
         self._open.add(connection)
-        role, name = self._admit(certificate)
+        role, name = self.identify(certificate)
         if connection.dialled is not None and name != connection.dialled:
             raise ProtocolError(
                 f"called '{connection.dialled}', and '{name}' answered. Check its address."
@@ -415,7 +423,7 @@ class Party:
             connection.write(data)
 
     def _ask(self) -> None:
-        if self._source is None or self.paused:
+        if self.source is None or self.paused:
             return
         for number, ask in self.engine.asks.items():
             if number not in self._asking:
@@ -424,15 +432,15 @@ class Party:
 
     async def _answer(self, number: int, ask: Ask) -> None:
         """Ask the world until it answers; a source that fails is asked again."""
-        assert self._source is not None
+        assert self.source is not None
         wait, failures = self.timing.first_wait, 0
         while True:
             late = asyncio.get_running_loop().call_later(
-                LATE, self._log, f"waiting for {ask.awaits}"
+                LATE, self.log, f"waiting for {ask.awaits}"
             )
             began = time.monotonic()
             try:
-                answer = await self._source(ask)
+                answer = await self.source(ask)
                 self.source_seconds += time.monotonic() - began
                 self.source_answers += 1
                 if failures:  # with slots, ticks are answered all the time while a pull fails
@@ -446,7 +454,7 @@ class Party:
                 self.counts["source failures"] += 1
                 failures += 1
                 self.source_trouble = failures, f"{type(error).__name__}: {error}"
-                self._log("source", why=self.source_trouble[1])
+                self.log("source", why=self.source_trouble[1])
                 await asyncio.sleep(wait * random.uniform(0.5, 1.5))
                 wait = min(2 * wait, self.timing.longest_wait)
             finally:
@@ -494,7 +502,7 @@ class Party:
 
     def _start_once_finished(self) -> None:
         if "finish" not in {task.get_name() for task in self._tasks}:
-            self.begin(leaving.finish(self, self.timing, self._give_up), "finish")
+            self.begin(leaving.finish(self, self.timing, self.give_up), "finish")
 
     def begin(self, work: Coroutine[Any, Any, None], name: str | None = None) -> asyncio.Task[None]:
         """Run something beside the loop; what goes wrong in it stops the party."""
@@ -520,5 +528,5 @@ class Party:
             expected=2 * peers,
         )
         host, self.port = await door.open(*self.wiring.listen)
-        self._log("listening", address=f"{host}:{self.port}")
+        self.log("listening", address=f"{host}:{self.port}")
         return door

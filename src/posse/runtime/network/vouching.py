@@ -48,12 +48,12 @@ class Vouching(Party):
         super().__init__(
             party.engine,
             party.wiring,
-            party._admit,
+            party.identify,
             timing=party.timing,
-            log=party._log,
-            give_up=party._give_up,
+            log=party.log,
+            give_up=party.give_up,
             stalled_after=party.stalled_after,
-            needs=party._needs,
+            needs=lambda: party.needed,
         )
         self._vouched: set[str] = set()
 
@@ -144,11 +144,11 @@ async def vouch(
     """
     if not (made := backup_time(journal)):
         return
-    party._log("restored", backup=made, why="asks every peer whether the run has gone on since")
+    party.log("restored", backup=made, why="asks every peer whether the run has gone on since")
     asked = Vouching(party)
     party.troubles = asked.troubles
     turn(asked)
-    asking, stopped = asyncio.create_task(asked.run()), asyncio.create_task(party._over.wait())
+    asking, stopped = asyncio.create_task(asked.run()), asyncio.create_task(party.stopped())
     await asyncio.wait((asking, stopped), return_when=asyncio.FIRST_COMPLETED)
     asked.stop()
     stopped.cancel()

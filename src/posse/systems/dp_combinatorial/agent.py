@@ -86,6 +86,22 @@ class AgentSaved(Snapshot, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Noise of the first report and the units that it is about."""
 
 
+@dataclass(frozen=True, eq=False)
+class AgentSecrets:
+    """What an agent holds and hides."""
+
+    buyer: Buyer
+    noise: Noise
+    purchase: Floats
+    """Units that it bought last, or is about to."""
+    sent: int
+    """Reports sent."""
+    learnt: int
+    """Reports of everyone else that were learnt from."""
+    inbox: Mapping[int, Mapping[str, Report]]
+    """Reports that came and were not learnt from, by number and sender."""
+
+
 class Agent:
     """One agent's part of the protocol.
 
@@ -247,6 +263,12 @@ class Agent:
             "learnt": self.taken,
             "waiting for": missing if waits else [],
         }
+
+    def reveal(self) -> AgentSecrets:
+        """Return its offers, its noise, and what it bought, sent and received."""
+        return AgentSecrets(
+            self._buyer, self._noise, self._purchase, self._sent, self._learnt, self._inbox
+        )
 
     def save(self) -> dict[str, Any]:
         """Return the whole state: what was bought, learnt, received and paid for."""

@@ -14,22 +14,24 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from posse.core.errors import ProtocolError
+from posse.privacy.dp.noise import Noise, SeededNoise
 from posse.privacy.leakage.attack import Attack, Evidence, Score
 from posse.privacy.leakage.scores import hits
-from posse.systems.dp_combinatorial.agent import LARGEST_COUNT, Agent
+from posse.systems.dp_combinatorial.agent import LARGEST_COUNT, Agent, Buyer
 from posse.systems.dp_combinatorial.federation import MarketRun, agents_of
 from posse.systems.dp_combinatorial.messages import Report
 from posse.systems.dp_combinatorial.settings import DpCombinatorial
-from posse.systems.dp_combinatorial.terms import AGENT
+from posse.systems.dp_combinatorial.terms import AGENT, Terms
 from posse.systems.registry import system_of
 
 Floats = NDArray[np.float64]
@@ -43,11 +45,15 @@ off.
 LIES = "An agent that lies in its reports"
 
 
-def _started(settings: DpCombinatorial, seed: int) -> tuple[MarketRun, list[Agent]]:
+def _started(
+    settings: DpCombinatorial, seed: int, last: Callable[..., Agent] = Agent
+) -> tuple[MarketRun, list[Agent]]:
+    """Start a run whose last agent is of a given class."""
     made = settings.but(
         horizon=min(settings.horizon, ROUNDS), path="agents", runs=1, seed=settings.seed + seed
     )
-    run: Any = system_of(settings).start(made, transcript=1 << 20)
+    kinds = {made.load().market.agents[-1]: last}
+    run: Any = system_of(settings).start(made, transcript=1 << 20, kinds=kinds)
     return run, agents_of(list(run.memory.roles.values()))
 
 
@@ -80,20 +86,27 @@ def believed(agents: Sequence[Agent]) -> Floats:
     return np.asarray(np.mean(beliefs, axis=0))
 
 
-def lie(agent: Agent, good: NDArray[np.bool_], accepts: bool) -> None:
-    """Let an agent report as many units as a report can hold, of the quality that it wants others
+class LyingAgent(Agent):
+    """An agent that reports as many units as a report can hold, of the quality that it wants others
     to believe.
 
     Where others accept only what is near to their own estimate, the lie is as far from the liar's
     own as it may be.
     """
-    make, side = agent._make_report, np.where(good, 1.0, -1.0)
 
-    def lying(number: int) -> Report:
-        made, known = make(number), agent.knowledge
+    def __init__(
+        self, *arguments: Any, good: NDArray[np.bool_], accepts: bool, **options: Any
+    ) -> None:
+        """Take the producers that shall look `good`, and whether others accept only what is near."""
+        super().__init__(*arguments, **options)
+        self._side, self._accepts = np.where(good, 1.0, -1.0), accepts
+
+    def _make_report(self, number: int) -> Report:
+        made, known = super()._make_report(number), self.knowledge
         units = np.maximum(known.units + known.told_units, 1.0)
-        reach = INSIDE * np.sqrt(1.5 * np.log(max(agent._round, 2)) / units) if accepts else 2.0
-        quality = np.clip((known.good + known.told_good) / units + side * reach, 0.0, 1.0)
+        near = INSIDE * np.sqrt(1.5 * np.log(max(self._round, 2)) / units)
+        reach = near if self._accepts else 2.0
+        quality = np.clip((known.good + known.told_good) / units + self._side * reach, 0.0, 1.0)
         many = np.full(len(quality), LARGEST_COUNT)
         return Report(
             number,
@@ -101,8 +114,6 @@ def lie(agent: Agent, good: NDArray[np.bool_], accepts: bool) -> None:
             tuple((many * quality).tolist()),
             tuple(0.0 for _ in made.sigma),
         )
-
-    agent._make_report = lying  # type: ignore[method-assign]
 
 
 def stage_lies(settings: DpCombinatorial, seed: int) -> Iterator[Evidence]:
@@ -115,10 +126,9 @@ def stage_lies(settings: DpCombinatorial, seed: int) -> Iterator[Evidence]:
             )
             == 1
         )
-        for lies in (True, False):
-            run, agents = _started(settings, seed + number)
-            if lies:
-                lie(agents[-1], coins, settings.selects)
+        liar = partial(LyingAgent, good=coins, accepts=settings.selects)
+        for last in (liar, Agent):
+            run, agents = _started(settings, seed + number, last)
             run.finish()
             outcomes.append((believed(agents[:-1]), float(run.world.curves.lost[:-1].sum())))
         (after, regret), (before, honest) = outcomes
@@ -167,14 +177,14 @@ def stage_replays(settings: DpCombinatorial, seed: int) -> Iterator[Evidence]:
             sent = {
                 one.message.number: one.message for one in seen if isinstance(one.message, Report)
             }
-            restarted = {agent.name: agent for agent in agents_of(run._role_maker(run.seeds[0])())}
+            restarted = {agent.name: agent for agent in run.new_agents()}
             for receiver in agents[:-1] if sent else ():
                 kept, again, copy = receiver.save(), bool(rng.integers(2)), restarted[receiver.name]
                 copy.load(kept)
+                holds = receiver.reveal()
                 for report in sent.values() if again else ():
-                    if (
-                        report.number < receiver._learnt or report.number in receiver._inbox
-                    ):  # it has come before
+                    if report.number < holds.learnt or report.number in holds.inbox:
+                        # it has come before
                         with suppress(ProtocolError):
                             copy.receive(liar, report)
                 changed.append(copy.save() != kept)
@@ -201,7 +211,7 @@ def _score_replays(found: Sequence[Any], truths: Sequence[Mapping[str, Any]]) ->
 # Its own noise ------------------------------------------------------------------------------------
 
 
-class NoNoise:
+class NoNoise(SeededNoise):
     """What an agent adds that leaves its noise out."""
 
     def pair(self, release: int, producer: int, sigma: float) -> tuple[float, float]:
@@ -211,8 +221,11 @@ class NoNoise:
 
 def stage_without(settings: DpCombinatorial, seed: int) -> Iterator[Evidence]:
     """Let the last agent leave its noise out, and look at what it is sent."""
-    run, agents = _started(settings, seed)
-    agents[-1]._noise = NoNoise()  # type: ignore[assignment]
+
+    def noiseless(name: str, terms: Terms, buyer: Buyer, noise: Noise, *more: Any) -> Agent:
+        return Agent(name, terms, buyer, NoNoise(0), *more)
+
+    run, agents = _started(settings, seed, noiseless)
     run.finish()
     yield Evidence(run.view(agents[-1].name), run.truth())
 

@@ -5,7 +5,7 @@ place.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -73,6 +73,7 @@ def federation(
     coefficient: float = 1.0,
     margin: float = 0.0,
     oracle: Oracle | None = None,
+    kinds: Mapping[str, Callable[..., Agent]] | None = None,
 ) -> list[Role]:
     """Make the agents of a market; each gets its own costs and capacities, its own noise and its
     own ledger.
@@ -80,8 +81,10 @@ def federation(
     Noise without a plan is counted (unit entry, delta 1e-5) and never refused. With a world seed
     the noise derives from it, so that the run can be repeated and compared with its plain twin; it
     then protects nothing from who knows the seed. Without (`seed=None`) it comes from secrets that
-    each agent draws from the operating system.
+    each agent draws from the operating system. `kinds` gives other classes for some agents, by
+    name.
     """
+    kinds = kinds or {}
     offers = twin.offers_of(market, margin)
     if plan is None and any(terms.multipliers) and terms.method != "placebo":
         dealt = int((market.capacity > 0).sum(axis=1).max())
@@ -91,7 +94,7 @@ def federation(
             else plan_of_noise(terms.multipliers, rounds=terms.reports, producers=dealt)
         )
     return [
-        Agent(
+        kinds.get(name, Agent)(
             name,
             terms,
             Buyer(
@@ -201,8 +204,17 @@ class MarketRun(RolesRun):
     unit = "round"
     settings: DpCombinatorial
 
-    def __init__(self, system: AnySystem, settings: DpCombinatorial, **options: Any) -> None:
+    def __init__(
+        self,
+        system: AnySystem,
+        settings: DpCombinatorial,
+        *,
+        kinds: Mapping[str, Callable[..., Agent]] | None = None,
+        **options: Any,
+    ) -> None:
+        """Make the agents; `kinds` gives other classes for those that deviate, by name."""
         self._setup = settings.load()
+        self._kinds = kinds
         warm_up()
         super().__init__(system, settings, **options)
 
@@ -220,7 +232,12 @@ class MarketRun(RolesRun):
             coefficient=settings.coefficient,
             margin=settings.margin,
             oracle=exact if settings.oracle == "exact" else None,
+            kinds=self._kinds,
         )
+
+    def new_agents(self) -> list[Agent]:
+        """Make the agents of the current seed anew, as they are before they start."""
+        return agents_of(self._makers[-1]())
 
     def _make_world(self, seed: int) -> SimulatedMarket:
         settings = self.settings
@@ -314,7 +331,7 @@ class TwinRun(Run):
         super().__init__(system, settings, seeds)
         self._setup = setup = settings.load()
         warm_up()
-        self._markets = [
+        self.markets = [
             twin.Simulation(
                 setup.market,
                 setup.terms,
@@ -330,7 +347,7 @@ class TwinRun(Run):
     @property
     def time(self) -> int:
         """Rounds made in all runs."""
-        return sum(market.time for market in self._markets)
+        return sum(market.time for market in self.markets)
 
     @property
     def horizon(self) -> int:
@@ -355,13 +372,13 @@ class TwinRun(Run):
 
     def _advance(self, n: int) -> None:
         """Make n rounds of every run; Ctrl-C stops all of them soon, each between two rounds."""
-        if len(self._markets) == 1:
-            self._markets[0].advance(n)
+        if len(self.markets) == 1:
+            self.markets[0].advance(n)
             return
         stop = np.zeros(1, np.int64)
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             try:
-                list(pool.map(lambda market: market.advance(n, stop), self._markets))
+                list(pool.map(lambda market: market.advance(n, stop), self.markets))
             except BaseException:
                 stop[0] = 1
                 pool.shutdown(cancel_futures=True)
@@ -369,27 +386,27 @@ class TwinRun(Run):
 
     def record(self, status: str | None = None) -> Record:
         """Return the record of what was done; curves end where the shortest run ended."""
-        steps, done = self._markets[0].curves.points, min(market.time for market in self._markets)
+        steps, done = self.markets[0].curves.points, min(market.time for market in self.markets)
         outcome = twin.gather(
-            self.seeds, steps, [(market.known, market.curves) for market in self._markets]
+            self.seeds, steps, [(market.known, market.curves) for market in self.markets]
         )
         plan = self._setup.plan
         ledgers = []
         if plan is not None and self.settings.policy != "placebo":
             ledgers = [_spent(Ledger(plan, name), done) for name in self._setup.market.agents]
         reached = int(np.searchsorted(steps, done, side="right"))
-        learnt = [qualities(market.known) for market in self._markets]
+        learnt = [qualities(market.known) for market in self.markets]
         return _record(
             self, outcome, reached, status, steps_done=self.time, ledgers=ledgers, learnt=learnt
         )
 
     def save(self) -> Any:
         """Return this moment."""
-        return [fork(market) for market in self._markets], self.seconds
+        return [fork(market) for market in self.markets], self.seconds
 
     def load(self, saved: Any) -> None:
         """Come back to a saved moment."""
-        self._markets, self.seconds = [fork(market) for market in saved[0]], saved[1]
+        self.markets, self.seconds = [fork(market) for market in saved[0]], saved[1]
 
 
 def _spent(ledger: Ledger[Plan], done: int) -> Ledger[Plan]:

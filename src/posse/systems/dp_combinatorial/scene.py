@@ -176,7 +176,7 @@ def _numbers(run: MarketRun | TwinRun) -> tuple[Floats, Floats, Floats, Floats, 
     purchase, the round.
     """
     if isinstance(run, TwinRun):
-        market = run._markets[0]
+        market = run.markets[0]
         known, curves, terms = market.known, market.curves, run.settings.load().terms
         sent = (
             market.time if terms.always else sum(1 for each in terms.reports if each <= market.time)
@@ -192,6 +192,7 @@ def _numbers(run: MarketRun | TwinRun) -> tuple[Floats, Floats, Floats, Floats, 
             market.time,
         )
     agents = agents_of(list(run.memory.roles.values()))
+    secrets = [agent.reveal() for agent in agents]
     curves = run.world.curves
     return (
         sum(
@@ -204,9 +205,9 @@ def _numbers(run: MarketRun | TwinRun) -> tuple[Floats, Floats, Floats, Floats, 
         ),
         curves.earned,
         curves.lost,
-        min(agent._sent for agent in agents),
+        min(one.sent for one in secrets),
         sum(
-            (agent._purchase for agent in agents),
+            (one.purchase for one in secrets),
             np.zeros(len(run.settings.load().market.producers)),
         ),
         run.world.reached,
@@ -343,8 +344,10 @@ def true_report(run: MarketRun, sender: str, report: Report) -> tuple[Floats, Fl
     """
     agent = run.memory.roles[sender]
     assert isinstance(agent, Agent)
-    sigma = run.settings.load().terms.multiplier(report.number) * agent._buyer.capacity
-    noise = np.array([agent._noise.pair(report.number, i, float(s)) for i, s in enumerate(sigma)]).T
+    secrets = agent.reveal()
+    sigma = run.settings.load().terms.multiplier(report.number) * secrets.buyer.capacity
+    pairs = [secrets.noise.pair(report.number, i, float(s)) for i, s in enumerate(sigma)]
+    noise = np.array(pairs).T
     return np.array(report.units) - noise[0], np.array(report.good) - noise[1]
 
 

@@ -145,7 +145,7 @@ def _masked(coin: int) -> dict[str, Client]:
 
 def shown(clients: Mapping[str, Client], survivors: tuple[str, ...]) -> int:
     """Ask for the sum of some clients; return how many of them show what takes their masks off."""
-    terms = next(iter(clients.values()))._terms
+    terms = next(iter(clients.values())).terms
     signed, answers = [], 0
     for name in survivors:
         with suppress(ProtocolError):
@@ -172,7 +172,7 @@ def stage_sums(settings: FedContextual, seed: int, *, twice: bool) -> Iterator[E
     for number in range(GAMES):
         coin = number % 2
         clients = _masked(coin)
-        names, need = tuple(clients), next(iter(clients.values()))._terms.plan.threshold
+        names, need = tuple(clients), next(iter(clients.values())).terms.plan.threshold
         if twice:
             reads = [shown(clients, names) >= need, shown(clients, names[1:]) >= need]
         else:

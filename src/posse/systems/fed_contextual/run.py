@@ -190,6 +190,11 @@ class FedRun(Run):
         )
 
     @property
+    def current(self) -> Seed | None:
+        """The seed that was begun last; None before the first one."""
+        return self._begun[-1] if self._begun else None
+
+    @property
     def _group(self) -> list[Seed]:
         """The seeds that go side by side now."""
         return self._begun[self._low :]
@@ -362,7 +367,7 @@ class FedRun(Run):
         """Return what the server, or the devices together, saw of the current seed."""
         for party in parties:
             check.one_of(PARTIES, party=party)
-        one = self._begun[-1] if self._begun else None
+        one = self.current
         entries = [] if one is None or not parties else self._entries(one.outcome)
         if one is not None and SERVER in parties:
             reached = self._reached(len(entries))
@@ -417,7 +422,7 @@ class FedRun(Run):
         """Work through the last round of the current seed once more, device by device; none before
         the first.
         """
-        one = self._begun[-1] if self._begun else None
+        one = self.current
         if one is None or one.before is None or self.settings.centralised:
             return None
         if one.observed is None:

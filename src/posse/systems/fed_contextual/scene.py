@@ -129,7 +129,7 @@ def scene(run: FedRun) -> dict[str, Any]:
     from posse.systems.fed_contextual.record import Outcome, without_model
 
     settings, setup = run.settings, run.setup
-    one = run._begun[-1] if run._begun else None
+    one = run.current
     outcome = Outcome(run.seeds[0]) if one is None else one.outcome
     done = outcome.rounds
     samples, rewards = outcome.column("samples"), outcome.column("reward")

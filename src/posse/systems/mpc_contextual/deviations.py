@@ -29,10 +29,12 @@ from posse.core.roles import Message
 from posse.privacy.leakage.attack import Attack, Evidence, Score
 from posse.privacy.leakage.scores import area, hits
 from posse.systems.mpc_contextual.coins import DealerCoins, Dealt
-from posse.systems.mpc_contextual.roles.dealer import dealer_of
+from posse.systems.mpc_contextual.program import input_masks
+from posse.systems.mpc_contextual.roles.dealer import DealerRole
 from posse.systems.mpc_contextual.roles.messages import Choice, Earned, Opening, Reveal
 from posse.systems.mpc_contextual.settings import MpcContextual
 from posse.systems.mpc_contextual.terms import DEALER, PAYEE, PULLER
+from posse.systems.mpc_contextual.twins.twin import seeded
 from posse.systems.registry import system_of
 
 Ints = NDArray[np.int64]
@@ -78,7 +80,7 @@ def _ended(run: Any) -> bool:
 def _model(run: Any) -> Any:
     """Everybody's shares together."""
     return np.sum(
-        [run.memory.roles[party].model for party in run._setup.terms.parties],
+        [run.memory.roles[party].model for party in run.settings.load().terms.parties],
         axis=0,
         dtype=np.uint64,
     )
@@ -95,13 +97,11 @@ def stage_shares(settings: MpcContextual, seed: int) -> Iterator[Evidence]:
         models, ended, coin = [], True, bool(number % 2)
         for deviates in (coin, False):
             run = _started(settings, seed + number)
-            parties, passes = run._setup.terms.parties, run._setup.terms.passes
+            terms = run.settings.load().terms
             if deviates:
-                party = run.memory.roles[parties[-1]]
-                tamper(
-                    party,
-                    _opens_otherwise(parties[0], 7 * number % passes, len(party._plan.rounds) - 1),
-                )
+                at, last = 7 * number % terms.passes, len(run.plan.rounds) - 1
+                change = _opens_otherwise(terms.parties[0], at, last)
+                tamper(run.memory.roles[terms.parties[-1]], change)
             ended = _ended(run) and ended
             models.append(_model(run))
         yield Evidence(ended and bool((models[0] != models[1]).any()), {"coin": coin})
@@ -147,7 +147,7 @@ def stage_two(settings: MpcContextual, seed: int) -> Iterator[Evidence]:
     for number in range(GAMES):
         rng, honest = np.random.default_rng((seed, number, 32)), _started(settings, seed + number)
         honest.finish()
-        terms = honest._setup.terms
+        terms = honest.settings.load().terms
         at = int(rng.integers(terms.choices))
         arm, others = int(honest.truth()["arms"][at * terms.batch]), rng.permutation(terms.arms)
         pair = [one for one in others.tolist() if one != arm][:2]
@@ -182,16 +182,14 @@ class LoadedCoins(DealerCoins):
 def stage_loaded(settings: MpcContextual, seed: int) -> Iterator[Evidence]:
     """Deal loaded coins; the truth is what the parties read at their places."""
     run = _started(settings, seed, LONG)
-    dealer: Any = run.memory.roles[DEALER]
-    terms, keys = dealer.terms, dealer._keys
-    loaded = LoadedCoins(terms, keys.coins)
-    dealer._dealer = dealer_of(terms, dealer._plan, keys.tapes, keys.inputs, loaded)
+    terms = run.settings.load().terms
+    dealer = DealerRole(terms, run.plan, seeded(run.seeds[0], DEALER), coins=LoadedCoins)
+    run.memory.roles[DEALER] = dealer
     if not _ended(run):
         raise PosseError("the parties noticed the dealer's coins.")
-    tables, places = (
-        loaded.at(0, terms.steps),
-        run.memory.roles[terms.parties[0]]._coins.at(0, terms.steps)[:, 0],
-    )
+    tables = dealer.reveal().coins.at(0, terms.steps)
+    party = run.memory.roles[terms.parties[0]]
+    places = party.reveal().coins.at(0, terms.steps)[:, 0]
     yield Evidence(
         tables.explore[:, 0].astype(np.float64),
         {"explored": tables.explore[np.arange(len(places)), places]},
@@ -238,12 +236,14 @@ def _worse(
 
 def same_arm(run: Any) -> None:
     """Let the puller say in every step that the first arm was pulled."""
-    puller, terms = run.memory.roles[PULLER], run._setup.terms
+    puller, terms = run.memory.roles[PULLER], run.settings.load().terms
     hot = np.tile(np.arange(terms.arms) == 0, terms.batch).astype(np.uint64)
 
     def same(to: str, message: Any) -> list[tuple[str, Any]]:
-        said = isinstance(message, Choice) and message.step >= terms.lag
-        return [(to, Choice(message.step, puller._masked(message.step, hot)) if said else message)]
+        if isinstance(message, Choice) and message.step >= terms.lag:
+            mask = input_masks(puller.reveal().seed.inputs, message.step, hot.size)
+            message = Choice(message.step, (hot - mask).tobytes())
+        return [(to, message)]
 
     tamper(puller, same)
 

@@ -125,7 +125,7 @@ class ContextualRun(RolesRun):
 
     def __init__(self, system: AnySystem, settings: MpcContextual, **options: Any) -> None:
         self._setup = settings.load()
-        self._plan = plan(self._setup.terms)
+        self.plan = plan(self._setup.terms)
         self._outcomes: list[Outcome] = []
         """Of the seeds that are over."""
         if settings.keep_shares is not None:
@@ -140,7 +140,7 @@ class ContextualRun(RolesRun):
         setup = self._setup
         features = setup.encoded(setup.order(seed))
         return lambda: federation(
-            setup.terms, features, seed, planned=self._plan, shares=setup.shares
+            setup.terms, features, seed, planned=self.plan, shares=setup.shares
         )
 
     def _make_world(self, seed: int) -> SimulatedWorld:
@@ -351,7 +351,7 @@ class TwinRun(Run):
     ) -> None:
         super().__init__(system, settings, seeds)
         self._setup = settings.load()
-        self._plan = plan(self._setup.terms)
+        self.plan = plan(self._setup.terms)
         warm_up(self._setup.terms.batch)
         self._outcomes: list[Outcome] = []
         self._twin = self._begin(self.seeds[0])
@@ -362,9 +362,7 @@ class TwinRun(Run):
         units, coins = setup.units(seed, rows), coins_of(terms, seed)
         self._units = units
         if self.settings.path == "fixed":
-            return FixedTwin(
-                terms, self._plan, setup.encoded(rows), units, coins, seed, setup.model
-            )
+            return FixedTwin(terms, self.plan, setup.encoded(rows), units, coins, seed, setup.model)
         model = None if setup.model is None else Model(terms, 0, setup.model)
         return FloatTwin(
             setup.features(rows),
@@ -401,11 +399,14 @@ class TwinRun(Run):
             return
         self._twin.advance(n)
         if self._twin.time == self._setup.terms.steps:
-            self._outcomes.append(self._outcome())
+            self._outcomes.append(self.outcome())
             if not self.done:
                 self._twin = self._begin(self.seeds[len(self._outcomes)])
 
-    def _outcome(self) -> Outcome:
+    def outcome(self) -> Outcome:
+        """Return what came of the current seed so far."""
+        if self.done:
+            return self._outcomes[-1]
         arms = self._twin.arms[: self._twin.time]
         return Outcome(
             self.seeds[len(self._outcomes)], arms, self._units[np.arange(len(arms)), arms]
@@ -415,7 +416,7 @@ class TwinRun(Run):
         """Return the record: of the whole runs where there are some, else of the one going on, as
         far as it came.
         """
-        outcomes = self._outcomes or [self._outcome()]
+        outcomes = self._outcomes or [self.outcome()]
         steps = sum(len(outcome.units) for outcome in outcomes)
         summary: Summary = {"twin_of": SHARED, "path": self.settings.path, "steps_done": steps}
         return _record(self, outcomes, summary, status)

@@ -154,7 +154,7 @@ def scene(run: ContextualRun | TwinRun) -> dict[str, Any]:
         {"name": name, "kind": name, "label": name, "text": named[name]}
         for name in (PULLER, PAYEE, DEALER)
     ]
-    rounds = len(run._plan.rounds) / terms.batch
+    rounds = len(run.plan.rounds) / terms.batch
     average = earned / done if done else 0.0
     return {
         "parties": [*parties, *sole] if roles else parties,
@@ -214,7 +214,7 @@ def _outcome(run: ContextualRun | TwinRun) -> tuple[Outcome, bool]:
         payee: Any = run.memory.roles[PAYEE]
         seed = run.seeds[len(run.memories) - 1]
         return Outcome(seed, puller.arms[: payee.step], payee.rewards), True
-    return (run._outcomes[-1] if run.done else run._outcome()), False
+    return run.outcome(), False
 
 
 def _worlds(run: ContextualRun | TwinRun, seed: int) -> tuple[Any, Any]:
@@ -299,7 +299,7 @@ class _Explained:
         self.sender, self.receiver = delivery.sender, delivery.receiver
         self.terms, self.setup = run.settings.load().terms, run.settings.load()
         self.roles: dict[str, Any] = run.memory.roles
-        self.rounds = len(run._plan.rounds)
+        self.rounds = len(run.plan.rounds)
 
     def words(self) -> tuple[str, str, str, list[list[str]], Mapping[str, Sequence[str]]]:
         """Return step, name, sentence, meaning and lines."""
@@ -363,7 +363,7 @@ class _Explained:
                 f"{a} shows {b} its features under a mask, and its share of the model under "
                 f"another ({where})."
             )
-            own = self.roles[self.sender]._contexts(message.step * self.terms.batch).view(np.int64)
+            own = self.roles[self.sender].reveal().contexts.view(np.int64)
             own = own / 2.0**self.terms.bits
             clear = [["features", several([number(float(one), 3) for one in own[0]], 8)]]
             return "1", "Context", says, clear, {"party": ["loop", "context"]}
@@ -451,7 +451,7 @@ class _Explained:
             )
         assert isinstance(message, said.Payoff)
         first, batch = max(0, message.step - self.terms.lag) * self.terms.batch, self.terms.batch
-        units = self.roles[PAYEE]._units[first : first + batch]
+        units = self.roles[PAYEE].reveal().units[first : first + batch]
         paid = several([number(float(one), 3) for one in self.terms.reward_range.value(units)])
         says = (
             f"{a} sends {b} the reward under a mask: the model learns from it and no party sees it."
@@ -466,13 +466,9 @@ class _Explained:
 
     def arm(self, step: int) -> str:
         """Return the arms of a pass, once the puller knows them."""
-        puller = self.roles[PULLER]
-        if step < 0 or puller._passes + puller._acting <= step:
-            return ""
         first, batch = step * self.terms.batch, self.terms.batch
-        return several(
-            [self.setup.contexts.arms[int(arm)] for arm in puller._arms[first : first + batch]]
-        )
+        arms = self.roles[PULLER].reveal().arms[first : first + batch] if step >= 0 else ()
+        return several([self.setup.contexts.arms[int(arm)] for arm in arms])
 
     def describe(self, kind: str, field: str, value: Any) -> Sequence[Part] | None:
         """Say what a field is."""

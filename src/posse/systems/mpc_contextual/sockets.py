@@ -61,7 +61,7 @@ class Tap:
         self.beside: dict[int, list[float]] = {}
         self._marks: dict[str, int] = dict.fromkeys((PARTIES[1], PULLER, PAYEE, DEALER), 0)
         self._before, self._sizes = dict(self._marks), dict.fromkeys(self._marks, 0)
-        self._data, self._pack, self._decode = Data, pack, party.engine._decoder.decode
+        self._data, self._pack, self._decode = Data, pack, party.engine.decoder.decode
         self._frame, party.frame = party.frame, self.frame
 
     def frame(self, connection: Any, frame: Any) -> None:
@@ -146,8 +146,8 @@ def _slow(puller: Any, payee: Any, arms: dict[int, int], slower: float) -> None:
     """Let rewards take a while, and longer for later arms; slots begin when a reward is asked
     for.
     """
-    holds = payee._source if isinstance(payee._source, Slotted) else None
-    pulls, pays = puller._source, payee._source if holds is None else holds.source
+    holds = payee.source if isinstance(payee.source, Slotted) else None
+    pulls, pays = puller.source, payee.source if holds is None else holds.source
 
     async def pull(ask: Any) -> Any:
         arms[ask.step] = ask.arm
@@ -157,9 +157,9 @@ def _slow(puller: Any, payee: Any, arms: dict[int, int], slower: float) -> None:
         await asyncio.sleep(0.005 + slower * arms[ask.step])
         return await pays(ask)
 
-    puller._source = pull
+    puller.source = pull
     if holds is None:
-        payee._source = pay
+        payee.source = pay
     else:
         holds.source = pay
 

@@ -153,8 +153,9 @@ class OnDemand(Owner):
     @property
     def arm_state(self) -> ArmState:
         """Its arm as it is now."""
-        memory = self._arm.memory if self._lane is None else self._lane.memory
-        return ArmState(self._arm.units, self._arm.pulls, memory, self._asked, list(self._pending))
+        return ArmState(
+            self._arm.units, self._arm.pulls, self._memory, self._asked, list(self._pending)
+        )
 
     def save(self) -> dict[str, Any]:
         """Return the whole state, with the pulls that wait for rewards."""

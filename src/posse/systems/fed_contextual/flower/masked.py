@@ -82,9 +82,7 @@ def under_masks(
     `number` is the round of the terms, `at` the round of training in which it happens.
     """
     if (kept := unfinished(fleet.settings, order)) is not None:
-        return _unmasked(
-            fleet, Server.unmasking(kept.terms, kept.masked), _named(nodes), kept.requests, at
-        )
+        return _unmasked(fleet, Server(kept.terms, kept.masked), _named(nodes), kept.requests, at)
     by_name = _named(_unsuspected(fleet, nodes, at))
     subject = wire.subject_of(order, fleet.settings)
     try:

@@ -50,7 +50,7 @@ from flwr.app import ConfigRecord, Context, RecordDict
 
 from posse.core.errors import ConfigError, DataError, ProtocolError
 from posse.core.files import make_folder
-from posse.core.roles import WORLD, Action, Message
+from posse.core.roles import WORLD, Action, Message, forbid_reveal
 from posse.privacy.aggregation.client import SERVER, Client
 from posse.privacy.aggregation.messages import Contribute, Contribution, Unmask
 from posse.privacy.aggregation.terms import Plan, Terms, complete_plan, plan
@@ -148,13 +148,18 @@ class Seat:
             )
         _check_round(file, terms)
         secrets = Secrets.fresh()
-        client = Client(self.name, terms, self._identity, secrets)
+        client = self._client(terms, secrets)
         actions = client.start()
         file.execute("insert into begun values (?)", (terms.digest,))
         file.execute("delete from answers")
         file.execute("update vectors set words = null where subject != ?", (terms.subject,))
         self._put(file, terms, secrets, client)
         return _reply(actions)
+
+    def _client(self, terms: Terms, secrets: Secrets) -> Client:
+        client = Client(self.name, terms, self._identity, secrets)
+        forbid_reveal(client)
+        return client
 
     def _step(self, file: sqlite3.Connection, message: Message, work: Work | None) -> Message:
         terms, secrets, client = self._restored(file)
@@ -189,7 +194,7 @@ class Seat:
         if kept is None:
             raise ProtocolError("this device is in no secure round; it drops out.")
         terms, secrets = wire.decode_terms(kept[0]), Secrets(kept[1])
-        client = Client(self.name, terms, self._identity, secrets)
+        client = self._client(terms, secrets)
         client.load(msgspec.msgpack.decode(kept[2]))
         return terms, secrets, client
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,14 @@ class DealerKeys:
         self.coins = key(b"mpc coins", DEALER)
 
 
+@dataclass(frozen=True)
+class DealerSecrets:
+    """What the dealer holds and hides: all that it deals follows from it."""
+
+    keys: DealerKeys
+    coins: DealerCoins
+
+
 class DealerRole(Ending):
     """Sends every role its seed, and every party its corrections as it asks for them; each chunk
     once.
@@ -52,11 +61,18 @@ class DealerRole(Ending):
 
     kind = name = DEALER
 
-    def __init__(self, terms: Terms, plan: Plan, secrets: Secrets) -> None:
+    def __init__(
+        self,
+        terms: Terms,
+        plan: Plan,
+        secrets: Secrets,
+        *,
+        coins: type[DealerCoins] = DealerCoins,
+    ) -> None:
         self.terms, self._plan, self._digest = terms, plan, terms.digest()
         self._keys = DealerKeys(terms, secrets)
-        coins = DealerCoins(terms, self._keys.coins)
-        self._dealer = dealer_of(terms, plan, self._keys.tapes, self._keys.inputs, coins)
+        self._coins = coins(terms, self._keys.coins)
+        self._dealer = dealer_of(terms, plan, self._keys.tapes, self._keys.inputs, self._coins)
         self._dealt = dict.fromkeys(terms.parties, -1)
 
     @property
@@ -106,6 +122,10 @@ class DealerRole(Ending):
             "horizon": self.terms.steps,
             "unit": "step",
         }
+
+    def reveal(self) -> DealerSecrets:
+        """Return the seeds that it hands out, and its coins."""
+        return DealerSecrets(self._keys, self._coins)
 
     def save(self) -> dict[str, Any]:
         """Return the state."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import msgspec
@@ -79,6 +80,18 @@ def inputs_digest(features: Words | None, plan: Plan, start: Words | None = None
     given = b"" if features is None else str(features.shape).encode() + features.tobytes()
     first = b"" if start is None else start.tobytes()
     return hashlib.sha256(repr(plan.sizes).encode() + given + first).hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class PartySecrets:
+    """What a party holds and hides."""
+
+    model: Words | None
+    """Its share of the model; none before the seeds and all parts of the common key are here."""
+    contexts: Words | None
+    """Its features of the pass that is going on, in fixed point; none between two passes."""
+    coins: PartyCoins | None
+    """Where it reads the dealer's tables of coins; none as long as there is no model."""
 
 
 class Party(messages.Ending):
@@ -202,6 +215,12 @@ class Party(messages.Ending):
         """This party's share of the model, after the last whole step: a row an arm, P above w."""
         assert self._model is not None
         return self._model
+
+    def reveal(self) -> PartySecrets:
+        """Return its share of the model, its features, and its part of the coins."""
+        going = self._session is not None
+        contexts = self._contexts(self.step * self.terms.batch) if going else None
+        return PartySecrets(self._model, contexts, self._coins)
 
     def tag(self, done: int) -> str:
         """Tag of all shares of the model after so many steps: the same at every party, and of no

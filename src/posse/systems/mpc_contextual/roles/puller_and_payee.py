@@ -5,6 +5,7 @@ and no more.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,16 @@ class PullerSaved(Snapshot, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     shares: dict[str, list[bytes]]
     acting: bool
     end: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class PullerSecrets:
+    """What the puller holds and hides."""
+
+    seed: Seed | None
+    """Of the masks under which it returns arms."""
+    arms: np.ndarray
+    """Of every step so far, and of the pass that is being pulled."""
 
 
 class Puller(FacesWorld):
@@ -186,9 +197,16 @@ class Puller(FacesWorld):
         pulls = np.bincount(self.arms, minlength=self.terms.arms).tolist()
         return {"step": self.step, "horizon": self.horizon, "unit": "step", "pulls": pulls}
 
+    def reveal(self) -> PullerSecrets:
+        """Return all arms that it knows."""
+        return PullerSecrets(self.seed, self._known_arms)
+
+    @property
+    def _known_arms(self) -> np.ndarray:
+        return self._arms[: (self._passes + self._acting) * self.terms.batch]
+
     def save(self) -> dict[str, Any]:
         """Return the state."""
-        known = (self._passes + self._acting) * self.terms.batch
         return pack(
             PullerSaved(
                 version=VERSION,
@@ -198,7 +216,7 @@ class Puller(FacesWorld):
                 seed=self.seed,
                 step=self.step,
                 passes=self._passes,
-                arms=self._arms[:known].tobytes(),
+                arms=self._known_arms.tobytes(),
                 shares=self._shares,
                 acting=self._acting,
                 end=self.end,
@@ -234,6 +252,16 @@ def encode_reward(units: int, bits: int) -> int:
     """Round a reward from units of 2^-24 to units of 2^-bits."""
     shift = REWARD_BITS - bits
     return units << -shift if shift <= 0 else (units + (1 << shift >> 1)) >> shift
+
+
+@dataclass(frozen=True, eq=False)
+class PayeeSecrets:
+    """What the payee holds and hides."""
+
+    seed: Seed | None
+    """Of the masks under which it returns rewards."""
+    units: np.ndarray
+    """The reward of every step of the run, in units of 2^-24; 0 where it has not come."""
 
 
 class Payee(FacesWorld):
@@ -311,6 +339,10 @@ class Payee(FacesWorld):
     def state(self) -> dict[str, object]:
         """Return how far it is, and what came in."""
         return {"step": self.step, "horizon": self.horizon, "unit": "step", "total": self.total}
+
+    def reveal(self) -> PayeeSecrets:
+        """Return all rewards."""
+        return PayeeSecrets(self.seed, self._units)
 
     def save(self) -> dict[str, Any]:
         """Return the state."""

@@ -88,11 +88,10 @@ class Clocked:
 
     def until(self, *wanted: type[Message]) -> tuple[str, str, Any]:
         """Go on until a message of a kind is about to arrive; it is taken out of the queue."""
-        queue = self.run._queue
         while True:
-            for at, action in enumerate(queue):
+            for at, action in enumerate(self.run.pending):
                 if isinstance(action, tuple) and isinstance(action[2], wanted):
-                    del queue[at]
+                    self.run.take(at)
                     return action
             if self.run.deliver() is None:
                 self.tick()
@@ -118,13 +117,13 @@ def stage_ready(settings: Samba, seed: int) -> Iterator[Evidence]:
         game = Clocked(settings, seed + number, late)
         sender, receiver, message = game.until(Opened)
         while message.pads:
-            game.run._queue.appendleft((sender, receiver, message))
-            game.run.deliver()
+            game.run.put(game.roles[receiver].receive(sender, message))
             sender, receiver, message = game.until(Opened)
         (pulling,), comp = game.pulling(), game.roles["comp"]
         comp.gate.open = True
-        pads = b"".join(each.rows(message.slot, 1)[0, :1].tobytes() for each in comp._slot_pads)
-        game.run._queue.extend(game.roles["controller"].receive("comp", Opened(message.slot, pads)))
+        slot_pads = comp.reveal().slot_pads
+        pads = b"".join(each.rows(message.slot, 1)[0, :1].tobytes() for each in slot_pads)
+        game.run.put(game.roles["controller"].receive("comp", Opened(message.slot, pads)))
         refuses = []
         for _ in game.owners:
             sender, name, reply = game.until(Reply)
@@ -173,7 +172,7 @@ def stage_early(settings: Samba, seed: int) -> Iterator[Evidence]:
             game.tick()
             game.listen()
         (pulling,), customer = game.pulling(), game.roles["customer"]
-        game.run._queue.extend(customer.receive(OPERATOR, End(customer.manifest.owners)))
+        game.run.put(customer.receive(OPERATOR, End(customer.manifest.owners)))
         rows = []
         for _ in range(2):  # before the reward or the end of the slot, and after
             heard = game.listen()
@@ -231,7 +230,7 @@ def stage_refused(settings: Samba, seed: int) -> Iterator[Evidence]:
         else:
             key = PublicKey(int.from_bytes(customer.manifest.terms.paillier_n, "big"))
             message = Total((Ciphertext.from_bytes(message.ciphertext, key) + half).to_bytes())
-        game.run._queue.extend(customer.receive(sender, message))
+        game.run.put(customer.receive(sender, message))
         seen = []
         while (moved := game.run.deliver()) is not None:
             seen.append(len(size(moved.message)))

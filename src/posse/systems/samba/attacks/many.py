@@ -9,10 +9,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from posse.core.errors import ProtocolError
 from posse.core.roles import View
 from posse.policies.arms.base import Policy
+from posse.privacy.crypto.frames import ClearFrames, Frames
 from posse.privacy.leakage.attack import Attack, Evidence, Score, Truth
 from posse.privacy.leakage.scores import determination, hits
 from posse.runtime.memory import MemoryRun
@@ -21,6 +23,11 @@ from posse.systems.samba.attacks.watching import CLAIMS, PLANTED
 from posse.systems.samba.levels import Switches
 from posse.systems.samba.messages import Reply
 from posse.systems.samba.messages import Score as Frame
+from posse.systems.samba.roles.draws import CommonDraws, Draws
+from posse.systems.samba.roles.lanes import PaperLane
+from posse.systems.samba.roles.owner import Owner
+from posse.systems.samba.strict.lane import StrictLane
+from posse.systems.samba.strict.owner import StrictOwner
 
 if TYPE_CHECKING:
     from posse.systems.samba.settings import Samba
@@ -192,8 +199,49 @@ def plant_best(evidence: Evidence, seed: int) -> Evidence:
 # Parties that deviate -----------------------------------------------------------------------------
 
 
-def game(settings: Samba, seed: int) -> MemoryRun:
-    """Make the roles of a short run at a level, to deviate in."""
+class InflatedPaperLane(PaperLane):
+    """Sends larger scores than its arm has, once it is `inflated`."""
+
+    inflated = False
+
+    def _score(self, index: int) -> float:
+        score = super()._score(index)
+        return 1e3 * (1.0 + score) if self.inflated else score
+
+
+class InflatedStrictLane(StrictLane):
+    """Sends larger scores than its arm has, from the first block after it is `inflated`."""
+
+    inflated = False
+
+    def _hide(self, index: int, numbers: NDArray[np.int64]) -> None:
+        super()._hide(index, numbers + (1 << 58) if self.inflated else numbers)
+
+
+class InflatingOwner(Owner):
+    """An owner that can add to its score what no arm has."""
+
+    def _paper_lane(
+        self, frames: Frames | ClearFrames, replies: Frames | ClearFrames, masks: Draws | None
+    ) -> PaperLane:
+        seeds = self._own_seeds()
+        return InflatedPaperLane(self._arm, self._policy, frames, replies, masks, seeds)
+
+    def inflate(self) -> None:
+        """Send larger scores from now on, if it has its keys."""
+        if isinstance(self._lane, InflatedPaperLane | InflatedStrictLane):
+            self._lane.inflated = True
+
+
+class InflatingStrictOwner(InflatingOwner, StrictOwner):
+    """The same at level `strict`."""
+
+    def _strict_lane(self, stream: bytes, coins: CommonDraws) -> StrictLane:
+        return InflatedStrictLane(self._arm, self._policy, stream, coins, self._own_seeds())
+
+
+def game(settings: Samba, seed: int, owner: type[Owner] | None = None) -> MemoryRun:
+    """Make the roles of a short run at a level, to deviate in; owners may be of another class."""
     from posse.systems.samba.federation import SimulatedWorld, prepare
 
     setup = settings.load()
@@ -207,43 +255,28 @@ def game(settings: Samba, seed: int) -> MemoryRun:
         level=settings.level,
         switches=Switches(),
         key=key,
+        kinds=None if owner is None else {"owner": owner},
     )
     return MemoryRun(make(), SimulatedWorld(setup.arms, seed, budget, keep_arms=True))
 
 
 def stage_inflated(settings: Samba, seed: int) -> Iterator[Evidence]:
     """Runs in which one owner adds to its score what no arm has, beside the same run without."""
+    kind = InflatingStrictOwner if settings.level == "strict" else InflatingOwner
     for number in range(3):
         shares = []
         for cheats in (False, True):
-            run = game(settings, seed + number)
+            run = game(settings, seed + number, kind)
             owner: Any = next(role for role in run.roles.values() if role.kind == "owner")
             for _ in run:
-                lane = owner._lane
-                if cheats and lane is not None and not getattr(owner, "_cheats", False):
-                    owner._cheats = True
-                    _inflate(lane)
+                if cheats:
+                    owner.inflate()
                 if run.world.reached >= run.world.steps[-1]:  # type: ignore[union-attr]
                     break
             world: Any = run.world
             after = world.arms[len(world.pulls) :]
             shares.append((sum(arm == 0 for arm in after), len(after)))
         yield Evidence(shares, {"cheats": True})
-
-
-def _inflate(lane: Any) -> None:
-    """Let a lane send more than it has: the number itself, or at `paper` the value."""
-    if hasattr(lane, "_fill"):
-        fill = lane._fill
-
-        def more(*arguments: Any) -> None:
-            fill(*arguments)
-            arguments[-2][: arguments[2]] += 1 << 58
-
-        object.__setattr__(lane, "_fill", more)
-    else:
-        value = lane._value
-        object.__setattr__(lane, "_value", lambda *arguments: 1e3 * (1.0 + value(*arguments)))
 
 
 def score_inflated(guesses: Sequence[Any], truths: Sequence[Truth]) -> Score:
@@ -268,19 +301,16 @@ def stage_flipped(settings: Samba, seed: int) -> Iterator[Evidence]:
         at = (len(owners) + 2 + number % 5) * len(settings.make_policy().passes())
         replies: list[Any] = []
         while len(replies) < len(owners):
-            if run._queue and _is_reply(run._queue[0], at):
-                replies.append(run._queue.popleft())
+            if run.pending and _is_reply(run.pending[0], at):
+                replies.append(run.take())
             elif run.deliver() is None:
                 break
-        yes = [
-            owners[name]._lane._yes[owners[name]._lane._at] == reply.reply
-            for _, name, reply in replies
-        ]
+        yes = [owners[name].reveal().lane.yes == reply.reply for _, name, reply in replies]
         target = int(rng.integers(len(replies))) if number % 2 else yes.index(True)
         for i, (sender, name, reply) in enumerate(replies):
             bits = bytes([reply.reply[0] ^ (i == target)]) + reply.reply[1:]
             owners[name].receive(sender, Reply(reply.index, bits))
-        pulling = sum(bool(owner._pulling) for owner in owners.values())
+        pulling = sum(owner.reveal().pulling for owner in owners.values())
         yield Evidence(pulling, {"chosen": yes[target]})
 
 
@@ -315,15 +345,14 @@ def stage_chosen(settings: Samba, seed: int) -> Iterator[Evidence]:
         numbers: dict[str, int] = {}
         answer: bool | None = None
         while answer is None:
-            head: Any = run._queue[0] if run._queue else None
+            head: Any = run.pending[0] if run.pending else None
             if isinstance(head, tuple) and isinstance(head[2], Frame) and head[2].index == at:
-                lane = owners[head[0]]._lane
-                numbers[head[0]] = int(lane._numbers[lane._at])
+                numbers[head[0]] = owners[head[0]].reveal().lane.number
                 if head[0] == helper:
-                    run._queue.popleft()
+                    run.take()
                     held = head
                     if len(numbers) < len(owners):
-                        run._queue.append(head)
+                        run.put([head])
                         del numbers[head[0]]
                         continue
                     others = max(one for name, one in numbers.items() if name != helper)
@@ -335,11 +364,10 @@ def stage_chosen(settings: Samba, seed: int) -> Iterator[Evidence]:
                     )
                     frame = (int.from_bytes(held[2].frame, "little") + shift) % 2**64
                     message = Frame(at, frame.to_bytes(8, "little"))
-                    run._queue.extend(run.roles["controller"].receive(helper, message))
+                    run.put(run.roles["controller"].receive(helper, message))
                     continue
             if _is_reply(head, at) and head[1] == helper:
-                lane = owners[helper]._lane
-                answer = bool(head[2].reply == lane._yes[lane._at])
+                answer = bool(head[2].reply == owners[helper].reveal().lane.yes)
             elif run.deliver() is None:
                 raise ProtocolError("the game ended before its question was answered.")
         yield Evidence(answer, {"chosen": above})

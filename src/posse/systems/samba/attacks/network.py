@@ -45,7 +45,7 @@ class Wire:
         self.arms: list[int] = []
         """Who pulled last before each row."""
         self._marks, self._now = dict.fromkeys(owners, 0), dict[str, tuple[int, float]]()
-        self._data, self._pack, self._decode = Data, pack, party.engine._decoder.decode
+        self._data, self._pack, self._decode = Data, pack, party.engine.decoder.decode
         self._frame, party.frame = party.frame, self.frame
 
     def frame(self, connection: Any, frame: Any) -> None:
@@ -121,8 +121,8 @@ def recorded(settings: Samba, seed: int, slot: float = 0.0) -> Evidence:
 
 
 def _slow(party: Any, pulled: list[str]) -> None:
-    clock = party._source
-    source = clock._pull if isinstance(clock, Clock) else clock
+    clock = party.source
+    source = clock.pull if isinstance(clock, Clock) else clock
 
     async def later(ask: Any) -> Any:
         pulled.append(ask.party)
@@ -130,9 +130,9 @@ def _slow(party: Any, pulled: list[str]) -> None:
         return await source(ask)
 
     if isinstance(clock, Clock):
-        clock._pull = later
+        clock.pull = later
     else:
-        party._source = later
+        party.source = later
 
 
 _made: dict[tuple[str, int], Evidence] = {}

@@ -190,14 +190,14 @@ def _slots(run: SambaRun, numbers: Mapping[str, int]) -> dict[int, Ints]:
     """Which owner is in each place of every pass, in the order in which comp sees them."""
     owners, found = len(numbers), {}
     if run.settings.level == "strict":
-        server: Any = getattr(run.memory.roles["controller"], "_first", None)
-        start = run.memory.roles["comp"]._start  # type: ignore[attr-defined]
+        controller: Any = run.memory.roles["controller"].reveal()
+        comp: Any = run.memory.roles["comp"].reveal()
         assert run.memory.transcript is not None
         for entry in run.memory.transcript:
             if isinstance(entry.message, Shuffled):
-                n = entry.message.index - start
+                n = entry.message.index - comp.start
                 found[entry.message.index] = shuffle.order(
-                    shuffle.words_at(server.tape, n * 3 * owners, owners)
+                    shuffle.words_at(controller.search.tape, n * 3 * owners, owners)
                 )
         return found
     whose: dict[bytes, int] = {}

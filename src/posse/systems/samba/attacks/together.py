@@ -337,5 +337,5 @@ def known_to(kind: str, key: PrivateKey | None, seed: int) -> Mapping[str, Any]:
     every owner.
     """
     if kind == "customer" and key is not None:
-        return {"paillier": (int(key._p), int(key._q))}
+        return {"paillier": key.primes}
     return {"world_seed": seed} if kind == "owner" else {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,16 @@ class CompSaved(ParticipantSaved, frozen=True, kw_only=True, forbid_unknown_fiel
     k_frame: bytes
     index: Count
     answered: Batch | Explore | None
+
+
+@dataclass(frozen=True)
+class CompSecrets:
+    """What comp holds and hides."""
+
+    frames: Frames | ClearFrames | None
+    """They open the scores; none before it has its key."""
+    answered: Batch | Explore | None
+    """The set of frames that it answered last."""
 
 
 class Comp(Peer):
@@ -146,11 +157,23 @@ class Comp(Peer):
         """What comp's operator may see: how far the run is."""
         return self.progress(self._index)
 
+    def reveal(self) -> CompSecrets:
+        """Return what opens the scores, and what it opened last."""
+        return CompSecrets(self._frames, self._last_answered)
+
+    @property
+    def _last_answered(self) -> Batch | Explore | None:
+        return None if self._answered is None else self._answered[0]
+
     def save(self) -> dict[str, Any]:
         """Return the whole state; it holds the frame key."""
-        answered = None if self._answered is None else self._answered[0]
         return pack(
-            CompSaved(**self._saved(), k_frame=self._k_frame, index=self._index, answered=answered)
+            CompSaved(
+                **self._saved(),
+                k_frame=self._k_frame,
+                index=self._index,
+                answered=self._last_answered,
+            )
         )
 
     def _restore(self, saved: Mapping[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -105,6 +106,16 @@ class ControllerSaved(ParticipantSaved, frozen=True, kw_only=True, forbid_unknow
     sums: dict[str, bytes]
 
 
+@dataclass(frozen=True)
+class ControllerSecrets:
+    """What the controller holds and hides."""
+
+    order: Order
+    """Of the places in which comp sees the owners, at level `paper`."""
+    frames: Mapping[str, bytes]
+    """Those of the pass that is open, by owner."""
+
+
 class Controller(Participant):
     """Relays the setup, then for every pass collects K frames, permutes them, and hands comp's
     answers back.
@@ -164,7 +175,7 @@ class Controller(Participant):
         """
         if isinstance(message, Score):
             asked: list[Action] = []
-            self.receive_all({self.name: self}, [(sender, self.name, message)], asked)
+            self.take_scores([(sender, self.name, message)], asked)
             return asked
         handler = self._handlers.get(type(message))
         return self.unexpected(sender, message) if handler is None else handler(sender, message)
@@ -176,11 +187,14 @@ class Controller(Participant):
         """Take scores (2), one an owner and pass; forward the pass when the last has arrived
         (3).
         """
-        controller = roles[CONTROLLER]
-        index, size = controller._index, controller._frame_bytes
-        awaited, frames = controller._awaited, controller._frames
+        roles[CONTROLLER].take_scores(sends, asked)
+
+    def take_scores(self, sends: Iterable[Send], asked: list[Action]) -> None:
+        """Take scores, and append what follows from them."""
+        index, size = self._index, self._frame_bytes
+        awaited, frames = self._awaited, self._frames
         for sender, _, message in sends:
-            if controller._ended_early:
+            if self._ended_early:
                 continue
             if type(message) is not Score or message.index != index or sender not in awaited:
                 raise ProtocolError(
@@ -193,7 +207,7 @@ class Controller(Participant):
             awaited.remove(sender)
             frames[sender] = message.frame
             if not awaited:
-                asked.extend(controller._forward())
+                asked.extend(self._forward())
 
     # Setup ----------------------------------------------------------------------------------------
 
@@ -403,6 +417,10 @@ class Controller(Participant):
     def state(self) -> dict[str, object]:
         """What the controller's operator may see: how far the run is, never who was chosen."""
         return {**self.progress(self._index), "arrived": len(self._frames)}
+
+    def reveal(self) -> ControllerSecrets:
+        """Return the permutations, and the frames of this pass."""
+        return ControllerSecrets(self._order, dict(self._frames))
 
     def save(self) -> dict[str, Any]:
         """Return the whole state; permutations and seeds derive from the secrets."""

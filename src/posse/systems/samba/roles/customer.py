@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -53,6 +54,16 @@ class CustomerSaved(ParticipantSaved, frozen=True, kw_only=True, forbid_unknown_
     refused: str
 
 
+@dataclass(frozen=True)
+class CustomerSecrets:
+    """What the customer holds and hides."""
+
+    key: PrivateKey | None
+    """It opens the total of level `paper`."""
+    tag: bytes
+    """The key of the owners' tag at level `strict`."""
+
+
 class Customer(Participant):
     """Proposes the terms (0), signs the manifest, and decrypts the total (7)."""
 
@@ -69,7 +80,7 @@ class Customer(Participant):
         super().__init__(CUSTOMER, "customer", identity, identity.public, expected, secrets=secrets)
         self._terms = terms
         self._admitted = dict(admitted)
-        self._key = key
+        self._key, self._tag = key, b""
         self._end: Close | None = None
         self._settled = False
         """Whether the set of owners stands."""
@@ -230,6 +241,10 @@ class Customer(Participant):
         """What the customer may see: the total, when there is one."""
         done = {"step": self._steps} if self.finished else {}
         return {"horizon": self._terms.budget, "unit": "pull", "total": self.total, **done}
+
+    def reveal(self) -> CustomerSecrets:
+        """Return the keys of the total."""
+        return CustomerSecrets(self._key, self._tag)
 
     def save(self) -> dict[str, Any]:
         """Return the whole state."""

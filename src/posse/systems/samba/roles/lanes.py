@@ -13,6 +13,7 @@ from posse.core.errors import ProtocolError
 from posse.core.fixed import REWARD_ONE
 from posse.policies.arms.base import Policy
 from posse.privacy.crypto.frames import OVERHEAD, ClearFrames, Frames
+from posse.privacy.crypto.streams import Words
 from posse.systems.samba.kernels import MATCH, kernels
 from posse.systems.samba.roles.draws import Draws, OwnSeeds
 from posse.systems.samba.twin import selections
@@ -54,6 +55,27 @@ again.
 """
 
 
+@dataclass(frozen=True)
+class PaperSecrets:
+    """What a lane of level `paper` hides its scores with."""
+
+    masks: Draws | None
+    """One an index, as 1 less the factor; none where masks are off."""
+    replies: Frames | ClearFrames
+
+
+@dataclass(frozen=True)
+class StrictSecrets:
+    """What a lane of level `strict` hides its scores with."""
+
+    pads: Words
+    """Two a pass: for the score and for the reply."""
+    number: int = 0
+    """The score of the pass that is open, as a number; 0 between two passes."""
+    yes: bytes = b""
+    """The reply to that pass that says that this owner is chosen."""
+
+
 class AnyLane(Protocol):
     """What an owner does with a lane."""
 
@@ -77,6 +99,9 @@ class AnyLane(Protocol):
 
     def read(self, index: int, reply: bytes) -> bool:
         """Return whether this owner is chosen; raise on a reply that is neither yes nor no."""
+
+    def reveal(self) -> PaperSecrets | StrictSecrets:
+        """Return what it hides scores with (`Role.reveal`)."""
 
 
 class PaperLane:
@@ -127,8 +152,13 @@ class PaperLane:
 
     def compose(self, index: int) -> bytes:
         """Return the sealed frame of a pass."""
+        alpha = 1.0 if self._masks is None else 1.0 - self._masks.at(index)
+        return self._frames.seal(index, struct.pack("<d", alpha * self._score(index)))
+
+    def _score(self, index: int) -> float:
+        """Return the score of a pass without its mask."""
         arm = self._arm
-        value = self._value(
+        return self._value(
             index // self._passes,
             index % self._passes,
             *arm.known,
@@ -139,8 +169,6 @@ class PaperLane:
             self._scales,
             self._ceilings,
         )
-        alpha = 1.0 if self._masks is None else 1.0 - self._masks.at(index)
-        return self._frames.seal(index, struct.pack("<d", alpha * value))
 
     def equal(self, index: int) -> bytes:
         """Return the sealed frame of an exploring step: 0, or a weight of 1, at all owners; it
@@ -166,3 +194,7 @@ class PaperLane:
             index % self._passes, chosen, self._arm.memory, self._parameters
         )
         return chosen
+
+    def reveal(self) -> PaperSecrets:
+        """Return what it hides scores with (`Role.reveal`)."""
+        return PaperSecrets(self._masks, self._replies)

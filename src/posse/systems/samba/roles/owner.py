@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 from posse.core.errors import ProtocolError
@@ -17,7 +18,7 @@ from posse.systems.samba.kernels import kernels
 from posse.systems.samba.levels import owed
 from posse.systems.samba.messages import Close, Go, Keys, Masks, Reply, Score, Sum
 from posse.systems.samba.roles.draws import Draws, OwnSeeds
-from posse.systems.samba.roles.lanes import AnyLane, Arm, PaperLane
+from posse.systems.samba.roles.lanes import AnyLane, Arm, PaperLane, PaperSecrets, StrictSecrets
 from posse.systems.samba.setup import CONTROLLER, Expected, ParticipantSaved, Peer, paillier_key
 
 
@@ -39,6 +40,20 @@ class OwnerSaved(ParticipantSaved, frozen=True, kw_only=True, forbid_unknown_fie
     """The set of owners that the customer asks for; none at level `paper`."""
     settled: bool
     """Whether the set of owners stands, and the sum is sent or will be after a reward."""
+
+
+@dataclass(frozen=True)
+class OwnerSecrets:
+    """What an owner holds and hides."""
+
+    arm: Arm
+    memory: float
+    """What its policy remembers before the pass that is open."""
+    pulling: bool
+    exploring: bool
+    """Whether the pass that is open explores, at level `paper`."""
+    lane: PaperSecrets | StrictSecrets | None
+    """None before it has its keys."""
 
 
 class Owner(Peer):
@@ -83,7 +98,7 @@ class Owner(Peer):
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
         """Take one message."""
         if type(message) is Reply and sender == CONTROLLER:
-            score = self._pass_by(message)
+            score = self.pass_by(message)
             return self._on_reply(message) if score is None else ((self.name, CONTROLLER, score),)
         if type(message) is Reward and sender == WORLD:
             return self._on_reward(message)
@@ -99,7 +114,7 @@ class Owner(Peer):
             for sender, name, message in sends:
                 owner = roles[name]
                 score = (
-                    owner._pass_by(message)
+                    owner.pass_by(message)
                     if type(message) is Reply and sender == CONTROLLER
                     else None
                 )
@@ -111,7 +126,7 @@ class Owner(Peer):
             if scores:
                 asked.append(Many(scores))
 
-    def _pass_by(self, message: Reply) -> Score | None:
+    def pass_by(self, message: Reply) -> Score | None:
         """Return the score of the next pass if a reply says no, and it is made already."""
         index = self._index
         if message.index != index or index >= self._last or not self._listening:
@@ -172,8 +187,13 @@ class Owner(Peer):
         frames, replies = paper_frames(self._keys[0], self._digest, off, self._arm.owners)
         masks = None if "mask" in off else Draws(MASK, seed, self._masks.masks)
         self._coins = Draws(COIN, seed, self._masks.coins)
-        self._lane = PaperLane(self._arm, self._policy, frames, replies, masks, self._own_seeds())
+        self._lane = self._paper_lane(frames, replies, masks)
         return True
+
+    def _paper_lane(
+        self, frames: Frames | ClearFrames, replies: Frames | ClearFrames, masks: Draws | None
+    ) -> PaperLane:
+        return PaperLane(self._arm, self._policy, frames, replies, masks, self._own_seeds())
 
     def _own_seeds(self) -> OwnSeeds:
         """Return what the policy of this owner draws from."""
@@ -288,6 +308,20 @@ class Owner(Peer):
             **({} if self.owed is None else {"owed": self.owed}),
         }
 
+    def reveal(self) -> OwnerSecrets:
+        """Return its arm, and what hides its scores."""
+        return OwnerSecrets(
+            replace(self._arm),
+            self._memory,
+            self._pulling,
+            self._explores(),
+            None if self._lane is None else self._lane.reveal(),
+        )
+
+    @property
+    def _memory(self) -> float:
+        return self._arm.memory if self._lane is None else self._lane.memory
+
     def save(self) -> dict[str, Any]:
         """Return the whole state; it holds the arm and the owners' common keys."""
         return pack(OwnerSaved(**self._common()))
@@ -297,7 +331,7 @@ class Owner(Peer):
             **self._saved(),
             "units": self._arm.units,
             "pulls": self._arm.pulls,
-            "memory": self._arm.memory if self._lane is None else self._lane.memory,
+            "memory": self._memory,
             "index": self._index,
             "pulling": self._pulling,
             "listening": self._listening,

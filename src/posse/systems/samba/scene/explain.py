@@ -230,7 +230,7 @@ def _relayed(out: Explanation, message: strict.Relayed) -> None:
 def _score(out: Explanation, message: said.Score) -> None:
     of = out.of
     found = of.score(out.sender, message.frame)
-    own = of.roles[out.sender]._arm
+    own = of.secrets(out.sender).arm
     what = "score" if not (of.matches and of.level == "paper") else "weight"
     clear = [
         ["mean s / n", of.text(own.units / REWARD_ONE / max(1, own.pulls))],
@@ -332,7 +332,7 @@ def _reply(out: Explanation, message: said.Reply) -> None:
     out.chosen = out.receiver if yes and last else None
     clear = [["pulling bit" if last else "bit", "1" if yes else "0"]]
     if not last and of.policy.learns:
-        clear.append(["probability p", of.text(of.roles[out.receiver]._lane.memory)])
+        clear.append(["probability p", of.text(of.secrets(out.receiver).memory)])
     ran = "reply" + (" learn" if not last else "") + (" pull" if yes and last else "")
     out.put("5", "Reply", says, *clear, controller="return", owner=ran)
 

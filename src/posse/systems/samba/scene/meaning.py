@@ -85,21 +85,29 @@ class Pass:
 
     def score(self, owner: str, frame: bytes) -> Score:
         """Read an owner's score off its frame of this pass."""
-        lane = self.roles[owner]._lane
         if self.level == "paper":
             return self.published(owner, self.opened(frame, 1)[0])
-        pad = int(lane._pads.rows(self.index, 1)[0, 0])
-        x = (int.from_bytes(frame[:8], "little") + pad) % (1 << 64)
+        x = (int.from_bytes(frame[:8], "little") + self.pads(owner)[0]) % (1 << 64)
         x -= (1 << 64) * (x >> 63)
         bits = tie_bits(len(self.owners))
         value = (x >> bits) / (1 << SCORE_BITS)
         return Score(value, value, x & ((1 << bits) - 1))
 
+    def secrets(self, party: str) -> Any:
+        """Return what a role holds and hides."""
+        return self.roles[party].reveal()
+
+    def pads(self, owner: str) -> list[int]:
+        """Return the pads of an owner's score and of its reply, at level `strict`."""
+        rows = self.secrets(owner).lane.pads.rows(self.index, 1)
+        pads: list[int] = rows[0].tolist()
+        return pads
+
     def explores(self, owner: str) -> bool:
         """Whether an owner sends no score but the number that all send (level `paper` without the
         shortcut).
         """
-        return bool(self.roles[owner]._explores())
+        return bool(self.secrets(owner).exploring)
 
     def published(self, owner: str, sent: float) -> Score:
         """Take the mask of level `paper` away; the constant factor of a probability is shown with
@@ -109,43 +117,38 @@ class Pass:
 
     def mask(self, owner: str) -> float:
         """Return the mask of this pass at level `paper`; 1 where it is off."""
-        masks = self.roles[owner]._lane._masks
+        masks = self.secrets(owner).lane.masks
         selection = self.selections[self.turn]
         constant = math.exp(-selection.ceiling / selection.scale) if self.matches else 1.0
         return float((1.0 if masks is None else 1.0 - masks.at(self.index)) * constant)
 
     def opened(self, frames: bytes, count: int) -> tuple[float, ...]:
         """Open frames of level `paper` as comp does."""
-        body = b"".join(self.roles[COMP]._frames.open_all(self.index, frames, count))
+        body = b"".join(self.secrets(COMP).frames.open_all(self.index, frames, count))
         return struct.unpack(f"<{count}d", body)
 
     def order(self) -> list[int]:
         """Return the controller's permutation of this pass: place -> number of the owner."""
-        found: list[int] = self.roles[CONTROLLER]._order.at(self.index).tolist()
+        found: list[int] = self.secrets(CONTROLLER).order.at(self.index).tolist()
         return found
 
     def permuted(self) -> tuple[float, ...]:
         """Return what comp had before it at level `paper`, in its order; nothing where the step
         explores.
         """
-        answered = self.roles[COMP]._answered
-        if (
-            answered is None
-            or answered[0].index != self.index
-            or not isinstance(answered[0], Batch)
-        ):
+        answered = self.secrets(COMP).answered
+        if not isinstance(answered, Batch) or answered.index != self.index:
             return ()
-        return self.opened(answered[0].frames, len(self.owners))
+        return self.opened(answered.frames, len(self.owners))
 
     # Replies --------------------------------------------------------------------------------------
 
     def yes(self, owner: str, reply: bytes) -> bool:
         """Say whether a reply chooses its owner."""
-        lane = self.roles[owner]._lane
         if self.level == "paper":
-            return bool(lane._replies.open(self.index, reply) == b"\x01")
-        pad = int(lane._pads.rows(self.index, 1)[0, 1])
-        return bool((int.from_bytes(reply, "little") ^ pad) & 1)
+            replies = self.secrets(owner).lane.replies
+            return bool(replies.open(self.index, reply) == b"\x01")
+        return bool((int.from_bytes(reply, "little") ^ self.pads(owner)[1]) & 1)
 
     def chosen(self, replies: bytes) -> tuple[int, str]:
         """Return the place that comp's answers choose, and whose it is."""
@@ -157,14 +160,11 @@ class Pass:
 
     def largest(self) -> str:
         """Return the owner of the largest score of a pass that goes on at level `strict`."""
-        frames = self.roles[CONTROLLER]._frames
+        frames = self.secrets(CONTROLLER).frames
         if len(frames) < len(self.owners):
             return ""
         shares = np.frombuffer(b"".join([frames[name][:8] for name in self.owners]), "<u8")
-        pads = np.array(
-            [self.roles[name]._lane._pads.rows(self.index, 1)[0, 0] for name in self.owners],
-            np.uint64,
-        )
+        pads = np.array([self.pads(name)[0] for name in self.owners], np.uint64)
         return self.owners[int((shares + pads).view(np.int64).argmax())]
 
     # Sums -----------------------------------------------------------------------------------------
@@ -172,12 +172,13 @@ class Pass:
     def earned(self, owner: str) -> list[list[str]]:
         """Return an owner's own numbers."""
         role = self.roles[owner]
-        return [["rewards", self.text(role._arm.units / REWARD_ONE)], ["pulls", str(role.pulls)]]
+        return [["rewards", self.text(role.reward)], ["pulls", str(role.pulls)]]
 
     @property
     def total(self) -> str:
         """The sum of all rewards."""
-        return self.text(sum(self.roles[name]._arm.units for name in self.owners) / REWARD_ONE)
+        units = sum(self.secrets(name).arm.units for name in self.owners)
+        return self.text(units / REWARD_ONE)
 
 
 _SOLE = ("controller", "comp", "customer")

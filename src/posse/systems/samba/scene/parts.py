@@ -355,5 +355,5 @@ _FIELDS: Mapping[tuple[str, str], Callable[[Pass, Any], Sequence[Part]]] = {
 
 def _server_of(at: Pass, value: bytes) -> str:
     """Which server a seed is sealed to: its own key opens it."""
-    dealing = at.roles["controller"]._dealing
+    dealing = at.secrets("controller").dealing
     return "controller" if dealing is not None and dealing.controller.sealed == value else "comp"

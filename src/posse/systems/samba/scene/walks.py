@@ -19,6 +19,7 @@ from posse.core import check
 from posse.core.errors import ConfigError
 from posse.core.fixed import REWARD_ONE, from_units
 from posse.core.roles import Action, Pull, Reward, Role
+from posse.privacy.crypto.frames import ClearFrames, Frames
 from posse.problems.arms.rewards import Arms
 from posse.systems.base import AnySystem
 from posse.systems.samba.federation import SambaRun, SimulatedWorld, prepare
@@ -86,7 +87,7 @@ def check_example(name: str, settings: Samba) -> None:
         )
 
 
-class _Drawn:
+class _Drawn(Draws):
     """Numbers of given indices; all others from where they come."""
 
     def __init__(self, given: Mapping[int, float], rest: Draws) -> None:
@@ -108,6 +109,22 @@ class _Ordered:
         return (
             np.array(self._given[index], np.int64) if index in self._given else self._rest.at(index)
         )
+
+
+class WalkLane(PaperLane):
+    """A lane that computes the weight of the first step from a rounded mean, if the example does."""
+
+    def __init__(self, *arguments: Any, walk: Walk) -> None:
+        super().__init__(*arguments)
+        self._walk = walk
+
+    def _score(self, index: int) -> float:
+        step, turn = divmod(index, self._passes)
+        if self._walk.decimals is None or step != self._walk.step:
+            return super()._score(index)
+        units, pulls = self._arm.known
+        mean = round(from_units(units) / pulls, self._walk.decimals)
+        return math.exp((mean - self._ceilings[turn]) / self._scales[turn])
 
 
 class WalkOwner(Owner):
@@ -134,28 +151,18 @@ class WalkOwner(Owner):
 
     def _open_lane(self) -> bool:
         opened = super()._open_lane()
-        lane = self._lane
         if self._coins is not None:
-            self._coins = _Drawn(self._walk.coins, self._coins)  # type: ignore[assignment]
-        if isinstance(lane, PaperLane):
-            if lane._masks is not None:
-                given = {index: 1.0 - mask for index, mask in self._walk.masks.items()}
-                lane._masks = _Drawn(given, lane._masks)  # type: ignore[assignment]
-            if self._walk.decimals is not None:
-                lane._value = self._rounded(lane._value, self._walk.decimals)
+            self._coins = _Drawn(self._walk.coins, self._coins)
         return opened
 
-    def _rounded(self, value: Callable[..., float], decimals: int) -> Callable[..., float]:
-        """Compute the weight of the first step from a rounded mean."""
-
-        def weight(t: int, turn: int, units: int, pulls: int, *rest: Any) -> float:
-            if t != self._walk.step:
-                return value(t, turn, units, pulls, *rest)
-            _, _, _, _, scales, ceilings = rest
-            mean = round(from_units(units) / pulls, decimals)
-            return math.exp((mean - ceilings[turn]) / scales[turn])
-
-        return weight
+    def _paper_lane(
+        self, frames: Frames | ClearFrames, replies: Frames | ClearFrames, masks: Draws | None
+    ) -> PaperLane:
+        if masks is not None:
+            given = {index: 1.0 - mask for index, mask in self._walk.masks.items()}
+            masks = _Drawn(given, masks)
+        seeds = self._own_seeds()
+        return WalkLane(self._arm, self._policy, frames, replies, masks, seeds, walk=self._walk)
 
 
 class WalkController(Controller):
@@ -171,7 +178,7 @@ class WalkController(Controller):
         if "permutation" not in self.manifest.terms.off:
             self._order = _Ordered(self._walk.orders, self._order)
         if self._coins is not None:
-            self._coins = _Drawn(self._walk.coins, self._coins)  # type: ignore[assignment]
+            self._coins = _Drawn(self._walk.coins, self._coins)
         return keys
 
 
@@ -186,7 +193,7 @@ class WalkComp(Comp):
         super()._enter()
         self._index = self._walk.step * self.manifest.terms.passes
         assert self._draws is not None
-        self._draws = _Drawn(self._walk.draws, self._draws)  # type: ignore[assignment]
+        self._draws = _Drawn(self._walk.draws, self._draws)
 
 
 class WalkWorld(SimulatedWorld):
@@ -221,8 +228,8 @@ class WalkRun(SambaRun):
 
     def _head(self) -> Any:
         """The message that moves next."""
-        queue = self.memory._queue
-        return queue[0][2] if queue and isinstance(queue[0], tuple) else None
+        pending = self.memory.pending
+        return pending[0][2] if pending and isinstance(pending[0], tuple) else None
 
     def _role_maker(self, seed: int) -> Callable[[], list[Role]]:
         walk = self.walk

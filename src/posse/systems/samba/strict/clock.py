@@ -58,7 +58,8 @@ class Clock:
     """
 
     def __init__(self, pull: Callable[[Ask], Awaitable[Message]]) -> None:
-        self._pull = pull
+        self.pull = pull
+        """Answers a pull, whatever the clock says."""
         self._inside = asyncio.Event()
 
     async def __call__(self, ask: Ask) -> Message:
@@ -72,6 +73,6 @@ class Clock:
             loop.call_at(end - DISK * ask.seconds, self._inside.clear)
             await asyncio.sleep(end - loop.time())
             return Tock(ask.number)
-        reward = await self._pull(ask)
+        reward = await self.pull(ask)
         await self._inside.wait()
         return reward

@@ -5,6 +5,7 @@ place a pass.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,18 @@ class CompSaved(ParticipantSaved, frozen=True, kw_only=True, forbid_unknown_fiel
     placed: Placed | None
     gate: slots.Gate
     closed: list[str] | None
+
+
+@dataclass(frozen=True)
+class CompSecrets:
+    """What comp holds and hides."""
+
+    start: int
+    """The first pass of this run."""
+    pads: Sequence[WordRows]
+    """Of every owner, two a pass: for its score and for the reply."""
+    slot_pads: Sequence[WordRows]
+    """Of every owner, two a slot."""
 
 
 class Comp(Peer):
@@ -305,6 +318,10 @@ class Comp(Peer):
     def state(self) -> dict[str, object]:
         """What comp's operator may see: how far the run is."""
         return self.progress(self._index)
+
+    def reveal(self) -> CompSecrets:
+        """Return the pads of all owners."""
+        return CompSecrets(self._start, self._pads_of, self._slot_pads)
 
     # Saving ---------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from posse.systems.samba.messages import (
     Spent,
     Sum,
 )
-from posse.systems.samba.roles.controller import Controller, ControllerSaved
+from posse.systems.samba.roles.controller import Controller, ControllerSaved, ControllerSecrets
 from posse.systems.samba.setup import COMP, CONTROLLER, CUSTOMER, DEALER, Expected
 from posse.systems.samba.strict import slots, sums
 from posse.systems.samba.strict.closing import check_agreed, check_close, refused_end, same
@@ -80,6 +81,16 @@ class StrictSaved(ControllerSaved, frozen=True, kw_only=True, forbid_unknown_fie
     """Whether the largest of the pass is found and comp is asked for its place."""
     gate: slots.Gate
     share: Share | None
+
+
+@dataclass(frozen=True)
+class StrictControllerSecrets(ControllerSecrets):
+    """What the controller of level `strict` holds and hides."""
+
+    dealing: Dealing | None
+    """The sealed seeds of both servers."""
+    search: First | None
+    """Its part of the search, with its share of the dealer's numbers."""
 
 
 class StrictController(Controller):
@@ -466,6 +477,10 @@ class StrictController(Controller):
     @property
     def _forwarded(self) -> bool:
         return self._begun
+
+    def reveal(self) -> StrictControllerSecrets:
+        """Return the frames of this pass, and its part of the search."""
+        return StrictControllerSecrets(self._order, dict(self._frames), self._dealing, self._first)
 
     # Saving ---------------------------------------------------------------------------------------
 

@@ -39,7 +39,6 @@ class StrictCustomer(Customer):
         secrets: Secrets | None = None,
     ) -> None:
         super().__init__(identity, expected, terms, admitted, None, secrets=secrets)
-        self._tag = b""
         del self._handlers[Total]
         self._handlers |= {
             Keys: self._on_keys,

@@ -5,6 +5,7 @@ score and no result.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from posse.core.errors import ProtocolError
@@ -33,6 +34,14 @@ class DealerSaved(ParticipantSaved, frozen=True, kw_only=True, forbid_unknown_fi
 def frames_for_comp(seed: bytes, digest: bytes) -> Frames:
     """Frames in which the dealer's chunks go to comp: under a key from comp's seed."""
     return Frames(hkdf(seed, b"posse strict dealt to comp"), digest, b"dealt", 1)
+
+
+@dataclass(frozen=True)
+class DealerSecrets:
+    """What the dealer holds and hides: the seeds of the two servers, from which all else follows."""
+
+    controller: bytes
+    comp: bytes
 
 
 class Dealer(Peer):
@@ -66,15 +75,22 @@ class Dealer(Peer):
             sealed.append(Seeds(body, self._identity.sign(b"seed", self.info("seed", name) + body)))
         return self.to_controller(Dealing(*sealed))
 
-    def _enter(self) -> tuple[bytes, bytes]:
-        """Make both seeds, and what deals from them."""
-        first, second = (
+    def _seeds(self) -> list[bytes]:
+        return [
             self._secrets.key(b"samba strict seed", context=self._context() + name.encode())
             for name in (CONTROLLER, COMP)
-        )
+        ]
+
+    def _enter(self) -> tuple[bytes, bytes]:
+        """Make both seeds, and what deals from them."""
+        first, second = self._seeds()
         self._shuffle = Shuffle(len(self.manifest.owners), first, second)
         self._frames = frames_for_comp(second, self._digest)
         return first, second
+
+    def reveal(self) -> DealerSecrets:
+        """Return both seeds."""
+        return DealerSecrets(*self._seeds())
 
     def _on_want(self, message: Want) -> Sequence[Action]:
         """Deal what was asked for and not dealt."""

@@ -12,7 +12,7 @@ from posse.core.fixed import tie_bits
 from posse.policies.arms.base import Policy
 from posse.systems.samba.kernels import kernels
 from posse.systems.samba.roles.draws import CommonDraws, OwnSeeds
-from posse.systems.samba.roles.lanes import Arm
+from posse.systems.samba.roles.lanes import Arm, StrictSecrets
 from posse.systems.samba.strict.comp import pads
 from posse.systems.samba.twin import selections
 
@@ -129,6 +129,12 @@ class StrictLane:
         self._size = min(max((index - self._since) * 9 // 8, SHORTEST_BLOCK), LONGEST_BLOCK)
         self._since = index
         return True
+
+    def reveal(self) -> StrictSecrets:
+        """Return what it hides scores with (`Role.reveal`)."""
+        if self._at == len(self._plain):
+            return StrictSecrets(self._pads)
+        return StrictSecrets(self._pads, int(self._numbers[self._at]), self._yes[self._at])
 
     def _remember(self, index: int, at: int, chosen: bool) -> None:
         if not self._learns:

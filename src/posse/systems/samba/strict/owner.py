@@ -93,8 +93,11 @@ class StrictOwner(Owner):
                 self._secrets.key(b"samba strict ready", context=stream)
             )
         coins = CommonDraws(self._world_seed, self._keys[1], self._passes)
-        self._lane = StrictLane(self._arm, self._policy, stream, coins, self._own_seeds())
+        self._lane = self._strict_lane(stream, coins)
         return True
+
+    def _strict_lane(self, stream: bytes, coins: CommonDraws) -> StrictLane:
+        return StrictLane(self._arm, self._policy, stream, coins, self._own_seeds())
 
     # Slots ----------------------------------------------------------------------------------------
 
