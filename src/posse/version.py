@@ -10,3 +10,6 @@ MANIFEST_VERSION = "0.1.0"
 is upgraded in a run makes its manifest again from its journal, and it must be the one that all have
 signed.
 """
+
+NAMED_ITSELF = "0.1.1"
+"""The release of this protocol version whose manifests name it instead."""

@@ -160,6 +160,13 @@ def health(port: int) -> tuple[int, dict[str, Any]]:
         return error.code, json.loads(error.read())
 
 
+async def no_longer_named(lost: str, port: int) -> None:
+    """Wait until `/health` does not name a party; a busy machine may be silent for a moment."""
+    async with asyncio.timeout(240):
+        while lost in (await asyncio.to_thread(health, port))[1]["waiting"]:
+            await asyncio.sleep(0.05)
+
+
 def plain_total(level: str) -> float:
     (total,) = registry.run(
         Samba(policy="ucb", owners=3, budget=BUDGET, seed=7, level=level).plain()
@@ -190,7 +197,7 @@ def test_everybody_names_a_party_that_is_lost_until_it_is_back(tmp_path, name):
         assert (found.fine, lost in found.said) == (False, True)
         federation.start(lost)
         await until(lambda: not federation.why(lost))
-        assert (await asyncio.to_thread(health, port))[1]["waiting"].get(lost) is None
+        await no_longer_named(lost, port)
         await federation.end()
         control.close()
         await door.closed()
@@ -304,7 +311,8 @@ def test_a_refused_certificate_is_named_by_all(tmp_path, kind):
 )
 def test_a_run_that_stalls_ends_with_3_and_goes_on_where_it_was(tmp_path, when, level):
     lost = "customer" if when == "end" else "clinic-2"
-    federation = Federation(with_values(samba(tmp_path, level), stalled_after=2.0))
+    seconds = 0.0 if when == "end" else 2.0
+    federation = Federation(with_values(samba(tmp_path, level), stalled_after=seconds))
     others = [name for name in federation.paths if name != lost]
 
     async def story():
@@ -312,6 +320,10 @@ def test_a_run_that_stalls_ends_with_3_and_goes_on_where_it_was(tmp_path, when, 
         if when != "set-up":
             await until(lambda: federation.step("controller") >= 3)
             await federation.stop(lost)
+        if when == "end":  # all decisions are made without the customer, however long they take
+            await until(lambda: federation.step("controller") == BUDGET)
+            for party in federation.parties.values():
+                party.stalled_after = 2.0
         errors = await federation.errors(*others)
         assert {type(error) for error in errors.values()} == {StalledError}
         assert all(f"waited for '{lost}'" in str(error) for error in errors.values()), errors
@@ -532,6 +544,10 @@ def shown_while(folder: Path, slow: str, kind: str) -> dict[str, Any]:
         if kind == "fails":
             await until(lambda: party.source_trouble[0] >= FAILING)
             assert "source" in party_commands(party)["status"]("")  # type: ignore[operator]
+        # A busy machine may be silent for a moment.
+        await until(
+            lambda: "silent" not in repr([status(each) for each in federation.parties.values()])
+        )
         for name, each in federation.parties.items():
             shown = {**status(each), "pid": 0, "digest": ""}
             for key in ("step", "horizon", "unit"):
@@ -585,7 +601,8 @@ def test_a_source_that_fails_is_shown_with_slots_too(tmp_path):
         found = (await asyncio.to_thread(doctor, federation.paths["clinic-1"]))["source"]
         control.close()
         assert (found.fine, "machine of the rewards" in found.said) == (False, True)
-        assert all(status(party)["healthy"] for party in federation.parties.values())
+        # A busy machine may be silent for a moment.
+        await until(lambda: all(status(party)["healthy"] for party in federation.parties.values()))
         broken = False
         await until(lambda: owner.source_trouble == (0, ""))
 

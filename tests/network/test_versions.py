@@ -24,8 +24,9 @@ from posse.runtime.network.wire import (
     check_versions,
     pack,
 )
+from posse.systems.samba.roles import customer
 from posse.version import PROTOCOL_VERSION
-from tests.kit.federations import laid_out, opened, run, run_all
+from tests.kit.federations import laid_out, opened, run, run_all, until
 from tests.kit.parties import close
 from tests.kit.toy_roles import WORDS, Done, Hub
 
@@ -138,6 +139,39 @@ def test_a_run_with_parties_of_the_version_before(tmp_path, older, monkeypatch):
     assert {hello.wire for name, hello in hellos if name in older} == {OLDEST_WIRE}
     among_new = [hello.wire for name, hello in hellos if {name, hello.name}.isdisjoint(older)]
     assert set(among_new) <= {WIRE_VERSION}
+
+
+@pytest.mark.parametrize("level", ["paper", "strict"])
+def test_a_customer_that_is_upgraded_from_0_1_1_in_a_run_goes_on(tmp_path, level, monkeypatch):
+    """That release named itself in the manifest, which a customer makes again from its journal."""
+    expected = run(tmp_path / "undisturbed", level=level, sync=True)
+    paths = laid_out(tmp_path / "upgraded", level=level, sync=True)
+
+    async def first_part():
+        parties = [opened(path) for path in paths]
+        controller = next(party for party in parties if party.engine.role.kind == "controller")
+        tasks = [asyncio.create_task(party.run()) for party in parties]
+        await until(lambda: controller.engine.role.state()["step"] >= 3)
+        for party in parties:
+            party.stop()
+        await asyncio.gather(*tasks)
+        close(*parties)
+        return next(party.engine.role for party in parties if party.engine.role.kind == "customer")
+
+    with monkeypatch.context() as earlier:
+        earlier.setattr(customer, "MANIFEST_VERSION", "0.1.1")
+        before = asyncio.run(first_part())
+    assert (before.manifest.version, before.finished) == ("0.1.1", False)
+
+    notes = []
+    parties = [opened(path, notes) for path in paths]
+    asyncio.run(run_all(parties))
+    close(*parties)
+    roles = {party.engine.role.name: party.engine.role for party in parties}
+    assert roles["customer"].digest == before.digest
+    owners = [role.state() for role in roles.values() if role.kind == "owner"]
+    (total,) = [note.value for note in notes if note.kind == "total"]
+    assert (total, [(state["pulls"], state["reward"]) for state in owners]) == expected
 
 
 WRITTEN = {

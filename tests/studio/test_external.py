@@ -732,9 +732,12 @@ def test_a_folder_or_a_file_here_is_no_data_set(
     monkeypatch.chdir(tmp_path)
     (tmp_path / CANARY).mkdir()
     (tmp_path / "digits").mkdir()
+    (tmp_path / "outside.csv").write_text("client,x1,label\n")
     catalogue = Catalogue(tmp_path / "files")
     for name, values in (
         ("fed-contextual", {"data": CANARY}),
+        ("fed-contextual", {"data": "file:../outside"}),
+        ("fed-contextual", {"data": f"file:{tmp_path}/outside"}),
         ("mpc-contextual", {"rewards": "digits"}),
         ("dp-combinatorial", {"data": {"offers": "uniform"}}),
     ):

@@ -408,6 +408,7 @@ class Dask:
         self.reports: list[str] = []
         self.actions: list[Callable[[], object]] = []
         self.processes: list[subprocess.Popen[bytes]] = []
+        self.gave_up = False
         self.address = ""
         self.scheduler = self.start_scheduler(0)
 
@@ -460,6 +461,11 @@ class Dask:
         for process in self.processes:
             end(process)
 
+    def give_up(self) -> None:
+        """End a sweep that waits for ever."""
+        self.gave_up = True
+        self.close()
+
     def report(self, record: logging.LogRecord) -> bool:
         self.reports.append(record.getMessage())
         assert self.actions, self.reports
@@ -486,12 +492,11 @@ def dask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Dask]:
     cluster = Dask(tmp_path)
     logger = logging.getLogger("posse")
     logger.addFilter(cluster.report)
-    late = threading.Timer(
-        PATIENCE, cluster.close
-    )  # a sweep that waits for ever then ends, without what is expected
+    late = threading.Timer(PATIENCE, cluster.give_up)
     late.start()
     try:
         yield cluster
+        assert not cluster.gave_up, "it waited for ever"
     finally:
         late.cancel()
         logger.removeFilter(cluster.report)

@@ -17,6 +17,7 @@ from posse.privacy.crypto.paillier import Ciphertext, PrivateKey
 from posse.systems.samba.messages import (
     Close,
     Closed,
+    Consent,
     Consents,
     End,
     Go,
@@ -37,9 +38,10 @@ from posse.systems.samba.setup import (
     Terms,
     check_members,
     join_bytes,
+    read_manifest,
     sole,
 )
-from posse.version import MANIFEST_VERSION, PROTOCOL_VERSION
+from posse.version import MANIFEST_VERSION, NAMED_ITSELF, PROTOCOL_VERSION
 
 
 class CustomerSaved(ParticipantSaved, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -156,15 +158,29 @@ class Customer(Participant):
     def _on_consents(self, message: Consents) -> Sequence[Action]:
         """Start when everyone signed this manifest."""
         consents = {consent.name: consent for consent in message.consents}
+        try:
+            self._check_signed(consents, self._digest)
+        except ProtocolError:
+            # Release 0.1.1 named itself in manifests. A customer that is upgraded from it in a run
+            # makes its manifest again from its journal.
+            earlier = msgspec.msgpack.encode(
+                msgspec.structs.replace(self.manifest, version=NAMED_ITSELF)
+            )
+            _, digest = read_manifest(earlier)
+            self._check_signed(consents, digest)
+            self._accept(earlier)
+        go = Go(self._identity.sign(b"go", self._digest))
+        self.go(go)
+        return self.to_controller(go)
+
+    def _check_signed(self, consents: Mapping[str, Consent], digest: bytes) -> None:
+        """Raise unless everyone else signed the manifest of this digest."""
         for member in self.manifest.members:
             if member.name == CUSTOMER:
                 continue
             if member.name not in consents:
                 raise ProtocolError(f"'{member.name}' has not signed the manifest.")
-            verify(member.identity, b"consent", self._digest, consents[member.name].signature)
-        go = Go(self._identity.sign(b"go", self._digest))
-        self.go(go)
-        return self.to_controller(go)
+            verify(member.identity, b"consent", digest, consents[member.name].signature)
 
     def _on_end(self, message: End) -> Sequence[Action]:
         """Refuse to end the run early."""
