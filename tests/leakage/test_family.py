@@ -18,14 +18,17 @@ import pytest
 import posse
 from posse.privacy.leakage.attack import LEVEL, Attack, Evidence
 from posse.systems.audit import view_of
+from posse.systems.modules import attacks_of
 from posse.systems.registry import system
 
 STATED = {"both-servers"}
 """The attack on a view that succeeds at `strict`, as the level says."""
-VIEWS = {attack.name: attack for attack in system("samba").attacks if attack.needs == "view"}
+VIEWS = {
+    attack.name: attack for attack in attacks_of(system("samba")).attacks if attack.needs == "view"
+}
 STAGED = {
     attack.name: attack
-    for attack in system("samba").attacks
+    for attack in attacks_of(system("samba")).attacks
     if attack.name in ("run-level", "common-key")
 }
 

@@ -14,6 +14,7 @@ import posse
 from posse.core.errors import ProtocolError
 from posse.privacy.leakage.attack import LEVEL, Attempt, Evidence, attempt
 from posse.systems.audit import audit
+from posse.systems.modules import attacks_of
 from posse.systems.registry import system
 from posse.systems.samba.attacks import network
 from posse.systems.samba.attacks.endings import Clocked
@@ -21,7 +22,7 @@ from posse.systems.samba.attacks.reading import plant_share
 from posse.systems.samba.roles.customer import Customer
 from posse.systems.samba.strict.messages import Shares
 
-ATTACKS = {attack.name: attack for attack in system("samba").attacks}
+ATTACKS = {attack.name: attack for attack in attacks_of(system("samba")).attacks}
 
 
 def settings(level: str, **more: Any) -> Any:

@@ -24,7 +24,7 @@ from posse.runtime.network.recording import VIEW, RecordingEngine
 from posse.runtime.place import Place, open_place
 from posse.systems import audit, parties, registry
 from posse.systems.live import Bandit
-from posse.systems.modules import scene_of
+from posse.systems.modules import attacks_of, scene_of
 from posse.systems.registry import system
 from posse.systems.runs import Run
 from tests.kit.federations import laid_out
@@ -243,7 +243,9 @@ BROKEN: dict[str, Broken] = {
         "P100", "like", lambda _: attack_view({"system": "mpc-contextual"}, settings())
     ),
     "systems.adversary.no-such-role": Broken(
-        "P100", "adversary", lambda _: audit.view_of(market(), system("samba").attacks[0])
+        "P100",
+        "adversary",
+        lambda _: audit.view_of(market(), attacks_of(system("samba")).attacks[0]),
     ),
     "systems.view.no-system": Broken("P100", "view", lambda _: attack_view({})),
     "systems.view.cut-off": Broken(
