@@ -16,6 +16,7 @@ from posse.core.roles import WORLD
 from posse.privacy.leakage import linking
 from posse.privacy.leakage.attack import FINDS, Attempt, attempt
 from posse.systems.audit import audit
+from posse.systems.modules import attacks_of
 from posse.systems.registry import system
 from posse.systems.samba.attacks.owners import beyond, own_arm, regression
 from posse.systems.samba.attacks.reading import short_key
@@ -23,7 +24,7 @@ from posse.systems.samba.messages import Reply
 from posse.systems.samba.scene.picture import knowledge
 from posse.systems.samba.twin import Twin
 
-ATTACKS = {attack.name: attack for attack in system("samba").attacks}
+ATTACKS = {attack.name: attack for attack in attacks_of(system("samba")).attacks}
 LEVELS = ("strict", "paper")
 
 

@@ -14,7 +14,7 @@ import posse
 from posse.core.errors import ProtocolError
 from posse.privacy.leakage.attack import LEVEL, Attempt, Evidence, attempt
 from posse.systems.audit import audit
-from posse.systems.modules import attacks_of
+from posse.systems.modules import Attacks, attacks_of
 from posse.systems.registry import system
 from posse.systems.samba.attacks import network
 from posse.systems.samba.attacks.endings import Clocked
@@ -159,9 +159,8 @@ def broken(*arguments: Any) -> Any:
 def test_an_attack_that_needs_more_of_a_run_under_way_says_so_and_a_bug_is_not_hidden(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    of: Any = system("samba")
     attack = replace(ATTACKS["controller-alone"], estimate=broken)
-    monkeypatch.setattr(type(of), "attacks", (attack,))
+    monkeypatch.setattr("posse.systems.audit.attacks_of", lambda _: Attacks(attacks=(attack,)))
     run = posse.start(settings("strict"), transcript=10**6)
     run.advance(5)
     why = audit(run).left_out["controller-alone"]
