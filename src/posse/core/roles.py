@@ -152,7 +152,7 @@ class Role(Protocol):
     def reveal(self) -> object:
         """Return what this role holds and hides, for drawings and attacks in simulations.
 
-        Each role returns a frozen dataclass of its own. It may refer to the role's own state: read
+        Each role returns its own frozen dataclass. It may refer to the role's own state: read
         it, and do not change it. Nothing else reads private attributes of a role.
 
         Raises:

@@ -152,7 +152,7 @@ class Settings(BaseModel):
 
     @classmethod
     def _by_field(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Replace aliases by the fields that they stand for."""
+        """Replace aliases by the names of their fields."""
         fields = {word: value for word, value in values.items() if word not in cls.aliases}
         words = {field: field for field in fields}  # the word that named each field
         for alias in [word for word in values if word in cls.aliases]:

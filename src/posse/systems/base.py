@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class RunSettings(Settings):
     """What the settings of all systems share.
 
-    Each system adds `policy`, `data` and `horizon`, with a meaning and a default of its own.
+    Each system adds `policy`, `data` and `horizon`, and defines their meanings and defaults.
     """
 
     system: ClassVar[str]
@@ -292,13 +292,16 @@ def shipped(
 
     A validator of settings calls it with all values, and continues with what it returns.
     """
-    policy = values.get("policy") if isinstance(values, Mapping) else None
-    if policy is None:
+    if not isinstance(values, Mapping) or values.get("policy") is None:
         return values
+    policy = values["policy"]
     table = dict(policy) if isinstance(policy, Mapping) else {"name": policy}
     name = table.pop("name", None)
     nested = table.pop("parameters", {})
-    table |= nested if isinstance(nested, Mapping) else {"parameters": nested}
+    if isinstance(nested, Mapping):
+        table |= nested
+    else:
+        table["parameters"] = nested
     if not isinstance(name, str) or ":" in name:
         raise ConfigError(
             f"{system} takes the policies {', '.join(policies)}, got {name!r}: {why} Choose one of "

@@ -1,4 +1,4 @@
-"""What a system may offer: optional modules beside its `system.py`, each with one object.
+"""What a system may offer: optional modules next to its `system.py`, each with one object.
 
 | module | object | what it offers |
 |---|---|---|
@@ -30,7 +30,7 @@ from posse.results.record import Record
 from posse.results.reports.sections import Section
 from posse.runtime.memory import Delivery
 from posse.systems import base
-from posse.systems.base import AnySystem, RunSettings
+from posse.systems.base import AnySystem, RoleKind, RunSettings
 from posse.systems.registry import system_of
 from posse.systems.runs import Run
 
@@ -69,20 +69,18 @@ def _knowledge_of_level(settings: RunSettings, kind: str) -> dict[str, list[str]
     """Return the sentences of the level that name a kind of role."""
     system = system_of(settings)
     role = next(role for role in system.roles if role.kind == kind)
-    words = {kind.lower(), role.label.lower(), role.label.lower().split()[-1]}
-
-    def naming_role(sentences: Iterable[str]) -> list[str]:
-        return [text for text in sentences if any(word in text.lower() for word in words)]
-
+    knows = [f"It holds {role.holds}."]
     level = base.level(system, settings)
-    knows = [f"It holds {role.holds}."] if role.holds else []
     if level is not None:
-        knows += naming_role(level.learns(settings))
-    return {
-        "knows": knows,
-        "never": [],
-        "could": naming_role(base.not_protected(system, settings)),
-    }
+        knows += _naming(role, level.learns(settings))
+    could = _naming(role, base.not_protected(system, settings))
+    return {"knows": knows, "never": [], "could": could}
+
+
+def _naming(role: RoleKind, sentences: Iterable[str]) -> list[str]:
+    label = role.label.lower()
+    words = (role.kind.lower(), label.split()[-1])
+    return [text for text in sentences if any(word in text.lower() for word in words)]
 
 
 def _with_and_without_protection(settings: S) -> Sequence[tuple[str, S]]:
@@ -199,13 +197,13 @@ class Command:
     run: Callable[[Any], Iterable[str | Section | Record]]
     """Yields what is shown as it comes: remarks, tables, and records to store."""
     positional: tuple[str, ...] = ()
-    """Settings that stand on the command line without a flag."""
+    """Settings that the command line takes without a flag."""
     skip: tuple[str, ...] = ()
     """Settings that have no flag in this command."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Defaults of this command that differ from the model's."""
     stopped: str = ""
-    """What is printed after Ctrl-C if the command keeps what was done."""
+    """What is printed after Ctrl-C if the command stores what was done."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,12 +243,12 @@ class Report(Generic[S]):
 
 def scene_of(system: AnySystem) -> Scene[Any, Any]:
     """Return the pictures of a system."""
-    return _object(type(system).__module__, "scene", Scene) or Scene()
+    return _object_or(Scene(), system, "scene")
 
 
 def attacks_of(system: AnySystem) -> Attacks:
     """Return the attacks on runs of a system."""
-    return _object(type(system).__module__, "attacks", Attacks) or Attacks()
+    return _object_or(Attacks(), system, "attacks")
 
 
 def deploy_of(system: AnySystem) -> Parties | None:
@@ -260,17 +258,22 @@ def deploy_of(system: AnySystem) -> Parties | None:
 
 def live_of(system: AnySystem) -> Live:
     """Return how a system serves decisions on demand."""
-    return _object(type(system).__module__, "live", Live) or Live()
+    return _object_or(Live(), system, "live")
 
 
 def commands_of(system: AnySystem) -> Commands:
     """Return the commands of a system."""
-    return _object(type(system).__module__, "commands", Commands) or Commands()
+    return _object_or(Commands(), system, "commands")
 
 
 def report_of(system: AnySystem) -> Report[Any]:
-    """Return what reports of a system contain beside its records."""
-    return _object(type(system).__module__, "report", Report) or Report()
+    """Return what reports of a system contain in addition to its records."""
+    return _object_or(Report(), system, "report")
+
+
+def _object_or(default: Module, system: AnySystem, name: str) -> Module:
+    declared = _object(type(system).__module__, name, type(default))
+    return default if declared is None else declared
 
 
 @cache
