@@ -77,7 +77,7 @@ class Run(ABC):
 
     def finish(self, watch: Watch | None = None) -> None:
         """Run to the end, and call `watch` with the progress about every half second."""
-        for steps in half_second_steps(self.stride):
+        for steps in half_second_steps(self.stride, self.smallest_stride):
             if self.done:
                 return
             self.advance(steps)
@@ -88,6 +88,11 @@ class Run(ABC):
     def stride(self) -> int:
         """The most decisions between two reports of progress."""
         return max(1, self.horizon // max(1, len(self.seeds)) // 200)
+
+    @property
+    def smallest_stride(self) -> int:
+        """The fewest decisions between two reports of progress."""
+        return 1
 
     @property
     def progress(self) -> Progress:

@@ -176,7 +176,8 @@ class FedRun(Run):
         """Rounds in one call of the compiled program."""
         return self.simulation.together
 
-    least = stride
+    smallest_stride = stride
+    """Any other number of rounds would have to be compiled first."""
 
     @property
     def side_by_side(self) -> int:
