@@ -483,12 +483,15 @@ def slightly(lines: Sequence[Line]) -> Finding:
     the same for all.
     """
     arms = np.log([line.arms for line in lines])
+    centred = arms - arms.mean()
+
+    def slope_of(some: NDArray[np.int64]) -> float:
+        etas = np.array([enough_eta(line, some) for line in lines])
+        # Less the first one, so that the slope of equal etas is exactly 0 on every machine.
+        return float(centred @ (etas - etas[0]) / (centred @ centred))
 
     def slope(numbers: Floats, axis: int) -> object:
-        return [
-            np.polyfit(arms, [enough_eta(line, some) for line in lines], 1)[0]
-            for some in numbers.astype(np.int64)
-        ]
+        return [slope_of(some) for some in numbers.astype(np.int64)]
 
     runs = np.arange(len(lines[0].rewards))
     rise = bootstrap(runs, slope, resamples=1000)

@@ -144,8 +144,8 @@ def test_runs_side_by_side_are_told_together(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_kept_run_goes_on_by_the_same_command(posse: Call) -> None:
-    flags = (*RUN, *SMALL, "--keep", "kept", "--json", "--no-save")
-    first, again = (json.loads(posse(*flags).out)["records"][0] for _ in range(2))
+    flags = (*RUN, *SMALL, "--keep", "kept", "--no-save")
+    first, again = (json.loads(posse(*flags, "--json").out)["records"][0] for _ in range(2))
     assert first["reward"] == again["reward"]
     assert "holds a run with cohort 5, got 4" in one_line(posse(*flags, "--cohort", "4"))
 

@@ -254,7 +254,8 @@ def test_a_deleted_journal_is_named_by_every_party_until_it_is_put_back(
         return [
             each["waiting"]["clinic-2"]
             for each in shown
-            if "clinic-2" in each["waiting"] and not each["healthy"]
+            # One that does not run any more has finished, and waits for nobody.
+            if each["running"] and "clinic-2" in each["waiting"] and not each["healthy"]
         ]
 
     with (

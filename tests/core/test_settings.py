@@ -47,7 +47,7 @@ def test_resolved_settings_make_the_same_settings_again() -> None:
 def test_a_suggestion_uses_the_words_of_the_user() -> None:
     with pytest.raises(ConfigError) as caught:
         Example.make({"bugdet": 2})
-    assert "'budget'" in caught.value.text
+    assert "unknown setting 'bugdet'. Did you mean 'budget'?" in caught.value.text
 
 
 def test_settings_do_not_change() -> None:

@@ -68,6 +68,33 @@ def _sum(names: list[str], survivors: Sequence[str]) -> list[int]:
     return [at * whole for at in range(6)]
 
 
+# Runs in one process ------------------------------------------------------------------------------
+
+
+def compile_as_0_1() -> None:
+    """Let every run of samba compile first, as 0.1 did, for keys come from the stream behind what
+    that draws.
+
+    A short run at level `paper` is interpreted instead since 0.2. Compiling draws the keys of a
+    small run. When 0.1 compiled for the first time, numba imported `multiprocessing`, which draws
+    32 bytes.
+    """
+    import os
+
+    from posse.systems.samba import federation
+
+    imported = False
+
+    def warm_up(run: federation.SambaRun) -> None:
+        nonlocal imported
+        if not imported:
+            os.urandom(32)
+            imported = True
+        federation.warm_up_roles(run._setup.policy, run.settings.level)
+
+    federation.SambaRun._warm_up = warm_up  # type: ignore[method-assign]
+
+
 # Parties between organisations --------------------------------------------------------------------
 
 

@@ -13,7 +13,9 @@ import hashlib
 import hmac
 import os
 import random
+import sys
 from collections import Counter
+from types import FrameType
 from typing import Any
 
 from cryptography import x509
@@ -29,12 +31,18 @@ _P256_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 class _Stream:
     """Bytes for the operating system's: a stream for each length, so that one more nonce moves no
     key.
+
+    It is for draws of the package, of these tests, and of cryptography (serial numbers of
+    certificates). Other libraries draw from the operating system: how often they do depends on what
+    is imported and compiled already.
     """
 
     def __init__(self) -> None:
         self._calls: Counter[int] = Counter()
 
     def __call__(self, size: int) -> bytes:
+        if not _drawn_by(sys._getframe(1)).startswith(_ITS_DRAWS):
+            return _REAL_URANDOM(size)
         number = self._calls[size]
         self._calls[size] += 1
         return hashlib.shake_256(f"frozen {size} {number}".encode()).digest(size)
@@ -43,6 +51,15 @@ class _Stream:
         self._calls.clear()
 
 
+def _drawn_by(frame: FrameType | None) -> str:
+    """The module that draws, itself or through the standard library's generators."""
+    while frame is not None and frame.f_globals["__name__"] in ("random", "secrets"):
+        frame = frame.f_back
+    return "" if frame is None else str(frame.f_globals["__name__"])
+
+
+_ITS_DRAWS = ("posse.", "tests.", "cryptography.")
+_REAL_URANDOM = os.urandom
 _STREAM = _Stream()
 restart = _STREAM.restart
 """Draw the same bytes again from here on; what one part of a fixture draws does not move the

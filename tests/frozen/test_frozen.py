@@ -37,6 +37,14 @@ CHANGED = {
     "commands/problems --json/json/fed-contextual/data": (
         "0.2: data sets that the figures alone use left the package"
     ),
+    "commands/compare */notes": (
+        "0.2: short plain runs are interpreted; a note says that their CPU times make no ratio"
+    ),
+    "commands/sweep samba */summary/digest": (
+        "0.2: the setting `walk` was removed, and the digest by which a sweep finds its own records "
+        "covers every setting; those of another version do not count"
+    ),
+    "commands/runs list --json/json/[01]/figures/digest": "0.2: the same, of the stored records",
     "devices/*/config/words": "0.2: the setting belongs to those data sets",
     "devices/*/config/tags": "0.2: the same",
 }

@@ -120,6 +120,10 @@ def prepare(kind: str) -> None:
     for name in ("POSSE_SYSTEMS", "XLA_FLAGS", "POSSE_DATA"):
         os.environ.pop(name, None)
     fixed.install(randomness=kind not in WITH_REAL_RANDOMNESS)
+    if kind not in WITH_REAL_RANDOMNESS:
+        from tests.frozen import adapter
+
+        adapter.compile_as_0_1()
 
 
 def write_archives(folder: Path, kind: str) -> None:

@@ -56,8 +56,9 @@ def test_which_clocks_are_read_at_all():
     }
     # What decides (roles, engine, links, journal, frames) reads no clock of any kind; the clock of
     # slots answers asks, as a source of rewards does. An attack on arrival times stages the network
-    # that it watches. Whether a function is interpreted or compiled depends on time, and no result
-    # on that (tests/core/interpreted.py).
+    # that it watches. Whether a function is interpreted or compiled depends on time, and so does
+    # how long a process waits for another one that compiles it; no result depends on that
+    # (tests/core/interpreted.py, tests/core/test_compiled.py).
     decides = ("links", "engine", "wire")
     assert readers(
         ANY,
@@ -72,6 +73,7 @@ def test_which_clocks_are_read_at_all():
         "systems/samba/attacks/network.py",
         "core/compiled.py",
         "core/interrupts.py",
+        "core/machine_code.py",
     }
 
 

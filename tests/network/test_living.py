@@ -87,7 +87,7 @@ def test_runs_queue_services_die_and_members_come_and_go(tmp_path: Path) -> None
 
 def test_a_member_is_expelled_in_a_run_and_another_refuses(tmp_path: Path) -> None:
     """With rewards of the owners' own, not of a simulated world."""
-    federation = LivingFederation(tmp_path, {"controller": "controller", "comp": "comp"})
+    federation = LivingFederation(tmp_path, SERVERS)
     four = [*CLINICS, "clinic-4"]
     for number, name in enumerate(four):
         federation.join(name, "owner", source={"kind": "bernoulli", "mean": number / 4})

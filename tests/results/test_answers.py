@@ -47,15 +47,17 @@ def test_one_run_names_the_arm_that_won_with_its_interval_and_the_best_arm() -> 
 
 
 def test_the_twin_is_no_rival_and_is_said_to_be_the_same() -> None:
-    said = answer([learnt(), learnt(level="plain")])
+    said = answer([learnt(horizon=2000), learnt(level="plain", horizon=2000)])
     assert said.headline.startswith("clinic-c won: ")
     assert said.sentences[-1] == "Same pulls and same reward, bit for bit: ucb (plain)."
     assert len(said.bars) == 3
     assert [card.below for card in said.cards] == [
         "CPU time, 4 runs, 205× the plain one",
-        "1,001 messages",
+        "10,001 messages",
         "protection",
     ]
+    short = answer([learnt(), learnt(level="plain")])
+    assert short.cards[0].below == "CPU time, 4 runs"  # the plain one may have been interpreted
 
 
 def test_of_several_the_winner_has_its_interval_and_what_it_is_ahead() -> None:

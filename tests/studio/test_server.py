@@ -399,7 +399,7 @@ def test_a_choice_compares_policies_and_levels_and_can_be_cancelled(visitor: Vis
     until(lambda: [row for row in visitor.get("/api/runs")["rows"] if row["status"] == "running"])
     assert visitor.client.delete(f"/api/jobs/{id}").status_code == 204
     until(lambda: _over(visitor))
-    assert [row["status"] for row in visitor.get("/api/runs")["rows"]] == ["finished"] * 4
+    assert [row["status"] for row in visitor.get("/api/runs")["rows"]] == ["finished"] * 3
 
 
 def test_what_is_found_out_and_what_it_costs(visitor: Visitor) -> None:

@@ -242,7 +242,9 @@ class Settings(BaseModel):
 
     def _refusal(self, error: ValidationError, values: Mapping[str, Any]) -> ConfigError:
         """Return the first mistake as one error that uses the user's own words."""
-        first = error.errors(include_url=False)[0]
+        mistakes = error.errors(include_url=False)
+        # A missing setting comes last: a misspelt one is often what is missing.
+        first = next((each for each in mistakes if each["type"] != "missing"), mistakes[0])
         path = ".".join(str(part) for part in first["loc"])
         words = {field: alias for alias, field in self.aliases.items() if alias in values}
         name = words.get(path, path) or "configuration"

@@ -33,6 +33,7 @@ from posse.systems.samba.messages import Batch, Choice, Explore, Reply, Score
 from posse.systems.samba.roles.lanes import frame_bytes
 from posse.systems.samba.settings import Samba
 from posse.systems.samba.setup import Terms
+from posse.systems.samba.strict import lane
 from posse.systems.samba.strict.messages import Compared, Found, Shuffled
 from posse.systems.samba.twin import simulate
 from tests.kit.samba import Federation, secrets_of
@@ -251,7 +252,10 @@ def test_no_secret_in_states_records_or_errors(
             assert str(int.from_bytes(secret, "little")) not in text
 
 
-def test_memory_does_not_grow_with_the_budget() -> None:
+def test_memory_does_not_grow_with_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    # How long the blocks of an owner are depends on how often it is chosen, and so does their
+    # memory, up to that of the longest block.
+    monkeypatch.setattr(lane, "LONGEST_BLOCK", lane.SHORTEST_BLOCK)
     arms = embedded_arms("movielens", 5)
 
     def peak(budget: int) -> int:
