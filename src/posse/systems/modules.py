@@ -22,6 +22,7 @@ from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from posse.core.errors import ConfigError
@@ -253,7 +254,7 @@ def attacks_of(system: AnySystem) -> Attacks:
 
 def deploy_of(system: AnySystem) -> Parties | None:
     """Return how a system runs between organisations; None if it does not."""
-    return _object(type(system).__module__, "deploy", Parties)
+    return _object(system, "deploy", Parties)
 
 
 def live_of(system: AnySystem) -> Live:
@@ -272,21 +273,15 @@ def report_of(system: AnySystem) -> Report[Any]:
 
 
 def _object_or(default: Module, system: AnySystem, name: str) -> Module:
-    declared = _object(type(system).__module__, name, type(default))
+    declared = _object(system, name, type(default))
     return default if declared is None else declared
 
 
-@cache
-def _object(declared_in: str, name: str, kind: type[Module]) -> Module | None:
-    """Return the object of an optional module; None if the system has no such module.
-
-    Only a system that is declared in a `system.py` has optional modules, since other files in the
-    folder of a single-file system do not belong to it.
-    """
-    package, _, file = declared_in.rpartition(".")
-    if file != "system" or find_spec(f"{package}.{name}") is None:
+def _object(system: AnySystem, name: str, kind: type[Module]) -> Module | None:
+    """Return the object of an optional module; None if the system has no such module."""
+    module = _module(type(system).__module__, name)
+    if module is None:
         return None
-    module = import_module(f"{package}.{name}")
     declared = vars(module).get(name.upper())
     if not isinstance(declared, kind):
         raise ConfigError(
@@ -295,3 +290,15 @@ def _object(declared_in: str, name: str, kind: type[Module]) -> Module | None:
             rule="systems.module.no-object",
         )
     return declared
+
+
+@cache
+def _module(declared_in: str, name: str) -> ModuleType | None:
+    """Import the optional module of a system that is declared in a `system.py`.
+
+    Other files in the folder of a single-file system do not belong to it.
+    """
+    package, _, file = declared_in.rpartition(".")
+    if file != "system" or find_spec(f"{package}.{name}") is None:
+        return None
+    return import_module(f"{package}.{name}")
