@@ -12,7 +12,7 @@ TOOLS  := $(VENV)/.release
 BARE   := build/bare
 
 .DEFAULT_GOAL := help
-.PHONY: help demo studio notebooks docs release test test-long test-bounds test-models lint bench bench-network bench-strangers bench-mpc bench-range bench-studio bench-devices mutants reproduce claims reproduce-devices clean
+.PHONY: help demo studio notebooks docs release test test-long test-orders test-bounds test-models lint bench bench-network bench-strangers bench-mpc bench-range bench-studio bench-devices mutants reproduce claims reproduce-devices clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ test: $(READY)  ## the tests that run in minutes
 
 test-long: $(READY)  ## the long forms: every policy, level, data set and 50 seeds
 	@$(BIN)/python -m pytest -n 2 -m long -s --timeout 0
+
+test-orders: $(READY)  ## every order in which any set of parties can reconnect after a power cut (over an hour)
+	@POSSE_ALL_ORDERS=1 $(BIN)/python -m pytest tests/network/test_reconnecting.py -k every_set -m long -s --timeout 0
 
 test-bounds:  ## the oldest and the newest dependencies allowed, without extras: help, the demo, commands of the README
 	@$(PYTHON) -m benchmarks.bounds

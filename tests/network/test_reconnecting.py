@@ -5,6 +5,7 @@ undisturbed one.
 from __future__ import annotations
 
 import itertools
+import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -188,11 +189,15 @@ def test_an_operators_word_waits_until_it_is_known_what_was_lost(tmp_path):
 @pytest.mark.long
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_every_set_of_parties_in_every_order(tmp_path, name):
+    """For mpc-contextual, sets of one and two parties: the 76 million orders of all sets take more
+    than an hour (`make test-orders`).
+    """
     run, tally, started = undisturbed(SYSTEMS[name](tmp_path)), Tally(), time.process_time()
+    largest = len(run.system.make)
+    if name == "mpc-contextual" and "POSSE_ALL_ORDERS" not in os.environ:
+        largest = 2
     for phase in PHASES:
-        check(
-            run, run.phases[phase], 0, sets(run.system, range(1, len(run.system.make) + 1)), tally
-        )
+        check(run, run.phases[phase], 0, sets(run.system, range(1, largest + 1)), tally)
         print(
             f"\n{name}, sets of parties, up to {phase}: {tally}, "
             f"{time.process_time() - started:.0f} s",
