@@ -141,7 +141,8 @@ def test_whoever_has_not_entered_is_asked_for_a_token(visit: Visits, studio: Stu
 def test_the_server_goes_away_and_comes_back(visit: Visits, studio: Studio) -> None:
     page = visit(allowed="ERR_|404|500|Failed to load").enter(PLAYED)
     expect(page.locator(".place")).to_have_text("t = 20 of 60")
-    said = page.locator(".stepname").inner_text()
+    expect(page.locator(".log p")).not_to_be_empty()
+    said, line = (page.locator(one).inner_text() for one in (".stepname", ".log p"))
     studio.stop()
     bar = page.get_by_role("alert").filter(has_text="gone since")
     expect(bar).to_be_visible()
@@ -154,9 +155,9 @@ def test_the_server_goes_away_and_comes_back(visit: Visits, studio: Studio) -> N
     expect(bar).to_be_hidden()
     expect(page.locator(".place")).to_have_text("t = 20 of 60")
     expect(page.locator(".stepname")).to_have_text(said)
-    line = page.locator(".log p").inner_text()
+    expect(page.locator(".log p")).to_have_text(line)
     page.get_by_role("button", name=re.compile("^Forward")).click()
-    expect(page.locator(".log p")).not_to_have_text(line)
+    expect(page.locator(".place")).to_have_text("t = 21 of 60")
 
 
 def test_too_many_runs_asks_which_shall_stop(visit: Visits, tmp_path: Path) -> None:

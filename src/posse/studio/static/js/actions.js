@@ -332,7 +332,7 @@ export async function stop(id) {
  */
 export async function act(action, more = {}) {
   const stage = state.stage;
-  if (stage === null) return;
+  if (stage === null || state.starting !== 0) return;
   change({ selected: null });
   try {
     // The stream shows what came of it: this answer may be older than what the stream has said by now.
@@ -354,7 +354,7 @@ let unanswered = 0;
 /** Play, or pause if it plays; the button says so at once, and the stream what came of it. Presses stay in order. */
 export function toggle() {
   const stage = state.stage;
-  if (stage === null) return;
+  if (stage === null || state.starting !== 0) return;
   const plays = stage.phase === "playing";
   change({ stage: { ...stage, heard: stage.heard ?? stage.phase, phase: plays ? "paused" : "playing", speed: plays ? stage.speed : state.speed } });
   unanswered += 1;

@@ -62,14 +62,15 @@ export function connection(receiver) {
     close();
     if (stages === null) return;
     source = new EventSource(`/api/stream?${new URLSearchParams(stages.map((id) => ["stage", id]))}`);
-    source.onopen = alive;
+    watch = setTimeout(broken, SILENCE);
     source.onerror = broken;
     source.addEventListener("beat", alive);
     for (const name of ["state", "gone", "jobs", "runs"]) {
       source.addEventListener(name, (event) => {
-        alive();
         const message = /** @type {MessageEvent<string>} */ (event);
+        // Before it is back: the page takes up a run that was lost.
         if (message.data) receiver.frame(name, JSON.parse(message.data));
+        alive();
       });
     }
   }

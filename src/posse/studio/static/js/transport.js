@@ -65,7 +65,7 @@ export function transport() {
 
   function update() {
     const now = state.stage;
-    const ready = now !== null && now.phase !== "starting" && now.phase !== "failed";
+    const ready = now !== null && state.starting === 0 && now.phase !== "starting" && now.phase !== "failed";
     const plays = now?.phase === "playing";
     for (const one of [start, back, play, forward, end, track]) attr(one, "disabled", !ready);
     attr(forward, "disabled", !ready || now.done);
