@@ -62,9 +62,9 @@ def test_tracks_lie_one_behind_the_other_in_blocks_of_16_bytes(sizes: Sizes, num
         assert name != "bits" or at == sizes.free_bytes
     assert at == len(raw)
     tape.finish()
-    rows = sizes.cut_dealt(np.stack([data, data])[:, sizes.free_bytes :])
+    rows = sizes.cut(np.stack([data, data]))
     assert {name: track.shape for name, track in rows.items()} == {
-        name: (2, getattr(sizes, name)) for name in ("wide", "narrow", "table")
+        name: (2, getattr(sizes, name)) for name in TRACKS
     }
 
 
