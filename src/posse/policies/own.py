@@ -159,8 +159,7 @@ class _AsWritten(SourceFileLoader):
 
     def get_code(self, fullname: str) -> CodeType:
         """Return the code of the source, never that of a kept file."""
-        code: CodeType = self.source_to_code(self.get_data(self.path), self.path)
-        return code
+        return self.source_to_code(self.get_data(self.path), self.path)
 
 
 def _from_file(path: Path, given: str) -> ModuleType:

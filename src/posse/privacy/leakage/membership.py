@@ -7,7 +7,6 @@ connection to overfitting, CSF 2018.
 | attack | calls a row a member if |
 |---|---|
 | `BY_REWARD` | p_train(r given a) > p_test(r given a), estimated from rows known to be members and others |
-| `BY_LOSS` | the squared error of the pulled arm's score is small: blind where a ridge shrinks what it learnt |
 | `BY_ERROR` | the error r - s of the pulled arm's score is more frequent on training rows: uses both |
 | `reward_gap` | no rule: abs(mean reward on training rows - mean reward on held-out rows), as a published code has it |
 
@@ -46,9 +45,6 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-REWARD = "reward given the arm"
-LOSS = "loss below a threshold"
-ERROR = "error of the score"
 BINS = 20
 
 
@@ -102,15 +98,6 @@ def call_by_reward(view: View) -> Called:
     for_member = _conditional(pairs, arms, np.arange(first))
     for_other = _conditional(pairs, arms, np.arange(first, second))
     return Called("p_train(r | a) > p_test(r | a)", (for_member > for_other)[pairs[second:]])
-
-
-def call_by_loss(view: View) -> Called:
-    """Call a row a member if its loss is at most a threshold: the one of largest TPR - FPR on known
-    rows.
-    """
-    members, others, rows = _known(view)
-    threshold = _threshold(members, others)
-    return Called(f"loss at most {threshold:.4g}", rows <= threshold)
 
 
 def call_by_error(view: View) -> Called:
@@ -177,8 +164,7 @@ def infer(
     seed: int = 0,
     confidence: float = 0.95,
 ) -> Membership:
-    """Attack by a rule, given arms and rewards (`BY_REWARD`), losses (`BY_LOSS`) or errors
-    (`BY_ERROR`) of rows.
+    """Attack by a rule, given arms and rewards (`BY_REWARD`) or errors (`BY_ERROR`) of rows.
 
     >>> learnt_by_heart, guessed = (
     ...     Pairs(np.zeros(200), np.ones(200)),
@@ -186,16 +172,12 @@ def infer(
     ... )
     >>> round(infer(BY_REWARD, learnt_by_heart, guessed).advantage, 1)
     0.5
-    >>> made = [
-    ...     infer(rule, np.linspace(0, 1, 1000), np.linspace(0, 2, 1000))
-    ...     for rule in (BY_LOSS, BY_ERROR)
-    ... ]
-    >>> [(round(one.advantage, 1), one.leaks) for one in made]
-    [(0.5, True), (0.5, True)]
+    >>> by_error = infer(BY_ERROR, np.linspace(0, 1, 1000), np.linspace(0, 2, 1000))
+    >>> round(by_error.advantage, 1), by_error.leaks
+    (0.5, True)
     """
     some: list[Any] = [
-        one if isinstance(one, Pairs) else _finite(one, "losses and errors")
-        for one in (members, others)
+        one if isinstance(one, Pairs) else _finite(one, "errors") for one in (members, others)
     ]
     view, truth = probes(*some, split=split, seed=seed)
     return verdict(attack.title, attack.estimate(view, seed), truth, confidence)
@@ -212,8 +194,7 @@ def score_errors(scores: ArrayLike, pairs: Pairs) -> Floats:
         raise ConfigError(
             f"scores must have the shape (rows, arms) with {len(pairs)} rows, got {table.shape}."
         )
-    found: Floats = pairs.rewards - table[np.arange(len(pairs)), pairs.arms]
-    return found
+    return pairs.rewards - table[np.arange(len(pairs)), pairs.arms]
 
 
 def reward_gap(members: ArrayLike, others: ArrayLike) -> float:
@@ -287,23 +268,7 @@ def _conditional(pairs: Ints, arms: Ints, rows: Ints) -> Floats:
     of_pair[pairs] = arms
     seen = np.bincount(pairs[rows], minlength=len(of_pair))
     pulls = np.bincount(arms[rows], minlength=arms.max() + 1)[of_pair]
-    found: Floats = seen / np.maximum(pulls, 1)
-    return found
-
-
-def _threshold(members: Floats, others: Floats) -> float:
-    """Return the threshold of largest TPR - FPR, half-way to the next loss; below all losses if
-    none is above 0.
-    """
-    inside, outside = np.sort(members), np.sort(others)
-    gains = np.arange(1, len(inside) + 1) / len(inside) - np.searchsorted(
-        outside, inside, "right"
-    ) / len(outside)
-    best = int(gains.argmax())
-    if gains[best] <= 0:
-        return -math.inf
-    above = np.concatenate([inside[inside > inside[best]], outside[outside > inside[best]]])
-    return float((inside[best] + above.min()) / 2) if len(above) else float(inside[best])
+    return seen / np.maximum(pulls, 1)
 
 
 def _known(view: View) -> tuple[Any, Any, Any]:
@@ -529,28 +494,22 @@ def _attack(
     )
 
 
-def _by_heart(member: Bools) -> Floats:
-    """Return losses of a model that learnt its members by heart: 0 on them, 1 on others."""
-    return (~member).astype(np.float64)
-
-
 BY_REWARD = _attack(
     "membership-by-reward",
-    REWARD,
+    "reward given the arm",
     ("puller", "payee"),
     "Puller and payee together hold every arm with its reward.",
     call_by_reward,
     lambda member: Pairs(np.zeros(len(member), np.int64), member.astype(np.float64)),
 )
-MODEL = (
-    "The model is held in shares; whoever brings all shares together can read it, and it carries "
-    "no noise."
-)
-BY_LOSS = _attack(
-    "membership-by-loss", LOSS, ("puller", "payee", "party"), MODEL, call_by_loss, _by_heart
-)
 BY_ERROR = _attack(
-    "membership-by-error", ERROR, ("puller", "payee", "party"), MODEL, call_by_error, _by_heart
+    "membership-by-error",
+    "error of the score",
+    ("puller", "payee", "party"),
+    "The model is held in shares; whoever brings all shares together can read it, and it carries "
+    "no noise.",
+    call_by_error,
+    lambda member: (~member).astype(np.float64),
 )
 """The attacks on a model: an adversary who sees arms and rewards, and one who can read the model as
 well.

@@ -91,8 +91,7 @@ def _pack(entries: NDArray[np.uint8], width: int) -> NDArray[np.uint8]:
     parts = entries.reshape(*entries.shape[:-1], -1, each) << (
         np.arange(each, dtype=np.uint8) * np.uint8(width)
     )
-    packed: NDArray[np.uint8] = np.bitwise_or.reduce(parts, axis=-1)
-    return packed
+    return np.asarray(np.bitwise_or.reduce(parts, axis=-1))
 
 
 def _combined(index: NDArray[np.int64]) -> NDArray[np.uint8]:

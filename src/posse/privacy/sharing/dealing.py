@@ -72,8 +72,7 @@ class Plan:
             np.frombuffer(keystream(key, number << _PASS, 8 * self.sizes.mask), "<u8")
             for key in keys
         ]
-        total: Words = np.sum(found, axis=0, dtype=np.uint64)
-        return total
+        return np.asarray(np.sum(found, axis=0, dtype=np.uint64))
 
 
 def plan_of(program: Program) -> Plan:

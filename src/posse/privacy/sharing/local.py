@@ -87,5 +87,4 @@ def opened(shares: Sequence[Words]) -> Words:
     >>> opened([np.array([2**64 - 1], np.uint64), np.array([3], np.uint64)])
     array([2], dtype=uint64)
     """
-    total: Words = np.sum(shares, axis=0, dtype=np.uint64)
-    return total
+    return np.asarray(np.sum(shares, axis=0, dtype=np.uint64))

@@ -445,8 +445,7 @@ def _same(numbers: Words) -> Words:
 
 
 def _adding(numbers: Words) -> Words:
-    total: Words = numbers.sum(axis=-1, dtype=np.uint64)
-    return total
+    return np.asarray(numbers.sum(axis=-1, dtype=np.uint64))
 
 
 def _shape(x: Masked, y: Masked, contract: bool) -> Shape:
