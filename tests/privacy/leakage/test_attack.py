@@ -172,7 +172,7 @@ def test_membership_is_an_attack_with_its_baseline_and_control(attack: Attack) -
     outcome = attempt(attack, [Evidence(view, truth)])
     assert (outcome.succeeded, outcome.verdict, outcome.power) == (False, NOTHING, 1.0)
     assert outcome.planted[0].value == 1.0
-    assert outcome.score == verdict(attack.title, attack.estimate(view, 0), truth).score
+    assert outcome.score == verdict(attack.estimate(view, 0), truth).score
 
 
 def test_in_sample_nothing_succeeds() -> None:

@@ -57,6 +57,11 @@ def errors_attacked(scale: float, runs: int, rows: int = 1000, seed: int = 0) ->
     ]
 
 
+def leaks(result: Membership) -> bool:
+    """Whether the interval lies above 0."""
+    return result.interval is not None and result.interval[0] > 0
+
+
 def covered(results: list[Membership], truth: float) -> float:
     edges = [result.interval or (math.nan, math.nan) for result in results]
     return float(np.mean([low <= truth <= high for low, high in edges]))
@@ -69,7 +74,7 @@ def test_where_nothing_leaks_the_interval_holds_0_as_often_as_it_says(attack: At
     """
     attacked = rewards_attacked(0, RUNS) if attack is reward_attack else errors_attacked(1, RUNS)
     assert covered(attacked, 0) > 0.9345
-    assert np.mean([result.leaks for result in attacked]) < 0.0366
+    assert np.mean([leaks(result) for result in attacked]) < 0.0366
     assert np.mean([result.advantage for result in attacked]) == pytest.approx(0, abs=0.003)
 
 
@@ -80,7 +85,7 @@ def test_a_known_advantage_of_rewards() -> None:
     results = rewards_attacked(0.3, 800)
     assert np.mean([result.advantage for result in results]) == pytest.approx(0.3, abs=0.005)
     assert covered(results, 0.3) > 0.9227
-    assert all(result.leaks for result in results)
+    assert all(leaks(result) for result in results)
 
 
 def test_a_known_advantage_of_errors() -> None:
@@ -92,13 +97,13 @@ def test_a_known_advantage_of_errors() -> None:
     best = 3**-0.5 - 3**-1.5
     results = errors_attacked(3, 400)
     assert np.mean([result.advantage for result in results]) == pytest.approx(best, abs=0.02)
-    assert all(result.leaks for result in results)
+    assert all(leaks(result) for result in results)
 
 
 def test_power_against_a_small_leak() -> None:
     """A gap of .05 over 20,000 rows: four standard errors and more of the scored half."""
     results = rewards_attacked(0.05, 100, rows=20_000)
-    assert np.mean([result.leaks for result in results]) > 0.95
+    assert np.mean([leaks(result) for result in results]) > 0.95
 
 
 def test_in_sample_an_advantage_appears_without_any_leak() -> None:
@@ -111,8 +116,7 @@ def test_in_sample_an_advantage_appears_without_any_leak() -> None:
     expected = math.sqrt(2 / math.pi * 0.09 * (ARMS / 60_000 + ARMS / 10_000))
     assert np.mean([result.advantage for result in published]) == pytest.approx(expected, rel=0.1)
     assert expected == pytest.approx(0.0082, abs=1e-4)
-    assert {(result.interval, result.leaks) for result in published} == {(None, False)}
-    assert "in sample, above 0 without any leak" in published[0].sentence()
+    assert {(result.interval, leaks(result)) for result in published} == {(None, False)}
     assert abs(np.mean([reward_attack(*pair).advantage for pair in pairs])) < 0.002
 
 
@@ -144,7 +148,7 @@ def test_a_model_that_learnt_by_heart_is_caught_by_every_attack() -> None:
     others.
     """
     for result in learner(400, 400, 1e-9, 0.0):
-        assert result.leaks
+        assert leaks(result)
         assert result.advantage > 0.8
 
 
@@ -160,7 +164,7 @@ def test_a_ridge_hides_nothing() -> None:
 def test_a_model_of_few_weights_and_many_rows_shows_little() -> None:
     for result in learner(2000, 5, 1.0, 1.0):
         assert abs(result.advantage) < 0.06
-        assert not result.leaks
+        assert not leaks(result)
 
 
 def test_real_rewards_in_sample_are_all_members() -> None:
@@ -237,24 +241,3 @@ def test_coverage(p: float, q: float) -> None:
     draws = zip(rng.binomial(200, p, 4000), rng.binomial(100, q, 4000), strict=True)
     edges = [difference_interval(int(a), 200, int(b), 100) for a, b in draws]
     assert np.mean([low <= p - q <= high for low, high in edges]) > 0.92
-
-
-def test_the_sentence_says_everything() -> None:
-    made = Membership("an attack", "so", 1000, 700, 2000, 200, apart=True, confidence=0.99)
-    assert made.advantage == pytest.approx(0.6)
-    for part in (
-        "an attack (member if so)",
-        "0.600 [",
-        "confidence 0.99",
-        "700 of 1,000 members",
-        "200 of 2,000 others",
-    ):
-        assert part in made.sentence()
-
-
-def test_what_is_no_verdict() -> None:
-    for found, confidence in ((11, 0.95), (-1, 0.95), (5, 1.0)):
-        with pytest.raises(ConfigError):
-            Membership("a", "r", 10, found, 10, 0, apart=True, confidence=confidence)
-    with pytest.raises(ConfigError, match="others must be at least 1"):
-        Membership("a", "r", 10, 0, 0, 0, apart=True)

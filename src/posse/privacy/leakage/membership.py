@@ -36,7 +36,6 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from posse.core import check
 from posse.core.errors import ConfigError
 from posse.core.roles import View
 from posse.privacy.leakage.attack import Attack, Evidence, Score
@@ -119,20 +118,12 @@ def call_by_error(view: View) -> Called:
     )
 
 
-def verdict(
-    attack: str, called: Called, truth: Mapping[str, Any], confidence: float = 0.95
-) -> Membership:
-    """Compare the rows called members with those that are."""
+def verdict(called: Called, truth: Mapping[str, Any]) -> Membership:
+    """Count the members and the others among the rows that were called members."""
     member: Bools = truth["member"]
     inside, outside = called.rows[member], called.rows[~member]
-    members, found, others, accused = (
-        len(inside),
-        int(inside.sum()),
-        len(outside),
-        int(outside.sum()),
-    )
     return Membership(
-        attack, called.rule, members, found, others, accused, truth["apart"], confidence
+        len(inside), int(inside.sum()), len(outside), int(outside.sum()), truth["apart"]
     )
 
 
@@ -162,7 +153,6 @@ def infer(
     *,
     split: bool = True,
     seed: int = 0,
-    confidence: float = 0.95,
 ) -> Membership:
     """Attack by a rule, given arms and rewards (`BY_REWARD`) or errors (`BY_ERROR`) of rows.
 
@@ -173,14 +163,14 @@ def infer(
     >>> round(infer(BY_REWARD, learnt_by_heart, guessed).advantage, 1)
     0.5
     >>> by_error = infer(BY_ERROR, np.linspace(0, 1, 1000), np.linspace(0, 2, 1000))
-    >>> round(by_error.advantage, 1), by_error.leaks
-    (0.5, True)
+    >>> round(by_error.advantage, 1)
+    0.5
     """
     some: list[Any] = [
         one if isinstance(one, Pairs) else _finite(one, "errors") for one in (members, others)
     ]
     view, truth = probes(*some, split=split, seed=seed)
-    return verdict(attack.title, attack.estimate(view, seed), truth, confidence)
+    return verdict(attack.estimate(view, seed), truth)
 
 
 def score_errors(scores: ArrayLike, pairs: Pairs) -> Floats:
@@ -311,18 +301,10 @@ class Membership:
     """An attack that calls rows members of the training data; its advantage is TPR - FPR (Yeom et
     al. 2018).
 
-    >>> print(
-    ...     Membership(
-    ...         "loss", "squared error at most 0.1", 500, 300, 500, 250, apart=True
-    ...     ).sentence()
-    ... )
-    loss (member if squared error at most 0.1): advantage 0.100 [0.038, 0.161] at confidence 0.95, from 300 of 500
-    members and 250 of 500 others called members.
+    >>> round(Membership(500, 300, 500, 250, apart=True).advantage, 3)
+    0.1
     """
 
-    attack: str
-    rule: str
-    """When a row is called a member."""
     members: int
     found: int
     """Members called members."""
@@ -331,17 +313,6 @@ class Membership:
     """Others called members."""
     apart: bool
     """Whether the rule was fitted on other rows than those it was scored on."""
-    confidence: float = 0.95
-
-    def __post_init__(self) -> None:
-        check.at_least(1, members=self.members)
-        check.at_least(1, others=self.others)
-        check.between(0, self.members, found=self.found)
-        check.between(0, self.others, accused=self.accused)
-        if not 0 < self.confidence < 1:
-            raise ConfigError(
-                f"confidence must be above 0 and below 1, got {self.confidence}. 0.95 is usual."
-            )
 
     @property
     def advantage(self) -> float:
@@ -355,9 +326,7 @@ class Membership:
         """
         if not self.apart:
             return None
-        return difference_interval(
-            self.found, self.members, self.accused, self.others, self.confidence
-        )
+        return difference_interval(self.found, self.members, self.accused, self.others)
 
     @property
     def score(self) -> Score:
@@ -384,31 +353,6 @@ class Membership:
         share = (self.found + self.accused) / (self.members + self.others)
         spread = math.sqrt(share * (1 - share) * (1 / self.members + 1 / self.others))
         return NormalDist().cdf(-self.advantage / spread) if spread else 1.0
-
-    @property
-    def leaks(self) -> bool:
-        """Whether membership shows: the interval lies above 0. Never in sample, where noise alone
-        shows it.
-        """
-        return self.interval is not None and self.interval[0] > 0
-
-    def sentence(self) -> str:
-        """Say what came out."""
-        counted = (
-            f"{self.found:,} of {self.members:,} members and {self.accused:,} of {self.others:,} "
-            "others"
-        )
-        known = "in sample, above 0 without any leak"
-        if self.interval is not None:
-            known = (
-                f"[{self.interval[0]:.3f}, {self.interval[1]:.3f}] at confidence "
-                f"{self.confidence:g}"
-            )
-        return (
-            f"{self.attack} (member if {self.rule}): advantage {self.advantage:.3f} {known}, from "
-            f"{counted} called "
-            "members."
-        )
 
 
 def difference_interval(
@@ -468,9 +412,7 @@ def _attack(
         rows = np.concatenate([one.rows for one in called])
         member = np.concatenate([truth["member"] for truth in truths])
         apart = all(truth["apart"] for truth in truths)
-        return verdict(
-            title, Called(called[0].rule, rows), {"member": member, "apart": apart}
-        ).score
+        return verdict(Called(called[0].rule, rows), {"member": member, "apart": apart}).score
 
     def shuffle(truths: Sequence[Mapping[str, Any]], seed: int) -> list[dict[str, Any]]:
         rng = np.random.default_rng((seed, 2))

@@ -226,11 +226,6 @@ class Supply:
         self._corrections: dict[int, NDArray[np.uint8]] = {}
         self._next = 0
 
-    @property
-    def next(self) -> int:
-        """Number of the next pass."""
-        return self._next
-
     def mine(self, chunk: int) -> bool:
         """Whether this party is sent the corrections of a chunk."""
         return chunk % self._parties == self._turn

@@ -70,14 +70,6 @@ class Shared:
         """Add up along an axis, counted from the back."""
         return Shared(self.session, self.share.sum(axis=axis, dtype=np.uint64))
 
-    def roll(self, places: int) -> Shared:
-        """Rotate along the last axis by a number that the parties know."""
-        return (
-            self
-            if self.session.deals
-            else Shared(self.session, np.roll(self.share, places, axis=-1))
-        )
-
     def join(self, other: Shared) -> Shared:
         """Put another one behind it along the last axis."""
         return Shared(self.session, np.concatenate([self.share, other.share], axis=-1))

@@ -15,7 +15,7 @@ from posse.core.errors import ConfigError, DataError
 from posse.core.settings import External
 from posse.problems.arms.ratings import Ratings
 from posse.problems.arms.rewards import Arms, BernoulliArms, BetaArms
-from posse.problems.arms.tables import People, is_number, read_means, read_people, read_ratings
+from posse.problems.arms.tables import People, read_means, read_people, read_ratings
 from posse.problems.data import DataSettings
 from posse.problems.datasets import invented
 from posse.problems.datasets.columns import SEPARATOR
@@ -28,7 +28,7 @@ from posse.problems.datasets.frames import (
 )
 from posse.problems.datasets.published import EMBEDDED, embedded_arms
 from posse.problems.datasets.ratings import DATASETS, ML_100K, check_renamed, load
-from posse.problems.datasets.reading import encoding_of
+from posse.problems.datasets.reading import encoding_of, is_number
 from posse.problems.datasets.reviews import holds_records, read_reviews
 
 INVENTED = "invented:stores"

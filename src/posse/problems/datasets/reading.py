@@ -133,6 +133,15 @@ def has_comma(cell: str) -> bool:
     return _COMMA.fullmatch(cell.strip()) is not None
 
 
+def is_number(text: str) -> bool:
+    """Say whether a field reads as a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def is_missing(cell: str) -> bool:
     """Whether a cell says that it holds nothing: blank, or a word such as N/A."""
     return not cell.strip() or cell.strip().lower() in _MISSING

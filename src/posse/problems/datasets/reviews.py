@@ -403,18 +403,6 @@ def find_google_local(data_dir: FilePath | None = None) -> Path:
     return find((*(f"google-local/{name}" for name in names), *names), GOOGLE_HOME, data_dir)
 
 
-def load_steam_reviews(data_dir: FilePath | None = None, verify: bool = True) -> Ratings:
-    """Find and read Steam reviews; `verify` has no effect: no digest of this file is known."""
-    return read_reviews(find_steam_reviews(data_dir))
-
-
-def load_google_local(data_dir: FilePath | None = None, verify: bool = True) -> Ratings:
-    """Find and read Google Local reviews; `verify` has no effect: no digest of these files is
-    known.
-    """
-    return read_reviews(find_google_local(data_dir))
-
-
 def holds_records(path: Path) -> bool:
     """Whether a file begins like one of records: gzip, or a brace."""
     with path.open("rb") as file:
