@@ -70,7 +70,7 @@ class Evidence:
     truth: Truth
 
 
-def nothing(settings: Any) -> str:
+def nothing(settings: object) -> str:
     """`Attack.missing` of an attack that works on every run."""
     return ""
 
@@ -116,7 +116,7 @@ class Attack:
     """Why it says nothing about a run with these settings; empty where it does."""
     tell: Callable[[Any], str] = str
     """An estimate in words, for those who have no truth to score it by."""
-    of_view: Callable[[View, Any], Any] | None = None
+    of_view: Callable[[View, Any], object] | None = None
     """Where `stage` makes what `estimate` takes: makes it of the view that a party recorded, and of
     settings like those of its run, which may be None.
     """
@@ -130,7 +130,7 @@ class Attempt:
     score: Score
     planted: tuple[Score, ...] = ()
     shuffled: Score | None = None
-    estimates: tuple[Any, ...] = ()
+    estimates: tuple[object, ...] = ()
     level: float = LEVEL
 
     @property

@@ -129,7 +129,7 @@ def verdict(called: Called, truth: Mapping[str, Any]) -> Membership:
 
 def probes(
     members: Rows, others: Rows, *, split: bool = True, seed: int = 0
-) -> tuple[View, dict[str, Any]]:
+) -> tuple[View, dict[str, object]]:
     """Make the view of an adversary who has asked a model about rows, and the truth to score it by.
 
     It knows of one random half of the rows whether they are members, and calls the other half. With
@@ -236,7 +236,7 @@ def _codes(*some: Pairs) -> tuple[Ints, Ints]:
     return pairs, arms
 
 
-def _numbered(values: NDArray[Any]) -> tuple[NDArray[Any], Ints]:
+def _numbered(values: NDArray[np.generic]) -> tuple[NDArray[np.generic], Ints]:
     """Return the values that occur and the number of each; small whole numbers are looked up, and
     not sorted.
     """
@@ -408,13 +408,13 @@ def _attack(
             View(view.parties, view.entries, dict.fromkeys(view.secrets, own), view.public), truth
         )
 
-    def score(called: Sequence[Called], truths: Sequence[Mapping[str, Any]]) -> Score:
+    def score(called: Sequence[Called], truths: Sequence[Mapping[str, object]]) -> Score:
         rows = np.concatenate([one.rows for one in called])
         member = np.concatenate([truth["member"] for truth in truths])
         apart = all(truth["apart"] for truth in truths)
         return verdict(Called(called[0].rule, rows), {"member": member, "apart": apart}).score
 
-    def shuffle(truths: Sequence[Mapping[str, Any]], seed: int) -> list[dict[str, Any]]:
+    def shuffle(truths: Sequence[Mapping[str, Any]], seed: int) -> list[dict[str, object]]:
         rng = np.random.default_rng((seed, 2))
         return [{**truth, "member": rng.permutation(truth["member"])} for truth in truths]
 

@@ -54,7 +54,7 @@ def compute(program: Program, parties: int, secrets: Secrets | None = None) -> C
 
 def run_sessions(sessions: Sequence[Session], programs: Sequence[Any], plan: Plan) -> Computed:
     """Move what sessions send until their programs end."""
-    results: list[Any] = [None] * len(sessions)
+    results: list[object] = [None] * len(sessions)
     sent = 0
     while True:
         ended = 0

@@ -52,7 +52,7 @@ class Frame:
         """Return it as a file would be read."""
         return Document(self.name, self.text, frame=True)
 
-    def described(self) -> dict[str, Any]:
+    def described(self) -> dict[str, object]:
         """What a record keeps of it: its size, and a digest of its content."""
         return {"frame": [self.rows, len(self.names)], "digest": self.digest}
 
@@ -66,7 +66,7 @@ class Frame:
         return hash(self.digest)
 
 
-def as_frame(value: Any, name: str) -> Frame | None:
+def as_frame(value: object, name: str) -> Frame | None:
     """Copy a table; None for what is none.
 
     >>> as_frame({"item": ["heat", "heat"], "rating": [4, 5]}, "data").text
@@ -133,7 +133,7 @@ def name_of_source(source: FilePath | Frame) -> str:
     return source.name if isinstance(source, Frame) else os.path.basename(os.fspath(source))
 
 
-def _columns(value: Any) -> list[tuple[Any, Sequence[Any]]] | None:
+def _columns(value: Any) -> list[tuple[object, Sequence[object]]] | None:
     """Return names and columns of what holds some; None for anything else."""
     # A lazy frame of polars is a query that has not run yet.
     if hasattr(value, "collect") and hasattr(value, "collect_schema"):
@@ -155,7 +155,9 @@ def _columns(value: Any) -> list[tuple[Any, Sequence[Any]]] | None:
     return [(name, _listed(value[name])) for name in names]
 
 
-def _columns_of_rows(rows: Sequence[Any]) -> list[tuple[Any, Sequence[Any]]] | None:
+def _columns_of_rows(
+    rows: Sequence[Any],
+) -> list[tuple[object, Sequence[object]]] | None:
     """Return the columns of rows that are dictionaries, a missing cell as None."""
     if not rows or not all(isinstance(row, Mapping) for row in rows):
         return None
@@ -163,7 +165,7 @@ def _columns_of_rows(rows: Sequence[Any]) -> list[tuple[Any, Sequence[Any]]] | N
     return [(name, [row.get(name) for row in rows]) for name in names]
 
 
-def _is_column(value: Any) -> bool:
+def _is_column(value: object) -> bool:
     return (
         not isinstance(value, str | bytes | Mapping | os.PathLike)
         and hasattr(value, "__len__")

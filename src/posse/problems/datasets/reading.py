@@ -178,7 +178,7 @@ class Rule(NamedTuple):
     column: str
     fits: Callable[[Any], NDArray[np.bool_]]
     """Which of the column's values are as they must be: an array of numbers, or a list of words."""
-    wrong: Callable[[Any], str]
+    wrong: Callable[[object], str]
     """What is wrong with a value, in words."""
     remedy: str = "Correct it."
 

@@ -28,7 +28,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -205,7 +204,7 @@ def _is_json(line: str) -> bool:
 
 
 def _from_json(line: str, wanted: Sequence[str]) -> dict[str, Scalar]:
-    record: Any = json.loads(line)
+    record: object = json.loads(line)
     if not isinstance(record, dict):
         raise ValueError("a record must be in braces")
     return {
