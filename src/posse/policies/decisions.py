@@ -112,21 +112,16 @@ class Learnt:
 
     def decide(self, context: object = None, id: int = 0) -> Decision:
         """Choose the arm of largest predicted reward, or the one that was learnt."""
-        if self.weights is None:
-            if context is not None:
-                raise ConfigError(
-                    "what was learnt takes no contexts: it is one arm. Call decide() without a "
-                    "context."
-                )
-            if self.best is None:
-                raise ConfigError("nothing was learnt yet: no arm was pulled.")
-            return Decision(id, self.best, self.names[self.best], 1.0)
-        if context is None:
+        if context is not None:
+            arm = int(np.argmax(self.scores([context])[0]))
+            return Decision(id, arm, self.names[arm], 1.0)
+        if self.weights is not None:
             raise ConfigError(
                 f"a decision needs a context of {len(self.weights)} numbers, got none."
             )
-        arm = int(np.argmax(self.scores([context])[0]))
-        return Decision(id, arm, self.names[arm], 1.0)
+        if self.best is None:
+            raise ConfigError("nothing was learnt yet: no arm was pulled.")
+        return Decision(id, self.best, self.names[self.best], 1.0)
 
 
 class PolicyName(str):

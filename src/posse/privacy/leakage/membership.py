@@ -230,26 +230,12 @@ def _rows(count: int, split: bool, seed: int, group: int) -> tuple[Ints, Ints]:
 
 def _codes(*some: Pairs) -> tuple[Ints, Ints]:
     """Number the pairs (arm, reward) and the arms that occur."""
-    _, arms = _numbered(np.concatenate([pairs.arms for pairs in some]))
-    values, rewards = _numbered(np.concatenate([pairs.rewards for pairs in some]))
-    _, pairs = _numbered(arms * len(values) + rewards)
+    _, arms = np.unique(np.concatenate([pairs.arms for pairs in some]), return_inverse=True)
+    values, rewards = np.unique(
+        np.concatenate([pairs.rewards for pairs in some]), return_inverse=True
+    )
+    _, pairs = np.unique(arms * len(values) + rewards, return_inverse=True)
     return pairs, arms
-
-
-def _numbered(values: NDArray[np.generic]) -> tuple[NDArray[np.generic], Ints]:
-    """Return the values that occur and the number of each; small whole numbers are looked up, and
-    not sorted.
-    """
-    if (
-        values.dtype.kind == "i"
-        and len(values)
-        and values.min() >= 0
-        and values.max() < len(values)
-    ):
-        there = np.bincount(values) > 0
-        return np.flatnonzero(there), (there.cumsum() - 1)[values]
-    kinds = np.unique(values)
-    return kinds, np.searchsorted(kinds, values)
 
 
 def _conditional(pairs: Ints, arms: Ints, rows: Ints) -> Floats:

@@ -266,7 +266,11 @@ class ProblemSettings(DataSettings):
                     f"{flags}"
                 )
         return ratings.arms(
-            threshold, minimum, top=None if self.items else top, items=self.items, reward=self._pays
+            threshold,
+            minimum,
+            top=None if self.items else top,
+            items=self.items,
+            reward="rating" if self.reward == "rating" else "bernoulli",
         )
 
     def _means(self, source: Path | Frame) -> Arms:
@@ -294,10 +298,6 @@ class ProblemSettings(DataSettings):
         order = np.argsort(-arms.means, kind="stable")[: self.owners]
         source_words = f"{arms.source}: the {self.owners} largest of {len(arms)} means"
         return BernoulliArms(arms.means[order], [arms.names[i] for i in order], source_words)
-
-    @property
-    def _pays(self) -> Literal["bernoulli", "rating"]:
-        return "rating" if self.reward == "rating" else "bernoulli"
 
     def _no_ratings(self, what: str) -> None:
         """Raise if a setting of ratings is given where there are none."""

@@ -183,14 +183,12 @@ def _map_folder(folder: Path) -> tuple[dict[str, Any], Arrays]:
             f"{folder / HEADER} cannot be read ({error}). Prepare the population again."
         ) from None
     try:
-        return header, {name: _mapped(folder / f"{name}.npy") for name in names}
+        return header, {
+            name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+            for name in names
+        }
     except (OSError, ValueError) as error:
         raise DataError(f"{folder} is not whole ({error}). Prepare the population again.") from None
-
-
-def _mapped(file: Path) -> NDArray[np.generic]:
-    array: NDArray[np.generic] = np.load(file, mmap_mode="r", allow_pickle=False)
-    return array
 
 
 def _read_file(file: Path) -> tuple[dict[str, Any], Arrays]:
