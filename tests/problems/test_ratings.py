@@ -60,10 +60,6 @@ def test_all_items_keep_their_order(films: Ratings) -> None:
     assert films.arms(3.0, minimum=2).names == ("heat", "alien", "brazil", "10", "9")
 
 
-def test_first_arms_follow_the_data(films: Ratings) -> None:
-    assert films.arms(3.0, minimum=2, arms=4).names == ("heat", "alien", "brazil", "10")
-
-
 def test_top_breaks_ties_by_ratings_then_id(films: Ratings) -> None:
     arms = films.arms(3.0, top=5)
     assert arms.names == ("alien", "heat", "9", "10", "brazil")
@@ -139,7 +135,7 @@ def test_too_many_arms_says_how_many_and_which_minimum(films: Ratings) -> None:
         films.arms(3.0, minimum=3, top=5)
     assert len(films.arms(3.0, minimum=2, top=5)) == 5
     with pytest.raises(DataError, match=r"minimum=1 or lower"):
-        films.arms(3.0, minimum=2, arms=6)
+        films.arms(3.0, minimum=2, top=6)
     with pytest.raises(
         DataError, match=r"has 6 rated items in all: ask for at most 5, or 6 with minimum=1"
     ):
@@ -165,7 +161,7 @@ def test_too_many_arms_says_how_many_and_which_minimum(films: Ratings) -> None:
         ({"top": 1}, ConfigError, "at least 2 arms, got 1"),
         ({"top": 0}, ConfigError, "top must be at least 1, got 0"),
         ({"minimum": 0}, ConfigError, "minimum must be at least 1 rating, got 0"),
-        ({"top": 2, "arms": 2}, ConfigError, "give one, got top and arms"),
+        ({"top": 2, "items": ["heat"]}, ConfigError, "give one, got both"),
         ({"reward": "ratings"}, ConfigError, "unknown reward 'ratings'. Did you mean 'rating'"),
         ({"threshold": 5.0}, ConfigError, "at least 1 and below 5 .*got 5.0"),
         ({"threshold": 0.5}, ConfigError, "at least 1 and below 5 .*got 0.5"),

@@ -11,24 +11,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from posse.policies.arms.base import ARGMAX as ARGMAX
-    from posse.policies.arms.base import Policy as Policy
-    from posse.policies.arms.base import Selection as Selection
-    from posse.policies.arms.checks import check as check
-    from posse.policies.arms.registry import POLICIES as POLICIES
-    from posse.policies.arms.registry import described as described
-    from posse.policies.arms.registry import parameters_of as parameters_of
-    from posse.policies.arms.registry import policy as policy
-    from posse.policies.arms.shipped import UCB as UCB
-    from posse.policies.arms.shipped import EpsilonDecreasing as EpsilonDecreasing
-    from posse.policies.arms.shipped import EpsilonGreedy as EpsilonGreedy
-    from posse.policies.arms.shipped import Pursuit as Pursuit
-    from posse.policies.arms.shipped import Softmax as Softmax
-    from posse.policies.arms.shipped import Thompson as Thompson
-    from posse.policies.contextual.explorations import EXPLORATIONS as EXPLORATIONS
-    from posse.policies.contextual.explorations import Exploration as Exploration
-    from posse.policies.contextual.registry import exploration as exploration
-    from posse.policies.own import parameter as parameter
+    from posse.policies.arms.base import ARGMAX, Policy, Selection
+    from posse.policies.arms.checks import check
+    from posse.policies.arms.registry import POLICIES, described, parameters_of, policy
+    from posse.policies.arms.shipped import (
+        UCB,
+        EpsilonDecreasing,
+        EpsilonGreedy,
+        Pursuit,
+        Softmax,
+        Thompson,
+    )
+    from posse.policies.contextual.explorations import EXPLORATIONS, Exploration
+    from posse.policies.contextual.registry import exploration
+    from posse.policies.own import parameter
 
 _HOME = {
     "ARGMAX": "arms.base",
@@ -51,7 +47,26 @@ _HOME = {
     "UCB": "arms.shipped",
 }
 
-__all__ = [*_HOME]
+__all__ = [
+    "ARGMAX",
+    "EXPLORATIONS",
+    "POLICIES",
+    "UCB",
+    "EpsilonDecreasing",
+    "EpsilonGreedy",
+    "Exploration",
+    "Policy",
+    "Pursuit",
+    "Selection",
+    "Softmax",
+    "Thompson",
+    "check",
+    "described",
+    "exploration",
+    "parameter",
+    "parameters_of",
+    "policy",
+]
 
 
 def __getattr__(name: str) -> object:

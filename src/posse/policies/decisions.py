@@ -81,7 +81,7 @@ class Learnt:
             shift=np.asarray(table["shift"], np.float64) if "shift" in table else None,
         )
 
-    def table(self) -> dict[str, Any]:
+    def table(self) -> dict[str, object]:
         """Return a linear model as a record keeps it."""
         assert self.weights is not None
         assert self.bias is not None
@@ -92,7 +92,7 @@ class Learnt:
             scale = {"scale": np.asarray(self.scale).tolist(), "shift": self.shift.tolist()}
         return {**parts, "names": list(self.names), **scale, **named}
 
-    def scores(self, contexts: Any) -> NDArray[np.float64]:
+    def scores(self, contexts: object) -> NDArray[np.float64]:
         """Predict the reward of every arm, (rows, arms)."""
         if self.weights is None or self.bias is None:
             raise ConfigError(
@@ -110,23 +110,18 @@ class Learnt:
         rows = rows if self.shift is None else rows - self.shift
         return np.asarray(rows / self.scale @ self.weights + self.bias)
 
-    def decide(self, context: Any = None, id: int = 0) -> Decision:
+    def decide(self, context: object = None, id: int = 0) -> Decision:
         """Choose the arm of largest predicted reward, or the one that was learnt."""
-        if self.weights is None:
-            if context is not None:
-                raise ConfigError(
-                    "what was learnt takes no contexts: it is one arm. Call decide() without a "
-                    "context."
-                )
-            if self.best is None:
-                raise ConfigError("nothing was learnt yet: no arm was pulled.")
-            return Decision(id, self.best, self.names[self.best], 1.0)
-        if context is None:
+        if context is not None:
+            arm = int(np.argmax(self.scores([context])[0]))
+            return Decision(id, arm, self.names[arm], 1.0)
+        if self.weights is not None:
             raise ConfigError(
                 f"a decision needs a context of {len(self.weights)} numbers, got none."
             )
-        arm = int(np.argmax(self.scores([context])[0]))
-        return Decision(id, arm, self.names[arm], 1.0)
+        if self.best is None:
+            raise ConfigError("nothing was learnt yet: no arm was pulled.")
+        return Decision(id, self.best, self.names[self.best], 1.0)
 
 
 class PolicyName(str):
@@ -136,7 +131,7 @@ class PolicyName(str):
 
     learnt: Learnt | None = None
 
-    def decide(self, context: Any = None) -> Decision:
+    def decide(self, context: object = None) -> Decision:
         """Decide by what was learnt, without exploration."""
         if self.learnt is None:
             raise ConfigError(

@@ -21,7 +21,7 @@ def listing(kind: str) -> Listing | None:
 
 def _arms() -> Listing:
     rows: list[tuple[str, ...]] = []
-    entries: list[dict[str, Any]] = []
+    entries: list[dict[str, object]] = []
     for policy_class in POLICIES.values():
         policy = policy_class()
         parameters = _defaults(policy_class)
@@ -100,7 +100,7 @@ def _purchases() -> Listing:
 
 def _explorations() -> Listing:
     rows: list[tuple[str, ...]] = []
-    entries: list[dict[str, Any]] = []
+    entries: list[dict[str, object]] = []
     for exploration in EXPLORATIONS.values():
         parameters = _defaults(exploration)
         rows.append((exploration.name, _as_text(parameters), exploration.summary))
@@ -123,7 +123,7 @@ def _explorations() -> Listing:
     )
 
 
-def _defaults(policy: Any) -> dict[str, Any]:
+def _defaults(policy: Any) -> dict[str, object]:
     """Return the default of each parameter; None for a parameter without one."""
     return {
         parameter.name: None if parameter.default is MISSING else parameter.default
@@ -131,7 +131,7 @@ def _defaults(policy: Any) -> dict[str, Any]:
     }
 
 
-def _as_text(parameters: dict[str, Any]) -> str:
+def _as_text(parameters: dict[str, object]) -> str:
     return ", ".join(f"{name} {value}" for name, value in parameters.items()) or "none"
 
 

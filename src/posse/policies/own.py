@@ -29,7 +29,7 @@ from posse.core.check import nearest
 from posse.core.errors import PolicyError, PosseError
 
 
-def parameter(default: Any, meaning: str) -> Any:
+def parameter(default: object, meaning: str) -> Any:
     """A field of a policy with a sentence on what it means, which help and documentation show."""
     return field(default=default, metadata={"meaning": meaning})
 
@@ -104,7 +104,7 @@ def source_of(where: str) -> Path | None:
     return None
 
 
-def place_of(thing: Any) -> str | None:
+def place_of(thing: object) -> str | None:
     """Return `module:name` where a class or function can be imported by it; None if it was made in
     a function.
     """
@@ -159,8 +159,7 @@ class _AsWritten(SourceFileLoader):
 
     def get_code(self, fullname: str) -> CodeType:
         """Return the code of the source, never that of a kept file."""
-        code: CodeType = self.source_to_code(self.get_data(self.path), self.path)
-        return code
+        return self.source_to_code(self.get_data(self.path), self.path)
 
 
 def _from_file(path: Path, given: str) -> ModuleType:
@@ -197,7 +196,7 @@ def _from_file(path: Path, given: str) -> ModuleType:
     return module
 
 
-def policy_digest(kind: type, *sources: Any) -> str:
+def policy_digest(kind: type, *sources: object) -> str:
     """Identify a policy: by its revision if it ships, by the digest of its source if it is
     custom.
     """
@@ -214,7 +213,7 @@ def _revision(kind: type) -> Revision | None:
 
 
 @lru_cache(maxsize=256)
-def source_digest(*things: Any) -> str:
+def source_digest(*things: object) -> str:
     """SHA-256 of the source of classes and functions, as hex; of their code where there is no
     source.
 
@@ -240,7 +239,7 @@ def source_digest(*things: Any) -> str:
     return digest.hexdigest()
 
 
-def _gather(thing: Any, parts: dict[str, str], seen: set[int]) -> None:
+def _gather(thing: object, parts: dict[str, str], seen: set[int]) -> None:
     """Add the source of a class or function, and of what it reads, to parts by name."""
     thing = _plain(thing)
     if id(thing) in seen:
@@ -276,7 +275,7 @@ def _gather(thing: Any, parts: dict[str, str], seen: set[int]) -> None:
         _gather(type(thing), parts, seen)
 
 
-def _plain(thing: Any) -> Any:
+def _plain(thing: object) -> object:
     """Unwrap what numba compiled, static methods and properties."""
     for wrapped in ("__func__", "fget", "py_func"):
         thing = getattr(thing, wrapped, None) or thing
@@ -302,7 +301,7 @@ def _code(code: CodeType) -> str:
     return f"{code.co_code.hex()} {code.co_names} {code.co_varnames} {constants}"
 
 
-def _reads(function: FunctionType) -> Iterator[tuple[str, Any]]:
+def _reads(function: FunctionType) -> Iterator[tuple[str, object]]:
     """Give the names that a function reads from its module and from the functions around it, with
     their values.
     """

@@ -53,7 +53,7 @@ class Registry(Generic[T]):
         kinds: Iterable[type[T]],
         rule: str,
         example: str = "Class",
-        adopt: Callable[[Any], type[T] | None] = lambda _: None,
+        adopt: Callable[[object], type[T] | None] = lambda _: None,
     ) -> None:
         """`rule` says what a user's own must be; `adopt` makes a class of what is none, such as a
         function, or None.
@@ -61,7 +61,7 @@ class Registry(Generic[T]):
         self.kinds: dict[str, type[T]] = {kind.name: kind for kind in kinds}
         self.base, self._rule, self._example, self._adopt = base, rule, example, adopt
 
-    def make(self, value: Any, parameters: Mapping[str, Any] | None = None) -> T:
+    def make(self, value: object, parameters: Mapping[str, object] | None = None) -> T:
         """Make a policy of a value and further parameters.
 
         A table has `name` (registered, or to be imported) and parameters beside it, or under
@@ -81,7 +81,7 @@ class Registry(Generic[T]):
             )
         return made
 
-    def described(self, made: T) -> dict[str, Any]:
+    def described(self, made: T) -> dict[str, object]:
         """What a record keeps: name, parameters, digest, and for a user's own where it can be
         imported from, if so.
         """
@@ -91,12 +91,12 @@ class Registry(Generic[T]):
         )
         return made.describe() | ({} if place is None else {"class": place})
 
-    def parameters_of(self, value: Any) -> tuple[str, ...]:
+    def parameters_of(self, value: object) -> tuple[str, ...]:
         """Names of the parameters that a policy has."""
         kind = self._kind(self.parts(value)[0])
         return tuple(each.name for each in fields(kind))  # type: ignore[arg-type]
 
-    def registered(self, value: Any) -> tuple[str, dict[str, Any]] | None:
+    def registered(self, value: object) -> tuple[str, dict[str, object]] | None:
         """Return the name of a registered policy and the parameters that differ from defaults; None
         for others.
         """
@@ -114,7 +114,7 @@ class Registry(Generic[T]):
             if each.name in beside or values[each.name] != each.default
         }
 
-    def parts(self, value: Any) -> tuple[Any, dict[str, Any], str | None]:
+    def parts(self, value: object) -> tuple[object, dict[str, object], str | None]:
         """Take a value apart: what names the class, parameters beside it, and the digest it must
         have.
         """
@@ -192,7 +192,7 @@ class Registry(Generic[T]):
             return issubclass(value, self.base) and value is not self.base
         return isinstance(value, self.base) or (self._example == "function" and isfunction(value))
 
-    def _build(self, kind: type[T] | T, given: Mapping[str, Any]) -> T:
+    def _build(self, kind: type[T] | T, given: Mapping[str, object]) -> T:
         """Build a policy of a class, or change the parameters of one."""
         of = kind if isinstance(kind, type) else type(kind)
         values = _converted(of, given)
@@ -221,7 +221,7 @@ class Choice(Settings):
 
     @model_validator(mode="before")
     @classmethod
-    def _by_name(cls, values: Any) -> Any:
+    def _by_name(cls, values: object) -> object:
         """Write a registered policy as its name and those of its parameters that are not
         defaults.
         """
@@ -246,7 +246,7 @@ class Choice(Settings):
         return value if registered else self.registry.described(self._made())
 
     def _made(self) -> Any:
-        def make() -> Any:
+        def make() -> object:
             names = self.registry.settings_fields()
             given = {
                 name: value for name in names if (value := getattr(self, name, None)) is not None
@@ -255,7 +255,7 @@ class Choice(Settings):
 
         return self.once("policy", make)
 
-    def but(self, **changes: Any) -> Self:
+    def but(self, **changes: object) -> Self:
         """Return these settings with changes; parameters that another policy lacks, or states
         itself, are left out.
         """
@@ -286,10 +286,10 @@ def with_parameters(kind: type[C]) -> type[C]:
     return made
 
 
-def _inline(text: str) -> dict[str, Any]:
+def _inline(text: str) -> dict[str, object]:
     """Read a table as a flag gives it: {name = "mine.py:Mine", width = 0.3}."""
     try:
-        table: dict[str, Any] = tomllib.loads(f"policy = {text.strip()}")["policy"]
+        table: dict[str, object] = tomllib.loads(f"policy = {text.strip()}")["policy"]
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(
             f"a policy in braces is a table like {{name = 'softmax', tau = 0.1}}: {error}."
@@ -297,7 +297,7 @@ def _inline(text: str) -> dict[str, Any]:
     return table
 
 
-def _converted(kind: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def _converted(kind: type[Any], given: Mapping[str, object]) -> dict[str, object]:
     """Refuse parameters that a policy does not have, and read the others as the types of its
     fields.
     """
@@ -323,7 +323,7 @@ def _name(kind: type[Any]) -> str:
     return str(kind.name or kind.__name__)
 
 
-def _hints(kind: type[Any]) -> dict[str, Any]:
+def _hints(kind: type[object]) -> dict[str, Any]:
     """Types of the fields; none where a user's annotations cannot be resolved."""
     try:
         return typing.get_type_hints(kind)

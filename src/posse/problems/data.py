@@ -55,7 +55,7 @@ class DataSettings(Settings):
     """Drop rows of your files that cannot be read, and say so in the record."""
 
     if TYPE_CHECKING:
-        data: Any
+        data: object
 
     @field_validator("encoding")
     @classmethod
@@ -78,7 +78,7 @@ class DataSettings(Settings):
         return tuple(self._cache.get("dropped", ()))
 
     @classmethod
-    def _by_field(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+    def _by_field(cls, values: Mapping[str, object]) -> dict[str, object]:
         """Replace aliases; the word "own" beside parts says what they say."""
         given = [
             name
@@ -92,7 +92,7 @@ class DataSettings(Settings):
 
     @field_validator("data", mode="before", check_fields=False)
     @classmethod
-    def _read_data(cls, value: Any) -> Any:
+    def _read_data(cls, value: object) -> object:
         """Bring `data` into one form: text, a frame, or a dictionary of parts."""
         if isinstance(value, Mapping) and set(value) == {"frame", "digest"}:
             raise ConfigError(
@@ -115,7 +115,7 @@ class DataSettings(Settings):
         return frame
 
     @classmethod
-    def _part(cls, name: str, value: Any) -> Any:
+    def _part(cls, name: str, value: object) -> object:
         if name not in cls.tables:
             return _source(f"data.{name}", value)
         pairs = pairs_of(name, value)
@@ -147,7 +147,7 @@ class DataSettings(Settings):
         first = next(_sources(self.data), None)
         return first.name if isinstance(first, Path) else "frame"
 
-    def check_name(self, known: Mapping[str, Any]) -> None:
+    def check_name(self, known: Mapping[str, object]) -> None:
         """Raise if `data` is text and none of the known names."""
         if isinstance(self.data, str) and self.data not in known:
             raise ConfigError(
@@ -175,12 +175,12 @@ class DataSettings(Settings):
                 raise DataError(f"no file {path}. Check the path.")
 
 
-def _looks_like_columns(value: Mapping[Any, Any], parts: tuple[str, ...]) -> bool:
+def _looks_like_columns(value: Mapping[object, object], parts: tuple[str, ...]) -> bool:
     """Whether a dictionary holds the columns of a frame, and no part."""
     return not any(name in parts for name in value) and as_frame(value, "data") is not None
 
 
-def _source(name: str, value: Any) -> Source:
+def _source(name: str, value: object) -> Source:
     if isinstance(value, str | os.PathLike):
         return Path(value)
     frame = as_frame(value, name)
@@ -189,7 +189,7 @@ def _source(name: str, value: Any) -> Source:
     return frame
 
 
-def pairs_of(name: str, value: Any) -> dict[str, Any]:
+def pairs_of(name: str, value: object) -> dict[str, object]:
     """Read pairs as flags give them: name=value,name=value."""
     if isinstance(value, Mapping):
         return dict(value)
@@ -213,7 +213,7 @@ def pairs_of(name: str, value: Any) -> dict[str, Any]:
     return {key: given.strip() for key, (_, _, given) in zip(names, pairs, strict=True)}
 
 
-def _sources(value: Any) -> Iterator[Source]:
+def _sources(value: object) -> Iterator[Source]:
     if isinstance(value, Mapping):
         for part in value.values():
             yield from _sources(part)
@@ -221,7 +221,7 @@ def _sources(value: Any) -> Iterator[Source]:
         yield value
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Write `data` as a record keeps it."""
     if isinstance(value, Mapping):
         return {name: _plain(part) for name, part in value.items()}

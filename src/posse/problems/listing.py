@@ -95,7 +95,7 @@ def _populations(folder: Path | None) -> Listing:
     )
 
 
-def _entry(name: str, what: str, reason: str) -> dict[str, Any]:
+def _entry(name: str, what: str, reason: str) -> dict[str, object]:
     return {"name": name, "ready": not reason, "what": what, "reason": reason}
 
 

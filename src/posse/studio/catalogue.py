@@ -302,11 +302,10 @@ class Catalogue:
             raise Refused(400, "over must be a table of lists.", field="over")
         if any(len(one) > MOST["arms"] for one in given.values()):
             raise Refused(400, f"over may have {MOST['arms']} values of a setting.", field="over")
-        columns = {
+        return {
             name: [self.safe(system.Settings, {name: one}).get(name) for one in values]
             for name, values in given.items()
         }
-        return columns
 
     # Checking -------------------------------------------------------------------------------------
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from functools import cache
 
 import numpy as np
 
-from posse.core.roles import WORLD, Message
+from posse.core.roles import WORLD, Action, Message
 from posse.privacy.aggregation.client import Client
-from posse.privacy.aggregation.messages import Contribution
+from posse.privacy.aggregation.messages import Contribute, Contribution
+from posse.privacy.aggregation.quantise import Ring
 from posse.privacy.aggregation.server import Server
 from posse.privacy.aggregation.simulate import Cohort
-from posse.privacy.aggregation.terms import Plan, Stage, complete_plan
+from posse.privacy.aggregation.terms import Plan, Stage, Terms, complete_plan
 from posse.privacy.crypto.keys import Identity, Secrets
 
 LENGTH = 5
@@ -92,3 +94,52 @@ class Round:
             if self.server.stage < stage:
                 self.answer()
         return self
+
+
+def simulate(
+    cohort: Cohort,
+    terms: Terms,
+    vectors: Mapping[str, Ring],
+    lost: Mapping[str, Stage] | None = None,
+) -> tuple[Ring, tuple[str, ...]]:
+    """Play a round; return the sum modulo 2^32 and the survivors it is of, or raise as the server
+    does.
+
+    `lost` says at which stage a client is not heard of any more: with `Stage.MASKED` it shared its
+    secrets and its vector did not arrive, with `Stage.UNMASK` its vector is in the sum and others
+    must take its masks off.
+
+    Cost: all clients' work, one after the other.
+    """
+    server = Server(terms)
+    clients = {
+        name: Client(name, terms, cohort.identities[name], Secrets.fresh())
+        for name in terms.clients
+    }
+    gone = dict(lost or {})
+    inbox: list[Action] = [action for client in clients.values() for action in client.start()]
+    for stage in list(Stage)[:-1]:
+        for sender, message in _answers(clients, vectors, inbox):
+            if gone.get(sender, Stage.OVER) > stage:
+                server.receive(sender, message)
+        inbox = [action for action in server.close(stage) if isinstance(action, tuple)]
+    return server.total, server.survivors
+
+
+def _answers(
+    clients: Mapping[str, Client], vectors: Mapping[str, Ring], inbox: Iterable[Action]
+) -> Iterable[tuple[str, Message]]:
+    """Hand messages of the server to the clients, and vectors to those that ask; yield what they
+    answer.
+    """
+    for action in inbox:
+        if isinstance(action, Contribute):
+            words = vectors[action.party].astype("<u4").tobytes()
+            answers = clients[action.party].receive(WORLD, Contribution(action.round, words))
+            yield from _answers(clients, vectors, answers)
+        elif isinstance(action, tuple):
+            sender, receiver, message = action
+            if receiver in clients:
+                yield from _answers(clients, vectors, clients[receiver].receive(sender, message))
+            else:
+                yield sender, message

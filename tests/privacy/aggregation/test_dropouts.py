@@ -12,9 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from posse.core.errors import ConfigError, ProtocolError
-from posse.privacy.aggregation.simulate import simulate
 from posse.privacy.aggregation.terms import Plan, Stage, complete_plan, plan
-from tests.privacy.aggregation.rounds import LENGTH, cohort, plain_sum, vectors
+from tests.privacy.aggregation.rounds import LENGTH, cohort, plain_sum, simulate, vectors
 
 STAGES = list(Stage)[:-1]
 

@@ -18,8 +18,6 @@ def test_vectors_of_a_thousand_clients(share, k, t, leak, fail):
     found = plan(1000, corrupt=share, dropout=share)
     assert (found.degree, found.threshold) == (k, t)
     assert (round(found.leak, 1), round(found.fail, 1)) == (leak, fail)
-    assert f"2^{leak}" in str(found)
-    assert f"2^{fail}" in str(found)
 
 
 @pytest.mark.parametrize(("n", "share"), [(1000, 0.1), (1000, 0.2), (300, 0.15)])
@@ -61,7 +59,7 @@ def test_complete_where_no_sparse_graph_is_safe():
     found = plan(130, corrupt=0.5, dropout=0.485)
     assert found.complete
     assert found.honest_survivors == 2
-    assert found.server == "semi-honest"
+    assert found.quorum == 0
 
 
 def test_a_quorum_makes_the_set_unique_or_is_not_claimed():
@@ -77,7 +75,6 @@ def test_a_quorum_makes_the_set_unique_or_is_not_claimed():
                     assert found.quorum <= found.survivors
                 else:
                     assert 2 * found.survivors <= n + c + 1
-                    assert found.server == "semi-honest"
 
 
 def test_sums_of_one_honest_client_are_refused():

@@ -76,7 +76,6 @@ def test_masks_at_the_edges(n: int, masks: tuple[bytes, ...]) -> None:
 @example(2, 0, EDGES, -1)
 def test_local_operations(n: int, seed: int, x: list[int], factor: int) -> None:
     y = x[::-1]
-    places = seed % 7 - 3
     shift = seed % 64
 
     def program(s):
@@ -93,7 +92,6 @@ def test_local_operations(n: int, seed: int, x: list[int], factor: int) -> None:
             a + words(y),
             a[..., ::2],
             a[..., None, :].sum(),
-            a.roll(places),
             a.join(b),
             s.constant(words(x)),
             (a + b)[..., None] * 3,
@@ -110,7 +108,6 @@ def test_local_operations(n: int, seed: int, x: list[int], factor: int) -> None:
         [p + q for p, q in zip(x, y, strict=True)],
         x[::2],
         [sum(x)],
-        [x[(i - places) % len(x)] for i in range(len(x))],
         x + y,
         x,
         [[3 * (p + q)] for p, q in zip(x, y, strict=True)],

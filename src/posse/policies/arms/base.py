@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from posse.core.compiled import elementary
 from posse.policies.own import policy_digest
@@ -96,7 +96,7 @@ class Policy:
         """Whether arms remember more than their sum and their pulls."""
         return type(self).learn is not no_memory
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Name, parameters and a digest of what it computes, as records keep them and parties
         compare them.
         """

@@ -455,30 +455,32 @@ def finite(subject: Subject) -> str | None:
             )
     if any(math.isnan(memory) for memory in subject.memories):
         return f"learn does not keep memory a finite number over {LEARNT} passes."
+    ceilings = [
+        selection.ceiling if selection.kind == "match" else math.inf for selection in passes
+    ]
     for name, arguments in subject.samples:
         if name not in LOCAL:
             continue
         value = call(subject.source[name], *arguments)
-        at = ", ".join(
-            f"{word} = {given}"
-            for word, given in zip(LOCAL[name], arguments, strict=True)
-            if word != "key"
-        )
-        if isinstance(value, str):
-            return f"{name} {value} at {at}."
-        if not math.isfinite(value):
-            return f"{name} gives {value} at {at}; it must give a finite number."
-        if name == "explore" and not 0.0 <= value <= 1.0:
-            return f"explore gives {value} at {at}; a probability is in [0, 1]."
-        if (
-            name == "score"
-            and passes[arguments[1]].kind == "match"
-            and value > passes[arguments[1]].ceiling
-        ):
-            return (
-                f"score gives {value} at {at}, above the ceiling {passes[arguments[1]].ceiling} of "
-                "its pass."
-            )
+        fault = _fault(name, value, ceilings[arguments[1]] if name == "score" else math.inf)
+        if fault is not None:
+            result = value if isinstance(value, str) else f"gives {value}"
+            named = zip(LOCAL[name], arguments, strict=True)
+            at = ", ".join(f"{word} = {given}" for word, given in named if word != "key")
+            return f"{name} {result} at {at}{fault}"
+    return None
+
+
+def _fault(name: str, value: Value, ceiling: float) -> str | None:
+    """Say what is wrong with the result of a function, as the end of a sentence."""
+    if isinstance(value, str):
+        return "."
+    if not math.isfinite(value):
+        return "; it must give a finite number."
+    if name == "explore" and not 0.0 <= value <= 1.0:
+        return "; a probability is in [0, 1]."
+    if value > ceiling:
+        return f", above the ceiling {ceiling} of its pass."
     return None
 
 

@@ -38,7 +38,7 @@ POLICIES = _REGISTRY.kinds
 """The policies that ship, by name."""
 PARAMETERS = tuple(_REGISTRY.settings_fields())
 """Names of the parameters of all registered policies, each a setting and a flag."""
-PolicyValue = str | Policy | type[Policy] | Mapping[str, Any]
+PolicyValue = str | Policy | type[Policy] | Mapping[str, object]
 """Anything that `policy` takes."""
 
 policy = _REGISTRY.make

@@ -93,12 +93,12 @@ class Subject:
                 return
 
     @cached_property
-    def states(self) -> list[tuple[Any, ...]]:
+    def states(self) -> list[tuple[object, ...]]:
         """Arguments of `score`: early and late, poor and rich arms, in every pass, with the
         memories found.
         """
         parameters = self.policy.parameters()
-        out: list[tuple[Any, ...]] = []
+        out: list[tuple[object, ...]] = []
         for turn in range(len(self.policy.passes())):
             for pulls in (1, 2, 7, 100, 10**6):
                 for t in (max(3, pulls + 1), LAST_STEP):
@@ -113,7 +113,7 @@ class Subject:
     def samples(self) -> list[tuple[str, tuple[Any, ...]]]:
         """A few hundred calls: the name of a function and its arguments."""
         parameters = self.policy.parameters()
-        out: list[tuple[str, tuple[Any, ...]]] = [("score", state) for state in self.states]
+        out: list[tuple[str, tuple[object, ...]]] = [("score", state) for state in self.states]
         for turn in range(len(self.policy.passes())):
             for memory in self.memories[:12]:
                 out.extend(
@@ -136,7 +136,7 @@ def choose_name(turn: int) -> str:
     return f"choose of pass {turn + 1}"
 
 
-def source(function: Any) -> Any:
+def source(function: object) -> Any:
     """Return the Python source of a compiled function, or what is no compiled function as it is."""
     return getattr(function, "py_func", function)
 

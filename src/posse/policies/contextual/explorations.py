@@ -301,10 +301,7 @@ def adopt(function: Any) -> type[Exploration] | None:
         "formula": staticmethod(formula),
         "__post_init__": check_chances,
     }
-    made: type[Exploration] = make_dataclass(
-        name, numbers, bases=(Exploration,), frozen=True, namespace=members
-    )
-    return made
+    return make_dataclass(name, numbers, bases=(Exploration,), frozen=True, namespace=members)
 
 
 def _check_chances(made: Exploration, name: str) -> None:

@@ -75,7 +75,7 @@ class ScheduledSettings(ExplorationSettings):
 
     @field_validator("schedule", mode="before")
     @classmethod
-    def _as_text(cls, value: Any) -> Any:
+    def _as_text(cls, value: object) -> object:
         if isinstance(value, Sequence) and not isinstance(value, str):
             return ",".join(str(one) for one in value)
         if callable(value):

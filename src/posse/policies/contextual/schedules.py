@@ -118,7 +118,7 @@ def numbers_of(schedule: str) -> tuple[float, ...]:
     return found
 
 
-def _function(where: str) -> Callable[[int], Any]:
+def _function(where: str) -> Callable[[int], object]:
     made = load(where, "function", callable)
     if not callable(made):
         raise ConfigError(

@@ -45,11 +45,6 @@ class ClientSums:
         """L2 norm by which one client, added or removed, moves (A, B, rows, A^2, A B, B^2)."""
         return math.hypot(self.clip, self.clip**2)
 
-    @property
-    def sensitivity_of_sums(self) -> float:
-        """L2 norm by which one client, added or removed, moves (A, B, rows) alone."""
-        return self.clip
-
     def clipped(self) -> ClientSums:
         """Scale one client's sums down to the clip, and make their squares."""
         if self.clients != 1:

@@ -147,8 +147,7 @@ def exact(
         raise RuntimeError(
             f"HiGHS found no purchase, though the empty one is feasible: {solution.message}"
         )
-    whole: NDArray[np.float64] = np.round(solution.x)
-    return whole
+    return np.asarray(np.round(solution.x))
 
 
 @short_loops

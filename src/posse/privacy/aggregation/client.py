@@ -27,7 +27,7 @@ import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -145,7 +145,7 @@ class Client:
         """Return its keys of the round, and the shares that it holds."""
         return ClientSecrets(self._own, dict(self._held))
 
-    def save(self) -> dict[str, Any]:
+    def save(self) -> dict[str, object]:
         """Return the whole state; it holds shares of the neighbours' secrets."""
         return pack(
             ClientSaved(
@@ -161,7 +161,7 @@ class Client:
             )
         )
 
-    def load(self, saved: Mapping[str, Any]) -> None:
+    def load(self, saved: Mapping[str, object]) -> None:
         """Take up what `save` returned."""
         read = unpack(saved, ClientSaved, kind=self.kind, name=self.name, run=self._run)
         keys, held = dict(read.keys), dict(read.held)

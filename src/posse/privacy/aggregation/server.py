@@ -241,25 +241,15 @@ class Server:
         self.stage = Stage(stage + 1)
         return answer
 
-    def _take(self, sender: str, message: Message) -> None:
+    def _take(self, sender: str, message: messages.OfClient) -> None:
+        """Check what a client sent and keep it."""
         terms = self._terms
         match message:
             case Advertise():
                 masks.check_advertised(sender, message, terms)
                 self._keys[sender] = message
             case messages.Shares():
-                names = [name for name, _ in message.frames]
-                if names != sorted(terms.neighbours(sender) & self._keys.keys()):
-                    raise ProtocolError(
-                        f"{sender} must share with its neighbours, each once; it shared with "
-                        "others."
-                    )
-                if any(len(frame) != masks.FRAME_BYTES for _, frame in message.frames):
-                    raise ProtocolError(
-                        f"{sender} sealed shares that have not {masks.FRAME_BYTES} bytes."
-                    )
-                for name, frame in message.frames:
-                    self._frames.setdefault(name, []).append((sender, frame))
+                self._take_shares(sender, message)
             case messages.Masked():
                 if len(message.words) != 4 * terms.length:
                     raise ProtocolError(
@@ -277,21 +267,27 @@ class Server:
                 verify(terms.identity(sender), masks.PURPOSE_SURVIVORS, signed, message.signature)
                 self._signatures[sender] = message.signature
             case messages.Shown():
-                asked = kinds(self._held(sender), self.survivors)
-                if (
-                    tuple(
-                        tuple(name for name, _ in part)
-                        for part in (message.self_masks, message.mask_keys)
-                    )
-                    != asked
-                ):
-                    raise ProtocolError(f"{sender} shows other shares than it was asked for.")
-                if any(
-                    len(share) != SHARE_BYTES
-                    for _, share in (*message.self_masks, *message.mask_keys)
-                ):
-                    raise ProtocolError(f"{sender} shows shares that have not {SHARE_BYTES} bytes.")
-                self._shown[sender] = message
+                self._take_shown(sender, message)
+
+    def _take_shares(self, sender: str, message: messages.Shares) -> None:
+        names = [name for name, _ in message.frames]
+        if names != sorted(self._terms.neighbours(sender) & self._keys.keys()):
+            raise ProtocolError(
+                f"{sender} must share with its neighbours, each once; it shared with others."
+            )
+        if any(len(frame) != masks.FRAME_BYTES for _, frame in message.frames):
+            raise ProtocolError(f"{sender} sealed shares that have not {masks.FRAME_BYTES} bytes.")
+        for name, frame in message.frames:
+            self._frames.setdefault(name, []).append((sender, frame))
+
+    def _take_shown(self, sender: str, message: messages.Shown) -> None:
+        self_masks = tuple(name for name, _ in message.self_masks)
+        mask_keys = tuple(name for name, _ in message.mask_keys)
+        if (self_masks, mask_keys) != kinds(self._held(sender), self.survivors):
+            raise ProtocolError(f"{sender} shows other shares than it was asked for.")
+        if any(len(share) != SHARE_BYTES for _, share in (*message.self_masks, *message.mask_keys)):
+            raise ProtocolError(f"{sender} shows shares that have not {SHARE_BYTES} bytes.")
+        self._shown[sender] = message
 
     def _held(self, holder: str) -> frozenset[str]:
         """Whose shares a client holds."""

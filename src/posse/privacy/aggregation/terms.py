@@ -101,27 +101,13 @@ class Plan:
         """Whether all are neighbours."""
         return self.degree == self.clients - 1
 
-    @property
-    def server(self) -> str:
-        """What the server may be, given that the clients have the identities from elsewhere."""
-        return "malicious if identities are certified outside it" if self.quorum else "semi-honest"
-
-    def __str__(self) -> str:
-        return (
-            f"{self.clients} clients, {self.degree} neighbours each, threshold {self.threshold}; "
-            f"at most {self.corrupt}"
-            f" corrupt and {self.dropouts} dropped; leaks with probability {_power(self.leak)}, "
-            "fails with probability "
-            f"{_power(self.fail)}; quorum {self.quorum or 'none'}; server: {self.server}"
-        )
-
 
 def complete_plan(clients: int, *, corrupt: int, dropouts: int) -> Plan:
     """Plan a round in which all are neighbours, for numbers of corrupt and dropped clients.
 
-    >>> print(complete_plan(10, corrupt=2, dropouts=3))
-    10 clients, 9 neighbours each, threshold 7; at most 2 corrupt and 3 dropped; leaks with probability 0, fails with
-    probability 0; quorum 7; server: malicious if identities are certified outside it
+    >>> made = complete_plan(10, corrupt=2, dropouts=3)
+    >>> made.degree, made.threshold, made.quorum
+    (9, 7, 7)
     """
     check.at_least(0, corrupt=corrupt)
     check.at_least(0, dropouts=dropouts)
@@ -152,9 +138,9 @@ def plan(
 
     Cost: the tails for each k up to the one found, below 0.5 s for 1,000 clients.
 
-    >>> print(plan(1000, corrupt=0.1, dropout=0.1))
-    1000 clients, 45 neighbours each, threshold 26; at most 100 corrupt and 100 dropped; leaks with probability 2^-42.0,
-    fails with probability 2^-20.5; quorum none; server: semi-honest
+    >>> made = plan(1000, corrupt=0.1, dropout=0.1)
+    >>> made.degree, made.threshold, round(made.leak, 1), round(made.fail, 1)
+    (45, 26, -42.0, -20.5)
     """
     check.between(0, 1, corrupt=corrupt)
     check.between(0, 1, dropout=dropout)
@@ -201,10 +187,6 @@ def _tail(population: int, marked: int, drawn: int, least: int) -> int:
 
 def _log2_ratio(numerator: int, denominator: int) -> float:
     return math.log2(numerator) - math.log2(denominator) if numerator else float("-inf")
-
-
-def _power(log: float) -> str:
-    return "0" if log == float("-inf") else f"2^{log:.1f}"
 
 
 def neighbours(n: int, degree: int, seed: bytes) -> list[tuple[int, ...]]:

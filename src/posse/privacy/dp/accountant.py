@@ -145,7 +145,7 @@ def gaussian_rdp_epsilon(mu: float, count: int, delta: float) -> float:
 
 
 @lru_cache(maxsize=4096)
-def _composed(counted: tuple[tuple[Any, int], ...], delta: float) -> float:
+def _composed(counted: tuple[tuple[object, int], ...], delta: float) -> float:
     if not counted:
         return 0.0
     grid = _grid(counted)
@@ -191,7 +191,7 @@ def _without_warnings() -> Iterator[None]:
 
 
 @lru_cache(maxsize=256)
-def _one_round(kept: tuple[int, int, float, Sampling]) -> tuple[Any, Any]:
+def _one_round(kept: tuple[int, int, float, Sampling]) -> tuple[object, Any]:
     """Orders and Renyi divergences of one round."""
     clients, cohort, noise, sampling = kept
     dp = require("dp_accounting", extra="dp")

@@ -30,7 +30,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
 
 from posse.core import check
 from posse.core.check import require
@@ -316,7 +315,7 @@ class Arms(Mechanism):
             "Explore more, stop here, or plan with a larger budget."
         )
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, object]:
         """Return what the figures follow from."""
         return {
             "arms": self.choice.arms,

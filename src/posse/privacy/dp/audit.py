@@ -206,8 +206,7 @@ def _learnt(without: Floats, within: Floats) -> Floats:
     floor = max(
         1e-12 * float(variances[-1]), 1e-12 * float(shift @ shift), np.finfo(np.float64).tiny
     )
-    found: Floats = axes @ ((axes.T @ shift) / np.maximum(variances, floor))
-    return found
+    return np.asarray(axes @ ((axes.T @ shift) / np.maximum(variances, floor)))
 
 
 def _check_share(**values: float) -> None:

@@ -84,7 +84,7 @@ class Mechanism(ABC):
         return {}
 
     @abstractmethod
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, object]:
         """Return, by name, plain values that the figures follow from."""
 
 
@@ -178,7 +178,7 @@ class Ledger(Generic[M]):
                 rows.append({"party": self.party, "release": sofar.total(), **row, **spent})
         return rows
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """Return plain data from which `restored` makes the ledger again.
 
         `released` lists messages in order: a number, or [number, times] where it was paid for

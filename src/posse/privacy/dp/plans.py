@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from posse.core import check
 from posse.core.errors import ConfigError
@@ -192,7 +192,7 @@ class Plan(Mechanism):
             "unit": self.unit.name,
         }
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, object]:
         """Return what the figures follow from; under another plan they would be other figures."""
         return {
             "multipliers": list(self.multipliers),

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from posse.core import check
 from posse.privacy.dp import schedules
@@ -135,7 +135,7 @@ class EveryRound(Plan):
         noise = {"multiplier": self.multipliers[0], "noise_multiplier": self.noise_multiplier(0)}
         return {"message": "every round", "window": 1, **noise, "unit": self.unit.name}
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, object]:
         """Return what the figures follow from."""
         return {**super().identity(), "rounds": self.messages}
 

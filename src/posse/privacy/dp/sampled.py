@@ -29,7 +29,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 from posse.core import check
 from posse.core.errors import ConfigError
@@ -345,7 +345,7 @@ class Training(Mechanism):
             "budget."
         )
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, object]:
         """Return what the figures follow from."""
         made = self.gaussian
         return {

@@ -70,11 +70,6 @@ class Evidence:
     truth: Truth
 
 
-def nothing(settings: Any) -> str:
-    """`Attack.missing` of an attack that works on every run."""
-    return ""
-
-
 @dataclass(frozen=True)
 class Attack:
     """An estimate by an adversary who holds one or several roles, and how good it is."""
@@ -112,11 +107,11 @@ class Attack:
     """Makes the evidence of given settings and a seed, where one view is not enough."""
     seconds: Callable[[Any], float] = lambda settings: 1.0
     """About how long staging takes."""
-    missing: Callable[[Any], str] = nothing
+    missing: Callable[[Any], str] = lambda settings: ""
     """Why it says nothing about a run with these settings; empty where it does."""
     tell: Callable[[Any], str] = str
     """An estimate in words, for those who have no truth to score it by."""
-    of_view: Callable[[View, Any], Any] | None = None
+    of_view: Callable[[View, Any], object] | None = None
     """Where `stage` makes what `estimate` takes: makes it of the view that a party recorded, and of
     settings like those of its run, which may be None.
     """
@@ -130,7 +125,7 @@ class Attempt:
     score: Score
     planted: tuple[Score, ...] = ()
     shuffled: Score | None = None
-    estimates: tuple[Any, ...] = ()
+    estimates: tuple[object, ...] = ()
     level: float = LEVEL
 
     @property

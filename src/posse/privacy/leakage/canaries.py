@@ -80,8 +80,7 @@ def guess(seen: Canaries, seed: int) -> Bools:
         )
     _, first = np.unique(values, axis=1, return_index=True)  # copies that are equal say nothing new
     values = values[:, np.sort(first)]
-    called: Bools = audit.rule(values[known == 0], values[known == 1])(values)
-    return called
+    return audit.rule(values[known == 0], values[known == 1])(values)
 
 
 def claim_score(found: Sequence[Bools], truths: Sequence[Mapping[str, Any]]) -> Score:

@@ -79,10 +79,9 @@ def by_group(known: ArrayLike, known_groups: ArrayLike, groups: ArrayLike) -> Fl
         / ((labels == label).sum() + SHRINK)
         for label in np.unique(labels).tolist()
     }
-    found: Floats = np.array([means.get(label, overall) for label in wanted.tolist()]).reshape(
+    return np.array([means.get(label, overall) for label in wanted.tolist()]).reshape(
         len(wanted), -1
     )
-    return found
 
 
 def along(
@@ -208,8 +207,7 @@ def recognise(words: Words, pairs: ArrayLike, known: ArrayLike, *, signed: bool 
         values[:, word] - values[fit, word].mean()
     )
     away = np.abs(candidates[:, :, feature] - predicted[:, None])
-    found: Bools = away[:, 1] < away[:, 0]
-    return found
+    return np.asarray(away[:, 1] < away[:, 0])
 
 
 def _correlations(values: Floats, features: Floats) -> Floats:
@@ -218,8 +216,7 @@ def _correlations(values: Floats, features: Floats) -> Floats:
     """
     first, second = values - values.mean(axis=0), features - features.mean(axis=0)
     sizes = np.sqrt((first**2).sum(axis=0))[:, None] * np.sqrt((second**2).sum(axis=0))[None, :]
-    made: Floats = np.where(sizes > 0, first.T @ second / np.where(sizes > 0, sizes, 1.0), 0.0)
-    return made
+    return np.where(sizes > 0, first.T @ second / np.where(sizes > 0, sizes, 1.0), 0.0)
 
 
 # A class from what stands beside it ---------------------------------------------------------------
@@ -245,5 +242,6 @@ def nearest_class(values: ArrayLike, known: ArrayLike) -> Ints:
     spread = rows[classes >= 0].std(axis=0)
     scaled = np.where(spread > 0, rows / np.where(spread > 0, spread, 1.0), 0.0)
     middles = np.stack([np.median(scaled[classes == label], axis=0) for label in labels])
-    found: Ints = labels[((scaled[:, None, :] - middles[None]) ** 2).sum(axis=2).argmin(axis=1)]
-    return found
+    return np.asarray(
+        labels[((scaled[:, None, :] - middles[None]) ** 2).sum(axis=2).argmin(axis=1)]
+    )

@@ -80,9 +80,8 @@ def aligned(bias: Floats, weights: Floats, contexts: Floats, labels: Ints) -> Fl
     own = moved[np.arange(len(labels)), labels]
     others = (moved.sum(axis=1) - own) / max(1, moved.shape[1] - 1)
     size = np.linalg.norm(weights) + np.linalg.norm(bias)
-    made: Floats = (
+    return np.asarray(
         (own - others)
         / max(float(size), 1e-30)
         / np.maximum(np.linalg.norm(contexts, axis=1), 1e-9)
     )
-    return made

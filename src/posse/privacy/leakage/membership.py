@@ -7,7 +7,6 @@ connection to overfitting, CSF 2018.
 | attack | calls a row a member if |
 |---|---|
 | `BY_REWARD` | p_train(r given a) > p_test(r given a), estimated from rows known to be members and others |
-| `BY_LOSS` | the squared error of the pulled arm's score is small: blind where a ridge shrinks what it learnt |
 | `BY_ERROR` | the error r - s of the pulled arm's score is more frequent on training rows: uses both |
 | `reward_gap` | no rule: abs(mean reward on training rows - mean reward on held-out rows), as a published code has it |
 
@@ -37,7 +36,6 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from posse.core import check
 from posse.core.errors import ConfigError
 from posse.core.roles import View
 from posse.privacy.leakage.attack import Attack, Evidence, Score
@@ -46,9 +44,6 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-REWARD = "reward given the arm"
-LOSS = "loss below a threshold"
-ERROR = "error of the score"
 BINS = 20
 
 
@@ -104,15 +99,6 @@ def call_by_reward(view: View) -> Called:
     return Called("p_train(r | a) > p_test(r | a)", (for_member > for_other)[pairs[second:]])
 
 
-def call_by_loss(view: View) -> Called:
-    """Call a row a member if its loss is at most a threshold: the one of largest TPR - FPR on known
-    rows.
-    """
-    members, others, rows = _known(view)
-    threshold = _threshold(members, others)
-    return Called(f"loss at most {threshold:.4g}", rows <= threshold)
-
-
 def call_by_error(view: View) -> Called:
     """Call a row a member if its bin of errors holds a larger share of the known members than of
     the others.
@@ -132,26 +118,18 @@ def call_by_error(view: View) -> Called:
     )
 
 
-def verdict(
-    attack: str, called: Called, truth: Mapping[str, Any], confidence: float = 0.95
-) -> Membership:
-    """Compare the rows called members with those that are."""
+def verdict(called: Called, truth: Mapping[str, Any]) -> Membership:
+    """Count the members and the others among the rows that were called members."""
     member: Bools = truth["member"]
     inside, outside = called.rows[member], called.rows[~member]
-    members, found, others, accused = (
-        len(inside),
-        int(inside.sum()),
-        len(outside),
-        int(outside.sum()),
-    )
     return Membership(
-        attack, called.rule, members, found, others, accused, truth["apart"], confidence
+        len(inside), int(inside.sum()), len(outside), int(outside.sum()), truth["apart"]
     )
 
 
 def probes(
     members: Rows, others: Rows, *, split: bool = True, seed: int = 0
-) -> tuple[View, dict[str, Any]]:
+) -> tuple[View, dict[str, object]]:
     """Make the view of an adversary who has asked a model about rows, and the truth to score it by.
 
     It knows of one random half of the rows whether they are members, and calls the other half. With
@@ -175,10 +153,8 @@ def infer(
     *,
     split: bool = True,
     seed: int = 0,
-    confidence: float = 0.95,
 ) -> Membership:
-    """Attack by a rule, given arms and rewards (`BY_REWARD`), losses (`BY_LOSS`) or errors
-    (`BY_ERROR`) of rows.
+    """Attack by a rule, given arms and rewards (`BY_REWARD`) or errors (`BY_ERROR`) of rows.
 
     >>> learnt_by_heart, guessed = (
     ...     Pairs(np.zeros(200), np.ones(200)),
@@ -186,19 +162,15 @@ def infer(
     ... )
     >>> round(infer(BY_REWARD, learnt_by_heart, guessed).advantage, 1)
     0.5
-    >>> made = [
-    ...     infer(rule, np.linspace(0, 1, 1000), np.linspace(0, 2, 1000))
-    ...     for rule in (BY_LOSS, BY_ERROR)
-    ... ]
-    >>> [(round(one.advantage, 1), one.leaks) for one in made]
-    [(0.5, True), (0.5, True)]
+    >>> by_error = infer(BY_ERROR, np.linspace(0, 1, 1000), np.linspace(0, 2, 1000))
+    >>> round(by_error.advantage, 1)
+    0.5
     """
     some: list[Any] = [
-        one if isinstance(one, Pairs) else _finite(one, "losses and errors")
-        for one in (members, others)
+        one if isinstance(one, Pairs) else _finite(one, "errors") for one in (members, others)
     ]
     view, truth = probes(*some, split=split, seed=seed)
-    return verdict(attack.title, attack.estimate(view, seed), truth, confidence)
+    return verdict(attack.estimate(view, seed), truth)
 
 
 def score_errors(scores: ArrayLike, pairs: Pairs) -> Floats:
@@ -212,8 +184,7 @@ def score_errors(scores: ArrayLike, pairs: Pairs) -> Floats:
         raise ConfigError(
             f"scores must have the shape (rows, arms) with {len(pairs)} rows, got {table.shape}."
         )
-    found: Floats = pairs.rewards - table[np.arange(len(pairs)), pairs.arms]
-    return found
+    return pairs.rewards - table[np.arange(len(pairs)), pairs.arms]
 
 
 def reward_gap(members: ArrayLike, others: ArrayLike) -> float:
@@ -259,26 +230,12 @@ def _rows(count: int, split: bool, seed: int, group: int) -> tuple[Ints, Ints]:
 
 def _codes(*some: Pairs) -> tuple[Ints, Ints]:
     """Number the pairs (arm, reward) and the arms that occur."""
-    _, arms = _numbered(np.concatenate([pairs.arms for pairs in some]))
-    values, rewards = _numbered(np.concatenate([pairs.rewards for pairs in some]))
-    _, pairs = _numbered(arms * len(values) + rewards)
+    _, arms = np.unique(np.concatenate([pairs.arms for pairs in some]), return_inverse=True)
+    values, rewards = np.unique(
+        np.concatenate([pairs.rewards for pairs in some]), return_inverse=True
+    )
+    _, pairs = np.unique(arms * len(values) + rewards, return_inverse=True)
     return pairs, arms
-
-
-def _numbered(values: NDArray[Any]) -> tuple[NDArray[Any], Ints]:
-    """Return the values that occur and the number of each; small whole numbers are looked up, and
-    not sorted.
-    """
-    if (
-        values.dtype.kind == "i"
-        and len(values)
-        and values.min() >= 0
-        and values.max() < len(values)
-    ):
-        there = np.bincount(values) > 0
-        return np.flatnonzero(there), (there.cumsum() - 1)[values]
-    kinds = np.unique(values)
-    return kinds, np.searchsorted(kinds, values)
 
 
 def _conditional(pairs: Ints, arms: Ints, rows: Ints) -> Floats:
@@ -287,23 +244,7 @@ def _conditional(pairs: Ints, arms: Ints, rows: Ints) -> Floats:
     of_pair[pairs] = arms
     seen = np.bincount(pairs[rows], minlength=len(of_pair))
     pulls = np.bincount(arms[rows], minlength=arms.max() + 1)[of_pair]
-    found: Floats = seen / np.maximum(pulls, 1)
-    return found
-
-
-def _threshold(members: Floats, others: Floats) -> float:
-    """Return the threshold of largest TPR - FPR, half-way to the next loss; below all losses if
-    none is above 0.
-    """
-    inside, outside = np.sort(members), np.sort(others)
-    gains = np.arange(1, len(inside) + 1) / len(inside) - np.searchsorted(
-        outside, inside, "right"
-    ) / len(outside)
-    best = int(gains.argmax())
-    if gains[best] <= 0:
-        return -math.inf
-    above = np.concatenate([inside[inside > inside[best]], outside[outside > inside[best]]])
-    return float((inside[best] + above.min()) / 2) if len(above) else float(inside[best])
+    return seen / np.maximum(pulls, 1)
 
 
 def _known(view: View) -> tuple[Any, Any, Any]:
@@ -346,18 +287,10 @@ class Membership:
     """An attack that calls rows members of the training data; its advantage is TPR - FPR (Yeom et
     al. 2018).
 
-    >>> print(
-    ...     Membership(
-    ...         "loss", "squared error at most 0.1", 500, 300, 500, 250, apart=True
-    ...     ).sentence()
-    ... )
-    loss (member if squared error at most 0.1): advantage 0.100 [0.038, 0.161] at confidence 0.95, from 300 of 500
-    members and 250 of 500 others called members.
+    >>> round(Membership(500, 300, 500, 250, apart=True).advantage, 3)
+    0.1
     """
 
-    attack: str
-    rule: str
-    """When a row is called a member."""
     members: int
     found: int
     """Members called members."""
@@ -366,17 +299,6 @@ class Membership:
     """Others called members."""
     apart: bool
     """Whether the rule was fitted on other rows than those it was scored on."""
-    confidence: float = 0.95
-
-    def __post_init__(self) -> None:
-        check.at_least(1, members=self.members)
-        check.at_least(1, others=self.others)
-        check.between(0, self.members, found=self.found)
-        check.between(0, self.others, accused=self.accused)
-        if not 0 < self.confidence < 1:
-            raise ConfigError(
-                f"confidence must be above 0 and below 1, got {self.confidence}. 0.95 is usual."
-            )
 
     @property
     def advantage(self) -> float:
@@ -390,9 +312,7 @@ class Membership:
         """
         if not self.apart:
             return None
-        return difference_interval(
-            self.found, self.members, self.accused, self.others, self.confidence
-        )
+        return difference_interval(self.found, self.members, self.accused, self.others)
 
     @property
     def score(self) -> Score:
@@ -419,31 +339,6 @@ class Membership:
         share = (self.found + self.accused) / (self.members + self.others)
         spread = math.sqrt(share * (1 - share) * (1 / self.members + 1 / self.others))
         return NormalDist().cdf(-self.advantage / spread) if spread else 1.0
-
-    @property
-    def leaks(self) -> bool:
-        """Whether membership shows: the interval lies above 0. Never in sample, where noise alone
-        shows it.
-        """
-        return self.interval is not None and self.interval[0] > 0
-
-    def sentence(self) -> str:
-        """Say what came out."""
-        counted = (
-            f"{self.found:,} of {self.members:,} members and {self.accused:,} of {self.others:,} "
-            "others"
-        )
-        known = "in sample, above 0 without any leak"
-        if self.interval is not None:
-            known = (
-                f"[{self.interval[0]:.3f}, {self.interval[1]:.3f}] at confidence "
-                f"{self.confidence:g}"
-            )
-        return (
-            f"{self.attack} (member if {self.rule}): advantage {self.advantage:.3f} {known}, from "
-            f"{counted} called "
-            "members."
-        )
 
 
 def difference_interval(
@@ -499,15 +394,13 @@ def _attack(
             View(view.parties, view.entries, dict.fromkeys(view.secrets, own), view.public), truth
         )
 
-    def score(called: Sequence[Called], truths: Sequence[Mapping[str, Any]]) -> Score:
+    def score(called: Sequence[Called], truths: Sequence[Mapping[str, object]]) -> Score:
         rows = np.concatenate([one.rows for one in called])
         member = np.concatenate([truth["member"] for truth in truths])
         apart = all(truth["apart"] for truth in truths)
-        return verdict(
-            title, Called(called[0].rule, rows), {"member": member, "apart": apart}
-        ).score
+        return verdict(Called(called[0].rule, rows), {"member": member, "apart": apart}).score
 
-    def shuffle(truths: Sequence[Mapping[str, Any]], seed: int) -> list[dict[str, Any]]:
+    def shuffle(truths: Sequence[Mapping[str, Any]], seed: int) -> list[dict[str, object]]:
         rng = np.random.default_rng((seed, 2))
         return [{**truth, "member": rng.permutation(truth["member"])} for truth in truths]
 
@@ -529,28 +422,22 @@ def _attack(
     )
 
 
-def _by_heart(member: Bools) -> Floats:
-    """Return losses of a model that learnt its members by heart: 0 on them, 1 on others."""
-    return (~member).astype(np.float64)
-
-
 BY_REWARD = _attack(
     "membership-by-reward",
-    REWARD,
+    "reward given the arm",
     ("puller", "payee"),
     "Puller and payee together hold every arm with its reward.",
     call_by_reward,
     lambda member: Pairs(np.zeros(len(member), np.int64), member.astype(np.float64)),
 )
-MODEL = (
-    "The model is held in shares; whoever brings all shares together can read it, and it carries "
-    "no noise."
-)
-BY_LOSS = _attack(
-    "membership-by-loss", LOSS, ("puller", "payee", "party"), MODEL, call_by_loss, _by_heart
-)
 BY_ERROR = _attack(
-    "membership-by-error", ERROR, ("puller", "payee", "party"), MODEL, call_by_error, _by_heart
+    "membership-by-error",
+    "error of the score",
+    ("puller", "payee", "party"),
+    "The model is held in shares; whoever brings all shares together can read it, and it carries "
+    "no noise.",
+    call_by_error,
+    lambda member: (~member).astype(np.float64),
 )
 """The attacks on a model: an adversary who sees arms and rewards, and one who can read the model as
 well.

@@ -333,7 +333,7 @@ def follow(
             continue
         row, unknown = np.sort(values[at]), int(steps[at] - steps[last]) - tells
         place = int((values[last] < values[last, chosen[last]]).sum())
-        grown: dict[tuple[Any, ...], _State] = {}
+        grown: dict[tuple[object, ...], _State] = {}
         for state in beam:
             known = _selected(state, shape, parameter, int(steps[last]), place) if tells else nobody
             if (

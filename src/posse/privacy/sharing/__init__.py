@@ -11,30 +11,3 @@ A computation is a generator that yields once a communication round: everything 
 since the last `yield` travels together. Secure against parties that follow the protocol and pool
 what they saw, all but one of them; the dealer must pool with nobody.
 """
-
-from posse.privacy.sharing.comparison import argmax
-from posse.privacy.sharing.dealing import Dealer, Plan, plan_of
-from posse.privacy.sharing.fixed import FixedPoint
-from posse.privacy.sharing.local import compute
-from posse.privacy.sharing.reciprocal import inverse, reciprocal
-from posse.privacy.sharing.session import Session, together
-from posse.privacy.sharing.tape import Sizes, Tape
-from posse.privacy.sharing.values import Bits, Masked, Shared
-
-__all__ = [
-    "Bits",
-    "Dealer",
-    "FixedPoint",
-    "Masked",
-    "Plan",
-    "Session",
-    "Shared",
-    "Sizes",
-    "Tape",
-    "argmax",
-    "compute",
-    "inverse",
-    "plan_of",
-    "reciprocal",
-    "together",
-]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from posse.privacy.sharing.fixed import LIMIT, Words
 from posse.privacy.sharing.session import Rounds, Session
-from posse.privacy.sharing.values import Bits, Masked, Shared, words_of
+from posse.privacy.sharing.values import Bits, Masked, Raw, Shared, words_of
 
 _SHIFTS = np.arange(60, -1, -4, dtype=np.uint64)
 _LOW = np.uint64(2**63 - 1)
@@ -91,8 +91,7 @@ def _pack(entries: NDArray[np.uint8], width: int) -> NDArray[np.uint8]:
     parts = entries.reshape(*entries.shape[:-1], -1, each) << (
         np.arange(each, dtype=np.uint8) * np.uint8(width)
     )
-    packed: NDArray[np.uint8] = np.bitwise_or.reduce(parts, axis=-1)
-    return packed
+    return np.asarray(np.bitwise_or.reduce(parts, axis=-1))
 
 
 def _combined(index: NDArray[np.int64]) -> NDArray[np.uint8]:
@@ -204,23 +203,13 @@ def choose(s: Session, bits: Bits, x: Masked) -> Rounds[Shared]:
     free = s.tape.bits(shape) & np.uint8(1)
     flipped = s.tape.wide(shape, lambda: free.astype(np.uint64))
     crossed = s.tape.wide(shape, lambda: free.astype(np.uint64) * x.mask)
-    seen = Opened()
+    opened: list[Raw] = []
     if s.opens:
-        s.open(bits.share.astype(np.uint8) ^ free, seen.take, xor=True)
+        s.open(bits.share.astype(np.uint8) ^ free, opened.append, xor=True)
     yield
     if s.deals:
         return Shared(s, s.nothing((*s.lead, *shape[:-1])))
-    public = seen.bits.astype(np.uint64)
+    public = opened[0].astype(np.uint64)
     sign = np.uint64(1) - (public << np.uint64(1))
     share = public * x.shared.share + sign * (x.public * flipped + crossed)
     return Shared(s, share).sum()
-
-
-class Opened:
-    """Bits that travel in a round."""
-
-    bits: np.ndarray
-
-    def take(self, bits: np.ndarray) -> None:
-        """Take what was opened."""
-        self.bits = bits

@@ -23,7 +23,7 @@ from posse.privacy.sharing.fixed import Words
 from posse.privacy.sharing.session import Rounds, Session
 from posse.privacy.sharing.tape import TRACKS, Deal, ReuseError, Shape, Sizes, Tape, padded
 
-Program = Callable[[Session], Rounds[Any]]
+Program = Callable[[Session], Rounds[object]]
 """What parties and dealer run alike."""
 _PASS = 40
 _CHUNK = 256 << 10
@@ -72,8 +72,7 @@ class Plan:
             np.frombuffer(keystream(key, number << _PASS, 8 * self.sizes.mask), "<u8")
             for key in keys
         ]
-        total: Words = np.sum(found, axis=0, dtype=np.uint64)
-        return total
+        return np.asarray(np.sum(found, axis=0, dtype=np.uint64))
 
 
 def plan_of(program: Program) -> Plan:
@@ -102,7 +101,10 @@ class Dealer:
     """Deals passes for the parties whose seeds it made."""
 
     def __init__(
-        self, program: Callable[[Session, int], Rounds[Any]], plan: Plan, keys: Mapping[str, bytes]
+        self,
+        program: Callable[[Session, int], Rounds[object]],
+        plan: Plan,
+        keys: Mapping[str, bytes],
     ) -> None:
         """Take the program as a function of a session and the number of the first pass."""
         self._program, self._plan = program, plan
@@ -135,7 +137,7 @@ class Dealer:
 
 def _corrections(
     sizes: Sizes,
-    values: Mapping[str, NDArray[Any]],
+    values: Mapping[str, NDArray[np.generic]],
     others: Sequence[Mapping[str, NDArray[Any]]],
     passes: int,
 ) -> bytes:
@@ -159,12 +161,12 @@ class _Dealing:
 
     deals = True
 
-    def __init__(self, free: Mapping[str, NDArray[Any]] | None, passes: int) -> None:
+    def __init__(self, free: Mapping[str, NDArray[np.generic]] | None, passes: int) -> None:
         self.opens = free is None
         self.lead: Shape = (passes,)
         self.at = dict.fromkeys(TRACKS, 0)
         self._free = free
-        self._dealt: dict[str, list[NDArray[Any]]] = {name: [] for name in TRACKS[2:]}
+        self._dealt: dict[str, list[NDArray[np.generic]]] = {name: [] for name in TRACKS[2:]}
 
     def mask(self, shape: Shape) -> Words:
         return self._next("mask", shape, np.uint64)
@@ -181,7 +183,7 @@ class _Dealing:
     def table(self, shape: Shape, deal: Deal) -> NDArray[np.uint8]:
         return self._compute("table", shape, deal, np.uint8)
 
-    def finished(self, sizes: Sizes) -> dict[str, NDArray[Any]]:
+    def finished(self, sizes: Sizes) -> dict[str, NDArray[np.generic]]:
         """Return everything computed, a row a pass; raises where the program took something else
         than planned.
         """
@@ -226,11 +228,6 @@ class Supply:
         self._turn, self._parties = list(parties).index(name), len(parties)
         self._corrections: dict[int, NDArray[np.uint8]] = {}
         self._next = 0
-
-    @property
-    def next(self) -> int:
-        """Number of the next pass."""
-        return self._next
 
     def mine(self, chunk: int) -> bool:
         """Whether this party is sent the corrections of a chunk."""

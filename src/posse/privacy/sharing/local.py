@@ -54,7 +54,7 @@ def compute(program: Program, parties: int, secrets: Secrets | None = None) -> C
 
 def run_sessions(sessions: Sequence[Session], programs: Sequence[Any], plan: Plan) -> Computed:
     """Move what sessions send until their programs end."""
-    results: list[Any] = [None] * len(sessions)
+    results: list[object] = [None] * len(sessions)
     sent = 0
     while True:
         ended = 0
@@ -87,5 +87,4 @@ def opened(shares: Sequence[Words]) -> Words:
     >>> opened([np.array([2**64 - 1], np.uint64), np.array([3], np.uint64)])
     array([2], dtype=uint64)
     """
-    total: Words = np.sum(shares, axis=0, dtype=np.uint64)
-    return total
+    return np.asarray(np.sum(shares, axis=0, dtype=np.uint64))

@@ -35,7 +35,7 @@ _TOP = np.uint64(63)
 _LOW = np.uint64(2**63 - 1)
 
 
-def together(*computations: Rounds[Any]) -> Rounds[tuple[Any, ...]]:
+def together(*computations: Rounds[object]) -> Rounds[tuple[Any, ...]]:
     """Run computations side by side; takes as many rounds as the longest of them.
 
     >>> def count(rounds):
@@ -46,7 +46,7 @@ def together(*computations: Rounds[Any]) -> Rounds[tuple[Any, ...]]:
     >>> [None for _ in both]
     [None, None, None]
     """
-    results: list[Any] = [None] * len(computations)
+    results: list[object] = [None] * len(computations)
     running = dict(enumerate(computations))
     while True:
         for number, computation in list(running.items()):
@@ -445,8 +445,7 @@ def _same(numbers: Words) -> Words:
 
 
 def _adding(numbers: Words) -> Words:
-    total: Words = numbers.sum(axis=-1, dtype=np.uint64)
-    return total
+    return np.asarray(numbers.sum(axis=-1, dtype=np.uint64))
 
 
 def _shape(x: Masked, y: Masked, contract: bool) -> Shape:

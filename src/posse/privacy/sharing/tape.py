@@ -56,17 +56,8 @@ class Sizes:
 
     def cut(self, data: NDArray[np.uint8]) -> dict[str, NDArray[np.unsignedinteger]]:
         """Cut whole tapes, one a row, into their tracks."""
-        return self._cut(data, TRACKS)
-
-    def cut_dealt(self, data: NDArray[np.uint8]) -> dict[str, NDArray[np.unsignedinteger]]:
-        """Cut the computed tracks alone."""
-        return self._cut(data, TRACKS[2:])
-
-    def _cut(
-        self, data: NDArray[np.uint8], names: tuple[str, ...]
-    ) -> dict[str, NDArray[np.unsignedinteger]]:
         tracks, at = {}, 0
-        for name in names:
+        for name in TRACKS:
             width = np.dtype(_TYPES[name]).itemsize * getattr(self, name)
             tracks[name] = np.ascontiguousarray(data[..., at : at + width]).view(_TYPES[name])
             at += padded(width)

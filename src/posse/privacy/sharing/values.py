@@ -11,7 +11,9 @@ from the back (`x[..., None, :]`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from types import EllipsisType
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 
 Public = int | Words
 Raw = NDArray[np.unsignedinteger]
+Place = int | slice | EllipsisType | NDArray[np.integer] | None
+Index = Place | tuple[Place, ...]
+"""What an array is indexed by."""
 
 
 def words_of(number: Public) -> Words:
@@ -63,20 +68,12 @@ class Shared:
     def __lshift__(self, bits: int) -> Shared:
         return Shared(self.session, self.share << np.uint64(bits))
 
-    def __getitem__(self, index: Any) -> Shared:
+    def __getitem__(self, index: Index) -> Shared:
         return Shared(self.session, self.share[index])
 
     def sum(self, axis: int = -1) -> Shared:
         """Add up along an axis, counted from the back."""
         return Shared(self.session, self.share.sum(axis=axis, dtype=np.uint64))
-
-    def roll(self, places: int) -> Shared:
-        """Rotate along the last axis by a number that the parties know."""
-        return (
-            self
-            if self.session.deals
-            else Shared(self.session, np.roll(self.share, places, axis=-1))
-        )
 
     def join(self, other: Shared) -> Shared:
         """Put another one behind it along the last axis."""
@@ -137,7 +134,7 @@ class Masked:
             self.session, self.hidden + self.public if self.session.first else self.hidden
         )
 
-    def __getitem__(self, index: Any) -> Masked:
+    def __getitem__(self, index: Index) -> Masked:
         return self._each(lambda part: part[index])
 
     def __neg__(self) -> Masked:
@@ -162,12 +159,12 @@ class Masked:
         assert self.wrap is None
         return self._each(lambda part: part.sum(axis=axis, dtype=np.uint64))
 
-    def _each(self, change: Any) -> Masked:
+    def _each(self, change: Callable[[Words], Words]) -> Masked:
         parts = (self._public, self.wrap, self.sign)
         public, wrap, sign = (None if part is None else change(part) for part in parts)
         return Masked(self.session, public, change(self.mask), wrap, sign)
 
-    def _made(self, mask: Words, sign: Words | None, change: Any) -> Masked:
+    def _made(self, mask: Words, sign: Words | None, change: Callable[[Words], Words]) -> Masked:
         public = None if self._public is None else change(self._public)
         return Masked(self.session, public, mask, self.wrap, sign)
 
@@ -187,7 +184,7 @@ class Bits:
             return self
         return Bits(self.session, self.share ^ np.asarray(other, np.uint16), self.width)
 
-    def __getitem__(self, index: Any) -> Bits:
+    def __getitem__(self, index: Index) -> Bits:
         return Bits(self.session, self.share[index], self.width)
 
     def split(self, size: int) -> Bits:

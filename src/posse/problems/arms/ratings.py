@@ -124,13 +124,11 @@ class Ratings:
         top: int | None = None,
         items: Sequence[str] | None = None,
         reward: Reward = "bernoulli",
-        arms: int | None = None,
     ) -> Arms:
         """Make one arm of each item that has at least `minimum` ratings.
 
         Which ones: `top=K` the K of largest mean (ties: more ratings first, then id), `items` those
-        named (by id or by name) in that order, `arms=K` the first K in the order of the data, none
-        of the three: all of them.
+        named (by id or by name) in that order, neither of the two: all of them.
 
         Their rewards: "bernoulli" pays 1 with probability mu_i; "rating" draws one of the item's
         own ratings, scaled from `scale` to [0, 1]. The items chosen are the same for both: `top`
@@ -138,28 +136,36 @@ class Ratings:
         """
         check.one_of(REWARDS, reward=reward)
         means = self.means(threshold)
-        choice = _Choice(minimum=minimum, top=top, items=items, first=arms)
-        chosen = self._chosen(choice, means)
+        _check_choice(minimum, top, items)
+        if items is not None:
+            chosen = self._named(items, minimum)
+            which = f"{len(items)} named items"
+        elif top is not None:
+            chosen = self._best(top, minimum, means)
+            which = f"the {top} items of largest mean"
+        else:
+            chosen = self._rated(minimum)
+            which = "all items"
         names = [self.names[i] for i in chosen]
-        source = f"{self.source}; ratings above {threshold:g}; {choice.describe()}"
+        plural = "s" if minimum > 1 else ""
+        source = (
+            f"{self.source}; ratings above {threshold:g}; "
+            f"{which} among those with at least {minimum} rating{plural}"
+        )
         if reward == "bernoulli":
             return BernoulliArms([float(means[i]) for i in chosen], names=names, source=source)
         return EmpiricalArms(self._samples(chosen), names=names, source=f"{source}; scaled ratings")
 
-    def _chosen(self, choice: _Choice, means: NDArray[np.float64]) -> list[int]:
-        """Positions of the chosen items, in the order in which they become arms."""
-        if choice.items is not None:
-            return self._named(choice.items, choice.minimum)
-        counts = self.counts
-        kept = [int(i) for i in np.flatnonzero(counts >= choice.minimum)]
-        wanted = choice.top if choice.top is not None else choice.first
-        if wanted is None:
-            return kept
-        if wanted > len(kept):
-            raise DataError(self._too_few(wanted, len(kept), choice.minimum))
-        if choice.first is not None:
-            return kept[:wanted]
-        return sorted(kept, key=lambda i: (-means[i], -counts[i], _by_id(self.items[i])))[:wanted]
+    def _rated(self, minimum: int) -> list[int]:
+        """Positions of the items with at least so many ratings."""
+        return [int(i) for i in np.flatnonzero(self.counts >= minimum)]
+
+    def _best(self, top: int, minimum: int, means: NDArray[np.float64]) -> list[int]:
+        """Positions of so many items of largest mean."""
+        counts, rated = self.counts, self._rated(minimum)
+        if top > len(rated):
+            raise DataError(self._too_few(top, len(rated), minimum))
+        return sorted(rated, key=lambda i: (-means[i], -counts[i], _by_id(self.items[i])))[:top]
 
     def _too_few(self, wanted: int, kept: int, minimum: int) -> str:
         rated = int((self.counts > 0).sum())
@@ -246,54 +252,17 @@ def _sealed(
     return view
 
 
-@dataclass(frozen=True)
-class _Choice:
-    """At most one of `top`, `items` and `first`, among items with at least `minimum` ratings."""
-
-    minimum: int = 1
-    top: int | None = None
-    items: Sequence[str] | None = None
-    first: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.minimum < 1:
-            raise ConfigError(
-                f"minimum must be at least 1 rating, got {self.minimum}: an unrated item has no "
-                "mean."
-            )
-        given = [name for name in ("top", "items", "first") if getattr(self, name) is not None]
-        if len(given) > 1:
-            both = " and ".join(name.replace("first", "arms") for name in given)
-            raise ConfigError(
-                f"top, items and arms each say which items to take: give one, got {both}."
-            )
-        if self.top is not None:
-            check.at_least(1, top=self.top)
-        if self.first is not None:
-            check.at_least(1, arms=self.first)
-        if isinstance(self.items, str):
-            raise ConfigError(
-                f"items must be a list of ids or names, got the single word '{self.items}'."
-            )
-
-    def describe(self) -> str:
-        """Say it in words, for the source of a run.
-
-        >>> _Choice(minimum=50, top=10).describe()
-        'the 10 items of largest mean among those with at least 50 ratings'
-        """
-        if self.top is not None:
-            which = f"the {self.top} items of largest mean"
-        elif self.first is not None:
-            which = f"the first {self.first} items"
-        elif self.items is not None:
-            which = f"{len(self.items)} named items"
-        else:
-            which = "all items"
-        return (
-            f"{which} among those with at least {self.minimum} "
-            f"rating{'s' if self.minimum > 1 else ''}"
+def _check_choice(minimum: int, top: int | None, items: Sequence[str] | None) -> None:
+    if minimum < 1:
+        raise ConfigError(
+            f"minimum must be at least 1 rating, got {minimum}: an unrated item has no mean."
         )
+    if top is not None and items is not None:
+        raise ConfigError("top and items both say which items to take: give one, got both.")
+    if top is not None:
+        check.at_least(1, top=top)
+    if isinstance(items, str):
+        raise ConfigError(f"items must be a list of ids or names, got the single word '{items}'.")
 
 
 def _by_id(item: str) -> tuple[int, int, str]:

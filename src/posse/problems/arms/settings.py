@@ -15,7 +15,7 @@ from posse.core.errors import ConfigError, DataError
 from posse.core.settings import External
 from posse.problems.arms.ratings import Ratings
 from posse.problems.arms.rewards import Arms, BernoulliArms, BetaArms
-from posse.problems.arms.tables import People, is_number, read_means, read_people, read_ratings
+from posse.problems.arms.tables import People, read_means, read_people, read_ratings
 from posse.problems.data import DataSettings
 from posse.problems.datasets import invented
 from posse.problems.datasets.columns import SEPARATOR
@@ -28,7 +28,7 @@ from posse.problems.datasets.frames import (
 )
 from posse.problems.datasets.published import EMBEDDED, embedded_arms
 from posse.problems.datasets.ratings import DATASETS, ML_100K, check_renamed, load
-from posse.problems.datasets.reading import encoding_of
+from posse.problems.datasets.reading import encoding_of, is_number
 from posse.problems.datasets.reviews import holds_records, read_reviews
 
 INVENTED = "invented:stores"
@@ -266,7 +266,11 @@ class ProblemSettings(DataSettings):
                     f"{flags}"
                 )
         return ratings.arms(
-            threshold, minimum, top=None if self.items else top, items=self.items, reward=self._pays
+            threshold,
+            minimum,
+            top=None if self.items else top,
+            items=self.items,
+            reward="rating" if self.reward == "rating" else "bernoulli",
         )
 
     def _means(self, source: Path | Frame) -> Arms:
@@ -294,10 +298,6 @@ class ProblemSettings(DataSettings):
         order = np.argsort(-arms.means, kind="stable")[: self.owners]
         source_words = f"{arms.source}: the {self.owners} largest of {len(arms)} means"
         return BernoulliArms(arms.means[order], [arms.names[i] for i in order], source_words)
-
-    @property
-    def _pays(self) -> Literal["bernoulli", "rating"]:
-        return "rating" if self.reward == "rating" else "bernoulli"
 
     def _no_ratings(self, what: str) -> None:
         """Raise if a setting of ratings is given where there are none."""

@@ -18,7 +18,7 @@ from posse.problems.arms.rewards import Arms, BernoulliArms
 from posse.problems.datasets.columns import Columns, finite, first_line, other_columns, read_columns
 from posse.problems.datasets.files import Document, FilePath
 from posse.problems.datasets.frames import Frame, read_table
-from posse.problems.datasets.reading import BadRows, between, unfit
+from posse.problems.datasets.reading import BadRows, between, is_number, unfit
 
 
 def read_ratings(
@@ -266,12 +266,3 @@ def mean_list(document: Document) -> NDArray[np.float64]:
 def _check_two(file: str, count: int) -> None:
     if count < 2:
         raise DataError(f"{file} has {count} mean; a bandit needs at least 2 arms. Add another.")
-
-
-def is_number(text: str) -> bool:
-    """Say whether a field reads as a number."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -345,7 +345,7 @@ class Contexts:
             )
         return replace(self, features=self.features[:rows], means=self.means[:rows])
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """What a record keeps of the problem."""
         return {
             "name": self.name,

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from posse.core import check
 from posse.core.check import require
@@ -50,8 +50,6 @@ class Projection:
     """(pixels, components), the direction of largest variance first; each axis has its largest
     entry positive.
     """
-    explained: float
-    """Share of the variance that the components keep."""
 
     def unit(self, images: NDArray[np.generic]) -> NDArray[np.float64]:
         """Project rows and scale each to norm 1; a row at the mean itself stays 0."""
@@ -85,16 +83,12 @@ def principal(images: NDArray[np.generic], components: int = COMPONENTS) -> Proj
         products += rows.T @ rows
         sums += rows.sum(axis=0)
     scatter = count * products - np.outer(sums, sums)
-    values, vectors = np.linalg.eigh(scatter)
+    _, vectors = np.linalg.eigh(scatter)
     axes = vectors[:, ::-1][:, :components]
     largest = axes[np.abs(axes).argmax(axis=0), np.arange(components)]
-    total = float(np.trace(scatter))
-    if not total > 0:
+    if not np.trace(scatter) > 0:
         raise DataError(f"features must vary, got {count} equal rows. Give rows that differ.")
-    explained = float(values[::-1][:components].sum()) / total
-    return Projection(
-        sums / count, np.ascontiguousarray(axes * np.where(largest < 0, -1.0, 1.0)), explained
-    )
+    return Projection(sums / count, np.ascontiguousarray(axes * np.where(largest < 0, -1.0, 1.0)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,17 +101,6 @@ class Labelled:
     classes: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        if len(self.rows) != len(self.labels):
-            raise DataError(
-                f"expected one label a row, got {len(self.labels)} for {len(self.rows)} rows."
-            )
-        wrong = np.flatnonzero((self.labels < 0) | (self.labels >= len(self.classes)))
-        if len(wrong):
-            raise DataError(
-                f"labels must be in [0, {len(self.classes)}), the number of classes, got "
-                f"{self.labels[wrong[0]]} in "
-                f"row {wrong[0] + 1}. Number the classes from 0."
-            )
         for array in (self.rows, self.labels):
             array.flags.writeable = False
 
@@ -161,27 +144,6 @@ def shared(
     return Contexts(name, features, blocks, arms, means, joint_norm_checked=bounds == "joint")
 
 
-def labelled(
-    name: str,
-    images: NDArray[np.generic],
-    labels: ArrayLike,
-    components: int = COMPONENTS,
-    classes: Sequence[str] | None = None,
-) -> Labelled:
-    """Project images (the first axis counts them) on their own principal components; classes are
-    numbered from 0.
-    """
-    images = images.reshape(len(images), -1)
-    if not np.isfinite(images.sum(dtype=np.float64)):
-        raise DataError(
-            f"features of {name} must be finite numbers, got NaN or infinity. Correct them."
-        )
-    numbers = np.array(labels, np.int64)
-    count = int(numbers.max(initial=0)) + 1
-    names = tuple(classes) if classes is not None else tuple(str(number) for number in range(count))
-    return Labelled(name, principal(images, components).unit(images), numbers, names)
-
-
 @lru_cache(maxsize=4)
 def digits(components: int = COMPONENTS) -> Labelled:
     """scikit-learn's digits: 1,797 images of 8 x 8 pixels, ten classes; needs the extra `data`, and
@@ -192,7 +154,8 @@ def digits(components: int = COMPONENTS) -> Labelled:
     ((1797, 20), ('0', '1', '2'))
     """
     pixels, labels = require("sklearn.datasets", extra="data").load_digits(return_X_y=True)
-    return labelled("digits", pixels, labels, components, CLASSES)
+    rows = principal(pixels, components).unit(pixels)
+    return Labelled("digits", rows, np.array(labels, np.int64), CLASSES)
 
 
 def mnist(

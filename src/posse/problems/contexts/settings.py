@@ -108,7 +108,7 @@ class ContextSettings(DataSettings):
 
     @field_validator("bounds", mode="before")
     @classmethod
-    def _bound_pairs(cls, given: Any) -> Any:
+    def _bound_pairs(cls, given: object) -> object:
         return pairs_of("bounds", given) if isinstance(given, str | list | tuple) else given
 
     @model_validator(mode="after")

@@ -12,8 +12,8 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
-from typing import TYPE_CHECKING, TextIO, cast
+from itertools import chain, compress, islice
+from typing import TYPE_CHECKING, NamedTuple, TextIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,32 +103,21 @@ def read_columns(
         )
         reading = [*words, *categories, *(name for name in optional if name in plan.position)]
         index: dict[str, defaultdict[str, int]] = {name: _index() for name in reading}
-        codes: dict[str, list[NDArray[np.int64]]] = {name: [] for name in reading}
-        values: dict[str, list[NDArray[np.float64]]] = {name: [] for name in numbers}
+        codes: defaultdict[str, list[NDArray[np.int64]]] = defaultdict(list)
+        values: defaultdict[str, list[NDArray[np.float64]]] = defaultdict(list)
         lines: list[NDArray[np.int64]] = []
         bad, watch = BadRows(document.name), current().watch
         for numbered, rows in blocks(stream, plan, bad):
             if watch is not None:
                 watch(cast("BytesIO", stream.buffer).tell() / len(document.data))
-            cells, figures = _cells(rows, reading, plan), _figures(rows, numbers, plan)
-            missing = any(is_missing(cell) for name in categories for cell in set(cells[name]))
-            if figures is None or missing or any("" in column for column in cells.values()):
-                numbered, rows = _readable(numbered, rows, reading, numbers, plan, bad, categories)
-                cells, figures = _cells(rows, reading, plan), _figures(rows, numbers, plan)
-                assert figures is not None
-            if not (fits := _keeping(rules, numbered, cells, figures, bad)).all():
-                numbered = [line for line, good in zip(numbered, fits, strict=True) if good]
-                cells = {
-                    name: [c for c, good in zip(own, fits, strict=True) if good]
-                    for name, own in cells.items()
-                }
-                figures = {name: own[fits] for name, own in figures.items()}
-            lines.append(np.array(numbered, np.int64))
-            for name in reading:
+            block = _read_block(numbered, rows, reading, numbers, categories, plan, bad)
+            block = _keep(rules, block, bad)
+            lines.append(np.array(block.lines, np.int64))
+            for name, cells in block.cells.items():
                 number = index[name]
-                codes[name].append(np.array([number[cell] for cell in cells[name]], np.int64))
-            for name in numbers:
-                values[name].append(figures[name])
+                codes[name].append(np.array([number[cell] for cell in cells], np.int64))
+            for name, figures in block.figures.items():
+                values[name].append(figures)
     bad.settle(sum(map(len, lines)))
     if not lines:
         raise DataError(f"{document.name} has a header and no rows. Add one row for each value.")
@@ -170,14 +159,36 @@ def _figures(
     return made
 
 
-def _keeping(
-    rules: Sequence[Rule],
+class _Block(NamedTuple):
+    """Some rows of a file: their lines, and their columns of words and of numbers."""
+
+    lines: Sequence[int]
+    cells: dict[str, list[str]]
+    figures: dict[str, NDArray[np.float64]]
+
+
+def _read_block(
     lines: Sequence[int],
-    cells: dict[str, list[str]],
-    figures: dict[str, NDArray[np.float64]],
+    rows: Sequence[list[str]],
+    words: Sequence[str],
+    numbers: Sequence[str],
+    categories: Sequence[str],
+    plan: Layout,
     bad: BadRows,
-) -> NDArray[np.bool_]:
-    """Say which rows of a block keep all rules; of another one note the first that it breaks."""
+) -> _Block:
+    """Read the columns of a block of rows, without the rows that cannot be read."""
+    cells, figures = _cells(rows, words, plan), _figures(rows, numbers, plan)
+    missing = any(is_missing(cell) for name in categories for cell in set(cells[name]))
+    if figures is None or missing or any("" in column for column in cells.values()):
+        lines, rows = _readable(lines, rows, words, numbers, plan, bad, categories)
+        cells, figures = _cells(rows, words, plan), _figures(rows, numbers, plan)
+        assert figures is not None
+    return _Block(lines, cells, figures)
+
+
+def _keep(rules: Sequence[Rule], block: _Block, bad: BadRows) -> _Block:
+    """Keep the rows that follow all rules; of another one note the first that it breaks."""
+    lines, cells, figures = block
     kept = np.ones(len(lines), np.bool_)
     for rule in rules:
         values = figures[rule.column] if rule.column in figures else cells[rule.column]
@@ -185,7 +196,13 @@ def _keeping(
         for row in np.flatnonzero(kept & ~fits).tolist():
             bad.add(lines[row], f", column '{rule.column}': {rule.wrong(values[row])}", rule.remedy)
         kept &= fits
-    return kept
+    if kept.all():
+        return block
+    return _Block(
+        list(compress(lines, kept)),
+        {name: list(compress(column, kept)) for name, column in cells.items()},
+        {name: column[kept] for name, column in figures.items()},
+    )
 
 
 def _readable(
@@ -195,7 +212,7 @@ def _readable(
     numbers: Sequence[str],
     plan: Layout,
     bad: BadRows,
-    categories: Sequence[str] = (),
+    categories: Sequence[str],
 ) -> tuple[list[int], list[list[str]]]:
     """Leave out the rows that cannot be read, and note what is wrong with the first such cell of
     each.
@@ -402,15 +419,16 @@ _LINE_END = re.compile("\r\n|\r|\n")
 
 
 def blocks(
-    stream: TextIO, plan: Layout, bad: BadRows | None = None
+    stream: TextIO, plan: Layout, bad: BadRows
 ) -> Iterator[tuple[Sequence[int], list[list[str]]]]:
     """Give (lines, rows) blocks of every row that is not blank; all rows are as wide as the header.
 
-    One that is not is noted in `bad` and left out, or raised without.
+    One that is not is noted in `bad` and left out.
 
     >>> import io
     >>> plan = Layout("r.csv", ",", width=2, position={"item": 0, "rating": 1}, skipped=1)
-    >>> [(list(lines), rows) for lines, rows in blocks(io.StringIO("heat,4\\n\\nalien,5\\n"), plan)]
+    >>> rating = io.StringIO("heat,4\\n\\nalien,5\\n")
+    >>> [(list(lines), rows) for lines, rows in blocks(rating, plan, BadRows("r.csv"))]
     [([2, 4], [['heat', '4'], ['alien', '5']])]
     """
     reader = csv.reader(plan.lines(stream), delimiter=plan.delimiter, strict=True)
@@ -466,15 +484,14 @@ def _lines(rows: list[list[str]], last: int) -> list[int]:
 
 
 def _without_blanks(
-    lines: Sequence[int], rows: list[list[str]], plan: Layout, bad: BadRows | None
+    lines: Sequence[int], rows: list[list[str]], plan: Layout, bad: BadRows
 ) -> tuple[list[int], list[list[str]]]:
-    faults = BadRows(plan.file) if bad is None else bad
     kept = []
     for line, row in zip(lines, rows, strict=True):
         if len(row) == plan.width and any(map(str.strip, row)):
             kept.append((line, row))
         elif any(map(str.strip, row)):
-            faults.add(
+            bad.add(
                 line,
                 f", column {min(len(row), plan.width) + 1}: expected {plan.width} columns as in "
                 "the header, got "
@@ -483,8 +500,6 @@ def _without_blanks(
                 if len(row) > plan.width
                 else "Complete the row.",
             )
-    if bad is None:
-        faults.settle(len(kept))
     return [line for line, _ in kept], [row for _, row in kept]
 
 

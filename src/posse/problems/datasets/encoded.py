@@ -25,7 +25,7 @@ from posse.problems.datasets.columns import (
     read_columns,
 )
 from posse.problems.datasets.files import Document
-from posse.problems.datasets.reading import BadRows, Rule, current, has_comma, is_missing
+from posse.problems.datasets.reading import BadRows, Rule, current, has_comma, is_missing, is_number
 
 MOST = 50
 """Words of a category at most: a column of names or free text is none."""
@@ -203,21 +203,13 @@ def _looked(
 def _kind(cells: Sequence[str], plan: Layout) -> tuple[str, list[str]]:
     known = [cell for cell in cells if not is_missing(cell)]
     words = [
-        cell for cell in known if not _looks_like_number(cell) and not finite(plan.number(cell))
+        cell
+        for cell in known
+        # A number with another decimal mark makes a column of bad numbers, not a category.
+        if not (is_number(cell) or has_comma(cell) or finite(plan.number(cell)))
     ]
     if 2 * sum(_DATE.fullmatch(cell) is not None for cell in known) > len(known):
         return "date", words
     if 2 * len(words) <= len(known):
         return "number", words
     return "category" if len(set(words)) <= min(MOST, len(words) // 2) else "text", words
-
-
-def _looks_like_number(cell: str) -> bool:
-    """Whether it is a number, or would be with another decimal mark: such a column is refused, and
-    no category.
-    """
-    try:
-        float(cell)
-    except ValueError:
-        return has_comma(cell)
-    return True

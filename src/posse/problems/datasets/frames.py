@@ -52,7 +52,7 @@ class Frame:
         """Return it as a file would be read."""
         return Document(self.name, self.text, frame=True)
 
-    def described(self) -> dict[str, Any]:
+    def described(self) -> dict[str, object]:
         """What a record keeps of it: its size, and a digest of its content."""
         return {"frame": [self.rows, len(self.names)], "digest": self.digest}
 
@@ -66,7 +66,7 @@ class Frame:
         return hash(self.digest)
 
 
-def as_frame(value: Any, name: str) -> Frame | None:
+def as_frame(value: object, name: str) -> Frame | None:
     """Copy a table; None for what is none.
 
     >>> as_frame({"item": ["heat", "heat"], "rating": [4, 5]}, "data").text
@@ -133,37 +133,39 @@ def name_of_source(source: FilePath | Frame) -> str:
     return source.name if isinstance(source, Frame) else os.path.basename(os.fspath(source))
 
 
-def _columns(value: Any) -> list[tuple[Any, Sequence[Any]]] | None:
-    """Take a table apart into named columns."""
-    if hasattr(value, "collect") and hasattr(
-        value, "collect_schema"
-    ):  # a lazy frame of polars: a query, not yet run
+def _columns(value: Any) -> list[tuple[object, Sequence[object]]] | None:
+    """Return names and columns of what holds some; None for anything else."""
+    # A lazy frame of polars is a query that has not run yet.
+    if hasattr(value, "collect") and hasattr(value, "collect_schema"):
         value = value.collect()
     if isinstance(value, Mapping):
-        return (
-            [(name, _listed(value[name])) for name in value]
-            if value and all(map(_is_column, value.values()))
-            else None
-        )
-    if isinstance(value, list | tuple):
-        if not value or not all(isinstance(row, Mapping) for row in value):
+        if not value or not all(map(_is_column, value.values())):
             return None
-        names = list(dict.fromkeys(name for row in value for name in row))
-        return [(name, [row.get(name) for row in value]) for name in names]
-    headed = getattr(value, "column_names", None) or getattr(value, "columns", None)
-    if (
-        headed is None
-        or not hasattr(value, "__getitem__")
-        or isinstance(value, str | os.PathLike | type)
-    ):
+        return [(name, _listed(value[name])) for name in value]
+    if isinstance(value, list | tuple):
+        return _columns_of_rows(value)
+    if isinstance(value, str | os.PathLike | type) or not hasattr(value, "__getitem__"):
         return None
-    listed = list(headed)
-    if len(set(listed)) != len(listed):
-        return [(name, ()) for name in listed]  # refused by name
-    return [(name, _listed(value[name])) for name in listed]
+    headed = getattr(value, "column_names", None) or getattr(value, "columns", None)
+    if headed is None:
+        return None
+    names = list(headed)
+    if len(set(names)) != len(names):
+        return [(name, ()) for name in names]  # the caller refuses them by name
+    return [(name, _listed(value[name])) for name in names]
 
 
-def _is_column(value: Any) -> bool:
+def _columns_of_rows(
+    rows: Sequence[Any],
+) -> list[tuple[object, Sequence[object]]] | None:
+    """Return the columns of rows that are dictionaries, a missing cell as None."""
+    if not rows or not all(isinstance(row, Mapping) for row in rows):
+        return None
+    names = dict.fromkeys(name for row in rows for name in row)
+    return [(name, [row.get(name) for row in rows]) for name in names]
+
+
+def _is_column(value: object) -> bool:
     return (
         not isinstance(value, str | bytes | Mapping | os.PathLike)
         and hasattr(value, "__len__")

@@ -32,7 +32,9 @@ def embedded_means(name: str) -> NDArray[np.float64]:
     [0.183, 0.195]
     """
     check.one_of(EMBEDDED, name=name)
-    return mean_list(packaged(f"{name}-100.txt"))
+    file = f"{name}-100.txt"
+    content = files(__package__).joinpath("data", file).read_bytes()
+    return mean_list(Document(file, content))
 
 
 def embedded_arms(name: str, arms: int = SIZE) -> Arms:
@@ -53,8 +55,3 @@ def embedded_arms(name: str, arms: int = SIZE) -> Arms:
     names = [f"{_WORD[name]} {number + 1}" for number in order]
     source = f"embedded {name}: the {arms} largest of the Samba authors' {SIZE} means"
     return BernoulliArms(means[order], names=names, source=source)
-
-
-def packaged(file: str) -> Document:
-    """Read a file that ships with the package."""
-    return Document(file, files(__package__).joinpath("data", file).read_bytes())

@@ -44,21 +44,13 @@ from posse.problems.datasets.reviews import (
     STEAM_REVIEWS_HOME,
     find_google_local,
     find_steam_reviews,
-    load_google_local,
-    load_steam_reviews,
+    read_reviews,
 )
 
 MOVIELENS_HOME = "https://grouplens.org/datasets/movielens/latest/"
 STARS = (0.5, 5.0)
 ML_100K = "u.data"
 """Ratings of the edition ml-100k."""
-
-
-def load_movielens(data_dir: FilePath | None = None, verify: bool = True) -> Ratings:
-    """Find the edition ml-latest-small and read it: 100,836 ratings of 9,724 films by 610 users;
-    else ml-100k.
-    """
-    return read_movielens(find_movielens(data_dir).parent, verify)
 
 
 def find_movielens(data_dir: FilePath | None = None) -> Path:
@@ -140,11 +132,6 @@ JOKES = tuple(f"joke {number}" for number in range(1, 101))
 _JESTER_FILES = ("jester-data-1.zip", "jester-data-1.csv")
 
 
-def load_jester(data_dir: FilePath | None = None, verify: bool = True) -> Ratings:
-    """Find jester-data-1 (zip or csv) and read it: 1,810,455 ratings."""
-    return read_jester(find_jester(data_dir), verify)
-
-
 def find_jester(data_dir: FilePath | None = None) -> Path:
     """Find its file."""
     return find(
@@ -212,16 +199,6 @@ _SINGLE = "steam-200k.csv"
 _STEAM_FILES = {"plays": ("game_play.dat", "Hours"), "purchases": ("game_purchase.dat", "Purchase")}
 _BEHAVIOUR = {"plays": "play", "purchases": "purchase"}
 _STEAM_CANDIDATES = ("steam.zip", _SINGLE, "game_play.dat", "steam/game_play.dat")
-
-
-def load_steam(
-    data_dir: FilePath | None = None, verify: bool = True, table: Table = "plays"
-) -> Ratings:
-    """Find the data in either layout and read them: 70,489 plays of 3,600 games, or 129,511
-    purchases of 5,155.
-    """
-    found = find_steam(data_dir)
-    return read_steam(found.parent if found.suffix == ".dat" else found, table, verify)
 
 
 def find_steam(data_dir: FilePath | None = None) -> Path:
@@ -293,19 +270,16 @@ def _single(document: Document, table: str) -> Ratings:
     return Ratings(items, item, value, scale, f"Steam {table}", user=user)
 
 
-Loader = Callable[..., Ratings]
-"""Finds the files of a data set, in `data_dir` or the folder that POSSE_DATA names, and reads them;
-with `verify` known files must be the known ones.
-"""
-
-
 @dataclass(frozen=True)
 class Dataset:
-    """A data set, how to load it, and the threshold and minimum that make sensible arms of it."""
+    """A data set, how to read it, and the threshold and minimum that make sensible arms of it."""
 
     name: str
     description: str
-    loader: Loader
+    reader: Callable[[Path, bool], Ratings]
+    """Reads the file that `finder` found; if the second argument is true, a known file must have its
+    known digest.
+    """
     threshold: float
     minimum: int
     source: str
@@ -316,7 +290,9 @@ class Dataset:
 
     def check(self, data_dir: FilePath | None) -> None:
         """Raise unless its files are there, and are sound where that is soon known."""
-        (self.finder if self.long else self.loader)(data_dir)
+        file = self.finder(data_dir)
+        if not self.long:
+            self.reader(file, True)
 
 
 RENAMED = {"steam": "steam-hours"}
@@ -329,7 +305,7 @@ DATASETS: dict[str, Dataset] = {
             "movielens",
             "100,836 ratings of 9,724 films by 610 users, 0.5 to 5 stars; an arm pays for 4 stars "
             "or more",
-            load_movielens,
+            lambda file, verify: read_movielens(file.parent, verify),
             threshold=3.5,
             minimum=50,
             source=MOVIELENS_HOME,
@@ -339,7 +315,7 @@ DATASETS: dict[str, Dataset] = {
             "jester",
             "1,810,455 ratings of 100 jokes by 24,983 users, -10 to 10; an arm pays for more than "
             "4.5",
-            load_jester,
+            read_jester,
             threshold=4.5,
             minimum=1,
             source=JESTER_HOME,  # gives the Samba authors' own counts
@@ -350,7 +326,9 @@ DATASETS: dict[str, Dataset] = {
             "70,489 plays of 3,600 games by 11,350 users, in hours; an arm pays for more than 5 "
             "hours",
             # The median play lasts 4.5 hours, so rewards of both kinds are common.
-            load_steam,
+            lambda file, verify: read_steam(
+                file.parent if file.suffix == ".dat" else file, verify=verify
+            ),
             threshold=5.0,
             minimum=50,
             source=STEAM_HOME,
@@ -359,7 +337,7 @@ DATASETS: dict[str, Dataset] = {
         Dataset(
             "steam-reviews",
             "7.8 million reviews of games with hours played; an arm pays for more than 5 hours",
-            load_steam_reviews,
+            lambda file, verify: read_reviews(file),  # no digest of these files is known
             threshold=5.0,
             minimum=50,
             source=STEAM_REVIEWS_HOME,
@@ -370,7 +348,7 @@ DATASETS: dict[str, Dataset] = {
             "google-local",
             "reviews of places, 1 to 5 stars, of 2018 or of a state in 2021; an arm pays for 4 or "
             "more",
-            load_google_local,
+            lambda file, verify: read_reviews(file),  # no digest of these files is known
             threshold=3.5,
             minimum=50,
             source=GOOGLE_HOME,
@@ -393,7 +371,8 @@ def load(name: str, data_dir: FilePath | None = None, verify: bool = True) -> Ra
     check_renamed(name)
     if name not in DATASETS:
         raise DataError(f"unknown data set '{name}'.{check.nearest(name, tuple(DATASETS))}")
-    return DATASETS[name].loader(data_dir, verify)
+    dataset = DATASETS[name]
+    return dataset.reader(dataset.finder(data_dir), verify)
 
 
 def check_renamed(name: object) -> None:

@@ -133,6 +133,15 @@ def has_comma(cell: str) -> bool:
     return _COMMA.fullmatch(cell.strip()) is not None
 
 
+def is_number(text: str) -> bool:
+    """Say whether a field reads as a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def is_missing(cell: str) -> bool:
     """Whether a cell says that it holds nothing: blank, or a word such as N/A."""
     return not cell.strip() or cell.strip().lower() in _MISSING
@@ -169,7 +178,7 @@ class Rule(NamedTuple):
     column: str
     fits: Callable[[Any], NDArray[np.bool_]]
     """Which of the column's values are as they must be: an array of numbers, or a list of words."""
-    wrong: Callable[[Any], str]
+    wrong: Callable[[object], str]
     """What is wrong with a value, in words."""
     remedy: str = "Correct it."
 

@@ -28,7 +28,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -205,7 +204,7 @@ def _is_json(line: str) -> bool:
 
 
 def _from_json(line: str, wanted: Sequence[str]) -> dict[str, Scalar]:
-    record: Any = json.loads(line)
+    record: object = json.loads(line)
     if not isinstance(record, dict):
         raise ValueError("a record must be in braces")
     return {
@@ -401,18 +400,6 @@ def find_google_local(data_dir: FilePath | None = None) -> Path:
         )
     names = ("reviews.clean.json.gz", "reviews.clean.json")
     return find((*(f"google-local/{name}" for name in names), *names), GOOGLE_HOME, data_dir)
-
-
-def load_steam_reviews(data_dir: FilePath | None = None, verify: bool = True) -> Ratings:
-    """Find and read Steam reviews; `verify` has no effect: no digest of this file is known."""
-    return read_reviews(find_steam_reviews(data_dir))
-
-
-def load_google_local(data_dir: FilePath | None = None, verify: bool = True) -> Ratings:
-    """Find and read Google Local reviews; `verify` has no effect: no digest of these files is
-    known.
-    """
-    return read_reviews(find_google_local(data_dir))
 
 
 def holds_records(path: Path) -> bool:

@@ -47,7 +47,21 @@ def read_market(
     [[10, 0], [4, 8]]
     """
     known = check_known(qualities, records)
-    table, other = _read_offers(offers, delimiter), _read_qualities(known, delimiter)
+    table = read_columns(
+        read_table(offers),
+        ["agent", "supplier"],
+        ["cost", "capacity"],
+        delimiter=delimiter,
+        rules=OFFERED,
+    )
+    _check_pairs(table)
+    other = read_columns(
+        read_table(known),
+        ["supplier"],
+        ["quality"],
+        delimiter=delimiter,
+        rules=[between("quality", 0, 1)],
+    )
     if qualities is not None:
         other.check_distinct("supplier")
     _check_match(table, other)
@@ -114,25 +128,6 @@ OFFERED = (
     ),
 )
 """What offers must be."""
-
-
-def _read_offers(path: FilePath | Frame, delimiter: str | None) -> Columns:
-    table = read_columns(
-        read_table(path),
-        ["agent", "supplier"],
-        ["cost", "capacity"],
-        delimiter=delimiter,
-        rules=OFFERED,
-    )
-    _check_pairs(table)
-    return table
-
-
-def _read_qualities(path: FilePath | Frame, delimiter: str | None) -> Columns:
-    rules = [between("quality", 0, 1)]
-    return read_columns(
-        read_table(path), ["supplier"], ["quality"], delimiter=delimiter, rules=rules
-    )
 
 
 def _check_pairs(table: Columns) -> None:

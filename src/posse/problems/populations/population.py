@@ -279,7 +279,7 @@ def standardised(population: Population) -> Population:
     )
 
 
-def _flat(values: NDArray[Any] | Ragged) -> tuple[NDArray[Any], ...]:
+def _flat(values: NDArray[np.generic] | Ragged) -> tuple[NDArray[np.generic], ...]:
     return values.arrays if isinstance(values, Ragged) else (values,)
 
 

@@ -183,14 +183,12 @@ def _map_folder(folder: Path) -> tuple[dict[str, Any], Arrays]:
             f"{folder / HEADER} cannot be read ({error}). Prepare the population again."
         ) from None
     try:
-        return header, {name: _mapped(folder / f"{name}.npy") for name in names}
+        return header, {
+            name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+            for name in names
+        }
     except (OSError, ValueError) as error:
         raise DataError(f"{folder} is not whole ({error}). Prepare the population again.") from None
-
-
-def _mapped(file: Path) -> NDArray[Any]:
-    array: NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
-    return array
 
 
 def _read_file(file: Path) -> tuple[dict[str, Any], Arrays]:
@@ -223,10 +221,10 @@ class Column:
         self.rows = 0
         self._file = file
         self._stream: IO[bytes] | None = None
-        self._like: tuple[np.dtype[Any], tuple[int, ...]] | None = None
+        self._like: tuple[np.dtype[np.generic], tuple[int, ...]] | None = None
         self._start = 0
 
-    def add(self, values: NDArray[Any]) -> None:
+    def add(self, values: NDArray[np.generic]) -> None:
         """Append rows."""
         like = (values.dtype, values.shape[1:])
         if self._stream is None:
@@ -242,7 +240,7 @@ class Column:
         self._stream.write(np.ascontiguousarray(values).tobytes())
         self.rows += len(values)
 
-    def close(self) -> dict[str, Any]:
+    def close(self) -> dict[str, object]:
         """Write the number of rows and give what the header keeps."""
         if self._stream is None or self._like is None:
             raise DataError("a population needs a client, got none. Add a chunk.")
@@ -367,7 +365,7 @@ def _header(
     longest: dict[str, int],
     arrays: dict[str, Any],
     features: tuple[str, ...],
-) -> dict[str, Any]:
+) -> dict[str, object]:
     longest = dict.fromkeys(_OFFSETS, 0) | longest
     return {
         "format": FORMAT,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import mmap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -116,7 +115,7 @@ class Ragged:
         return Ragged(offsets, np.asarray(self.values[at]), counts)
 
     @property
-    def arrays(self) -> tuple[NDArray[Any], ...]:
+    def arrays(self) -> tuple[NDArray[np.generic], ...]:
         """The flat arrays."""
         return (
             (self.offsets, self.values)
@@ -148,7 +147,7 @@ def largest_step(offsets: NDArray[np.int64]) -> int:
     return most
 
 
-def release(*arrays: NDArray[Any]) -> None:
+def release(*arrays: NDArray[np.generic]) -> None:
     """Give back the memory of pages read from mapped files, where the system allows it; they stay
     in its cache.
 

@@ -207,12 +207,8 @@ class PopulationSettings(DataSettings):
                 f"{self.file}."
             )
         for name, where in _ONLY.items():
-            value = getattr(self, name)
-            if self.population_kind not in where and value != type(self).model_fields[name].default:
-                raise ConfigError(
-                    f"{name} applies to {', '.join(where)}, got {value} for "
-                    f"{self.population_kind}. Leave {name} out."
-                )
+            if self.population_kind not in where:
+                self.leave_out((name,), ", ".join(where), f" for {self.population_kind}")
         if self.data in ("own", "images", "prepared"):
             self._file()
         self.availability()

@@ -150,30 +150,20 @@ def read_rewards(path: Path, arms: tuple[str, ...]) -> Before:
                 [cell.strip() for cell in row] for row in csv.reader(stream) if row
             ]
     except (OSError, ValueError, csv.Error) as error:
-        why = (
-            "there is no such file"
-            if isinstance(error, FileNotFoundError)
-            else f"it is no table: {error}"
-        )
+        missing = isinstance(error, FileNotFoundError)
+        why = "there is no such file" if missing else f"it is no table: {error}"
         raise DataError(
             f"rewards before deployment cannot be read from {path}: {why}. Give labels x arms."
         ) from None
-    for what, found in (("arm", columns), ("label", [row[0] for row in rows])):
-        for at, name in enumerate(found):
-            if name not in arms:
-                raise DataError(
-                    f"{path} has the {what} '{name}', and the data do "
-                    f"not.{check.nearest(name, arms)}"
-                )
-            if name in found[:at]:
-                raise DataError(f"{path} has the {what} '{name}' twice. Leave one out.")
-    table = np.zeros((len(arms), len(arms)))
-    missing = sorted(set(arms) - {row[0] for row in rows})
-    if missing or not columns:
+    labels = [row[0] for row in rows]
+    _check_listed(path, "arm", columns, arms)
+    _check_listed(path, "label", labels, arms)
+    unpaid = sorted(set(arms) - set(labels))
+    if unpaid or not columns:
         raise DataError(
-            f"{path} needs an arm, and a row for every label, got none for "
-            f"{', '.join(missing[:4])}."
+            f"{path} needs an arm, and a row for every label, got none for {', '.join(unpaid[:4])}."
         )
+    table = np.zeros((len(arms), len(arms)))
     where = [arms.index(name) for name in columns]
     for label, *cells in rows:
         try:
@@ -189,6 +179,17 @@ def read_rewards(path: Path, arms: tuple[str, ...]) -> Before:
     seen = np.zeros(len(arms), bool)
     seen[where] = True
     return Before(Rewards(table), seen)
+
+
+def _check_listed(path: Path, what: str, names: list[str], arms: tuple[str, ...]) -> None:
+    """Refuse a name that is no arm of the data, and one that stands twice."""
+    for at, name in enumerate(names):
+        if name not in arms:
+            raise DataError(
+                f"{path} has the {what} '{name}', and the data do not.{check.nearest(name, arms)}"
+            )
+        if name in names[:at]:
+            raise DataError(f"{path} has the {what} '{name}' twice. Leave one out.")
 
 
 def named_clients(population: Population, patterns: str) -> NDArray[np.int64]:
