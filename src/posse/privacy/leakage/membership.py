@@ -34,15 +34,12 @@ from statistics import NormalDist
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from posse.core.errors import ConfigError
 from posse.core.roles import View
 from posse.privacy.leakage.attack import Attack, Evidence, Score
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from posse.privacy.leakage.scores import Bools, Floats, Ints
 
 BINS = 20
 
