@@ -48,9 +48,9 @@ _CHUNK = 1 << 15
 """Bytes of stream made and added together: they stay in the cache."""
 _ZEROS = bytes(_CHUNK)
 _NONCE = bytes(12)
+"""Each sealing key seals one plaintext: it derives from the same secrets, terms and names."""
 _ANY_KEY = X25519PrivateKey.from_private_bytes(bytes(32))
 """A key that shows which public keys are points of small order."""
-"""Each sealing key seals one plaintext: it derives from the same secrets, terms and names."""
 
 Signs = Iterable[tuple[bytes, int]]
 """Keys of streams, each with +1 or -1."""
