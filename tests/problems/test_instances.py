@@ -154,7 +154,7 @@ def test_drift_takes_normal_steps() -> None:
     """
     market = market_instance(5, producers=500, drift=0.001, every=10, horizon=1000)
     assert market.quality.shape == (100, 500)
-    assert market.every == 10
+    assert market.supply.every == 10
     inside = (market.quality[:-1] > 0.02) & (market.quality[:-1] < 0.98)
     steps = (np.diff(market.quality, axis=0)[inside] / 0.001).tolist()
 
@@ -198,7 +198,7 @@ def test_drift_has_an_epoch_for_every_round(horizon: int, epochs: int) -> None:
 
 def test_without_drift_there_is_one_epoch() -> None:
     market = market_instance(5, every=10, horizon=100_000)
-    assert (market.every, len(market.quality)) == (FOREVER, 1)
+    assert (market.supply.every, len(market.quality)) == (FOREVER, 1)
 
 
 def bound_by_hand(market: Market) -> bool:

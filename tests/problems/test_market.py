@@ -29,7 +29,7 @@ def made(**changes: Any) -> Any:
 def test_a_market_holds_what_it_was_made_of() -> None:
     market = made(rho=2, producers=["a", "b", "c"], agents=["x", "y"], source="a test")
     assert market.quality.tolist() == [[0.9, 0.5, 0.2]]
-    assert (market.every, market.rho, market.alpha) == (FOREVER, 2.0, 0.4)
+    assert (market.supply.every, market.rho, market.alpha) == (FOREVER, 2.0, 0.4)
     assert market.capacity.dtype == np.int64
     assert market.describe() == {
         "names": ["a", "b", "c"],
@@ -62,7 +62,7 @@ def test_what_a_market_was_made_of_may_change_afterwards_and_the_market_not() ->
 
 def test_epochs_are_rows_of_quality() -> None:
     market = made(quality=[[0.9, 0.5, 0.2], [0.1, 0.5, 0.2]], every=100)
-    assert (market.every, market.describe()["epochs"], market.describe()["means"]) == (
+    assert (market.supply.every, market.describe()["epochs"], market.describe()["means"]) == (
         100,
         2,
         [0.9, 0.5, 0.2],

@@ -78,7 +78,7 @@ def test_every_setting_is_heard() -> None:
     assert made.describe() == wanted.describe()
     for part in ("quality", "cost", "capacity"):
         assert getattr(made, part).tobytes() == getattr(wanted, part).tobytes()
-    assert made.every == 50
+    assert made.supply.every == 50
 
 
 def test_settings_are_text_too() -> None:

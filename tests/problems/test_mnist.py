@@ -49,7 +49,7 @@ def idx(*shape: int, values: bytes | None = None) -> bytes:
 
 def test_facts(real: Path) -> None:
     train, test = load_mnist(real), load_mnist(real, "test")
-    assert (len(train), len(test)) == (60_000, 10_000)
+    assert (len(train.labels), len(test.labels)) == (60_000, 10_000)
     assert train.pixels.shape == (60_000, 784)
     assert round(float(train.pixels.mean()) / 255, 5) == 0.13066
     assert train.labels[:5].tolist() == [5, 0, 4, 1, 9]

@@ -99,23 +99,18 @@ def _purchases() -> Listing:
 
 
 def _explorations() -> Listing:
-    rows: list[tuple[str, ...]] = []
-    entries: list[dict[str, object]] = []
-    for exploration in EXPLORATIONS.values():
-        parameters = _defaults(exploration)
-        rows.append((exploration.name, _as_text(parameters), exploration.summary))
-        entries.append(
-            {
-                "name": exploration.name,
-                "summary": exploration.summary,
-                "parameters": parameters,
-            }
-        )
+    defaults = {name: _defaults(exploration) for name, exploration in EXPLORATIONS.items()}
     return Listing(
         "Contexts on devices",
         ("policy", "parameters", "chooses"),
-        tuple(rows),
-        tuple(entries),
+        tuple(
+            (name, _as_text(defaults[name]), exploration.summary)
+            for name, exploration in EXPLORATIONS.items()
+        ),
+        tuple(
+            {"name": name, "summary": exploration.summary, "parameters": defaults[name]}
+            for name, exploration in EXPLORATIONS.items()
+        ),
         notes=(
             "Your own: a function of the scores that returns probabilities, as module:function or "
             "file.py:function.",

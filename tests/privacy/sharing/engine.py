@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from posse.privacy.crypto.keys import Secrets
 from posse.privacy.sharing import dealing
 from posse.privacy.sharing.dealing import Dealer, Plan, Program, Supply, plan_of
-from posse.privacy.sharing.local import Computed, compute
+from posse.privacy.sharing.local import Computed, run_sessions
 from posse.privacy.sharing.session import Session
 from posse.privacy.sharing.tape import Sizes, Tape
 from posse.privacy.sharing.values import Bits, Shared
@@ -50,6 +50,22 @@ in_range = st.one_of(
     ),
 )
 """Edges, uniform numbers, and numbers of every length."""
+
+
+def compute(program: Program, parties: int, secrets: Secrets | None = None) -> Computed:
+    """Run a program between parties in this process, with a dealer."""
+    names = [f"party-{number}" for number in range(1, parties + 1)]
+    secrets = Secrets.fresh() if secrets is None else secrets
+    plan = plan_of(program)
+    keys = {name: secrets.key(b"sharing", context=name.encode()) for name in names}
+    dealt = Dealer(lambda session, _: program(session), plan, keys).deal(0)
+    sessions = []
+    for name in names:
+        supply = Supply(plan, keys[name], name, names)
+        if supply.mine(0):
+            supply.take(0, dealt)
+        sessions.append(Session(name, names, supply.open(0)))
+    return run_sessions(sessions, [program(session) for session in sessions], plan)
 
 
 def words(numbers: Any) -> np.ndarray:

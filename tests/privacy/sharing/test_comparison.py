@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from posse.privacy.sharing.comparison import every, less, pairs
+from posse.privacy.sharing.comparison import every, less
 from posse.privacy.sharing.values import Bits
 from tests.privacy.sharing.engine import (
     EDGES,
@@ -205,14 +205,6 @@ def test_masks_at_the_edges(n: int, masks: tuple[bytes, ...]) -> None:
         with streams(pattern):
             seen = watch(comparing(rows), n)
         assert xored(seen.results)[:, 0].tolist() == [int(a < b) for a, b in rows]
-
-
-def test_pairs_are_in_order() -> None:
-    for count in (2, 3, 10):
-        first, second = pairs(count)
-        assert list(zip(first.tolist(), second.tolist(), strict=True)) == list(
-            itertools.combinations(range(count), 2)
-        )
 
 
 @pytest.mark.parametrize("n", [1, 2])

@@ -133,7 +133,7 @@ class Ranges(Session):
 
 
 def test_everything_truncated_is_in_range(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("posse.privacy.sharing.local.Session", Ranges)
+    monkeypatch.setattr("tests.privacy.sharing.engine.Session", Ranges)
     monkeypatch.setattr(Ranges, "largest", 0.0)
     for size in (1, 8, 32):
         for matrix in matrices(size, 26, seed=2):

@@ -137,7 +137,7 @@ class Ranges(Session):
 
 @pytest.mark.parametrize("bits", ALL_BITS)
 def test_everything_truncated_is_in_range(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("posse.privacy.sharing.local.Session", Ranges)
+    monkeypatch.setattr("tests.privacy.sharing.engine.Session", Ranges)
     monkeypatch.setattr(Ranges, "largest", 0.0)
     run(inverting(some_q(bits, 0), bits, 3), 1)
     assert 2.0 ** (2 * bits - 1) < Ranges.largest < 2.0**54 < 2.0**LIMIT

@@ -285,9 +285,6 @@ def adopt(function: Any) -> type[Exploration] | None:
     def formula(scores: Array, *values: float, xp: Any = np) -> Array:
         return function(scores, *values, **({"xp": xp} if takes_xp else {}))
 
-    def check_chances(self: Exploration) -> None:
-        _check_chances(self, name)
-
     numbers = [
         (each.name, float, field(default=each.default, metadata={"meaning": "parameter"}))
         if each.default is not inspect.Parameter.empty
@@ -299,7 +296,7 @@ def adopt(function: Any) -> type[Exploration] | None:
         "name": name,
         "function": staticmethod(function),
         "formula": staticmethod(formula),
-        "__post_init__": check_chances,
+        "__post_init__": lambda self: _check_chances(self, name),
     }
     return make_dataclass(name, numbers, bases=(Exploration,), frozen=True, namespace=members)
 

@@ -24,7 +24,6 @@ itself. Leaks: y_u is uniform to all who lack b_u or one k_uv. References: as in
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache
 from typing import NoReturn
 
 import numpy as np
@@ -50,6 +49,8 @@ _CHUNK = 1 << 15
 _ZEROS = bytes(_CHUNK)
 _NONCE = bytes(12)
 """Each sealing key seals one plaintext: it derives from the same secrets, terms and names."""
+_ANY_KEY = X25519PrivateKey.from_private_bytes(bytes(32))
+"""A key that shows which public keys are points of small order."""
 
 Signs = Iterable[tuple[bytes, int]]
 """Keys of streams, each with +1 or -1."""
@@ -150,17 +151,12 @@ def check_advertised(name: str, keys: Advertise, terms: Terms) -> None:
     _check_order(name, keys.masking)
 
 
-@cache
-def _any_key() -> X25519PrivateKey:
-    return X25519PrivateKey.from_private_bytes(bytes(32))
-
-
 def _check_order(name: str, public: bytes) -> None:
     """Refuse a point of small order: with every private key it agrees on zeros, so any private key
     shows it.
     """
     try:
-        _any_key().exchange(X25519PublicKey.from_public_bytes(public))
+        _ANY_KEY.exchange(X25519PublicKey.from_public_bytes(public))
     except ValueError:
         raise ProtocolError(
             f"a key of {name} is a point of small order, on which all agree alike."

@@ -9,11 +9,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
 Ring = NDArray[np.uint32]
 
 
-def from_ring(words: Ring) -> Ints:
+def from_ring(words: Ring) -> NDArray[np.int64]:
     """Read words as integers in [-2^31, 2^31).
 
     >>> from_ring(np.array([1, 4294967295], np.uint32)).tolist()

@@ -48,15 +48,9 @@ class EveryRound(Plan):
         """Every message: all have the number 0."""
         return Counter({0: self.messages})
 
-    def check(self, message: int) -> None:
-        """Raise for a number other than 0."""
-        Mechanism.check(self, message)
-
-    def within(self, released: Released) -> bool:
-        """Return whether there are no more releases than rounds; they were planned within the
-        budget.
-        """
-        return Mechanism.within(self, released)
+    # All messages are alike, and as many as there are rounds were planned within the budget.
+    check = Mechanism.check
+    within = Mechanism.within
 
     def noise_multiplier(self, z: int, unit: str | None = None) -> float:
         """Return sigma over the sensitivity of the unit in one round."""

@@ -20,17 +20,12 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError
 from posse.privacy.dp import audit
 from posse.privacy.dp.gaussian import epsilon_of
 from posse.privacy.leakage.attack import Evidence, Score
-from posse.privacy.leakage.scores import tail
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from posse.privacy.leakage.scores import Bools, Floats, Ints, tail
 
 SIGNIFICANCE = 0.01
 """Probability that the lower bound of an audit is above a true claim."""

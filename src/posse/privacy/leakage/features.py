@@ -26,10 +26,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from posse.core.errors import ConfigError
 from posse.privacy.leakage.attack import Score
+from posse.privacy.leakage.scores import Bools, Floats, Ints
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 Words = NDArray[np.uint64]
 
 SHRINK = 1.0
@@ -69,10 +67,6 @@ def by_group(known: ArrayLike, known_groups: ArrayLike, groups: ArrayLike) -> Fl
         np.asarray(known_groups),
         np.asarray(groups),
     )
-    if len(labels) != len(rows):
-        raise ConfigError(
-            f"every known row needs its group, got {len(rows)} rows and {len(labels)} groups."
-        )
     overall = rows.mean(axis=0)
     means = {
         label: (rows[labels == label].sum(axis=0) + SHRINK * overall)
@@ -102,14 +96,6 @@ def along(
     pulled, rows, pays = np.asarray(arms, np.int64), known.features, known.pays
     paid = None if rewards is None else np.asarray(rewards, np.float64)
     many = pays.shape[1]
-    if len(pulled) and not 0 <= pulled.min() <= pulled.max() < many:
-        raise ConfigError(
-            f"arms must be numbers from 0 to {many - 1}, got {pulled.min()} to {pulled.max()}."
-        )
-    if paid is not None and len(paid) != len(pulled):
-        raise ConfigError(
-            f"every arm needs its reward: got {len(pulled)} arms and {len(paid)} rewards."
-        )
     rng, size = np.random.default_rng((seed, 20)), rows.shape[1]
     weights = np.zeros((particles, many, size))
     inverses = np.tile(np.eye(size), (particles, many, 1, 1))

@@ -17,12 +17,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from posse.privacy.leakage.scores import Bools, Floats, Ints
 
 NEAR = 0.1
 """Relative distance below which a context counts as found."""
@@ -58,7 +55,7 @@ def invert(bias: Floats, weights: Floats) -> Inverted:
     return Inverted(owner, arms, weights[owner, :, arms] / bias[owner, arms][:, None])
 
 
-def matches(found: Inverted, contexts: Floats, owner: Ints | None, arms: Ints) -> NDArray[np.bool_]:
+def matches(found: Inverted, contexts: Floats, owner: Ints | None, arms: Ints) -> Bools:
     """Return which contexts are near a true one of the same owner and arm; of anybody, where
     `owner` is None.
     """

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from posse.core.compiled import elementary
-from posse.privacy.leakage.tracking import EXACT, Floats, Ints, misfit_of, sorted_row
+from posse.privacy.leakage.scores import Bools, Floats, Ints
+from posse.privacy.leakage.tracking import EXACT, misfit_of, sorted_row
 
 # Neighbouring rows --------------------------------------------------------------------------------
 
@@ -100,7 +100,7 @@ ratios.
 """
 
 
-def shares_a_ratio(rows: Floats) -> NDArray[np.bool_]:
+def shares_a_ratio(rows: Floats) -> Bools:
     """Return which rows have the ratio of two gaps between places in common with a row near them;
     rows are sorted.
 

@@ -34,15 +34,12 @@ from statistics import NormalDist
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from posse.core.errors import ConfigError
 from posse.core.roles import View
 from posse.privacy.leakage.attack import Attack, Evidence, Score
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from posse.privacy.leakage.scores import Bools, Floats, Ints
 
 BINS = 20
 
@@ -287,8 +284,9 @@ class Membership:
     """An attack that calls rows members of the training data; its advantage is TPR - FPR (Yeom et
     al. 2018).
 
-    >>> round(Membership(500, 300, 500, 250, apart=True).advantage, 3)
-    0.1
+    >>> found = Membership(500, 300, 500, 250, apart=True)
+    >>> print(f"{found.advantage:.3f} [{found.interval[0]:.3f}, {found.interval[1]:.3f}]")
+    0.100 [0.038, 0.161]
     """
 
     members: int

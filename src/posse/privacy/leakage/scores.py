@@ -18,6 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 from posse.privacy.leakage.attack import Score
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 _Z = NormalDist().inv_cdf(0.975)
 
 

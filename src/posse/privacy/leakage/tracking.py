@@ -14,12 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from posse.core.compiled import elementary
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from posse.privacy.leakage.scores import Floats, Ints
 
 MEAN, BOUND, POWER = 0, 1, 2
 """Shapes of a score: the mean; mean + sqrt(c ln t / n); exp((mean - 1) / tau)."""
@@ -296,11 +293,8 @@ class Followed:
     total: float
     pulls: Ints
     """Of every arm, the smallest first: nobody is named."""
-    sums: Floats
     rewards: Floats
     """Of the pull that follows each row; NaN where it is not known."""
-    arms: Ints
-    """Number of the arm pulled after each row; -1 where it is not known."""
     explores: Floats
     """1 for rows that no score explains."""
     explained: float
@@ -358,11 +352,7 @@ def follow(
                 arms, gains, extra = (one[i] for one in made)
                 totals, pulls, count = state.totals.copy(), state.pulls.copy(), unknown + tells
                 lost = int(_commit(totals, pulls, state.lost, arms, gains, extra, count, shape))
-                path = (
-                    (state.path, last, int(arms[0]), float(gains[0]))
-                    if tells or count == 1
-                    else state.path
-                )
+                path = (state.path, last, float(gains[0])) if tells or count == 1 else state.path
                 new = _State(
                     totals, pulls, lost, state.cost + int(extra[1] + extra[3]) + found - 1, path
                 )
@@ -423,21 +413,16 @@ def _ended(
     tells: bool,
 ) -> Followed:
     rows = len(values)
-    rewards, arms, totals, pulls = (
-        np.full(rows, np.nan),
-        np.full(rows, -1),
-        state.totals.copy(),
-        state.pulls.copy(),
-    )
+    rewards, totals, pulls = np.full(rows, np.nan), state.totals.copy(), state.pulls.copy()
     path = state.path
     while path is not None:
-        path, at, arm, gain = path
-        arms[at], rewards[at] = arm, gain
+        path, at, gain = path
+        rewards[at] = gain
     if tells and last == rows - 1:  # the last pull has an arm, and no row shows its reward
         place = int((values[last] < values[last, chosen[last]]).sum())
-        arms[last] = _selected(state, shape, parameter, int(steps[last]), place)[0]
-        pulls[arms[last]] += 1
-        totals[arms[last]] += 0.5
+        arm = _selected(state, shape, parameter, int(steps[last]), place)[0]
+        pulls[arm] += 1
+        totals[arm] += 0.5
     extremes = np.flatnonzero((totals == 0) | (totals == pulls))
     whole, lost = float(totals.sum()), state.lost
     if lost and len(extremes):
@@ -445,7 +430,4 @@ def _ended(
         pulls[extremes[0]] += lost
     missing = max(0, int(steps[-1]) - int(pulls.sum()))
     whole += 0.5 * missing if missing < 4 else missing * whole / max(1, int(pulls.sum()))
-    order = np.argsort(pulls, kind="stable")
-    return Followed(
-        whole, pulls[order], totals[order], rewards, arms, explores, explained / max(1, rows)
-    )
+    return Followed(whole, np.sort(pulls), rewards, explores, explained / max(1, rows))

@@ -31,12 +31,6 @@ ALL_PAIRS = 40
 GROUP = 10
 
 
-def pairs(count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the pairs i < j of so many numbers."""
-    first, second = np.triu_indices(count, 1)
-    return first, second
-
-
 def less(s: Session, x: Masked) -> Rounds[Bits]:
     """Compare all pairs i < j along the last axis: 1 where x_i < x_j. |x| < 2^62; 2 rounds after
     the masking.
@@ -44,7 +38,7 @@ def less(s: Session, x: Masked) -> Rounds[Bits]:
     Opened: 5 bytes a pair. Dealt: 352 bytes a pair.
     """
     assert x.wrap is None  # the dealer knows the hidden part of a plain mask only
-    first, second = pairs(x.mask.shape[-1])
+    first, second = np.triu_indices(x.mask.shape[-1], 1)
     hidden: Words = (
         x.mask[..., first] - x.mask[..., second]
     )  # the dealer's own; a party has a share of it, unused
@@ -159,7 +153,7 @@ def _wins(s: Session, x: Masked) -> Rounds[Bits]:
     """Return for every number whether it is larger than each of the others: one more axis."""
     count = x.mask.shape[-1]
     smaller: Bits = yield from less(s, x)
-    first, second = pairs(count)
+    first, second = np.triu_indices(count, 1)
     number = np.zeros((count, count), np.int64)
     number[first, second] = number[second, first] = np.arange(len(first))
     others = np.array([[j for j in range(count) if j != i] for i in range(count)])

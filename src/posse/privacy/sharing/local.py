@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from posse.privacy.crypto.keys import Secrets
-from posse.privacy.sharing.dealing import Dealer, Plan, Program, Supply, plan_of
+from posse.privacy.sharing.dealing import Plan
 from posse.privacy.sharing.fixed import Words
 from posse.privacy.sharing.session import Session
 from posse.privacy.sharing.tape import Tape
@@ -24,32 +23,6 @@ class Computed:
     sent: int
     """Bytes that one party sent to each other one, the largest."""
     plan: Plan
-
-
-def compute(program: Program, parties: int, secrets: Secrets | None = None) -> Computed:
-    """Run a program between parties in this process, with a dealer.
-
-    >>> from posse.privacy.sharing.session import Session
-    >>> def squares(s: Session):
-    ...     x = s.mask(s.constant(np.array([3, 5], np.uint64)))
-    ...     yield
-    ...     return s.product(x, x)
-    >>> done = compute(squares, parties=3)
-    >>> opened([result.share for result in done.results]), done.rounds
-    (array([ 9, 25], dtype=uint64), 1)
-    """
-    names = [f"party-{number}" for number in range(1, parties + 1)]
-    secrets = Secrets.fresh() if secrets is None else secrets
-    plan = plan_of(program)
-    keys = {name: secrets.key(b"sharing", context=name.encode()) for name in names}
-    dealt = Dealer(lambda session, _: program(session), plan, keys).deal(0)
-    sessions = []
-    for name in names:
-        supply = Supply(plan, keys[name], name, names)
-        if supply.mine(0):
-            supply.take(0, dealt)
-        sessions.append(Session(name, names, supply.open(0)))
-    return run_sessions(sessions, [program(session) for session in sessions], plan)
 
 
 def run_sessions(sessions: Sequence[Session], programs: Sequence[Any], plan: Plan) -> Computed:

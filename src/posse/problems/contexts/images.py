@@ -222,13 +222,11 @@ def kernel_means(
     return out
 
 
-def kmeans(
-    rows: NDArray[np.float64], clusters: int, seed: int, most: int = MOST_SWEEPS
-) -> NDArray[np.float64]:
+def kmeans(rows: NDArray[np.float64], clusters: int, seed: int) -> NDArray[np.float64]:
     """Find the centres (K, D) of K clusters: Lloyd's algorithm, seeded as k-means++, a function of
     rows and seed.
 
-    It ends when no row changes its cluster, or after `most` sweeps; a cluster that loses all its
+    It ends when no row changes its cluster, or after `MOST_SWEEPS` sweeps; a cluster that loses all its
     rows begins anew at the row that is furthest from its centre. O(rows K D) a sweep. Arthur and
     Vassilvitskii, SODA 2007.
 
@@ -242,10 +240,9 @@ def kmeans(
         )
     if not 0 <= seed < 2**63:
         raise ConfigError(f"seed of a clustering must be in [0, 2^63), got {seed}. Choose another.")
-    check.at_least(1, most=most)
     centres = _seeded(rows, clusters, seed)
     label = np.full(len(rows), -1)
-    for _ in range(most):
+    for _ in range(MOST_SWEEPS):
         before, (label, distance) = label, _nearest(rows, centres)
         if (label == before).all():
             break

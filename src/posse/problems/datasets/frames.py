@@ -114,11 +114,9 @@ def read_columnar(path: FilePath) -> Frame:
     name = os.fspath(path)
     arrow = require("pyarrow", extra="frames")
     data = arrow.BufferReader(read_bytes(path))
+    form = "parquet" if name.lower().endswith((".parquet", ".pq")) else "feather"
     try:
-        if name.lower().endswith((".parquet", ".pq")):
-            table = require("pyarrow.parquet", extra="frames").read_table(data)
-        else:
-            table = require("pyarrow.feather", extra="frames").read_table(data)
+        table = require(f"pyarrow.{form}", extra="frames").read_table(data)
     except (arrow.ArrowException, OSError) as error:
         raise DataError(
             f"{name} is no Parquet or Arrow file ({str(error).splitlines()[0]}). Write it again."

@@ -46,9 +46,6 @@ class Images:
     pixels: NDArray[np.uint8]
     labels: NDArray[np.int64]
 
-    def __len__(self) -> int:
-        return len(self.labels)
-
 
 def load_mnist(
     data_dir: FilePath | None = None, part: Part = "train", verify: bool = True
@@ -63,7 +60,8 @@ def find_mnist(data_dir: FilePath | None = None, part: Part = "train") -> tuple[
     """Find the images and the labels of a part."""
     check.one_of(tuple(_PREFIX), part=part)
     images, labels = (f"{_PREFIX[part]}-{what}-ubyte" for what in ("images-idx3", "labels-idx1"))
-    return _find(images, data_dir), _find(labels, data_dir)
+    folders = ("mnist/", "", "MNIST/raw/")
+    return _find(images, folders, HOME, data_dir), _find(labels, folders, HOME, data_dir)
 
 
 def read_mnist(images: FilePath, labels: FilePath, verify: bool = True) -> Images:
@@ -103,11 +101,9 @@ def read_idx(path: FilePath, dimensions: int, verify: bool = True) -> NDArray[np
     return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
 
 
-def _find(file: str, data_dir: FilePath | None) -> Path:
-    folders = ("mnist/", "", "MNIST/raw/")
-    return find(
-        tuple(f"{folder}{file}{end}" for folder in folders for end in (".gz", "")), HOME, data_dir
-    )
+def _find(file: str, folders: tuple[str, ...], home: str, data_dir: FilePath | None) -> Path:
+    places = tuple(f"{folder}{file}{end}" for folder in folders for end in (".gz", ""))
+    return find(places, home, data_dir)
 
 
 QMNIST_HOME = "https://github.com/facebookresearch/qmnist"
@@ -117,13 +113,8 @@ DIGIT, WRITER = 0, 2
 
 def find_writers(data_dir: FilePath | None = None, part: Part = "train") -> Path:
     """Find who wrote the images of a part."""
-    name = f"qmnist-{part}-labels-idx2-int"
-    places = tuple(
-        f"{folder}{name}{end}"
-        for folder in ("qmnist-writers/", "", "qmnist/")
-        for end in (".gz", "")
-    )
-    return find(places, QMNIST_HOME, data_dir)
+    folders = ("qmnist-writers/", "", "qmnist/")
+    return _find(f"qmnist-{part}-labels-idx2-int", folders, QMNIST_HOME, data_dir)
 
 
 def mnist_writers(
@@ -133,19 +124,19 @@ def mnist_writers(
     images = load_mnist(data_dir, part, verify)
     file = find_writers(data_dir, part)
     table, name = read_labels(file, verify), file.name.removesuffix(".gz")
-    if len(table) < len(images):
+    if len(table) < len(images.labels):
         raise DataError(
-            f"{name} must have a row for each of {len(images)} images, got {len(table)}. Download "
+            f"{name} must have a row for each of {len(images.labels)} images, got {len(table)}. Download "
             "it again."
         )
-    table = table[: len(images)]
+    table = table[: len(images.labels)]
     differ = np.flatnonzero(table[:, DIGIT] != images.labels)
     if len(differ):
         raise DataError(
             f"{name} must line up with MNIST row by row, got another digit in row {differ[0] + 1}. "
             "Download both again."
         )
-    square = images.pixels.reshape(len(images), 28, -1)
+    square = images.pixels.reshape(len(images.labels), 28, -1)
     called = "mnist by writer" if part == "train" else "mnist by writer (test)"
     return population(called, square, images.labels, CLASSES, natural(table[:, WRITER]))
 

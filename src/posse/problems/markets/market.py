@@ -49,11 +49,6 @@ class Market:
         """(epochs, producers) true quality; one row where it does not change."""
         return self.supply.quality
 
-    @property
-    def every(self) -> int:
-        """Rounds an epoch lasts."""
-        return self.supply.every
-
     def good(self, seed: int, agent: int, producer: int, t: int, before: int, units: int) -> float:
         """Good units among `units` bought in round t (from 1), after `before` earlier ones.
 

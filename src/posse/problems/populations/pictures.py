@@ -179,15 +179,15 @@ def _idx(path: Path, side: int | None) -> Pictures:
 
 def _arrays(path: Path, side: int | None) -> Pictures:
     with np.load(path, allow_pickle=False) as found:
-        names = [_first(found.files, some) for some in (_IMAGES, _LABELS, _CLIENTS)]
-        if names[1] is None:
+        image_name, label_name = _first(found.files, _IMAGES), _first(found.files, _LABELS)
+        if image_name is None or label_name is None:
             raise DataError(
                 f"{path} must hold labels beside images, got {', '.join(found.files)}. Name them "
                 "labels."
             )
-        images, labels, owners = (None if name is None else found[name] for name in names)
-    assert images is not None
-    assert labels is not None
+        client_name = _first(found.files, _CLIENTS)
+        images, labels = found[image_name], found[label_name]
+        owners = None if client_name is None else found[client_name]
     if images.ndim == 4 and images.shape[-1] == 1:
         images = images[..., 0]
     if images.dtype != np.uint8 or images.ndim not in (3, 4) or labels.shape != (len(images),):

@@ -27,7 +27,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -262,14 +262,6 @@ def inverse_frequency(counts: ArrayLike) -> NDArray[np.float64]:
     return np.asarray(kept.max() / kept)
 
 
-class Drift(Protocol):
-    """A world that changes with the round; the same round gives the same table."""
-
-    def table(self, round_number: int) -> NDArray[np.float64]:
-        """Give the (arms, arms) table of a round."""
-        ...
-
-
 @dataclass(frozen=True)
 class LabelDrift:
     """Labels change their meaning: every `every` rounds a share of the arms swaps meaning among
@@ -339,6 +331,10 @@ class ValueDrift:
     def table(self, round_number: int) -> NDArray[np.float64]:
         """Give the values on a diagonal."""
         return np.diag(self.values(round_number))
+
+
+Drift = LabelDrift | ValueDrift
+"""A world that changes with the round; the same round gives the same table."""
 
 
 @dataclass(frozen=True)
@@ -455,22 +451,17 @@ def periods_text(given: object) -> object:
     return stream.getvalue()
 
 
-IN_TIME = 0
-AWAY = -1
-
-
 @dataclass(frozen=True)
 class Availability:
     """How clients of a cohort answer.
 
     A share `never` of clients never answers; another misses a round with chance `missing`, each
-    round anew; one that answers is late with chance `late`, by 1 to `delay` rounds, each alike.
-    Late updates were computed on the model of the round of their cohort.
+    round anew; one that answers is late with chance `late`, and its update is lost. By how many
+    rounds, at most `delay`, changes nothing.
 
-    >>> Availability(missing=0.2, late=0.3, delay=4, seed=1).status(
-    ...     np.arange(8), round_number=5
-    ... ).tolist()
-    [0, -1, 0, 4, 0, 0, -1, 0]
+    >>> answers = Availability(missing=0.2, late=0.3, seed=1)
+    >>> answers.in_time(np.arange(8), round_number=5).astype(int).tolist()
+    [1, 0, 1, 0, 1, 1, 0, 1]
     """
 
     missing: float = 0.0
@@ -487,24 +478,10 @@ class Availability:
         if self.never == 1 or self.missing == 1:
             raise ConfigError("somebody must answer, got never or missing of 1. Lower it.")
 
-    def status(self, clients: ArrayLike, round_number: int) -> NDArray[np.int64]:
-        """Give for each client 0 if it answers in time, -1 if it is away, else by how many rounds
-        it is late.
-        """
-        numbers = np.atleast_1d(np.asarray(clients, np.int64))
-        out = np.zeros(len(numbers), np.int64)
-        lateness = uniforms(self.seed, LATE, numbers, round_number)
-        late = lateness < self.late
-        if late.any():
-            # The same draw again, spread over [0, 1): which of the delays.
-            out[late] = 1 + np.minimum(
-                (lateness[late] / self.late * self.delay).astype(np.int64), self.delay - 1
-            )
-        away = uniforms(self.seed, MISSING, numbers, round_number) < self.missing
-        away |= uniforms(self.seed, NEVER, numbers) < self.never
-        out[away] = AWAY
-        return out
-
     def in_time(self, clients: ArrayLike, round_number: int) -> NDArray[np.bool_]:
         """Which of the clients answer within the round."""
-        return np.asarray(self.status(clients, round_number) == IN_TIME)
+        numbers = np.atleast_1d(np.asarray(clients, np.int64))
+        late = uniforms(self.seed, LATE, numbers, round_number) < self.late
+        missing = uniforms(self.seed, MISSING, numbers, round_number) < self.missing
+        never = uniforms(self.seed, NEVER, numbers) < self.never
+        return np.asarray(~(late | missing | never))
