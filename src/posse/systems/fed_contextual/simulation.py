@@ -32,7 +32,12 @@ from posse.systems.fed_contextual.computing.client import act
 from posse.systems.fed_contextual.computing.client import rows as rows_of
 from posse.systems.fed_contextual.computing.cohorts import OverflowingCohort, draw, versions
 from posse.systems.fed_contextual.computing.models import HEADER, Model, Tree
-from posse.systems.fed_contextual.computing.rounds import Source, emptied, host, with_contexts
+from posse.systems.fed_contextual.computing.rounds import (
+    Source,
+    emptied,
+    gather_with_contexts,
+    host,
+)
 from posse.systems.fed_contextual.computing.server import Measured, State, begin, models_of
 from posse.systems.fed_contextual.computing.tasks import (
     ACT,
@@ -421,8 +426,7 @@ def estimate(simulation: Simulation, state: State, seed: int) -> Estimate | str:
     ages = done // plan.schedule.deploy_every - versions(plan.schedule, seed, done, numbers)
     models = models_of(state)
     gather = host(made.population, plan.schedule.samples, asked.cap)
-    gather = gather if made.own.pay is None else with_contexts(gather)
-    assert callable(gather)
+    gather = gather if made.own.pay is None else gather_with_contexts(gather)
     today = plan.at(done)
     if plan.here is not None:  # the run is over: the arms of its last round
         today = today._replace(here=plan.at(max(0, done - 1)).here)

@@ -15,7 +15,7 @@ or with the same run in which it follows the protocol.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from posse.core.errors import PosseError
 from posse.core.fixed import REWARD_ONE
 from posse.core.roles import Message
-from posse.privacy.leakage.attack import Attack, Evidence, Score
-from posse.privacy.leakage.scores import area, hits
+from posse.privacy.leakage.attack import Attack, Evidence, Score, Truth
+from posse.privacy.leakage.scores import area, hits, shuffled
 from posse.systems.mpc_contextual.coins import DealerCoins, Dealt
 from posse.systems.mpc_contextual.program import input_masks
 from posse.systems.mpc_contextual.roles.dealer import DealerRole
@@ -38,8 +38,6 @@ from posse.systems.mpc_contextual.twins.twin import seeded
 from posse.systems.registry import system_of
 
 Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-Truths = Sequence[Mapping[str, Any]]
 Change = Callable[[str, Any], Iterable[tuple[str, Any]]]
 """Of receiver and message: what is sent instead."""
 GAMES = 20
@@ -125,13 +123,13 @@ def _opens_otherwise(receiver: str, at: int, last: int) -> Change:
     return other
 
 
-def _score_coins(found: Sequence[bool], truths: Truths) -> Score:
+def _score_coins(found: Sequence[bool], truths: Sequence[Truth]) -> Score:
     coins = [truth["coin"] for truth in truths]
     right = sum(one == coin for one, coin in zip(found, coins, strict=True))
     return hits(right, len(coins), max(np.mean(coins), 1 - np.mean(coins)), "games")
 
 
-def _other_coins(truths: Truths, seed: int) -> list[dict[str, Any]]:
+def _other_coins(truths: Sequence[Truth], seed: int) -> list[Truth]:
     rng = np.random.default_rng((seed, 31))
     return [{**truth, "coin": bool(rng.integers(2))} for truth in truths]
 
@@ -196,17 +194,12 @@ def stage_loaded(settings: MpcContextual, seed: int) -> Iterator[Evidence]:
     )
 
 
-def _score_explored(found: Sequence[Any], truths: Truths) -> Score:
+def _score_explored(found: Sequence[Any], truths: Sequence[Truth]) -> Score:
     return area(
         np.concatenate(found),
         np.concatenate([truth["explored"] for truth in truths]),
         "steps explored",
     )
-
-
-def _other_steps(truths: Truths, seed: int) -> list[dict[str, Any]]:
-    rng = np.random.default_rng((seed, 33))
-    return [{**truth, "explored": rng.permutation(truth["explored"])} for truth in truths]
 
 
 # Puller and payee ---------------------------------------------------------------------------------
@@ -260,7 +253,7 @@ def other_reward(run: Any) -> None:
     )
 
 
-def _score_worse(found: Sequence[tuple[Ints, Ints]], truths: Truths) -> Score:
+def _score_worse(found: Sequence[tuple[Ints, Ints]], truths: Sequence[Truth]) -> Score:
     with_, without = (
         np.concatenate([one[at] != truth["best"] for one, truth in zip(found, truths, strict=True)])
         for at in range(2)
@@ -270,11 +263,6 @@ def _score_worse(found: Sequence[tuple[Ints, Ints]], truths: Truths) -> Score:
 
 def _always_worse(evidence: Evidence, seed: int) -> Evidence:
     return replace(evidence, seen=(evidence.truth["best"] + 1, evidence.truth["best"]))
-
-
-def _other_best(truths: Truths, seed: int) -> list[dict[str, Any]]:
-    rng = np.random.default_rng((seed, 35))
-    return [{**truth, "best": rng.permutation(truth["best"])} for truth in truths]
 
 
 # Messages again -----------------------------------------------------------------------------------
@@ -335,7 +323,7 @@ def _worst(name: str, title: str, by: str, deviate: Callable[[Any], None]) -> At
         "share of steps",
         _always_worse,
         "runs without the best arm",
-        _other_best,
+        shuffled("best", 35),
         finds=0.8,
         needs="runs",
         stage=lambda settings, seed: _worse(settings, seed, deviate),
@@ -377,7 +365,7 @@ DEVIATIONS = (
             evidence, seen=evidence.truth["explored"].astype(np.float64)
         ),
         "coins that are known",
-        _other_steps,
+        shuffled("explored", 33),
         needs="runs",
         stage=stage_loaded,
         seconds=lambda settings: 5.0,
