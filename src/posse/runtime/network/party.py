@@ -14,7 +14,6 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from functools import partial
-from typing import Any
 
 from posse.core.agreement import check_terms
 from posse.core.errors import BudgetError, DisagreementError, LinkError, PosseError, ProtocolError
@@ -273,19 +272,20 @@ class Party:
         assert peer is not None
         if self.connections.get(peer) is not connection or self._disagreement is not None:
             return  # left over from a connection that was replaced, or nothing is taken any more
-        if isinstance(frame, Data):
-            self.counts["messages in"] += 1
-            self._receive(peer, frame)
-        elif isinstance(frame, Kept):
-            self.engine.links[peer].acknowledged(frame.durable)
-            (self.paused_peers.add if frame.paused else self.paused_peers.discard)(peer)
-            if frame.leaves:
-                self.left.add(peer)
-        elif isinstance(frame, Missing):
-            peers = {printable(name): printable(why) for name, why in frame.peers.items()}
-            self.reports[peer] = Missing(peers, frame.paused)
-        else:
-            raise WireError("a hello must come once.")
+        match frame:
+            case Data():
+                self.counts["messages in"] += 1
+                self._receive(peer, frame)
+            case Kept():
+                self.engine.links[peer].acknowledged(frame.durable)
+                (self.paused_peers.add if frame.paused else self.paused_peers.discard)(peer)
+                if frame.leaves:
+                    self.left.add(peer)
+            case Missing():
+                peers = {printable(name): printable(why) for name, why in frame.peers.items()}
+                self.reports[peer] = Missing(peers, frame.paused)
+            case _:
+                raise WireError("a hello must come once.")
 
     def _receive(self, peer: str, frame: Data) -> None:
         try:
@@ -504,7 +504,9 @@ class Party:
         if "finish" not in {task.get_name() for task in self._tasks}:
             self.begin(leaving.finish(self, self.timing, self.give_up), "finish")
 
-    def begin(self, work: Coroutine[Any, Any, None], name: str | None = None) -> asyncio.Task[None]:
+    def begin(
+        self, work: Coroutine[object, None, None], name: str | None = None
+    ) -> asyncio.Task[None]:
         """Run something beside the loop; what goes wrong in it stops the party."""
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)

@@ -259,26 +259,22 @@ def _chances(g: _Graph, policy: Exploration, scores: str, arms: int) -> str:
         "Equal", g.constant(np.arange(arms), np.int64), g("ArgMax", scores, axis=-1, keepdims=1)
     )
     one, zero = g.constant(1.0), g.constant(0.0)
-    if isinstance(policy, Greedy):
-        return g("Where", best, one, zero, name="probabilities")
-    if isinstance(policy, EpsilonGreedy):
-        other = values[0] / arms
-        return g(
-            "Where",
-            best,
-            g.constant(1 - values[0] + other),
-            g.constant(other),
-            name="probabilities",
-        )
-    if isinstance(policy, Softmax):
-        raised = g("Exp", g("Div", g("Sub", scores, largest), g.constant(values[0])))
-        return g("Div", raised, g.last("ReduceSum", raised), name="probabilities")
-    if isinstance(policy, Falcon):
-        steep = g("Mul", g("Sub", largest, scores), g.constant(values[1]))
-        others = g("Where", best, zero, g("Div", one, g("Add", steep, g.constant(values[0]))))
-        others = g("Div", others, g("Max", one, g.last("ReduceSum", others)))
-        rest = g("Max", zero, g("Sub", one, g.last("ReduceSum", others)))
-        return g("Where", best, rest, others, name="probabilities")
+    match policy:
+        case Greedy():
+            return g("Where", best, one, zero, name="probabilities")
+        case EpsilonGreedy():
+            other = values[0] / arms
+            likely = g.constant(1 - values[0] + other)
+            return g("Where", best, likely, g.constant(other), name="probabilities")
+        case Softmax():
+            raised = g("Exp", g("Div", g("Sub", scores, largest), g.constant(values[0])))
+            return g("Div", raised, g.last("ReduceSum", raised), name="probabilities")
+        case Falcon():
+            steep = g("Mul", g("Sub", largest, scores), g.constant(values[1]))
+            others = g("Where", best, zero, g("Div", one, g("Add", steep, g.constant(values[0]))))
+            others = g("Div", others, g("Max", one, g.last("ReduceSum", others)))
+            rest = g("Max", zero, g("Sub", one, g.last("ReduceSum", others)))
+            return g("Where", best, rest, others, name="probabilities")
     name = policy.name or type(policy).__name__
     raise ConfigError(f"a graph has a policy that ships, got {name}. Choose one of them.")
 
