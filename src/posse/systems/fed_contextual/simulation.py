@@ -31,7 +31,7 @@ from posse.systems.fed_contextual import study
 from posse.systems.fed_contextual.computing.client import act
 from posse.systems.fed_contextual.computing.client import rows as rows_of
 from posse.systems.fed_contextual.computing.cohorts import OverflowingCohort, draw, versions
-from posse.systems.fed_contextual.computing.models import HEADER, Model, Tree
+from posse.systems.fed_contextual.computing.models import HEADER, Contexts, Labels, Model, Tree
 from posse.systems.fed_contextual.computing.rounds import (
     Source,
     emptied,
@@ -459,12 +459,12 @@ def estimate(simulation: Simulation, state: State, seed: int) -> Estimate | str:
     who, chosen, rewards, chances, logging, wanted = (
         np.concatenate(column) for column in zip(*rows, strict=True)
     )
-    floats = (np.asarray(one, np.float64) for one in (rewards, chances, logging))
-    reward, chance, every = floats
-    wanted = np.asarray(wanted, np.float64)
+    reward, chance, every, likely = (
+        np.asarray(one, np.float64) for one in (rewards, chances, logging, wanted)
+    )
     try:
         log = Log(chosen.astype(np.int64), reward, chance, every, who.astype(np.int64))
-        found = evaluate(log, wanted / wanted.sum(axis=1, keepdims=True), "snips")
+        found = evaluate(log, likely / likely.sum(axis=1, keepdims=True), "snips")
         if found.effective >= FEWEST:
             return found
         return (
@@ -481,26 +481,26 @@ def _logged(
     policy: Policy,
     target: Policy,
     pay: Pay,
-    defer_interrupt: Any,
-    deployed: Any,
-    contexts: Any,
-    labels: Any,
+    held: Tree,
+    deployed: Tree,
+    contexts: Contexts,
+    labels: Labels,
     mask: jax.Array,
     key: jax.Array,
     rates: Rates,
-    other: Any,
+    other: tuple[float, ...],
 ) -> tuple[jax.Array, ...]:
     """Act once with the model that a device has; also the chances of every arm, by its policy and
     by the target.
     """
 
-    def paid(given: Any, arms: jax.Array) -> jax.Array:
+    def paid(given: Labels, arms: jax.Array) -> jax.Array:
         return pay(given, arms, *rates.pays)
 
     choose = partial(rates.chances, policy)
     log, scores = (
-        act(model, defer_interrupt, choose, paid, contexts, labels, mask, key),
+        act(model, held, choose, paid, contexts, labels, mask, key),
         model.scores(deployed, contexts),
     )
-    chances = choose(model.scores(defer_interrupt, contexts))
+    chances = choose(model.scores(held, contexts))
     return log.arms, log.rewards, log.probabilities, chances, rates.chances(target, scores, other)

@@ -497,7 +497,7 @@ def _record(
     """
     settings = run.settings
     assert isinstance(settings, MpcContextual)
-    terms, many = settings.load().terms, len(outcomes)
+    terms, contexts, many = settings.load().terms, settings.load().contexts, len(outcomes)
     done = min(len(outcome.units) for outcome in outcomes)
     points = points_of(terms.steps, settings.points)
     points = points[points <= done]
@@ -514,18 +514,15 @@ def _record(
         pulls=np.array(
             [np.bincount(outcome.arms, minlength=terms.arms) for outcome in outcomes]
         ).reshape(many, -1),
-        summary={**summary, **(_yardsticks(settings) if known else {})},
+        summary={
+            **summary,
+            **(yardsticks(contexts.means, contexts.arms) if known else {}),
+        },
         show=presentation(
             run.system, settings, sections, protection=settings.protection, implied=["path"]
         ),
         **more,
     )
-
-
-def _yardsticks(settings: MpcContextual) -> Summary:
-    """What a step would pay without a model: by an arm at random, and by the best fixed arm."""
-    contexts = settings.load().contexts
-    return dict(yardsticks(contexts.means, contexts.arms))
 
 
 def _regrets(

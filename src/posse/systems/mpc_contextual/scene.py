@@ -308,42 +308,43 @@ class _Explained:
     def words(self) -> _Words:
         """Explain the message."""
         a, b, message = "{" + self.sender + "}", "{" + self.receiver + "}", self.message
-        if isinstance(message, said.Hello):
-            return _Words(
-                "set-up",
-                "Hello",
-                f"{a} tells {b} its terms and a part of the parties' common key, which the dealer "
-                "never sees.",
-                [["part of the key", "32 bytes, withheld"]],
-                {"party": ["hello"]},
-            )
-        if isinstance(message, said.Seed):
-            return _Words(
-                "set-up",
-                "Seed",
-                f"{a} sends {b} seeds from which it draws random numbers that fit those of the "
-                "others.",
-                [["seeds", "withheld"]],
-                {DEALER: ["seed"], self.run.memory.roles[self.receiver].kind: ["seed"]},
-            )
-        if isinstance(message, said.Want):
-            return _Words(
-                "set-up",
-                "Want",
-                f"{a} asks {b} for more random numbers, ahead of time.",
-                [["chunk", str(message.chunk)]],
-                {"party": ["deal"], DEALER: ["deal"]},
-            )
-        if isinstance(message, said.Dealt):
-            return _Words(
-                "set-up",
-                "Dealt",
-                f"{a} deals {b} what makes its random numbers fit; nothing in it depends on data.",
-                [["chunk", str(message.chunk)]],
-                {DEALER: ["deal"], "party": ["deal"]},
-            )
-        if isinstance(message, said.Opening):
-            return self._opening(message, a, b)
+        match message:
+            case said.Hello():
+                return _Words(
+                    "set-up",
+                    "Hello",
+                    f"{a} tells {b} its terms and a part of the parties' common key, which the dealer "
+                    "never sees.",
+                    [["part of the key", "32 bytes, withheld"]],
+                    {"party": ["hello"]},
+                )
+            case said.Seed():
+                return _Words(
+                    "set-up",
+                    "Seed",
+                    f"{a} sends {b} seeds from which it draws random numbers that fit those of the "
+                    "others.",
+                    [["seeds", "withheld"]],
+                    {DEALER: ["seed"], self.run.memory.roles[self.receiver].kind: ["seed"]},
+                )
+            case said.Want():
+                return _Words(
+                    "set-up",
+                    "Want",
+                    f"{a} asks {b} for more random numbers, ahead of time.",
+                    [["chunk", str(message.chunk)]],
+                    {"party": ["deal"], DEALER: ["deal"]},
+                )
+            case said.Dealt():
+                return _Words(
+                    "set-up",
+                    "Dealt",
+                    f"{a} deals {b} what makes its random numbers fit; nothing in it depends on data.",
+                    [["chunk", str(message.chunk)]],
+                    {DEALER: ["deal"], "party": ["deal"]},
+                )
+            case said.Opening():
+                return self._opening(message, a, b)
         return self._outside(message, a, b)
 
     def _opening(self, message: said.Opening, a: str, b: str) -> _Words:
@@ -408,33 +409,34 @@ class _Explained:
         return line, ", and ".join(one for one in both if one)
 
     def _outside(self, message: Message, a: str, b: str) -> _Words:
-        if isinstance(message, said.Reveal):
-            arm = self.arm(message.step)
-            last = f"it was the last one, and the puller pulls {arm}."
-            return _Words(
-                "arm",
-                "Reveal",
-                f"{a} sends {b} its share of the arm: {last if arm else 'alone it says nothing.'}",
-                [["arm", arm or "not known yet"]],
-                {"party": ["reveal"], PULLER: ["arm"] if arm else []},
-            )
-        if isinstance(message, said.Choice):
-            return _Words(
-                "arm",
-                "Choice",
-                f"{a} returns the arm to {b} under a mask, so that the model learns from it and no "
-                "party sees it.",
-                [["arm", self.arm(message.step - self.terms.lag) or "none yet"]],
-                {PULLER: ["choice"], "party": ["choice"]},
-            )
-        if isinstance(message, said.Pulled):
-            return _Words(
-                "reward",
-                "Pulled",
-                f"{a} tells {b} that an arm was pulled, and not which.",
-                [["step", str(message.step)]],
-                {PULLER: ["pulled"], PAYEE: ["pulled"]},
-            )
+        match message:
+            case said.Reveal():
+                arm = self.arm(message.step)
+                last = f"it was the last one, and the puller pulls {arm}."
+                return _Words(
+                    "arm",
+                    "Reveal",
+                    f"{a} sends {b} its share of the arm: {last if arm else 'alone it says nothing.'}",
+                    [["arm", arm or "not known yet"]],
+                    {"party": ["reveal"], PULLER: ["arm"] if arm else []},
+                )
+            case said.Choice():
+                return _Words(
+                    "arm",
+                    "Choice",
+                    f"{a} returns the arm to {b} under a mask, so that the model learns from it and no "
+                    "party sees it.",
+                    [["arm", self.arm(message.step - self.terms.lag) or "none yet"]],
+                    {PULLER: ["choice"], "party": ["choice"]},
+                )
+            case said.Pulled():
+                return _Words(
+                    "reward",
+                    "Pulled",
+                    f"{a} tells {b} that an arm was pulled, and not which.",
+                    [["step", str(message.step)]],
+                    {PULLER: ["pulled"], PAYEE: ["pulled"]},
+                )
         assert isinstance(message, said.Payoff)
         first, batch = max(0, message.step - self.terms.lag) * self.terms.batch, self.terms.batch
         units = self.run.payee.reveal().units[first : first + batch]
