@@ -152,6 +152,15 @@ def shuffled(name: str, number: int) -> Callable[[Sequence[Truth], int], list[Tr
     return shuffle
 
 
+def area_of(name: str, what: str) -> Callable[[Sequence[ArrayLike], Sequence[Truth]], Score]:
+    """Return a score (`Attack.score`): the area under the curve, by the truth called `name`."""
+
+    def score(found: Sequence[ArrayLike], truths: Sequence[Truth]) -> Score:
+        return area(np.concatenate(found), np.concatenate([truth[name] for truth in truths]), what)
+
+    return score
+
+
 def permuted(values: Any, seed: int) -> Any:
     """An array in a random order: what no view can tell."""
     return np.random.default_rng((seed, 77)).permutation(values)

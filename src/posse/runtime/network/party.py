@@ -224,13 +224,8 @@ class Party:
         if self._disagreement is not None:
             self._informed.add(peer)
             raise self._disagreement
-        check_versions(peer, hello, connection.wire, self.wiring.protocol)
-        if hello.run != self.engine.run or hello.name != peer:
-            raise ProtocolError(
-                f"'{hello.name}' speaks of run {hello.run}, this is run {self.engine.run}."
-            )
         try:
-            check_terms(self.engine.role.name, self.engine.terms, peer, hello.terms)
+            self.check_hello(peer, connection, hello)
         except DisagreementError as error:
             if not self.engine.bound:  # a run that has begun waits for that peer to be corrected
                 self._disagree(error, peer)
@@ -250,6 +245,15 @@ class Party:
         self.often(f"connected {peer}", "connected", peer=peer)
         if self.paused:
             connection.pause(True)
+
+    def check_hello(self, peer: str, connection: Connection, hello: Hello) -> None:
+        """Refuse a peer of another version or run, or with other terms."""
+        check_versions(peer, hello, connection.wire, self.wiring.protocol)
+        if hello.run != self.engine.run or hello.name != peer:
+            raise ProtocolError(
+                f"'{hello.name}' speaks of run {hello.run}, this is run {self.engine.run}."
+            )
+        check_terms(self.engine.role.name, self.engine.terms, peer, hello.terms)
 
     def _check_journal(self, peer: str, hello: Hello) -> None:
         """Refuse to go on with a new journal in the place of one that was lost: the peer knows

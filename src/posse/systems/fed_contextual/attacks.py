@@ -30,7 +30,7 @@ from posse.privacy.dp.audit import trials_needed
 from posse.privacy.leakage import canaries, features, inversion
 from posse.privacy.leakage.attack import Attack, Evidence, Score, Truth
 from posse.privacy.leakage.inversion import Inverted
-from posse.privacy.leakage.scores import area, hits, shuffled
+from posse.privacy.leakage.scores import area_of, hits, shuffled
 from posse.systems.fed_contextual.deviations import DEVIATIONS, deployed_model, start_shorter
 from posse.systems.fed_contextual.levels import DEVICE, SERVER, is_linear, not_linear
 from posse.systems.fed_contextual.settings import FedContextual
@@ -208,14 +208,6 @@ def ask(seen: Asked, seed: int) -> Floats:
     return found
 
 
-def _score_members(found: Sequence[Floats], truths: Sequence[Truth]) -> Score:
-    return area(
-        np.concatenate(found),
-        np.concatenate([truth["member"] for truth in truths]),
-        "samples on their device",
-    )
-
-
 def _learnt_from_members(evidence: Evidence, seed: int) -> Evidence:
     """Plant: every device's update is one step on the samples that are asked about and on it."""
     seen, member = evidence.seen, evidence.truth["member"]
@@ -388,7 +380,7 @@ CURIOUS = (
         (SERVER,),
         (CLEAR, "The server learns"),
         ask,
-        _score_members,
+        area_of("member", "samples on their device"),
         "AUC",
         _learnt_from_members,
         "updates of one step",

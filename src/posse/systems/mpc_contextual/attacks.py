@@ -29,7 +29,7 @@ from posse.privacy.leakage import features, membership
 from posse.privacy.leakage.attack import Attack, Evidence, Score, Truth
 from posse.privacy.leakage.features import Known
 from posse.privacy.leakage.membership import Pairs
-from posse.privacy.leakage.scores import area, hits, shuffled
+from posse.privacy.leakage.scores import area_of, hits, shuffled
 from posse.privacy.sharing.fixed import FixedPoint, Words
 from posse.systems.modules import Attacks
 from posse.systems.mpc_contextual import sockets
@@ -142,14 +142,6 @@ def suspect(view: View, seed: int) -> Floats:
     dealt = DealerCoins(terms, own["coins"]).at(0, terms.steps)
     explores, same = dealt.explore[: len(arms), 0], dealt.arms[: len(arms), 0] == arms
     return np.asarray(explores * (1.0 + same))
-
-
-def _score_exploring(found: Sequence[Floats], truths: Sequence[Truth]) -> Score:
-    return area(
-        np.concatenate(found),
-        np.concatenate([truth["explored"] for truth in truths]),
-        "steps explored",
-    )
 
 
 def _read_at_the_first_place(evidence: Evidence, seed: int) -> Evidence:
@@ -438,7 +430,7 @@ CURIOUS = (
         (DEALER, PULLER),
         ("The dealer sees no data",),
         suspect,
-        _score_exploring,
+        area_of("explored", "steps explored"),
         "AUC",
         _read_at_the_first_place,
         "tables that are read at their first place",
