@@ -12,7 +12,6 @@ relied upon, and is refused.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import struct
@@ -45,6 +44,8 @@ class Disk:
 
     def take(self, folder: Path) -> int:
         """Make the folder where there is none, and lock it; the lock goes when the process does."""
+        import fcntl
+
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         file = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -240,6 +241,8 @@ def _check_damage(path: Path, data: bytes, whole: int) -> None:
 
 def holder(folder: Path) -> int:
     """Return the process that has a journal open; 0 of one that nobody has."""
+    import fcntl
+
     try:
         file = os.open(folder / "lock", os.O_RDONLY)
     except OSError:

@@ -58,10 +58,11 @@ def status(party: Party) -> Status:
     shown = {key: state[key] for key in SHOWN if key in state}
     if digest := getattr(engine.role, "digest", ""):
         shown["digest"] = digest
-    waiting = {**leaving.waited_for(party), **_held_up(party)}
     if engine.role.finished:
         unconfirmed = sorted(leaving.unconfirmed(party) & set(party.needed))
         waiting = dict.fromkeys(unconfirmed, "has not confirmed the last messages")
+    else:
+        waiting = {**leaving.waited_for(party), **_held_up(party)}
     return {
         "party": engine.role.name,
         "role": engine.role.kind,
