@@ -19,10 +19,10 @@ import io
 import json
 import re
 import tarfile
+import tomllib
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from posse.core import files
 from posse.core.errors import DataError, JournalError
@@ -67,8 +67,8 @@ def make(file: Path, out: Path) -> Backup:
     held = {
         "party.toml": file.read_bytes(),
         **read_folder(place.identity.folder, "identity", place.journal),
+        **read_folder(place.journal, "journal"),
     }
-    held |= read_folder(place.journal, "journal")
     copy = journals.copy(place.journal)
     held |= {f"journal/{name}": data for name, data in copy.files.items()}
     backup = Backup(
@@ -116,10 +116,9 @@ def read(archive: Path) -> tuple[Backup, dict[str, bytes]]:
         with tarfile.open(archive, "r:gz") as opened:
             for entry in opened:
                 stream = opened.extractfile(entry) if entry.isreg() else None
-                parts = PurePosixPath(entry.name).parts
                 if (
                     stream is None
-                    or ".." in parts
+                    or ".." in PurePosixPath(entry.name).parts
                     or entry.name.startswith("/")
                     or entry.size > LARGEST
                 ):
@@ -128,7 +127,7 @@ def read(archive: Path) -> tuple[Backup, dict[str, bytes]]:
                         "one."
                     )
                 held[entry.name] = stream.read()
-        index: dict[str, Any] = json.loads(held.pop(_INDEX))
+        index = json.loads(held.pop(_INDEX))
         digests = index.pop("files")
         if index.pop("format") != FORMAT:
             raise DataError(
@@ -154,7 +153,10 @@ def restore(archive: Path, file: Path, *, journal: bool = True) -> Backup:
         raise DataError(
             f"{archive} is the backup of a {backup.kind}. Give the {backup.kind}'s file with it."
         )
-    settings = PartyFile.make(file=file) if file.exists() else _file(held, file)
+    if file.exists():
+        settings = PartyFile.make(file=file)
+    else:
+        settings = PartyFile.make(tomllib.loads(held["party.toml"].decode()))
     folder = file.resolve().parent
     identity = folder / settings.identity
     check_identity(backup, identity)
@@ -179,8 +181,7 @@ def restore(archive: Path, file: Path, *, journal: bool = True) -> Backup:
 
 def mark(backup: Backup, journal: Path) -> None:
     """Mark a journal as restored: its party goes on when its peers have vouched."""
-    data = json.dumps({"made": backup.made, "posse": backup.posse}).encode()
-    put(journal / RESTORED, data)
+    put(journal / RESTORED, json.dumps({"made": backup.made, "posse": backup.posse}).encode())
 
 
 def same_journal(held: dict[str, bytes], folder: Path) -> bool:
@@ -190,12 +191,6 @@ def same_journal(held: dict[str, bytes], folder: Path) -> bool:
     }
     records = {name: data for name, data in kept.items() if _RECORDS.fullmatch(name)}
     return not journals.holder(folder) and journals.copy(folder).files == records
-
-
-def _file(held: dict[str, bytes], file: Path) -> PartyFile:
-    import tomllib
-
-    return PartyFile.make(tomllib.loads(held["party.toml"].decode()))
 
 
 def check_identity(backup: Backup, folder: Path) -> None:

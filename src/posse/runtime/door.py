@@ -24,7 +24,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -168,7 +168,7 @@ class Door:
 
     def __init__(
         self,
-        serve: Callable[[socket.socket, str], Coroutine[Any, Any, None]],
+        serve: Callable[[socket.socket, str], Coroutine[object, None, None]],
         refused: Callable[[str, str], None],
         limits: Limits | None = None,
         *,
@@ -246,10 +246,9 @@ class Door:
             loop.remove_reader(listening.fileno())
             listening.close()
         self._listening.clear()
-        for _, one in self._waiting.all():
+        for address, one in self._waiting.all():
             loop.remove_reader(one.fileno())
             one.close()
-        for address, one in self._waiting.all():
             self._waiting.remove(address, one)
         for _, task in self._served.all():
             task.cancel()

@@ -209,23 +209,23 @@ class MemoryRun:
                 queue.extend(role.start())
         while queue:
             action = queue.popleft()
-            if isinstance(action, tuple):
-                if limit == 0 or (enough is not None and enough()):
-                    queue.appendleft(action)
-                    return
-                if limit is not None:
-                    limit -= 1
-                    self._last = action
-                self._move([action])
-            elif isinstance(action, Many):
-                if limit is None and self.transcript is None:
+            match action:
+                case tuple():
+                    if limit == 0 or (enough is not None and enough()):
+                        queue.appendleft(action)
+                        return
+                    if limit is not None:
+                        limit -= 1
+                        self._last = action
+                    self._move([action])
+                case Many() if limit is None and self.transcript is None:
                     self._move(action.sends)
-                else:
+                case Many():
                     queue.extendleft(reversed(action.sends))
-            elif isinstance(action, Note):
-                yield action
-            else:
-                self._answer(action)
+                case Note():
+                    yield action
+                case _:
+                    self._answer(action)
 
     def _move(self, sends: list[Send]) -> None:
         """Move messages of one type and size to roles of one class.
@@ -265,9 +265,7 @@ class MemoryRun:
             ]
 
     def _count(self, sender: str, receiver: str, moved: int, message: Message) -> None:
-        hop = self.hops.get((sender, receiver))
-        if hop is None:
-            hop = self.hops[sender, receiver] = Hop()
+        hop = self.hops.setdefault((sender, receiver), Hop())
         hop.messages += moved
         kind = type(message).__name__
         self.moved[kind] = self.moved.get(kind, 0) + moved

@@ -167,8 +167,8 @@ async def serve(
             async with asyncio.timeout(_PATIENCE):
                 reader, writer = await asyncio.open_connection(sock=opened, limit=_LONGEST_LINE)
                 line = (await reader.readline()).decode("latin-1").split(" ")
-                page = pages.get(line[1] if len(line) > 1 else "", _not_found)()
-                writer.write(page.response())
+                page = pages.get(line[1]) if len(line) > 1 else None
+                writer.write((_NOT_FOUND if page is None else page()).response())
                 await writer.drain()
                 writer.close()
                 await writer.wait_closed()
@@ -183,5 +183,4 @@ async def serve(
     return door
 
 
-def _not_found() -> Page:
-    return Page("not found\n", status="404 Not Found")
+_NOT_FOUND = Page("not found\n", status="404 Not Found")

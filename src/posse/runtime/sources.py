@@ -22,7 +22,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,7 @@ from posse.core.random import REWARD, uniform
 from posse.core.roles import Ask, Message, Pull, Reward
 from posse.core.settings import IMPORTS, Settings
 
+T = TypeVar("T")
 RewardSource = Callable[[str, int], Awaitable[float]]
 """Gives the reward of pull `number` (from 0) of a run; the same one when asked again."""
 
@@ -77,43 +78,37 @@ class SourceSettings(Settings):
         `threshold` is the one that all parties of the run agreed on, as are the rewards that are
         `within` its range.
         """
-        needed = {
-            "python": "function",
-            "csv": "file",
-            "ratings": "file",
-            "bernoulli": "mean",
-            "http": "url",
-        }[self.kind]
-        if getattr(self, needed) in ("", None):
-            raise ConfigError(
-                f"a source of kind '{self.kind}' needs {needed}. Give it under [source]."
-            )
         if self.where is not None and self.kind != "ratings":
             raise ConfigError(
                 f"where belongs to a source of kind 'ratings', got one of kind '{self.kind}'. "
                 "Remove it."
             )
-        if self.kind == "ratings":
-            assert self.file is not None
-            if threshold is None:
-                raise ConfigError(
-                    "a source of kind 'ratings' needs a threshold that the run names. Where the "
-                    "system has one, add "
-                    "threshold to the options of all parties, such as threshold = 3."
-                )
-            return _drawn(
-                own_ratings(folder / self.file, self.column or "rating", self.where) > threshold,
-                seed,
-            )
-        if self.kind == "python":
-            return load_function(self.function, folder)
-        if self.kind == "csv":
-            assert self.file is not None
-            return _replayed(_read(folder / self.file, self.column or "reward", within))
-        if self.kind == "bernoulli":
-            assert self.mean is not None
-            return _chance(self.mean, seed)
-        return _service(Service(self.url, self.timeout))
+        match self.kind:
+            case "ratings":
+                file = needed(self.kind, "file", self.file)
+                if threshold is None:
+                    raise ConfigError(
+                        "a source of kind 'ratings' needs a threshold that the run names. Where "
+                        "the system has one, add threshold to the options of all parties, such as "
+                        "threshold = 3."
+                    )
+                ratings = own_ratings(folder / file, self.column or "rating", self.where)
+                return _drawn(ratings > threshold, seed)
+            case "python":
+                return load_function(needed(self.kind, "function", self.function), folder)
+            case "csv":
+                file = needed(self.kind, "file", self.file)
+                return _replayed(_read(folder / file, self.column or "reward", within))
+            case "bernoulli":
+                return _chance(needed(self.kind, "mean", self.mean), seed)
+        return _service(Service(needed(self.kind, "url", self.url), self.timeout))
+
+
+def needed(kind: str, name: str, value: T | None) -> T:
+    """Return a setting that a kind of source needs; raise if it was not given."""
+    if value is None or value == "":
+        raise ConfigError(f"a source of kind '{kind}' needs {name}. Give it under [source].")
+    return value
 
 
 def _chance(mean: float, seed: int) -> RewardSource:
@@ -203,13 +198,23 @@ class Service:
         check.positive(timeout=timeout)
         self.url, self._timeout, self._refused = url, timeout, refused
 
-    async def post(self, key: str, values: Mapping[str, Any]) -> bytes:
+    async def ask(self, key: str, values: Mapping[str, object], example: str) -> object:
+        """Post values and decode the JSON that comes back, such as the `example`."""
+        answer = await self.post(key, values)
+        try:
+            return json.loads(answer)
+        except ValueError as error:
+            raise DataError(
+                f"{self.url} must answer with JSON such as {example}: {error}."
+            ) from error
+
+    async def post(self, key: str, values: Mapping[str, object]) -> bytes:
         """Send values under an idempotency key and return the answer; the party asks again after a
         `DataError`.
         """
         return await asyncio.to_thread(self._post, key, values)
 
-    def _post(self, key: str, values: Mapping[str, Any]) -> bytes:
+    def _post(self, key: str, values: Mapping[str, object]) -> bytes:
         headers = {"Content-Type": "application/json", "Idempotency-Key": key}
         request = urllib.request.Request(
             self.url, json.dumps(values).encode(), headers, method="POST"
@@ -229,13 +234,8 @@ def _service(service: Service) -> RewardSource:
     """What a service of the owner's own answers."""
 
     async def reward(run: str, number: int) -> float:
-        answer = await service.post(f"{run}/{number}", {"run": run, "pull": number})
-        try:
-            body = json.loads(answer)
-        except ValueError as error:
-            raise DataError(
-                f"{service.url} must answer with JSON such as {{'reward': 0.5}}: {error}."
-            ) from error
+        values = {"run": run, "pull": number}
+        body = await service.ask(f"{run}/{number}", values, "{'reward': 0.5}")
         if not isinstance(body, dict) or not isinstance(body.get("reward"), int | float):
             raise DataError(
                 f"{service.url} must answer with JSON such as {{'reward': 0.5}}, got "
@@ -295,31 +295,20 @@ class FeatureSettings(Settings):
 
     def features(self, run: str, folder: Path) -> FeatureSource:
         """Make the source; `folder` is what paths and modules are relative to."""
-        needed = {"python": "function", "csv": "file", "http": "url"}[self.kind]
-        if getattr(self, needed) in ("", None):
-            raise ConfigError(
-                f"a source of kind '{self.kind}' needs {needed}. Give it under [source]."
-            )
         if self.kind == "csv":
-            assert self.file is not None
-            return GrowingFile(folder / self.file)
+            return GrowingFile(folder / needed(self.kind, "file", self.file))
         if self.kind == "python":
-            function = load_function(self.function, folder)
+            function = load_function(needed(self.kind, "function", self.function), folder)
 
             async def call(step: int) -> Arrived | None:
                 return _arrived(await function(run, step), self.function)
 
             return call
-        service = Service(self.url, self.timeout)
+        service = Service(needed(self.kind, "url", self.url), self.timeout)
 
         async def post(step: int) -> Arrived | None:
-            answer = await service.post(f"{run}/{step}", {"run": run, "step": step})
-            try:
-                body = json.loads(answer)
-            except ValueError as error:
-                raise DataError(
-                    f"{self.url} must answer with JSON such as {{'features': [0.5]}}: {error}."
-                ) from error
+            values = {"run": run, "step": step}
+            body = await service.ask(f"{run}/{step}", values, "{'features': [0.5]}")
             if isinstance(body, dict) and body.get("over") is True:
                 return None
             given = body if isinstance(body, dict) else {}

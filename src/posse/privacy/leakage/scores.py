@@ -8,14 +8,14 @@ as well.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from posse.privacy.leakage.attack import Score
+from posse.privacy.leakage.attack import Score, Truth
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -139,6 +139,28 @@ def determination(estimates: ArrayLike, truths: ArrayLike, what: str) -> Score:
     low, high = math.tanh(z - width), math.tanh(z + width)
     p = NormalDist().cdf(-z * math.sqrt(len(x) - 3))
     return Score(max(r, 0.0) ** 2, (max(low, 0.0) ** 2, max(high, 0.0) ** 2), text, 0.0, p)
+
+
+def shuffled(name: str, number: int) -> Callable[[Sequence[Truth], int], list[Truth]]:
+    """Return a negative control (`Attack.shuffle`) that permutes the truth called `name`.
+
+    The `number` keeps the draws of different attacks apart.
+    """
+
+    def shuffle(truths: Sequence[Truth], seed: int) -> list[Truth]:
+        rng = np.random.default_rng((seed, number))
+        return [{**truth, name: rng.permutation(truth[name])} for truth in truths]
+
+    return shuffle
+
+
+def area_of(name: str, what: str) -> Callable[[Sequence[ArrayLike], Sequence[Truth]], Score]:
+    """Return a score (`Attack.score`): the area under the curve, by the truth called `name`."""
+
+    def score(found: Sequence[ArrayLike], truths: Sequence[Truth]) -> Score:
+        return area(np.concatenate(found), np.concatenate([truth[name] for truth in truths]), what)
+
+    return score
 
 
 def permuted(values: Any, seed: int) -> Any:

@@ -318,8 +318,12 @@ def load_certificate(path: Path) -> x509.Certificate:
 
 def load_crl(path: Path) -> x509.CertificateRevocationList:
     """Read a revocation list that nobody else may change."""
-    remedies = ("Get it with 'posse ca crl'.", "Get it again with 'posse ca crl'.")
-    return _trusted(path, x509.load_pem_x509_crl, "revocation list", remedies)
+    return _trusted(
+        path,
+        x509.load_pem_x509_crl,
+        "revocation list",
+        ("Get it with 'posse ca crl'.", "Get it again with 'posse ca crl'."),
+    )
 
 
 def _trusted(path: Path, load: Callable[[bytes], T], what: str, remedies: tuple[str, str]) -> T:

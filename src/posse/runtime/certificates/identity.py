@@ -254,8 +254,7 @@ def ssl_contexts(identity: PartyIdentity) -> tuple[ssl.SSLContext, ssl.SSLContex
     """
     server = _context(ssl.PROTOCOL_TLS_SERVER, identity)
     server.num_tickets = 0
-    client = _context(ssl.PROTOCOL_TLS_CLIENT, identity)
-    return server, client
+    return server, _context(ssl.PROTOCOL_TLS_CLIENT, identity)
 
 
 def load_pair(identity: PartyIdentity, *contexts: ssl.SSLContext) -> None:

@@ -130,10 +130,15 @@ def desk_certificate(
     now: datetime,
 ) -> x509.Certificate:
     """Sign the certificate of the enrolment port: no role, server only, a week."""
-    names = [x509.DNSName(DESK_NAME)]
-    usages = (ExtendedKeyUsageOID.SERVER_AUTH,)
     return _leaf(
-        authority, key, public, _subject("enrolment", "posse"), names, usages, now, DESK_DAYS
+        authority,
+        key,
+        public,
+        _subject("enrolment", "posse"),
+        [x509.DNSName(DESK_NAME)],
+        (ExtendedKeyUsageOID.SERVER_AUTH,),
+        now,
+        DESK_DAYS,
     )
 
 

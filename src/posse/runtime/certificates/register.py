@@ -19,7 +19,6 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
@@ -29,7 +28,7 @@ from posse.core.files import PRIVATE, check_private
 from posse.runtime.certificates.names import Peer
 from posse.runtime.certificates.tokens import Token
 
-OPEN, USED, WITHDRAWN, EXPIRED = "open", "used", "withdrawn", "expired"
+OPEN, USED, EXPIRED = "open", "used", "expired"
 SYNCHRONOUS = "EXTRA"
 """The removed journal is synced too, or a power cut could bring a used token back."""
 
@@ -340,12 +339,12 @@ class Writing:
         return int(self._connection.execute(query).fetchone()[0])
 
 
-def _token(row: Any) -> TokenRow:
+def _token(row: sqlite3.Row) -> TokenRow:
     times = {name: _time(row[name]) for name in ("made", "expires")}
     return TokenRow(**{**dict(row), **times, "hosts": tuple(json.loads(row["hosts"]))})
 
 
-def _certificate(row: Any) -> CertificateRow:
+def _certificate(row: sqlite3.Row) -> CertificateRow:
     times = {
         name: _time(row[name]) for name in ("issued", "expires", "revoked") if row[name] is not None
     }

@@ -14,18 +14,17 @@ reuses randomness nor passes a limit unasked:
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import closing
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from posse.core import files
-from posse.core.errors import DataError, JournalError, LinkError, PosseError
+from posse.core.errors import DataError, JournalError, PosseError
 from posse.runtime import backup as backups
 from posse.runtime import journal as journals
 from posse.runtime.certificates.authority import REGISTER, Authority
@@ -40,7 +39,7 @@ from posse.runtime.metrics import CONTENT_TYPE, Metric, Page, gauge, process, se
 from posse.runtime.metrics import folder as folder_figures
 from posse.runtime.network import doctor, operate
 from posse.runtime.network.doctor import Finding
-from posse.runtime.network.health import OF_SERVICE, not_answering
+from posse.runtime.network.health import OF_SERVICE, Status, not_answering
 from posse.runtime.network.leaving import waited_for
 from posse.runtime.network.vouching import RESTORED, backup_time
 from posse.version import __version__
@@ -64,9 +63,7 @@ def examine(path: Path) -> list[Finding]:
     except PosseError as error:
         return [Finding("file and identity", False, error.text), *_unread(path)]
     file, folder, identity, runs = place.file, place.folder, place.identity, place.runs
-    status: dict[str, Any] = {}
-    with suppress(LinkError):
-        status = asyncio.run(operate.ask(runs, "status"))
+    status = doctor.status_of(runs)
     if other := _another(place, status):
         return [other]
     return [
@@ -92,7 +89,7 @@ def _unread(path: Path) -> Iterator[Finding]:
         )
 
 
-def _another(place: ServicePlace, status: Mapping[str, Any]) -> Finding | None:
+def _another(place: ServicePlace, status: Status) -> Finding | None:
     """Name a folder of runs, or a process, that is another member's: nothing else there says
     anything of this one.
     """
@@ -104,7 +101,7 @@ def _another(place: ServicePlace, status: Mapping[str, Any]) -> Finding | None:
     return None
 
 
-def _consent(place: ServicePlace, status: Mapping[str, Any]) -> Iterator[Finding]:
+def _consent(place: ServicePlace, status: Status) -> Iterator[Finding]:
     """Say what is in force: [consent] as it is now, and the rest as it was when the service
     started.
     """
@@ -130,9 +127,7 @@ def _plain(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _identity(
-    identity: PartyIdentity, file: ServiceFile, status: Mapping[str, Any]
-) -> Iterator[Finding]:
+def _identity(identity: PartyIdentity, file: ServiceFile, status: Status) -> Iterator[Finding]:
     late = renewal_due(identity.certificate, file.renew, datetime.now(UTC))
     words = f"until {identity.certificate.not_valid_after_utc:%Y-%m-%d %H:%M}"
     if late:
@@ -206,7 +201,7 @@ def _runs(runs: Path) -> Iterator[Finding]:
             yield Finding(f"run {path.parent.name}", False, f"{error}. Restore it from a copy")
 
 
-def _ways(identity: PartyIdentity, file: ServiceFile, status: dict[str, Any]) -> Iterator[Finding]:
+def _ways(identity: PartyIdentity, file: ServiceFile, status: Status) -> Iterator[Finding]:
     what = f"way to {file.founder}"
     home = status.get("home", NOT_YET)
     if file.home is not None and home == "connected":
@@ -221,7 +216,7 @@ def _ways(identity: PartyIdentity, file: ServiceFile, status: dict[str, Any]) ->
             yield doctor.listening(name, text, status)
 
 
-def _process(runs: Path, status: Mapping[str, Any]) -> Iterator[Finding]:
+def _process(runs: Path, status: Status) -> Iterator[Finding]:
     if status:
         yield Finding("process", True, f"{status['pid']}, posse {status['version']}")
         for run, part in status["parts"].items():
@@ -251,7 +246,7 @@ async def serve_pages(living: Living, host: str, port: int) -> Door:
     )
 
 
-def _health(living: Living) -> dict[str, Any]:
+def _health(living: Living) -> Status:
     """Whether the founder is there, and how far runs are; never whose answer is awaited."""
     member, home = (
         living.member,

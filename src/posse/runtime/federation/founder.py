@@ -14,7 +14,7 @@ reason. It is over when the parts of all are.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -288,28 +288,17 @@ class Founder:
         )
 
     def _step(self, item: Item, present: Mapping[str, str]) -> None:
+        """Do what follows for one run."""
         if item.phase in _FINAL:
-            return
-        if item.phase != STARTED and item.proposer and item.proposer not in present:
-            self._drop(item, f"{item.proposer}, who proposed it, is no member any more")
             return
         gone = tuple(
             name for name in item.members if name not in present and item.state_of(name) != OVER
         )
-        if gone and item.phase != STARTED:
-            self._drop(item, f"{', '.join(gone)} is no member any more")
-            return
-        if gone:
-            if item.ends_at is None or item.ends_at in gone:
-                self._drop(
-                    item, f"{', '.join(gone)} is no member any more, and the run cannot end without"
-                )
-                return
+        if gone and item.phase == STARTED and item.ends_at not in (None, *gone):
             item.without = gone
-        for name, (state, why) in item.answers.items():
-            if state in (REFUSED, FAILED) and name not in gone:
-                self._drop(item, f"{name} {'refused' if state == REFUSED else 'failed'}: {why}")
-                return
+        if why := _why_dropped(item, present, gone):
+            self._drop(item, why)
+            return
         states = {item.state_of(name) for name in item.members if name not in gone}
         if (
             item.phase == PROPOSED
@@ -471,7 +460,7 @@ class Founder:
         known, self._list_read = self._list_read, changed
         return known != changed
 
-    def overview(self, connected: Mapping[str, object]) -> dict[str, Any]:
+    def overview(self, connected: Collection[str]) -> dict[str, Any]:
         """Return members and runs, for the operator."""
         present = self.members()
         return {
@@ -483,7 +472,7 @@ class Founder:
             "queue_restored": self.restored,
         }
 
-    def shown(self, item: Item, connected: Mapping[str, object]) -> dict[str, Any]:
+    def shown(self, item: Item, connected: Collection[str]) -> dict[str, Any]:
         """Return how far a run is, and who is waited for."""
         wanted = {PROPOSED: (ACCEPTED,), STARTED: (OVER,)}.get(item.phase, ())
         there = [name for name in item.members if name not in item.without]
@@ -518,6 +507,22 @@ class Founder:
             "waiting": waiting,
             "without": list(item.without),
         }
+
+
+def _why_dropped(item: Item, present: Collection[str], gone: Collection[str]) -> str:
+    """Say why a run cannot go on; empty where it can. `gone` are those of it that have left."""
+    lacks = f"{', '.join(gone)} is no member any more"
+    if item.phase != STARTED:
+        if item.proposer and item.proposer not in present:
+            return f"{item.proposer}, who proposed it, is no member any more"
+        if gone:
+            return lacks
+    elif gone and item.ends_at in (None, *gone):
+        return f"{lacks}, and the run cannot end without"
+    for name, (state, why) in item.answers.items():
+        if state in (REFUSED, FAILED) and name not in gone:
+            return f"{name} {state}: {why}"
+    return ""
 
 
 def open_founder(

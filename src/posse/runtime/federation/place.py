@@ -25,6 +25,7 @@ from posse.runtime.certificates.identity import PartyIdentity, named
 from posse.runtime.federation.consent import Consent
 from posse.runtime.journal import Disk
 from posse.runtime.network.calling import Proxy
+from posse.runtime.network.health import Status
 
 MEMBER = "member.json"
 """In the folder of runs: whose they are."""
@@ -144,7 +145,7 @@ class ServicePlace:
         """
         return check_whose(self.runs, self.identity.run, self.identity.name, self.path)
 
-    def check_answers(self, status: Mapping[str, Any]) -> None:
+    def check_answers(self, status: Status) -> None:
         """Raise where the service that answered is another member's."""
         _check_served(status, self.runs, self.identity.run, self.identity.name, self.path)
 
@@ -182,7 +183,7 @@ def check_whose(runs: Path, federation: str, name: str, file: Path) -> bool:
     return True
 
 
-def check_answers(path: Path, status: Mapping[str, Any]) -> None:
+def check_answers(path: Path, status: Status) -> None:
     """Raise where the service that answered is not that of a file, whose certificate may be over or
     revoked.
     """
@@ -191,9 +192,7 @@ def check_answers(path: Path, status: Mapping[str, Any]) -> None:
     _check_served(status, folder / file.runs, own.run, own.name, path)
 
 
-def _check_served(
-    status: Mapping[str, Any], runs: Path, federation: str, name: str, file: Path
-) -> None:
+def _check_served(status: Status, runs: Path, federation: str, name: str, file: Path) -> None:
     served = _named(status.get("federation"), status.get("service"))
     if status and served != (own := _named(federation, name)):
         raise JournalError(

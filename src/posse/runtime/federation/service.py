@@ -200,10 +200,9 @@ class Living:
 
     def _tell(self, name: str) -> None:
         """Send a member its sheet; the founder's own member reads it by itself."""
-        assert self.founder is not None
         if name == self.member.name:
             self._awake()
-        elif name in self.control.connections:
+        elif self.founder is not None and name in self.control.connections:
             self.control.send(name, self.founder.sheet(name))
 
     def _connected(self, peer: str) -> None:
@@ -219,51 +218,57 @@ class Living:
 
     def _take(self, peer: str, message: Told) -> None:
         """Take what comes on a control connection."""
-        if self.founder is not None and isinstance(message, Report):
-            self.founder.take(peer, message)
-        elif self.founder is not None and isinstance(message, Renew):
-            self.control.send(peer, self._renewed(peer, message.csr))
-        elif self.founder is not None and isinstance(message, Leave):
-            try:
-                self.founder.leave(peer)
-                self.control.send(peer, Left())
-            except PosseError as error:
-                self.control.send(peer, Left(error.text))
-        elif self.founder is not None and isinstance(message, Recall):
-            if (
-                self.founder.restored
-            ):  # it may lack runs: who asks is answered when its operator says it does not
-                self._recalls.add(peer)
-            else:
-                self.control.send(peer, Recalled(self.founder.history(peer)))
-        elif self.founder is None and isinstance(message, Recalled):
-            if self.member.ledger.restored:
-                self.member.recalled(message.runs)
-                self._awake()
-        elif self.founder is not None and isinstance(message, Propose | Wanted):
-            self.control.send(peer, self._answer(peer, message))
-        elif self.founder is None and isinstance(message, Shown):
-            if message.run in self._asked:
-                self._asked[message.run] = message
-        elif self.founder is None and isinstance(message, Sheet):
-            self._sheet = message
-            self._awake()
-        elif self.founder is None and isinstance(message, Renewed):
-            self._renewal = message.reason or "renewed"
-            if not message.reason:
-                self.member.renewed(message.certificate)
-        elif self.founder is None and isinstance(message, Left):
-            self._left = message.reason or "left"
-            if not message.reason:
-                self._over.set()
+        if self.founder is None:
+            self._take_from_founder(peer, message)
         else:
-            raise ProtocolError(f"{type(message).__name__} does not come from '{peer}'.")
+            self._take_from_member(self.founder, peer, message)
 
-    def _renewed(self, peer: str, csr: bytes) -> Renewed:
-        assert self.founder is not None
+    def _take_from_member(self, founder: Founder, peer: str, message: Told) -> None:
+        match message:
+            case Report():
+                founder.take(peer, message)
+            case Renew():
+                self.control.send(peer, self._renewed(founder, peer, message.csr))
+            case Leave():
+                self.control.send(peer, _left(founder, peer))
+            case Recall() if founder.restored:
+                # The queue may lack runs: the member is answered when its operator says that it
+                # does not.
+                self._recalls.add(peer)
+            case Recall():
+                self.control.send(peer, Recalled(founder.history(peer)))
+            case Propose() | Wanted():
+                self.control.send(peer, self._answer(founder, peer, message))
+            case _:
+                raise _unexpected(peer, message)
+
+    def _take_from_founder(self, peer: str, message: Told) -> None:
+        match message:
+            case Sheet():
+                self._sheet = message
+                self._awake()
+            case Shown():
+                if message.run in self._asked:
+                    self._asked[message.run] = message
+            case Recalled():
+                if self.member.ledger.restored:
+                    self.member.recalled(message.runs)
+                    self._awake()
+            case Renewed():
+                self._renewal = message.reason or "renewed"
+                if not message.reason:
+                    self.member.renewed(message.certificate)
+            case Left():
+                self._left = message.reason or "left"
+                if not message.reason:
+                    self._over.set()
+            case _:
+                raise _unexpected(peer, message)
+
+    def _renewed(self, founder: Founder, peer: str, csr: bytes) -> Renewed:
         try:
             shown = self.control.connections[peer].certificate or b""
-            return Renewed(self.founder.renew(peer, shown, csr))
+            return Renewed(founder.renew(peer, shown, csr))
         except PosseError as error:
             return Renewed(b"", error.text)
 
@@ -272,7 +277,7 @@ class Living:
         loop = asyncio.get_running_loop()
         while True:
             if self.founder is not None and self.founder.list_changed():
-                await asyncio.to_thread(self._adopt)
+                await asyncio.to_thread(self._adopt, self.founder)
                 self.member.cut_revoked()
                 self.founder.advance()
                 present = self.founder.members()
@@ -292,9 +297,8 @@ class Living:
                     self.log("not renewed", why=error.text)
             await asyncio.sleep(TICK)
 
-    def _adopt(self) -> None:
-        assert self.founder is not None
-        self.member.adopt(self.founder.authority.current_crl().public_bytes(Encoding.DER))
+    def _adopt(self, founder: Founder) -> None:
+        self.member.adopt(founder.authority.current_crl().public_bytes(Encoding.DER))
 
     def _renew(self, new_key: bool | None) -> str:
         """Ask for a new certificate, or sign it here."""
@@ -324,8 +328,8 @@ class Living:
         }
         if (founder := self.founder) is not None:
             commands |= {
-                "submit": lambda text: self._shown(founder.submit(json.loads(text)).run),
-                "follow": self._shown,
+                "submit": lambda text: self._shown(founder, founder.submit(json.loads(text)).run),
+                "follow": lambda run: self._shown(founder, run),
                 "cancel": founder.cancel,
                 "expel": founder.expel,
             }
@@ -363,10 +367,8 @@ class Living:
             )
         return self._left
 
-    def _answer(self, peer: str, message: Propose | Wanted) -> Shown:
+    def _answer(self, founder: Founder, peer: str, message: Propose | Wanted) -> Shown:
         """Answer a member that proposes a run, or asks for one that it proposed."""
-        founder = self.founder
-        assert founder is not None
         run = message.run if isinstance(message, Wanted) else ""
         try:
             if isinstance(message, Propose):
@@ -419,14 +421,13 @@ class Living:
         journal = self.member.runs / run / "journal"
         return {**shown, "journal": str(journal) if journal.exists() else None}
 
-    def _shown(self, run: str) -> dict[str, Any]:
+    def _shown(self, founder: Founder, run: str) -> dict[str, Any]:
         """Return how far a run is at the founder, as its queue and its own party say."""
-        assert self.founder is not None
-        item = self.founder.find(run)
+        item = founder.find(run)
         party = self.member.parties.get(run)
         state = {} if party is None else status_of(party)
         progress = {key: state[key] for key in (*SHOWN, "waiting", "digest") if state.get(key)}
-        shown = self.founder.shown(item, self.control.connections)
+        shown = founder.shown(item, self.control.connections)
         waiting = {**progress.pop("waiting", {}), **shown.pop("waiting")}
         journal = self.member.runs / run / "journal" if self.member.name in item.members else None
         return {**shown, **progress, "waiting": waiting, "journal": journal and str(journal)}
@@ -435,11 +436,10 @@ class Living:
         """Return how the service is."""
         member, connected = self.member, self.control.connections
         identity = member.identity
-        home: dict[str, Any] = {}
+        home = {}
         if self.founder is None:
-            home = {
-                "home": "connected" if member.file.founder in connected else self.control.trouble
-            }
+            there = member.file.founder in connected
+            home = {"home": "connected" if there else self.control.trouble}
         queue = {} if self.founder is None else self.founder.overview(connected)
         return {
             "service": member.name,
@@ -464,3 +464,16 @@ class Living:
             "spent": asdict(member.ledger.spent),
             **queue,
         }
+
+
+def _left(founder: Founder, name: str) -> Left:
+    """Let a member leave the federation, or say why it may not now."""
+    try:
+        founder.leave(name)
+    except PosseError as error:
+        return Left(error.text)
+    return Left()
+
+
+def _unexpected(peer: str, message: Told) -> ProtocolError:
+    return ProtocolError(f"{type(message).__name__} does not come from '{peer}'.")

@@ -18,6 +18,7 @@ from datetime import datetime
 from typing import Any, Union
 
 import msgspec
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from posse.core.errors import ConfigError, ProtocolError
 from posse.core.settings import Settings
@@ -121,24 +122,24 @@ def check_portable(value: object, name: str = "") -> None:
     posse.core.errors.ConfigError: [P100] policy names code, 'mine.py:Best', which no member imports
     for another...
     """
-    if isinstance(value, Mapping):
-        for key, each in value.items():
-            check_portable(each, f"{name}.{key}" if name else str(key))
-    elif isinstance(value, list | tuple):
-        for each in value:
-            check_portable(each, name)
-    elif isinstance(value, str):
-        policy = name.split(".")[0] == "policy"
-        if policy and ":" in value:
-            raise ConfigError(
-                f"{name} names code, '{value[:80]}', which no member imports for another. Take a "
-                "policy that ships."
-            )
-        if _PATH.search(value) and not _FRACTION.fullmatch(value):
-            raise ConfigError(
-                f"{name} names a file, '{value[:80]}', which lies with no member. Use embedded "
-                "data."
-            )
+    match value:
+        case Mapping():
+            for key, each in value.items():
+                check_portable(each, f"{name}.{key}" if name else str(key))
+        case list() | tuple():
+            for each in value:
+                check_portable(each, name)
+        case str():
+            if name.split(".")[0] == "policy" and ":" in value:
+                raise ConfigError(
+                    f"{name} names code, '{value[:80]}', which no member imports for another. Take "
+                    "a policy that ships."
+                )
+            if _PATH.search(value) and not _FRACTION.fullmatch(value):
+                raise ConfigError(
+                    f"{name} names a file, '{value[:80]}', which lies with no member. Use embedded "
+                    "data."
+                )
 
 
 class Signed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -151,8 +152,6 @@ class Signed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     @classmethod
     def sign(cls, proposal: Proposal, identity: PartyIdentity) -> Signed:
         """Sign a proposal."""
-        from cryptography.hazmat.primitives.serialization import Encoding
-
         body = msgspec.msgpack.encode(proposal)
         certificate = identity.certificate.public_bytes(Encoding.DER)
         return cls(body, identity.signing.sign(_PURPOSE, body), certificate)

@@ -16,6 +16,7 @@ import random
 import socket
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
@@ -144,7 +145,7 @@ async def call(
     if proxy is None:
         # An address is one way only: asyncio loses the socket of a call by several ways that is
         # given up as it succeeds
-        delay = None if _is_address(host) else EYEBALLS
+        delay = EYEBALLS if _address(host) is None else None
         return await tls.call(
             make, context, shutting=SHUTTING, host=host, port=port, happy_eyeballs_delay=delay
         )
@@ -217,18 +218,16 @@ async def _socks(tunnel: socket.socket, host: str, port: int, proxy: Proxy) -> N
     await exactly(((await exactly(1))[0] if size is None else size) + 2)
 
 
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Read an address; None where the host has a name."""
+    with suppress(ValueError):
+        return ipaddress.ip_address(host)
+    return None
 
 
 def _where(host: str) -> bytes:
-    try:
-        ip = ipaddress.ip_address(host)
-    except ValueError:
+    ip = _address(host)
+    if ip is None:
         name = host.encode("idna")
         return b"\x03" + bytes([len(name)]) + name
     return (b"\x01" if ip.version == 4 else b"\x04") + ip.packed

@@ -275,12 +275,10 @@ def make_party(
         client,
         None if file.proxy is None else Proxy.parse(file.proxy),
     )
-    clock = now or (lambda: datetime.now(UTC))
-    checker = Checker(place.identity, clock)
     party = Party(
         engine,
         wiring,
-        checker,
+        Checker(place.identity, now or (lambda: datetime.now(UTC))),
         made.source,
         timing=timing,
         log=log,

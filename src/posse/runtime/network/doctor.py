@@ -8,10 +8,10 @@ import shutil
 import socket
 import ssl
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from posse.core.errors import LinkError, PosseError
 from posse.runtime import journal
@@ -19,7 +19,7 @@ from posse.runtime.certificates import making
 from posse.runtime.certificates.identity import PartyIdentity, crl_number, ssl_contexts
 from posse.runtime.network.calling import Proxy, opened
 from posse.runtime.network.deployment import Build, Deployment, check_effect, check_start
-from posse.runtime.network.health import not_answering, progress, starts
+from posse.runtime.network.health import Status, not_answering, progress, starts
 from posse.runtime.network.operate import ask
 from posse.runtime.network.vouching import backup_time
 from posse.runtime.network.wire import (
@@ -59,7 +59,7 @@ def examine(path: Path, build_of: Callable[[str], Build]) -> list[Finding]:
         place = open_place(path)
     except PosseError as error:
         return [Finding("file and identity", False, error.text)]
-    status = _status(place)
+    status = status_of(place.journal)
     role, made = _role(place, build_of)
     versions = (
         f"posse {__version__}, protocol version {PROTOCOL_VERSION}, wire {OLDEST_WIRE} to "
@@ -75,12 +75,11 @@ def examine(path: Path, build_of: Callable[[str], Build]) -> list[Finding]:
     ]
 
 
-def _status(place: Place) -> dict[str, Any]:
-    try:
-        status: dict[str, Any] = asyncio.run(ask(place.journal, "status"))
-    except LinkError:
-        return {}
-    return status
+def status_of(folder: Path) -> Status:
+    """Ask the process of a party or of a service how it is; nothing where none answers."""
+    with suppress(LinkError):
+        return dict(asyncio.run(ask(folder, "status")))
+    return {}
 
 
 def _identity(place: Place) -> Iterator[Finding]:
@@ -163,7 +162,7 @@ def _role(place: Place, build_of: Callable[[str], Build]) -> tuple[Finding, Depl
     return Finding(what, True, f"{place.file.protocol}, as {place.identity.role}"), made
 
 
-def _ways(place: Place, made: Deployment | None, status: dict[str, Any]) -> Iterator[Finding]:
+def _ways(place: Place, made: Deployment | None, status: Status) -> Iterator[Finding]:
     """How this party reaches its peers, or they reach it."""
     for name, text in place.file.connect.items():
         if made is not None and name not in made.peers:
@@ -252,7 +251,7 @@ def _first_words(what: str, text: str, tls: ssl.SSLSocket, protocol: str) -> Fin
     return Finding(what, False, f"{text} hung up without a word. Its operator's log says why.")
 
 
-def listening(what: str, text: str, status: dict[str, Any]) -> Finding:
+def listening(what: str, text: str, status: Status) -> Finding:
     """Say whether an address is free, or taken by the party itself."""
     try:
         host, port = address(text)
@@ -272,7 +271,7 @@ def listening(what: str, text: str, status: dict[str, Any]) -> Finding:
     return Finding(what, True, f"{text} is free")
 
 
-def _running(place: Place, status: dict[str, Any]) -> Iterator[Finding]:
+def _running(place: Place, status: Status) -> Iterator[Finding]:
     if not status:
         frozen = not_answering(place.journal)
         yield Finding(

@@ -422,17 +422,18 @@ class Engine:
 
     def _carry_out(self, actions: Sequence[Action]) -> None:
         for action in actions:
-            if isinstance(action, tuple):
-                self._send(action[1], action[2])
-            elif isinstance(action, Many):
-                for _, receiver, message in action.sends:
+            match action:
+                case (_, receiver, message):
                     self._send(receiver, message)
-            elif isinstance(action, Note):
-                self.notes.append(action)
-                self._must_sync = self._must_sync or action.kind == DURABLE
-            else:
-                self._asked += 1
-                self.asks[self._asked] = action
+                case Many():
+                    for _, receiver, message in action.sends:
+                        self._send(receiver, message)
+                case Note():
+                    self.notes.append(action)
+                    self._must_sync = self._must_sync or action.kind == DURABLE
+                case _:
+                    self._asked += 1
+                    self.asks[self._asked] = action
 
     def _send(self, receiver: str, message: Message) -> None:
         body = self._encode(message)

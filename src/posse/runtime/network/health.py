@@ -15,7 +15,7 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from posse.core.errors import JournalError
 from posse.runtime import journal
@@ -23,6 +23,8 @@ from posse.runtime.network import leaving
 from posse.runtime.network.party import Party
 from posse.version import __version__
 
+Status: TypeAlias = Mapping[str, Any]
+"""How a party or a service is, as its socket answers."""
 SHOWN = ("step", "horizon", "unit")
 """What status takes from a role's state: the rest may name who was pulled."""
 OF_SERVICE = "run.json"
@@ -31,7 +33,7 @@ SILENT = 2.5
 """Heartbeats without a sign of life after which a peer is called silent."""
 
 
-def progress(status: Mapping[str, Any]) -> str:
+def progress(status: Status) -> str:
     """Say how far a party is, in its system's own unit.
 
     >>> (
@@ -49,18 +51,18 @@ def progress(status: Mapping[str, Any]) -> str:
     return f"{unit} {step:,}" + (f" of {horizon:,}" if horizon else "")
 
 
-def status(party: Party) -> dict[str, Any]:
+def status(party: Party) -> Status:
     """Return how far a party is, and for whom it waits."""
     engine = party.engine
     state, over = engine.role.state(), leaving.gone(party)
     shown = {key: state[key] for key in SHOWN if key in state}
     if digest := getattr(engine.role, "digest", ""):
         shown["digest"] = digest
-    waiting = (
-        _unconfirmed(party)
-        if engine.role.finished
-        else {**leaving.waited_for(party), **_held_up(party)}
-    )
+    if engine.role.finished:
+        unconfirmed = sorted(leaving.unconfirmed(party) & set(party.needed))
+        waiting = dict.fromkeys(unconfirmed, "has not confirmed the last messages")
+    else:
+        waiting = {**leaving.waited_for(party), **_held_up(party)}
     return {
         "party": engine.role.name,
         "role": engine.role.kind,
@@ -94,12 +96,7 @@ def _held_up(party: Party) -> dict[str, str]:
     return found
 
 
-def _unconfirmed(party: Party) -> dict[str, str]:
-    missing = leaving.unconfirmed(party) & set(party.needed)
-    return dict.fromkeys(sorted(missing), "has not confirmed the last messages")
-
-
-def words(status: Mapping[str, Any]) -> str:
+def words(status: Status) -> str:
     """Say in a few words where a running party is.
 
     >>> words(
@@ -152,7 +149,7 @@ def starts(folder: Path) -> str:
     return "posse serve" if (folder.parent / OF_SERVICE).exists() else "posse party"
 
 
-def at_rest(folder: Path) -> dict[str, Any]:
+def at_rest(folder: Path) -> Status:
     """Return what a look at the folder of a party says that does not answer."""
     pid = journal.holder(folder)
     try:

@@ -33,7 +33,7 @@ from posse.runtime.metrics import (
     serve,
     write,
 )
-from posse.runtime.network.health import is_stopped, not_answering, starts, status
+from posse.runtime.network.health import Status, is_stopped, not_answering, starts, status
 from posse.runtime.network.leaving import waited_for
 from posse.runtime.network.party import Party
 from posse.runtime.network.wire import WIRE_VERSION
@@ -148,7 +148,7 @@ def party_commands(
     return commands
 
 
-def _own_source(party: Party) -> dict[str, Any]:
+def _own_source(party: Party) -> dict[str, object]:
     """Say to a party's own operator, and to no monitor, that its source fails at every call."""
     times, why = party.source_trouble
     return {"source": {"failures": times, "why": why}} if times >= FAILING else {}
@@ -233,7 +233,7 @@ def of_run(party: Party) -> Iterator[Metric]:
     return chain(_run(party, status(party)), _traffic(party))
 
 
-def _run(party: Party, shown: Mapping[str, Any]) -> Iterator[Metric]:
+def _run(party: Party, shown: Status) -> Iterator[Metric]:
     yield from gauge("posse_info", "Versions.", 1, version=__version__, wire=str(WIRE_VERSION))
     yield from gauge("posse_step", "Decisions made, where the role sees them.", shown.get("step"))
     yield from gauge("posse_horizon", "Decisions there will be.", shown.get("horizon"))

@@ -14,7 +14,6 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from functools import partial
-from typing import Any
 
 from posse.core.agreement import check_terms
 from posse.core.errors import BudgetError, DisagreementError, LinkError, PosseError, ProtocolError
@@ -225,13 +224,8 @@ class Party:
         if self._disagreement is not None:
             self._informed.add(peer)
             raise self._disagreement
-        check_versions(peer, hello, connection.wire, self.wiring.protocol)
-        if hello.run != self.engine.run or hello.name != peer:
-            raise ProtocolError(
-                f"'{hello.name}' speaks of run {hello.run}, this is run {self.engine.run}."
-            )
         try:
-            check_terms(self.engine.role.name, self.engine.terms, peer, hello.terms)
+            self.check_hello(peer, connection, hello)
         except DisagreementError as error:
             if not self.engine.bound:  # a run that has begun waits for that peer to be corrected
                 self._disagree(error, peer)
@@ -251,6 +245,15 @@ class Party:
         self.often(f"connected {peer}", "connected", peer=peer)
         if self.paused:
             connection.pause(True)
+
+    def check_hello(self, peer: str, connection: Connection, hello: Hello) -> None:
+        """Refuse a peer of another version or run, or with other terms."""
+        check_versions(peer, hello, connection.wire, self.wiring.protocol)
+        if hello.run != self.engine.run or hello.name != peer:
+            raise ProtocolError(
+                f"'{hello.name}' speaks of run {hello.run}, this is run {self.engine.run}."
+            )
+        check_terms(self.engine.role.name, self.engine.terms, peer, hello.terms)
 
     def _check_journal(self, peer: str, hello: Hello) -> None:
         """Refuse to go on with a new journal in the place of one that was lost: the peer knows
@@ -273,19 +276,20 @@ class Party:
         assert peer is not None
         if self.connections.get(peer) is not connection or self._disagreement is not None:
             return  # left over from a connection that was replaced, or nothing is taken any more
-        if isinstance(frame, Data):
-            self.counts["messages in"] += 1
-            self._receive(peer, frame)
-        elif isinstance(frame, Kept):
-            self.engine.links[peer].acknowledged(frame.durable)
-            (self.paused_peers.add if frame.paused else self.paused_peers.discard)(peer)
-            if frame.leaves:
-                self.left.add(peer)
-        elif isinstance(frame, Missing):
-            peers = {printable(name): printable(why) for name, why in frame.peers.items()}
-            self.reports[peer] = Missing(peers, frame.paused)
-        else:
-            raise WireError("a hello must come once.")
+        match frame:
+            case Data():
+                self.counts["messages in"] += 1
+                self._receive(peer, frame)
+            case Kept():
+                self.engine.links[peer].acknowledged(frame.durable)
+                (self.paused_peers.add if frame.paused else self.paused_peers.discard)(peer)
+                if frame.leaves:
+                    self.left.add(peer)
+            case Missing():
+                peers = {printable(name): printable(why) for name, why in frame.peers.items()}
+                self.reports[peer] = Missing(peers, frame.paused)
+            case _:
+                raise WireError("a hello must come once.")
 
     def _receive(self, peer: str, frame: Data) -> None:
         try:
@@ -504,7 +508,9 @@ class Party:
         if "finish" not in {task.get_name() for task in self._tasks}:
             self.begin(leaving.finish(self, self.timing, self.give_up), "finish")
 
-    def begin(self, work: Coroutine[Any, Any, None], name: str | None = None) -> asyncio.Task[None]:
+    def begin(
+        self, work: Coroutine[object, None, None], name: str | None = None
+    ) -> asyncio.Task[None]:
         """Run something beside the loop; what goes wrong in it stops the party."""
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)

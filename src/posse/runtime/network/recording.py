@@ -95,11 +95,9 @@ class Recorded:
     def missing(self) -> int:
         """Messages that were not recorded, though later ones of their link were."""
         reached: dict[Link, int] = {}
-        counts: dict[Link, int] = {}
         for one in self.seen:
             reached[one.link] = max(one.number, reached.get(one.link, 0))
-            counts[one.link] = counts.get(one.link, 0) + 1
-        return sum(reached.values()) - sum(counts.values())
+        return sum(reached.values()) - len(self.seen)
 
 
 def read(path: Path) -> Recorded:
@@ -168,8 +166,7 @@ class Recorder:
     def _open(self) -> None:
         self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, files.PRIVATE)
         os.fchmod(self._file, files.PRIVATE)
-        begins = os.fstat(self._file).st_size > 0
-        if begins:
+        if os.fstat(self._file).st_size > 0:
             kept = read(self.path)
             mine = (self._header.system, self._header.run, self._header.party)
             if (kept.header.system, kept.header.run, kept.header.party) != mine:

@@ -24,11 +24,10 @@ from pathlib import Path
 
 import msgspec
 
-from posse.core.agreement import check_terms
-from posse.core.errors import JournalError, LinkError, ProtocolError
+from posse.core.errors import JournalError, LinkError
 from posse.runtime.network.connection import Connection
 from posse.runtime.network.party import Party
-from posse.runtime.network.wire import AnyFrame, Hello, check_versions
+from posse.runtime.network.wire import AnyFrame, Hello
 
 RESTORED = "restored.json"
 """In a journal that came from a backup, until all peers have vouched for it."""
@@ -65,12 +64,7 @@ class Vouching(Party):
         """See from a peer's hello whether it has gone on."""
         peer = connection.peer
         assert peer is not None
-        check_versions(peer, hello, connection.wire, self.wiring.protocol)
-        if hello.run != self.engine.run or hello.name != peer:
-            raise ProtocolError(
-                f"'{hello.name}' speaks of run {hello.run}, this is run {self.engine.run}."
-            )
-        check_terms(self.engine.role.name, self.engine.terms, peer, hello.terms)
+        self.check_hello(peer, connection, hello)
         link = self.engine.links[peer]
         if hello.restored:
             self._refuse(

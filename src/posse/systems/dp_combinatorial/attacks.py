@@ -32,7 +32,7 @@ from posse.privacy.dp.ledger import Ledger
 from posse.privacy.dp.plans import Plan
 from posse.privacy.dp.rounds import EveryRound
 from posse.privacy.leakage import canaries
-from posse.privacy.leakage.attack import Attack, Evidence, Score
+from posse.privacy.leakage.attack import Attack, Evidence, Score, Truth
 from posse.privacy.leakage.features import r_squared
 from posse.privacy.leakage.scores import hits
 from posse.systems.dp_combinatorial.agent import Agent, Buyer
@@ -94,14 +94,14 @@ def sums(view: View, seed: int) -> dict[str, Any]:
     return {"agents": others, "units": np.maximum(units, 0.0)}
 
 
-def _bought(found: Mapping[str, Any], truth: Mapping[str, Any]) -> Floats:
+def _bought(found: Mapping[str, Any], truth: Truth) -> Floats:
     """What these agents bought up to their last report."""
     names = list(truth["agents"])
     rows: Floats = truth["reported"][[names.index(name) for name in found["agents"]]]
     return rows
 
 
-def _score_exact(found: Sequence[dict[str, Any]], truths: Sequence[Mapping[str, Any]]) -> Score:
+def _score_exact(found: Sequence[dict[str, Any]], truths: Sequence[Truth]) -> Score:
     true = np.concatenate([_bought(*pair).ravel() for pair in zip(found, truths, strict=True)])
     guessed = np.concatenate([one["units"].ravel() for one in found])
     _, counts = np.unique(true, return_counts=True)
@@ -113,7 +113,7 @@ def _score_exact(found: Sequence[dict[str, Any]], truths: Sequence[Mapping[str, 
     )
 
 
-def _score_about(found: Sequence[dict[str, Any]], truths: Sequence[Mapping[str, Any]]) -> Score:
+def _score_about(found: Sequence[dict[str, Any]], truths: Sequence[Truth]) -> Score:
     true = np.concatenate([_bought(*pair).ravel() for pair in zip(found, truths, strict=True)])[
         :, None
     ]
@@ -132,7 +132,7 @@ def _in_the_clear(evidence: Evidence, seed: int) -> Evidence:
     return replace(evidence, seen=replace(view, entries=entries))
 
 
-def _other_agents(truths: Sequence[Mapping[str, Any]], seed: int) -> list[dict[str, Any]]:
+def _other_agents(truths: Sequence[Truth], seed: int) -> list[Truth]:
     """Exchange purchases between agents and producers."""
     rng = np.random.default_rng((seed, 40))
 
@@ -188,9 +188,7 @@ def _carry_deviations(evidence: Evidence, seed: int) -> Evidence:
     return replace(evidence, seen=replace(view, entries=entries))
 
 
-def _score_capacities(
-    found: Sequence[dict[str, Any]], truths: Sequence[Mapping[str, Any]]
-) -> Score:
+def _score_capacities(found: Sequence[dict[str, Any]], truths: Sequence[Truth]) -> Score:
     right = [
         np.abs(
             one["units"]

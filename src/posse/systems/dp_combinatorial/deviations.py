@@ -14,7 +14,7 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from posse.core.errors import ProtocolError
 from posse.privacy.dp.noise import Noise, SeededNoise
-from posse.privacy.leakage.attack import Attack, Evidence, Score
+from posse.privacy.leakage.attack import Attack, Evidence, Score, Truth
 from posse.privacy.leakage.scores import hits
 from posse.systems.dp_combinatorial.agent import LARGEST_COUNT, Agent, Buyer
 from posse.systems.dp_combinatorial.federation import MarketRun, agents_of
@@ -135,7 +135,7 @@ def stage_lies(settings: DpCombinatorial, seed: int) -> Iterator[Evidence]:
         yield Evidence(Believed(after - before, regret, honest), {"coins": coins})
 
 
-def _score_lies(found: Sequence[Believed], truths: Sequence[Mapping[str, Any]]) -> Score:
+def _score_lies(found: Sequence[Believed], truths: Sequence[Truth]) -> Score:
     follow = [(one.moved > 0) == truth["coins"] for one, truth in zip(found, truths, strict=True)]
     made = hits(
         int(np.concatenate(follow).sum()), sum(map(len, follow)), 0.5, "beliefs that follow the lie"
@@ -155,7 +155,7 @@ def _follow(evidence: Evidence, seed: int) -> Evidence:
     )
 
 
-def _other_coins(truths: Sequence[Mapping[str, Any]], seed: int) -> list[dict[str, Any]]:
+def _other_coins(truths: Sequence[Truth], seed: int) -> list[Truth]:
     rng = np.random.default_rng((seed, 61))
     return [{**truth, "coins": rng.integers(2, size=len(truth["coins"])) == 1} for truth in truths]
 
@@ -192,7 +192,7 @@ def stage_replays(settings: DpCombinatorial, seed: int) -> Iterator[Evidence]:
         yield Evidence(np.array(changed), {"coins": np.array(coins)})
 
 
-def _score_replays(found: Sequence[Any], truths: Sequence[Mapping[str, Any]]) -> Score:
+def _score_replays(found: Sequence[Any], truths: Sequence[Truth]) -> Score:
     right = np.concatenate(
         [one == truth["coins"] for one, truth in zip(found, truths, strict=True)]
     )

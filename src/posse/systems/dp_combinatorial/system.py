@@ -14,15 +14,16 @@ if TYPE_CHECKING:
 
 def learns(settings: DpCombinatorial) -> tuple[str, ...]:
     """What leaves an agent, one sentence each."""
-    if settings.policy == "alone":
-        return ("Nothing leaves an agent.",)
-    if settings.policy == "placebo":
-        return ("Agents exchange noise that holds nothing of what they bought.",)
-    if settings.policy == "fcb":
-        return (
-            "Every agent sends every other what it bought of each producer and how much was good, "
-            "every round.",
-        )
+    match settings.policy:
+        case "alone":
+            return ("Nothing leaves an agent.",)
+        case "placebo":
+            return ("Agents exchange noise that holds nothing of what they bought.",)
+        case "fcb":
+            return (
+                "Every agent sends every other what it bought of each producer and how much was "
+                "good, every round.",
+            )
     when = f"after {len(settings.report_rounds()):,} of {settings.horizon:,} rounds"
     if not settings.noisy:
         return (

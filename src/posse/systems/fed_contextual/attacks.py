@@ -17,9 +17,9 @@ the noise, norm and levels of the settings, and coins say which of them exist.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,17 +28,17 @@ from posse.core.errors import ConfigError, DataError
 from posse.core.roles import Entry, View
 from posse.privacy.dp.audit import trials_needed
 from posse.privacy.leakage import canaries, features, inversion
-from posse.privacy.leakage.attack import Attack, Evidence, Score
+from posse.privacy.leakage.attack import Attack, Evidence, Score, Truth
 from posse.privacy.leakage.inversion import Inverted
-from posse.privacy.leakage.scores import area, hits
-from posse.systems.fed_contextual.deviations import DEVIATIONS
+from posse.privacy.leakage.scores import area_of, hits, shuffled
+from posse.systems.fed_contextual.deviations import DEVIATIONS, deployed_model, start_shorter
 from posse.systems.fed_contextual.levels import DEVICE, SERVER, is_linear, not_linear
 from posse.systems.fed_contextual.settings import FedContextual
 from posse.systems.modules import Attacks
 from posse.systems.registry import system_of
 
 if TYPE_CHECKING:
-    from posse.systems.fed_contextual.run import FedRun
+    pass
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -102,9 +102,7 @@ def read_contexts(view: View, seed: int) -> tuple[Ints, Inverted]:
     return read.devices, inversion.invert(read.bias, read.weights)
 
 
-def _score_contexts(
-    found: Sequence[tuple[Ints, Inverted]], truths: Sequence[Mapping[str, Any]]
-) -> Score:
+def _score_contexts(found: Sequence[tuple[Ints, Inverted]], truths: Sequence[Truth]) -> Score:
     right = tries = 0
     chances = []
     for (devices, made), truth in zip(found, truths, strict=True):
@@ -151,7 +149,7 @@ def _one_sample_an_arm(evidence: Evidence, seed: int) -> Evidence:
     return replace(evidence, seen=replace(view, entries=entries))
 
 
-def _other_contexts(truths: Sequence[Mapping[str, Any]], seed: int) -> list[dict[str, Any]]:
+def _other_contexts(truths: Sequence[Truth], seed: int) -> list[Truth]:
     rng = np.random.default_rng((seed, 51))
     return [{**truth, "contexts": rng.normal(size=truth["contexts"].shape)} for truth in truths]
 
@@ -170,22 +168,12 @@ class Asked:
     """Which device each sample is asked of."""
 
 
-def _ran(settings: FedContextual, rounds: int, seed: int) -> FedRun:
-    own = settings.shorter(rounds)
-    run: Any = system_of(settings).start(own, seeds=[(settings.seed + seed) % 2**32])
-    run.finish()
-    return run  # type: ignore[no-any-return]
-
-
-def _labels(given: NDArray[Any]) -> Ints:
-    """The label of each sample; the first of several tags."""
-    return (given.argmax(axis=1) if given.ndim == 2 else given).astype(np.int64)
-
-
 def _asked(settings: FedContextual, seed: int) -> Iterator[Evidence]:
-    run = _ran(settings, min(ROUNDS, settings.load().rounds), seed)
+    run = start_shorter(settings, min(ROUNDS, settings.load().rounds), seed)
     view, truth = run.view(SERVER), run.truth()
-    rng, labels = np.random.default_rng((seed, 52)), _labels(truth["labels"])
+    rng, labels = np.random.default_rng((seed, 52)), truth["labels"]
+    if labels.ndim == 2:  # of several tags the first
+        labels = labels.argmax(axis=1)
     rows, places, member = [], [], []
     for place in range(len(truth["devices"])):
         own, others = (
@@ -198,7 +186,9 @@ def _asked(settings: FedContextual, seed: int) -> Iterator[Evidence]:
         member += [True] * many + [False] * many
     at = np.array(rows, np.int64)
     yield Evidence(
-        Asked(updates_in(view), truth["contexts"][at], labels[at], np.array(places)),
+        Asked(
+            updates_in(view), truth["contexts"][at], labels[at].astype(np.int64), np.array(places)
+        ),
         {"member": np.array(member)},
     )
 
@@ -218,14 +208,6 @@ def ask(seen: Asked, seed: int) -> Floats:
     return found
 
 
-def _score_members(found: Sequence[Floats], truths: Sequence[Mapping[str, Any]]) -> Score:
-    return area(
-        np.concatenate(found),
-        np.concatenate([truth["member"] for truth in truths]),
-        "samples on their device",
-    )
-
-
 def _learnt_from_members(evidence: Evidence, seed: int) -> Evidence:
     """Plant: every device's update is one step on the samples that are asked about and on it."""
     seen, member = evidence.seen, evidence.truth["member"]
@@ -238,11 +220,6 @@ def _learnt_from_members(evidence: Evidence, seed: int) -> Evidence:
         bias[seen.place[row], seen.labels[row]] += 1
         weights[seen.place[row], :, seen.labels[row]] += seen.contexts[row]
     return replace(evidence, seen=replace(seen, read=Read(np.arange(count), bias, weights)))
-
-
-def _other_members(truths: Sequence[Mapping[str, Any]], seed: int) -> list[dict[str, Any]]:
-    rng = np.random.default_rng((seed, 53))
-    return [{**truth, "member": rng.permutation(truth["member"])} for truth in truths]
 
 
 # Canary devices -----------------------------------------------------------------------------------
@@ -295,18 +272,15 @@ def canary_devices(
         deploy_every=1,
         delta=min(settings.delta, 0.1 / len(there)),
     )
-    run: Any = system_of(settings).start(own, population=devices)
+    run = system_of(settings).start(own, population=devices)
     run.finish()
-    (bias, weights) = (
-        np.frombuffer(one["data"], np.float32)
-        for one in run.view("cohort").secrets["cohort"]["deployed"]
-    )
-    values = weights.reshape(count, -1).astype(np.float64) * len(there) / settings.norm
+    bias, weights = deployed_model(run)
+    values = weights.astype(np.float64) * len(there) / settings.norm
     mu = 1 / claimed_noise(settings, bias.size + weights.size) if settings.noise else math.inf
     yield canaries.tossed(values, coins, np.array([1.0, 0.0]), mu, settings.delta)
 
 
-def _score_participants(found: Sequence[Any], truths: Sequence[Mapping[str, Any]]) -> Score:
+def _score_participants(found: Sequence[canaries.Bools], truths: Sequence[Truth]) -> Score:
     right = [
         (one == (truth["coins"] == 1))[truth["asked"]]
         for one, truth in zip(found, truths, strict=True)
@@ -337,8 +311,7 @@ class Shown:
 def _shown(settings: FedContextual, seed: int) -> Iterator[Evidence]:
     from posse.systems.fed_contextual.computing.rounds import dense, host
 
-    setup = settings.load()
-    run = _ran(settings, min(setup.rounds, 2 * settings.deploy_every + 1), seed)
+    run = start_shorter(settings, min(settings.load().rounds, 2 * settings.deploy_every + 1), seed)
     truth, population = run.truth(), run.setup.population
     others = np.setdiff1d(np.arange(population.clients), truth["devices"])[:STRANGERS].astype(
         np.int32
@@ -348,13 +321,10 @@ def _shown(settings: FedContextual, seed: int) -> Iterator[Evidence]:
             "all devices take part in every round: there is none whose samples an adversary could "
             "know."
         )
-    gather: Any = host(population, run.simulation.plan.schedule.samples, settings.cap)
+    gather = host(population, run.simulation.plan.schedule.samples, settings.cap)
     cohort = gather(others, np.ones(len(others), np.float32), 0)
     known = dense(cohort.contexts, population)[np.asarray(cohort.mask) > 0]
-    leaves = run.view("cohort").secrets["cohort"]["deployed"]
-    bias, weights = (
-        np.frombuffer(one["data"], one["type"]).reshape(one["shape"]) for one in leaves
-    )
+    bias, weights = deployed_model(run)
     seen = Shown(truth["arms"], known, (known @ weights + bias).argmax(axis=1))
     yield Evidence(seen, {"features": truth["contexts"], "mean": known.mean(axis=0)})
 
@@ -366,7 +336,7 @@ def place(seen: Shown, seed: int) -> Floats:
     return features.by_group(seen.known, seen.known_arms, seen.arms)
 
 
-def _score_shown(found: Sequence[Floats], truths: Sequence[Mapping[str, Any]]) -> Score:
+def _score_shown(found: Sequence[Floats], truths: Sequence[Truth]) -> Score:
     rows = np.vstack([truth["features"] for truth in truths])
     return features.r_squared(
         np.vstack(found), rows, np.mean([truth["mean"] for truth in truths], axis=0)
@@ -379,11 +349,6 @@ def _nearest_arm(evidence: Evidence, seed: int) -> Evidence:
     away = ((rows[:, None, :] - seen.known[None, :, :]) ** 2).sum(axis=2)
     groups = np.arange(len(seen.known))
     return replace(evidence, seen=Shown(away.argmin(axis=1), seen.known, groups))
-
-
-def _other_rows(truths: Sequence[Mapping[str, Any]], seed: int) -> list[dict[str, Any]]:
-    rng = np.random.default_rng((seed, 54))
-    return [{**truth, "features": rng.permutation(truth["features"])} for truth in truths]
 
 
 CLEAR, EXACT = "Updates reach the server as they are", "The model carries no noise"
@@ -415,11 +380,11 @@ CURIOUS = (
         (SERVER,),
         (CLEAR, "The server learns"),
         ask,
-        _score_members,
+        area_of("member", "samples on their device"),
         "AUC",
         _learnt_from_members,
         "updates of one step",
-        _other_members,
+        shuffled("member", 53),
         needs="runs",
         stage=_asked,
         seconds=lambda settings: 10.0,
@@ -472,7 +437,7 @@ CURIOUS = (
         "R2 of contexts",
         _nearest_arm,
         "arms that name the nearest known sample",
-        _other_rows,
+        shuffled("features", 54),
         needs="runs",
         stage=_shown,
         seconds=lambda settings: 15.0,

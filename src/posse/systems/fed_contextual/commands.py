@@ -100,10 +100,10 @@ def show_sampled(settings: SampledSettings) -> Iterator[Section]:
                 guarantee.accountant,
             )
         )
-        facts.append(f"covers {guarantee.covers}")
-        facts.append(
-            f"unit {guarantee.unit}; {guarantee.adjacency}; composition {guarantee.composition}"
-        )
+        facts += [
+            f"covers {guarantee.covers}",
+            f"unit {guarantee.unit}; {guarantee.adjacency}; composition {guarantee.composition}",
+        ]
     yield Section(
         title,
         ("noise", "(epsilon, delta)", "sampling", "adjacency", "accountant"),

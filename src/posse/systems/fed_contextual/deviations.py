@@ -16,31 +16,60 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from posse.core.errors import ProtocolError
-from posse.core.roles import WORLD
+from posse.core.roles import WORLD, Action
 from posse.privacy.aggregation import messages
 from posse.privacy.aggregation.client import SERVER as AGGREGATOR
 from posse.privacy.aggregation.client import Client, kinds
 from posse.privacy.aggregation.simulate import Cohort
 from posse.privacy.aggregation.terms import complete_plan
 from posse.privacy.crypto.keys import Secrets
-from posse.privacy.leakage.attack import Attack, Evidence, Score
+from posse.privacy.leakage.attack import Attack, Evidence, Score, Truth
 from posse.privacy.leakage.scores import hits
 from posse.systems.fed_contextual.levels import DEVICE, SERVER, not_linear
 from posse.systems.fed_contextual.settings import FedContextual
 from posse.systems.registry import system_of
 
-Truths = Sequence[Mapping[str, Any]]
+if TYPE_CHECKING:
+    from posse.problems.populations.population import Population
+    from posse.systems.fed_contextual.run import FedRun
+    from posse.systems.runs import Run
+
 ROUNDS = 40
 """Rounds of a run with devices that poison, at most."""
 POISON = 2
 """One device of so many poisons."""
 GAMES, CLIENTS = 20, 6
+
+
+def start_shorter(
+    settings: FedContextual, rounds: int, seed: int, population: Population | None = None
+) -> FedRun:
+    """Finish a run of so many rounds, with a seed of its own."""
+    from posse.systems.fed_contextual.run import FedRun
+
+    run = FedRun(
+        system_of(settings),
+        settings.shorter(rounds),
+        [(settings.seed + seed) % 2**32],
+        population=population,
+    )
+    run.finish()
+    return run
+
+
+def deployed_model(run: Run) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return bias and weights of the linear model that devices of a run have in the end."""
+    bias, weights = (
+        np.frombuffer(leaf["data"], np.float32).reshape(leaf["shape"])
+        for leaf in run.view("cohort").secrets["cohort"]["deployed"]
+    )
+    return bias, weights
 
 
 # Devices that poison ------------------------------------------------------------------------------
@@ -58,15 +87,8 @@ def _preferred(settings: FedContextual, seed: int, arm: int | None) -> NDArray[n
         if arm is None
         else replace(population, labels=np.where(poisons, arm, labels).astype(np.int32))
     )
-    own = settings.shorter(min(ROUNDS, settings.load().rounds))
-    run: Any = system_of(settings).start(
-        own, seeds=[(settings.seed + seed) % 2**32], population=made
-    )
-    run.finish()
-    leaves = run.view("cohort").secrets["cohort"]["deployed"]
-    bias, weights = (
-        np.frombuffer(one["data"], one["type"]).reshape(one["shape"]) for one in leaves
-    )
+    run = start_shorter(settings, min(ROUNDS, settings.load().rounds), seed, made)
+    bias, weights = deployed_model(run)
     rows = np.asarray(population.inputs)[~poisons]
     flat = rows.reshape(len(rows), -1) / (255.0 if rows.dtype == np.uint8 else 1.0)
     return np.asarray((flat @ weights + bias).argmax(axis=1))
@@ -80,7 +102,9 @@ def stage_poison(settings: FedContextual, seed: int) -> Iterator[Evidence]:
     yield Evidence(seen, {"arm": arm, "arms": arms})
 
 
-def _score_poison(found: Sequence[Any], truths: Truths) -> Score:
+def _score_poison(
+    found: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]], truths: Sequence[Truth]
+) -> Score:
     with_, without = (
         np.concatenate([one[at] == truth["arm"] for one, truth in zip(found, truths, strict=True)])
         for at in range(2)
@@ -96,7 +120,7 @@ def _always(evidence: Evidence, seed: int) -> Evidence:
     return replace(evidence, seen=(np.full(len(honest), evidence.truth["arm"]), honest))
 
 
-def _other_arm(truths: Truths, seed: int) -> list[dict[str, Any]]:
+def _other_arm(truths: Sequence[Truth], seed: int) -> list[Truth]:
     return [
         {**truth, "arm": (truth["arm"] + 1 + seed % (truth["arms"] - 1)) % truth["arms"]}
         for truth in truths
@@ -127,12 +151,12 @@ def _masked(coin: int) -> dict[str, Client]:
         name: Client(name, terms, cohort.identities[name], Secrets.fresh())
         for name in terms.clients
     }
-    keys = {name: client.start()[0][2] for name, client in clients.items()}  # type: ignore[index]
+    keys = {name: _first_message(client.start()) for name, client in clients.items()}
     frames: dict[str, dict[str, bytes]] = {name: {} for name in clients}
     for name, client in clients.items():
         others = tuple((one, keys[one]) for one in clients if one != name)
-        sent: Any = client.receive(AGGREGATOR, messages.Keys(terms.digest, others))[0]  # type: ignore[arg-type]
-        for to, frame in sent[2].frames:
+        sent = _first_message(client.receive(AGGREGATOR, messages.Keys(terms.digest, others)))
+        for to, frame in sent.frames:
             frames[to][name] = frame
     for at, (name, client) in enumerate(clients.items()):
         client.receive(
@@ -143,16 +167,19 @@ def _masked(coin: int) -> dict[str, Client]:
     return clients
 
 
+def _first_message(actions: Sequence[Action]) -> Any:
+    return actions[0][2]  # type: ignore[index]
+
+
 def shown(clients: Mapping[str, Client], survivors: tuple[str, ...]) -> int:
     """Ask for the sum of some clients; return how many of them show what takes their masks off."""
     terms = next(iter(clients.values())).terms
     signed, answers = [], 0
     for name in survivors:
         with suppress(ProtocolError):
-            sent: Any = clients[name].receive(
-                AGGREGATOR, messages.Survivors(terms.digest, survivors)
-            )[0]
-            signed.append((name, sent[2].signature))
+            survived = messages.Survivors(terms.digest, survivors)
+            sent = _first_message(clients[name].receive(AGGREGATOR, survived))
+            signed.append((name, sent.signature))
     for name in survivors:
         own, others = kinds(clients, survivors)
         with suppress(ProtocolError):
@@ -180,12 +207,12 @@ def stage_sums(settings: FedContextual, seed: int, *, twice: bool) -> Iterator[E
         yield Evidence(coin if all(reads) else None, {"coin": coin, "sums": sum(reads)})
 
 
-def _score_coins(found: Sequence[int | None], truths: Truths) -> Score:
+def _score_coins(found: Sequence[int | None], truths: Sequence[Truth]) -> Score:
     right = sum((one or 0) == truth["coin"] for one, truth in zip(found, truths, strict=True))
     return hits(right, len(truths), 0.5, "vectors of one device")
 
 
-def _other_coins(truths: Truths, seed: int) -> list[dict[str, Any]]:
+def _other_coins(truths: Sequence[Truth], seed: int) -> list[Truth]:
     rng = np.random.default_rng((seed, 71))
     return [{**truth, "coin": int(rng.integers(2))} for truth in truths]
 

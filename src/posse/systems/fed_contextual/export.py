@@ -23,7 +23,7 @@ from typing import Annotated, Any, Literal
 from zipfile import BadZipFile
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 from pydantic import Field
 
 from posse.core.check import require
@@ -48,11 +48,13 @@ from posse.results.reports.sections import Section
 from posse.version import __version__
 
 Arrays = Sequence[NDArray[Any]]
+Parts = Mapping[str, NDArray[Any]]
+Inputs = dict[str, tuple[int, list[str | int]]]
+"""Type and shape of a graph's inputs, by name."""
 OPSET, IR = 17, 8
 """Versions of the operators and of the file: what runtimes of the last years read, those of
 browsers too.
 """
-KINDS = ("auto", "linear", "bag", "cnn")
 
 
 class ExportSettings(ExplorationSettings, Settings):
@@ -72,18 +74,28 @@ class ExportSettings(ExplorationSettings, Settings):
     """What contexts are divided by; 0: as the file says, else 255 for a cnn and 1."""
 
 
+def read_arrays(path: Path) -> Parts:
+    """Read the arrays of a model's file, by name."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
+        why = "there is no such file" if isinstance(error, FileNotFoundError) else str(error)
+        raise DataError(
+            f"the model {path} cannot be read ({why}). Take a file of --model-out."
+        ) from None
+
+
 class Read:
     """A model of a file: what it is, its arrays, and what is known of its contexts and arms."""
 
+    shift: NDArray[np.float64] | None = None
+    """What is taken off contexts before they are divided, by feature; none where nothing is."""
+    scale: float | NDArray[np.float64]
+    """What contexts are divided by, by feature where they are shifted."""
+
     def __init__(self, path: Path, kind: str = "auto", scale: float = 0.0) -> None:
-        try:
-            with np.load(path, allow_pickle=False) as found:
-                parts = {name: found[name] for name in found.files}
-        except (OSError, ValueError, EOFError, BadZipFile) as error:
-            why = "there is no such file" if isinstance(error, FileNotFoundError) else str(error)
-            raise DataError(
-                f"the model {path} cannot be read ({why}). Take a file of --model-out."
-            ) from None
+        parts = read_arrays(path)
         named = [name for name in parts if name.startswith("leaf")]
         leaves = [parts[f"leaf{at}"] for at in range(len(named)) if f"leaf{at}" in parts]
         said, self.policy, divisor = _deployed(parts, leaves, path)
@@ -93,37 +105,26 @@ class Read:
         self.leaves = [np.ascontiguousarray(leaf, np.float32) for leaf in leaves]
         if not all(np.isfinite(leaf).all() for leaf in self.leaves):
             raise DataError(f"{path} must hold finite numbers. Take a model that converged.")
-        last = len(self.leaves[-2])
-        self.names = (
-            tuple(map(str, parts["arms"]))
-            if "arms" in parts
-            else tuple(f"arm {at + 1}" for at in range(last))
-        )
-        usual = divisor or (255.0 if self.kind == "cnn" else 1.0)
-        self.shift = np.asarray(parts["shift"], np.float64) if "shift" in parts else None
-        """What is taken off contexts before they are divided, by feature; none where nothing is."""
-        self.scale: Any = scale or (
-            float(parts["scale"]) if "scale" in parts and self.shift is None else usual
-        )
-        if self.shift is not None:
+        if "shift" in parts:
             self._scale_features(parts, scale, path)
-        self.rounds = int(parts["deployment"]) if "deployment" in parts else 0
-        if len(self.names) != last:
-            raise DataError(
-                f"{path} names {len(self.names)} arms and has {last}. Take a file of --model-out."
-            )
+        else:
+            usual = divisor or (255.0 if self.kind == "cnn" else 1.0)
+            self.scale = scale or float(parts.get("scale", usual))
+        self.rounds = int(parts.get("deployment", 0))
+        self.names = arm_names(parts, len(self.leaves[-2]), path)
 
-    def _scale_features(self, parts: Mapping[str, NDArray[Any]], given: float, path: Path) -> None:
-        """Take what every feature is divided by; raise where another scale is given, or the file is
-        not whole.
+    def _scale_features(self, parts: Parts, given: float, path: Path) -> None:
+        """Take what is taken off every feature and what it is divided by; raise where another scale
+        is given, or the file is not whole.
         """
         if given:
             raise ConfigError(
                 f"{path} says how each of its features is scaled, got scale {given:g}. Leave it "
                 "out."
             )
+        self.shift = np.asarray(parts["shift"], np.float64)
         self.scale = np.asarray(parts.get("scale", 0.0), np.float64)
-        sizes = {self.scale.shape, () if self.shift is None else self.shift.shape}
+        sizes = {self.scale.shape, self.shift.shape}
         if self.kind != "linear" or sizes != {self.shape} or not self.scale.all():
             raise DataError(
                 f"{path} does not say how each of its features is scaled. Take a file of "
@@ -145,9 +146,19 @@ class Read:
         return (len(self.leaves[1]),)
 
 
-def _deployed(
-    parts: Mapping[str, NDArray[Any]], leaves: Arrays, path: Path
-) -> tuple[str, Exploration | None, float]:
+def arm_names(parts: Parts, count: int, path: Path) -> tuple[str, ...]:
+    """Return the names of a model's arms, or numbers where the file has none."""
+    if "arms" not in parts:
+        return tuple(f"arm {at + 1}" for at in range(count))
+    names = tuple(map(str, parts["arms"]))
+    if len(names) != count:
+        raise DataError(
+            f"{path} names {len(names)} arms and has {count}. Take a file of --model-out."
+        )
+    return names
+
+
+def _deployed(parts: Parts, leaves: Arrays, path: Path) -> tuple[str, Exploration | None, float]:
     """Return what a deployed model says that it is, its policy, and its divisor; nothing for other
     files.
     """
@@ -204,12 +215,12 @@ class _Graph:
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
 
-    def constant(self, value: Any, dtype: Any = np.float32) -> str:
+    def constant(self, value: ArrayLike, dtype: DTypeLike = np.float32) -> str:
         name = f"c{len(self.constants)}"
         self.constants.append(self.onnx.numpy_helper.from_array(np.asarray(value, dtype), name))
         return name
 
-    def __call__(self, op: str, *inputs: str, name: str = "", **attributes: Any) -> str:
+    def __call__(self, op: str, *inputs: str, name: str = "", **attributes: int | list[int]) -> str:
         name = name or f"n{len(self.nodes)}"
         self.nodes.append(self.onnx.helper.make_node(op, list(inputs), [name], **attributes))
         return name
@@ -221,7 +232,7 @@ class _Graph:
         return self(op, values, axes=[-1], keepdims=1)
 
 
-def _scores(g: _Graph, model: Read) -> tuple[str, dict[str, tuple[Any, list[Any]]]]:
+def _scores(g: _Graph, model: Read) -> tuple[str, Inputs]:
     """Write the model; returns the name of its scores, and the graph's inputs by name: type and
     shape.
     """
@@ -230,11 +241,13 @@ def _scores(g: _Graph, model: Read) -> tuple[str, dict[str, tuple[Any, list[Any]
         rows = g("Gather", g.constant(leaves[1]), "words", axis=0)
         weighted = g("Mul", rows, g("Unsqueeze", "weights", g.constant([-1], np.int64)))
         summed = g("ReduceSum", weighted, g.constant([1], np.int64), keepdims=0)
-        shapes = {"words": (kinds.INT64, ["n", "width"]), "weights": (kinds.FLOAT, ["n", "width"])}
-        return g("Add", summed, g.constant(leaves[0]), name="scores"), shapes
+        return g("Add", summed, g.constant(leaves[0]), name="scores"), {
+            "words": (kinds.INT64, ["n", "width"]),
+            "weights": (kinds.FLOAT, ["n", "width"]),
+        }
     x = "contexts" if model.shift is None else g("Sub", "contexts", g.constant(model.shift))
     x = g("Div", x, g.constant(model.scale))
-    inputs = {"contexts": (kinds.FLOAT, ["n", *model.shape])}
+    inputs: Inputs = {"contexts": (kinds.FLOAT, ["n", *model.shape])}
     if model.kind == "linear":
         return g(
             "Add", g("MatMul", x, g.constant(leaves[1])), g.constant(leaves[0]), name="scores"
@@ -259,26 +272,22 @@ def _chances(g: _Graph, policy: Exploration, scores: str, arms: int) -> str:
         "Equal", g.constant(np.arange(arms), np.int64), g("ArgMax", scores, axis=-1, keepdims=1)
     )
     one, zero = g.constant(1.0), g.constant(0.0)
-    if isinstance(policy, Greedy):
-        return g("Where", best, one, zero, name="probabilities")
-    if isinstance(policy, EpsilonGreedy):
-        other = values[0] / arms
-        return g(
-            "Where",
-            best,
-            g.constant(1 - values[0] + other),
-            g.constant(other),
-            name="probabilities",
-        )
-    if isinstance(policy, Softmax):
-        raised = g("Exp", g("Div", g("Sub", scores, largest), g.constant(values[0])))
-        return g("Div", raised, g.last("ReduceSum", raised), name="probabilities")
-    if isinstance(policy, Falcon):
-        steep = g("Mul", g("Sub", largest, scores), g.constant(values[1]))
-        others = g("Where", best, zero, g("Div", one, g("Add", steep, g.constant(values[0]))))
-        others = g("Div", others, g("Max", one, g.last("ReduceSum", others)))
-        rest = g("Max", zero, g("Sub", one, g.last("ReduceSum", others)))
-        return g("Where", best, rest, others, name="probabilities")
+    match policy:
+        case Greedy():
+            return g("Where", best, one, zero, name="probabilities")
+        case EpsilonGreedy():
+            other = values[0] / arms
+            likely = g.constant(1 - values[0] + other)
+            return g("Where", best, likely, g.constant(other), name="probabilities")
+        case Softmax():
+            raised = g("Exp", g("Div", g("Sub", scores, largest), g.constant(values[0])))
+            return g("Div", raised, g.last("ReduceSum", raised), name="probabilities")
+        case Falcon():
+            steep = g("Mul", g("Sub", largest, scores), g.constant(values[1]))
+            others = g("Where", best, zero, g("Div", one, g("Add", steep, g.constant(values[0]))))
+            others = g("Div", others, g("Max", one, g.last("ReduceSum", others)))
+            rest = g("Max", zero, g("Sub", one, g.last("ReduceSum", others)))
+            return g("Where", best, rest, others, name="probabilities")
     name = policy.name or type(policy).__name__
     raise ConfigError(f"a graph has a policy that ships, got {name}. Choose one of them.")
 
@@ -305,11 +314,12 @@ def graph_of(model: Read, policy: Exploration) -> Any:
         name="probability",
     )
     kinds, info = onnx.TensorProto, onnx.helper.make_tensor_value_info
-    outputs: dict[str, tuple[Any, list[Any]]] = {
+    outputs: Inputs = {
         "arm": (kinds.INT64, ["n"]),
         "probability": (kinds.FLOAT, ["n"]),
+        "scores": (kinds.FLOAT, ["n", arms]),
+        "probabilities": (kinds.FLOAT, ["n", arms]),
     }
-    outputs |= {name: (kinds.FLOAT, ["n", arms]) for name in ("scores", "probabilities")}
     made = onnx.helper.make_graph(
         g.nodes,
         "posse",

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from posse.systems.fed_contextual.computing.models import MODELS, write_arrays
 from posse.systems.fed_contextual.computing.server import OPTIMISERS, SERIES, Measured
 from posse.systems.fed_contextual.computing.training import average_reward
 
+T = TypeVar("T")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -183,19 +184,17 @@ class Job:
         """Return the policy with its parameters."""
         if isinstance(self.policy, Exploration):
             return self.policy
-        made: Exploration = _made(EXPLORATIONS[self.policy], "policy", self.parameters)
-        return made
+        return _made(EXPLORATIONS[self.policy], "policy", self.parameters)
 
     def drifts(self, arms: int) -> Drift | None:
         """Return how the world changes, if it does."""
         if self.drift is None:
             return None
         rest = dict(self.drift)
-        kinds = {"labels": LabelDrift, "values": ValueDrift}
+        kinds: dict[str, type[Drift]] = {"labels": LabelDrift, "values": ValueDrift}
         kind = str(rest.pop("kind", ""))
         check.one_of(tuple(kinds), drift=kind)
-        made: Drift = _made(kinds[kind], "drift", {"arms": arms, **rest})
-        return made
+        return _made(kinds[kind], "drift", {"arms": arms, **rest})
 
     def answers(self) -> Availability | None:
         """Return how clients answer, unless all do."""
@@ -233,17 +232,16 @@ def job_of(given: Mapping[str, Any]) -> Job:
     }
     if isinstance(before := values.get("pretraining"), Mapping):
         values["pretraining"] = _made(Pretraining, "pretraining", before)
-    made: Job = _made(Job, "job", values)
-    return made
+    return _made(Job, "job", values)
 
 
 def _several(rate: float | tuple[float, ...]) -> tuple[float, ...]:
     return rate if isinstance(rate, tuple) else (rate,)
 
 
-def _made(kind: Any, what: str, values: Mapping[str, Any]) -> Any:
+def _made(kind: Callable[..., T], what: str, values: Mapping[str, Any]) -> T:
     """Make a value, and name a key it does not have."""
-    known = tuple(one.name for one in fields(kind))
+    known = tuple(one.name for one in fields(kind))  # type: ignore[arg-type]
     for key in values:
         if key not in known:
             raise ConfigError(f"unknown key '{key}' of {what}.{check.nearest(key, known)}")

@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zipfile import BadZipFile
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from posse.core.errors import DataError
 from posse.policies.contextual.schedules import Explores
@@ -26,9 +25,10 @@ from posse.results.values import JSON, plain_dict
 from posse.systems.base import presentation
 from posse.systems.fed_contextual import remarks
 from posse.systems.fed_contextual.computing.cohorts import Schedule, past
-from posse.systems.fed_contextual.computing.models import Leaves, leaves_of
+from posse.systems.fed_contextual.computing.models import Leaves, Tree, leaves_of
 from posse.systems.fed_contextual.computing.server import Measured
 from posse.systems.fed_contextual.computing.training import joined
+from posse.systems.fed_contextual.export import arm_names, read_arrays
 from posse.systems.fed_contextual.levels import not_covered, proved
 from posse.systems.fed_contextual.settings import FedContextual, Setup
 
@@ -56,33 +56,45 @@ def labelled(
 
 
 def _linear(
-    leaves: Leaves, names: tuple[str, ...], scale: Any, features: tuple[str, ...], shift: Any = ()
+    leaves: Leaves,
+    names: tuple[str, ...],
+    scale: ArrayLike,
+    features: tuple[str, ...],
+    shift: ArrayLike = (),
 ) -> Learnt:
     """Make a linear model of its arrays: b, then w."""
     bias, weights = (np.asarray(leaf, np.float64) for leaf in leaves)
-    if not len(shift):
-        return Learnt(names, weights, bias, float(scale), features=features)
-    spread, shift = (np.asarray(part, np.float64) for part in (scale, shift))
-    return Learnt(names, weights, bias, spread, features=features, shift=shift)
+    spread, centre = (np.asarray(part, np.float64) for part in (scale, shift))
+    if not centre.size:
+        return Learnt(names, weights, bias, float(spread), features=features)
+    return Learnt(names, weights, bias, spread, features=features, shift=centre)
 
 
 def learnt_in(path: Path) -> Learnt:
     """Read a linear model from a file of `write_model`."""
-    try:
-        with np.load(path, allow_pickle=False) as found:
-            leaves = [found[name] for name in sorted(found.files) if name.startswith("leaf")]
-            names = tuple(str(name) for name in found["arms"]) if "arms" in found.files else ()
-            scale, shift = (
-                found[part] if part in found.files else None for part in ("scale", "shift")
-            )
-            features = (
-                tuple(str(name) for name in found["features"]) if "features" in found.files else ()
-            )
-    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
-        why = "there is no such file" if isinstance(error, FileNotFoundError) else str(error)
+    parts = read_arrays(path)
+    leaves = [parts[name] for name in sorted(parts) if name.startswith("leaf")]
+    _check_linear(leaves, path)
+    bias, weights = leaves
+    names = arm_names(parts, len(bias), path)
+    features = tuple(map(str, parts.get("features", ())))
+    if features and len(features) != len(weights):
         raise DataError(
-            f"the model {path} cannot be read ({why}). Take a file of --model-out."
-        ) from None
+            f"{path} names {len(features)} features and has {len(weights)}. Take a file of "
+            "--model-out."
+        )
+    scale, shift = parts.get("scale", np.ones(())), parts.get("shift")
+    if shift is None:
+        return _linear(leaves, names, scale, features)
+    if {shift.shape, scale.shape} != {weights.shape[:1]}:
+        raise DataError(
+            f"{path} scales {shift.size} features and has {len(weights)}. Take a file of "
+            "--model-out."
+        )
+    return _linear(leaves, names, scale, features, shift)
+
+
+def _check_linear(leaves: Leaves, path: Path) -> None:
     linear = [leaf.ndim for leaf in leaves] == [1, 2] and leaves[1].shape[1:] == leaves[0].shape
     if not linear or any(leaf.dtype.kind != "f" for leaf in leaves):
         raise DataError(
@@ -90,24 +102,6 @@ def learnt_in(path: Path) -> Learnt:
         )
     if not all(np.isfinite(leaf).all() for leaf in leaves):
         raise DataError(f"{path} must hold finite numbers. Take a model that converged.")
-    if names and len(names) != len(leaves[0]):
-        raise DataError(
-            f"{path} names {len(names)} arms and has {len(leaves[0])}. Take a file of --model-out."
-        )
-    if features and len(features) != len(leaves[1]):
-        raise DataError(
-            f"{path} names {len(features)} features and has {len(leaves[1])}. Take a file of "
-            "--model-out."
-        )
-    if shift is not None and (scale is None or {shift.shape, scale.shape} != {leaves[1].shape[:1]}):
-        raise DataError(
-            f"{path} scales {len(shift)} features and has {len(leaves[1])}. Take a file of "
-            "--model-out."
-        )
-    names = names or tuple(f"arm {at + 1}" for at in range(len(leaves[0])))
-    return _linear(
-        leaves, names, 1.0 if scale is None else scale, features, () if shift is None else shift
-    )
 
 
 @dataclass
@@ -156,7 +150,7 @@ def record_of(
     outcomes: list[Outcome],
     clock: Clock,
     status: str,
-    params: Any = None,
+    params: Tree | None = None,
     explores: Explores | None = None,
 ) -> Record:
     """Make the record of a run; if it is not finished, of the seeds that came furthest.
@@ -231,7 +225,7 @@ def _policy_curve(
     return {"name": f"{parameter} of the policy", "values": [values] * runs}
 
 
-def learnt_of(setup: Setup, params: Any) -> dict[str, Any]:
+def learnt_of(setup: Setup, params: Tree | None) -> dict[str, Any]:
     """Return what was learnt as a record shows it: a linear model of few numbers; nothing of other
     models.
     """
@@ -534,45 +528,54 @@ def _remarks(settings: FedContextual, setup: Setup, outcomes: list[Outcome]) -> 
     """Return signs that runs did not do what was meant; of several runs, of the first that shows
     one.
     """
+    if not outcomes:
+        return {}
+    signs: list[dict[str, str | None]] = []
     own = settings.population_kind == "own" and settings.scale == "none"
-    looked = own or settings.server_rate is not None  # other data have rates that fit them
-    squared = remarks.squared_norm(setup.population, setup.model) if looked else 0.0
-    large = remarks.large_inputs(squared, settings.optimiser)
-    summary: Summary = {} if large is None or not outcomes else {"large_inputs": large}
-    pretrained, rates = bool(setup.world.pretrained), {"client_rate": setup.client_rate}
-    stays = setup.own.pay is None and settings.drift == "none" and not settings.available
+    if own or settings.server_rate is not None:  # other data have rates that fit them
+        squared = remarks.squared_norm(setup.population, setup.model)
+        signs.append({"large_inputs": remarks.large_inputs(squared, settings.optimiser)})
+    chance = _chance(settings, setup)
+    signs += [_signs(settings, setup, one, chance) for one in outcomes]
+    summary: Summary = {}
+    for of_one in signs:
+        for key, text in of_one.items():
+            if text is not None:
+                summary.setdefault(key, remarks.with_flag(text) if own else text)
+    return summary
+
+
+def _chance(settings: FedContextual, setup: Setup) -> float | None:
+    """Return what an arm at random earns, where rewards are from 0 to 1 and stay; None elsewhere."""
     table = setup.world.rewards.table
-    chance = (
-        remarks.baselines(setup.population, setup.world.rewards).chance
-        if stays and outcomes
-        else 0.0
-    )
-    stays = stays and float(table.min()) >= 0 and float(table.max()) <= 1
-    if pretrained:
+    varies = settings.drift != "none" or settings.available
+    if setup.own.pay is not None or varies or table.min() < 0 or table.max() > 1:
+        return None
+    return remarks.baselines(setup.population, setup.world.rewards).chance
+
+
+def _signs(
+    settings: FedContextual, setup: Setup, outcome: Outcome, chance: float | None
+) -> dict[str, str | None]:
+    """Return what is said of one run, by key."""
+    rates = {"client_rate": setup.client_rate}
+    if setup.world.pretrained:
         rates["pretraining_client_rate"] = setup.pretraining_client_rate
-    for one in outcomes:
-        limits, within, clients = (one.column(name) for name in ("limit", "within", "clients"))
-        grew = remarks.diverged(limits, within, setup.quantile, **rates)
-        both = {**rates, "server_rate": setup.server_rate}
-        lost = (
-            stays
-            and grew is None
-            and remarks.not_learnt(
-                one.column("reward"), one.column("samples"), chance, settings.deploy_every, **both
-            )
-        )
-        for key, found in (
-            ("diverged", grew),
-            ("not_learnt", lost or None),
-            (
-                "not_deployed",
-                remarks.not_deployed(one.rounds, settings.deploy_every, pretrained=pretrained),
-            ),
-            ("wide_clip", remarks.wide_clip(within, clients, settings.noise)),
-        ):
-            if found is not None:
-                summary.setdefault(key, found)
-    return {key: remarks.with_flag(str(text)) for key, text in summary.items()} if own else summary
+    within, every = outcome.column("within"), settings.deploy_every
+    diverged = remarks.diverged(outcome.column("limit"), within, setup.quantile, **rates)
+    not_learnt = None
+    if diverged is None and chance is not None:
+        rates["server_rate"] = setup.server_rate
+        rewards, samples = outcome.column("reward"), outcome.column("samples")
+        not_learnt = remarks.not_learnt(rewards, samples, chance, every, **rates)
+    return {
+        "diverged": diverged,
+        "not_learnt": not_learnt,
+        "not_deployed": remarks.not_deployed(
+            outcome.rounds, every, pretrained=bool(setup.world.pretrained)
+        ),
+        "wide_clip": remarks.wide_clip(within, outcome.column("clients"), settings.noise),
+    }
 
 
 def _last_tenth(outcomes: list[Outcome]) -> float:

@@ -27,7 +27,12 @@ from posse.results.record import Progress, Record, Watch
 from posse.systems.base import AnySystem
 from posse.systems.fed_contextual.computing.cohorts import cohort_of, logs_of
 from posse.systems.fed_contextual.computing.models import Model, leaves_of, shape_of, write_model
-from posse.systems.fed_contextual.computing.rounds import Observed, host, observed, with_contexts
+from posse.systems.fed_contextual.computing.rounds import (
+    Observed,
+    gather_with_contexts,
+    host,
+    observed,
+)
 from posse.systems.fed_contextual.computing.server import State, begin
 from posse.systems.fed_contextual.computing.tasks import OwnPay
 from posse.systems.fed_contextual.computing.training import train
@@ -436,8 +441,7 @@ class FedRun(Run):
             state, _ = next(train(plan, state, self.simulation.source, seed, together=1))
         numbers, present = cohort_of(plan.schedule, seed, last)
         gather = host(setup.population, plan.schedule.samples, self.settings.cap)
-        gather = gather if setup.own.pay is None else with_contexts(gather)
-        assert callable(gather)
+        gather = gather if setup.own.pay is None else gather_with_contexts(gather)
         here = present > 0
         cohort = gather(numbers[here], present[here], last)
         cohort = cohort._replace(logs=logs_of(plan.schedule, seed, last, numbers[here]))

@@ -162,22 +162,24 @@ def scene(run: FedRun) -> dict[str, Any]:
         )
         names = (("at random", "chance_reward"), ("best fixed arm", "best_fixed_reward"))
         curves |= {name: float(bare[key]) for name, key in names if key in bare}
-    server = {
-        "name": "server",
-        "kind": "server",
-        "label": "server",
-        "text": f"round {done} of {setup.rounds}, model of round {deployed} deployed",
-    }
-    cohort = {
-        "name": "cohort",
-        "kind": "device",
-        "label": "the cohort",
-        "short": "all",
-        "text": f"{len(devices)} devices",
-        "weight": len(devices),
-    }
     return {
-        "parties": [server, cohort, *devices[:SHOWN]],
+        "parties": [
+            {
+                "name": "server",
+                "kind": "server",
+                "label": "server",
+                "text": f"round {done} of {setup.rounds}, model of round {deployed} deployed",
+            },
+            {
+                "name": "cohort",
+                "kind": "device",
+                "label": "the cohort",
+                "short": "all",
+                "text": f"{len(devices)} devices",
+                "weight": len(devices),
+            },
+            *devices[:SHOWN],
+        ],
         "links": [["server", "device"], ["device", "server"]],
         "now": {"chosen": ["cohort"] if done else []},
         "figures": figures,
@@ -312,44 +314,44 @@ def _words(run: FedRun, message: Any) -> tuple[str, list[list[str]], dict[str, l
 
     size, noise = f"{4 * run.setup.parameters:,} bytes", run.settings.noise
     later = " Noise is added to the sum, not to this." if noise else ""
-    if isinstance(message, Order):
-        says = (
-            f"{{server}} sends the model, the deployed one and the norm to all {message.devices} "
-            f"devices of {{cohort}}."
-        )
-        clear = [
-            ["norm", number(message.limit)],
-            ["deployed", f"model of round {message.deployment}"],
-            ["a model", f"{size}, which are not held here"],
-        ]
-        return says, clear, {"server": ["draw", "pay", "send"]}
-    if isinstance(message, Answers):
-        says = (
-            f"All {message.devices} devices of {{cohort}} answer {{server}}: their updates, and "
-            "sums of rewards, "
-            f"probabilities and samples, {number(message.samples, 0)} decisions in all."
-        )
-        clear = [
-            ["reward", number(message.reward, 1)],
-            ["within the norm", f"{message.within:.0%}"],
-            ["norm of the mean update", number(message.moved)],
-        ]
-        return says, clear, {"device": ["answer"], "server": ["sum"]}
     ran = {"device": ["train", "clip", "round", "answer"], "server": ["sum", "step"]}
-    if isinstance(message, Update):
-        device = message.device + 1
-        says = (
-            f"Device {device} of {{cohort}} sends {{server}} its clipped update, which the server "
-            f"reads.{later}"
-        )
-        return says, [["device", str(device)], ["update", f"{run.setup.parameters:,} numbers"]], ran
-    says = (
-        f"{{cohort}} sends {{server}} updates under masks, which cancel: the server reads their "
-        f"sum alone.{later}"
-    )
+    match message:
+        case Order():
+            return (
+                f"{{server}} sends the model, the deployed one and the norm to all "
+                f"{message.devices} devices of {{cohort}}.",
+                [
+                    ["norm", number(message.limit)],
+                    ["deployed", f"model of round {message.deployment}"],
+                    ["a model", f"{size}, which are not held here"],
+                ],
+                {"server": ["draw", "pay", "send"]},
+            )
+        case Answers():
+            return (
+                f"All {message.devices} devices of {{cohort}} answer {{server}}: their updates, "
+                "and sums of rewards, probabilities and samples, "
+                f"{number(message.samples, 0)} decisions in all.",
+                [
+                    ["reward", number(message.reward, 1)],
+                    ["within the norm", f"{message.within:.0%}"],
+                    ["norm of the mean update", number(message.moved)],
+                ],
+                {"device": ["answer"], "server": ["sum"]},
+            )
+        case Update():
+            device, numbers = str(message.device + 1), f"{run.setup.parameters:,} numbers"
+            return (
+                f"Device {device} of {{cohort}} sends {{server}} its clipped update, which the "
+                f"server reads.{later}",
+                [["device", device], ["update", numbers]],
+                ran,
+            )
+    numbers = f"{run.setup.parameters:,} whole numbers"
     return (
-        says,
-        [["sum", f"{run.setup.parameters:,} whole numbers"], ["an update", f"{size} under masks"]],
+        f"{{cohort}} sends {{server}} updates under masks, which cancel: the server reads their "
+        f"sum alone.{later}",
+        [["sum", numbers], ["an update", f"{size} under masks"]],
         ran,
     )
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import base64
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +31,7 @@ from posse.problems.populations.population import Population
 from posse.systems.base import presentation
 from posse.systems.fed_contextual.computing.client import acted
 from posse.systems.fed_contextual.computing.cohorts import cohort_of
-from posse.systems.fed_contextual.computing.models import write_model
+from posse.systems.fed_contextual.computing.models import Tree, write_model
 from posse.systems.fed_contextual.computing.rounds import Cohort, logged_round
 from posse.systems.fed_contextual.computing.server import State, begin, deploy
 from posse.systems.fed_contextual.computing.tasks import Draws, Rates, Task
@@ -41,6 +41,8 @@ from posse.systems.fed_contextual.simulation import Simulation, check_finite
 from posse.systems.live import Choice, Serving
 from posse.systems.registry import system_of
 
+Rewarded: TypeAlias = tuple[int, NDArray[Any], int, float, float]
+"""Number, context, arm, probability and reward of a decision."""
 DEVICES = 60
 """Devices where the settings name no number and the contexts are the caller's own."""
 ROUNDS = 1 << 30
@@ -62,7 +64,7 @@ REFUSED = {
 def _decided(
     task: Task,
     rates: Rates,
-    deployed: Any,
+    deployed: Tree,
     context: jax.Array,
     at: jax.Array,
     samples: jax.Array,
@@ -109,10 +111,8 @@ class FedServing(Serving):
         """Decisions of each device since it last learnt."""
         self._open: dict[int, tuple[int, NDArray[Any], int, float]] = {}
         """Device, context, arm and probability of decisions whose reward has not come."""
-        self._logs: dict[int, list[tuple[int, NDArray[Any], int, float, float]]] = {}
-        """Of every device: number, context, arm, probability and reward of decisions not learnt
-        from yet.
-        """
+        self._logs: dict[int, list[Rewarded]] = {}
+        """Of every device, decisions not learnt from yet."""
         self._pulls = np.zeros(len(self.names), np.int64)
 
     @property
@@ -244,14 +244,12 @@ class FedServing(Serving):
         rewards, mask = np.zeros((2, *shape), np.float32)
         chances = np.ones(shape, np.float32)
         for client, place in drawn.items():
-            for row, (_, context, arm, chance, value) in enumerate(
-                sorted(self._log(client), key=lambda one: one[0])
-            ):
+            for row, (_, context, arm, chance, value) in enumerate(self._log(client)):
                 contexts[place, row], arms[place, row], chances[place, row] = context, arm, chance
                 rewards[place, row], mask[place, row] = value, 1
         return Cohort(contexts, (arms, rewards, chances), mask, numbers, present)  # type: ignore[arg-type]
 
-    def _log(self, client: int) -> list[tuple[int, NDArray[Any], int, float, float]]:
+    def _log(self, client: int) -> list[Rewarded]:
         """The last decisions of a device, as many as a round takes."""
         return sorted(self._logs.get(client, ()), key=lambda one: one[0])[-self._samples :]
 
@@ -287,9 +285,11 @@ class FedServing(Serving):
         """Return the model, the optimiser's state and the devices' logs."""
         leaves = [_text(np.asarray(leaf)) for leaf in jax.tree.leaves(self._state)]
         logs = [
-            [c, n, *_row(x), arm, p, v] for c, log in self._logs.items() for n, x, arm, p, v in log
+            [c, n, x.tolist(), arm, p, v]
+            for c, log in self._logs.items()
+            for n, x, arm, p, v in log
         ]
-        opened = [[n, c, *_row(x), arm, p] for n, (c, x, arm, p) in self._open.items()]
+        opened = [[n, c, x.tolist(), arm, p] for n, (c, x, arm, p) in self._open.items()]
         return {
             "state": leaves,
             "logs": logs,
@@ -319,7 +319,7 @@ class FedServing(Serving):
         if [leaf.shape for leaf in leaves] != [jnp.shape(leaf) for leaf in like]:
             raise ValueError("another model")
         state = jax.tree.unflatten(shape, [jnp.asarray(leaf) for leaf in leaves])
-        logs: dict[int, list[tuple[int, NDArray[Any], int, float, float]]] = {}
+        logs: dict[int, list[Rewarded]] = {}
         for client, number, context, arm, chance, value in saved["logs"]:
             logs.setdefault(int(client), []).append(
                 (int(number), self._context(context), int(arm), chance, value)
@@ -349,10 +349,6 @@ def _text(array: NDArray[Any]) -> list[Any]:
 def _array(text: Any) -> NDArray[Any]:
     kind, shape, data = text
     return np.frombuffer(base64.b64decode(data, validate=True), np.dtype(kind)).reshape(shape)
-
-
-def _row(context: NDArray[Any]) -> tuple[Any]:
-    return (context.tolist(),)
 
 
 def serve(

@@ -359,25 +359,9 @@ class FedContextual(LearningSettings, ScheduledSettings, PopulationSettings, Run
 
     def _setup(self, own: Own | None, population: Population) -> Setup:
         """Settle what is left open, by what the population is."""
-        from posse.systems.fed_contextual.computing.models import Model, model_of, size_of
-        from posse.systems.fed_contextual.study import NOTHING, check_own
+        from posse.systems.fed_contextual.computing.models import model_of, size_of
 
-        own = self._loaded(own or NOTHING)
-        if is_own(self.model) or own.model is not None:
-            from posse.systems.fed_contextual.computing.own_models import adapted, named
-
-            if population.bags and not isinstance(own.model, Model):
-                raise ConfigError(
-                    "models of your own take numbers, and the data are texts. Use model "
-                    "bag-of-words."
-                )
-            shape, arms = tuple(getattr(population.inputs, "shape", (0,))[1:]), len(population.arms)
-            made = named(self.model, shape, arms) if own.model is None else own.model
-            own = own._replace(
-                model=made if isinstance(made, Model) else adapted(made, shape, arms)
-            )
-        if own != NOTHING:
-            check_own(own, population)
+        own = self._own_parts(own, population)
         world = self.world(
             population, own.before is not None, own.first and partial(_fits, own.first)
         )
@@ -423,6 +407,28 @@ class FedContextual(LearningSettings, ScheduledSettings, PopulationSettings, Run
             training,
             before,
         )
+
+    def _own_parts(self, own: Own | None, population: Population) -> Own:
+        """Return the custom parts, with those that settings name; check that they fit."""
+        from posse.systems.fed_contextual.computing.models import Model
+        from posse.systems.fed_contextual.computing.own_models import adapted, named
+        from posse.systems.fed_contextual.study import NOTHING, check_own
+
+        own = self._loaded(own or NOTHING)
+        if is_own(self.model) or own.model is not None:
+            if population.bags and not isinstance(own.model, Model):
+                raise ConfigError(
+                    "models of your own take numbers, and the data are texts. Use model "
+                    "bag-of-words."
+                )
+            shape, arms = tuple(getattr(population.inputs, "shape", (0,))[1:]), len(population.arms)
+            made = named(self.model, shape, arms) if own.model is None else own.model
+            own = own._replace(
+                model=made if isinstance(made, Model) else adapted(made, shape, arms)
+            )
+        if own != NOTHING:
+            check_own(own, population)
+        return own
 
     def _before(self, world: Scenario, size: int, sampling: Samplings) -> Before | None:
         """Return what pre-training spends, where it carries noise: half of delta is its own."""

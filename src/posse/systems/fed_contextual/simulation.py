@@ -31,8 +31,13 @@ from posse.systems.fed_contextual import study
 from posse.systems.fed_contextual.computing.client import act
 from posse.systems.fed_contextual.computing.client import rows as rows_of
 from posse.systems.fed_contextual.computing.cohorts import OverflowingCohort, draw, versions
-from posse.systems.fed_contextual.computing.models import HEADER, Model, Tree
-from posse.systems.fed_contextual.computing.rounds import Source, emptied, host, with_contexts
+from posse.systems.fed_contextual.computing.models import HEADER, Contexts, Labels, Model, Tree
+from posse.systems.fed_contextual.computing.rounds import (
+    Source,
+    emptied,
+    gather_with_contexts,
+    host,
+)
 from posse.systems.fed_contextual.computing.server import Measured, State, begin, models_of
 from posse.systems.fed_contextual.computing.tasks import (
     ACT,
@@ -421,8 +426,7 @@ def estimate(simulation: Simulation, state: State, seed: int) -> Estimate | str:
     ages = done // plan.schedule.deploy_every - versions(plan.schedule, seed, done, numbers)
     models = models_of(state)
     gather = host(made.population, plan.schedule.samples, asked.cap)
-    gather = gather if made.own.pay is None else with_contexts(gather)
-    assert callable(gather)
+    gather = gather if made.own.pay is None else gather_with_contexts(gather)
     today = plan.at(done)
     if plan.here is not None:  # the run is over: the arms of its last round
         today = today._replace(here=plan.at(max(0, done - 1)).here)
@@ -455,12 +459,12 @@ def estimate(simulation: Simulation, state: State, seed: int) -> Estimate | str:
     who, chosen, rewards, chances, logging, wanted = (
         np.concatenate(column) for column in zip(*rows, strict=True)
     )
-    floats = (np.asarray(one, np.float64) for one in (rewards, chances, logging))
-    reward, chance, every = floats
-    wanted = np.asarray(wanted, np.float64)
+    reward, chance, every, likely = (
+        np.asarray(one, np.float64) for one in (rewards, chances, logging, wanted)
+    )
     try:
         log = Log(chosen.astype(np.int64), reward, chance, every, who.astype(np.int64))
-        found = evaluate(log, wanted / wanted.sum(axis=1, keepdims=True), "snips")
+        found = evaluate(log, likely / likely.sum(axis=1, keepdims=True), "snips")
         if found.effective >= FEWEST:
             return found
         return (
@@ -477,26 +481,26 @@ def _logged(
     policy: Policy,
     target: Policy,
     pay: Pay,
-    defer_interrupt: Any,
-    deployed: Any,
-    contexts: Any,
-    labels: Any,
+    held: Tree,
+    deployed: Tree,
+    contexts: Contexts,
+    labels: Labels,
     mask: jax.Array,
     key: jax.Array,
     rates: Rates,
-    other: Any,
+    other: tuple[float, ...],
 ) -> tuple[jax.Array, ...]:
     """Act once with the model that a device has; also the chances of every arm, by its policy and
     by the target.
     """
 
-    def paid(given: Any, arms: jax.Array) -> jax.Array:
+    def paid(given: Labels, arms: jax.Array) -> jax.Array:
         return pay(given, arms, *rates.pays)
 
     choose = partial(rates.chances, policy)
     log, scores = (
-        act(model, defer_interrupt, choose, paid, contexts, labels, mask, key),
+        act(model, held, choose, paid, contexts, labels, mask, key),
         model.scores(deployed, contexts),
     )
-    chances = choose(model.scores(defer_interrupt, contexts))
+    chances = choose(model.scores(held, contexts))
     return log.arms, log.rewards, log.probabilities, chances, rates.chances(target, scores, other)

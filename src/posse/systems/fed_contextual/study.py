@@ -239,8 +239,8 @@ def _assembled(job: Job, runs: list[Measured]) -> Measured:
 
 def check_own(own: Own, population: Population) -> None:
     """Refuse a model that does not score the arms, and rewards that are not one a sample."""
-    gather, pad = host(population, population.largest, population.largest), population.largest
-    assert callable(gather)
+    pad = population.largest
+    gather = host(population, pad, pad)
     one = gather(np.zeros(1, np.int32), np.ones(1, np.float32), 0)
     contexts, labels = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), (one.contexts, one.labels))
     if own.model is not None:

@@ -15,7 +15,7 @@ Who knows similar rows is given half of the rows of the data, and the run is on 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,10 +26,10 @@ from posse.core.errors import ConfigError, DataError
 from posse.core.fixed import REWARD_ONE
 from posse.core.roles import View
 from posse.privacy.leakage import features, membership
-from posse.privacy.leakage.attack import Attack, Evidence, Score
+from posse.privacy.leakage.attack import Attack, Evidence, Score, Truth
 from posse.privacy.leakage.features import Known
 from posse.privacy.leakage.membership import Pairs
-from posse.privacy.leakage.scores import area, hits
+from posse.privacy.leakage.scores import area_of, hits, shuffled
 from posse.privacy.sharing.fixed import FixedPoint, Words
 from posse.systems.modules import Attacks
 from posse.systems.mpc_contextual import sockets
@@ -113,16 +113,13 @@ def _dealt_anew(evidence: Evidence, seed: int) -> Evidence:
     return replace(evidence, seen=replace(view, entries=entries))
 
 
-def _score_features(found: Sequence[Floats], truths: Sequence[Mapping[str, Any]]) -> Score:
+def _score_features(found: Sequence[Floats], truths: Sequence[Truth]) -> Score:
     rows = np.vstack([truth["features"] for truth in truths])
     means = [truth.get("mean", np.mean(truth["features"], axis=0)) for truth in truths]
     return features.r_squared(np.vstack(found), rows, np.mean(means, axis=0))
 
 
-def _other_rows(truths: Sequence[Mapping[str, Any]], seed: int) -> list[dict[str, Any]]:
-    """Exchange the rows of all steps."""
-    rng = np.random.default_rng((seed, 21))
-    return [{**truth, "features": rng.permutation(truth["features"])} for truth in truths]
+_other_rows = shuffled("features", 21)
 
 
 # The dealer's coins -------------------------------------------------------------------------------
@@ -144,16 +141,7 @@ def suspect(view: View, seed: int) -> Floats:
     arms = np.frombuffer(view.secrets[PULLER]["arms"], np.uint16).astype(np.int64)
     dealt = DealerCoins(terms, own["coins"]).at(0, terms.steps)
     explores, same = dealt.explore[: len(arms), 0], dealt.arms[: len(arms), 0] == arms
-    likely: Floats = explores * (1.0 + same)
-    return likely
-
-
-def _score_exploring(found: Sequence[Floats], truths: Sequence[Mapping[str, Any]]) -> Score:
-    return area(
-        np.concatenate(found),
-        np.concatenate([truth["explored"] for truth in truths]),
-        "steps explored",
-    )
+    return np.asarray(explores * (1.0 + same))
 
 
 def _read_at_the_first_place(evidence: Evidence, seed: int) -> Evidence:
@@ -162,11 +150,6 @@ def _read_at_the_first_place(evidence: Evidence, seed: int) -> Evidence:
     coins = DealerCoins(terms_of(view), view.secrets[DEALER]["coins"]).at(0, terms_of(view).steps)
     explored = coins.explore[: len(evidence.truth["explored"]), 0]
     return replace(evidence, truth={**evidence.truth, "explored": explored})
-
-
-def _other_coins(truths: Sequence[Mapping[str, Any]], seed: int) -> list[dict[str, Any]]:
-    rng = np.random.default_rng((seed, 22))
-    return [{**truth, "explored": rng.permutation(truth["explored"])} for truth in truths]
 
 
 # Arms and rewards ---------------------------------------------------------------------------------
@@ -219,7 +202,7 @@ class Staged:
     left.
     """
 
-    truth: Mapping[str, Any]
+    truth: Truth
     arms: Ints
     rewards: Floats
     weights: Floats
@@ -374,7 +357,7 @@ def recognise(seen: Opened, seed: int) -> NDArray[np.bool_]:
     return features.recognise(seen.words, seen.pairs, seen.known)
 
 
-def _score_recognised(found: Sequence[Any], truths: Sequence[Mapping[str, Any]]) -> Score:
+def _score_recognised(found: Sequence[NDArray[np.bool_]], truths: Sequence[Truth]) -> Score:
     right = [
         (guess == truth["answers"])[truth["asked"]]
         for guess, truth in zip(found, truths, strict=True)
@@ -396,7 +379,7 @@ def _without_mask(evidence: Evidence, seed: int) -> Evidence:
     return replace(evidence, seen=replace(seen, words=words))
 
 
-def _other_answers(truths: Sequence[Mapping[str, Any]], seed: int) -> list[dict[str, Any]]:
+def _other_answers(truths: Sequence[Truth], seed: int) -> list[Truth]:
     rng = np.random.default_rng((seed, 25))
     return [{**truth, "answers": rng.integers(2, size=len(truth["answers"]))} for truth in truths]
 
@@ -447,11 +430,11 @@ CURIOUS = (
         (DEALER, PULLER),
         ("The dealer sees no data",),
         suspect,
-        _score_exploring,
+        area_of("explored", "steps explored"),
         "AUC",
         _read_at_the_first_place,
         "tables that are read at their first place",
-        _other_coins,
+        shuffled("explored", 22),
         missing=lambda settings: (
             "" if settings.load().terms.explore[0] else "nothing explores in this run."
         ),

@@ -14,25 +14,31 @@ import msgspec
 import numpy as np
 
 from posse.core import check, files
-from posse.core.errors import ConfigError, DataError, DisagreementError, MissingExtraError
+from posse.core.errors import ConfigError, MissingExtraError
 from posse.core.roles import Note, Role
 from posse.privacy.sharing.dealing import Plan
 from posse.privacy.sharing.fixed import FixedPoint, Words
 from posse.problems.contexts.contexts import Contexts
-from posse.problems.contexts.features import FeatureBlock, read_block
+from posse.problems.contexts.features import read_block
 from posse.problems.datasets.reading import reading
 from posse.results.reports.sections import Section
-from posse.runtime.federation.talk import Invitation
-from posse.runtime.local import Layout, world_beside
+from posse.runtime.local import world_beside
 from posse.runtime.network.deployment import Deployment, Known
 from posse.runtime.network.engine import Vocabulary
 from posse.runtime.network.party import Source
-from posse.runtime.network.wire import LARGEST_FRAME
 from posse.runtime.place import Place
 from posse.runtime.sources import FeatureSettings, SourceSettings
 from posse.systems.modules import Parties
-from posse.systems.mpc_contextual.program import Layout as ModelLayout
-from posse.systems.mpc_contextual.program import plan
+from posse.systems.mpc_contextual.layout import (
+    MUST_SYNC,
+    OF_PARTY,
+    OUTSIDE,
+    arm_figures,
+    check_block,
+    checked_plan,
+    invite,
+    layout,
+)
 from posse.systems.mpc_contextual.roles import messages
 from posse.systems.mpc_contextual.roles.dealer import DealerRole
 from posse.systems.mpc_contextual.roles.outside import (
@@ -72,20 +78,10 @@ VOCABULARY = Vocabulary(
     ),
     (messages.Act, messages.Earn, messages.Look),
 )
-MUST_SYNC = (
-    "after a power cut, a party that does not wait for its disk could send two values under one "
-    "mask"
-)
-"""Why `sync = false` is refused."""
-OUTSIDE = (PULLER, PAYEE, DEALER)
-OF_PARTY = ("features", "start_from", "scale", "encoding", "decimal")
-"""Options that say where a party's own features are and how they are read."""
 WORLD_ARMS = "world.arms"
 """Beside the files of a simulated federation: the arm of every step."""
 ARMS = "arms.csv"
 """Beside the puller's journal, for its own eyes: the arm of every step, written at the end."""
-_HEAD = 1024
-"""Bytes of a message beside its data, at most."""
 
 
 def build(place: Place) -> Deployment:
@@ -329,32 +325,6 @@ def features_of(
     return FixedPoint(terms.bits, bound).encode(block.values[: terms.steps]), tuple(block.names)
 
 
-def check_block(block: FeatureBlock, rows: str, size: int, steps: int) -> None:
-    """Refuse a file whose rows, features or length are not those of the terms."""
-    if not rows:
-        raise ConfigError(
-            f"all must agree on the rows of the parties' files. For {block.file} give rows = "
-            f'"{block.ids_digest}" to '
-            "everyone, and compare it with the other parties."
-        )
-    if block.ids_digest != rows:
-        raise DisagreementError(
-            f"the rows of {block.file} have the digest {block.ids_digest[:12]}, the terms say "
-            f"{rows[:12]}. Put the "
-            "same rows in the same order in the files of all parties."
-        )
-    if len(block.names) != size:
-        raise DataError(
-            f"{block.file} has {len(block.names)} features, the terms say {size}. Correct one of "
-            "them."
-        )
-    if len(block.ids) < steps:
-        raise DataError(
-            f"{block.file} has {len(block.ids)} rows for {steps} steps. Add rows, or take fewer "
-            "steps."
-        )
-
-
 def _fitting(contexts: Contexts, terms: Terms) -> Contexts:
     sizes = tuple(len(block.columns) for block in contexts.blocks)
     if (contexts.parties, sizes, len(contexts.arms)) != (terms.parties, terms.features, terms.arms):
@@ -365,47 +335,6 @@ def _fitting(contexts: Contexts, terms: Terms) -> Contexts:
             "Leave them out."
         )
     return contexts
-
-
-def checked_plan(terms: Terms) -> Plan:
-    """Make the plan; refuse terms whose messages no party would take, as far as the terms show it
-    before.
-    """
-    _check_size(8 * terms.arms * ModelLayout(terms.dimension).size)
-    planned = plan(terms)
-    rounds = [each.shares + sum(each.inputs.values()) for each in planned.rounds]
-    _check_size(max(*rounds, planned.passes * planned.sizes.dealt_bytes) + _HEAD)
-    return planned
-
-
-def _check_size(largest: int) -> None:
-    if largest > LARGEST_FRAME:
-        raise ConfigError(
-            f"so many arms and features need messages of {largest / 2**20:.0f} MiB, the largest "
-            "allowed is "
-            f"{LARGEST_FRAME >> 20}. Take fewer arms or features."
-        )
-
-
-def arm_figures(options: ContextualOptions, terms: Terms) -> tuple[str, ...]:
-    """Say what the arms show, of one step and of all: never one without the other; refuses a run
-    beyond the limit.
-    """
-    if not terms.rate and options.limit is None:
-        return ("epsilon is 0: the arms carry no privacy guarantee at all.",)
-    try:
-        once, total = options.ledger(terms).guarantees()
-    except MissingExtraError as error:
-        if options.limit is not None:
-            raise
-        return (f"what the arms show of the contexts is not known: {error.text}",)
-    return (
-        f"what the arms show: {once.figure} of the scores of one step, {total.figure} of one "
-        "context over all "
-        f"{terms.before + terms.steps:,} steps{' with those before' if terms.before else ''}; "
-        "rewards and weights "
-        "carry no noise.",
-    )
 
 
 def _pulls(place: Place, options: ContextualOptions) -> Source:
@@ -494,16 +423,4 @@ def _note(place: Place, terms: Terms, role: Role, note: Note) -> None:
             )
 
 
-def _layout(values: dict[str, Any], folder: Path) -> Layout:
-    from posse.systems.mpc_contextual.layout import layout
-
-    return layout(values, folder)
-
-
-def _invite(values: dict[str, Any], folder: Path) -> Invitation:
-    from posse.systems.mpc_contextual.layout import invite
-
-    return invite(values, folder)
-
-
-DEPLOY = Parties(build, _layout, _invite, VOCABULARY)
+DEPLOY = Parties(build, layout, invite, VOCABULARY)

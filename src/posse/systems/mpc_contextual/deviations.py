@@ -15,20 +15,20 @@ or with the same run in which it follows the protocol.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from posse.core.errors import PosseError
 from posse.core.fixed import REWARD_ONE
-from posse.core.roles import Message
-from posse.privacy.leakage.attack import Attack, Evidence, Score
-from posse.privacy.leakage.scores import area, hits
+from posse.core.roles import Action, Message, Role
+from posse.privacy.leakage.attack import Attack, Evidence, Score, Truth
+from posse.privacy.leakage.scores import area_of, hits, shuffled
 from posse.systems.mpc_contextual.coins import DealerCoins, Dealt
+from posse.systems.mpc_contextual.federation import ContextualRun
 from posse.systems.mpc_contextual.program import input_masks
 from posse.systems.mpc_contextual.roles.dealer import DealerRole
 from posse.systems.mpc_contextual.roles.messages import Choice, Earned, Opening, Reveal
@@ -38,9 +38,8 @@ from posse.systems.mpc_contextual.twins.twin import seeded
 from posse.systems.registry import system_of
 
 Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-Truths = Sequence[Mapping[str, Any]]
-Change = Callable[[str, Any], Iterable[tuple[str, Any]]]
+Deviate = Callable[[ContextualRun], None]
+Change = Callable[[str, Message], Iterable[tuple[str, Message]]]
 """Of receiver and message: what is sent instead."""
 GAMES = 20
 STEPS, LONG = 24, 240
@@ -48,42 +47,35 @@ STEPS, LONG = 24, 240
 FOLLOW = "All of it holds for roles that follow"
 
 
-def _started(settings: MpcContextual, seed: int, most: int = STEPS) -> Any:
+def _started(settings: MpcContextual, seed: int, most: int = STEPS) -> ContextualRun:
     batch, steps = settings.load().terms.batch, settings.load().terms.steps
     made = settings.but(horizon=max(min(most, steps) // batch, 1) * batch, runs=1)
-    return system_of(settings).start(made, seeds=[settings.seed + seed], transcript=1 << 20)
+    return ContextualRun(
+        system_of(settings), made, seeds=[settings.seed + seed], transcript=1 << 20
+    )
 
 
-def tamper(role: Any, change: Change) -> None:
+def tamper(role: Role, change: Change) -> None:
     """Let a role send something else than it would."""
     receive = role.receive
 
-    def tampered(sender: str, message: Message) -> list[Any]:
-        out: list[Any] = []
+    def tampered(sender: str, message: Message) -> list[Action]:
+        out: list[Action] = []
         for action in receive(sender, message):
-            sent = isinstance(action, tuple)
-            out += (
-                [(action[0], *made) for made in change(action[1], action[2])] if sent else [action]
-            )
+            if isinstance(action, tuple):
+                out += [(action[0], *sent) for sent in change(action[1], action[2])]
+            else:
+                out.append(action)
         return out
 
-    role.receive = tampered
+    role.receive = tampered  # type: ignore[method-assign]
 
 
-def _ended(run: Any) -> bool:
+def _ended(run: ContextualRun) -> bool:
     """Whether a run comes to its end; a role that notices something stops it."""
     with suppress(PosseError):
         run.finish()
-    return bool(run.done)
-
-
-def _model(run: Any) -> Any:
-    """Everybody's shares together."""
-    return np.sum(
-        [run.memory.roles[party].model for party in run.settings.load().terms.parties],
-        axis=0,
-        dtype=np.uint64,
-    )
+    return run.done
 
 
 # A party ------------------------------------------------------------------------------------------
@@ -103,7 +95,7 @@ def stage_shares(settings: MpcContextual, seed: int) -> Iterator[Evidence]:
                 change = _opens_otherwise(terms.parties[0], at, last)
                 tamper(run.memory.roles[terms.parties[-1]], change)
             ended = _ended(run) and ended
-            models.append(_model(run))
+            models.append(run.model())
         yield Evidence(ended and bool((models[0] != models[1]).any()), {"coin": coin})
 
 
@@ -112,7 +104,7 @@ def _opens_otherwise(receiver: str, at: int, last: int) -> Change:
     there.
     """
 
-    def other(to: str, message: Any) -> list[tuple[str, Any]]:
+    def other(to: str, message: Message) -> list[tuple[str, Message]]:
         if isinstance(message, Opening) and (to, message.step, message.round) == (
             receiver,
             at,
@@ -125,13 +117,13 @@ def _opens_otherwise(receiver: str, at: int, last: int) -> Change:
     return other
 
 
-def _score_coins(found: Sequence[bool], truths: Truths) -> Score:
+def _score_coins(found: Sequence[bool], truths: Sequence[Truth]) -> Score:
     coins = [truth["coin"] for truth in truths]
     right = sum(one == coin for one, coin in zip(found, coins, strict=True))
     return hits(right, len(coins), max(np.mean(coins), 1 - np.mean(coins)), "games")
 
 
-def _other_coins(truths: Truths, seed: int) -> list[dict[str, Any]]:
+def _other_coins(truths: Sequence[Truth], seed: int) -> list[Truth]:
     rng = np.random.default_rng((seed, 31))
     return [{**truth, "coin": bool(rng.integers(2))} for truth in truths]
 
@@ -154,7 +146,9 @@ def stage_two(settings: MpcContextual, seed: int) -> Iterator[Evidence]:
         if number % 2:
             pair[0] = arm
 
-        def exchanged(to: str, message: Any, at: int = at, pair: list[int] = pair) -> Any:
+        def exchanged(
+            to: str, message: Message, at: int = at, pair: list[int] = pair
+        ) -> list[tuple[str, Message]]:
             if isinstance(message, Reveal) and message.step == at:
                 bits = bytearray(message.data)
                 for one in pair:
@@ -188,44 +182,28 @@ def stage_loaded(settings: MpcContextual, seed: int) -> Iterator[Evidence]:
     if not _ended(run):
         raise PosseError("the parties noticed the dealer's coins.")
     tables = dealer.reveal().coins.at(0, terms.steps)
-    party = run.memory.roles[terms.parties[0]]
-    places = party.reveal().coins.at(0, terms.steps)[:, 0]
+    party_coins = run.parties_on_shares[0].reveal().coins
+    assert party_coins is not None
+    places = party_coins.at(0, terms.steps)[:, 0]
     yield Evidence(
         tables.explore[:, 0].astype(np.float64),
         {"explored": tables.explore[np.arange(len(places)), places]},
     )
 
 
-def _score_explored(found: Sequence[Any], truths: Truths) -> Score:
-    return area(
-        np.concatenate(found),
-        np.concatenate([truth["explored"] for truth in truths]),
-        "steps explored",
-    )
-
-
-def _other_steps(truths: Truths, seed: int) -> list[dict[str, Any]]:
-    rng = np.random.default_rng((seed, 33))
-    return [{**truth, "explored": rng.permutation(truth["explored"])} for truth in truths]
-
-
 # Puller and payee ---------------------------------------------------------------------------------
 
 
-def _arms(settings: MpcContextual, seed: int, deviate: Callable[[Any], None]) -> tuple[Ints, Ints]:
+def _arms(settings: MpcContextual, seed: int, deviate: Deviate) -> tuple[Ints, Ints]:
     """Arms that the parties chose in the second half, and the best ones there."""
     run = _started(settings, seed, LONG)
     deviate(run)
     run.finish()
     half = run.horizon // 2
-    return np.array(run.memory.roles[PULLER].arms)[half:], run.truth()["means"][half:].argmax(
-        axis=1
-    )
+    return run.puller.arms[half:], run.truth()["means"][half:].argmax(axis=1)
 
 
-def _worse(
-    settings: MpcContextual, seed: int, deviate: Callable[[Any], None]
-) -> Iterator[Evidence]:
+def _worse(settings: MpcContextual, seed: int, deviate: Deviate) -> Iterator[Evidence]:
     """Play runs with a role that deviates, and without."""
     for number in range(2):
         (worse, best), (honest, _) = (
@@ -234,25 +212,26 @@ def _worse(
         yield Evidence((worse, honest), {"best": best})
 
 
-def same_arm(run: Any) -> None:
+def same_arm(run: ContextualRun) -> None:
     """Let the puller say in every step that the first arm was pulled."""
-    puller, terms = run.memory.roles[PULLER], run.settings.load().terms
+    puller, terms = run.puller, run.settings.load().terms
     hot = np.tile(np.arange(terms.arms) == 0, terms.batch).astype(np.uint64)
 
-    def same(to: str, message: Any) -> list[tuple[str, Any]]:
-        if isinstance(message, Choice) and message.step >= terms.lag:
-            mask = input_masks(puller.reveal().seed.inputs, message.step, hot.size)
+    def same(to: str, message: Message) -> list[tuple[str, Message]]:
+        seed = puller.reveal().seed
+        if isinstance(message, Choice) and message.step >= terms.lag and seed is not None:
+            mask = input_masks(seed.inputs, message.step, hot.size)
             message = Choice(message.step, (hot - mask).tobytes())
         return [(to, message)]
 
     tamper(puller, same)
 
 
-def other_reward(run: Any) -> None:
+def other_reward(run: ContextualRun) -> None:
     """Let the payee return 1 - reward in every step."""
-    payee = run.memory.roles[PAYEE]
+    payee = run.payee
     receive = payee.receive
-    payee.receive = lambda sender, message: receive(
+    payee.receive = lambda sender, message: receive(  # type: ignore[method-assign]
         sender,
         Earned(message.step, REWARD_ONE - message.units)
         if isinstance(message, Earned)
@@ -260,7 +239,7 @@ def other_reward(run: Any) -> None:
     )
 
 
-def _score_worse(found: Sequence[tuple[Ints, Ints]], truths: Truths) -> Score:
+def _score_worse(found: Sequence[tuple[Ints, Ints]], truths: Sequence[Truth]) -> Score:
     with_, without = (
         np.concatenate([one[at] != truth["best"] for one, truth in zip(found, truths, strict=True)])
         for at in range(2)
@@ -270,11 +249,6 @@ def _score_worse(found: Sequence[tuple[Ints, Ints]], truths: Truths) -> Score:
 
 def _always_worse(evidence: Evidence, seed: int) -> Evidence:
     return replace(evidence, seen=(evidence.truth["best"] + 1, evidence.truth["best"]))
-
-
-def _other_best(truths: Truths, seed: int) -> list[dict[str, Any]]:
-    rng = np.random.default_rng((seed, 35))
-    return [{**truth, "best": rng.permutation(truth["best"])} for truth in truths]
 
 
 # Messages again -----------------------------------------------------------------------------------
@@ -303,7 +277,11 @@ def _no_arms(settings: MpcContextual) -> str:
 
 
 def _coins(
-    name: str, title: str, stage: Any, planted: str, missing: Any = lambda settings: ""
+    name: str,
+    title: str,
+    stage: Callable[[MpcContextual, int], Iterator[Evidence]],
+    planted: str,
+    missing: Callable[[MpcContextual], str] = lambda settings: "",
 ) -> Attack:
     return Attack(
         name,
@@ -324,7 +302,7 @@ def _coins(
     )
 
 
-def _worst(name: str, title: str, by: str, deviate: Callable[[Any], None]) -> Attack:
+def _worst(name: str, title: str, by: str, deviate: Deviate) -> Attack:
     return Attack(
         name,
         title,
@@ -335,7 +313,7 @@ def _worst(name: str, title: str, by: str, deviate: Callable[[Any], None]) -> At
         "share of steps",
         _always_worse,
         "runs without the best arm",
-        _other_best,
+        shuffled("best", 35),
         finds=0.8,
         needs="runs",
         stage=lambda settings, seed: _worse(settings, seed, deviate),
@@ -371,13 +349,13 @@ DEVIATIONS = (
         (DEALER,),
         (LOADED,),
         lambda seen, seed: seen,
-        _score_explored,
+        area_of("explored", "steps explored"),
         "AUC",
         lambda evidence, seed: replace(
             evidence, seen=evidence.truth["explored"].astype(np.float64)
         ),
         "coins that are known",
-        _other_steps,
+        shuffled("explored", 33),
         needs="runs",
         stage=stage_loaded,
         seconds=lambda settings: 5.0,

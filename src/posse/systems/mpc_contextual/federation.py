@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -15,6 +15,7 @@ from posse.core.fixed import REWARD_ONE
 from posse.core.roles import Ask, Message, Role, View
 from posse.privacy.crypto.keys import Secrets
 from posse.privacy.dp.arms import SIMULATED_COINS
+from posse.privacy.leakage.attack import Truth
 from posse.privacy.sharing.dealing import Plan
 from posse.privacy.sharing.fixed import Words
 from posse.results import words
@@ -123,14 +124,22 @@ class ContextualRun(RolesRun):
 
     settings: MpcContextual
 
-    def __init__(self, system: AnySystem, settings: MpcContextual, **options: Any) -> None:
+    def __init__(
+        self,
+        system: AnySystem,
+        settings: MpcContextual,
+        *,
+        seeds: Sequence[int] | None = None,
+        world: Literal["outside"] | None = None,
+        transcript: int = 0,
+    ) -> None:
         self._setup = settings.load()
         self.plan = plan(self._setup.terms)
         self._outcomes: list[Outcome] = []
         """Of the seeds that are over."""
         if settings.keep_shares is not None:
             make_place(settings.keep_shares, self._setup.terms)
-        super().__init__(system, settings, **options)
+        super().__init__(system, settings, seeds=seeds, world=world, transcript=transcript)
 
     @property
     def _seed_horizon(self) -> int:
@@ -150,7 +159,7 @@ class ContextualRun(RolesRun):
     def _begin_seed(self, number: int) -> None:
         """Begin a seed; of the one before only arms, rewards and costs are kept."""
         if number:
-            self._outcomes.append(self._outcome())
+            self._outcomes.append(self._checked_outcome())
             self.memory.roles = {}
             self.worlds[-1] = None
         super()._begin_seed(number)
@@ -159,7 +168,7 @@ class ContextualRun(RolesRun):
         """Begin the next seed; at the end keep the shares, if asked to."""
         super()._begin_next_seed()
         if self._over and self.settings.keep_shares is not None:
-            for party in (role for role in self.memory.roles.values() if isinstance(role, Party)):
+            for party in self.parties_on_shares:
                 folder, steps = self.settings.keep_shares / party.name, self._seed_horizon
                 write_share(
                     folder,
@@ -179,17 +188,42 @@ class ContextualRun(RolesRun):
         super().load(saved)
         self._outcomes = list(saved["outcomes"])
 
-    def _outcome(self) -> Outcome:
-        puller, payee = self.memory.roles[PULLER], self.memory.roles[PAYEE]
-        assert isinstance(puller, Puller)
-        assert isinstance(payee, Payee)
-        parties = [role for role in self.memory.roles.values() if isinstance(role, Party)]
-        if all(party.finished for party in parties):
-            model: Words = np.sum([party.model for party in parties], axis=0, dtype=np.uint64)
-            Model(self._setup.terms, payee.step, model).check()
-        return Outcome(self.seeds[len(self.memories) - 1], puller.arms[: payee.step], payee.rewards)
+    @property
+    def parties_on_shares(self) -> list[Party]:
+        """The roles that hold features."""
+        return [role for role in self.memory.roles.values() if isinstance(role, Party)]
 
-    def _reply(self, ask: Ask, reward: Any) -> Message:
+    @property
+    def puller(self) -> Puller:
+        """The role that pulls arms."""
+        role = self.memory.roles[PULLER]
+        assert isinstance(role, Puller)
+        return role
+
+    @property
+    def payee(self) -> Payee:
+        """The role that is paid."""
+        role = self.memory.roles[PAYEE]
+        assert isinstance(role, Payee)
+        return role
+
+    def model(self) -> Words:
+        """Add up the shares of the model."""
+        shares = [party.model for party in self.parties_on_shares]
+        return np.asarray(np.sum(shares, axis=0, dtype=np.uint64))
+
+    def outcome(self) -> Outcome:
+        """Return what came of the current seed so far."""
+        seed = self.seeds[len(self.memories) - 1]
+        return Outcome(seed, self.puller.arms[: self.payee.step], self.payee.rewards)
+
+    def _checked_outcome(self) -> Outcome:
+        """Return the outcome; raise where the run is over and rounding has broken the model."""
+        if all(party.finished for party in self.parties_on_shares):
+            Model(self._setup.terms, self.payee.step, self.model()).check()
+        return self.outcome()
+
+    def _reply(self, ask: Ask, reward: object) -> Message:
         """Say to the puller that the arm was pulled, or to the payee what it earned."""
         if isinstance(ask, Act):
             return Acted(ask.step)
@@ -200,17 +234,17 @@ class ContextualRun(RolesRun):
         return Earned(ask.step, int(within.units(reward)))
 
     @property
-    def public(self) -> dict[str, Any]:
+    def public(self) -> dict[str, object]:
         """The terms that everybody knows."""
         return msgspec.structs.asdict(self._setup.terms)
 
-    def truth(self) -> dict[str, Any]:
+    def truth(self) -> Truth:
         """What only the simulation knows: contexts in their order, arms, rewards, means of arms,
         steps explored.
 
         Rewards and means are scaled to [0, 1].
         """
-        setup, outcome = self._setup, self._outcome()
+        setup, outcome = self._setup, self._checked_outcome()
         rows = setup.order(outcome.seed)
         return {
             "features": setup.features(rows),
@@ -253,7 +287,7 @@ class ContextualRun(RolesRun):
         """Return the record: of the whole runs where there are some, else of the one going on, as
         far as it came.
         """
-        last = [self._outcome()] if self.done or not self._outcomes else []
+        last = [self._checked_outcome()] if self.done or not self._outcomes else []
         outcomes = [*self._outcomes, *last]
         hops, seconds = self.traffic(len(outcomes)), self.role_seconds(len(outcomes))
         steps = sum(len(outcome.units) for outcome in outcomes)
@@ -463,7 +497,7 @@ def _record(
     """
     settings = run.settings
     assert isinstance(settings, MpcContextual)
-    terms, many = settings.load().terms, len(outcomes)
+    terms, contexts, many = settings.load().terms, settings.load().contexts, len(outcomes)
     done = min(len(outcome.units) for outcome in outcomes)
     points = points_of(terms.steps, settings.points)
     points = points[points <= done]
@@ -480,18 +514,15 @@ def _record(
         pulls=np.array(
             [np.bincount(outcome.arms, minlength=terms.arms) for outcome in outcomes]
         ).reshape(many, -1),
-        summary={**summary, **(_yardsticks(settings) if known else {})},
+        summary={
+            **summary,
+            **(yardsticks(contexts.means, contexts.arms) if known else {}),
+        },
         show=presentation(
             run.system, settings, sections, protection=settings.protection, implied=["path"]
         ),
         **more,
     )
-
-
-def _yardsticks(settings: MpcContextual) -> Summary:
-    """What a step would pay without a model: by an arm at random, and by the best fixed arm."""
-    contexts = settings.load().contexts
-    return dict(yardsticks(contexts.means, contexts.arms))
 
 
 def _regrets(

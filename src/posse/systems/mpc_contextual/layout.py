@@ -15,8 +15,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from posse.core import check
-from posse.core.errors import ConfigError
+from posse.core.errors import ConfigError, DataError, DisagreementError, MissingExtraError
 from posse.core.settings import Settings
+from posse.privacy.sharing.dealing import Plan
 from posse.problems.contexts.features import FeatureBlock, read_block
 from posse.problems.data import ENCODING
 from posse.problems.datasets.reading import check_encoding, reading
@@ -33,16 +34,11 @@ from posse.runtime.local import (
     world_beside,
     write_party,
 )
+from posse.runtime.network.wire import LARGEST_FRAME
 from posse.runtime.place import address
 from posse.runtime.sources import FeatureSettings, SourceSettings
-from posse.systems.mpc_contextual.deploy import (
-    MUST_SYNC,
-    OF_PARTY,
-    OUTSIDE,
-    arm_figures,
-    check_block,
-    checked_plan,
-)
+from posse.systems.mpc_contextual.program import Layout as ModelLayout
+from posse.systems.mpc_contextual.program import plan
 from posse.systems.mpc_contextual.roles.outside import (
     ActSettings,
     check_fits,
@@ -59,6 +55,17 @@ from posse.systems.mpc_contextual.terms import (
     check_parties,
     check_start,
 )
+
+MUST_SYNC = (
+    "after a power cut, a party that does not wait for its disk could send two values under one "
+    "mask"
+)
+"""Why `sync = false` is refused."""
+OUTSIDE = (PULLER, PAYEE, DEALER)
+OF_PARTY = ("features", "start_from", "scale", "encoding", "decimal")
+"""Options that say where a party's own features are and how they are read."""
+_HEAD = 1024
+"""Bytes of a message beside its data, at most."""
 
 
 class PartyEntry(Settings):
@@ -180,6 +187,73 @@ def check_federation(federation: ContextualFederation) -> ContextualOptions:
         address(text)
     checked_plan(terms)
     return made
+
+
+def check_block(block: FeatureBlock, rows: str, size: int, steps: int) -> None:
+    """Refuse a file whose rows, features or length are not those of the terms."""
+    if not rows:
+        raise ConfigError(
+            f"all must agree on the rows of the parties' files. For {block.file} give rows = "
+            f'"{block.ids_digest}" to '
+            "everyone, and compare it with the other parties."
+        )
+    if block.ids_digest != rows:
+        raise DisagreementError(
+            f"the rows of {block.file} have the digest {block.ids_digest[:12]}, the terms say "
+            f"{rows[:12]}. Put the "
+            "same rows in the same order in the files of all parties."
+        )
+    if len(block.names) != size:
+        raise DataError(
+            f"{block.file} has {len(block.names)} features, the terms say {size}. Correct one of "
+            "them."
+        )
+    if len(block.ids) < steps:
+        raise DataError(
+            f"{block.file} has {len(block.ids)} rows for {steps} steps. Add rows, or take fewer "
+            "steps."
+        )
+
+
+def checked_plan(terms: Terms) -> Plan:
+    """Make the plan; refuse terms whose messages no party would take, as far as the terms show it
+    before.
+    """
+    _check_size(8 * terms.arms * ModelLayout(terms.dimension).size)
+    planned = plan(terms)
+    rounds = [each.shares + sum(each.inputs.values()) for each in planned.rounds]
+    _check_size(max(*rounds, planned.passes * planned.sizes.dealt_bytes) + _HEAD)
+    return planned
+
+
+def _check_size(largest: int) -> None:
+    if largest > LARGEST_FRAME:
+        raise ConfigError(
+            f"so many arms and features need messages of {largest / 2**20:.0f} MiB, the largest "
+            "allowed is "
+            f"{LARGEST_FRAME >> 20}. Take fewer arms or features."
+        )
+
+
+def arm_figures(options: ContextualOptions, terms: Terms) -> tuple[str, ...]:
+    """Say what the arms show, of one step and of all: never one without the other; refuses a run
+    beyond the limit.
+    """
+    if not terms.rate and options.limit is None:
+        return ("epsilon is 0: the arms carry no privacy guarantee at all.",)
+    try:
+        once, total = options.ledger(terms).guarantees()
+    except MissingExtraError as error:
+        if options.limit is not None:
+            raise
+        return (f"what the arms show of the contexts is not known: {error.text}",)
+    return (
+        f"what the arms show: {once.figure} of the scores of one step, {total.figure} of one "
+        "context over all "
+        f"{terms.before + terms.steps:,} steps{' with those before' if terms.before else ''}; "
+        "rewards and weights "
+        "carry no noise.",
+    )
 
 
 def _common(federation: ContextualFederation) -> ContextualOptions:

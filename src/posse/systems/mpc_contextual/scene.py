@@ -7,18 +7,21 @@ Explanations may read what only a simulation knows: the features of a party, the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from posse.core.roles import Message
 from posse.runtime.memory import Delivery
 from posse.systems.modules import Scenario, Scene
-from posse.systems.mpc_contextual.federation import ContextualRun, Outcome, TwinRun
+from posse.systems.mpc_contextual.federation import ContextualRun, TwinRun
 from posse.systems.mpc_contextual.roles import messages as said
 from posse.systems.mpc_contextual.settings import MpcContextual
 from posse.systems.mpc_contextual.terms import DEALER, PAYEE, PULLER, leaks
 from posse.systems.scenes import Code, Part, lines, number, parts, several, written
 
+Floats = NDArray[np.float64]
 KINDS = ("party", PULLER, PAYEE, DEALER)
 LABELS = ("Clinic", "Laboratory", "Pharmacy", "Health insurer", "Hospital")
 """What parties of a simulation are called, for whom no file gives a name."""
@@ -130,7 +133,7 @@ SOURCES = {
 
 def scene(run: ContextualRun | TwinRun) -> dict[str, Any]:
     """Return the picture of this moment."""
-    outcome, roles = _outcome(run)
+    outcome, roles = run.outcome(), isinstance(run, ContextualRun)
     terms, done = run.settings.load().terms, len(outcome.units)
     earned = terms.reward_range.total(outcome.units)
     best, random = _worlds(run, outcome.seed)
@@ -207,23 +210,13 @@ def label(name: str, position: int) -> str:
     return LABELS[position] if name == f"party-{position + 1}" and position < len(LABELS) else name
 
 
-def _outcome(run: ContextualRun | TwinRun) -> tuple[Outcome, bool]:
-    """Return arms and rewards of the current seed, and whether there are roles."""
-    if isinstance(run, ContextualRun):
-        puller: Any = run.memory.roles[PULLER]
-        payee: Any = run.memory.roles[PAYEE]
-        seed = run.seeds[len(run.memories) - 1]
-        return Outcome(seed, puller.arms[: payee.step], payee.rewards), True
-    return run.outcome(), False
-
-
-def _worlds(run: ContextualRun | TwinRun, seed: int) -> tuple[Any, Any]:
+def _worlds(run: ContextualRun | TwinRun, seed: int) -> tuple[Floats, Floats]:
     """Return what the best arm of every context pays on average, and a random one, added up over
     steps from 0 on.
     """
     setup = run.settings.load()
 
-    def make() -> tuple[Any, Any]:
+    def make() -> tuple[Floats, Floats]:
         means = setup.contexts.means[setup.order(seed)]
         return (
             np.append(0.0, means.max(axis=1).cumsum()),
@@ -279,16 +272,28 @@ def knowledge(settings: MpcContextual, kind: str) -> dict[str, Sequence[str]]:
 def explain(run: ContextualRun, delivery: Delivery) -> dict[str, Any]:
     """Explain a message at the moment it is delivered."""
     message, made = delivery.message, _Explained(run, delivery)
-    step, name, says, clear, ran = made.words()
+    words = made.words()
     return {
-        "step": step,
-        "name": name,
-        "says": says,
-        "clear": clear,
+        "step": words.step,
+        "name": words.name,
+        "says": words.says,
+        "clear": words.clear,
         "parts": parts(message, made.describe, KINDS),
-        "lines": lines(code(run.settings), ran),
+        "lines": lines(code(run.settings), words.ran),
         "chosen": PULLER if isinstance(message, said.Reveal) and made.arm(message.step) else None,
     }
+
+
+class _Words(NamedTuple):
+    """What is said of a message."""
+
+    step: str
+    name: str
+    says: str
+    clear: list[list[str]]
+    """What it means, for who knows everything."""
+    ran: Mapping[str, Sequence[str]]
+    """Lines of code that it belongs to, by kind of role."""
 
 
 class _Explained:
@@ -298,84 +303,72 @@ class _Explained:
         self.run, self.message = run, delivery.message
         self.sender, self.receiver = delivery.sender, delivery.receiver
         self.terms, self.setup = run.settings.load().terms, run.settings.load()
-        self.roles: dict[str, Any] = run.memory.roles
         self.rounds = len(run.plan.rounds)
 
-    def words(self) -> tuple[str, str, str, list[list[str]], Mapping[str, Sequence[str]]]:
-        """Return step, name, sentence, meaning and lines."""
+    def words(self) -> _Words:
+        """Explain the message."""
         a, b, message = "{" + self.sender + "}", "{" + self.receiver + "}", self.message
-        if isinstance(message, said.Hello):
-            says = (
-                f"{a} tells {b} its terms and a part of the parties' common key, which the dealer "
-                "never sees."
-            )
-            return (
-                "set-up",
-                "Hello",
-                says,
-                [["part of the key", "32 bytes, withheld"]],
-                {"party": ["hello"]},
-            )
-        if isinstance(message, said.Seed):
-            says = (
-                f"{a} sends {b} seeds from which it draws random numbers that fit those of the "
-                "others."
-            )
-            kind = self.roles[self.receiver].kind
-            return (
-                "set-up",
-                "Seed",
-                says,
-                [["seeds", "withheld"]],
-                {DEALER: ["seed"], kind: ["seed"]},
-            )
-        if isinstance(message, said.Want):
-            says = f"{a} asks {b} for more random numbers, ahead of time."
-            return (
-                "set-up",
-                "Want",
-                says,
-                [["chunk", str(message.chunk)]],
-                {"party": ["deal"], DEALER: ["deal"]},
-            )
-        if isinstance(message, said.Dealt):
-            says = (
-                f"{a} deals {b} what makes its random numbers fit; nothing in it depends on data."
-            )
-            return (
-                "set-up",
-                "Dealt",
-                says,
-                [["chunk", str(message.chunk)]],
-                {DEALER: ["deal"], "party": ["deal"]},
-            )
-        if isinstance(message, said.Opening):
-            return self._opening(message, a, b)
+        match message:
+            case said.Hello():
+                return _Words(
+                    "set-up",
+                    "Hello",
+                    f"{a} tells {b} its terms and a part of the parties' common key, which the dealer "
+                    "never sees.",
+                    [["part of the key", "32 bytes, withheld"]],
+                    {"party": ["hello"]},
+                )
+            case said.Seed():
+                return _Words(
+                    "set-up",
+                    "Seed",
+                    f"{a} sends {b} seeds from which it draws random numbers that fit those of the "
+                    "others.",
+                    [["seeds", "withheld"]],
+                    {DEALER: ["seed"], self.run.memory.roles[self.receiver].kind: ["seed"]},
+                )
+            case said.Want():
+                return _Words(
+                    "set-up",
+                    "Want",
+                    f"{a} asks {b} for more random numbers, ahead of time.",
+                    [["chunk", str(message.chunk)]],
+                    {"party": ["deal"], DEALER: ["deal"]},
+                )
+            case said.Dealt():
+                return _Words(
+                    "set-up",
+                    "Dealt",
+                    f"{a} deals {b} what makes its random numbers fit; nothing in it depends on data.",
+                    [["chunk", str(message.chunk)]],
+                    {DEALER: ["deal"], "party": ["deal"]},
+                )
+            case said.Opening():
+                return self._opening(message, a, b)
         return self._outside(message, a, b)
 
-    def _opening(
-        self, message: said.Opening, a: str, b: str
-    ) -> tuple[str, str, str, list[list[str]], Mapping[str, Sequence[str]]]:
+    def _opening(self, message: said.Opening, a: str, b: str) -> _Words:
         at = message.round
         where = f"round {at + 1} of {self.rounds}"
         if at == 0:
-            says = (
+            sender = self.terms.parties.index(self.sender)
+            own = self.run.parties_on_shares[sender].reveal().contexts
+            assert own is not None
+            features = own[0].view(np.int64) / 2.0**self.terms.bits
+            return _Words(
+                "1",
+                "Context",
                 f"{a} shows {b} its features under a mask, and its share of the model under "
-                f"another ({where})."
+                f"another ({where}).",
+                [["features", several([number(float(one), 3) for one in features], 8)]],
+                {"party": ["loop", "context"]},
             )
-            own = self.roles[self.sender].reveal().contexts.view(np.int64)
-            own = own / 2.0**self.terms.bits
-            clear = [["features", several([number(float(one), 3) for one in own[0]], 8)]]
-            return "1", "Context", says, clear, {"party": ["loop", "context"]}
         line, what = self._round(at)
-        says = (
-            f"{a} opens to {b} its shares of {what}, each under a mask: together they show a "
-            f"random number ({where})."
-        )
-        return (
+        return _Words(
             str(at + 1),
             "Opening",
-            says,
+            f"{a} opens to {b} its shares of {what}, each under a mask: together they show a "
+            f"random number ({where}).",
             [["bytes of shares", str(len(message.data))]],
             {"party": [line]},
         )
@@ -415,51 +408,44 @@ class _Explained:
         both = [what, "what is compared for this step"] if at < self.rounds - 1 else [what]
         return line, ", and ".join(one for one in both if one)
 
-    def _outside(
-        self, message: Any, a: str, b: str
-    ) -> tuple[str, str, str, list[list[str]], Mapping[str, Sequence[str]]]:
-        if isinstance(message, said.Reveal):
-            arm = self.arm(message.step)
-            says = f"{a} sends {b} its share of the arm: " + (
-                f"it was the last one, and the puller pulls {arm}."
-                if arm
-                else "alone it says nothing."
-            )
-            ran = {"party": ["reveal"], PULLER: ["arm"] if arm else []}
-            return "arm", "Reveal", says, [["arm", arm or "not known yet"]], ran
-        if isinstance(message, said.Choice):
-            says = (
-                f"{a} returns the arm to {b} under a mask, so that the model learns from it and no "
-                "party sees it."
-            )
-            ran = {PULLER: ["choice"], "party": ["choice"]}
-            return (
-                "arm",
-                "Choice",
-                says,
-                [["arm", self.arm(message.step - self.terms.lag) or "none yet"]],
-                ran,
-            )
-        if isinstance(message, said.Pulled):
-            says = f"{a} tells {b} that an arm was pulled, and not which."
-            return (
-                "reward",
-                "Pulled",
-                says,
-                [["step", str(message.step)]],
-                {PULLER: ["pulled"], PAYEE: ["pulled"]},
-            )
+    def _outside(self, message: Message, a: str, b: str) -> _Words:
+        match message:
+            case said.Reveal():
+                arm = self.arm(message.step)
+                last = f"it was the last one, and the puller pulls {arm}."
+                return _Words(
+                    "arm",
+                    "Reveal",
+                    f"{a} sends {b} its share of the arm: {last if arm else 'alone it says nothing.'}",
+                    [["arm", arm or "not known yet"]],
+                    {"party": ["reveal"], PULLER: ["arm"] if arm else []},
+                )
+            case said.Choice():
+                return _Words(
+                    "arm",
+                    "Choice",
+                    f"{a} returns the arm to {b} under a mask, so that the model learns from it and no "
+                    "party sees it.",
+                    [["arm", self.arm(message.step - self.terms.lag) or "none yet"]],
+                    {PULLER: ["choice"], "party": ["choice"]},
+                )
+            case said.Pulled():
+                return _Words(
+                    "reward",
+                    "Pulled",
+                    f"{a} tells {b} that an arm was pulled, and not which.",
+                    [["step", str(message.step)]],
+                    {PULLER: ["pulled"], PAYEE: ["pulled"]},
+                )
         assert isinstance(message, said.Payoff)
         first, batch = max(0, message.step - self.terms.lag) * self.terms.batch, self.terms.batch
-        units = self.roles[PAYEE].reveal().units[first : first + batch]
+        units = self.run.payee.reveal().units[first : first + batch]
         paid = several([number(float(one), 3) for one in self.terms.reward_range.value(units)])
-        says = (
-            f"{a} sends {b} the reward under a mask: the model learns from it and no party sees it."
-        )
-        return (
+        return _Words(
             "reward",
             "Payoff",
-            says,
+            f"{a} sends {b} the reward under a mask: the model learns from it and no party sees "
+            "it.",
             [["reward", paid]],
             {PAYEE: ["reward"], "party": ["reward"]},
         )
@@ -467,68 +453,15 @@ class _Explained:
     def arm(self, step: int) -> str:
         """Return the arms of a pass, once the puller knows them."""
         first, batch = step * self.terms.batch, self.terms.batch
-        arms = self.roles[PULLER].reveal().arms[first : first + batch] if step >= 0 else ()
+        arms = self.run.puller.reveal().arms[first : first + batch] if step >= 0 else ()
         return several([self.setup.contexts.arms[int(arm)] for arm in arms])
 
-    def describe(self, kind: str, field: str, value: Any) -> Sequence[Part] | None:
+    def describe(self, kind: str, field: str, value: object) -> Sequence[Part] | None:
         """Say what a field is."""
         if not isinstance(value, bytes):
             return [Part(field, "clear", 0, KINDS)] if kind != "Hello" else None
-        size = len(value)
-        if field == "terms":
-            return [Part("digest of the terms", "clear", size, KINDS)]
-        if kind == "Hello":
-            return [
-                Part(
-                    "part of the common key",
-                    "clear",
-                    size,
-                    KINDS,
-                    "sent to parties, never to the dealer",
-                )
-            ]
-        if kind == "Seed":
-            return [
-                Part(
-                    f"seed of {'tapes' if field == 'tapes' else 'input masks'}",
-                    "clear",
-                    size,
-                    KINDS,
-                )
-            ]
-        if kind == "Dealt":
-            return [
-                Part(
-                    "corrections of tapes",
-                    "pad",
-                    size,
-                    (DEALER,),
-                    "random numbers: no data are in them",
-                )
-            ]
-        if kind == "Reveal":
-            return [
-                Part(
-                    "share of the arm",
-                    "share",
-                    size,
-                    (),
-                    "the puller needs the shares of all parties",
-                )
-            ]
-        if kind in ("Choice", "Payoff"):
-            opens = (PULLER if kind == "Choice" else PAYEE, DEALER)
-            name = "arm - mask" if kind == "Choice" else "reward - mask"
-            return [
-                Part(
-                    name,
-                    "mask",
-                    size,
-                    opens,
-                    "its sender and the dealer know the mask; the dealer never sees it",
-                )
-            ]
-        return self._opened(size)
+        part = _FIELDS.get(field) or _FIELDS.get(kind)
+        return self._opened(len(value)) if part is None else [part._replace(length=len(value))]
 
     def _opened(self, size: int) -> list[Part]:
         assert isinstance(self.message, said.Opening)
@@ -548,6 +481,26 @@ class _Explained:
             "the dealer knows the mask and never sees these bytes",
         )
         return [masked, Part("share of model - mask", "share", size - own, (), why)]
+
+
+_MASKED = "its sender and the dealer know the mask; the dealer never sees it"
+_FIELDS = {
+    "terms": Part("digest of the terms", "clear", 0, KINDS),
+    "tapes": Part("seed of tapes", "clear", 0, KINDS),
+    "Hello": Part(
+        "part of the common key", "clear", 0, KINDS, "sent to parties, never to the dealer"
+    ),
+    "Seed": Part("seed of input masks", "clear", 0, KINDS),
+    "Dealt": Part(
+        "corrections of tapes", "pad", 0, (DEALER,), "random numbers: no data are in them"
+    ),
+    "Reveal": Part(
+        "share of the arm", "share", 0, (), "the puller needs the shares of all parties"
+    ),
+    "Choice": Part("arm - mask", "mask", 0, (PULLER, DEALER), _MASKED),
+    "Payoff": Part("reward - mask", "mask", 0, (PAYEE, DEALER), _MASKED),
+}
+"""Bytes of messages, by the name of their field or of their message."""
 
 
 # Settings to compare ------------------------------------------------------------------------------

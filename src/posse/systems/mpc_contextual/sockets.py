@@ -12,7 +12,7 @@ import asyncio
 import socket
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError, DataError
 from posse.core.roles import Entry, View
-from posse.privacy.leakage.attack import WIRE, Attack, Evidence, Score
+from posse.privacy.leakage.attack import WIRE, Attack, Evidence, Score, Truth
 from posse.privacy.leakage.features import nearest_class
-from posse.privacy.leakage.scores import hits
+from posse.privacy.leakage.scores import hits, shuffled
 from posse.systems.mpc_contextual.roles.messages import Choice, Opening, Payoff, Reveal
 from posse.systems.mpc_contextual.roles.outside import Slotted
 from posse.systems.mpc_contextual.settings import MpcContextual
@@ -193,7 +193,7 @@ def guess(seen: Watched, seed: int) -> Ints:
     return nearest_class(seen.values, seen.known)
 
 
-def score(found: Sequence[Ints], truths: Sequence[Mapping[str, Any]]) -> Score:
+def score(found: Sequence[Ints], truths: Sequence[Truth]) -> Score:
     """Count the arms guessed right of those that were not known."""
     right = [
         (one == truth["arms"])[truth["asked"]] for one, truth in zip(found, truths, strict=True)
@@ -214,10 +214,7 @@ def tells(evidence: Evidence, seed: int) -> Evidence:
     return replace(evidence, seen=replace(evidence.seen, values=values))
 
 
-def other_arms(truths: Sequence[Mapping[str, Any]], seed: int) -> list[dict[str, Any]]:
-    """Exchange the arms of steps."""
-    rng = np.random.default_rng((seed, 28))
-    return [{**truth, "arms": rng.permutation(truth["arms"])} for truth in truths]
+other_arms = shuffled("arms", 28)
 
 
 # Sizes --------------------------------------------------------------------------------------------
@@ -257,7 +254,7 @@ def _first_arms(arms: Ints, passes: int) -> Ints:
     return np.asarray(arms).reshape(passes, -1)[:, 0]
 
 
-def _score_arms(found: Sequence[Ints], truths: Sequence[Mapping[str, Any]]) -> Score:
+def _score_arms(found: Sequence[Ints], truths: Sequence[Truth]) -> Score:
     arms = np.concatenate(
         [_first_arms(truth["arms"], len(one)) for one, truth in zip(found, truths, strict=True)]
     )

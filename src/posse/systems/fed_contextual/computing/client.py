@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,9 +20,11 @@ from posse.policies.contextual.explorations import draw
 from posse.systems.fed_contextual.computing.cohorts import Logs
 from posse.systems.fed_contextual.computing.models import (
     Contexts,
+    Labels,
     Model,
     Number,
     Tree,
+    Whole,
     norm,
     subtract,
 )
@@ -71,7 +73,7 @@ def client_round(
     deployed: Tree,
     limit: jax.Array,
     contexts: Contexts,
-    labels: Any,
+    labels: Labels,
     mask: jax.Array,
     draws: Draws,
     logs: Logs | None = None,
@@ -111,7 +113,7 @@ def acted(
     rates: Rates,
     deployed: Tree,
     contexts: Contexts,
-    labels: Any,
+    labels: Labels,
     mask: jax.Array,
     draws: Draws,
     *,
@@ -119,7 +121,7 @@ def acted(
 ) -> Log:
     """Do the first half of a round: choose an arm for every sample."""
 
-    def pay(labels: Any, arms: jax.Array) -> jax.Array:
+    def pay(labels: Labels, arms: jax.Array) -> jax.Array:
         return task.pay(labels, arms, *rates.pays)
 
     policy = partial(rates.chances, task.policy)
@@ -168,7 +170,7 @@ def studied(
     params: Tree,
     limit: jax.Array,
     contexts: Contexts,
-    labels: Any,
+    labels: Labels,
     mask: jax.Array,
     draws: Draws,
     *,
@@ -209,9 +211,9 @@ def act(
     model: Model,
     deployed: Tree,
     policy: Callable[[jax.Array], jax.Array],
-    pay: Callable[[Any, jax.Array], jax.Array],
+    pay: Callable[[Labels, jax.Array], jax.Array],
     contexts: Contexts,
-    labels: Any,
+    labels: Labels,
     mask: jax.Array,
     key: jax.Array,
     *,
@@ -265,9 +267,9 @@ def learn(
 def study(
     model: Model,
     params: Tree,
-    pay_all: Callable[[Any], jax.Array],
+    pay_all: Callable[[Labels], jax.Array],
     contexts: Contexts,
-    labels: Any,
+    labels: Labels,
     mask: jax.Array,
     rate: Number,
     key: jax.Array,
@@ -327,7 +329,7 @@ def _round(y: jax.Array, key: jax.Array) -> jax.Array:
     return low.astype(jnp.int32) + (jax.random.uniform(key, y.shape) < y - low)
 
 
-def rows(tree: Any, at: jax.Array | int) -> Any:
+def rows(tree: Tree, at: Whole) -> Tree:
     """Return some rows of every array of a tree."""
     return jax.tree.map(lambda leaf: leaf[at], tree)
 
@@ -395,7 +397,7 @@ def _descend_all(model: Model) -> Callable[..., Tree]:
 def _down(loss: Callable[..., jax.Array]) -> Callable[..., Tree]:
     """One step down the gradient of a loss, by the rate that comes last."""
 
-    def descend(now: Tree, *rest: Any) -> Tree:
+    def descend(now: Tree, *rest: Tree) -> Tree:
         *batch, rate = rest
         slope = jax.grad(loss)(now, *batch)
         return jax.tree.map(lambda leaf, one: leaf - rate * one, now, slope)

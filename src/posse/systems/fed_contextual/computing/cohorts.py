@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,9 +84,9 @@ class Logs(NamedTuple):
     comes first.
     """
 
-    made: Any
+    made: NDArray[np.int32]
     """How many rounds ago each was made; 0 in this round, -1 where there is none."""
-    age: Any
+    age: NDArray[np.int32]
     """How many deployments ago its model was deployed."""
 
 

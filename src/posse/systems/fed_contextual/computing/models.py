@@ -10,7 +10,7 @@ order of `jax.tree.leaves`, and the rounds behind them.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -25,12 +25,20 @@ from posse.core.files import whole
 from posse.problems.populations.population import Population
 
 Tree: TypeAlias = Any
-"""A pytree of float arrays: parameters, an update, a moment."""
+"""A pytree of float arrays: parameters, an update, a moment. Neither jax nor numpy has a type for
+it.
+"""
+Layer: TypeAlias = Mapping[str, jax.Array]
+"""Weights `w` and bias `b`."""
 Leaves: TypeAlias = list[NDArray[Any]]
 """The arrays of a tree, in jax's order."""
+Array: TypeAlias = jax.Array | NDArray[np.generic]
+Whole: TypeAlias = jax.Array | NDArray[np.int32] | int
 Number: TypeAlias = jax.Array | float
-Contexts: TypeAlias = Any
+Contexts: TypeAlias = Tree
 """An array (batch, ...), or a pytree of such."""
+Labels: TypeAlias = Tree
+"""What the rewards of samples depend on: an array (batch, ...), or a pytree of such."""
 Descend = Callable[[Tree, Contexts, jax.Array, jax.Array, jax.Array, Number], Tree]
 """New parameters from parameters, contexts, arms, rewards, weights and a rate: one step down the
 gradient of the sum of weight (predicted - reward)^2.
@@ -127,10 +135,9 @@ def bag_of_words(words: int, arms: int) -> Model:
     def init(key: jax.Array) -> Tree:
         return {"w": jnp.zeros((words, arms)), "b": jnp.zeros(arms)}
 
-    def scores(params: Tree, contexts: Contexts) -> jax.Array:
+    def scores(params: Layer, contexts: Contexts) -> jax.Array:
         numbers, share = contexts
-        scored: jax.Array = jnp.einsum("nw,nwk->nk", share, params["w"][numbers]) + params["b"]
-        return scored
+        return jnp.einsum("nw,nwk->nk", share, params["w"][numbers]) + params["b"]
 
     def descend(
         params: Tree,
@@ -205,7 +212,7 @@ def as_floats(contexts: jax.Array) -> jax.Array:
     return x / 255.0 if contexts.dtype == jnp.uint8 else x
 
 
-def _layer(key: jax.Array, inputs: int, outputs: int, reached: int | None = None) -> Tree:
+def _layer(key: jax.Array, inputs: int, outputs: int, reached: int | None = None) -> Layer:
     """Glorot's uniform weights and no bias, as Keras begins; `reached` outputs of an input, those
     of a dense layer.
     """
@@ -216,12 +223,11 @@ def _layer(key: jax.Array, inputs: int, outputs: int, reached: int | None = None
     }
 
 
-def _apply(x: jax.Array, layer: Tree) -> jax.Array:
-    applied: jax.Array = x @ layer["w"] + layer["b"]
-    return applied
+def _apply(x: jax.Array, layer: Layer) -> jax.Array:
+    return x @ layer["w"] + layer["b"]
 
 
-def _convolve(x: jax.Array, layer: Tree) -> jax.Array:
+def _convolve(x: jax.Array, layer: Layer) -> jax.Array:
     """A 3x3 convolution without padding: nine shifted slices side by side, and one product."""
     height, width = x.shape[1] - 2, x.shape[2] - 2
     patches = [x[:, i : i + height, j : j + width, :] for i in range(3) for j in range(3)]
@@ -232,7 +238,7 @@ def _convolve(x: jax.Array, layer: Tree) -> jax.Array:
 _TAPS = ((1.0, 0.0, 0.0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0.0, 0.0, 1.0))
 
 
-def _winograd(x: jax.Array, layer: Tree) -> jax.Array:
+def _winograd(x: jax.Array, layer: Layer) -> jax.Array:
     """A 3x3 convolution without padding of images with even sides: F(2x2, 3x3).
 
     Of every 4x4 tile d come the 2x2 outputs A^T ((G g G^T) * (B^T d B)) A: sixteen products over
@@ -252,8 +258,7 @@ def _winograd(x: jax.Array, layer: Tree) -> jax.Array:
     halves = [_outputs(*(row[j] for row in products)) for j in range(4)]
     pixels = [jnp.stack(_outputs(*(halves[j][i] for j in range(4))), axis=1) for i in range(2)]
     out = jnp.stack(pixels, axis=1).reshape(n, high, wide, 2, 2, -1).transpose(0, 1, 3, 2, 4, 5)
-    convolved: jax.Array = out.reshape(n, 2 * high, 2 * wide, -1) + layer["b"]
-    return convolved
+    return out.reshape(n, 2 * high, 2 * wide, -1) + layer["b"]
 
 
 def _tile(
@@ -340,7 +345,7 @@ def leaves_of(tree: Tree) -> Leaves:
     return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
 
 
-def tree_of(leaves: Sequence[Any], like: Tree) -> Tree:
+def tree_of(leaves: Sequence[Array], like: Tree) -> Tree:
     """Return the tree of some arrays; raise if they are those of another model."""
     expected = [tuple(leaf.shape) for leaf in jax.tree.leaves(like)]
     shapes = [leaf.shape for leaf in leaves]
@@ -357,7 +362,7 @@ HEADER = "run.json"
 """Beside kept states: what they are of."""
 
 
-def write_arrays(path: Path, *leaves: Any, **named: Any) -> None:
+def write_arrays(path: Path, *leaves: Array, **named: NDArray[np.generic]) -> None:
     """Write arrays to one .npz file, which appears whole or not at all."""
     with whole(path) as file:
         np.savez(file, *map(np.asarray, leaves), allow_pickle=False, **named)

@@ -34,7 +34,7 @@ from posse.systems.fed_contextual.computing.client import (
     studied,
 )
 from posse.systems.fed_contextual.computing.cohorts import SAMPLE, Logs
-from posse.systems.fed_contextual.computing.models import Contexts, Tree, add, leaves_of
+from posse.systems.fed_contextual.computing.models import Contexts, Labels, Tree, add, leaves_of
 from posse.systems.fed_contextual.computing.server import (
     Measured,
     State,
@@ -54,15 +54,19 @@ _CLIENTS = 512
 """Clients gathered at a time when a population is put on a device."""
 
 
+Clients: TypeAlias = jax.Array | NDArray[np.int32]
+Present: TypeAlias = jax.Array | NDArray[np.float32]
+
+
 class Cohort(NamedTuple):
     """The clients of a round, padded: (clients, samples, ...)."""
 
     contexts: Contexts
-    labels: Any
+    labels: Labels
     mask: jax.Array
-    clients: jax.Array
+    clients: Clients
     """(clients,) their numbers."""
-    present: jax.Array
+    present: Present
     """(clients,) whether each takes part; padding does not."""
     logs: Logs | None = None
     """What each learns from, where not from what it does now with the newest model."""
@@ -71,18 +75,16 @@ class Cohort(NamedTuple):
 class Data(NamedTuple):
     """A population: samples of all clients one behind the other."""
 
-    contexts: Any
-    """(samples, ...), or a pytree of such"""
-    labels: Any
-    """(samples, ...)"""
+    contexts: Contexts
+    labels: Labels
     offsets: jax.Array
     """(clients + 1,): samples of client c are offsets[c] to offsets[c + 1]."""
 
 
-Source: TypeAlias = Data | Callable[[NDArray[np.int32], NDArray[np.float32], int], Cohort]
-"""A population in the device's memory, or a function that gathers the cohort of a round: clients,
-present, round.
-"""
+Gather: TypeAlias = Callable[[NDArray[np.int32], NDArray[np.float32], int], Cohort]
+"""Gathers the cohort of a round: clients, present, round."""
+Source: TypeAlias = Data | Gather
+"""A population in the device's memory, or a function that gathers cohorts from it."""
 
 
 def source_of(
@@ -101,7 +103,7 @@ def padding(population: Population, cap: int, batch: int = 16) -> int:
     return -(-min(population.largest, cap) // batch) * batch
 
 
-def host(population: Population, samples: int, cap: int) -> Source:
+def host(population: Population, samples: int, cap: int) -> Gather:
     """Return a function that gathers the cohort of a round; memory does not grow with the
     population.
     """
@@ -148,7 +150,7 @@ def resident_bytes(population: Population, cap: int) -> int:
     )
 
 
-def gather(data: Data, clients: jax.Array, present: jax.Array, samples: int) -> Cohort:
+def gather(data: Data, clients: Clients, present: Present, samples: int) -> Cohort:
     """Return the padded samples of some clients; those beyond `samples` are left out."""
     first = data.offsets[clients]
     at = first[:, None] + jnp.arange(samples)
@@ -161,9 +163,14 @@ def with_contexts(source: Source) -> Source:
     """Return a source whose labels are (contexts, labels): rewards may depend on both."""
     if isinstance(source, Data):
         return source._replace(labels=(source.contexts, source.labels))
+    return gather_with_contexts(source)
+
+
+def gather_with_contexts(gather: Gather) -> Gather:
+    """Do the same for what gathers cohorts."""
 
     def cohort(numbers: NDArray[np.int32], present: NDArray[np.float32], round_: int) -> Cohort:
-        found = source(numbers, present, round_)
+        found = gather(numbers, present, round_)
         return found._replace(labels=(found.contexts, found.labels))
 
     return cohort
@@ -181,7 +188,7 @@ def emptied(source: Source) -> Source:
     return cohort
 
 
-def _contexts(x: Any) -> Any:
+def _contexts(x: Bag | NDArray[Any]) -> Contexts:
     return (x.words, x.weights) if isinstance(x, Bag) else x
 
 
@@ -220,7 +227,7 @@ def bandit_sum(
     models = state.deployed if cohort.logs is None else models_of(state)
 
     def client(
-        contexts: Any, labels: Any, mask: jax.Array, draws: Draws, logs: Any
+        contexts: Contexts, labels: Labels, mask: jax.Array, draws: Draws, logs: Logs | None
     ) -> tuple[Contribution, Counts]:
         given, log = client_round(
             task,
@@ -261,7 +268,7 @@ def logged_round(
     alone, arms = _lanes(task, cohort) == 1, jnp.arange(_arms(task, state, cohort))
 
     def client(
-        contexts: Contexts, logged: Any, mask: jax.Array, draws: Draws, _: Any
+        contexts: Contexts, logged: Labels, mask: jax.Array, draws: Draws, _: Logs | None
     ) -> tuple[Contribution, Counts]:
         chosen, rewards, probabilities = logged
         log = Log(contexts, chosen, rewards, probabilities, mask)
@@ -291,7 +298,7 @@ def supervised_sum(
     cohort, alone = _merged(task, cohort), _lanes(task, cohort) == 1
 
     def client(
-        contexts: Contexts, labels: Any, mask: jax.Array, draws: Draws, _: Any
+        contexts: Contexts, labels: Labels, mask: jax.Array, draws: Draws, _: Logs | None
     ) -> tuple[Contribution, Counts]:
         return studied(
             task, rates, state.params, state.limit, contexts, labels, mask, draws, alone=alone
@@ -331,13 +338,13 @@ def _total(
         )
 
     def one(
-        contexts: Any,
-        labels: Any,
+        contexts: Contexts,
+        labels: Labels,
         mask: jax.Array,
         number: jax.Array,
         present: jax.Array,
-        logs: Any,
-    ) -> Any:
+        logs: Logs | None,
+    ) -> Total:
         given, counts = client(
             contexts, labels, mask * present, Draws(seed, state.round, number), logs
         )
@@ -350,8 +357,7 @@ def _total(
     zero = jax.tree.map(
         lambda leaf: jnp.zeros_like(leaf, jnp.int32 if task.levels else None), state.params
     )
-    total: Total = _sum(task, (zero, jnp.zeros(5), none), one, cohort)
-    return total
+    return _sum(task, (zero, jnp.zeros(5), none), one, cohort)
 
 
 @dataclass(frozen=True, eq=False)
@@ -375,7 +381,7 @@ class Observed:
 @partial(jax.jit, static_argnames=("task",))
 def _contributions(
     task: Task, rates: Rates, state: State, cohort: Cohort, seed: jax.Array | int
-) -> tuple[Any, jax.Array, jax.Array]:
+) -> tuple[Tree, jax.Array, jax.Array]:
     """Return the update, the arms and the rewards of every client of a round: what `bandit_round`
     adds up.
 
@@ -383,7 +389,7 @@ def _contributions(
     """
     models = state.deployed if cohort.logs is None else models_of(state)
 
-    def one(some: Any) -> tuple[Any, jax.Array, jax.Array]:
+    def one(some: Cohort) -> tuple[Tree, jax.Array, jax.Array]:
         contexts, labels, mask, number, _, logs = some
         given, log = client_round(
             task,
@@ -400,8 +406,8 @@ def _contributions(
         )
         return given.update, log.arms, log.rewards
 
-    found: tuple[Any, jax.Array, jax.Array] = jax.lax.map(one, tuple(cohort))
-    return found
+    contributions: tuple[Tree, jax.Array, jax.Array] = jax.lax.map(one, cohort)
+    return contributions
 
 
 def _today(rates: Rates, cohort: Cohort) -> Rates:
@@ -430,7 +436,7 @@ def observed(
     )
 
 
-def dense(contexts: Any, population: Population) -> NDArray[np.float64]:
+def dense(contexts: Contexts, population: Population) -> NDArray[np.float64]:
     """Return contexts as the model takes them, one row of numbers a sample: (devices, samples,
     numbers).
     """
@@ -452,7 +458,7 @@ def _merged(task: Task, cohort: Cohort) -> Cohort:
     def flat(leaf: jax.Array) -> jax.Array:
         return leaf.reshape(1, -1, *leaf.shape[2:])
 
-    mask = flat(cohort.mask * cohort.present[:, None])
+    mask = flat(cohort.mask * jnp.asarray(cohort.present)[:, None])
     contexts, labels = jax.tree.map(flat, (cohort.contexts, cohort.labels))
     return Cohort(contexts, labels, mask, jnp.zeros(1, jnp.int32), jnp.ones(1))
 
@@ -472,7 +478,7 @@ def _arms(task: Task, state: State, cohort: Cohort) -> int:
     return int(jax.eval_shape(scores, cohort.contexts).shape[-1])
 
 
-def _sum(task: Task, zero: Any, one: Callable[..., Any], cohort: Cohort) -> Any:
+def _sum(task: Task, zero: Total, one: Callable[..., Total], cohort: Cohort) -> Total:
     """Add up what clients give, `lanes` of them side by side and these one after the other."""
     count = cohort.clients.shape[0]
     lanes = _lanes(task, cohort)
@@ -480,7 +486,7 @@ def _sum(task: Task, zero: Any, one: Callable[..., Any], cohort: Cohort) -> Any:
         lambda leaf: leaf.reshape(count // lanes, lanes, *leaf.shape[1:]), tuple(cohort)
     )
 
-    def step(carry: Any, some: Any) -> tuple[Any, None]:
+    def step(carry: Total, some: Tree) -> tuple[Total, None]:
         if lanes == 1:  # side by side with nobody: scatters stay cheap
             return add(carry, one(*jax.tree.map(lambda leaf: leaf[0], some))), None
         return add(carry, jax.tree.map(lambda leaf: leaf.sum(axis=0), jax.vmap(one)(*some))), None

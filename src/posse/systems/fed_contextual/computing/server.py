@@ -28,7 +28,7 @@ class State(NamedTuple):
     params: Tree
     deployed: Tree
     """The parameters by which clients act."""
-    optimiser: Any
+    optimiser: Tree
     limit: jax.Array
     """Clipping norm."""
     round: jax.Array
@@ -196,8 +196,8 @@ OPTIMISERS = ("adam", "optax-adam", "sgd")
 class Optimiser(NamedTuple):
     """State from parameters, and new parameters and state from an update."""
 
-    init: Callable[[Tree], Any]
-    step: Callable[[Tree, Any, Tree, Number], tuple[Tree, Any]]
+    init: Callable[[Tree], Tree]
+    step: Callable[[Tree, Tree, Tree, Number], tuple[Tree, Tree]]
     """Parameters, state, mean update, rate."""
 
 
@@ -209,7 +209,7 @@ def optimiser(name: str) -> Optimiser:
 def sgd() -> Optimiser:
     """Move by the rate times the mean update."""
 
-    def step(params: Tree, state: Any, update: Tree, rate: Number) -> tuple[Tree, Any]:
+    def step(params: Tree, state: Tree, update: Tree, rate: Number) -> tuple[Tree, Tree]:
         return jax.tree.map(lambda now, one: now + rate * one, params, update), state
 
     return Optimiser(lambda params: (), step)
@@ -218,11 +218,11 @@ def sgd() -> Optimiser:
 def adam(beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-7) -> Optimiser:
     """Adam as Keras has it: rate sqrt(1 - b2^t) / (1 - b1^t) m / (sqrt(v) + epsilon)."""
 
-    def init(params: Tree) -> Any:
+    def init(params: Tree) -> Tree:
         zeros = jax.tree.map(jnp.zeros_like, params)
         return jnp.zeros((), jnp.int32), zeros, zeros
 
-    def step(params: Tree, state: Any, update: Tree, rate: Number) -> tuple[Tree, Any]:
+    def step(params: Tree, state: Tree, update: Tree, rate: Number) -> tuple[Tree, Tree]:
         count, first, second = state
         count = count + 1
         slope = scale(update, -1.0)
@@ -243,7 +243,7 @@ def optax_adam(beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-7) 
 
     made = optax.scale_by_adam(beta1, beta2, epsilon)
 
-    def step(params: Tree, state: Any, update: Tree, rate: Number) -> tuple[Tree, Any]:
+    def step(params: Tree, state: Tree, update: Tree, rate: Number) -> tuple[Tree, Tree]:
         direction, state = made.update(scale(update, -1.0), state, params)
         return jax.tree.map(lambda now, one: now - rate * one, params, direction), state
 

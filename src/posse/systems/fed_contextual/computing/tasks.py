@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,7 @@ from posse.policies.contextual.explorations import (
     Softmax,
     among,
 )
-from posse.systems.fed_contextual.computing.models import Model, Number
+from posse.systems.fed_contextual.computing.models import Contexts, Labels, Model, Number, Whole
 
 if TYPE_CHECKING:
     from posse.systems.fed_contextual.computing.server import Clipping, Optimiser
@@ -34,7 +34,7 @@ Pay: TypeAlias = Callable[..., jax.Array]
 """(samples,) rewards from labels, arms and what `Rates.pays` holds."""
 PayAll: TypeAlias = Callable[..., jax.Array]
 """(samples, arms) rewards of all arms from labels and what `Rates.pays` holds."""
-OwnPay: TypeAlias = Callable[[Any, Any, jax.Array], jax.Array]
+OwnPay: TypeAlias = Callable[[Contexts, Labels, jax.Array], jax.Array]
 """A user's rewards, (samples,), from contexts, labels and the arms chosen: a function that jax can
 trace.
 """
@@ -103,7 +103,7 @@ class Rates(NamedTuple):
         )
         return made
 
-    def then(self, made: jax.Array | int, age: jax.Array | int) -> Rates:
+    def then(self, made: Whole, age: Whole) -> Rates:
         """Return the rates of a log by how many rounds ago it was made, and how many deployments
         ago its model was.
 
@@ -125,9 +125,7 @@ the order of supervised training, noise on the count of updates within the norm.
 """
 
 
-def key_of(
-    seed: jax.Array | int, purpose: int, round_: jax.Array | int = 0, client: jax.Array | int = 0
-) -> jax.Array:
+def key_of(seed: jax.Array | int, purpose: int, round_: Whole = 0, client: Whole = 0) -> jax.Array:
     """Return the key of a draw; a seed is in [0, 2^32)."""
     key = jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), purpose)
     return jax.random.fold_in(jax.random.fold_in(key, round_), client)
@@ -137,8 +135,8 @@ class Draws(NamedTuple):
     """The draws of one client in one round."""
 
     seed: jax.Array | int
-    round: jax.Array | int
-    client: jax.Array | int
+    round: Whole
+    client: Whole
 
     def key(self, purpose: int) -> jax.Array:
         """Return the key of one purpose."""
@@ -182,7 +180,7 @@ def pay_all(labels: jax.Array, table: jax.Array) -> jax.Array:
     return table[labels]
 
 
-def pay_labels(given: Any, table: jax.Array) -> jax.Array:
+def pay_labels(given: Labels, table: jax.Array) -> jax.Array:
     """Do the same where labels are (contexts, labels)."""
     return pay_all(given[1], table)
 
@@ -193,11 +191,11 @@ def paid_by(own: OwnPay, arms: int) -> tuple[Pay, PayAll]:
     labels).
     """
 
-    def pay(given: Any, chosen: jax.Array) -> jax.Array:
+    def pay(given: Labels, chosen: jax.Array) -> jax.Array:
         contexts, labels = given
         return own(contexts, labels, chosen)
 
-    def pay_all(given: Any) -> jax.Array:
+    def pay_all(given: Labels) -> jax.Array:
         samples = jax.tree.leaves(given)[0].shape[0]
         every = jnp.broadcast_to(jnp.arange(arms)[:, None], (arms, samples))
         return jax.vmap(lambda chosen: pay(given, chosen))(every).T

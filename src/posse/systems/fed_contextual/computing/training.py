@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial, reduce
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +28,7 @@ from posse.systems.fed_contextual.computing.cohorts import (
     logs_of,
     room,
 )
-from posse.systems.fed_contextual.computing.models import add, size_of, write_arrays
+from posse.systems.fed_contextual.computing.models import Tree, add, size_of, write_arrays
 from posse.systems.fed_contextual.computing.rounds import (
     Cohort,
     Data,
@@ -46,7 +46,7 @@ from posse.systems.fed_contextual.computing.tasks import Rates, Task
 
 Pays: TypeAlias = Callable[[int], NDArray[np.float64]]
 """The (labels, arms) rewards of a round, where they differ from round to round."""
-Drawn: TypeAlias = tuple[Any, Any, Logs | None]
+Drawn: TypeAlias = tuple[NDArray[np.int32], NDArray[np.float32], Logs | None]
 """Clients of a round, which of them are present, and the logs they learn from where these are not
 made now.
 """
@@ -221,8 +221,8 @@ def _drawn(schedule: Schedule, seed: int, round_: int) -> Drawn:
 
 def _stacked(some: Sequence[Drawn]) -> Drawn:
     """Put draws of rounds, or of runs, on a first axis."""
-    made: Drawn = jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *some)
-    return made
+    stacked: Drawn = jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *some)
+    return stacked
 
 
 def _varying(plan: Plan, rounds: range) -> Varying:
@@ -302,7 +302,7 @@ def _part(
     rates: Rates,
     state: State,
     data: Data | None,
-    given: Any,
+    given: Tree,
     seed: jax.Array,
     samples: int,
     supervised: bool,

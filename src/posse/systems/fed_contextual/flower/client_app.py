@@ -15,12 +15,11 @@ read.
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Callable
 from contextlib import suppress
 from logging import ERROR, WARNING
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from zipfile import BadZipFile
 
 import numpy as np
@@ -49,6 +48,10 @@ if TYPE_CHECKING:
     from posse.systems.fed_contextual.computing.tasks import Draws
 
 
+Order: TypeAlias = Any
+"""One of Flower's records: values by name."""
+
+
 def make() -> ClientApp:
     """Make the app."""
     app = ClientApp()
@@ -71,10 +74,9 @@ def train_securely(message: Message, context: Context) -> Message:
     """Answer one stage of a secure round."""
 
     def vector(settings: DeviceSettings) -> bytes:
-        order: Any = message.content[wire.ROUND]
         words = (
             evaluation.words_of(sums_of(settings, message.content, context))
-            if wire.METHOD in order
+            if wire.METHOD in message.content[wire.ROUND]
             else wire.words_of(contribution(settings, message.content, context))
         )
         return words.astype("<u4").tobytes()
@@ -116,13 +118,13 @@ def sums_of(settings: DeviceSettings, sent: RecordDict, context: Context) -> NDA
     candidate, deployed = (
         tree_of(wire.unpacked(sent[name]), like) for name in (wire.PARAMS, wire.DEPLOYED)
     )
-    order: Any = sent[wire.ROUND]
+    order: Order = sent[wire.ROUND]
     if (order[wire.METHOD], order["limit"]) != (settings.evaluate, settings.evaluation_clip):
         raise ProtocolError("an evaluation must be as the run's settings say.")
     try:
-        log = _log(
-            settings, deployed, int(order["deployment"]), _draws(settings, order, context), context
-        )
+        number = number_of(context.node_config, context.node_id)
+        draws = device.draws_of(settings, int(order["round"]), number)
+        log = _log(settings, deployed, int(order["deployment"]), draws, context)
         return evaluation.device_sums(settings, candidate, log)
     except (ConfigError, MissingExtraError):
         raise
@@ -138,19 +140,16 @@ def contribution(settings: DeviceSettings, sent: RecordDict, context: Context) -
     show.
     """
     keep_compiled()
-    import jax
-    import jax.numpy as jnp
-
-    from posse.systems.fed_contextual.computing.client import Contribution
     from posse.systems.fed_contextual.computing.models import leaves_of, shape_of, tree_of
     from posse.systems.fed_contextual.flower import device
 
-    like = shape_of(device.model_of(settings, context.node_config))
+    model = device.model_of(settings, context.node_config)
+    like = shape_of(model)
     params = tree_of(wire.unpacked(sent[wire.PARAMS]), like)
     deployed = (
         tree_of(wire.unpacked(sent[wire.DEPLOYED]), like) if wire.DEPLOYED in sent else params
     )
-    order: Any = sent[wire.ROUND]
+    order: Order = sent[wire.ROUND]
     try:
         made = _learnt(settings, params, deployed, order, context)
         leaves = leaves_of(made.update)
@@ -162,10 +161,7 @@ def contribution(settings: DeviceSettings, sent: RecordDict, context: Context) -
         if not (settings.secure or settings.noise):
             raise
         _note_zeros("data", error)
-    kind = np.int32 if settings.rounded_to else np.float32
-    return Contribution(
-        jax.tree.map(lambda leaf: np.zeros(leaf.shape, kind), like), jnp.float32(0), jnp.zeros(3)
-    )
+    return device.zeros_of(settings, model)
 
 
 def _note_zeros(what: str, error: Exception) -> None:
@@ -181,29 +177,17 @@ def _note_zeros(what: str, error: Exception) -> None:
         )
 
 
-def _draws(settings: DeviceSettings, order: Any, context: Context) -> Draws:
-    import jax.numpy as jnp
-
-    from posse.systems.fed_contextual.computing.tasks import Draws
-
-    seed = settings.seed if settings.seed >= 0 else secrets.randbits(31)
-    return Draws(
-        jnp.uint32(seed), int(order["round"]), number_of(context.node_config, context.node_id)
-    )
-
-
 def _learnt(
-    settings: DeviceSettings, params: Tree, deployed: Tree, order: Any, context: Context
+    settings: DeviceSettings, params: Tree, deployed: Tree, order: Order, context: Context
 ) -> Contribution:
     """Act (or take up a log) and learn."""
-    import jax.numpy as jnp
-
     from posse.systems.fed_contextual.flower import device
 
-    draws = _draws(settings, order, context)
+    number = number_of(context.node_config, context.node_id)
+    draws = device.draws_of(settings, int(order["round"]), number)
     log = _log(settings, deployed, int(order["deployment"]), draws, context)
     task, rates = device.task_of(settings), device.rates_of(settings)
-    made: Contribution = device.learnt(task, rates, params, log, jnp.float32(order["limit"]), draws)
+    made: Contribution = device.learnt(task, rates, params, log, np.float32(order["limit"]), draws)
     return made
 
 
@@ -259,23 +243,17 @@ def take_version(message: Message, context: Context) -> Message:
 
 
 def _take(sent: RecordDict, context: Context, path: Path) -> None:
-    from posse.systems.fed_contextual.computing.models import shape_of
     from posse.systems.fed_contextual.flower import device
 
     settings, node = DeviceSettings.of(dict(context.run_config)), context.node_config
-    about: Any = sent[wire.DEPLOY]
+    about: Order = sent[wire.DEPLOY]
     version = parsed(about[wire.ABOUT], wire.unpacked(sent[wire.PARAMS]))
     schema = (settings.model, settings.features, settings.arms, settings.divisor)
     if (version.model, version.features, version.arms, version.divisor) != schema:
         raise ProtocolError(
             f"version {version.version} has another schema than this run's settings."
         )
-    import jax
-
-    shapes = [
-        tuple(leaf.shape)
-        for leaf in jax.tree.leaves(shape_of(device.model_of(settings, context.node_config)))
-    ]
+    shapes = device.shapes_of(device.model_of(settings, context.node_config))
     width = None
     if "log" in node and settings.model != "bag":
         with (

@@ -7,6 +7,7 @@ The same model, policy, losses, clipping and optimiser, and the keys that the si
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -19,6 +20,7 @@ import numpy as np
 from posse.core.errors import ConfigError, DataError
 from posse.policies.own import is_own
 from posse.systems.fed_contextual.computing import client
+from posse.systems.fed_contextual.computing.client import Contribution
 from posse.systems.fed_contextual.computing.models import (
     Model,
     Tree,
@@ -29,7 +31,7 @@ from posse.systems.fed_contextual.computing.models import (
 )
 from posse.systems.fed_contextual.computing.own_models import named
 from posse.systems.fed_contextual.computing.server import Clipping, optimiser
-from posse.systems.fed_contextual.computing.tasks import Rates, Task, pay, policy_of
+from posse.systems.fed_contextual.computing.tasks import Draws, Rates, Task, pay, policy_of
 from posse.systems.fed_contextual.flower.settings import DeviceSettings
 
 acted = jax.jit(client.acted, static_argnames=("task", "alone"))
@@ -98,6 +100,26 @@ def model_of(settings: DeviceSettings, node: Mapping[str, object] | None = None)
     return named_model(settings.model, size, settings.arms, settings.hidden, (one, two))
 
 
+def shapes_of(model: Model) -> list[tuple[int, ...]]:
+    """Return the shapes of a model's arrays."""
+    return [tuple(leaf.shape) for leaf in jax.tree.leaves(shape_of(model))]
+
+
+def draws_of(settings: DeviceSettings, round_: int, number: int) -> Draws:
+    """Return the draws of a device in a round: from the run's seed, or from the operating
+    system.
+    """
+    seed = settings.seed if settings.seed >= 0 else secrets.randbits(31)
+    return Draws(jnp.uint32(seed), round_, number)
+
+
+def zeros_of(settings: DeviceSettings, model: Model) -> Contribution:
+    """Return the part of a device that adds nothing."""
+    kind = np.int32 if settings.rounded_to else np.float32
+    update = jax.tree.map(lambda leaf: np.zeros(leaf.shape, kind), shape_of(model))
+    return Contribution(update, jnp.float32(0), jnp.zeros(3))
+
+
 def check_own(settings: DeviceSettings, node: Mapping[str, object]) -> None:
     """Refuse to import a model that the run names and this node does not."""
     if is_own(settings.model) and node.get("own-model") != settings.model:
@@ -114,8 +136,8 @@ def first_model(settings: DeviceSettings) -> Tree | None:
     """
     if not settings.start:
         return None
-    path, like = Path(settings.start).expanduser(), shape_of(model_of(settings))
-    shapes = [tuple(leaf.shape) for leaf in jax.tree.leaves(like)]
+    path, model = Path(settings.start).expanduser(), model_of(settings)
+    shapes = shapes_of(model)
     try:
         leaves = read_model(path, len(shapes))
     except FileNotFoundError:
@@ -136,4 +158,4 @@ def first_model(settings: DeviceSettings) -> Tree | None:
         )
     if not all(leaf.dtype.kind == "f" and np.isfinite(leaf).all() for leaf in leaves):
         raise DataError(f"{path} must hold finite numbers. Take another model.")
-    return tree_of([leaf.astype(np.float32) for leaf in leaves], like)
+    return tree_of([leaf.astype(np.float32) for leaf in leaves], shape_of(model))

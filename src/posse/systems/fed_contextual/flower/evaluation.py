@@ -143,6 +143,8 @@ def evaluate(
 def _estimated(
     fleet: Fleet, state: State, order: RecordDict, number: int, run_id: str
 ) -> dict[str, Any]:
+    from posse.systems.fed_contextual.flower.noise import drawn
+
     settings, nodes = fleet.settings, fleet.cohort(state, order)
     count, sums = (_masked if settings.secure else _plain)(
         fleet, nodes, state, order, number, run_id
@@ -151,7 +153,7 @@ def _estimated(
         raise ProtocolError(f"an evaluation needs {settings.enough} devices, got {count}.")
     sigma = settings.noise * moved_by(settings)
     if sigma:
-        sums = sums + sigma * _normals(settings, number)
+        sums = sums + sigma * np.asarray(drawn([(SUMS,)], settings.seed, number)[0], np.float64)
     return estimate_of(sums, count, settings.evaluate, sigma)
 
 
@@ -185,12 +187,6 @@ def estimate_of(sums: NDArray[np.float64], count: int, method: str, sigma: float
     spread += sigma**2 * (1 + v * v) + 2 * sigma * math.sqrt(1 + 4 * v * v + v**4)
     made = interval(method, v, spread, b, count, 0.95, round(rows), b * b / bb if bb > 0 else 0.0)
     return {"value": v, "low": made.low, "high": made.high, "devices": count, "noise": sigma}
-
-
-def _normals(settings: DeviceSettings, number: int) -> NDArray[np.float64]:
-    from posse.systems.fed_contextual.flower.noise import drawn
-
-    return np.asarray(drawn([(SUMS,)], settings.seed, number)[0], np.float64)
 
 
 def _plain(

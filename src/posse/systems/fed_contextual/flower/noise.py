@@ -29,7 +29,6 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -72,15 +71,11 @@ def with_noise(total: Tree, settings: DeviceSettings, state: State) -> Tree:
     levels = settings.rounded_to
     deviation = settings.noise * (levels or float(state.limit))  # in steps, or as the sum is
     numbers = drawn([np.shape(leaf) for leaf in leaves], settings.seed, int(state.round))
-    made = [
-        _added(np.asarray(leaf), deviation * one) for leaf, one in zip(leaves, numbers, strict=True)
-    ]
-    return jax.tree.unflatten(shape, made)
-
-
-def _added(leaf: NDArray[Any], noise: NDArray[Any]) -> NDArray[Any]:
-    made: NDArray[Any] = leaf + (np.rint(noise) if leaf.dtype.kind == "i" else noise)
-    return made.astype(leaf.dtype)
+    noisy = []
+    for leaf, one in zip(map(np.asarray, leaves), numbers, strict=True):
+        noise = np.rint(deviation * one) if leaf.dtype.kind == "i" else deviation * one
+        noisy.append((leaf + noise).astype(leaf.dtype))
+    return jax.tree.unflatten(shape, noisy)
 
 
 def secret_normals(count: int) -> NDArray[np.float64]:
@@ -177,18 +172,13 @@ def _paid(path: Path, done: int) -> int:
                 "train under noise."
             )
         return 0
-    account = _read(path)
-    paid = account.get("rounds")
+    try:
+        account = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} cannot be read ({error}). Name another folder.") from None
+    paid = account.get("rounds") if isinstance(account, dict) else None
     if not isinstance(paid, int) or paid < done:
         raise DataError(
             f"{path} must count the {done} rounds that were done, got {paid}. Name another folder."
         )
     return paid
-
-
-def _read(path: Path) -> Mapping[str, Any]:
-    try:
-        account = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} cannot be read ({error}). Name another folder.") from None
-    return account if isinstance(account, dict) else {}

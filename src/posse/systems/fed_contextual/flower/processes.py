@@ -69,16 +69,19 @@ class Crew:
         """
         path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
         # Many processes on one machine: each with one thread, none with the GPU.
-        threads = {"OMP_NUM_THREADS": "1", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
-        defaults = {"JAX_PLATFORMS": "cpu", "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1"}
-        fixed = {
+        return {
+            "JAX_PLATFORMS": "cpu",
+            "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
+            "OMP_NUM_THREADS": "1",
+            "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
+            **os.environ,
             **QUIET,
             "FLWR_HOME": str(home),
             "PATH": path,
             MARK: self.mark,
             "PYTHONUNBUFFERED": "1",
+            **more,
         }
-        return {**defaults, **threads, **os.environ, **fixed, **more}
 
     def start(
         self, name: str, command: Sequence[str], log: Path, environment: Mapping[str, str]

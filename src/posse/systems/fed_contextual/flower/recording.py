@@ -22,12 +22,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from posse.core.errors import PosseError, StoreError
 from posse.core.files import write_whole
 from posse.policies.contextual.registry import described
 from posse.results.record import Record, Traffic, new_id
-from posse.results.store import Store
+from posse.results.store import RunHandle, Store
 from posse.runtime.metrics import Metric, gauge, line, write
 from posse.systems.base import presentation_at
 from posse.systems.fed_contextual.flower.deployment import Versions
@@ -37,6 +38,7 @@ from posse.systems.fed_contextual.flower.settings import (
     RECORD,
     RESULT,
     DeviceSettings,
+    Line,
     lines_of,
 )
 from posse.systems.fed_contextual.levels import LEVELS, leaks, learns, level_of
@@ -64,26 +66,13 @@ def server_record(settings: DeviceSettings, out: Path, status: str = "finished")
     result: dict[str, Any] = {}
     with suppress(OSError, ValueError):
         result = json.loads((out / RESULT).read_text())
-    masked, noisy = ([bool(line.get(name)) for line in lines] for name in ("masked", "noise"))
     happened = {
         **settings.resolved(),
-        "masked": bool(lines) and all(masked),
-        "noise": settings.noise if all(noisy) else 0.0,
+        "masked": bool(lines) and all(line.get("masked") for line in lines),
+        "noise": settings.noise if all(line.get("noise") for line in lines) else 0.0,
     }
-    more = [OPEN] if not all(line.get("authenticated", True) for line in lines) else []
-    if any(masked) and not all(masked):
-        more.append(f"{masked.count(False)} of {len(lines)} rounds were not under masks.")
     earned = np.cumsum([line["reward"] * max(1.0, line["samples"]) for line in lines])
-    samples = sum(line["samples"] for line in lines)
-    summary: dict[str, Any] = {
-        "rounds_done": len(lines),
-        "steps_done": len(lines),
-        "samples": samples,
-    }
-    if samples:
-        summary["average_reward"] = float(earned[-1]) / samples
-        summary["clip_norm"] = lines[-1]["limit"]
-        summary["within_clip"] = float(np.mean([line["within"] for line in lines]))
+    summary = _summary(lines, earned)
     config = {
         **settings.resolved(),
         "horizon": settings.rounds,
@@ -106,7 +95,7 @@ def server_record(settings: DeviceSettings, out: Path, status: str = "finished")
             "names": [str(arm) for arm in range(settings.arms)],
         },
         level=level_of(happened["noise"], happened["masked"]),
-        leaks=(*leaks(happened), *more),
+        leaks=(*leaks(happened), *_not_protected(lines)),
         seeds=(settings.seed,) if settings.seed >= 0 and lines else (),
         steps=np.arange(1, len(lines) + 1),
         reward=earned.reshape(1, -1) if lines else np.zeros((0, 0)),
@@ -122,7 +111,27 @@ def server_record(settings: DeviceSettings, out: Path, status: str = "finished")
     )
 
 
-def _moved(lines: Sequence[dict[str, Any]], name: str) -> tuple[int, int]:
+def _summary(lines: Sequence[Line], earned: NDArray[np.float64]) -> dict[str, float]:
+    """Return counts and averages of all rounds; `earned` are rewards so far, round by round."""
+    samples = sum(line["samples"] for line in lines)
+    summary = {"rounds_done": len(lines), "steps_done": len(lines), "samples": samples}
+    if samples:
+        summary["average_reward"] = float(earned[-1]) / samples
+        summary["clip_norm"] = lines[-1]["limit"]
+        summary["within_clip"] = float(np.mean([line["within"] for line in lines]))
+    return summary
+
+
+def _not_protected(lines: Sequence[Line]) -> Iterator[str]:
+    """Say what was not protected in some rounds."""
+    if not all(line.get("authenticated", True) for line in lines):
+        yield OPEN
+    in_the_clear = sum(not line.get("masked") for line in lines)
+    if 0 < in_the_clear < len(lines):
+        yield f"{in_the_clear} of {len(lines)} rounds were not under masks."
+
+
+def _moved(lines: Sequence[Line], name: str) -> tuple[int, int]:
     counted = [line.get(name, (0, 0)) for line in lines]
     return sum(one[0] for one in counted), sum(one[1] for one in counted)
 
@@ -210,7 +219,7 @@ def listed(settings: DeviceSettings, out: Path) -> Iterator[Callable[[int, int],
     _end(handle, settings, out, "finished")
 
 
-def _end(handle: Any, settings: DeviceSettings, out: Path, status: str) -> None:
+def _end(handle: RunHandle, settings: DeviceSettings, out: Path, status: str) -> None:
     try:
         handle.end(server_record(settings, out, status))
     except PosseError as error:

@@ -57,7 +57,8 @@ def samples_of(settings: DeviceSettings, node: Mapping[str, Any], node_id: int) 
             "Give 'client' in the node's configuration."
         )
     cohort = population.gather([number], settings.samples, cap=settings.samples, seed=SAMPLE)
-    contexts = _bag(cohort.x) if isinstance(cohort.x, Bag) else cohort.x[0]
+    x = cohort.x
+    contexts = (x.words[0], x.weights[0]) if isinstance(x, Bag) else x[0]
     _check(population, contexts, settings)
     return Samples(contexts, cohort.y[0], cohort.mask[0].astype(np.float32))
 
@@ -132,8 +133,7 @@ def log_of(settings: DeviceSettings, path: Path) -> tuple[NDArray[Any], ...]:
 
 def _within(values: NDArray[Any]) -> NDArray[np.bool_]:
     """Say which numbers are finite as 32-bit floats."""
-    found: NDArray[np.bool_] = np.abs(values.astype(np.float64)) <= LARGEST
-    return found
+    return np.asarray(np.abs(values.astype(np.float64)) <= LARGEST)
 
 
 def _check_contexts(contexts: NDArray[Any], settings: DeviceSettings, path: Path) -> None:
@@ -198,10 +198,6 @@ def _population(data: str, partitions: int) -> Population:
             "splits.read_population."
         )
     return read_pictures(path, clients=partitions) if holds_images(path) else load(path)
-
-
-def _bag(x: Bag) -> tuple[NDArray[Any], NDArray[Any]]:
-    return x.words[0], x.weights[0]
 
 
 def _check(population: Population, contexts: Any, settings: DeviceSettings) -> None:

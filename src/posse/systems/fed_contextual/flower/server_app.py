@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from logging import INFO, WARNING
@@ -99,84 +100,107 @@ def main(grid: Grid, context: Context) -> None:
         raise
 
 
-def run(grid: Any, settings: DeviceSettings, run_id: str) -> State:
+def run(grid: Grid, settings: DeviceSettings, run_id: str) -> State:
     """Run the rounds that the folder's state has not seen."""
     out = Path(settings.out).expanduser()
     out.mkdir(parents=True, exist_ok=True)
     with alone(out):
-        return _run(grid, settings, run_id, out)
+        under_way = _Run(grid, settings, run_id, out)
+        with listed(settings, out) as beat:
+            under_way.train(beat)
+        return under_way.state
 
 
-def _run(grid: Any, settings: DeviceSettings, run_id: str, out: Path) -> State:
-    task, fleet = task_of(settings), Fleet(grid, settings, lambda text: log(WARNING, "%s", text))
-    state, seen = _begun(task, settings, out)
-    account = Account(settings, out, int(state.round)) if settings.noise else None
-    if account and account.over and not seen:
-        raise BudgetError(
-            "the limit was spent on rounds that were never finished. Raise it, or name another "
-            "folder."
-        )
-    versions = Versions(out)
+class _Run:
+    """A run whose folder no other process has open."""
 
-    def keep(version: int, now: State) -> State:
-        """Keep a version and deploy it, if its estimate passes the gate where there is one."""
-        passed, found = (
-            evaluate(fleet, now, version, run_id, account, out) if settings.evaluate else (True, "")
-        )
-        now = deploy(now) if passed else now
-        if version % settings.deploy_every == 0:
-            save(out / STATE, now, joined(seen))
-        wanted = versions.add(made_of(version, now.params), want=passed)
-        if found:
-            log(
-                INFO if wanted.version == version else WARNING,
-                "%s: %s",
-                found,
-                wanted.said(version),
+    def __init__(self, grid: Grid, settings: DeviceSettings, run_id: str, out: Path) -> None:
+        self.settings, self.run_id, self.out = settings, run_id, out
+        self.task = task_of(settings)
+        self.fleet = Fleet(grid, settings, lambda text: log(WARNING, "%s", text))
+        self.state, self.seen = _begun(self.task, settings, out)
+        self.account = Account(settings, out, self.done) if settings.noise else None
+        if self.account and self.account.over and not self.seen:
+            raise BudgetError(
+                "the limit was spent on rounds that were never finished. Raise it, or name another "
+                "folder."
             )
-        return now
+        self.versions = Versions(out)
+        # A run that was stopped in its first round may begin with another model.
+        if not self.seen or not self.versions.known():
+            self.versions.add(self._version(self.done, self.state.deployed))
 
-    def made_of(version: int, params: Tree) -> Version:
-        return version_of(settings, record_id(out), version, leaves_of(params))
+    @property
+    def done(self) -> int:
+        """Rounds done."""
+        return int(self.state.round)
 
-    if (
-        not seen or not versions.known()
-    ):  # a run that was stopped in its first round may begin with another model
-        versions.add(made_of(int(state.round), state.deployed))
-    with listed(settings, out) as beat:
-        done, now = int(state.round), versions.wanted
-        if versions.known()[-1] < done and (
-            done % settings.deploy_every == 0 or (now and now.version == done)
-        ):
-            state = keep(done, state)  # it was stopped while this version was evaluated or deployed
-        while int(state.round) < settings.rounds and not (account and account.over):
-            began, number = time.monotonic(), int(state.round)
-            fleet.spread(versions)
-            if account:
-                account.pay()
-            added = (_once if account else _until_enough)(fleet, state, run_id)
-            sums = jnp.asarray(added.sums, jnp.float32)
-            state, measured = _advanced(task, rates_of(settings), state, added.total, sums)
-            if fleet.was_unmasked(state):
-                state = state._replace(
-                    params=_by_a_hair(state.params, settings.seed, int(state.round))
-                )
-            seen.append(jax.tree.map(np.atleast_1d, measured))
-            spent = {"epsilon": account.epsilon} if account else {}
-            _report(out, number, fleet, measured, added, time.monotonic() - began, spent)
-            save(
-                out / STATE, state, joined(seen)
-            )  # before an evaluation: devices give one vector for a model
-            if (number + 1) % settings.deploy_every == 0:
-                state = keep(number + 1, state)
-            write_metrics(out, account.epsilon if account else None)
-            beat(int(state.round), settings.rounds)
-        if versions.known()[-1] < int(state.round):
-            keep(int(state.round), state)
-        fleet.spread(versions, wait=True)
-        write_metrics(out, account.epsilon if account else None)
-        _finish(out, fleet, state, joined(seen), account)
-    return state
+    @property
+    def spent(self) -> float | None:
+        """Epsilon spent so far; none without noise."""
+        return None if self.account is None else self.account.epsilon
+
+    def train(self, beat: Callable[[int, int], None]) -> None:
+        """Do the rounds that are left, and deploy what they learn."""
+        settings, newest = self.settings, self.versions.known()[-1]
+        if newest < self.done and self._is_due():
+            self._keep()
+        while self.done < settings.rounds and not (self.account and self.account.over):
+            self._round()
+            # Before an evaluation: devices give one vector for a model.
+            save(self.out / STATE, self.state, joined(self.seen))
+            if self.done % settings.deploy_every == 0:
+                self._keep()
+            write_metrics(self.out, self.spent)
+            beat(self.done, settings.rounds)
+        if self.versions.known()[-1] < self.done:
+            self._keep()
+        self.fleet.spread(self.versions, wait=True)
+        write_metrics(self.out, self.spent)
+        _finish(self.out, self.fleet, self.state, joined(self.seen), self.account)
+
+    def _is_due(self) -> bool:
+        """Whether the run was stopped while its newest version was evaluated or deployed."""
+        wanted = self.versions.wanted
+        due = self.done % self.settings.deploy_every == 0
+        return due or (wanted is not None and wanted.version == self.done)
+
+    def _round(self) -> None:
+        began, number = time.monotonic(), self.done
+        self.fleet.spread(self.versions)
+        if self.account:
+            self.account.pay()
+        added = (_once if self.account else _until_enough)(self.fleet, self.state, self.run_id)
+        sums = jnp.asarray(added.sums, jnp.float32)
+        rates = rates_of(self.settings)
+        self.state, measured = _advanced(self.task, rates, self.state, added.total, sums)
+        if self.fleet.was_unmasked(self.state):
+            moved = _by_a_hair(self.state.params, self.settings.seed, self.done)
+            self.state = self.state._replace(params=moved)
+        self.seen.append(jax.tree.map(np.atleast_1d, measured))
+        seconds = time.monotonic() - began
+        _report(self.out, number, self.fleet, measured, added, seconds, self.spent)
+
+    def _keep(self) -> None:
+        """Keep the newest model as a version and deploy it, if its estimate passes the gate where
+        there is one.
+        """
+        version, passed, estimate = self.done, True, ""
+        if self.settings.evaluate:
+            passed, estimate = evaluate(
+                self.fleet, self.state, version, self.run_id, self.account, self.out
+            )
+        if passed:
+            self.state = deploy(self.state)
+        if version % self.settings.deploy_every == 0:
+            save(self.out / STATE, self.state, joined(self.seen))
+        wanted = self.versions.add(self._version(version, self.state.params), want=passed)
+        if estimate:
+            level = INFO if wanted.version == version else WARNING
+            log(level, "%s: %s", estimate, wanted.said(version))
+
+    def _version(self, number: int, params: Tree) -> Version:
+        return version_of(self.settings, record_id(self.out), number, leaves_of(params))
 
 
 @partial(jax.jit, static_argnames="task")
@@ -268,7 +292,7 @@ def _report(
     measured: Measured,
     added: Sum,
     seconds: float,
-    spent: dict[str, float],
+    epsilon: float | None,
 ) -> None:
     """Write the line of a round: what it showed, and how it was protected."""
     samples = max(1.0, float(measured.samples))
@@ -288,21 +312,20 @@ def _report(
         "sent": fleet.sent,
         "came": fleet.came,
         "lost": sorted(fleet.lost),
-        **spent,
+        **({} if epsilon is None else {"epsilon": epsilon}),
     }
     fleet.sent, fleet.came, fleet.lost = [0, 0], [0, 0], set()
     with (out / PROGRESS).open("a") as file:
         file.write(json.dumps(line) + "\n")
-    devices, reward = len(added.devices), line["reward"]
     log(
         INFO,
         "round %d of %d: %d devices, average reward %.4f",
         number + 1,
         line["of"],
-        devices,
-        reward,
+        len(added.devices),
+        line["reward"],
     )
-    if devices and not measured.samples:
+    if added.devices and not measured.samples:
         log(
             WARNING,
             "round %d: no device had a sample that it could use; their logs say why",

@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import Field
 
@@ -64,7 +64,11 @@ FAR = 9.0
 """Standard deviations beyond which no noise is drawn: 53 bits have no such tail."""
 
 
-def lines_of(out: Path, name: str = PROGRESS) -> list[dict[str, Any]]:
+Line: TypeAlias = dict[str, Any]
+"""What a round showed, as `progress.jsonl` holds it."""
+
+
+def lines_of(out: Path, name: str = PROGRESS) -> list[Line]:
     """Return the lines of all rounds that are whole, or those of another file."""
     try:
         text = (out / name).read_text()

@@ -52,6 +52,7 @@ from posse.systems.fed_contextual.flower.settings import (
     STATE,
     AppSettings,
     DeviceSettings,
+    Line,
     SimulateSettings,
     TrialSettings,
     alone,
@@ -157,12 +158,12 @@ class Trial:
             place / "superlink.log",
             self.crew.environment(place / "home", **environment),
         )
-        connection: dict[str, Any] = {"address": f"{HOST}:{self.port}"}
-        connection |= (
-            {"insecure": True}
-            if self.link is None
-            else {"root-certificates": str(self.link.authority)}
-        )
+        connection: dict[str, object] = {"address": f"{HOST}:{self.port}", "insecure": True}
+        if self.link is not None:
+            connection = {
+                "address": f"{HOST}:{self.port}",
+                "root-certificates": str(self.link.authority),
+            }
         home = self.folder / "operator"
         home.mkdir(exist_ok=True)
         (home / "config.toml").write_text(
@@ -197,18 +198,18 @@ class Trial:
         """Start a node, with its own key or another."""
         assert self.link is not None
         keys, place = keys or self.keys[at], self._node(at)
-        config: dict[str, Any] = {
+        config = {
             "partition-id": at,
             "num-partitions": self.nodes,
             "key": str(keys.private),
-        }
-        config |= {"roster": str(self.folder / "link" / "roster"), "data": self._data}
-        config |= {
+            "roster": str(self.folder / "link" / "roster"),
+            "data": self._data,
             "corrupt": self.settings.corrupt,
             "secure": self.settings.secure,
             "least-cohort": FEWEST,
         }
-        config |= {"own-model": self.settings.model} if is_own(self.settings.model) else {}
+        if is_own(self.settings.model):
+            config["own-model"] = self.settings.model
         command = [
             "flower-supernode",
             "--superlink",
@@ -259,7 +260,7 @@ class Trial:
 
     # Following ------------------------------------------------------------------------------------
 
-    def follow(self) -> Iterator[dict[str, Any]]:
+    def follow(self) -> Iterator[Line]:
         """Yield the line of every round, until the run is over; raise where it failed."""
         at, news = self._done, time.monotonic()
         while not self.stopping:

@@ -14,7 +14,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, TypeVar, Union
 
 import msgspec
 import numpy as np
@@ -37,7 +37,7 @@ from posse.systems.fed_contextual.flower.settings import MEASURE, REACH, DeviceS
 
 if TYPE_CHECKING:
     from posse.systems.fed_contextual.computing.client import Contribution
-    from posse.systems.fed_contextual.computing.models import Leaves
+    from posse.systems.fed_contextual.computing.models import Leaves, Tree
     from posse.systems.fed_contextual.computing.server import State
     from posse.systems.fed_contextual.flower.deployment import Version
 
@@ -47,7 +47,8 @@ STAGE, TERMS, MESSAGE = "stage", "terms", "message"
 DEPLOY, ABOUT, METHOD = "deploy", "about", "method"
 MEASURED = 4
 """Words behind the update."""
-_DECODER = msgspec.msgpack.Decoder(Union[MESSAGES])  # noqa: UP007
+T = TypeVar("T")
+_DECODER: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Union[MESSAGES])  # noqa: UP007
 _TERMS = msgspec.msgpack.Decoder(Terms)
 SLACK = 1e-5
 """What the rounding of a clipped update may add to its norm."""
@@ -60,63 +61,61 @@ def order_of(state: State, deployment: int) -> RecordDict:
     """Pack what a device is sent: parameters, those to act with where they differ, round and
     norm.
     """
-    from posse.systems.fed_contextual.computing.models import leaves_of
-
-    number = int(state.round)
+    number, params, deployed = int(state.round), _leaves(state.params), _leaves(state.deployed)
     record = RecordDict(
         {
             ROUND: ConfigRecord(
                 {"round": number, "limit": float(state.limit), "deployment": deployment}
             ),
-            PARAMS: arrays(leaves_of(state.params)),
+            PARAMS: arrays(params),
         }
     )
-    deployed = leaves_of(state.deployed)
-    if deployment != number or not all(map(np.array_equal, deployed, leaves_of(state.params))):
-        record[DEPLOYED] = arrays(
-            deployed
-        )  # else the model was deployed before this round and is the same
+    # Otherwise the model was deployed before this round and is the same.
+    if deployment != number or not all(map(np.array_equal, deployed, params)):
+        record[DEPLOYED] = arrays(deployed)
     return record
+
+
+def _leaves(tree: Tree) -> Leaves:
+    from posse.systems.fed_contextual.computing.models import leaves_of
+
+    return leaves_of(tree)
 
 
 def evaluation_order(state: State, number: int, settings: DeviceSettings) -> RecordDict:
     """Pack a round of evaluation: the candidate, the model that devices act with, and how sums are
     clipped.
     """
-    from posse.systems.fed_contextual.computing.models import leaves_of
-
-    about = {
-        "round": number,
-        "limit": settings.evaluation_clip,
-        "deployment": number,
-        METHOD: settings.evaluate,
-    }
     return RecordDict(
         {
-            ROUND: ConfigRecord(dict(about)),
-            PARAMS: arrays(leaves_of(state.params)),
-            DEPLOYED: arrays(leaves_of(state.deployed)),
+            ROUND: ConfigRecord(
+                {
+                    "round": number,
+                    "limit": settings.evaluation_clip,
+                    "deployment": number,
+                    METHOD: settings.evaluate,
+                }
+            ),
+            PARAMS: arrays(_leaves(state.params)),
+            DEPLOYED: arrays(_leaves(state.deployed)),
         }
     )
 
 
 def reply_of(given: Contribution, client: int) -> RecordDict:
     """Pack what a device answers: its update, what it measured, and its number."""
-    from posse.systems.fed_contextual.computing.models import leaves_of
-
     reward, samples, probability = (float(one) for one in given.sums)
-    measured = MetricRecord(
-        {
-            "reward": reward,
-            "samples": samples,
-            "probability": probability,
-            "within": float(given.within),
-        }
-    )
     return RecordDict(
         {
-            UPDATE: arrays(leaves_of(given.update)),
-            TOLD: measured,
+            UPDATE: arrays(_leaves(given.update)),
+            TOLD: MetricRecord(
+                {
+                    "reward": reward,
+                    "samples": samples,
+                    "probability": probability,
+                    "within": float(given.within),
+                }
+            ),
             ROUND: ConfigRecord({"client": client}),
         }
     )
@@ -196,8 +195,7 @@ def _numbers(one: Array) -> NDArray[Any]:
         raise ProtocolError(
             f"an array of a round must have the bytes of its shape {shape}, got {len(one.data)}."
         )
-    numbers: NDArray[Any] = one.numpy()
-    return numbers
+    return np.asarray(one.numpy())
 
 
 def check_update(update: Leaves, like: Sequence[Any], limit: float, levels: int) -> None:
@@ -229,15 +227,15 @@ def encode(message: Message | Terms) -> bytes:
 
 def decode(data: Any) -> Message:
     """Read a message, or refuse it."""
-    return _read(_DECODER, data)  # type: ignore[no-any-return]
+    return _read(_DECODER, data)
 
 
 def decode_terms(data: Any) -> Terms:
     """Read terms, or refuse them."""
-    return _read(_TERMS, data)  # type: ignore[no-any-return]
+    return _read(_TERMS, data)
 
 
-def _read(decoder: Any, data: Any) -> Any:
+def _read(decoder: msgspec.msgpack.Decoder[T], data: Any) -> T:
     try:
         return decoder.decode(data)
     except (
@@ -325,12 +323,10 @@ def words_of(given: Contribution) -> NDArray[np.uint32]:
 
     A sum has room for rewards of at most 1 an action; what is beyond is clipped.
     """
-    from posse.systems.fed_contextual.computing.models import leaves_of
-
     reward, samples, probability = (float(one) for one in np.nan_to_num(given.sums))
     reward, probability = min(max(reward, -samples), samples), min(max(probability, 0.0), samples)
     measured = [float(given.within), samples, reward * MEASURE, probability * MEASURE]
-    parts = [leaf.ravel().astype(np.int64) for leaf in leaves_of(given.update)]
+    parts = [leaf.ravel().astype(np.int64) for leaf in _leaves(given.update)]
     return np.concatenate([*parts, np.rint(measured).astype(np.int64)]).astype(np.uint32)
 
 

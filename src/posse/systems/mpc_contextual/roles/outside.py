@@ -34,7 +34,14 @@ from posse.core.settings import IMPORTS, Settings
 from posse.privacy.sharing.fixed import FixedPoint, Words
 from posse.problems.contexts.contexts import SLACK, Contexts, row_norms, scale_to_bound
 from posse.runtime.network.party import Source
-from posse.runtime.sources import FeatureSource, RewardSource, Service, load_function, units
+from posse.runtime.sources import (
+    FeatureSource,
+    RewardSource,
+    Service,
+    load_function,
+    needed,
+    units,
+)
 from posse.systems.mpc_contextual.program import Layout
 from posse.systems.mpc_contextual.roles.messages import Act, Acted, Earn, Earned, Look, Seen
 from posse.systems.mpc_contextual.terms import Terms, largest_score
@@ -64,18 +71,13 @@ class ActSettings(Settings):
 
     def pull(self, run: str, folder: Path) -> Pull:
         """Make what pulls; `folder` is what paths and modules are relative to."""
-        needed = {"python": "function", "csv": "file", "http": "url"}[self.kind]
-        if getattr(self, needed) in ("", None):
-            raise ConfigError(
-                f"a source of kind '{self.kind}' needs {needed}. Give it under [source]."
-            )
         if self.kind == "csv":
-            assert self.file is not None
-            return ArmLog(folder / self.file, run)
+            return ArmLog(folder / needed(self.kind, "file", self.file), run)
         if self.kind == "python":
-            function = load_function(self.function, folder)
+            function = load_function(needed(self.kind, "function", self.function), folder)
             return lambda step, arm: function(run, step, arm)
-        service = Service(self.url, self.timeout, "does not take the arm")
+        url = needed(self.kind, "url", self.url)
+        service = Service(url, self.timeout, "does not take the arm")
         return lambda step, arm: service.post(
             f"{run}/{step}", {"run": run, "step": step, "arm": arm}
         )

@@ -169,32 +169,31 @@ class Party(messages.Ending):
 
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
         """Take one message; rounds go on when everything they wait for is here."""
-        if isinstance(message, messages.Hello) and sender in self._peers:
-            self._greet(sender, message)
-        elif isinstance(message, Seed) and sender == DEALER:
-            self._take_seed(message)
-        elif isinstance(message, messages.Dealt) and sender == DEALER and self._supply is not None:
-            self._supply.take(message.chunk, message.data)
-        elif isinstance(message, Rounded) and sender in self._queues:
-            if self.end is not None and message.step >= self.passes:
-                return ()  # of a pass that another party had begun when the run was ended
-            self._queue(sender, message)
-        elif isinstance(message, messages.Over) and sender in self._peers:
-            self.ends(sender, message, self.step, self.step + 1)
-        elif isinstance(message, messages.Rows) and sender in self._peers:
-            self._compare(sender, message)
-        elif isinstance(message, messages.End) and sender in (OPERATOR, *self._peers):
-            self._ending = True
-        elif (
-            isinstance(message, messages.Seen)
-            and sender == WORLD
-            and (self._looking or self.end is not None)
-        ):
-            if self.end is not None:
+        match message:
+            case messages.Hello() if sender in self._peers:
+                self._greet(sender, message)
+            case Seed() if sender == DEALER:
+                self._take_seed(message)
+            case messages.Dealt() if sender == DEALER and self._supply is not None:
+                self._supply.take(message.chunk, message.data)
+            case messages.Opening() | messages.Choice() | messages.Payoff() if (
+                sender in self._queues
+            ):
+                if self.end is not None and message.step >= self.passes:
+                    return ()  # of a pass that another party had begun when the run was ended
+                self._queue(sender, message)
+            case messages.Over() if sender in self._peers:
+                self.ends(sender, message, self.step, self.step + 1)
+            case messages.Rows() if sender in self._peers:
+                self._compare(sender, message)
+            case messages.End() if sender in (OPERATOR, *self._peers):
+                self._ending = True
+            case messages.Seen() if sender == WORLD and self.end is not None:
                 return ()
-            self._see(message)
-        else:
-            raise ProtocolError(f"{type(message).__name__} of '{sender}' is not expected here.")
+            case messages.Seen() if sender == WORLD and self._looking:
+                self._see(message)
+            case _:
+                raise ProtocolError(f"{type(message).__name__} of '{sender}' is not expected here.")
         self._heard.append((sender, self._encode(message)))
         actions = self._about_the_end(sender, message)
         self._advance(actions)

@@ -115,38 +115,37 @@ class Puller(FacesWorld):
 
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
         """Take a seed, a share of an arm, or the world's word that it was pulled."""
-        if isinstance(message, Seed) and self._first_seed(sender, message):
-            self._check_one_arm({party: held[0] for party, held in self._shares.items() if held})
-            self.seed = message
-            return [*self._nothing_before(self.terms.arms, messages.Choice), *self._act()]
-        if isinstance(message, messages.Over):
-            return self._over(sender, message)
-        if isinstance(message, messages.Reveal) and sender in self._shares:
-            held = self._shares[sender]
-            expected, size = self._passes + len(held), self.terms.batch * self.terms.arms
-            if message.step != expected or len(held) > 1 or len(message.data) != size:
-                raise ProtocolError(
-                    f"'{sender}' reveals pass {message.step + 1}, expected {expected + 1}."
-                )
-            if not held:
-                waiting = {party: shares[0] for party, shares in self._shares.items() if shares}
-                self._check_one_arm({**waiting, sender: message.data})
-            held.append(message.data)
-            return self._act()
-        if (
-            isinstance(message, messages.Acted)
-            and sender == WORLD
-            and self._acting
-            and message.step == self.step
-        ):
-            return self._pulled()
+        match message:
+            case Seed() if self._first_seed(sender, message):
+                self._check_one_arm(self._first_shares())
+                self.seed = message
+                return [*self._nothing_before(self.terms.arms, messages.Choice), *self._act()]
+            case messages.Over():
+                return self._over(sender, message)
+            case messages.Reveal() if sender in self._shares:
+                held = self._shares[sender]
+                expected, size = self._passes + len(held), self.terms.batch * self.terms.arms
+                if message.step != expected or len(held) > 1 or len(message.data) != size:
+                    raise ProtocolError(
+                        f"'{sender}' reveals pass {message.step + 1}, expected {expected + 1}."
+                    )
+                if not held:
+                    self._check_one_arm({**self._first_shares(), sender: message.data})
+                held.append(message.data)
+                return self._act()
+            case messages.Acted(step=self.step) if sender == WORLD and self._acting:
+                return self._pulled()
         raise ProtocolError(f"{type(message).__name__} of '{sender}' is not expected here.")
+
+    def _first_shares(self) -> dict[str, bytes]:
+        """Return the shares of the pass that comes next, of the parties that have sent theirs."""
+        return {party: held[0] for party, held in self._shares.items() if held}
 
     def _act(self) -> Sequence[Action]:
         """Begin to pull the arms of a pass when all shares are here."""
         if self._acting or self.seed is None or not all(self._shares.values()):
             return ()
-        hot = self._hot([held[0] for held in self._shares.values()])
+        hot = self._hot(list(self._first_shares().values()))
         self._arms[self.step : self.step + self.terms.batch] = hot.argmax(axis=1)
         self._acting = True
         return (messages.Act(self.name, self.step, int(self._arms[self.step])),)
@@ -288,30 +287,22 @@ class Payee(FacesWorld):
 
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
         """Take a seed, the puller's word, or what the world paid."""
-        if isinstance(message, Seed) and self._first_seed(sender, message):
-            self.seed = message
-            return [*self._nothing_before(1, messages.Payoff), *self._ask()]
-        if isinstance(message, messages.Over):
-            return self._over(sender, message)
-        if (
-            isinstance(message, Pulled)
-            and sender == PULLER
-            and message.step == self.pulled < self.choices
-        ):
-            self.pulled += 1
-            return self._ask()
-        if (
-            isinstance(message, messages.Earned)
-            and sender == WORLD
-            and self._asking
-            and message.step == self.step
-        ):
-            if not 0 <= message.units <= REWARD_ONE:
-                within = self.terms.reward_range
-                raise ProtocolError(
-                    f"a reward must be in {within}, got {float(within.value(message.units)):g}."
-                )
-            return self._earned(message.units)
+        match message:
+            case Seed() if self._first_seed(sender, message):
+                self.seed = message
+                return [*self._nothing_before(1, messages.Payoff), *self._ask()]
+            case messages.Over():
+                return self._over(sender, message)
+            case Pulled() if sender == PULLER and message.step == self.pulled < self.choices:
+                self.pulled += 1
+                return self._ask()
+            case messages.Earned(step=self.step) if sender == WORLD and self._asking:
+                if not 0 <= message.units <= REWARD_ONE:
+                    within = self.terms.reward_range
+                    raise ProtocolError(
+                        f"a reward must be in {within}, got {float(within.value(message.units)):g}."
+                    )
+                return self._earned(message.units)
         raise ProtocolError(f"{type(message).__name__} of '{sender}' is not expected here.")
 
     def _ask(self) -> Sequence[Action]:

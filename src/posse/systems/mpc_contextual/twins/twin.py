@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
 
 import numpy as np
 
@@ -118,7 +117,7 @@ class FixedTwin:
         masks = np.stack([self._plan.free(self._keys, number) for number in range(first, last)])
         steps = slice(first * batch, last * batch)
         met, out = (
-            _cut_out(self._world, steps),
+            World._make(part[steps] for part in self._world),
             (self.model, self.arms[steps], self.greedy[steps], self.largest),
         )
         if self._terms.overlap:
@@ -210,11 +209,6 @@ def _world(features: Words, units: Wholes, coins: Coins) -> World:
         np.ascontiguousarray(coins.ties),
         np.ascontiguousarray(normals),
     )
-
-
-def _cut_out(world: World, steps: slice) -> World:
-    parts: list[Any] = [part[steps] for part in world]
-    return World(*parts)
 
 
 def _numbers(terms: Terms) -> Numbers:
