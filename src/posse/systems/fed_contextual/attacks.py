@@ -30,7 +30,7 @@ from posse.privacy.dp.audit import trials_needed
 from posse.privacy.leakage import canaries, features, inversion
 from posse.privacy.leakage.attack import Attack, Evidence, Score, Truth
 from posse.privacy.leakage.inversion import Inverted
-from posse.privacy.leakage.scores import area_of, hits, shuffled
+from posse.privacy.leakage.scores import Bools, area_of, hits, shuffled
 from posse.systems.fed_contextual.deviations import DEVIATIONS, deployed_model, start_shorter
 from posse.systems.fed_contextual.levels import DEVICE, SERVER, is_linear, not_linear
 from posse.systems.fed_contextual.settings import FedContextual
@@ -280,7 +280,7 @@ def canary_devices(
     yield canaries.tossed(values, coins, np.array([1.0, 0.0]), mu, settings.delta)
 
 
-def _score_participants(found: Sequence[canaries.Bools], truths: Sequence[Truth]) -> Score:
+def _score_participants(found: Sequence[Bools], truths: Sequence[Truth]) -> Score:
     right = [
         (one == (truth["coins"] == 1))[truth["asked"]]
         for one, truth in zip(found, truths, strict=True)

@@ -191,10 +191,12 @@ class Job:
         if self.drift is None:
             return None
         rest = dict(self.drift)
-        kinds: dict[str, type[Drift]] = {"labels": LabelDrift, "values": ValueDrift}
         kind = str(rest.pop("kind", ""))
-        check.one_of(tuple(kinds), drift=kind)
-        return _made(kinds[kind], "drift", {"arms": arms, **rest})
+        check.one_of(("labels", "values"), drift=kind)
+        values = {"arms": arms, **rest}
+        if kind == "labels":
+            return _made(LabelDrift, "drift", values)
+        return _made(ValueDrift, "drift", values)
 
     def answers(self) -> Availability | None:
         """Return how clients answer, unless all do."""
