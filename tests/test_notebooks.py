@@ -42,7 +42,13 @@ def test_there_is_one_a_system_and_no_output_is_committed() -> None:
         ]
 
 
-@pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=path.stem, marks=[] if path.stem == "samba" else pytest.mark.long)
+        for path in BOOKS
+    ],
+)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_notebook_runs_and_shows_what_it_makes(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
