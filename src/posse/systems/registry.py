@@ -16,7 +16,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Literal
 
-from posse.core.check import nearest
+from posse.core.check import suggestion
 from posse.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def system(name: str) -> AnySystem:
     modules = BUILT_IN if name in BUILT_IN else _modules()
     if name not in modules:
         raise ConfigError(
-            f"unknown system '{name}'.{nearest(name, tuple(modules))}",
+            f"unknown system '{name}'.{suggestion(name, tuple(modules))}",
             rule="systems.system.unknown",
         )
     declared = _load(modules[name])
