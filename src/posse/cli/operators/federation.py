@@ -480,13 +480,15 @@ def doctor(file: File, json_: flags.Json = False) -> None:
     from posse.cli.operators.living import is_service
     from posse.runtime.federation import care
     from posse.runtime.network.doctor import examine
-    from posse.systems.parties import parties_of
+    from posse.systems.parties import deploy_or_refuse
 
     try:
         service = file.exists() and is_service(file)
     except PosseError:  # it cannot be read: what follows for a service is said too
         service = True
-    findings = care.examine(file) if service else examine(file, lambda name: parties_of(name).build)
+    findings = (
+        care.examine(file) if service else examine(file, lambda name: deploy_or_refuse(name).build)
+    )
     if json_:
         print_json([{"what": one.what, "fine": one.fine, "said": one.said} for one in findings])
     else:

@@ -20,7 +20,7 @@ from posse.privacy.dp.schedules import communication_rounds
 from posse.problems.markets.market import Market
 from posse.problems.markets.settings import MarketSettings
 from posse.results.values import JSON
-from posse.systems.base import RunSettings, shipped
+from posse.systems.base import RunSettings, flatten_built_in_policy
 from posse.systems.dp_combinatorial.terms import (
     LARGEST_WEIGHT,
     METHODS,
@@ -136,7 +136,7 @@ class DpCombinatorial(RunSettings, MarketSettings):
             "what agents send is what its noise is planned for, and a policy of yours could send "
             "more."
         )
-        return shipped(values, "dp-combinatorial", METHODS, ("coefficient",), why)
+        return flatten_built_in_policy(values, "dp-combinatorial", METHODS, ("coefficient",), why)
 
     @model_validator(mode="after")
     def _check_method(self) -> Self:

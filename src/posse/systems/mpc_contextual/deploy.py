@@ -30,7 +30,7 @@ from posse.runtime.network.party import Source
 from posse.runtime.network.wire import LARGEST_FRAME
 from posse.runtime.place import Place
 from posse.runtime.sources import FeatureSettings, SourceSettings
-from posse.systems.modules import Parties
+from posse.systems.modules import Deploy
 from posse.systems.mpc_contextual.program import Layout as ModelLayout
 from posse.systems.mpc_contextual.program import plan
 from posse.systems.mpc_contextual.roles import messages
@@ -506,4 +506,4 @@ def _invite(values: dict[str, Any], folder: Path) -> Invitation:
     return invite(values, folder)
 
 
-DEPLOY = Parties(build, _layout, _invite, VOCABULARY)
+DEPLOY = Deploy(build, _layout, _invite, VOCABULARY)

@@ -220,7 +220,7 @@ class ContextualRun(RolesRun):
             "explored": coins_of(setup.terms, outcome.seed).explore[: len(outcome.arms)],
         }
 
-    def truncate(self, message: Message) -> Message:
+    def part_for_attacks(self, message: Message) -> Message:
         """Keep a party's masked features, opened first in every step; of all else that is opened or
         dealt its size.
         """

@@ -17,7 +17,15 @@ from posse.systems.mpc_contextual.federation import ContextualRun, Outcome, Twin
 from posse.systems.mpc_contextual.roles import messages as said
 from posse.systems.mpc_contextual.settings import MpcContextual
 from posse.systems.mpc_contextual.terms import DEALER, PAYEE, PULLER, leaks
-from posse.systems.scenes import Code, Part, lines, number, parts, several, written
+from posse.systems.scenes import (
+    Code,
+    Part,
+    format_number,
+    join_some,
+    line_numbers,
+    line_texts,
+    parts,
+)
 
 KINDS = ("party", PULLER, PAYEE, DEALER)
 LABELS = ("Clinic", "Laboratory", "Pharmacy", "Health insurer", "Hospital")
@@ -71,12 +79,15 @@ def code(settings: MpcContextual) -> Code:
     beside = ", while the step before is learnt from" if settings.overlap else ""
     bonus = {
         "linucb": [
-            ("bonus", f"  add {number(settings.width)} sqrt(x·k) to every score, by a shared table")
+            (
+                "bonus",
+                f"  add {format_number(settings.width)} sqrt(x·k) to every score, by a shared table",
+            )
         ],
         "thompson": [
             (
                 "bonus",
-                f"  add {number(settings.width)} sqrt(x·k) times a normal draw, by a shared table",
+                f"  add {format_number(settings.width)} sqrt(x·k) times a normal draw, by a shared table",
             )
         ],
     }.get(settings.policy, [])
@@ -138,7 +149,7 @@ def scene(run: ContextualRun | TwinRun) -> dict[str, Any]:
     last = run.settings.load().contexts.arms[int(outcome.arms[-1])] if len(outcome.arms) else ""
     named = {
         PULLER: f"arm {last}" if last else "waits for an arm",
-        PAYEE: f"earned {number(earned, 1)}",
+        PAYEE: f"earned {format_number(earned, 1)}",
         DEALER: "deals random numbers",
     }
     parties = [
@@ -176,17 +187,21 @@ def scene(run: ContextualRun | TwinRun) -> dict[str, Any]:
                 "value": earned,
                 "of": float(best[done]),
                 "text": (
-                    f"{number(earned, 1)}; who knew every chance would earn "
-                    f"{number(float(best[done]), 1)}"
+                    f"{format_number(earned, 1)}; who knew every chance would earn "
+                    f"{format_number(float(best[done]), 1)}"
                 ),
             },
             {
                 "name": "a step",
                 "value": average,
                 "of": terms.reward_range.high,
-                "text": f"{number(average, 3)} a step",
+                "text": f"{format_number(average, 3)} a step",
             },
-            {"name": "rounds", "value": rounds, "text": f"{number(rounds, 2)} rounds a step"},
+            {
+                "name": "rounds",
+                "value": rounds,
+                "text": f"{format_number(rounds, 2)} rounds a step",
+            },
             {
                 "name": "explored at random",
                 "value": terms.rate,
@@ -286,7 +301,7 @@ def explain(run: ContextualRun, delivery: Delivery) -> dict[str, Any]:
         "says": says,
         "clear": clear,
         "parts": parts(message, made.describe, KINDS),
-        "lines": lines(code(run.settings), ran),
+        "lines": line_numbers(code(run.settings), ran),
         "chosen": PULLER if isinstance(message, said.Reveal) and made.arm(message.step) else None,
     }
 
@@ -365,7 +380,7 @@ class _Explained:
             )
             own = self.roles[self.sender].reveal().contexts.view(np.int64)
             own = own / 2.0**self.terms.bits
-            clear = [["features", several([number(float(one), 3) for one in own[0]], 8)]]
+            clear = [["features", join_some([format_number(float(one), 3) for one in own[0]], 8)]]
             return "1", "Context", says, clear, {"party": ["loop", "context"]}
         line, what = self._round(at)
         says = (
@@ -452,7 +467,9 @@ class _Explained:
         assert isinstance(message, said.Payoff)
         first, batch = max(0, message.step - self.terms.lag) * self.terms.batch, self.terms.batch
         units = self.roles[PAYEE].reveal().units[first : first + batch]
-        paid = several([number(float(one), 3) for one in self.terms.reward_range.value(units)])
+        paid = join_some(
+            [format_number(float(one), 3) for one in self.terms.reward_range.value(units)]
+        )
         says = (
             f"{a} sends {b} the reward under a mask: the model learns from it and no party sees it."
         )
@@ -468,7 +485,7 @@ class _Explained:
         """Return the arms of a pass, once the puller knows them."""
         first, batch = step * self.terms.batch, self.terms.batch
         arms = self.roles[PULLER].reveal().arms[first : first + batch] if step >= 0 else ()
-        return several([self.setup.contexts.arms[int(arm)] for arm in arms])
+        return join_some([self.setup.contexts.arms[int(arm)] for arm in arms])
 
     def describe(self, kind: str, field: str, value: Any) -> Sequence[Part] | None:
         """Say what a field is."""
@@ -573,7 +590,7 @@ SCENE: Scene[MpcContextual, ContextualRun | TwinRun] = Scene(
     scenarios=SCENARIOS,
     draw=scene,
     explain=explain,
-    pseudocode=lambda settings: written(code(settings)),
+    pseudocode=lambda settings: line_texts(code(settings)),
     sources=lambda settings: SOURCES,
     knowledge=knowledge,
     variants=variants,

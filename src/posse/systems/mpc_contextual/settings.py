@@ -27,7 +27,7 @@ from posse.problems.contexts.settings import ContextSettings
 from posse.problems.data import ENCODING
 from posse.problems.datasets.reading import check_encoding
 from posse.results.values import JSON, plain_dict
-from posse.systems.base import RunSettings, shipped
+from posse.systems.base import RunSettings, flatten_built_in_policy
 from posse.systems.mpc_contextual.roles.outside import check_fits, gathered, row_order
 from posse.systems.mpc_contextual.terms import (
     ARRIVING,
@@ -140,7 +140,7 @@ class MethodSettings(Settings):
     @classmethod
     def _shipped(cls, values: Any) -> Any:
         why = "an arm is chosen by a program on shares, which cannot call a function of yours."
-        return shipped(values, "mpc-contextual", BONUS, ("epsilon", "width"), why)
+        return flatten_built_in_policy(values, "mpc-contextual", BONUS, ("epsilon", "width"), why)
 
     def described(self, terms: Terms) -> dict[str, JSON]:
         """Return name and parameters of the policy, as a record keeps them."""
