@@ -5,6 +5,7 @@ them.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -87,8 +88,10 @@ def test_systems_that_do_not_run_as_parties_are_named(tmp_path):
 
 
 def test_the_privacy_spent_holds_for_every_entry_of_the_party():
+    record = Record(kind="toy", level="strict", config={}, problem={}, party="ada")
+
     def spent(*entries):
-        return parties._privacy_spent(Record(kind="toy", party="ada", privacy=entries))
+        return parties._privacy_spent(replace(record, privacy=entries))
 
     once = {"party": "ada", "epsilon": 2.0, "delta": 0.0}
     assert spent(once, {"party": "ada", "epsilon": 1.0, "delta": 1e-5}) == (2.0, 1e-5)

@@ -278,6 +278,5 @@ def side_by_side(advance: Callable[[slice], None], runs: int) -> None:
         return
     bounds = [thread * runs // threads for thread in range(threads + 1)]
     with defer_interrupt(), ThreadPoolExecutor(threads) as pool:
-        jobs = [pool.submit(advance, slice(low, high)) for low, high in pairwise(bounds)]
-        for job in jobs:
+        for job in [pool.submit(advance, slice(*ends)) for ends in pairwise(bounds)]:
             job.result()

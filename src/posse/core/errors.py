@@ -7,7 +7,7 @@ Programs and tests do not read the message. They use two stable strings:
 
 * `code`: the class of the error (`P100` for settings), which users know and operators search for.
 * `rule`: the one rule that was broken, as `room.field.rule`: `samba.horizon.below-owners`. Each
-  rule has a string of its own.
+  rule has another string.
   - The *room* is the part of Posse that refuses: a folder of the package (`policies`), or a system
     by the name of its folder (`samba`, `mpc_contextual`).
   - The field is what the user must change.

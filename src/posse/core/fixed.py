@@ -62,7 +62,7 @@ class RewardRange(NamedTuple):
 
     @classmethod
     def of(cls, limits: Sequence[float] | None) -> RewardRange:
-        """Make a range from its two limits; None stands for [0, 1].
+        """Make a range from its two limits; None means [0, 1].
 
         Raises:
             ConfigError: The limits are not two finite numbers, the lower one first.
@@ -124,7 +124,7 @@ def tie_place(first_word: int, second_word: int, owner: int, bits: int) -> int:
     Cost: about 0.1 microseconds.
 
     The order is a swap-or-not shuffle of 2^bits places. Each of 24 rounds pairs every place x with
-    x xor k, for a random k > 0, and swaps each pair or not by a coin of its own. In a test of 2
+    x xor k, for a random k > 0, and swaps each pair or not by a separate coin. In a test of 2
     million shuffles with 3 to 6 owners, all orders came equally often.
 
     Args:
@@ -146,7 +146,7 @@ def tie_place(first_word: int, second_word: int, owner: int, bits: int) -> int:
         # k is in [1, last]: the upper 24 bits of the state as a fraction of `last`, plus 1.
         k = np.uint64(1) + ((state >> np.uint64(40)) * last >> np.uint64(24))
         other = place ^ k
-        # The larger place stands for the pair, so that both places get the same coin.
+        # The larger place identifies the pair, so that both places get the same coin.
         coin = (max(place, other) ^ state) * np.uint64(0x94D049BB133111EB)
         if ((coin ^ (coin >> np.uint64(31))) * np.uint64(0xD6E8FEB86659FD93)) >> np.uint64(63):
             place = other
@@ -162,7 +162,7 @@ def bounded(score: float, bits: int) -> float:
 
 @elementary
 def comparable(score: float, place: int, bits: int) -> int:
-    """Return the integer that stands for a score in comparisons: floor(score 2^40) 2^bits + place.
+    """Return the integer that represents a score in comparisons: floor(score 2^40) 2^bits + place.
 
     The score must be `bounded`. The absolute value of the integer is below 2^62.
     """

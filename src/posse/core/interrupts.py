@@ -68,7 +68,7 @@ class _Ending:
 
     lock = threading.RLock()  # a second signal may come while the first one is handled
     pipe: ClassVar[tuple[int, int] | None] = None
-    """What the watching thread reads: signals and `_RAISED`; None if no thread watches."""
+    """Process, and end for writing, of the pipe that the watching thread reads; None without one."""
     main_too_late = False
     """Whether the watching thread ends the process."""
     savers: ClassVar[list[tuple[Callable[[], bool], Callable[[], str]]]] = []
@@ -196,9 +196,7 @@ def _raise_interrupt(number: int = signal.SIGINT, frame: FrameType | None = None
 
 
 def _tell_watching_thread() -> None:
-    if _Ending.pipe is None:
-        return
-    process, writer = _Ending.pipe
+    process, writer = _Ending.pipe or (None, 0)
     # A forked process shares the pipe, and its interrupt is not that of the main thread.
     if process == os.getpid():
         with suppress(BlockingIOError):
@@ -214,7 +212,7 @@ def defer_interrupt() -> Iterator[None]:
 
     A second Ctrl-C ends the process at once. If `end_on_interrupt` watches, the first one ends it
     after `PATIENCE`. The block changes nothing in other threads than the main one, and in processes
-    with a handler of their own.
+    with another handler.
 
     >>> with defer_interrupt():
     ...     done = 1

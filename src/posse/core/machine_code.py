@@ -102,7 +102,7 @@ class SourceCache(FunctionCache):
             self._release()
 
     def _acquire(self) -> None:
-        """Take the lock of this function, or go on without it after `MAX_WAIT` seconds."""
+        """Take the lock of this function, or continue without it after `MAX_WAIT` seconds."""
         if self._lock is not None:
             return
         try:
@@ -178,7 +178,7 @@ def source_digest(function: Callable[..., Any]) -> str:
 def _used_globals(function: FunctionType) -> Iterator[tuple[str, Any]]:
     """Yield each global that a function may use, and each attribute of a posse module that it may.
 
-    The result may have too many: this costs nothing but compiling again after a change in them.
+    The result may have too many: then a change in them makes this process compile again.
     """
     # co_names has the names of globals and of attributes, so each name is tried as both.
     names = function.__code__.co_names

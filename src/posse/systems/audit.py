@@ -303,7 +303,7 @@ class SettingsTarget(Target):
         self.longest_run = max(self.longest_run, run.time)
 
     def evidence(self, attack: Attack, seed: int) -> list[Evidence]:
-        """Return one view per run, or what the attack gets from runs of its own."""
+        """Return one view per run, or what the attack gets from the runs that it starts."""
         if attack.stage is not None:
             return list(attack.stage(self._settings, seed))
         evidence = []
@@ -367,7 +367,7 @@ class ViewTarget(Target):
         self._like = like
 
     def default_attacks(self) -> Sequence[Attack]:
-        """Return the attacks that need nothing but a view."""
+        """Return the attacks that need only a view."""
         return [
             attack
             for attack in attacks_of(self.system).attacks

@@ -356,7 +356,7 @@ class Bandit:
         forgotten. Returns this bandit.
 
         Raises:
-            ConfigError: The file is of a bandit with other settings.
+            ConfigError: The file belongs to a bandit with other settings.
             DataError: The file cannot be read, or is damaged.
         """
         state = _read_state(Path(path))
@@ -380,7 +380,7 @@ class Bandit:
         return self
 
     def _check_setup(self, path: str | Path, state: Mapping[str, Any]) -> None:
-        """Raise an error if the state is of a bandit with other settings."""
+        """Raise an error if the state belongs to a bandit with other settings."""
         setup = json.loads(json.dumps(self._setup()))
         expected = {**setup.pop("settings"), **setup}
         saved = {**state["settings"], **{name: state[name] for name in setup}}

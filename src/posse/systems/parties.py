@@ -172,8 +172,7 @@ def update_stopped_party(file: Path) -> None:
             f"'{place.identity.name}' has not started: it reads its files when it starts.",
             rule="systems.party.not-started",
         )
-    build = deploy_or_refuse(place.file.protocol).build
-    party, deployment = make_party(place, build, change=True)
+    party, deployment = make_party(place, deploy_or_refuse(place.file.protocol).build, change=True)
     party.engine.sync()
     party.engine.close()
     if not hasattr(deployment.role, "brings"):
@@ -247,8 +246,8 @@ def _cost_tables(deployment: Deployment, party: Party) -> list[Mapping[str, Any]
     calls_by_primitive = party.engine.calls
     if deployment.costs is None or not calls_by_primitive:
         return []
-    messages_sent = sum(link.sent for link in party.engine.links.values())
-    return list(deployment.costs(calls_by_primitive, messages_sent))
+    sent = sum(link.sent for link in party.engine.links.values())
+    return list(deployment.costs(calls_by_primitive, sent))
 
 
 def _make_show(

@@ -195,7 +195,7 @@ class Run(ABC):
     def record_interrupted(self) -> Record:
         """Return the record of a run that was interrupted.
 
-        A run that writes files of its own, such as a state to continue from, writes them first.
+        If the run writes files, such as a state to continue from, it writes them first.
         """
         return self.record("interrupted")
 

@@ -27,8 +27,7 @@ PROTECTIONS = (
 )
 """How a part of a message may be protected.
 
-`header` stands for framing (types, lengths and keys of an encoded message), `clear` for a part that
-is not protected.
+`header` is framing: types, lengths and keys of an encoded message. `clear` is not protected.
 """
 HEAD = "type and lengths"
 """Name of the parts that are framing; no other part has this name."""
@@ -212,7 +211,7 @@ def format_number(value: float, decimals: int = 4) -> str:
 
 
 def join_some(texts: Sequence[str], most: int = 12) -> str:
-    """Join texts with commas; if there are more than `most`, an ellipsis stands for the others."""
+    """Join texts with commas; if there are more than `most`, an ellipsis replaces the others."""
     if len(texts) <= most:
         return ", ".join(texts)
     return ", ".join([*texts[:most], "..."])
