@@ -64,9 +64,9 @@ def difference(first: Mapping[str, str], second: Mapping[str, str], places: tupl
     names.sort(key=lambda name: len(first.get(name, "")))
     parts = []
     for name in names[:_MAX_NAMED]:
-        one = _printable(first.get(name, "absent"))
-        other = _printable(second.get(name, "absent"))
-        parts.append(f"{name} is {one} {places[0]} and {other} {places[1]}")
+        first_text = _printable(first.get(name, "absent"))
+        second_text = _printable(second.get(name, "absent"))
+        parts.append(f"{name} is {first_text} {places[0]} and {second_text} {places[1]}")
     if len(names) > _MAX_NAMED:
         parts.append(f"and {len(names) - _MAX_NAMED} more")
     return "; ".join(parts)
