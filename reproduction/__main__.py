@@ -22,7 +22,7 @@ from posse.cli.flags import INTERRUPTED, Json
 from posse.cli.keep import check_place, make_folder
 from posse.cli.progress import Doing
 from posse.cli.screen import complain, heading, print_json, remark, say, table
-from posse.core.check import nearest, require
+from posse.core.check import require, suggestion
 from posse.core.errors import ConfigError, PosseError
 from reproduction import EXPERIMENTS, Analysis, Experiment, Watch, claims, prepare
 from reproduction.claims import Row, pages
@@ -113,7 +113,7 @@ def _matching(patterns: list[str]) -> list[Experiment]:
         matches = {id: each for id, each in EXPERIMENTS.items() if fnmatchcase(id, pattern)}
         if not matches:
             raise ConfigError(
-                f"unknown experiment '{pattern}'.{nearest(pattern, tuple(EXPERIMENTS))}"
+                f"unknown experiment '{pattern}'.{suggestion(pattern, tuple(EXPERIMENTS))}"
             )
         chosen |= matches
     return list(chosen.values())

@@ -24,7 +24,7 @@ from posse.runtime.sources import SourceSettings
 from posse.systems import registry
 from posse.systems.dp_combinatorial.deploy import MarketFederation
 from posse.systems.mpc_contextual.layout import ContextualFederation
-from posse.systems.parties import read_invitation
+from posse.systems.parties import make_invitation
 from posse.systems.samba.deploy import SambaOptions
 from posse.systems.samba.layout import FederationFile
 from tests import forks
@@ -174,7 +174,7 @@ def test_the_files_of_a_federation_that_lives_are_read() -> None:
     assert made.consent is not None
     SourceSettings.make(made.source)
     proposal = Proposal.make("hospitals", run)
-    demand = read_invitation(proposal.system, proposal.values).demand()
+    demand = make_invitation(proposal.system, proposal.values).demand()
     made.consent.check(demand, made.founder, made.founder)
     for words in commands_of(chapter):
         below = get_command(app).get_command(typer.Context(get_command(app)), words[1])

@@ -355,7 +355,7 @@ def test_a_token_goes_through_files_that_only_their_owner_reads(
 
 def test_no_crash_writes_a_secret_to_a_disk() -> None:
     script = (
-        "import resource; from posse.core.files import no_core_dumps; no_core_dumps(); import "
+        "import resource; from posse.core.files import forbid_core_dumps; forbid_core_dumps(); import "
         "ctypes;"
         "print(resource.getrlimit(resource.RLIMIT_CORE), ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
     )

@@ -56,7 +56,7 @@ def cases() -> list[Case]:
         (random.unit, (key,)),
         (random.shuffle, (key, 6, 9, np.zeros(12, np.int64))),
         (exact.normals, (key, random.OWN, 5, 77, 0)),
-        (exact._accept, (2.5, 0.3, 0.4)),
+        (exact._try_gamma, (2.5, 0.3, 0.4)),
         *(
             (exact.beta, (a, b, key, random.OWN, 0, i))
             for i, (a, b) in enumerate(rng.gamma(1.0, 3.0, (12, 2)))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posse.core.agreement import LONGEST, check_digest, check_terms, difference, written
+from posse.core.agreement import MAX_LENGTH, as_texts, check_digest, check_terms, difference
 from posse.core.errors import DisagreementError
 
 PLAIN = st.recursive(
@@ -25,7 +25,7 @@ TERMS = st.dictionaries(st.sampled_from("abcdef"), PLAIN, max_size=6)
 def test_both_sides_come_to_the_same_line_or_agree(
     mine: dict[str, Any], theirs: dict[str, Any]
 ) -> None:
-    sides = {"ada": written(mine), "bob": written(theirs)}
+    sides = {"ada": as_texts(mine), "bob": as_texts(theirs)}
     lines = set()
     for party, peer in (("ada", "bob"), ("bob", "ada")):
         try:
@@ -46,16 +46,16 @@ def test_both_sides_come_to_the_same_line_or_agree(
 
 @given(PLAIN, PLAIN)
 def test_values_are_written_alike_where_they_are_alike(one: Any, other: Any) -> None:
-    same = written({"x": one}) == written({"x": other})
+    same = as_texts({"x": one}) == as_texts({"x": other})
     assert same == (repr(one) == repr(other))
-    assert all(len(text) <= LONGEST for text in written({"x": one}).values())
+    assert all(len(text) <= MAX_LENGTH for text in as_texts({"x": one}).values())
 
 
 def test_fields_and_both_values_are_named_and_digests_come_last() -> None:
     ada = {"policy": {"digest": "a" * 64, "name": "ucb"}, "rounds": 100, "own": 1}
     bob = {"policy": {"digest": "b" * 64, "name": "exp3"}, "rounds": 200, "other": 2}
     with pytest.raises(DisagreementError) as caught:
-        check_terms("bob", written(bob), "ada", written(ada))
+        check_terms("bob", as_texts(bob), "ada", as_texts(ada))
     text = caught.value.text
     for value in ("100", "200", '"ucb"', '"exp3"', "a" * 64, "b" * 64):
         assert value in text
@@ -74,11 +74,11 @@ def test_many_differences_are_counted() -> None:
 def test_long_values_are_compared_by_their_digest() -> None:
     names = [f"clinic-{i}" for i in range(500)]
     text = difference(
-        written({"owners": names}), written({"owners": [*names[:-1], "x"]}), ("here", "there")
+        as_texts({"owners": names}), as_texts({"owners": [*names[:-1], "x"]}), ("here", "there")
     )
     assert text.count("(digest ") == 2
     assert not difference(
-        written({"owners": names}), written({"owners": tuple(names)}), ("here", "there")
+        as_texts({"owners": names}), as_texts({"owners": tuple(names)}), ("here", "there")
     )
 
 

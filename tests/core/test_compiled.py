@@ -87,8 +87,8 @@ def record_type(word: np.uint64) -> np.uint64:
 
 def test_a_call_that_began_in_the_interpreter_ends_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compiled code returns a Python number, which the next function would take as signed."""
-    monkeypatch.setattr(compiled._Interpreter, "stopped", False)
-    monkeypatch.setattr(compiled._Interpreter, "seconds", 0.0)
+    monkeypatch.setattr(compiled._InterpretingBudget, "used_up", False)
+    monkeypatch.setattr(compiled._InterpretingBudget, "seconds_spent", 0.0)
     function = Compiled(record_type, keep=False, short=True, options={})
     assert function(np.uint64(2**64 - 2)) == 2**64 - 2
     assert types == [np.uint64]

@@ -94,7 +94,7 @@ HANGS = """
 import hashlib, os, signal, threading
 from posse.core import interrupts
 
-interrupts.PATIENCE = interrupts.LAST = 0.2
+interrupts.PATIENCE = interrupts.MAX_SAVING = 0.2
 signal.signal(signal.SIGINT, signal.default_int_handler)
 lock = threading.Lock()
 
@@ -114,3 +114,43 @@ def test_a_keeper_that_waits_for_the_main_thread_does_not_hang_the_process() -> 
         [sys.executable, "-c", HANGS], capture_output=True, text=True, timeout=240
     )
     assert (done.returncode, done.stdout) == (128 + signal.SIGINT, "")
+
+
+CAUGHT = """
+import hashlib, os, signal, sys, threading, time
+from posse.core import interrupts
+
+interrupts.PATIENCE = 0.2
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+with interrupts.end_on_interrupt(), interrupts.save_on_interrupt(lambda: "kept"):
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(60)
+    except KeyboardInterrupt:
+        print("caught", flush=True)
+    time.sleep(float(sys.argv[1]))
+    if sys.argv[2] == "again":
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+        hashlib.pbkdf2_hmac("sha256", b"", b"", 4_000_000)  # checks for no signal
+    print("not ended", flush=True)
+"""
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.5])
+def test_a_second_one_after_a_caught_one_ends_a_busy_process(seconds: float) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CAUGHT, str(seconds), "again"],
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert (done.returncode, done.stdout) == (128 + signal.SIGINT, "caught\n")
+    assert done.stderr == "interrupted; kept.\n"
+
+
+def test_a_caught_one_does_not_end_the_process_later() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CAUGHT, "1", "once"], capture_output=True, text=True, timeout=240
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "caught\nnot ended\n", "")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import pytest
 
@@ -53,3 +54,28 @@ def test_a_suggestion_uses_the_words_of_the_user() -> None:
 def test_settings_do_not_change() -> None:
     with pytest.raises(ValueError, match="frozen"):
         Example(budget=1).budget = 2  # type: ignore[misc]
+
+
+class Table(Settings):
+    data: dict[str, str] | str = "none"
+    aliases: ClassVar[Mapping[str, str]] = {
+        "problem": "data",
+        "features": "data.features",
+        "rewards": "data.rewards",
+    }
+
+
+@pytest.mark.parametrize(
+    ("base", "changes"),
+    [
+        ({"data": {"features": "a", "rewards": "b"}}, {"problem": {"rewards": "c"}}),
+        ({"problem": {"features": "a", "rewards": "b"}}, {"data": {"rewards": "c"}}),
+        ({"data": {"features": "a", "rewards": "b"}}, {"rewards": "c"}),
+        ({"features": "a", "rewards": "b"}, {"problem": {"rewards": "c"}}),
+    ],
+)
+def test_tables_of_parts_are_merged_whatever_words_name_them(
+    base: dict[str, object], changes: dict[str, object]
+) -> None:
+    assert Table(**Table.merged(base, changes)).data == {"features": "a", "rewards": "c"}
+    assert Table(**base).but(**changes).data == {"features": "a", "rewards": "c"}

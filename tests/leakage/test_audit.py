@@ -16,7 +16,7 @@ import pytest
 import posse
 from posse.core.errors import ConfigError, DataError
 from posse.core.roles import View
-from posse.privacy.leakage.attack import LEVEL, Attack, Evidence, attempt, check_view
+from posse.privacy.leakage.attack import SIGNIFICANCE, Attack, Evidence, attempt, check_view
 from posse.results import render_report
 from posse.results.reports.audits import Audit, audits
 from posse.systems import base
@@ -135,7 +135,7 @@ def test_attacks_on_one_view_succeed_and_fail_as_the_level_says(level: str) -> N
     assert {row.attack for row in made if row.verdict in ("finds it out", "a little")} == set(
         SUCCEED[level]
     )
-    assert all(row.shuffled is None or row.shuffled > LEVEL / len(made) for row in made)
+    assert all(row.shuffled is None or row.shuffled > SIGNIFICANCE / len(made) for row in made)
     assert all(row.power == 1.0 for row in made if row.attack not in READ_PASSES)
 
 
@@ -165,9 +165,11 @@ def test_one_pass_in_ten_that_shows_scores_is_found_at_strict(policy: str) -> No
         attack = ATTACKS[name]
         if attack.missing(run.settings):
             continue
-        made = attempt(attack, [evidence(run, attack)], level=LEVEL / len(ONE_VIEW), plantings=40)
+        made = attempt(
+            attack, [evidence(run, attack)], significance=SIGNIFICANCE / len(ONE_VIEW), plantings=40
+        )
         assert not made.succeeded
-        assert sum(one.above(LEVEL / len(ONE_VIEW)) for one in made.planted) >= 38, name
+        assert sum(one.above(SIGNIFICANCE / len(ONE_VIEW)) for one in made.planted) >= 38, name
 
 
 def test_planted_passes_are_found() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import posse
-from posse.privacy.leakage.attack import LEVEL, Attack, Evidence
+from posse.privacy.leakage.attack import SIGNIFICANCE, Attack, Evidence
 from posse.systems.audit import view_of
 from posse.systems.modules import attacks_of
 from posse.systems.registry import system
@@ -113,7 +113,7 @@ def p_of(attack: Attack, evidence: Sequence[Evidence]) -> float:
 
 def check(plan: Plan) -> None:
     members = family(plan)
-    level = LEVEL / len(members)
+    level = SIGNIFICANCE / len(members)
     found = {key: p_of(*member) for key, member in members.items()}
     smallest = sorted(found.items(), key=lambda one: one[1])[:3]
     runs = len(plan.policies) * len(plan.seeds) + plan.two
@@ -130,7 +130,7 @@ def check_finds(plan: Plan) -> None:
     pass in ten.
     """
     members = family(plan)
-    level = LEVEL / len(members)
+    level = SIGNIFICANCE / len(members)
     lost = {}
     for key, (attack, evidence) in members.items():
         assert attack.plant is not None

@@ -13,7 +13,15 @@ import pytest
 import posse
 from posse.core.errors import PosseError
 from posse.core.roles import Entry, View
-from posse.privacy.leakage.attack import LEVEL, LITTLE, WIRE, Attack, Attempt, Evidence, attempt
+from posse.privacy.leakage.attack import (
+    LITTLE,
+    SIGNIFICANCE,
+    WIRE,
+    Attack,
+    Attempt,
+    Evidence,
+    attempt,
+)
 from posse.privacy.sharing.fixed import Words
 from posse.privacy.sharing.session import Session
 from posse.systems.mpc_contextual.attacks import CURIOUS, Opened, opened_words
@@ -51,7 +59,7 @@ def staged() -> dict[str, list[Evidence]]:
 
 
 def attacked(attack: Attack, evidence: list[Evidence]) -> Attempt:
-    return attempt(attack, evidence, level=LEVEL / len(CURIOUS))
+    return attempt(attack, evidence, significance=SIGNIFICANCE / len(CURIOUS))
 
 
 def test_all_attacks_are_tested_here() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import posse
 from posse.core.errors import ProtocolError
-from posse.privacy.leakage.attack import LEVEL, Attempt, Evidence, attempt
+from posse.privacy.leakage.attack import SIGNIFICANCE, Attempt, Evidence, attempt
 from posse.systems.audit import audit
 from posse.systems.modules import Attacks, attacks_of
 from posse.systems.registry import system
@@ -88,7 +88,7 @@ def test_a_short_common_key_is_found_where_comp_sees_scores() -> None:
     assert attack.stage is not None
     seen = attack.stage(settings("strict", policy="epsilon-greedy", horizon=200, owners=6), 0)
     shown = [plant_share(one, number, share=1.0) for number, one in enumerate(seen)]
-    made = attempt(attack, shown, level=LEVEL / len(ATTACKS), plantings=0)
+    made = attempt(attack, shown, significance=SIGNIFICANCE / len(ATTACKS), plantings=0)
     assert (made.succeeded, made.honest) == (True, True)
     assert "no exploring steps" in attack.missing(settings("strict"))
     assert "the controller draws the coins" in attack.missing(settings("paper"))
@@ -100,7 +100,7 @@ def test_a_short_common_key_is_not_found_at_strict_but_in_one_pass_in_ten() -> N
     attack = ATTACKS["common-key"]
     assert attack.stage is not None
     seen = list(attack.stage(settings("strict", policy="epsilon-greedy", horizon=600, owners=6), 0))
-    made = attempt(attack, seen, level=LEVEL / len(ATTACKS), plantings=5)
+    made = attempt(attack, seen, significance=SIGNIFICANCE / len(ATTACKS), plantings=5)
     assert (made.succeeded, made.power, made.honest) == (False, 1.0, True)
 
 

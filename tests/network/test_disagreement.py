@@ -20,7 +20,7 @@ from posse.core.errors import DisagreementError, JournalError, UnfinishedError
 from posse.core.roles import Note
 from posse.runtime.network.party import Party
 from posse.systems import registry
-from posse.systems.parties import deployed_systems, parties_of
+from posse.systems.parties import deploy_or_refuse, deployed_systems
 from tests.kit import market, mpc
 from tests.kit.federations import free_port, laid_out, run_all, until
 from tests.kit.parties import all_stop, edit, ends_of, opened
@@ -66,7 +66,7 @@ def toy(folder: Path) -> list[Path]:
         "horizon": 30,
         "seed": 9,
     }
-    return parties_of("toy").layout(values, folder).lay_out(folder)
+    return deploy_or_refuse("toy").layout(values, folder).lay_out(folder)
 
 
 def toy_ended(paths: list[Path], parties: dict[str, Party], notes: list[Note], line: str) -> None:

@@ -27,7 +27,7 @@ from posse.systems.dp_combinatorial.terms import VERSION, Terms
 from posse.systems.mpc_contextual.layout import ContextualFederation
 from posse.systems.mpc_contextual.layout import lay_out as lay_out_contextual
 from posse.systems.mpc_contextual.settings import ContextualOptions
-from posse.systems.parties import deployed_systems, parties_of, update_stopped_party
+from posse.systems.parties import deploy_or_refuse, deployed_systems, update_stopped_party
 from posse.systems.samba.deploy import SambaOptions
 from tests.kit import market, mpc
 from tests.kit.federations import QUICK, free_port, laid_out
@@ -41,7 +41,7 @@ def doctor(path):
     before = {
         each: (each.stat().st_mtime_ns, each.read_bytes()) for each in sorted(journal.rglob("*"))
     }
-    found = {one.what: one for one in examine(path, lambda system: parties_of(system).build)}[
+    found = {one.what: one for one in examine(path, lambda system: deploy_or_refuse(system).build)}[
         "journal"
     ]
     assert {
@@ -158,7 +158,7 @@ def test_another_input_behind_a_journal_is_refused_and_named(tmp_path, name):
     options, others, free = SYSTEMS[name]
     paths = LAY_OUT[name](tmp_path)
     finish(paths)
-    build = parties_of(name.partition(" ")[0]).build
+    build = deploy_or_refuse(name.partition(" ")[0]).build
     roles = {open_place(path).identity.role: path for path in paths}  # one party a role
     bound = set()
     for (role, path), (field, info) in itertools.product(
@@ -293,7 +293,9 @@ def test_a_party_says_how_its_own_file_is_written(tmp_path):
         "payee": source,
     }
     paths = lay_out_contextual(ContextualFederation.make(given), tmp_path)
-    one, other = (parties_of("mpc-contextual").build(open_place(path)).role for path in paths[:2])
+    one, other = (
+        deploy_or_refuse("mpc-contextual").build(open_place(path)).role for path in paths[:2]
+    )
     assert one.inputs_digest == other.inputs_digest
     with pytest.raises(ConfigError, match="has decimal from its parties"):
         lay_out_contextual(ContextualFederation.make({**given, "decimal": ","}), tmp_path)
@@ -388,7 +390,7 @@ def test_the_command_takes_a_list_at_a_running_agent_and_at_a_stopped_one(tmp_pa
     slowed(tmp_path)
     halfway(paths)
     party, made = make_party(
-        open_place(paths[0]), parties_of("dp-combinatorial").build, timing=QUICK
+        open_place(paths[0]), deploy_or_refuse("dp-combinatorial").build, timing=QUICK
     )
     (tmp_path / "ada.csv").write_text("supplier,cost,capacity\nnorth,0.25,20\nsouth,0.5,10\n")
     control = Control(open_place(paths[0]).journal, party_commands(party, made.commands))
@@ -473,7 +475,9 @@ def test_a_root_that_is_missing_beside_a_journal_is_not_drawn_again(tmp_path, na
             JournalError, match=r"root\.key is missing beside the journal.*Restore it"
         ):
             opened(path)
-        found = {one.what: one for one in examine(path, lambda system: parties_of(system).build)}
+        found = {
+            one.what: one for one in examine(path, lambda system: deploy_or_refuse(system).build)
+        }
         assert not found["journal"].fine
         assert not root.exists()
         root.write_bytes(bytes(32))
@@ -486,7 +490,7 @@ def test_a_root_that_is_missing_beside_a_journal_is_not_drawn_again(tmp_path, na
 
 def test_the_doctor_draws_and_writes_nothing_for_a_party_that_has_not_begun(tmp_path):
     for path in mpc.laid_out(tmp_path, steps=4):
-        examine(path, lambda system: parties_of(system).build)
+        examine(path, lambda system: deploy_or_refuse(system).build)
         assert not (tmp_path / path.stem / "journal").exists()
 
 
@@ -528,7 +532,9 @@ def test_a_source_where_none_belongs_is_refused(tmp_path, name):
         with pytest.raises(ConfigError, match=r"\[source\] has no effect"):
             opened(path)
         found = [
-            one for one in examine(path, lambda system: parties_of(system).build) if not one.fine
+            one
+            for one in examine(path, lambda system: deploy_or_refuse(system).build)
+            if not one.fine
         ]
         assert any("[source] has no effect" in one.said for one in found)
 

@@ -22,7 +22,7 @@ from posse.runtime.local import write_party
 from posse.runtime.network.doctor import examine
 from posse.runtime.network.operate import ask
 from posse.systems import registry
-from posse.systems.parties import parties_of
+from posse.systems.parties import deploy_or_refuse
 from posse.systems.samba.settings import Samba
 from tests.kit.federations import free_port
 from tests.kit.living import Together
@@ -129,7 +129,9 @@ def test_a_service_that_lost_its_disk_goes_on_from_its_backup(tmp_path: Path) ->
         run = together.laid.runs("clinic-2") / "march" / "party.toml"
         findings = {
             each.what: each
-            for each in await asyncio.to_thread(examine, run, lambda name: parties_of(name).build)
+            for each in await asyncio.to_thread(
+                examine, run, lambda name: deploy_or_refuse(name).build
+            )
         }
         assert findings["process"].said == "none; start it with 'posse serve'"
         assert findings["journal"].fine

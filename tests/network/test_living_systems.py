@@ -19,7 +19,7 @@ from posse.runtime.federation.service import Living
 from posse.runtime.federation.talk import Proposal, Signed
 from posse.systems import registry
 from posse.systems.dp_combinatorial.settings import DpCombinatorial
-from posse.systems.parties import read_invitation
+from posse.systems.parties import make_invitation
 from posse.systems.samba.settings import Samba
 from tests.kit.living import Together
 
@@ -225,7 +225,7 @@ def test_a_customer_that_did_not_found_the_federation_and_what_it_may_not(tmp_pa
 def test_a_run_that_is_not_proposed(values: dict[str, Any], words: str) -> None:
     def propose() -> None:
         proposal = Proposal.make("hospitals", values)
-        read_invitation(proposal.system, proposal.values)
+        make_invitation(proposal.system, proposal.values)
 
     with pytest.raises(PosseError, match=words):
         propose()
@@ -263,7 +263,7 @@ def test_a_member_counts_what_the_settings_of_a_proposal_prove(
     system: str, values: dict[str, Any], least: float, most: float, delta: float
 ) -> None:
     """Its ledger adds these figures up, whatever a proposer says of them."""
-    demand = read_invitation(system, values).demand()
+    demand = make_invitation(system, values).demand()
     assert least <= demand.epsilon <= most
     assert demand.delta == delta
 
@@ -277,7 +277,7 @@ def test_what_a_contextual_run_asks_of_everyone() -> None:
         "epsilon": "1/3",
         "rows": "ab" * 32,
     }
-    made = read_invitation("mpc-contextual", values)
+    made = make_invitation("mpc-contextual", values)
     assert made.members == {
         "bank": "party",
         "shop": "party",
@@ -291,6 +291,6 @@ def test_what_a_contextual_run_asks_of_everyone() -> None:
     assert demand.decisions == 50
     assert 0 < demand.epsilon < 50 * 3
     with pytest.raises(ConfigError, match="rows"):
-        read_invitation(
+        make_invitation(
             "mpc-contextual", {key: value for key, value in values.items() if key != "rows"}
         )

@@ -5,14 +5,16 @@ them.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from posse.core.errors import ConfigError, DisagreementError
+from posse.results.record import Record
 from posse.results.store import Store
 from posse.runtime.place import open_place
 from posse.systems import parties
-from posse.systems.parties import RECORD, deployed_systems, parties_of, run_id
+from posse.systems.parties import RECORD, deploy_or_refuse, deployed_systems, run_id
 from tests.kit.federations import laid_out
 from tests.kit.parties import edit, run_and_record_all
 
@@ -81,5 +83,18 @@ def test_rows_say_how_far_a_party_is(tmp_path, monkeypatch):
 def test_systems_that_do_not_run_as_parties_are_named(tmp_path):
     assert "samba" in [system.name for system in deployed_systems()]
     with pytest.raises(ConfigError) as error:
-        parties_of("fed-contextual")
+        deploy_or_refuse("fed-contextual")
     assert error.value.rule == "systems.protocol.no-parties"
+
+
+def test_the_privacy_spent_holds_for_every_entry_of_the_party():
+    record = Record(kind="toy", level="strict", config={}, problem={}, party="ada")
+
+    def spent(*entries):
+        return parties._privacy_spent(replace(record, privacy=entries))
+
+    once = {"party": "ada", "epsilon": 2.0, "delta": 0.0}
+    assert spent(once, {"party": "ada", "epsilon": 1.0, "delta": 1e-5}) == (2.0, 1e-5)
+    assert spent(once, {"party": "bob", "epsilon": 3.0, "delta": 1e-3}) == (2.0, 0.0)
+    assert spent(once, {"party": "ada", "epsilon": None, "delta": 1e-6}) == (float("inf"), 1e-6)
+    assert spent({"party": "bob", "epsilon": 3.0, "delta": 1e-3}) is None

@@ -261,7 +261,9 @@ def reaching(name: str, texts: list[str], folder: Path, *fields: str) -> set[str
     """
     model, catalogue = model_of(name), Open(folder / "files")
     beginnings = bases(model, name, folder)
-    unmarked = [field for field in fields or model.model_fields if model.external(field) is None]
+    unmarked = [
+        field for field in fields or model.model_fields if model.external_mark(field) is None
+    ]
     return {field for field in unmarked if _reaches(catalogue, name, field, texts, beginnings)}
 
 
@@ -391,7 +393,7 @@ def test_every_text_of_posse_that_is_said_to_name_code_or_a_file_is_marked() -> 
         for name, known in kind.model_fields.items() if kind.__module__[:6] == "posse." else ():
             if str in _kinds(known.annotation) and DESCRIBED.search(known.description or ""):
                 said.add((kind.__name__, name))
-                unmarked |= {(kind.__name__, name)} if kind.external(name) is None else set()
+                unmarked |= {(kind.__name__, name)} if kind.external_mark(name) is None else set()
     assert unmarked == set()
     assert said >= {
         ("SourceSettings", "function"),
@@ -416,7 +418,7 @@ class Marks(Settings):
 
 
 def test_types_that_hold_a_path_or_anything_are_marks() -> None:
-    marks = {name: Marks.external(name) for name in Marks.model_fields}
+    marks = {name: Marks.external_mark(name) for name in Marks.model_fields}
     paths = {name for name, mark in marks.items() if mark is not None and mark.path}
     assert paths == {"file", "several", "named", "either"}
     assert (marks["anything"], marks["inner"], marks["plain"]) == (External(), IMPORTS, None)
@@ -469,7 +471,7 @@ def test_the_gate_refuses_what_names_code_or_a_file(
     words = {**{field: field for field in model.model_fields}, **model.aliases}
     for word, text in product(words, canaries):
         field = words[word].partition(".")[0]
-        mark = model.external(field)
+        mark = model.external_mark(field)
         for value in shapes(model, field, text) if mark is not None else ():
             with watched() as events:
                 refused = refusal(catalogue, model, {word: value})

@@ -282,10 +282,10 @@ BROKEN: dict[str, Broken] = {
     ),
     # Parties
     "systems.protocol.no-parties": Broken(
-        "P100", "protocol", lambda _: parties.parties_of("fed-contextual")
+        "P100", "protocol", lambda _: parties.deploy_or_refuse("fed-contextual")
     ),
     "systems.protocol.no-invitations": Broken(
-        "P100", "protocol", lambda _: parties.read_invitation("toy", {})
+        "P100", "protocol", lambda _: parties.make_invitation("toy", {})
     ),
     "systems.party.not-started": Broken(
         "P100", "party", lambda folder: parties.update_stopped_party(laid_out(folder)[0])

@@ -15,7 +15,7 @@ from posse.systems import registry
 from posse.systems.base import AnySystem
 from posse.systems.modules import scene_of
 from posse.systems.runs import RolesRun, Run
-from posse.systems.scenes import PROTECTIONS
+from posse.systems.scenes import PROTECTIONS, format_number
 from tests.systems.small_settings import SMALL
 
 NAMES = tuple(SMALL)
@@ -158,3 +158,19 @@ def test_variants_begin_with_what_is_set(system: AnySystem) -> None:
     assert found[0] == ("as set", settings)
     assert len(found) >= 2
     assert len({name for name, _ in found}) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("value", "decimals", "text"),
+    [
+        (0.3, 0, "0.3"),
+        (0.6, 0, "1"),
+        (0.04, 1, "0.04"),
+        (0.0449, 1, "0.04"),
+        (-0.00001234, 2, "-1.2e-05"),
+        (0.0, 2, "0"),
+        (-0.0, 0, "0"),
+    ],
+)
+def test_a_number_that_is_not_0_is_not_shown_as_0(value: float, decimals: int, text: str) -> None:
+    assert format_number(value, decimals) == text

@@ -32,7 +32,7 @@ from posse.cli import actions, audit, catalogue, demo, logs, runs, studio, syste
 from posse.cli.flags import INTERRUPTED, help_when_alone
 from posse.cli.operators import ca, federation, living, operations
 from posse.cli.screen import complain, remark
-from posse.core.check import nearest
+from posse.core.check import did_you_mean
 from posse.core.errors import ConfigError, PosseError
 from posse.core.interrupts import end_on_interrupt
 from posse.version import __version__
@@ -209,9 +209,7 @@ def _usage(error: Exception) -> str:
         if words in REMOVED:
             return str(ConfigError(f"'posse {words}' was removed. {REMOVED[words]}"))
         # typer does not know the commands that are made when they are called
-        text += nearest(unknown[1], tuple(context.command.list_commands(context))).partition(
-            " Known"
-        )[0]
+        text += did_you_mean(unknown[1], tuple(context.command.list_commands(context)))
     # Some versions of typer suggest, and click does so again, in brackets or without.
     text = re.sub(r"\(?((?:Did you mean|Possible)[^?)]*\??).*", r"\1", text)
     where = f" Try '{context.command_path} --help'." if context is not None else ""

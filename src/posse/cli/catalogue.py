@@ -11,7 +11,7 @@ import typer
 from posse.cli import flags
 from posse.cli.progress import Doing
 from posse.cli.screen import heading, print_json, say, table
-from posse.core.check import nearest
+from posse.core.check import suggestion
 from posse.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _named_like(data: str, lists: Mapping[str, Listing | None]) -> dict[str, Lis
         )
     if not matches:
         known = tuple(dict.fromkeys(name for text in names for name in text.split(", ")))
-        raise ConfigError(f"no data set '{data}'.{nearest(data, known)}")
+        raise ConfigError(f"no data set '{data}'.{suggestion(data, known)}")
     return matches
 
 

@@ -1,10 +1,11 @@
-"""Agreement on terms: parties that were started for different things stop before the first step.
+"""Agreement on terms: parties that were started with different terms stop before the first step.
 
-Terms are public, and have names: a mapping of plain values, such as policy, level and horizon. A
-party sends its own terms when a connection begins (`written`) and compares those of its peer. Only
-fields that both have count, so a party can leave out what is not its business. A role begins when
-all its peers have the same terms. Nothing is journalled before the first message, so parties whose
-files are corrected start again; from then on the journal holds the terms.
+Terms are public: a mapping from names, such as policy, level and horizon, to plain values. When a
+connection begins, each party sends its own terms (`as_texts`) and compares them with those of its
+peer. Only fields that both have are compared, so a party may leave out fields that do not concern
+it. A role begins when all its peers have the same terms. The journal is empty until the first
+message, so parties can start again with corrected files. After the first message the journal holds
+the terms.
 """
 
 from __future__ import annotations
@@ -16,55 +17,65 @@ from typing import Any
 
 from posse.core.errors import DisagreementError
 
-LONGEST = 100
-"""Characters of a value; of a longer one its beginning and a digest are compared."""
+MAX_LENGTH = 100
+"""Characters of a value that is compared whole; of a longer one, its start and a digest are."""
 _MAX_NAMED = 3
-"""Fields that a message names; it counts the others."""
+"""Number of differing fields that an error names; it counts the others."""
 
 
-def written(terms: Mapping[str, Any], within: str = "") -> dict[str, str]:
-    """Write terms as they are sent, compared and stored: one short text per field.
+def as_texts(terms: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Return terms as they are sent, compared and stored: one short text per field.
 
     Args:
         terms: Plain values; a field of an inner table is named by its path.
-        within: Path of these terms, with a dot at its end.
+        prefix: Path of these terms, with a dot at its end; empty for the outermost table.
 
-    >>> written({"policy": {"name": "ucb", "coefficient": 1.5}, "owners": ("ada", "bob")})
+    >>> as_texts({"policy": {"name": "ucb", "coefficient": 1.5}, "owners": ("ada", "bob")})
     {'policy.name': '"ucb"', 'policy.coefficient': '1.5', 'owners': '["ada", "bob"]'}
     """
     texts: dict[str, str] = {}
     for name, value in terms.items():
         if isinstance(value, Mapping):
-            texts |= written(value, f"{within}{name}.")
+            texts |= as_texts(value, f"{prefix}{name}.")
             continue
         text = json.dumps(value)
-        if len(text) > LONGEST:
+        if len(text) > MAX_LENGTH:
             digest = hashlib.sha256(text.encode()).hexdigest()
-            text = f"{text[: LONGEST // 2]}... (digest {digest[:16]})"
-        texts[within + name] = text
+            text = f"{text[: MAX_LENGTH // 2]}... (digest {digest[:16]})"
+        texts[prefix + name] = text
     return texts
 
 
-def difference(one: Mapping[str, str], other: Mapping[str, str], where: tuple[str, str]) -> str:
-    """Name the fields that differ, with both values; short values come first.
+def difference(first: Mapping[str, str], second: Mapping[str, str], places: tuple[str, str]) -> str:
+    """Describe the fields that differ, with both values; short values come first.
+
+    Args:
+        first: Texts of terms.
+        second: Texts of other terms.
+        places: Where `first` and `second` are, as the description calls them.
+
+    Returns:
+        The description; empty if nothing differs.
 
     >>> difference({"rounds": "100", "rule": "pool"}, {"rounds": "200"}, ("here", "there"))
     'rounds is 100 here and 200 there; rule is pool here and absent there'
     """
-    names = [name for name in {**one, **other} if one.get(name) != other.get(name)]
-    names.sort(key=lambda name: len(one.get(name, "")))
+    names = [name for name in {**first, **second} if first.get(name) != second.get(name)]
+    names.sort(key=lambda name: len(first.get(name, "")))
     parts = []
     for name in names[:_MAX_NAMED]:
-        first = _printable(one.get(name, "absent"))
-        second = _printable(other.get(name, "absent"))
-        parts.append(f"{name} is {first} {where[0]} and {second} {where[1]}")
+        first_text = _printable(first.get(name, "absent"))
+        second_text = _printable(second.get(name, "absent"))
+        parts.append(f"{name} is {first_text} {places[0]} and {second_text} {places[1]}")
     if len(names) > _MAX_NAMED:
         parts.append(f"and {len(names) - _MAX_NAMED} more")
     return "; ".join(parts)
 
 
 def check_terms(party: str, mine: Mapping[str, str], peer: str, theirs: Mapping[str, str]) -> None:
-    """Check that two parties agree on the terms that both have; both get the same message.
+    """Check that two parties agree on the terms that both have.
+
+    The error has the same message at both parties.
 
     Raises:
         DisagreementError: A term differs.
@@ -88,15 +99,16 @@ def check_terms(party: str, mine: Mapping[str, str], peer: str, theirs: Mapping[
 
 
 def check_digest(mine: bytes, peer: str, theirs: bytes) -> None:
-    """Check that a peer's message is for the same terms.
+    """Check that a peer's message is for the same terms, by the digest of the terms.
 
     Raises:
-        DisagreementError: It is for other terms. Nothing of the message is used.
+        DisagreementError: The message is for other terms; the caller then ignores it.
     """
     if mine != theirs:
         raise DisagreementError(
-            f"'{peer}' plays by other terms ({theirs.hex()[:12]}, here {mine.hex()[:12]}). "
-            "Correct the file that is wrong, and start all parties again.",
+            f"the terms of '{peer}' differ from those here (digest {theirs.hex()[:12]}, here "
+            f"{mine.hex()[:12]}). Compare the two files of terms, correct the wrong one, and start "
+            "all parties again.",
             rule="core.terms.other-digest",
         )
 
@@ -106,6 +118,6 @@ def _common(terms: Mapping[str, str], others: Mapping[str, str]) -> dict[str, st
 
 
 def _printable(text: str) -> str:
-    """Return one line of a value that a peer may have written, safe for a terminal."""
-    start = text[: LONGEST + 1]
+    """Return the start of a text in one line without control characters: a peer may have sent it."""
+    start = text[: MAX_LENGTH + 1]
     return "".join(letter if letter.isprintable() else " " for letter in start)

@@ -1,7 +1,9 @@
 """Validators that take their name from the keyword: `check.positive(epsilon=epsilon)`.
 
-The rule of a refusal is `room.keyword.rule`, where the room is that of the module that calls:
-`check.positive(tau=0.0)` in `posse/policies` breaks `policies.tau.not-positive`.
+Every validator takes exactly one keyword; its name is used in the message. Numbers must be finite.
+
+The rule of a refusal is `room.keyword.rule`. The room (`posse.core.errors`) is that of the module
+that calls: `check.positive(tau=0.0)` in `posse/policies` breaks `policies.tau.not-positive`.
 """
 
 from __future__ import annotations
@@ -15,15 +17,16 @@ import sys
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlparse
 
 from posse.core.errors import ConfigError, MissingExtraError, room_of
 
+T = TypeVar("T")
 DISTRIBUTION = "posse-bandits"
 
 
-def positive(**values: float) -> None:
+def positive(**named_value: float) -> None:
     """Raise unless the value is a finite number above 0.
 
     >>> positive(tau=0.0)
@@ -31,50 +34,56 @@ def positive(**values: float) -> None:
     ...
     posse.core.errors.ConfigError: [P100] tau must be a finite number above 0, got 0.0.
     """
-    name, value = _single(values)
+    name, value = _single_number(named_value)
     if not (value > 0 and math.isfinite(value)):
         raise _refusal("not-positive", name, f"must be a finite number above 0, got {value}")
 
 
-def at_least(minimum: float, /, **values: float) -> None:
+def at_least(minimum: float, /, **named_value: float) -> None:
     """Raise unless the value is a finite number of at least `minimum`."""
-    name, value = _single(values)
+    name, value = _single_number(named_value)
     if not (value >= minimum and math.isfinite(value)):
         raise _refusal("too-small", name, f"must be at least {minimum}, got {value}")
 
 
-def between(low: float, high: float, /, *, open_low: bool = False, **values: float) -> None:
+def between(low: float, high: float, /, *, open_low: bool = False, **named_value: float) -> None:
     """Raise unless the value is in [low, high], or in (low, high] with `open_low`."""
-    name, value = _single(values)
+    name, value = _single_number(named_value)
     above_low = value > low if open_low else value >= low
     if not (above_low and value <= high):
         bracket = "(" if open_low else "["
         raise _refusal("out-of-range", name, f"must be in {bracket}{low}, {high}], got {value}")
 
 
-def one_of(choices: tuple[str, ...], /, **values: str) -> None:
+def one_of(choices: tuple[str, ...], /, **named_value: str) -> None:
     """Raise unless the word is one of the choices; the message suggests the nearest one."""
-    ((name, value),) = values.items()
-    if value not in choices:
-        text = f"unknown {name} '{value}'.{nearest(value, choices)}"
-        raise ConfigError(text, rule=f"{_calling_room()}.{name}.unknown")
+    name, word = _single(named_value)
+    if word not in choices:
+        text = f"unknown {name} '{word}'.{suggestion(word, choices)}"
+        raise ConfigError(text, rule=f"{_callers_room()}.{name}.unknown")
 
 
-def _single(values: dict[str, float]) -> tuple[str, float]:
-    ((name, value),) = values.items()
+def _single(named_value: dict[str, T]) -> tuple[str, T]:
+    """Return the only keyword and its value."""
+    (item,) = named_value.items()
+    return item
+
+
+def _single_number(named_value: dict[str, float]) -> tuple[str, float]:
+    name, value = _single(named_value)
     if isinstance(value, float) and math.isnan(value):
         raise _refusal("not-a-number", name, "must be a number, got NaN")
     return name, value
 
 
 def _refusal(rule: str, name: str, problem: str) -> ConfigError:
-    return ConfigError(f"{name} {problem}.", rule=f"{_calling_room()}.{name}.{rule}")
+    return ConfigError(f"{name} {problem}.", rule=f"{_callers_room()}.{name}.{rule}")
 
 
-def _calling_room() -> str:
-    """Return the room of the module that called a validator.
+def _callers_room() -> str:
+    """Return the room of the module that called a validator: a folder of posse, or a system.
 
-    Read from the stack, so that 200 calls need not repeat where they are.
+    It is read from the stack, so that 200 callers need not pass their own name.
     """
     frame: Any = sys._getframe()
     while frame.f_globals["__name__"] == __name__:
@@ -82,16 +91,24 @@ def _calling_room() -> str:
     return room_of(frame.f_globals["__name__"])
 
 
-def nearest(word: str, choices: tuple[str, ...]) -> str:
-    """Suggest what a mistyped word may have meant.
+def suggestion(word: str, choices: tuple[str, ...]) -> str:
+    """Return the end of an error for an unknown word: the nearest choice, and all choices.
 
-    >>> nearest("ucbb", ("ucb", "thompson"))
+    >>> suggestion("ucbb", ("ucb", "thompson"))
     " Did you mean 'ucb'? Known: thompson, ucb."
     """
-    suggestion = ""
-    for close in difflib.get_close_matches(word.lower(), choices, n=1, cutoff=0.5):
-        suggestion = f" Did you mean '{close}'?"
-    return f"{suggestion} Known: {', '.join(sorted(choices))}."
+    return f"{did_you_mean(word, choices)} Known: {', '.join(sorted(choices))}."
+
+
+def did_you_mean(word: str, choices: tuple[str, ...]) -> str:
+    """Return a question with the nearest choice; empty if none is similar.
+
+    >>> did_you_mean("ucbb", ("ucb", "thompson"))
+    " Did you mean 'ucb'?"
+    """
+    for choice in difflib.get_close_matches(word.lower(), choices, n=1, cutoff=0.5):
+        return f" Did you mean '{choice}'?"
+    return ""
 
 
 # Optional dependencies ----------------------------------------------------------------------------
@@ -104,14 +121,18 @@ def require(module: str, *, extra: str) -> ModuleType:
     except ImportError as error:
         package = module.partition(".")[0]
         raise MissingExtraError(
-            f"{package} is needed here and not installed. Install it with: {installing(extra)}",
+            f"{package} is needed here and not installed. Install it with: {install_command(extra)}",
             rule="core.extra.not-installed",
             field=extra,
         ) from error
 
 
-def installing(extra: str) -> str:
-    """Return the command that installs an extra of this Posse: from its checkout, wheel or name."""
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra of this Posse.
+
+    It installs from where this Posse came from: its checkout, a local folder or wheel, or the
+    package index.
+    """
     checkout = Path(__file__).resolve().parents[3]
     if _is_checkout(checkout):
         return f"pip install -e {shlex.quote(f'{checkout}[{extra}]')}"

@@ -4,8 +4,8 @@
 `specialise` makes a kernel for one policy. Machine code is kept on disk (`machine_code`).
 
 numba takes most of a second to import and to start, and seconds to compile a kernel: more than a
-short run computes in all. So nothing is imported before a function is called, and short functions
-are interpreted first.
+short run takes in all. So numba is imported when a function is first compiled, and short functions
+are interpreted at first: functions whose calls take little time in plain Python too.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial, update_wrapper
+from itertools import pairwise
 from time import perf_counter
 from types import FunctionType
 from typing import Any, Self, TypeVar
@@ -27,32 +28,35 @@ R = TypeVar("R")
 PATIENCE = 0.3
 """Seconds that a process spends on interpreting short functions before it compiles them."""
 SHORT_ARRAY = 4096
-"""Size of an array up to which a function on it is short."""
+"""Number of items up to which an array is short; a call with a longer one is compiled at once."""
 
 
-class _Interpreter:
-    """What this process has spent on interpreting, and whether it compiles now."""
+class _InterpretingBudget:
+    """How long this process interprets short functions: `PATIENCE` seconds in all.
 
-    seconds = 0.0
-    stopped = False
+    Once they are used up, or something was compiled, every function is compiled at its next call.
+    """
+
+    seconds_spent = 0.0
+    used_up = False
 
 
 class Compiled(partial[R]):
     """A function that numba compiles at its first call, or after `PATIENCE` if it is short.
 
-    A partial object calls what it holds from C, so this layer costs ten nanoseconds a call.
+    A partial object calls its function from C, so this layer costs ten nanoseconds per call.
     """
 
     py_func: Callable[..., R]
     seconds_interpreted: float
-    """What this process has spent on interpreting this function."""
+    """Seconds that this process has spent on interpreting this function."""
     short: bool
-    """Whether it is interpreted first."""
+    """Whether the function is interpreted at first."""
     _keep: bool
     _options: Mapping[str, Any]
 
     def __new__(cls, function: Callable[..., R], **options: Any) -> Self:
-        """Make a partial object of the function alone."""
+        """Make a partial object without arguments."""
         return super().__new__(cls, function)
 
     def __init__(
@@ -66,9 +70,9 @@ class Compiled(partial[R]):
         """Wrap a function.
 
         Args:
-            function: Its source must give the same bits in Python if it is ever interpreted.
-            keep: Whether to keep its machine code on disk.
-            short: Whether to interpret it first.
+            function: The source. If it is `short`, it must give the same bits in plain Python.
+            keep: Whether to keep the machine code on disk.
+            short: Whether to interpret the function at first.
             options: Options of `numba.njit`.
         """
         self.py_func = function
@@ -77,41 +81,51 @@ class Compiled(partial[R]):
         self._keep = keep
         self._options = options
         update_wrapper(self, function)
-        self._forward_to(self._call_first)
+        self._forward_to(self._interpret_or_compile)
 
     def _forward_to(self, function: Callable[..., Any]) -> None:
+        """Let calls of this object go to another function."""
+        # A partial object changes its function only by this method. The items are the function, its
+        # arguments, its keywords, and the attributes of the partial object.
         self.__setstate__((function, (), {}, self.__dict__))  # type: ignore[attr-defined]
 
-    def _call_first(self, *args: Any, **options: Any) -> Any:
-        """Interpret while that is cheaper, else compile."""
+    def _interpret_or_compile(self, *args: Any, **keywords: Any) -> Any:
+        """Interpret the call while the budget lasts and its arrays are short; else compile."""
         long_array = any(getattr(argument, "size", 0) > SHORT_ARRAY for argument in args)
-        if long_array or not self.short or _Interpreter.stopped:
-            return self.dispatcher(*args, **options)
-        return self.interpret(*args, **options)
+        if long_array or not self.short or _InterpretingBudget.used_up:
+            return self.dispatcher(*args, **keywords)
+        return self.interpret(*args, **keywords)
 
-    def interpret(self, *args: Any, **options: Any) -> Any:
-        """Call the source in plain Python, and return what compiled code would."""
+    def interpret(self, *args: Any, **keywords: Any) -> Any:
+        """Call the source in plain Python, and return what compiled code would return.
+
+        The time of a short function counts towards `PATIENCE`.
+        """
         started = perf_counter()
         try:
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                result = self.interpreted(*args, **options)
+                result = self.interpreted(*args, **keywords)
         finally:
-            seconds = perf_counter() - started
-            self.seconds_interpreted += seconds
-            if self.short:
-                _Interpreter.seconds += seconds
-                _Interpreter.stopped |= _Interpreter.seconds > PATIENCE
+            self._count_seconds(perf_counter() - started)
         if isinstance(result, tuple):
             return tuple(map(_python_number, result))
         return _python_number(result)
+
+    def _count_seconds(self, seconds: float) -> None:
+        self.seconds_interpreted += seconds
+        if not self.short:
+            return
+        _InterpretingBudget.seconds_spent += seconds
+        if _InterpretingBudget.seconds_spent > PATIENCE:
+            _InterpretingBudget.used_up = True
 
     @cached_property
     def interpreted(self) -> Callable[..., Any]:
         """The source, bound to the sources of the short functions that it calls.
 
-        So a call stays in the interpreter to its end, even if another thread starts to compile
-        meanwhile: compiled code returns Python numbers, and would take a 64-bit word that is passed
-        on as one for a signed integer.
+        So a call is interpreted to its end, even if another thread starts to compile meanwhile. A
+        mixture would be wrong: compiled code returns Python numbers, and takes a 64-bit word among
+        them for a signed integer.
         """
         names = dict(self.py_func.__globals__)
         for name in self.py_func.__code__.co_names:
@@ -122,43 +136,44 @@ class Compiled(partial[R]):
 
     @property
     def is_compiled(self) -> bool:
-        """Whether this process has compiled it or loaded its machine code."""
+        """Whether this process has compiled the function or loaded its machine code."""
+        # A cached property is in __dict__ once it was computed.
         return "dispatcher" in self.__dict__
 
     @cached_property
     def dispatcher(self) -> Any:
-        """The function as numba has it; from here on, what this process calls is compiled."""
+        """The function as numba has it. From its first use on, this process interprets nothing."""
         import numba
 
-        from posse.core.machine_code import cache_of
+        from posse.core.machine_code import open_cache
 
         dispatcher = numba.njit(**self._options)(self.py_func)
-        cache = cache_of(self.py_func) if self._keep else None
+        cache = open_cache(self.py_func) if self._keep else None
         if cache is not None:
             dispatcher._cache = cache  # numba has no public way to set a cache of another kind
-        _Interpreter.stopped = True
+        _InterpretingBudget.used_up = True
         self._forward_to(dispatcher)
         return dispatcher
 
     @property
     def _numba_type_(self) -> Any:
-        """What compiled code that calls this function sees."""
+        """The type that numba gives this function in the code of its callers."""
         import numba
 
         return numba.typeof(self.dispatcher)
 
     @property
     def targetoptions(self) -> Any:
-        """Where numba looks whether to inline."""
+        """Options of the dispatcher, in which numba looks up whether to inline the function."""
         return self.dispatcher.targetoptions
 
     def __reduce__(self) -> str:
-        """Copy as a function does: the copy is the same object."""
+        """Make copies as functions do: pickle stores the name, so a copy is the same object."""
         return self.py_func.__qualname__
 
 
 def _bind(function: Callable[..., Any], names: dict[str, Any]) -> FunctionType:
-    """Return the same source with other global names."""
+    """Return a function with the same code and the globals in `names`."""
     bound = FunctionType(
         function.__code__, names, function.__name__, function.__defaults__, function.__closure__
     )
@@ -168,7 +183,7 @@ def _bind(function: Callable[..., Any], names: dict[str, Any]) -> FunctionType:
 
 
 def _python_number(value: Any) -> Any:
-    """Return the Python number that compiled code would return."""
+    """Return a number of numpy as Python's, as compiled code does; anything else unchanged."""
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -178,32 +193,36 @@ def _python_number(value: Any) -> Any:
 def elementary(function: Callable[..., R]) -> Callable[..., R]:
     """Compile a scalar function made of + - * / and sqrt.
 
-    Without fast-math, so that every path gives the same bits.
+    It is compiled without fast-math, so that compiled and interpreted calls give the same bits.
     """
     return _compile(function, short=True)
 
 
 def loops(function: Callable[..., R]) -> Callable[..., R]:
-    """Compile loops over arrays under the rules of `elementary`, without the interpreter's lock.
+    """Compile loops over arrays under the rules of `elementary`. They release the GIL.
 
-    A division by zero gives infinity or NaN as in numpy, and no error: a test before every division
-    would keep the compiler from vectorising. Guard divisors.
+    A division by zero gives infinity or NaN, as in numpy, and no error: a test before every
+    division would keep the compiler from vectorising. So check divisors before.
     """
     return _compile(function, short=False, error_model="numpy", nogil=True)
 
 
 def short_loops(function: Callable[..., R]) -> Callable[..., R]:
-    """Compile loops whose work grows with their arrays alone, and interpret short ones first."""
+    """Compile loops whose work depends only on the size of their arrays.
+
+    Calls with short arrays are interpreted at first.
+    """
     return _compile(function, short=True, error_model="numpy", nogil=True)
 
 
 def inlined(function: Callable[..., R]) -> Callable[..., R]:
-    """Compile a scalar function into those that call it."""
+    """Compile a scalar function into the code of its callers."""
+    # Not kept on disk: its machine code is part of that of its callers.
     return Compiled(function, keep=False, short=True, options={"inline": "always"})
 
 
 def _compile(function: Callable[..., R], *, short: bool, **options: Any) -> Callable[..., R]:
-    # What others wrote may give other bits in Python than in numba, so it is never interpreted.
+    # Code of other packages may give other bits in Python than in numba, so it is not interpreted.
     in_package = function.__module__.startswith("posse.")
     return Compiled(function, keep=in_package, short=short and in_package, options=options)
 
@@ -220,11 +239,11 @@ def specialise(
 
     Args:
         template: A function that calls the names in `functions`.
-        functions: Compiled functions by the global names that the template uses.
-        name: Identifies `functions`. It becomes part of the function's own name, because compiled
-            code is linked by name: two kernels of one name could call each other's functions.
-        keep: Whether to keep the machine code on disk: not for functions that a user wrote.
-        short: Whether to interpret it first, if it is kept.
+        functions: Compiled functions by the global names that the template uses for them.
+        name: Identifies `functions`. It becomes part of the kernel's name, because compiled code is
+            linked by name: two kernels of the same name could call each other's functions.
+        keep: Whether to keep the machine code on disk; False for functions that a user wrote.
+        short: Whether to interpret the kernel at first. Has no effect if `keep` is False.
     """
     bound = _bind(template, {**template.__globals__, **functions})
     bound.__name__ = re.sub(r"\W", "_", f"{template.__name__}__{name}")
@@ -233,31 +252,31 @@ def specialise(
 
 
 def compile_user(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a function that a user wrote, unless it is compiled already."""
+    """Compile a function that a user wrote; one that is compiled already is returned as it is."""
     if hasattr(function, "py_func"):
         return function
     return Compiled(function, keep=False, short=False, options={})
 
 
 def stop_interpreting() -> None:
-    """Compile every function at its next call, before work whose time is measured."""
-    _Interpreter.stopped = True
+    """From now on, compile every function at its next call. Call this before timing anything."""
+    _InterpretingBudget.used_up = True
 
 
-def side_by_side(play: Callable[[slice], None], runs: int) -> None:
-    """Call a function with slices of the runs, one in every thread.
+def side_by_side(advance: Callable[[slice], None], runs: int) -> None:
+    """Call `advance` in several threads, each with its own range of the numbers of runs.
 
-    The function must compute outside the interpreter's lock. Ctrl-C waits for all threads, so that
-    all runs are at the same step.
+    `advance` must release the GIL. Ctrl-C is deferred until all threads are done, so that all runs
+    are at the same step.
     """
     import numba
 
-    parts = min(runs, numba.get_num_threads())
-    if parts == 1:  # a thread for one slice would take longer than a short slice itself
+    threads = min(runs, numba.get_num_threads())
+    if threads == 1:  # starting a thread would take longer than a short call
         with defer_interrupt():
-            play(slice(0, runs))
+            advance(slice(0, runs))
         return
-    slices = [slice(part * runs // parts, (part + 1) * runs // parts) for part in range(parts)]
-    with defer_interrupt(), ThreadPoolExecutor(parts) as pool:
-        for job in [pool.submit(play, part) for part in slices]:
+    bounds = [thread * runs // threads for thread in range(threads + 1)]
+    with defer_interrupt(), ThreadPoolExecutor(threads) as pool:
+        for job in [pool.submit(advance, slice(*ends)) for ends in pairwise(bounds)]:
             job.result()

@@ -6,16 +6,20 @@ prints the line and exits with `exit_code`. Any other exception is a bug and kee
 Programs and tests do not read the message. They use two stable strings:
 
 * `code`: the class of the error (`P100` for settings), which users know and operators search for.
-* `rule`: the one rule that was broken, as `room.field.rule`: `samba.horizon.below-owners`. The room
-  is a folder of the package or the name of a system, the field is what the user must change, and
-  the rule is what is wrong with it. Two rules never share a string.
+* `rule`: the one rule that was broken, as `room.field.rule`: `samba.horizon.below-owners`. Each
+  rule has another string.
+  - The *room* is the part of Posse that refuses: a folder of the package (`policies`), or a system
+    by the name of its folder (`samba`, `mpc_contextual`).
+  - The field is what the user must change.
+  - The rule is what is wrong with the field.
 
-A new refusal names its rule where it raises:
+Code that raises an error names the rule:
 
     raise ConfigError("horizon must be ...", rule="samba.horizon.below-owners")
 
-Validators of `posse.core.check` and the types of settings name theirs: their room is that of the
-module that calls them. An error of a room that is not converted yet has an empty `rule`.
+Validators of `posse.core.check` make the rule from their keyword; the room is that of the module
+that calls them. Errors of pydantic become rules in `posse.core.settings`. Errors of rooms that have
+no rules yet have an empty `rule`.
 """
 
 from __future__ import annotations
@@ -45,7 +49,7 @@ class PosseError(Exception):
             text: Rule, value and remedy, in two short sentences.
             rule: The rule that was broken, as `room.field.rule`.
             field: What the user must change, if it is not the field in `rule`: the full path of a
-                nested setting, or a key that does not exist.
+                nested setting, or an unknown key.
         """
         super().__init__(text)
         self.rule = rule
@@ -53,14 +57,14 @@ class PosseError(Exception):
 
     @property
     def field(self) -> str:
-        """What the user must change."""
+        """What the user must change: a setting, a flag or a key."""
         if self._field is not None:
             return self._field
         return ".".join(self.rule.split(".")[1:-1])
 
     @property
     def text(self) -> str:
-        """The line without its code."""
+        """The message without the code."""
         return super().__str__()
 
     def __str__(self) -> str:
@@ -72,7 +76,9 @@ class PosseError(Exception):
 
 
 def room_of(module: str) -> str:
-    """Return the room of a module: a folder of the package, or a system.
+    """Return the room of a module: a folder of the package, or a system's folder.
+
+    A module outside the package is its own room.
 
     >>> room_of("posse.systems.samba.settings"), room_of("posse.systems.base")
     ('samba', 'systems')
@@ -100,13 +106,13 @@ class PolicyError(PosseError):
 
 
 class DataError(PosseError):
-    """A data file is missing, malformed, or holds less than was asked for."""
+    """A data file is missing, malformed, or has less data than are needed."""
 
     code = "P200"
 
 
 class StoreError(PosseError):
-    """The run store is locked, damaged, full, or does not hold the run asked for."""
+    """The run store is locked, damaged or full, or has no run of the requested name."""
 
     code = "P300"
 
@@ -118,31 +124,37 @@ class MissingExtraError(PosseError):
 
 
 class ProtocolError(PosseError):
-    """A party received what the protocol does not allow; its state is as it was before."""
+    """The protocol does not allow what a party received; the party's state has not changed.
+
+    Also raised for a run that cannot have a result, or not the one that was asked for.
+    """
 
     code = "P500"
 
 
 class EarlyError(ProtocolError):
-    """A message came before messages of other parties that the protocol requires first."""
+    """A message came too early: before messages of other parties that the protocol requires."""
 
 
 class FrameError(ProtocolError):
-    """A sealed frame does not open: altered, or sealed for another run, step, pass or direction."""
+    """A frame, which is one encrypted message, cannot be opened.
+
+    It is malformed or was altered, or it was sealed for another run, step, pass or direction.
+    """
 
     code = "P510"
 
 
 class DisagreementError(ProtocolError):
-    """Parties were started for different things. The run continues when a file is corrected."""
+    """Parties were started with different terms. The run continues when a file is corrected."""
 
     code = "P530"
 
 
 class BudgetError(PosseError):
-    """A release would spend more privacy than was budgeted.
+    """A release would spend more privacy than the budget allows.
 
-    Nothing was released, and the ledger is as it was.
+    Nothing was released, and the ledger has not changed.
     """
 
     code = "P600"
@@ -157,23 +169,23 @@ class JournalError(PosseError):
 class LinkError(PosseError):
     """Two parties cannot continue together.
 
-    One lacks what the other has forgotten, or they are of different runs.
+    One party needs messages that the other has deleted, or the parties belong to different runs.
     """
 
     code = "P810"
 
 
 class UnfinishedError(LinkError):
-    """A party's own part is over, but a peer that needs its last messages has not confirmed them."""
+    """A party's part is over, but a peer has not confirmed the last messages that it needs."""
 
     code = "P820"
     exit_code = 3
 
 
 class StalledError(LinkError):
-    """A party that is needed has been missing or refused for too long.
+    """A party that the run needs has been absent, or has been refused, for too long.
 
-    The run and its journal stay open.
+    The run is not over; it continues when the party is back.
     """
 
     code = "P830"
@@ -181,7 +193,10 @@ class StalledError(LinkError):
 
 
 class _ReasonedError(PosseError):
-    """An error with a `reason`: one word for programs."""
+    """An error with a `reason`: one word that programs may test.
+
+    It is older than `rule`, and stays for programs that use it.
+    """
 
     def __init__(
         self, text: str = "", reason: str = "", *, rule: str = "", field: str | None = None
@@ -191,7 +206,7 @@ class _ReasonedError(PosseError):
 
 
 class CertificateError(_ReasonedError):
-    """A certificate, its key or its authority does not prove what it should."""
+    """A certificate, key or authority is missing, invalid or not protected."""
 
     code = "P700"
 

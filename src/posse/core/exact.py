@@ -1,9 +1,9 @@
 """Elementary functions with the same bits everywhere.
 
-numpy's and Python's log and exp differ in the last bit, so a secure run and a plain one would part
-ways. These are built on + - * / and sqrt alone, which IEEE 754 rounds correctly on every machine,
-and are compiled without fast-math; `.py_func` of each runs the same source in plain Python. A
-golden digest in the tests guards the values.
+numpy's and Python's log and exp differ in the last bit, so a protected run and its plain twin would
+pull different arms. The functions here use only + - * / and sqrt, which IEEE 754 rounds correctly on
+every machine. They are compiled without fast-math; `.py_func` of each runs the same source in plain
+Python. Tests compare a digest of their values with a stored one.
 
 >>> log(10.0)
 2.302585092994046
@@ -32,8 +32,8 @@ _EXP_LIMIT = 700.0
 def log(x: float) -> float:
     """Natural logarithm of a normal positive number.
 
-    x = m 2^e with m in [sqrt(1/2), sqrt 2); ln m = 2 atanh((m-1)/(m+1)), by its series up to the
-    23rd power.
+    x = m 2^e with m in [sqrt(1/2), sqrt 2). ln m = 2 atanh((m-1)/(m+1)), computed by the series of
+    atanh up to the 23rd power.
     """
     bits = np.float64(x).view(np.int64)
     exponent = (bits >> 52) - 1022
@@ -74,10 +74,10 @@ def log(x: float) -> float:
 
 @elementary
 def exp(x: float) -> float:
-    """Exponential of x, x clipped to [-700, 700].
+    """Exponential of x; x is clipped to [-700, 700].
 
-    x = k ln 2 + r with |r| <= ln(2)/2; e^r by its Taylor series up to the 13th power, then scaled
-    by 2^k.
+    x = k ln 2 + r with |r| <= ln(2)/2. e^r is computed by its Taylor series up to the 13th power,
+    and then scaled by 2^k.
     """
     x = min(max(x, -_EXP_LIMIT), _EXP_LIMIT)
     k = math.floor(x * _INV_LN2 + 0.5)
@@ -93,9 +93,9 @@ def exp(x: float) -> float:
 def gumbel(u: float) -> float:
     """Standard Gumbel quantile -ln(-ln u), within [-3.63, 36.8].
 
-    u in [0, 1) is moved to the middle of its cell of 2^-53.
+    u in [0, 1) is a multiple of 2^-53; half of that is added, because ln 0 is not finite.
     """
-    # The largest cell middle would round to 1; 1 - 2^-53 is the largest number below it.
+    # The largest sum would be rounded to 1; 1 - 2^-53 is the largest number below 1.
     return -log(-log(min(u + 2.0**-54, 1.0 - 2.0**-53)))
 
 
@@ -103,7 +103,7 @@ def gumbel(u: float) -> float:
 def normals(
     key: int, purpose: int, party: int, index: int, attempt: int
 ) -> tuple[float, float, int]:
-    """Two independent standard normal numbers by the polar method, and the next attempt number."""
+    """Two independent standard normal numbers by the polar method, and the next free attempt."""
     while True:
         u, v = uniforms(key, purpose, party, index, attempt)
         attempt = attempt + 1
@@ -116,8 +116,8 @@ def normals(
 
 
 @elementary
-def _accept(shape: float, x: float, u: float) -> float:
-    """One trial of Marsaglia and Tsang for a gamma of shape >= 1: the value, or -1 when refused."""
+def _try_gamma(shape: float, x: float, u: float) -> float:
+    """One trial of Marsaglia and Tsang for a gamma of shape >= 1: its value, or -1 if rejected."""
     d = shape - 1.0 / 3.0
     v = 1.0 + x / math.sqrt(9.0 * d)
     if v <= 0.0:
@@ -134,11 +134,14 @@ def _accept(shape: float, x: float, u: float) -> float:
 def beta(
     a: float, b: float, key: int, purpose: int, party: int, index: int, attempt: int = 0
 ) -> float:
-    """Beta(a, b) from two gammas (Marsaglia and Tsang 2000), a draw at one address; a, b > 0.
+    """Draw from Beta(a, b) as a ratio of two gammas (Marsaglia and Tsang 2000); a, b > 0.
 
-    Each round uses one pair of normals for both gammas; a gamma already accepted keeps its value.
-    Several draws at one address have different first attempt numbers.
+    Each trial uses one pair of normals for both gammas; a gamma that was accepted before keeps its
+    value. For several draws at one address, pass first `attempt` numbers that are far apart
+    (`_ATTEMPTS_PER_DRAW`).
     """
+    # Marsaglia and Tsang need a shape of at least 1: a smaller one is raised by 1, and corrected at
+    # the end.
     boost_a = a < 1.0
     boost_b = b < 1.0
     shape_a = a + 1.0 if boost_a else a
@@ -150,9 +153,9 @@ def beta(
         u, v = uniforms(key, purpose, party, index, attempt)
         attempt = attempt + 1
         if x < 0.0:
-            x = _accept(shape_a, first, u)
+            x = _try_gamma(shape_a, first, u)
         if y < 0.0:
-            y = _accept(shape_b, second, v)
+            y = _try_gamma(shape_b, second, v)
     if boost_a or boost_b:
         u, v = uniforms(key, purpose, party, index, attempt)
         if boost_a:
@@ -162,27 +165,29 @@ def beta(
     return x / (x + y)
 
 
-_ATTEMPTS = 1 << 20
+_ATTEMPTS_PER_DRAW = 1 << 20
 """Attempt numbers reserved for each of several draws at one address."""
-_FEW = 40
+_MAX_SINGLE_DRAWS = 40
+"""Numbers of a binomial that are drawn one by one: splitting them further would take longer."""
 
 
 @elementary
 def binomial(count: int, q: float, key: int, purpose: int, party: int, index: int) -> int:
-    """Binomial(count, q), a draw at one address; O(log count) for large counts.
+    """Draw from Binomial(count, q): how many of `count` uniform numbers are below q.
 
-    The middle one of `count` uniform numbers is Beta((count + 1) / 2, ...) distributed: if it is
-    below q, so are all before it, and what remains is a smaller binomial on the other side
-    (Devroye: Non-uniform random variate generation, 1986, chapter X.4). The last 40 numbers are
-    drawn one by one.
+    It takes O(log count) draws. Of the numbers in ascending order, number `middle` is
+    Beta(middle, count + 1 - middle) distributed. If it is below q, so are all before it, and the
+    numbers after it are uniform above it. Otherwise only the numbers before it can be below q. So
+    each draw halves the count (Devroye: Non-uniform random variate generation, 1986, chapter X.4).
+    The last 40 numbers are drawn one by one.
     """
     count_below = 0
     split = 1
-    while count > _FEW:
+    while count > _MAX_SINGLE_DRAWS:
         middle = (count + 1) // 2
-        x = beta(
-            float(middle), float(count + 1 - middle), key, purpose, party, index, split * _ATTEMPTS
-        )
+        # The attempts before the first split belong to the numbers that are drawn one by one.
+        attempt = split * _ATTEMPTS_PER_DRAW
+        x = beta(float(middle), float(count + 1 - middle), key, purpose, party, index, attempt)
         split = split + 1
         if x < q:
             count_below = count_below + middle

@@ -1,7 +1,8 @@
-"""Files that appear whole or not at all, and are private from their first byte if they hold secrets.
+"""Files that are written completely or not at all, and checks of who may use a file.
 
-A crash, a full disk or Ctrl-C leaves the old file or the new one, never half of one. The bytes go
-to a hidden file in the same folder, which is renamed at the end or removed on any error.
+After a crash, a full disk or Ctrl-C there is the old file or the new one, never half of one. The
+bytes are written to a hidden file in the same folder, which is renamed at the end, or removed after
+an error. A file with secrets is private from its first byte.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from typing import BinaryIO
 from posse.core.errors import CertificateError, DataError
 
 PRIVATE = 0o600
+"""Permissions of a file that only its owner may read and write."""
 PUBLIC = 0o644
+"""Permissions of a file that everybody may read."""
 
-_OS = {
+_REASONS = {
     errno.ENOSPC: "no space left on the disk. Free some, or choose another disk.",
     errno.EDQUOT: "the disk quota is used up. Free some space, or choose another disk.",
     errno.EACCES: "permission denied. Choose a place you may write to.",
@@ -41,25 +44,25 @@ def os_reason(error: OSError) -> str:
     >>> os_reason(OSError(errno.ENOSPC, "No space left on device"))
     'no space left on the disk. Free some, or choose another disk.'
     """
-    return _OS.get(error.errno or 0, f"{error.strerror or error}.")
+    return _REASONS.get(error.errno or 0, f"{error.strerror or error}.")
 
 
 @contextmanager
 def whole(
     path: str | Path, *, mode: int | None = None, replace: bool = True, durable: bool = True
 ) -> Iterator[BinaryIO]:
-    """Open a file to write that takes its name only when everything is written.
+    """Open a new file for writing, which gets its name when the block ends without an error.
 
-    Until then an older file of that name stays as it was.
+    Until then an older file of that name does not change.
 
     Args:
-        path: The file; a link is followed if it is replaced.
-        mode: Permissions from the first byte on; by default those of any new file.
-        replace: Whether an older file is replaced.
+        path: The file. If it is a link and `replace` is True, its target is written.
+        mode: Permissions from the first byte on; None for those of any new file (the umask).
+        replace: Whether to replace an older file.
         durable: Whether to return only when the file is on the disk.
 
     Raises:
-        DataError: The file system refuses, or the file exists and `replace` is off.
+        DataError: The file cannot be written, or it exists and `replace` is False.
 
     >>> with whole("no-such-folder/runs.csv") as file:  # doctest: +ELLIPSIS
     ...     _ = file.write(b"run")
@@ -81,7 +84,7 @@ def whole(
         if replace:
             part.replace(target)
         else:
-            # A link fails where the name is taken; a rename would not.
+            # `link` fails if the name is taken; a rename would replace the file.
             os.link(part, target)
     except OSError as error:
         if isinstance(error, FileExistsError) and not replace:
@@ -93,7 +96,7 @@ def whole(
             f"cannot write {path}: {os_reason(error)}", rule="core.path.not-writable"
         ) from error
     finally:
-        # What stopped the writing may stop the removal too; the first error is the one to report.
+        # What stopped the writing may stop the removal too. The first error is reported.
         with suppress(OSError):
             part.unlink(missing_ok=True)
     if durable:
@@ -101,7 +104,7 @@ def whole(
 
 
 def _create(path: Path, mode: int | None) -> BinaryIO:
-    """Open a new file, with its permissions whatever the umask."""
+    """Make a new file with permissions `mode`, which the umask does not change; None for default."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     file = os.fdopen(os.open(path, flags, 0o666 if mode is None else mode), "wb")
     if mode is not None:
@@ -117,19 +120,19 @@ def write_whole(
     replace: bool = True,
     durable: bool = True,
 ) -> None:
-    """Write a file that takes its name only when all of it is there; see `whole`."""
+    """Write `data` to a file, completely or not at all. The arguments are those of `whole`."""
     with whole(path, mode=mode, replace=replace, durable=durable) as file:
         file.write(data)
 
 
 def sync_data(descriptor: int) -> None:
-    """Return when everything written to a file is on the disk."""
-    # macOS has no fdatasync. Looked up here, not on import, so that a test can take it away.
+    """Flush what was written to a file to the disk, and return when the system says it is there."""
+    # macOS has no fdatasync. It is looked up here, not on import, so that a test can remove it.
     getattr(os, "fdatasync", os.fsync)(descriptor)
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder survive a crash, on file systems that can do this."""
+    """Flush the names of the files in a folder to the disk, on file systems that can do this."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -138,24 +141,27 @@ def sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def no_core_dumps() -> None:
-    """Keep a crash of this process from writing its memory, with keys and tokens, to a disk."""
+def forbid_core_dumps() -> None:
+    """Keep the memory of this process, with its keys and tokens, from being written to a disk.
+
+    Has no effect on systems without the necessary functions.
+    """
     import ctypes
     import resource
 
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(OSError, AttributeError):
-        # PR_SET_DUMPABLE: not even a program that asks for a dump gets one.
+        # PR_SET_DUMPABLE = 0: other programs cannot dump this process either.
         ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder that only its owner enters, or check one that exists.
+    """Make a folder that only its owner may enter, or check that only the owner may write in it.
 
     Raises:
-        DataError: It cannot be made.
-        CertificateError: Others may write in it, or it belongs to another user.
+        DataError: The folder cannot be made.
+        CertificateError: Others may write in the folder, or it belongs to another user.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -169,11 +175,15 @@ def make_folder(folder: Path) -> None:
 
 
 def read(path: Path, what: str, remedy: str) -> bytes:
-    """Read a file of an identity.
+    """Read a whole file that proves who someone is: a certificate, a key or a password.
+
+    Args:
+        path: The file.
+        what: What the file is, for the error: "the key".
+        remedy: How to get such a file, for the error.
 
     Raises:
-        CertificateError: It cannot be read. `what` names the file in the message, and `remedy` is
-            how to get one.
+        CertificateError: The file cannot be read.
     """
     try:
         return path.read_bytes()
@@ -186,10 +196,11 @@ def read(path: Path, what: str, remedy: str) -> bytes:
 
 
 def check_private(path: Path) -> None:
-    """Check that only its owner may read or write a file that holds a secret.
+    """Check that only its owner may read or write a file, which holds a secret.
 
     Raises:
-        CertificateError: Others may, or it belongs to another user, or it cannot be read.
+        CertificateError: Others may read or write the file, it belongs to another user, or it
+            cannot be read.
     """
     status = _status(path)
     _check_owner(path, status)
@@ -203,10 +214,11 @@ def check_private(path: Path) -> None:
 
 
 def check_trusted(path: Path) -> None:
-    """Check that only its owner may write a file.
+    """Check that only its owner may write a file; others may read it.
 
     Raises:
-        CertificateError: Others may, or it belongs to another user, or it cannot be read.
+        CertificateError: Others may write the file, it belongs to another user, or it cannot be
+            read.
     """
     _check_writable_by_owner(path, _status(path))
 
@@ -223,6 +235,7 @@ def _check_writable_by_owner(path: Path, status: os.stat_result) -> None:
 
 
 def _check_owner(path: Path, status: os.stat_result) -> None:
+    # Files of root are trusted: root can change any file.
     if status.st_uid not in (os.geteuid(), 0):
         raise CertificateError(
             f"{path} belongs to another user (uid {status.st_uid}). Use a folder of your own.",

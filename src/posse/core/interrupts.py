@@ -5,14 +5,14 @@ command has a second thread that waits for Ctrl-C (`end_on_interrupt`). If the m
 not raised `KeyboardInterrupt` after a second, the other thread saves what was done and ends the
 process.
 
-The opposite, the work in a thread and the main thread waiting, does not keep these guarantees: a
-thread cannot be interrupted while it waits for a lock, a socket, a child process or `sleep`, while
-in the main thread a signal ends each of these at once.
+The work itself stays in the main thread. Another thread cannot be interrupted while it waits for a
+lock, a socket, a child process or `sleep`; in the main thread a signal ends each of these at once.
 """
 
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 import threading
@@ -27,20 +27,24 @@ R = TypeVar("R")
 
 PATIENCE = 1.0
 """Seconds that `end_on_interrupt` waits for the main thread to raise the interrupt."""
-LAST = 20.0
-"""Seconds that saving may take: what it waits for may be held by the main thread."""
-LOOK = 0.5
-"""Seconds of work between two looks at Ctrl-C and at progress, if the work can be cut so small."""
+MAX_SAVING = 20.0
+"""Seconds that saving may take: it may wait for a lock that the main thread holds."""
+CHECK_INTERVAL = 0.5
+"""Seconds of work between two checks for Ctrl-C and progress, if the work can be cut so small."""
+_RETRY_INTERVAL = 0.05
+"""Seconds between two tries to end a process whose work cannot be saved yet."""
+_RAISED = b"\0"
+"""In the pipe of the watching thread: the main thread has raised the interrupt. No signal is 0."""
 _EXIT_CODE = 128 + signal.SIGINT
 _SHOW_CURSOR = b"\r\x1b[?25h"
 """For a terminal: a progress bar hides the cursor."""
 
 
 def half_second_steps(most: int, least: int = 1) -> Iterator[int]:
-    """Yield how many steps to make next, so that they take about half a second.
+    """Yield how many steps to make next, so that they take a quarter to half a second.
 
-    It starts with a sixteenth of `most`. How work is cut depends on the machine's clock, and its
-    result must not.
+    The first number is a sixteenth of `most`. The numbers depend on the machine's speed, so the
+    result of the work must not depend on them.
 
     >>> next(half_second_steps(1600)), next(half_second_steps(1600, least=400))
     (100, 400)
@@ -50,9 +54,9 @@ def half_second_steps(most: int, least: int = 1) -> Iterator[int]:
         started = time.monotonic()
         yield steps
         seconds = time.monotonic() - started
-        if seconds < LOOK / 2:
+        if seconds < CHECK_INTERVAL / 2:
             steps = max(least, min(most, 2 * steps))
-        elif seconds > LOOK:
+        elif seconds > CHECK_INTERVAL:
             steps = max(least, steps // 2)
 
 
@@ -63,9 +67,8 @@ class _Ending:
     """Which thread ends the process after Ctrl-C: the main thread, or the one that watches it."""
 
     lock = threading.RLock()  # a second signal may come while the first one is handled
-    watched = False
-    raised = False
-    """Whether the main thread has raised the interrupt."""
+    pipe: ClassVar[tuple[int, int] | None] = None
+    """Process, and end for writing, of the pipe that the watching thread reads; None without one."""
     main_too_late = False
     """Whether the watching thread ends the process."""
     savers: ClassVar[list[tuple[Callable[[], bool], Callable[[], str]]]] = []
@@ -74,52 +77,62 @@ class _Ending:
 
 @contextmanager
 def end_on_interrupt() -> Iterator[None]:
-    """End the process soon after Ctrl-C, for commands.
+    """Make sure that a command ends soon after each Ctrl-C, even if its main thread is busy.
 
     A thread waits for the signal. If the main thread does not raise the interrupt within `PATIENCE`
-    seconds, this thread saves what was done (`save_on_interrupt`) and ends the process with the exit code of
-    Ctrl-C.
+    seconds, this thread saves what was done (`save_on_interrupt`) and ends the process with the
+    exit code of Ctrl-C. In another thread than the main one, or if Python's own handler of Ctrl-C
+    was replaced, the block runs unwatched.
     """
-    default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if not default or not _in_main_thread():
+    has_own_handler = signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    if has_own_handler or not _in_main_thread():
         yield
         return
-    finished = threading.Event()
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     previous = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     signal.signal(signal.SIGINT, _raise_interrupt)
-    _Ending.watched = True
-    _Ending.raised = False
+    _Ending.pipe = (os.getpid(), writer)
     _Ending.main_too_late = False
-    threading.Thread(
-        target=_watch, args=(reader, finished), daemon=True, name="posse-interrupts"
-    ).start()
+    threading.Thread(target=_watch, args=(reader,), daemon=True, name="posse-interrupts").start()
     try:
         yield
     finally:
-        finished.set()
-        _Ending.watched = False
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.set_wakeup_fd(previous)
-        os.close(writer)
+        _Ending.pipe = None
+        os.close(writer)  # which ends the thread
 
 
-def _watch(reader: int, finished: threading.Event) -> None:
-    """End the process if the main thread does not, after each Ctrl-C that `reader` receives."""
+def _watch(reader: int) -> None:
+    """End the process after each Ctrl-C for which the main thread does not raise the interrupt."""
     while received := os.read(reader, 1):
-        if received[0] != signal.SIGINT or not _is_ours(signal.getsignal(signal.SIGINT)):
-            continue  # another handler ends what it began
-        seconds = PATIENCE
-        while not finished.wait(seconds) and not _Ending.raised:
-            if _can_save() and _take():
-                _end()
-            seconds = LOOK / 10
+        # A handler of other code deals with its signal itself.
+        if received[0] == signal.SIGINT and _is_ours(signal.getsignal(signal.SIGINT)):
+            _end_unless_raised(reader)
     os.close(reader)
 
 
 def _is_ours(handler: object) -> bool:
     return handler is _raise_interrupt or isinstance(handler, _Deferred)
+
+
+def _end_unless_raised(reader: int) -> None:
+    """End the process when `PATIENCE` is over and what was done can be saved.
+
+    Returns if the main thread raises the interrupt or leaves the block before.
+    """
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        seconds = max(_RETRY_INTERVAL, deadline - time.monotonic())
+        if _is_readable(reader, seconds) and os.read(reader, 1) in (_RAISED, b""):
+            return
+        if time.monotonic() >= deadline and _can_save() and _claim_ending(reader):
+            _end()
+
+
+def _is_readable(reader: int, seconds: float) -> bool:
+    return bool(select.select([reader], [], [], seconds)[0])
 
 
 def _can_save() -> bool:
@@ -128,31 +141,34 @@ def _can_save() -> bool:
 
 @contextmanager
 def save_on_interrupt(
-    keep: Callable[[], str], may: Callable[[], bool] = lambda: True
+    save: Callable[[], str], ready: Callable[[], bool] = lambda: True
 ) -> Iterator[None]:
     """Save what this block has done if `end_on_interrupt` ends the process.
 
     Args:
-        keep: Saves it, in another thread while the main thread computes, and returns what to print.
-        may: Whether what was done is consistent at this moment.
+        save: Saves what was done, and returns what to print. It is called in another thread, while
+            the main thread computes.
+        ready: Returns whether what was done is consistent at this moment.
     """
-    _Ending.savers.append((may, keep))
+    _Ending.savers.append((ready, save))
     try:
         yield
     finally:
         _Ending.savers.pop()
 
 
-def _take() -> bool:
-    """Let the watching thread end the process, unless the main thread has raised the interrupt."""
+def _claim_ending(reader: int) -> bool:
+    """Keep the main thread from raising the interrupt; return False if it has already raised it."""
     with _Ending.lock:
-        _Ending.main_too_late = not _Ending.raised
-    return _Ending.main_too_late
+        if _is_readable(reader, 0):
+            return False
+        _Ending.main_too_late = True
+    return True
 
 
 def _end() -> None:
     """Save what was done, end the child processes, and exit, even if saving fails or hangs."""
-    limit = threading.Timer(LAST, os._exit, (_EXIT_CODE,))
+    limit = threading.Timer(MAX_SAVING, os._exit, (_EXIT_CODE,))
     limit.daemon = True
     limit.start()
     reports = []
@@ -172,10 +188,19 @@ def _end() -> None:
 def _raise_interrupt(number: int = signal.SIGINT, frame: FrameType | None = None) -> None:
     """Raise the interrupt, unless the watching thread is ending the process."""
     with _Ending.lock:
-        _Ending.raised = not _Ending.main_too_late
+        if not _Ending.main_too_late:
+            _tell_watching_thread()
     while _Ending.main_too_late:
-        time.sleep(LOOK)
+        time.sleep(CHECK_INTERVAL)
     raise KeyboardInterrupt
+
+
+def _tell_watching_thread() -> None:
+    process, writer = _Ending.pipe or (None, 0)
+    # A forked process shares the pipe, and its interrupt is not that of the main thread.
+    if process == os.getpid():
+        with suppress(BlockingIOError):
+            os.write(writer, _RAISED)
 
 
 # Deferring and forwarding -------------------------------------------------------------------------
@@ -185,8 +210,9 @@ def _raise_interrupt(number: int = signal.SIGINT, frame: FrameType | None = None
 def defer_interrupt() -> Iterator[None]:
     """Defer Ctrl-C until the block ends, and raise it then.
 
-    A second one ends the process at once, or within `PATIENCE` if `end_on_interrupt` watches. Other threads,
-    and processes with their own handler of the signal, are not affected.
+    A second Ctrl-C ends the process at once. If `end_on_interrupt` watches, the first one ends it
+    after `PATIENCE`. The block changes nothing in other threads than the main one, and in processes
+    with another handler.
 
     >>> with defer_interrupt():
     ...     done = 1
@@ -213,8 +239,8 @@ class _Deferred:
     received = False
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Remember the first one; the second ends a process that no thread watches."""
-        if self.received and not _Ending.watched:
+        """Remember the first Ctrl-C; the second one ends a process that no thread watches."""
+        if self.received and _Ending.pipe is None:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGINT)
         self.received = True
@@ -230,8 +256,8 @@ def _in_main_thread() -> bool:
 def run_interruptibly(work: Callable[[], R]) -> R:
     """Do work in a thread and wait for it, so that Ctrl-C is raised at once.
 
-    After Ctrl-C the work continues and its result is dropped. It is for compilers, which must not
-    be cut off and change only their own memory.
+    After Ctrl-C the work continues, and its result is dropped. This is for compilers: they must not
+    be cut off, and change only their own memory.
 
     >>> run_interruptibly(lambda: 1 + 1)
     2
@@ -240,20 +266,20 @@ def run_interruptibly(work: Callable[[], R]) -> R:
         return work()
     result: Future[R] = Future()
 
-    def run() -> None:
+    def compute_result() -> None:
         try:
             result.set_result(work())
         except BaseException as error:
             result.set_exception(error)
 
-    threading.Thread(target=run, daemon=True, name="posse-aside").start()
+    threading.Thread(target=compute_result, daemon=True, name="posse-aside").start()
     return result.result()
 
 
 def resend_lost_interrupts() -> None:
-    """Send a Ctrl-C again that came where Python drops exceptions.
+    """Send Ctrl-C again if it came where Python drops exceptions.
 
-    That is the case in a callback of the garbage collector, for example.
+    Python drops exceptions in a callback of the garbage collector, for example.
     """
     previous = sys.unraisablehook
 
@@ -261,8 +287,7 @@ def resend_lost_interrupts() -> None:
         if not issubclass(dropped.exc_type, KeyboardInterrupt):
             previous(dropped)
             return
-        _Ending.raised = False
-        # After the callback has returned.
+        # The callback that dropped the interrupt must have returned before.
         again = threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT))
         again.daemon = True
         again.start()
@@ -274,8 +299,8 @@ def resend_lost_interrupts() -> None:
 def handle_signals(note: Callable[[int], object], stop: Callable[[], object]) -> Iterator[None]:
     """Call `note` with each signal that would end the process, and `stop` at the end of the block.
 
-    No signal interrupts `stop`. In another thread than the main one, which has no handlers, only
-    `stop` is called.
+    No signal interrupts `stop`. Only the main thread has handlers; in another thread only `stop` is
+    called.
     """
     handlers = {}
     if _in_main_thread():

@@ -8,13 +8,13 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Listing:
-    """A table for people, and the same as plain data for programs."""
+    """A table for people, and the same content as plain data for programs."""
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     entries: tuple[dict[str, Any], ...]
-    """One per item, as JSON has it; rows of the table that name a custom file have none."""
+    """One per item, as `--json` prints it. Rows about custom policies or data have no entry."""
     notes: tuple[str, ...] = ()
     numeric: tuple[int, ...] = ()
     """Columns of the table that hold numbers."""

@@ -1,12 +1,13 @@
-"""Machine code on disk, in a folder that the digest of its source names.
+"""Machine code on disk, in a folder whose name is a digest of the source.
 
-numba stores compiled functions itself, but it looks at one source file only and would return old
-code after a change in a function called from there. Its index is not safe either when two processes
-save signatures of one function at the same time: one of them can then load the other's code. So a
-digest of everything that the code depends on chooses the folder, and one process at a time works on
-a function.
+numba stores compiled functions itself. But it checks only the source file of the function, so it
+would return old code after a change in a function that this one calls. And when two processes save
+signatures of the same function at the same time, one of them can load the other's code later. So
+the name of the folder is a digest of everything that the code depends on, and one process at a time
+works on a function.
 
-Imported when something is compiled, because importing numba takes a third of a second.
+This module is imported when something is compiled, because importing numba takes a third of a
+second.
 """
 
 # mypy: disable-error-code="no-untyped-call"
@@ -30,11 +31,14 @@ from numba.core.caching import FunctionCache
 _CONFIG: Any = numba.config
 MAX_WAIT = 120.0
 """Seconds to wait for another process that compiles the same function; then both compile it."""
-_POLL = 0.02
+_POLL_SECONDS = 0.02
 
 
-def cache_of(function: Callable[..., Any]) -> SourceCache | None:
-    """Return the cache of a function's machine code, or None if nothing can be kept."""
+def open_cache(function: Callable[..., Any]) -> SourceCache | None:
+    """Make the folder for a function's machine code, and return its cache.
+
+    Returns None if no folder can be written: then nothing is kept.
+    """
     digest = source_digest(function)
     for parent in _cache_folders():
         folder = parent / digest[:32]
@@ -48,7 +52,7 @@ def cache_of(function: Callable[..., Any]) -> SourceCache | None:
 
 
 def _cache_folders() -> list[Path]:
-    """Folders for machine code in the order in which numba would choose them."""
+    """Return the folders that may hold machine code; the first that can be written is used."""
     if _CONFIG.CACHE_DIR:  # the environment variable NUMBA_CACHE_DIR
         return [Path(_CONFIG.CACHE_DIR)]
     package = Path(__file__).resolve().parents[1]
@@ -59,8 +63,9 @@ def _cache_folders() -> list[Path]:
 class SourceCache(FunctionCache):
     """numba's cache of one function, in the folder of one version of the sources.
 
-    A full, read-only or damaged disk costs compiling again and nothing else. numba calls
-    `load_overload` and, if that returns None, `save_overload`, both under its compiler lock.
+    With a full, read-only or damaged disk the function is compiled again; there is no error. numba
+    calls `load_overload` and, if that returns None, compiles and calls `save_overload`. It does
+    both under its compiler lock.
     """
 
     def __init__(self, function: Callable[..., Any], folder: Path) -> None:
@@ -70,7 +75,7 @@ class SourceCache(FunctionCache):
         self._lock: int | None = None
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the code of a signature, or None where this process must compile it."""
+        """Return the code of a signature; None if this process must compile it."""
         self._acquire()
         code = None
         try:
@@ -85,7 +90,8 @@ class SourceCache(FunctionCache):
         return code
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Save the code of a signature, unless another process may save one at the same time."""
+        """Save the code of a signature, if this process holds the lock of the function."""
+        # `load_overload` took the lock, unless it waited too long or the disk cannot be written.
         if self._lock is None:
             return
         try:
@@ -96,7 +102,7 @@ class SourceCache(FunctionCache):
             self._release()
 
     def _acquire(self) -> None:
-        """Wait until no other process works on this function, at most `MAX_WAIT` seconds."""
+        """Take the lock of this function, or continue without it after `MAX_WAIT` seconds."""
         if self._lock is not None:
             return
         try:
@@ -110,20 +116,20 @@ class SourceCache(FunctionCache):
             os.close(lock)
 
     def _release(self) -> None:
-        """Let other processes work on this function: closing a file removes its lock."""
+        """Let other processes work on this function: closing the file gives its lock back."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
 
 def _lock_file(lock: int) -> bool:
-    """Lock a file for this process; return False where that is impossible or takes too long."""
+    """Lock a file for this process; return False if that is impossible or takes too long."""
     deadline = monotonic() + MAX_WAIT
     while monotonic() < deadline:
         try:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):  # POSIX allows both for a lock that is taken
-            sleep(_POLL)
+            sleep(_POLL_SECONDS)
         except OSError:
             return False
         else:
@@ -133,7 +139,7 @@ def _lock_file(lock: int) -> bool:
 
 @contextmanager
 def _cache_dir(folder: Path) -> Iterator[None]:
-    """Let numba choose this folder for what is decorated meanwhile, and only for that."""
+    """Let numba use this folder for the functions that the block decorates, and for no others."""
     previous = _CONFIG.CACHE_DIR
     _CONFIG.CACHE_DIR = str(folder)
     try:
@@ -146,9 +152,9 @@ def _cache_dir(folder: Path) -> Iterator[None]:
 
 
 def source_digest(function: Callable[..., Any]) -> str:
-    """Digest what a function computes: its code, the functions it calls and the globals it uses.
+    """Return a digest of a function's code, the functions it calls and the globals it uses.
 
-    Taken from memory and not from files, which an upgrade may have replaced since the import.
+    The code is read from memory, because an upgrade may have replaced the files after the import.
     """
     digest = hashlib.sha256()
     waiting = [function]
@@ -170,7 +176,11 @@ def source_digest(function: Callable[..., Any]) -> str:
 
 
 def _used_globals(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """Names that a function may read from its module, and from modules of the package."""
+    """Yield each global that a function may use, and each attribute of a posse module that it may.
+
+    The result may have too many: then a change in them makes this process compile again.
+    """
+    # co_names has the names of globals and of attributes, so each name is tried as both.
     names = function.__code__.co_names
     for name in names:
         if name not in function.__globals__:
@@ -189,7 +199,7 @@ def _describe_code(code: CodeType) -> tuple[object, ...]:
 
 
 def _describe(value: object) -> object:
-    """Describe a constant: equal in every process, different if the value differs."""
+    """Return a text or plain value that is the same in every process, and differs if `value` does."""
     if isinstance(value, CodeType):
         return _describe_code(value)
     if isinstance(value, tuple):

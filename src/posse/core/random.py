@@ -1,8 +1,10 @@
 """Counter-based randomness: a draw is a function of its address, and not of earlier draws.
 
-Philox-4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3; SC 2011),
-written for one counter at a time. A draw has an address (key, purpose, party, index, attempt). One
-owner draws its own number, the simulator draws millions, and both get the same ones.
+The generator is Philox-4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1,
+2, 3; SC 2011). The address of a draw is (key, purpose, party, index, attempt). So an owner that
+draws one number and a simulation that draws millions get the same number at the same address.
+
+The constants below are the purposes. Each names its (key, index), or (key, party, index).
 
 >>> from posse.core.random import EXPLORE, uniform
 >>> uniform(42, EXPLORE, 3, 1000, 0) == uniform(42, EXPLORE, 3, 1000, 0)
@@ -35,15 +37,15 @@ SELECT = 8
 GUMBEL = 10
 """An owner's Gumbel noise for probability matching: (own key, pass, step)."""
 DERIVE = 9
-"""Keys made from keys: (key, party)."""
+"""Keys of parties that follow from another key: (key, party)."""
 NOISE = 11
 """An agent's noise: (own key, producer, release)."""
 DELIVERY = 12
 """Good units of a purchase in a simulated market: (world seed, agent, round), one word per producer."""
 PARTIAL = 13
-"""The same without a table: (world seed, agent and producer, round)."""
+"""Good units of a purchase for which there is no table: (world seed, agent and producer, round)."""
 INSTANCE = 14
-"""Instances of a market, and the drift of its qualities: (instance seed, what, number)."""
+"""Instances of a market, and the drift of its qualities: (instance seed, which draw, number)."""
 
 _MASK32 = np.uint64(0xFFFFFFFF)
 _S32 = np.uint64(32)
@@ -73,7 +75,7 @@ def _philox(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
 
 @elementary
 def philox(c0: int, c1: int, c2: int, c3: int, k0: int, k1: int) -> tuple[int, int, int, int]:
-    """Ten rounds of Philox-4x32 on one counter, for test vectors."""
+    """Return ten rounds of Philox-4x32 on one counter; only for test vectors."""
     return _philox(  # type: ignore[no-any-return]
         np.uint64(c0), np.uint64(c1), np.uint64(c2), np.uint64(c3), np.uint64(k0), np.uint64(k1)
     )
@@ -81,7 +83,7 @@ def philox(c0: int, c1: int, c2: int, c3: int, k0: int, k1: int) -> tuple[int, i
 
 @inlined
 def quarters(key, purpose, party, index, attempt):  # type: ignore[no-untyped-def]
-    """Return the words at an address as four words of 32 bits, for compiled code."""
+    """Return the bits at an address as four words of 32 bits, for compiled code."""
     key64 = np.uint64(key)
     return _philox(
         np.uint64(index) & _MASK32,
@@ -110,8 +112,8 @@ def words(key: int, purpose: int, party: int, index: int, attempt: int) -> tuple
         index: Below 2^32.
         attempt: Below 2^32.
     """
-    # numba compiles a function again for every constant it is called with: ten rounds once, this
-    # line often.
+    # numba compiles a function again for every constant that a caller passes. With converted
+    # arguments it compiles only this line again, and the ten rounds once.
     return _words(  # type: ignore[no-any-return]
         np.uint64(key), np.int64(purpose), np.int64(party), np.int64(index), np.int64(attempt)
     )
@@ -119,31 +121,31 @@ def words(key: int, purpose: int, party: int, index: int, attempt: int) -> tuple
 
 @elementary
 def unit(word: int) -> float:
-    """Return a 64-bit word as a number in [0, 1), a multiple of 2^-53."""
+    """Convert a 64-bit word to a number in [0, 1), a multiple of 2^-53."""
     return np.float64(np.uint64(word) >> _S11) * _UNIT
 
 
 @elementary
 def uniforms(key: int, purpose: int, party: int, index: int, attempt: int) -> tuple[float, float]:
-    """Return two numbers in [0, 1), multiples of 2^-53."""
+    """Return the two numbers in [0, 1) at an address, multiples of 2^-53."""
     first, second = words(key, purpose, party, index, attempt)
     return unit(first), unit(second)
 
 
 @elementary
 def uniform(key: int, purpose: int, party: int, index: int, attempt: int) -> float:
-    """Return one number in [0, 1), a multiple of 2^-53."""
+    """Return the first of the two numbers in [0, 1) at an address, a multiple of 2^-53."""
     return uniforms(key, purpose, party, index, attempt)[0]
 
 
 def derive(key: int, party: int) -> int:
-    """Return a party's own key in a simulation; who knows the world seed knows the key."""
+    """Return a party's own key in a simulation. It follows from `key`, so it is not a secret."""
     return int(words(np.uint64(key), DERIVE, party, 0, 0)[0])
 
 
 @elementary
 def shuffle(key: int, purpose: int, index: int, out: NDArray[np.int64]) -> None:
-    """Write a permutation of 0..K-1 into `out` (Fisher-Yates; K - 1 draws)."""
+    """Write a random permutation of 0..K-1 into `out`, an array of length K (Fisher-Yates)."""
     k = out.shape[0]
     for i in range(k):
         out[i] = i

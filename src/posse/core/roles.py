@@ -1,9 +1,10 @@
-"""Roles are sans-IO: a role takes a message and returns what it wants done.
+"""Roles are sans-IO: a role takes a message and returns actions.
 
 A role opens no socket, reads no clock and starts no loop. It returns messages for other parties and
-*effects*: requests to the world (pull an arm) and notes for its operator (a step is over). A runtime
-moves the messages, carries out the effects and returns their answers. So one implementation of a
-role runs in memory, in processes, over a network, one message at a time, and under injected faults.
+*effects*: requests to the world (`Ask`: pull an arm) and notes for its operator (`Note`: a step is
+over). A runtime delivers the messages, carries out the effects, and delivers the world's answers. So
+one implementation of a role runs in memory, in processes, over a network, one message at a time, and
+under injected faults.
 """
 
 from __future__ import annotations
@@ -17,26 +18,26 @@ import msgspec
 from posse.core.errors import ProtocolError
 
 WORLD = "world"
-"""The sender of an effect's answer."""
+"""The sender of the world's answers."""
 OPERATOR = "operator"
 """The sender of requests of a party's own operator."""
 DURABLE = "durable"
-"""Kind of a note: what follows must not be sent before all received messages are on the disk.
+"""Kind of a note: send the messages after it only when all received messages are on the disk.
 
-For messages that depend on the order in which messages of different parties came.
+A role needs it for messages that depend on the order in which messages of different parties came.
 """
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, tag="Message", gc=False):
-    """What travels between parties; encoded as a tagged msgpack array."""
+    """What one party sends to another; encoded as a tagged msgpack array."""
 
 
 Send: TypeAlias = tuple[str, str, Message]
-"""Sender, receiver, message."""
+"""Sender, receiver and message."""
 
 
 class Many(msgspec.Struct, frozen=True, gc=False):
-    """Messages sent together: of one type and one encoded size, to roles of one class."""
+    """Messages of the same type and encoded size, sent together to roles of the same class."""
 
     sends: list[Send]
 
@@ -45,7 +46,9 @@ class Ask(msgspec.Struct, frozen=True, array_like=True, tag="Ask", gc=False):
     """Effect: a request that only the world can answer; the answer goes to the party that asks."""
 
     awaits: ClassVar[str] = "a reward"
+    """What the party waits for, in words."""
     party: str
+    """The party that asks."""
 
 
 class Pull(Ask, frozen=True, array_like=True, tag="Pull", gc=False):
@@ -55,10 +58,12 @@ class Pull(Ask, frozen=True, array_like=True, tag="Pull", gc=False):
 
 
 class Reward(Message, frozen=True, array_like=True, tag="Reward", gc=False):
-    """The world's answer to a `Pull`, in units of 2^-24."""
+    """The world's answer to a `Pull`."""
 
     number: int
+    """The `number` of the `Pull` that this answers."""
     units: int
+    """The reward, in units of 2^-24 (`posse.core.fixed`)."""
 
 
 class Note(msgspec.Struct, frozen=True, gc=False):
@@ -66,6 +71,7 @@ class Note(msgspec.Struct, frozen=True, gc=False):
 
     party: str
     kind: str
+    """What happened, in one word; the value depends on it."""
     step: int
     value: object = None
 
@@ -74,16 +80,17 @@ Action: TypeAlias = Send | Many | Ask | Note
 
 
 class Entry(NamedTuple):
-    """One message that moved: what was sent, how large it was on the wire, and when."""
+    """One entry of a transcript: a message that was delivered, with its size and its time."""
 
     number: int
+    """Position of the message among all messages of the run, from 0."""
     sender: str
     receiver: str
     message: Message
     size: int = 0
     """Bytes of the encoded message."""
     time: int = 0
-    """Decisions made before it moved."""
+    """Number of decisions that were made before the message was delivered."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +105,7 @@ class View:
     public: Mapping[str, Any]
     """The terms that everybody knows."""
     forgotten: int = 0
-    """Messages of the run that are no longer stored, if only the last ones are."""
+    """Number of the first messages that are missing, because the transcript was full."""
 
 
 class Role(Protocol):
@@ -116,70 +123,71 @@ class Role(Protocol):
 
     @property
     def kind(self) -> str:
-        """The part it plays: owner, controller, comp, customer, ..."""
+        """The kind of role: owner, controller, comp, customer, ..."""
 
     def start(self) -> Sequence[Action]:
         """Return what the party does before it has received anything."""
 
     def receive(self, sender: str, message: Message) -> Sequence[Action]:
-        """Take one message, and return what to do.
+        """Take one message, and return the actions that follow.
 
         Raises:
-            ProtocolError: The protocol does not allow it; the state is as it was.
-            EarlyError: It would be allowed after messages of other parties. The runtime then stores
-                it for a party that lost power and has not met all its peers again. This matters for
-                senders that need no message of this party to continue: a connection to any other
-                sender shows that this party is behind.
+            ProtocolError: The protocol does not allow the message; the state has not changed.
+            EarlyError: The message would be allowed after messages of other parties. This happens
+                to a party that lost power, before it has met all its peers again. The runtime
+                stores the message for later. It matters for senders that need no message of this
+                party to continue: only a connection to them shows that this party is behind.
         """
 
-    # A role may also have `brings` (a message): data that may change during the run, such as a
-    # price list. The operator's new one comes through `receive`, also before the start.
+    # A role may also have `brings`, a message with data that may change during the run, such as a
+    # price list. Its operator's new data come through `receive`, also before the start.
 
-    # A class of roles may also have `receive_all(roles, sends, asked)`: take these messages one
-    # after the other, as `receive` of each would, and append their actions. Runtimes with many
-    # roles in one process use it.
+    # A class of roles may also have `receive_all(roles, sends, asked)`, for runtimes with many roles
+    # in one process. It takes these messages one after the other, as `receive` of each role would,
+    # and appends the actions.
 
     @property
     def finished(self) -> bool:
-        """Whether its part is over: it waits for no message and will send none."""
+        """Whether the role's part is over: it waits for no message and will send none."""
 
     def state(self) -> dict[str, object]:
-        """Return what an operator of this party may see: never keys, masks, tokens or seeds.
+        """Return what the operator of this party may see: never keys, masks, tokens or seeds.
 
-        `step`, `horizon` and `unit` ("pull", "round") are how far the run is, if the role knows.
+        If the role knows how far the run is, the state has `step`, `horizon` and `unit` ("pull",
+        "round").
         """
 
     def reveal(self) -> object:
-        """Return what this role holds and hides, for drawings and attacks in simulations.
+        """Return the private state of this role, for drawings and attacks in simulations.
 
-        Each role returns its own frozen dataclass. It may refer to the role's own state: read
-        it, and do not change it. Nothing else reads private attributes of a role.
+        No other code outside a role reads its private attributes. Each role returns its own frozen
+        dataclass. The dataclass may share objects with the role, so do not change them.
 
         Raises:
             ProtocolError: The role is in a deployed party (`forbid_reveal`).
         """
 
     def save(self) -> dict[str, Any]:
-        """Return the whole state, without what follows from the role's arguments.
+        """Return the state, except what follows from the role's arguments.
 
-        It is as secret as the arguments. It consists of plain values that msgpack can encode: None,
-        bool, int in [-2^63, 2^64), float, str, bytes, list and dict with str keys. Roles in the
-        same state save equal values.
+        The state is as secret as the arguments. It consists of plain values that msgpack can
+        encode: None, bool, int in [-2^63, 2^64), float, str, bytes, list and dict with str keys.
+        Roles in the same state save equal values.
         """
 
     def load(self, saved: Mapping[str, Any]) -> None:
-        """Restore what `save` returned, also after msgpack encoded and decoded it.
+        """Restore a state that `save` returned; it may have been stored with msgpack.
 
-        A new role with the same arguments then behaves as the one that saved.
+        A new role with the same arguments then behaves as the role that was saved.
 
         Raises:
-            JournalError: It was saved by another party, kind or run, or is damaged. The role must
-                not be used afterwards.
+            JournalError: `saved` is damaged, or belongs to another party, kind or run. The role
+                must not be used afterwards.
         """
 
 
 def forbid_reveal(role: Role) -> None:
-    """Let `reveal` of this role raise from now on; whatever deploys a role calls this first."""
+    """Make `reveal` of this role raise. Code that deploys a role calls this before all else."""
 
     def refuse() -> NoReturn:
         raise ProtocolError(

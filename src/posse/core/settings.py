@@ -18,12 +18,12 @@ from typing import Any, ClassVar, Self, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
 
-from posse.core.check import nearest
+from posse.core.check import did_you_mean, suggestion
 from posse.core.errors import ConfigError, DataError, room_of
 
 T = TypeVar("T")
 NOTHING = "(?!)"
-"""Pattern that no text matches."""
+"""Pattern that matches no text."""
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,13 @@ class External:
     """
 
     built_in: str = NOTHING
-    """Pattern of the texts that name nothing outside Posse; by default there are none."""
+    """Pattern of the values that name nothing outside Posse; by default every value may do so."""
     path: bool = False
     """Whether the type of the setting holds a path."""
 
     @classmethod
     def named(cls, names: Iterable[str]) -> External:
-        """Return the mark of a setting whose built-in values have these names.
+        """Return a mark for a setting whose values of these names are built in.
 
         >>> External.named(["uniform", "embedded:jester"]).built_in
         'uniform|embedded:jester'
@@ -52,14 +52,16 @@ class External:
 IMPORTS = External(r"[^:{]*")
 """Marks a setting that imports what `module:name` or `file.py:name` names.
 
-Text without a colon or a brace names nothing.
+Text without a colon and without a brace imports nothing.
 """
 
 
-def as_written(value: Any) -> Any:
-    """Return a number as the text that a user wrote, so that 0.1 is one tenth.
+def exact_text(value: Any) -> Any:
+    """Return a number as its shortest text, so that 0.1 is read as one tenth.
 
-    >>> as_written(0.1), as_written("1/3"), as_written(True)
+    Other values are returned unchanged.
+
+    >>> exact_text(0.1), exact_text("1/3"), exact_text(True)
     ('0.1', '1/3', True)
     """
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -74,20 +76,23 @@ class Settings(BaseModel):
     )
 
     aliases: ClassVar[Mapping[str, str]] = {}
-    """Other words for settings: the field, or field.part if the field takes a table of parts."""
+    """Other words for settings, each with the field that it means, or with field.part.
+
+    Such a field takes a table of parts.
+    """
     absent: ClassVar[Mapping[str, str]] = {}
-    """Names that a user may try and that are not settings, such as removed ones, with the remedy."""
+    """Names that a user may try although they are not settings (any more), each with the remedy."""
     panel: ClassVar[str] = "The run"
     """Heading under which help lists the settings that a class declares."""
     panels: ClassVar[Mapping[str, str]] = {}
-    """Headings of single settings, if they differ."""
+    """Headings of single settings that are not listed under `panel`."""
     part_help: ClassVar[Mapping[str, str]] = {}
-    """What words for parts of a setting mean."""
+    """Help for the parts of settings, by the aliases of the parts."""
     _cache: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
-        """Add the words and headings of the classes that this one derives from."""
+        """Add the aliases, headings and help of the classes that this one derives from."""
         super().__pydantic_init_subclass__(**options)
         for name in ("aliases", "absent", "panels", "part_help"):
             merged: dict[str, str] = {}
@@ -117,7 +122,7 @@ class Settings(BaseModel):
     def make(
         cls, values: Mapping[str, Any] | None = None, *, file: Path | str | None = None
     ) -> Self:
-        """Make settings from a TOML file and from values that win over it.
+        """Make settings from a TOML file and from `values`, which win over the file.
 
         Raises:
             ConfigError: A value is missing, unknown or outside its rule.
@@ -126,11 +131,15 @@ class Settings(BaseModel):
         return cls(**cls.merged(read_toml(file) if file is not None else {}, values or {}))
 
     @classmethod
-    def merged(cls, first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-        """Put values over others, whatever words name them; tables of parts are merged."""
-        merged = dict(second)
-        by_field = cls._by_field(second)
-        for word, value in first.items():
+    def merged(cls, base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Return `base` with `changes`, which win.
+
+        A field and its aliases count as the same setting. Tables of parts are merged part by part.
+        Settings keep the words that the user chose, for errors.
+        """
+        merged = dict(changes)
+        by_field = cls._by_field(changes)
+        for word, value in base.items():
             field, _, part = cls.aliases.get(word, word).partition(".")
             if field not in by_field:
                 merged[word] = value
@@ -142,19 +151,26 @@ class Settings(BaseModel):
                 merged[word] = value
             elif isinstance(value, Mapping) and field in cls._tables():
                 rest = {name: each for name, each in value.items() if name not in table}
-                merged[word] = {**rest, **merged.get(word, {})}
+                # One word for the whole table: two would be refused as named twice.
+                words = (name for name in changes if cls.aliases.get(name, name) == field)
+                whole = next(words, word)
+                merged[whole] = {**rest, **merged.get(whole, {})}
         return merged
 
     @classmethod
     def _tables(cls) -> set[str]:
-        """Fields that take a table of parts, each part named by its own word."""
+        """Return the fields that take a table of parts; each part has an alias."""
         return {path.partition(".")[0] for path in cls.aliases.values() if "." in path}
 
     @classmethod
     def _by_field(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Replace aliases by the names of their fields."""
+        """Replace aliases by the names of their fields.
+
+        Raises:
+            ConfigError: Two words name the same field, or the same part.
+        """
         fields = {word: value for word, value in values.items() if word not in cls.aliases}
-        words = {field: field for field in fields}  # the word that named each field
+        words = {field: field for field in fields}  # the user's word for each field
         for alias in [word for word in values if word in cls.aliases]:
             field, _, part = cls.aliases[alias].partition(".")
             value = values[alias]
@@ -182,38 +198,41 @@ class Settings(BaseModel):
         )
 
     @classmethod
-    def external(cls, name: str) -> External | None:
-        """Return the mark of a setting that can import code or open a file, or None.
+    def external_mark(cls, name: str) -> External | None:
+        """Return the `External` mark of a setting; None if its values are only data.
 
-        A type that holds a path, or takes anything, marks its setting.
+        A setting without a mark is treated as marked if its type contains Path, Any or object.
         """
         field = cls.model_fields[name]
-        parts = [*field.metadata, *_parts_of(field.annotation)]
-        if Path in parts:
+        types = [*field.metadata, *_types_in(field.annotation)]
+        if Path in types:
             return External(path=True)
-        for part in parts:
-            if isinstance(part, External):
-                return part
-        return External() if Any in parts or object in parts else None
+        for member in types:
+            if isinstance(member, External):
+                return member
+        return External() if Any in types or object in types else None
 
     @classmethod
     def heading(cls, name: str) -> str:
         """Return the heading under which help lists a setting."""
         if name in cls.panels:
             return cls.panels[name]
-        # The first class that declares it: one that adds to a setting of another keeps its heading.
+        # The first class that declares the setting decides, even if a later one declares it again.
         for base in reversed(cls.__mro__):
             if name in inspect.get_annotations(base):
                 return str(vars(base).get("panel", Settings.panel))
         return str(vars(cls).get("panel", Settings.panel))
 
     def but(self, **changes: Any) -> Self:
-        """Return these settings with changes, checked like new ones."""
+        """Return a copy with changes, checked like new settings."""
         values = {name: getattr(self, name) for name in self.model_fields_set}
         return type(self)(**self.merged(values, changes))
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return `but(**update)`: a copy is checked, and computes again what it had cached."""
+        """Return `but(**update)`, so that pydantic's copy is checked and has an empty cache.
+
+        `deep` has no effect: settings do not change.
+        """
         return self.but(**(update or {}))
 
     def __getstate__(self) -> dict[Any, Any]:
@@ -227,11 +246,14 @@ class Settings(BaseModel):
 
     @property
     def dropped(self) -> tuple[str, ...]:
-        """Sentences about what was dropped of the data, if these settings read any."""
+        """Sentences about data that were dropped while they were read; empty without any."""
         return ()
 
     def once(self, name: str, make: Callable[[], T]) -> T:
-        """Return what `make` returns, called once for these settings: data are loaded once."""
+        """Return what `make` returns, and call it only once for these settings and this `name`.
+
+        So data are loaded once.
+        """
         if name not in self._cache:
             self._cache[name] = make()
         return cast("T", self._cache[name])
@@ -241,41 +263,42 @@ class Settings(BaseModel):
         return self.model_dump(mode="json")
 
     def _refusal(self, error: ValidationError, values: Mapping[str, Any]) -> ConfigError:
-        """Return the first mistake as one error that uses the user's own words."""
+        """Return one error for the first mistake, in the words that the user chose."""
         mistakes = error.errors(include_url=False)
-        # A missing setting comes last: a misspelt one is often what is missing.
-        first = next((each for each in mistakes if each["type"] != "missing"), mistakes[0])
-        path = ".".join(str(part) for part in first["loc"])
+        # A missing setting is reported last: often the user gave it, misspelt.
+        mistake = next((each for each in mistakes if each["type"] != "missing"), mistakes[0])
+        path = ".".join(str(part) for part in mistake["loc"])
         words = {field: alias for alias, field in self.aliases.items() if alias in values}
         name = words.get(path, path) or "configuration"
-        field = str(first["loc"][0]) if first["loc"] else "configuration"
-        kind = str(first["type"])
-        value = first["input"]
+        field = str(mistake["loc"][0]) if mistake["loc"] else "configuration"
+        kind = str(mistake["type"])
+        value = mistake["input"]
         room = room_of(type(self).__module__)
         if kind == "extra_forbidden":
             names = (*type(self).model_fields, *self.aliases)
-            text = f"unknown setting '{name}'.{nearest(name, names)}"
+            text = f"unknown setting '{name}'.{suggestion(name, names)}"
             return ConfigError(text, rule=f"{room}.settings.unknown", field=name)
         if kind == "missing":
             text = f"{name} is needed and was not given."
         elif kind in _BOUNDS:
-            text = f"{name} must be {_BOUNDS[kind].format(**first['ctx'])}, got {value!r}."
+            text = f"{name} must be {_BOUNDS[kind].format(**mistake['ctx'])}, got {value!r}."
         else:
-            problem = str(first["msg"]).removeprefix("Value error, ")
+            problem = str(mistake["msg"]).removeprefix("Value error, ")
             problem = problem.removeprefix("Input should be ")
             text = f"{name} must be {problem}, got {value!r}."
         if kind == "literal_error":
-            choices = re.findall(r"'([^']*)'", str(first["msg"]))
-            text += nearest(str(value), tuple(choices)).partition(" Known")[0]
+            # pydantic's message lists the choices, so only the nearest one is added.
+            choices = re.findall(r"'([^']*)'", str(mistake["msg"]))
+            text += did_you_mean(str(value), tuple(choices))
         rule = f"{room}.{field}.{_RULES.get(kind, 'invalid')}"
         return ConfigError(text, rule=rule, field=path or "configuration")
 
 
-def _parts_of(annotation: Any) -> Iterator[Any]:
-    """Yield a type and all its parts: the members of a union, of a list or of `Annotated`."""
+def _types_in(annotation: Any) -> Iterator[Any]:
+    """Yield a type and all types in it: the members of a union, of a list or of `Annotated`."""
     yield annotation
-    for part in typing.get_args(annotation):
-        yield from _parts_of(part)
+    for member in typing.get_args(annotation):
+        yield from _types_in(member)
 
 
 _BOUNDS = {
@@ -293,7 +316,7 @@ _RULES = {
     "literal_error": "unknown",
     "finite_number": "not-finite",
 }
-"""Rules by pydantic's types of errors; a value of a wrong type is `invalid`."""
+"""Last word of an error's `rule`, by pydantic's type of the error; other types are `invalid`."""
 
 
 def read_toml(path: Path | str) -> dict[str, Any]:

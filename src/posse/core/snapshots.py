@@ -1,7 +1,7 @@
-"""What a role saves: plain values, with the party and the run that they belong to.
+"""Snapshots: the saved states of roles, each with the party and the run that it belongs to.
 
-A role describes its state as its own subclass of `Snapshot`. `pack` turns it into plain values, and
-`unpack` reads them strictly.
+A role describes its state as its own subclass of `Snapshot`. `pack` turns a snapshot into plain
+values. `unpack` reads them, and refuses values of a wrong type, party or run.
 """
 
 from __future__ import annotations
@@ -22,10 +22,13 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The fields of every snapshot."""
 
     version: int
+    """Format of the snapshot: `VERSION`."""
     kind: str
+    """Kind of the role."""
     name: str
+    """Name of the party."""
     run: bytes
-    """Identifies the run of this party; public."""
+    """Identifies the party's run and its secrets; public."""
 
 
 S = TypeVar("S", bound=Snapshot)
@@ -42,17 +45,17 @@ def pack(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def unpack(saved: Mapping[str, Any], shape: type[S], *, kind: str, name: str, run: bytes) -> S:
-    """Read what `pack` returned.
+    """Make a snapshot from what `pack` returned.
 
     Args:
-        saved: The plain values, also after msgpack encoded and decoded them.
+        saved: What `pack` returned; it may have been stored with msgpack.
         shape: The class of the snapshot.
-        kind: Kind of the party that reads it.
+        kind: Kind of the role that reads it.
         name: Name of the party that reads it.
-        run: Its run.
+        run: The run of that party.
 
     Raises:
-        JournalError: They are of another format, party or run, or damaged.
+        JournalError: `saved` is damaged, or of another format, party or run.
 
     >>> saved = pack(Snapshot(version=1, kind="agent", name="ada", run=b"7"))
     >>> unpack(saved, Snapshot, kind="agent", name="bob", run=b"7")
@@ -65,7 +68,7 @@ def unpack(saved: Mapping[str, Any], shape: type[S], *, kind: str, name: str, ru
     if saved.get("version") != VERSION:
         raise JournalError(
             f"expected a snapshot of format {VERSION}, got one of {saved.get('version')}. "
-            "Continue with the Posse that made it.",
+            "Continue with the version of Posse that made it.",
             rule="core.snapshot.other-format",
         )
     if (saved.get("kind"), saved.get("name")) != (kind, name):
@@ -87,7 +90,7 @@ def unpack(saved: Mapping[str, Any], shape: type[S], *, kind: str, name: str, ru
 
 
 def damaged(kind: str, name: str, why: object) -> JournalError:
-    """Return the error for a snapshot that no role can have saved."""
+    """Return the error for a snapshot whose values are wrong; `why` ends with a full stop."""
     return JournalError(
         f"the snapshot of {kind} '{name}' is damaged: {why} Restore the journal from a copy.",
         rule="core.snapshot.damaged",

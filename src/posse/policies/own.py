@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from posse.core.check import nearest
+from posse.core.check import suggestion
 from posse.core.errors import PolicyError, PosseError
 
 
@@ -84,7 +84,7 @@ def load(where: str, example: str = "Class", suits: Any = None) -> object:
         known = tuple(key for key, value in vars(module).items() if suits is None or suits(value))
         raise PolicyError(
             f"{module_name} has no "
-            f"'{name}'.{nearest(name, known) if known else ' It has no policy.'}"
+            f"'{name}'.{suggestion(name, known) if known else ' It has no policy.'}"
         )
     return getattr(module, name)
 

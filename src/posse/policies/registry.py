@@ -25,7 +25,7 @@ from pydantic import (
     model_validator,
 )
 
-from posse.core.check import nearest
+from posse.core.check import suggestion
 from posse.core.errors import ConfigError, PolicyError, PosseError
 from posse.core.settings import Settings
 from posse.policies import own
@@ -164,7 +164,7 @@ class Registry(Generic[T]):
         if isinstance(named, str) and not own.is_own(named):
             hint = f"Your own is module:{self._example} or file.py:{self._example}."
             raise ConfigError(
-                f"unknown policy '{named}'.{nearest(named, tuple(self.kinds))} {hint}"
+                f"unknown policy '{named}'.{suggestion(named, tuple(self.kinds))} {hint}"
             )
         thing = named
         if isinstance(named, str):

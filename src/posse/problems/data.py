@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import field_serializer, field_validator
 
-from posse.core.check import nearest
+from posse.core.check import suggestion
 from posse.core.errors import ConfigError, DataError
 from posse.core.settings import External, Settings
 from posse.problems.datasets.frames import Frame, as_frame
@@ -102,7 +102,9 @@ class DataSettings(Settings):
         if isinstance(value, Mapping) and cls.parts and not _looks_like_columns(value, cls.parts):
             for name in value:
                 if name not in cls.parts:
-                    raise ConfigError(f"data has no part '{name}'.{nearest(str(name), cls.parts)}")
+                    raise ConfigError(
+                        f"data has no part '{name}'.{suggestion(str(name), cls.parts)}"
+                    )
             return {name: cls._part(name, part) for name, part in value.items() if part is not None}
         if isinstance(value, str | os.PathLike):
             return os.fspath(value)
@@ -151,7 +153,7 @@ class DataSettings(Settings):
         """Raise if `data` is text and none of the known names."""
         if isinstance(self.data, str) and self.data not in known:
             raise ConfigError(
-                f"unknown data '{self.data}'.{nearest(self.data, tuple(known))} Your own are "
+                f"unknown data '{self.data}'.{suggestion(self.data, tuple(known))} Your own are "
                 f"{self.own_words}."
             )
         if isinstance(self.data, Frame):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from posse.core.check import nearest, require
+from posse.core.check import require, suggestion
 from posse.core.errors import ConfigError, DataError, MissingExtraError
 from posse.core.files import whole
 from posse.results.naming import labels
@@ -374,7 +374,7 @@ def column(name: str, rows: Sequence[Row], also: Mapping[str, str] | None = None
             if one in known or not known:
                 return one
     shown = tuple(word for word, stored in words.items() if stored in known)
-    hint = nearest(name, (*known, *shown))
+    hint = suggestion(name, (*known, *shown))
     if len(known) > MANY:
         meant, names = (
             hint.partition(" Known: ")[0],

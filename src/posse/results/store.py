@@ -353,7 +353,7 @@ def _resolve(db: sqlite3.Connection, wanted: str, path: Path) -> str:
     recent = tuple(
         str(row[0]) for row in db.execute("SELECT id FROM runs ORDER BY seq DESC LIMIT 5")
     )
-    hint = check.nearest(wanted, recent) if recent else " The store is empty."
+    hint = check.suggestion(wanted, recent) if recent else " The store is empty."
     raise StoreError(f"no run '{wanted}' in {path}.{hint.replace('Known:', 'Most recent:')}")
 
 

@@ -255,7 +255,7 @@ async def units(
 ) -> int:
     """Ask for a reward, in units of 2^-24 of its range; a number outside of it is an error."""
     reward = float(await source(run, number))
-    if not within.holds(reward):
+    if not within.contains(reward):
         raise DataError(
             f"a reward must be in {within}, got {reward} for {what} {number}. Correct the source."
         )
@@ -445,7 +445,7 @@ def _read(path: Path, column: str, within: RewardRange) -> tuple[float, ...]:
     for number, line in rows:
         cells = line.split(",")
         cell = cells[at].strip() if at < len(cells) else ""
-        if not _number(cell) or not within.holds(float(cell)):
+        if not _number(cell) or not within.contains(float(cell)):
             raise DataError(
                 f"{path.name}, row {number}: a reward must be a number in {within}, got '{cell}'. "
                 "Correct it."

@@ -244,7 +244,7 @@ class Catalogue:
         """Refuse a value that names code or a file outside Posse, unless it is allowed or was sent
         to the studio.
         """
-        mark = model.external(field)
+        mark = model.external_mark(field)
         if mark in (None, External()):
             mark = UNMARKED.get(field, mark)
         if mark is None:
@@ -513,7 +513,7 @@ def plain(value: Any) -> Any:
 
 
 def _is_path(model: type[Settings], name: str) -> bool:
-    mark = model.external(name)
+    mark = model.external_mark(name)
     return mark is not None and mark.path
 
 

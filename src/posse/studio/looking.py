@@ -22,7 +22,7 @@ import msgspec
 
 from posse.core.errors import PosseError
 from posse.core.roles import View
-from posse.privacy.leakage.attack import LEVEL, WIRE, Attack, Evidence, attempt
+from posse.privacy.leakage.attack import SIGNIFICANCE, WIRE, Attack, Evidence, attempt
 from posse.results.reports.audits import Row
 from posse.studio.catalogue import plain
 from posse.studio.guard import Refused
@@ -227,7 +227,12 @@ def _attacked(attack: Attack, view: View, truth: Mapping[str, Any], time: int, a
         raise Refused(400, "nothing has happened yet.")
     try:
         return row_of(
-            attempt(attack, [Evidence(view, truth)], level=LEVEL / attacks, plantings=PLANTINGS)
+            attempt(
+                attack,
+                [Evidence(view, truth)],
+                significance=SIGNIFICANCE / attacks,
+                plantings=PLANTINGS,
+            )
         )
     except PosseError:
         raise

@@ -1,8 +1,8 @@
 """Attacks on runs: `posse.audit` of settings, a run, a record, or a recorded view.
 
-Settings and records are simulated again, one seed after the other; a run is attacked at its current
-step. Each attack reads only the view of its adversary. For a view that a deployed party recorded
-the truth is unknown, so attacks return estimates without scores.
+The settings of an audit, or those of a record, are simulated, one seed after the other. A run is
+attacked at its current step. Each attack reads only the view of its adversary. For a view that a
+deployed party recorded the truth is unknown, so attacks return estimates without scores.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from posse.core.errors import ConfigError, DataError, PosseError
 from posse.core.interrupts import defer_interrupt
 from posse.core.roles import Entry, View
 from posse.privacy.leakage.attack import (
-    LEVEL,
     PLANTINGS,
+    SIGNIFICANCE,
     WIRE,
     Attack,
     Attempt,
@@ -33,7 +33,7 @@ from posse.privacy.leakage.attack import (
     check_view,
 )
 from posse.results import words
-from posse.results.record import Progress, Record
+from posse.results.record import Progress, Record, Watch
 from posse.results.reports.audits import OTHER_ROLES, UNSCORED, Audit, Row
 from posse.runtime.network import recording
 from posse.systems import base
@@ -43,20 +43,20 @@ from posse.systems.registry import system, system_of
 from posse.systems.runs import RolesRun, Run
 
 AuditWatch: TypeAlias = Callable[[float, str], None]
-"""Called with the share of the work that is done, and the name of the current work."""
+"""Called with the fraction of the work that is done, and the name of the current work."""
 
 FAST = ("view", "twin")
-"""What an attack may need (`Attack.needs`) to be part of every audit."""
+"""Values of `Attack.needs` for attacks that every audit makes; others must be requested."""
 _NEEDS = {"runs": "its own runs", "network": "a network"}
 
 TRANSCRIPT = 100_000_000
-"""Messages that an audited run stores: all of them."""
+"""Messages that an audited run stores: more than any run has, so that attacks see all of them."""
 VIEW = "view"
-"""Key of a party's record: the file of the view that it recorded."""
+"""In the summary of a party's record: the path of the view that the party recorded."""
 
 
 class AuditInterrupted(KeyboardInterrupt):
-    """Ctrl-C during an audit, with the results so far."""
+    """Ctrl-C during an audit. `audit` has the results so far."""
 
     def __init__(self, audit: Audit) -> None:
         super().__init__("interrupted")
@@ -78,8 +78,8 @@ def audit(
     The same `seed` returns the same result.
 
     Args:
-        what: Settings, a run, its record, or a view that a party recorded (`read_view`). A view is
-            attacked by the roles that it belongs to.
+        what: Settings, a run, its record, or a view that a party recorded (`read_view`). Only the
+            attacks of the roles that a view belongs to are made on it.
         attacks: Names of the attacks to make. By default all that need one view or plain runs.
         all: Also make the attacks that need many runs of roles, or a network.
         seed: Seed of the attacks' random draws.
@@ -88,19 +88,24 @@ def audit(
         like: For a view: settings of a similar run, whose data the adversary knows.
 
     Raises:
-        AuditInterrupted: Ctrl-C was pressed; it has the results of the finished attacks.
+        AuditInterrupted: Ctrl-C was pressed. It is a `KeyboardInterrupt` with the results of the
+            finished attacks.
     """
     names = (attacks,) if isinstance(attacks, str) else tuple(attacks)
     auditor = Auditor(what, attacks=names, all=all, seed=seed, plantings=plantings, like=like)
     try:
-        auditor.run(watch or (lambda share, work: None))
+        auditor.run(watch or (lambda fraction, work: None))
     except KeyboardInterrupt as error:
         raise AuditInterrupted(auditor.result("interrupted")) from error
     return auditor.result()
 
 
 def settings_of(record: Record) -> RunSettings:
-    """Return the settings of a simulated record, to run them again."""
+    """Return the settings of a simulated record, with its first seed, to run them again.
+
+    Raises:
+        ConfigError: The record belongs to a deployed party.
+    """
     if record.party:
         raise ConfigError(
             f"record {record.id} belongs to party '{record.party}' of a deployment, which cannot "
@@ -137,6 +142,7 @@ def read_view(path: Path) -> View:
 
 
 def _check_complete(path: Path, recorded: recording.Recorded) -> None:
+    """Raise an error if the file is cut off, or lacks messages or the party's state."""
     if recorded.torn:
         size = recorded.whole + recorded.torn
         raise DataError(
@@ -152,7 +158,8 @@ def _check_complete(path: Path, recorded: recording.Recorded) -> None:
         )
     if not recorded.state:
         raise DataError(
-            f"{path} holds no state of '{recorded.header.party}' yet: the run has only started.",
+            f"{path} holds no state of '{recorded.header.party}' yet: the run has only started. "
+            "Wait for its first snapshot, and try again.",
             rule="systems.view.no-state",
         )
 
@@ -185,56 +192,71 @@ def _decode_entries(path: Path, recorded: recording.Recorded) -> list[Entry]:
 class Target(ABC):
     """What an audit attacks."""
 
-    simulation_share: ClassVar[float] = 0.0
-    """Share of the progress that its simulations take."""
+    simulation_fraction: ClassVar[float] = 0.0
+    """Fraction of the progress bar that the simulations take."""
 
     def __init__(self, system: AnySystem, protection: str) -> None:
         self.system = system
         self.protection = protection
+        """The protection in a few words."""
         self.description = ""
-        """The owner and the size of a recorded view."""
-        self.runs = 0
+        """The owner and the size of a recorded view; empty for runs."""
+        self.run_count = 0
         """Number of runs whose views were attacked."""
-        self.steps = 0
-        """Steps of the longest of them."""
+        self.longest_run = 0
+        """Steps of the longest run whose view was attacked; 0 if that is unknown."""
 
     def use_similar_settings(self, like: RunSettings) -> None:
-        """Attack with the knowledge of the data in `like`, the settings of a similar run."""
+        """Let the adversary know the data of `like`, the settings of a similar run.
+
+        Raises:
+            ConfigError: The target is not a view, or a view of another system.
+        """
         raise ConfigError(
             "'like' is only for a view that a party recorded: a run has its own settings.",
             rule="systems.like.not-a-view",
         )
 
     def default_attacks(self) -> Sequence[Attack]:
-        """Return the attacks that are made, or listed as left out, if no names are requested."""
+        """Return the attacks that an audit lists, as made or left out, if the user names none."""
         return attacks_of(self.system).attacks
 
     @abstractmethod
     def reason_to_skip(self, attack: Attack, requested: bool) -> str:
-        """Return why an attack is not made, if it is `requested` or not; empty if it is made."""
+        """Return why an attack is left out; empty if it is made.
+
+        Args:
+            attack: The attack.
+            requested: Whether the user named the attack, or asked for all attacks.
+        """
 
     def estimate_seconds(self, attacks: Sequence[Attack]) -> float:
-        """Estimate how long the attacks take that start their own runs."""
+        """Estimate the seconds of those attacks that start their own runs; others take little."""
         return 0.0
 
     @abstractmethod
-    def prepare(self, watch: Callable[[float], None]) -> None:
-        """Prepare the views that attacks read, and call `watch` with the share that is done."""
+    def prepare_views(self, watch: Callable[[float], None]) -> None:
+        """Simulate what attacks read, and call `watch` with the fraction that is done."""
 
     @abstractmethod
     def evidence(self, attack: Attack, seed: int) -> list[Evidence]:
-        """Return what the adversary of an attack sees: one item per run or game."""
+        """Return what the adversary of an attack sees: one item per run or game.
+
+        Args:
+            attack: The attack.
+            seed: Seed of the runs or games that the attack starts itself.
+        """
 
     @property
     def progress_note(self) -> str:
-        """How far the run is; empty if there is no run, or it is done."""
+        """How far the run is; empty if the target is not a run, or the run is done."""
         return ""
 
 
 class SettingsTarget(Target):
     """Simulations of settings, one per seed."""
 
-    simulation_share = 0.5
+    simulation_fraction = 0.5
 
     def __init__(self, system: AnySystem, settings: RunSettings) -> None:
         super().__init__(system, settings.protection)
@@ -247,38 +269,41 @@ class SettingsTarget(Target):
         self._runs: list[Run] = []
 
     def reason_to_skip(self, attack: Attack, requested: bool) -> str:
-        """Return why an attack has no result for these settings, or takes long."""
+        """Return why an attack has no result for these settings, or was not asked for."""
         if attack.needs not in FAST and not requested:
             return f"needs {_NEEDS[attack.needs]}; add it with --all (in Python: all=True)."
         return attack.missing(self._settings)
 
     def estimate_seconds(self, attacks: Sequence[Attack]) -> float:
-        """Estimate how long the attacks take that start their own runs."""
+        """Estimate the seconds of those attacks that start their own runs; others take little."""
         return sum(attack.seconds(self._settings) for attack in attacks if attack.stage is not None)
 
-    def prepare(self, watch: Callable[[float], None]) -> None:
+    def prepare_views(self, watch: Callable[[float], None]) -> None:
         """Simulate every seed."""
         seeds = self._settings.seeds
         for number, seed in enumerate(seeds):
-            # The imports of a system may compile, and a compiler loses a Ctrl-C.
-            with defer_interrupt():
-                run = self.system.start(self._settings, seeds=[seed], transcript=TRANSCRIPT)
-            if isinstance(run, RolesRun) and run.memory.transcript is not None:
-                run.memory.transcript.truncate = run.truncate
 
-            def report(progress: Progress, number: int = number) -> None:
+            def watch_seed(progress: Progress, number: int = number) -> None:
                 watch((number + progress.fraction) / len(seeds))
 
-            run.finish(report)
-            self._add(run)
+            self._add_run(self._simulate(seed, watch_seed))
 
-    def _add(self, run: Run) -> None:
+    def _simulate(self, seed: int, watch: Watch) -> Run:
+        # Starting a run may import and compile, and numba can lose a Ctrl-C.
+        with defer_interrupt():
+            run = self.system.start(self._settings, seeds=[seed], transcript=TRANSCRIPT)
+        if isinstance(run, RolesRun):
+            run.keep_only_parts_for_attacks()
+        run.finish(watch)
+        return run
+
+    def _add_run(self, run: Run) -> None:
         self._runs.append(run)
-        self.runs = len(self._runs)
-        self.steps = max(self.steps, run.time)
+        self.run_count = len(self._runs)
+        self.longest_run = max(self.longest_run, run.time)
 
     def evidence(self, attack: Attack, seed: int) -> list[Evidence]:
-        """Return one view per run, or what the attack obtains from its own runs."""
+        """Return one view per run, or what the attack gets from the runs that it starts."""
         if attack.stage is not None:
             return list(attack.stage(self._settings, seed))
         evidence = []
@@ -292,26 +317,26 @@ class SettingsTarget(Target):
 class RunTarget(SettingsTarget):
     """A run at its current step."""
 
-    simulation_share = 0.0
+    simulation_fraction = 0.0
 
     def __init__(self, run: Run) -> None:
         super().__init__(run.system, run.settings)
         self._run = run
 
-    def prepare(self, watch: Callable[[float], None]) -> None:
-        """Add the run as it is."""
-        self._add(self._run)
+    def prepare_views(self, watch: Callable[[float], None]) -> None:
+        """Add the run in its present state; nothing is simulated."""
+        self._add_run(self._run)
 
     @property
     def progress_note(self) -> str:
-        """How far the run is; empty if it is done."""
+        """How far the run is; empty if the run is done."""
         if self._run.done:
             return ""
         return f"the run is at {self._run.time:,} of {self._run.horizon:,}"
 
 
 class ViewTarget(Target):
-    """A view without a run: no truth is known."""
+    """A view without a run, so the truth is unknown."""
 
     def __init__(self, view: View) -> None:
         name = view.public.get("system")
@@ -324,13 +349,15 @@ class ViewTarget(Target):
         self.description = _describe_view(view)
         self._view = view
         self._like: RunSettings | None = None
-        self._kinds = [str(state["kind"]) for state in view.secrets.values() if "kind" in state]
-        self._roles = list(self._kinds)
+        self._party_kinds = [
+            str(state["kind"]) for state in view.secrets.values() if "kind" in state
+        ]
+        self._adversary = list(self._party_kinds)
         if _taps_wire(view):
-            self._roles.append(WIRE)
+            self._adversary.append(WIRE)
 
     def use_similar_settings(self, like: RunSettings) -> None:
-        """Attack with the knowledge of the data in `like`, the settings of a similar run."""
+        """Let the adversary know the data of `like`, the settings of a similar run."""
         if like.system != self.system.name:
             raise ConfigError(
                 f"the view belongs to {self.system.name}, and 'like' to {like.system}. Use "
@@ -340,29 +367,34 @@ class ViewTarget(Target):
         self._like = like
 
     def default_attacks(self) -> Sequence[Attack]:
-        """Return the attacks that a view is enough for."""
+        """Return the attacks that need only a view."""
         return [
             attack
             for attack in attacks_of(self.system).attacks
             if attack.needs in FAST or attack.of_view is not None
         ]
 
-    def prepare(self, watch: Callable[[float], None]) -> None:
-        """Return at once: the view is there."""
+    def prepare_views(self, watch: Callable[[float], None]) -> None:
+        """Do nothing: the view was recorded."""
 
     def reason_to_skip(self, attack: Attack, requested: bool) -> str:
-        """Return why an attack has no result for this view."""
-        if self._kinds and sorted(self._roles) != sorted(attack.adversary):
-            kinds = " and ".join(sorted(self._kinds))
+        """Return why an attack has no result for this view; empty if it is made.
+
+        `requested` makes no difference: no attack on a view takes long.
+        """
+        # A view without kinds of roles may be that of any adversary; `check_view` decides later.
+        if self._party_kinds and sorted(self._adversary) != sorted(attack.adversary):
+            kinds = " and ".join(sorted(self._party_kinds))
             return f"{OTHER_ROLES}{_join_roles(attack)}, got a view of {kinds}."
         if attack.stage is not None and attack.of_view is None:
             return "needs its own runs, and a view alone has no settings to run."
-        settings = self._like or attacks_of(self.system).similar_settings(self._view.public)
-        return "" if settings is None else attack.missing(settings)
+        known_settings = self._like or attacks_of(self.system).similar_settings(self._view.public)
+        return "" if known_settings is None else attack.missing(known_settings)
 
     def evidence(self, attack: Attack, seed: int) -> list[Evidence]:
         """Return the view, in the form that the attack reads."""
-        self.runs = 1
+        # Counted here: an audit that leaves all attacks out has attacked no run.
+        self.run_count = 1
         check_view(attack, self._view)
         if attack.of_view is None:
             return [Evidence(self._view, {})]
@@ -371,7 +403,11 @@ class ViewTarget(Target):
 
 @singledispatch
 def target_of(what: object) -> Target:
-    """Return what an audit of settings, a run, a record or a view attacks."""
+    """Wrap what the user audits (settings, a run, a record, a view) in a `Target`.
+
+    A record with a view that a party recorded becomes the target of that view.
+    """
+    # The types are registered below; this is the error for all others.
     raise ConfigError(
         f"audit takes settings, a run, a record or a view, got {type(what).__name__}. For a "
         "stored run: audit(Store().get(id)).",
@@ -413,20 +449,21 @@ class Auditor:
         plantings: int = PLANTINGS,
         like: RunSettings | None = None,
     ) -> None:
-        """Choose the attacks; the arguments are those of `audit`."""
+        """Choose the attacks. The arguments are those of `audit`."""
         self.target = target_of(what)
         if like is not None:
             self.target.use_similar_settings(like)
         self.seed = seed
         self.plantings = plantings
         self.left_out: dict[str, str] = {}
-        """Attacks that are not made, each with the reason."""
+        """Attacks that are left out, each with the reason."""
         self._started = time.monotonic()
         self._rows: list[Row] = []
         self.chosen = tuple(self._choose(attacks, all))
+        """The attacks to make."""
 
     def _choose(self, names: tuple[str, ...], all: bool) -> Iterator[Attack]:
-        """Yield the attacks to make, and note why others are left out."""
+        """Yield the attacks to make, and store in `left_out` why others are not made."""
         attacks: Sequence[Attack] = attacks_of(self.target.system).attacks
         choices = tuple(attack.name for attack in attacks)
         for name in names:
@@ -443,19 +480,20 @@ class Auditor:
                 yield attack
 
     @property
-    def seconds(self) -> float:
-        """Estimated duration of the attacks that start their own runs."""
+    def estimated_seconds(self) -> float:
+        """Estimated seconds of those attacks that start their own runs."""
         return self.target.estimate_seconds(self.chosen)
 
     def run(self, watch: AuditWatch) -> None:
         """Make the attacks, and call `watch` with the progress."""
-        share = 0.0
+        simulated = 0.0  # fraction of the work that is done after the simulations
         if any(attack.stage is None for attack in self.chosen):
-            share = self.target.simulation_share
+            simulated = self.target.simulation_fraction
             work = f"running {self.target.system.about.title}"
-            self.target.prepare(lambda part: watch(share * part, work))
+            self.target.prepare_views(lambda part: watch(simulated * part, work))
         for number, attack in enumerate(self.chosen):
-            watch(share + (1 - share) * number / len(self.chosen), f"attack {attack.name}")
+            attacked = number / len(self.chosen)
+            watch(simulated + (1 - simulated) * attacked, f"attack {attack.name}")
             started = time.monotonic()
             row = self._make_attack(attack)
             if row is not None:
@@ -465,12 +503,14 @@ class Auditor:
         """Make an attack, and return its row; None if it has no evidence or is left out."""
         try:
             evidence = self.target.evidence(attack, self.seed)
+            if any(item.truth for item in evidence):
+                return self._scored_row(attack, evidence)
             if evidence:
-                return self._row(attack, evidence)
+                return self._unscored_row(attack, evidence)
         except PosseError as error:
             self.left_out[attack.name] = error.text
         except (ArithmeticError, LookupError, ValueError, np.linalg.LinAlgError) as error:
-            # The first steps of a run may not be enough for an attack. Otherwise it is a bug.
+            # A run that is not done may be too short for an attack. Any other such error is a bug.
             if attack.stage is not None or not self.target.progress_note:
                 raise
             self.left_out[attack.name] = (
@@ -478,12 +518,17 @@ class Auditor:
             )
         return None
 
-    def _row(self, attack: Attack, evidence: Sequence[Evidence]) -> Row:
-        if any(item.truth for item in evidence):
-            level = LEVEL / len(self.chosen)
-            return row_of(
-                attempt(attack, evidence, self.seed, level=level, plantings=self.plantings)
+    def _scored_row(self, attack: Attack, evidence: Sequence[Evidence]) -> Row:
+        # Bonferroni: all attacks together raise a false alarm with at most this probability.
+        significance = SIGNIFICANCE / len(self.chosen)
+        return row_of(
+            attempt(
+                attack, evidence, self.seed, significance=significance, plantings=self.plantings
             )
+        )
+
+    def _unscored_row(self, attack: Attack, evidence: Sequence[Evidence]) -> Row:
+        # Only a recorded view has no truth, and it is one item.
         (item,) = evidence
         return Row(
             attack=attack.name,
@@ -501,18 +546,18 @@ class Auditor:
             protection=self.target.protection,
             rows=tuple(self._rows),
             seed=self.seed,
-            runs=self.target.runs,
-            steps=self.target.steps,
+            runs=self.target.run_count,
+            steps=self.target.longest_run,
             status=status,
             left_out=dict(self.left_out),
-            level=LEVEL,
+            level=SIGNIFICANCE,
             seconds=time.monotonic() - self._started,
             view=self.target.description,
         )
 
 
 def _taps_wire(view: View) -> bool:
-    """Return whether a view has messages between other parties."""
+    """Return whether a view has messages between other parties, as somebody on the network sees."""
     return any({entry.sender, entry.receiver}.isdisjoint(view.parties) for entry in view.entries)
 
 
@@ -534,20 +579,21 @@ def _describe_view(view: View) -> str:
 
 
 def view_of(run: Run, attack: Attack) -> View:
-    """Return what an adversary saw of a run.
+    """Return what the adversary of `attack` saw of a run.
 
-    It controls one party of each of its kinds. With `WIRE` it also sees all messages in transit.
+    For each kind of role in `attack.adversary` the adversary controls one party. With `WIRE` it
+    also sees all messages in transit.
     """
-    free: dict[str, list[str]] = {}
+    parties_by_kind: dict[str, list[str]] = {}
     for party, kind in run.kinds.items():
-        free.setdefault(kind, []).append(party)
+        parties_by_kind.setdefault(kind, []).append(party)
     parties = []
     for kind in attack.adversary:
         if kind == WIRE:
             continue
-        if not free.get(kind):
+        if not parties_by_kind.get(kind):
             raise ConfigError(f"this run has no {kind}.", rule="systems.adversary.no-such-role")
-        parties.append(free[kind].pop())
+        parties.append(parties_by_kind[kind].pop())
     view = run.view(*parties)
     if WIRE not in attack.adversary:
         return view
@@ -556,7 +602,7 @@ def view_of(run: Run, attack: Attack) -> View:
 
 
 def row_of(result: Attempt) -> Row:
-    """Return the row of a scored attack."""
+    """Return the row of an audit for an attack that was scored."""
     attack = result.attack
     score = result.score
     says = attack.tell(result.estimates[0])

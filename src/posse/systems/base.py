@@ -1,9 +1,9 @@
 """What a system must declare: one object `SYSTEM` in its `system.py`.
 
 A system has the eight members of `System`. It may also have the optional modules that
-`posse.systems.modules` describes. Everything on top of the systems (Python, the command line, the
-studio, audits, reports) is written against these, `Run` and `Record`, and knows the name of no
-system.
+`posse.systems.modules` describes. The code above the systems (the Python functions, the command
+line, the studio, audits, reports) uses only these, `Run` and `Record`. It has no code for a
+particular system.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class RunSettings(Settings):
-    """What the settings of all systems share.
+    """What the settings of all systems have in common.
 
     Each system adds `policy`, `data` and `horizon`, and defines their meanings and defaults.
     """
@@ -40,7 +40,7 @@ class RunSettings(Settings):
     system: ClassVar[str]
     """Name of the system that these settings belong to."""
     writes: ClassVar[tuple[str, ...]] = ()
-    """Settings that name what a run writes."""
+    """Names of the settings whose values are files or folders that a run writes."""
 
     seed: int = 1
     """World seed: rewards, coins, ties and own draws of the simulation; kept in the record."""
@@ -77,7 +77,10 @@ class RunSettings(Settings):
         return twin
 
     def load(self) -> Any:
-        """Check what needs the data, and return what the settings make; computed once."""
+        """Load the data, check the settings that depend on them, and return what a run needs.
+
+        It is computed only once; None if the system needs nothing.
+        """
         return None
 
     def config(self) -> dict[str, JSON]:
@@ -85,11 +88,11 @@ class RunSettings(Settings):
         return self.resolved()
 
     def problem(self) -> dict[str, JSON]:
-        """Describe what a run learns from, as a record stores it."""
+        """Return a description of the data that a run learns from, as a record stores it."""
         return {}
 
     def digest(self) -> str:
-        """Return a digest of what a result depends on: settings, content of data files, version."""
+        """Return a digest of all that a result depends on: settings, content of data files, version."""
         text = json.dumps(
             [self.system, self.resolved(), self.data_digest(), __version__],
             sort_keys=True,
@@ -118,16 +121,16 @@ class Demo:
     story: str
     """One or two sentences: who takes part, and what they want."""
     attack: str = ""
-    """An attack that the demo makes at each level, on a short run; empty for none."""
+    """Name of the attack that the demo makes at each level, on a short run; empty for none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """What a system says about itself: plain data that lists and help show."""
+    """A description of a system: plain data that lists and help show."""
 
     title: str
     summary: str
-    """One sentence: the setting it is for."""
+    """One sentence: the situation in which the system is used."""
     reference: str
     """The paper."""
     protects: str
@@ -136,26 +139,29 @@ class About:
     exact: bool = False
     """Whether the plain twin pulls the same arms and earns the same reward, bit for bit."""
     nouns: Mapping[str, str] = field(default_factory=dict)
-    """Its own nouns for step, arm, pull, reward and party (`results.words.Vocabulary`)."""
+    """The system's nouns for step, arm, pull, reward and party (`results.words.Vocabulary`)."""
     policies: str = ""
-    """The kind of policies it uses (`posse.policies.listing`); empty if none are listed."""
+    """The kind of policies that it uses (`posse.policies.listing`); empty if none are listed."""
     problems: str = ""
-    """The kind of data it learns from (`posse.problems.listing`); empty if none are listed."""
+    """The kind of data that it learns from (`posse.problems.listing`); empty if none are listed."""
 
 
 @dataclass(frozen=True)
 class RoleKind:
-    """A kind of party: its name, what it holds, and its colour."""
+    """A kind of role: its name, what it holds, and its colour."""
 
     kind: str
+    """The name in code, such as `owner`."""
     label: str
+    """The name for people, such as "data owner"."""
     colour: tuple[str, str]
-    """On a light and on a dark page; one colour for each kind, in the studio and in reports."""
+    """Colour on a light and on a dark page, the same in the studio and in reports."""
     holds: str
+    """What it holds, as the end of the sentence "It holds ..."."""
     sole: bool = False
-    """Whether a federation has one party of this kind, which has the name of the kind."""
+    """Whether a federation has exactly one party of this kind; its name is then `kind`."""
     party: bool = True
-    """Whether it sends messages. A producer, from which others only buy, does not."""
+    """Whether it takes part in the protocol. A producer does not: others only buy from it."""
 
 
 @dataclass(frozen=True)
@@ -173,19 +179,20 @@ class Level(Generic[S]):
 class System(ABC, Generic[S]):
     """What a protocol must declare about itself.
 
-    Help and lists read it without running anything. Its module therefore imports what is heavy
-    inside the functions that need it.
+    Help and lists read it without running anything. So a system's module imports slow modules only
+    in the functions that need them.
     """
 
     name: ClassVar[str]
     about: ClassVar[About]
     roles: ClassVar[tuple[RoleKind, ...]]
     levels: ClassVar[tuple[Level[Any], ...]]
+    """The levels at which something is protected; a plain run has none of them."""
 
     @property
     @abstractmethod
     def Settings(self) -> type[S]:
-        """The model of its settings."""
+        """The class of its settings."""
 
     @abstractmethod
     def level_of(self, settings: S) -> str:
@@ -206,9 +213,9 @@ class System(ABC, Generic[S]):
         Args:
             settings: What to run.
             seeds: World seeds; by default those of the settings.
-            world: "outside" leaves what roles ask of the world to `Run.answer`.
-            transcript: Number of messages to keep for views.
-            options: What this system alone takes.
+            world: "outside" if `Run.answer` gives the world's answers; None to simulate the world.
+            transcript: Number of the last messages to keep for views; 0 keeps none.
+            options: Arguments that only this system takes.
         """
 
     @abstractmethod
@@ -224,7 +231,7 @@ UNPROTECTED_LEVELS = ("plain", "alone", "placebo")
 
 
 def level(system: System[S], settings: S) -> Level[S] | None:
-    """Return the level of these settings; None for a plain run."""
+    """Return the level of protection of these settings; None for a plain run."""
     name = system.level_of(settings)
     return next((level for level in system.levels if level.name == name), None)
 
@@ -238,15 +245,16 @@ def not_protected(system: System[S], settings: S) -> tuple[str, ...]:
 def presentation(
     system: System[S], settings: S, sections: Sequence[Section] = (), **more: Any
 ) -> dict[str, Any]:
-    """Return what a record stores for those who show it (`Record.show`).
+    """Return what a record stores for display (`Record.show`).
 
     Args:
         system: The system.
         settings: The settings of the run.
         sections: Tables of this system.
-        more: Further entries: `protection` (the level in a few words), `warnings` (sentences: a run
-            did not do what was meant), `stopped` (why it stopped early), `resume` (how to continue
-            it), `cards` (pairs for the top of a report: a figure with its unit, its meaning).
+        more: Further entries: `protection` (the level in a few words), `warnings` (sentences about
+            what may be wrong with the run), `stopped` (why it stopped early), `resume` (how to
+            continue it), `cards` (pairs for the top of a report: a figure with its unit, its
+            meaning).
     """
     settings_level = level(system, settings)
     learns = () if settings_level is None else settings_level.learns(settings)
@@ -263,19 +271,27 @@ def presentation_at(
     learns: Sequence[str],
     tables: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Return the same for a deployed party, which has no settings of a run."""
+    """Return what a record stores for display, without settings: a deployed party has none.
+
+    Args:
+        system: The system.
+        level: The level of protection; None for a plain run.
+        learns: What the roles learn, one sentence each.
+        tables: Tables as a record stores them (`Section.plain`).
+    """
     return {
         "title": system.about.title,
         "roles": {
             role.kind: {"label": role.label, "colour": list(role.colour)} for role in system.roles
         },
-        "protects": _protected_at(system, level),
+        "protects": _protection_sentences(system, level),
         "learns": list(learns),
         "sections": [dict(table) for table in tables],
     }
 
 
-def _protected_at(system: AnySystem, level: Level[Any] | None) -> list[str]:
+def _protection_sentences(system: AnySystem, level: Level[Any] | None) -> list[str]:
+    """Return what the system protects, and what the level adds; empty if nothing is protected."""
     if level is None or level.name in UNPROTECTED_LEVELS:
         return []
     protects = system.about.protects
@@ -285,12 +301,26 @@ def _protected_at(system: AnySystem, level: Level[Any] | None) -> list[str]:
     ]
 
 
-def shipped(
+def flatten_built_in_policy(
     values: Any, system: str, policies: Iterable[str], parameters: tuple[str, ...], why: str
 ) -> Any:
-    """Read a policy given as a table with its parameters; refuse a custom one with the reason.
+    """Replace a policy table by the policy's name and its parameters as settings.
 
-    A validator of settings calls it with all values, and continues with what it returns.
+    A "before" validator of a class of settings calls this with all values, and returns the result.
+
+    Args:
+        values: The values of all settings.
+        system: Name of the system, for errors.
+        policies: Names of the system's policies, for errors.
+        parameters: Names of the parameters that a table may have.
+        why: Why the system takes no policy of the user, for errors.
+
+    Raises:
+        ConfigError: The policy imports code ("module:name"), or has an unknown parameter.
+
+    >>> values = {"policy": {"name": "ucb", "parameters": {"width": 2.0}}}
+    >>> flatten_built_in_policy(values, "toy", ("ucb",), ("width",), "it is small.")
+    {'policy': 'ucb', 'width': 2.0}
     """
     if not isinstance(values, Mapping) or values.get("policy") is None:
         return values
@@ -301,7 +331,7 @@ def shipped(
     if isinstance(nested, Mapping):
         table |= nested
     else:
-        table["parameters"] = nested
+        table["parameters"] = nested  # which the check of parameters refuses
     if not isinstance(name, str) or ":" in name:
         raise ConfigError(
             f"{system} takes the policies {', '.join(policies)}, got {name!r}: {why} Choose one of "

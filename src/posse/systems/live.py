@@ -1,8 +1,8 @@
 """Live bandits: decide now, and receive rewards later, in any order, or never.
 
-`live(settings)` makes a `Bandit` of a system that decides in this process (`Live.serve`): its
-plain twin, or its real roles. The world is the caller's program: it asks for a decision, acts, and
-returns the reward later.
+`live(settings)` makes a `Bandit`. Its decisions come from the plain twin of a system, or from its
+real roles, in this process (`Live.serve`). The world is the caller's program: it asks for a
+decision, acts, and reports the reward later.
 
 >>> import posse
 >>> bandit = posse.live(posse.Samba(policy="ucb", path="plain"), arms=("red", "blue"))
@@ -34,7 +34,9 @@ from posse.systems.modules import live_of
 from posse.systems.registry import system_of
 
 FORMAT = "posse live 1"
+"""Format of saved bandits."""
 REWARDS = ("wait", "fold")
+"""Whether a decision waits for the reward of the previous one; see `Bandit`."""
 POINTS = 200
 """Minimum number of points of a long curve; at twice as many, every other point is removed."""
 
@@ -49,7 +51,7 @@ class Choice(NamedTuple):
     probability: float | None
     """Probability of this arm, if it is known."""
     key: tuple[int, ...]
-    """Integers by which the system identifies the choice."""
+    """Integers by which the system finds the choice when its reward arrives."""
 
 
 class Serving(ABC):
@@ -59,7 +61,7 @@ class Serving(ABC):
     """
 
     settings: RunSettings
-    """The settings in force."""
+    """The settings that are used, with all values that the system has filled in."""
 
     @property
     @abstractmethod
@@ -73,7 +75,7 @@ class Serving(ABC):
 
     @abstractmethod
     def choose(self, context: Any, client: int | None) -> Choice:
-        """Choose an arm."""
+        """Choose an arm for a context, or for the device `client`; None if there is none."""
 
     @abstractmethod
     def check(self, value: float) -> None:
@@ -84,12 +86,12 @@ class Serving(ABC):
         """Receive the reward of an open choice; None if it will never arrive."""
 
     @abstractmethod
-    def learn(self) -> None:
-        """End a round of learning, if the system learns in rounds."""
+    def end_round(self) -> None:
+        """End the current round of learning. Does nothing if the system learns from each reward."""
 
     @abstractmethod
     def finish(self) -> None:
-        """End the protocol; no choice is open any more."""
+        """End the protocol. It is called when no choice is open."""
 
     @abstractmethod
     def fields(self) -> dict[str, Any]:
@@ -115,18 +117,19 @@ class RewardCurve:
     """Rewards between two points."""
     points: list[tuple[int, float]] = field(default_factory=list)
 
-    def add(self, value: float) -> None:
-        """Add a reward."""
-        self.total += value
+    def add(self, reward: float) -> None:
+        """Add a reward; when the points become too many, remove every other one."""
+        self.total += reward
         self.count += 1
         if self.count % self.stride == 0:
             self.points.append((self.count, self.total))
         if len(self.points) >= 2 * POINTS:
+            # Points are at stride, 2 stride, 3 stride, ...; keep those at the even multiples.
             self.points = self.points[1::2]
             self.stride *= 2
 
     def sums(self) -> dict[int, float]:
-        """Return the sum at each point, and now, by the number of rewards."""
+        """Return the sum at each point and at the last reward, by the number of rewards."""
         sums = dict(self.points)
         if self.count:
             sums[self.count] = self.total
@@ -136,8 +139,9 @@ class RewardCurve:
 class Bandit:
     """A live bandit. It must not be used by two threads at once.
 
-    With `rewards="wait"` each decision needs the reward of the previous one, or that it was
-    dropped. With `rewards="fold"` decisions do not wait; they use the rewards that have arrived.
+    With `rewards="wait"`, the reward of a decision must arrive, or be dropped, before the next
+    decision. With `rewards="fold"`, decisions do not wait: each one uses (folds in) the rewards
+    that have arrived.
     """
 
     def __init__(
@@ -149,9 +153,11 @@ class Bandit:
     ) -> None:
         self.settings = serving.settings
         self.rewards = rewards
+        """"wait" or "fold": whether a decision waits for the reward of the previous one."""
         self.horizon = horizon
+        """Largest number of decisions; None if there is no limit."""
         self._serving = serving
-        # A system may look its names up in its data, and every decision has one.
+        # Read only once: `serving.names` may search the data, and every decision needs a name.
         self.names = serving.names
         """Names of the arms."""
         self.decisions = 0
@@ -162,7 +168,7 @@ class Bandit:
 
     @property
     def pending(self) -> tuple[int, ...]:
-        """Decisions without a reward yet, the oldest first."""
+        """Ids of the decisions that wait for a reward, the oldest first."""
         return tuple(self._open)
 
     @property
@@ -179,11 +185,15 @@ class Bandit:
         )
 
     def decide(self, context: Any = None, *, client: Integer | None = None) -> Decision:
-        """Choose an arm, with all rewards so far.
+        """Choose an arm. The choice uses all rewards that have arrived.
 
         Args:
             context: The features of this decision, for systems that learn from contexts.
             client: Number of the device that decides, for systems that learn on devices.
+
+        Raises:
+            ConfigError: The bandit is finished, its horizon is reached, or the reward of the
+                previous decision is missing (`rewards="wait"`).
         """
         self._check_ready()
         choice = self._serving.choose(context, _python_integer(client))
@@ -195,9 +205,11 @@ class Bandit:
     def decide_many(
         self, contexts: Integer | Iterable[Any], *, client: Integer | None = None
     ) -> list[Decision]:
-        """Make a batch of decisions: one per context, or a number of them without contexts.
+        """Make several decisions at once, which needs `rewards="fold"`.
 
-        It needs `rewards="fold"`.
+        Args:
+            contexts: One context for each decision; or, without contexts, the number of decisions.
+            client: Number of the device that decides, for systems that learn on devices.
         """
         batch = _batch_of(contexts)
         if self.rewards == "wait" and len(batch) > 1:
@@ -209,9 +221,12 @@ class Bandit:
         return [self.decide(context, client=client) for context in batch]
 
     def reward(self, id: Integer, value: Number) -> bool:
-        """Receive the reward of a decision; return whether it counts.
+        """Receive the reward of a decision; return whether it was accepted.
 
-        Only the first reward of a decision counts, and none after the decision was dropped.
+        Only the first reward of a decision is accepted, and none after the decision was dropped.
+
+        Raises:
+            ConfigError: There is no such decision, or the reward is outside its range.
         """
         number = self._check_id(id)
         if number not in self._open:
@@ -228,11 +243,11 @@ class Bandit:
         return True
 
     def reward_many(self, rewards: Mapping[Integer, Number]) -> int:
-        """Receive the rewards of several decisions; return how many count."""
+        """Receive the rewards of several decisions; return how many were accepted."""
         return sum(self.reward(id, value) for id, value in rewards.items())
 
     def drop(self, id: Integer) -> bool:
-        """Give up the reward of a decision; return whether it was open."""
+        """Do not wait for the reward of a decision any longer; return False if it did not wait."""
         number = self._check_id(id)
         if number not in self._open:
             return False
@@ -241,11 +256,17 @@ class Bandit:
         return True
 
     def learn(self) -> None:
-        """End a round now, if the system learns in rounds; it also ends rounds automatically."""
-        self._serving.learn()
+        """End the current round of learning now, for systems that learn in rounds.
+
+        Rounds also end automatically. In systems that learn from each reward this does nothing.
+        """
+        self._serving.end_round()
 
     def finish(self) -> Record:
-        """Drop the open decisions, end the protocol, and return the record."""
+        """Drop the decisions that wait for a reward, end the protocol, and return the record.
+
+        A second call returns the record again.
+        """
         if not self._finished:
             for id in self.pending:
                 self.drop(id)
@@ -254,7 +275,10 @@ class Bandit:
         return self.record("finished")
 
     def record(self, status: str | None = None) -> Record:
-        """Return the record of all decisions and rewards so far."""
+        """Return the record of all decisions and rewards so far.
+
+        By default its status is "finished" after `finish`, and "running" before.
+        """
         system = system_of(self.settings)
         fields = self._serving.fields()
         config = {
@@ -266,7 +290,7 @@ class Bandit:
             "name": "live",
             "names": list(self.names),
             **fields.pop("problem", {}),
-            # A step is a decision here, also if a simulation counts rounds.
+            # A step of a live bandit is a decision, even if runs of the system count rounds.
             "words": {**system.about.nouns, "step": "decision"},
         }
         summary = {
@@ -303,7 +327,7 @@ class Bandit:
         return text
 
     def save(self, path: str | Path) -> None:
-        """Write the state to a file, which only its owner may read: it has the sum of each arm."""
+        """Write the state to a file. Only its owner may read the file: it has the sum of each arm."""
         state = {
             "format": FORMAT,
             "system": self.settings.system,
@@ -318,7 +342,7 @@ class Bandit:
         write_whole(path, json.dumps(state).encode(), mode=PRIVATE)
 
     def _setup(self) -> dict[str, Any]:
-        """Return what two bandits must share to continue from each other's files."""
+        """Return what must be the same in a bandit that continues from this one's file."""
         return {
             "settings": self._serving.config,
             "arms": list(self.names),
@@ -326,11 +350,16 @@ class Bandit:
         }
 
     def load(self, path: str | Path) -> Bandit:
-        """Continue from a file of `save` that has the same settings; return this bandit.
+        """Continue from a file that `save` of a bandit with the same settings wrote.
 
-        Decisions that were open at the time of saving are open again. Later ones are forgotten.
+        Decisions that waited for a reward at the time of saving wait again; later ones are
+        forgotten. Returns this bandit.
+
+        Raises:
+            ConfigError: The file belongs to a bandit with other settings.
+            DataError: The file cannot be read, or is damaged.
         """
-        state = _read(Path(path))
+        state = _read_state(Path(path))
         try:
             self._check_setup(path, state)
             decisions = int(state["made"])
@@ -351,7 +380,7 @@ class Bandit:
         return self
 
     def _check_setup(self, path: str | Path, state: Mapping[str, Any]) -> None:
-        """Refuse the state of a bandit with other settings."""
+        """Raise an error if the state belongs to a bandit with other settings."""
         setup = json.loads(json.dumps(self._setup()))
         expected = {**setup.pop("settings"), **setup}
         saved = {**state["settings"], **{name: state[name] for name in setup}}
@@ -365,6 +394,7 @@ class Bandit:
                 )
 
     def _check_ready(self) -> None:
+        """Raise an error if no decision can be made now."""
         if self._finished:
             raise ConfigError(
                 "this bandit is finished. Make another one with posse.live.",
@@ -385,7 +415,7 @@ class Bandit:
             )
 
     def _check_id(self, id: Integer) -> int:
-        """Return the number of a decision, or raise an error if there is no such decision."""
+        """Return an id as an integer of Python; raise an error if there is no such decision."""
         number = _integer_or_none(id)
         if number is None or not 0 <= number < self.decisions:
             raise ConfigError(
@@ -408,8 +438,8 @@ def live(
     """Make a bandit that decides in this process.
 
     Args:
-        settings: Settings of a system that supports it.
-        arms: Names of the arms, if they are not those of the settings' data.
+        settings: Settings of a system that serves decisions.
+        arms: Names of the arms; by default those of the data in the settings.
         features: Number of features of a context, for systems that learn from contexts.
         rewards: Whether each decision waits for the reward of the previous one ("wait"), or uses
             the rewards that have arrived ("fold").
@@ -429,7 +459,7 @@ def live(
     names = _arm_names(arms)
     if settings.runs != 1:
         raise ConfigError(
-            f"a live bandit is one run, got runs {settings.runs}. Remove runs.",
+            f"a live bandit is one run, got runs={settings.runs}. Remove the setting 'runs'.",
             rule="systems.runs.more-than-one",
         )
     if features is not None:
@@ -454,10 +484,10 @@ def _python_integer(value: Any) -> Any:
 
 
 def _batch_of(contexts: Integer | Iterable[Any]) -> list[Any]:
-    """Return the contexts of a batch; for a number of decisions, a list of so many None."""
-    number = _integer_or_none(contexts)
-    if number is not None and number >= 0:
-        return [None] * number
+    """Return a list with the context of each decision: None for each if only a number is given."""
+    count = _integer_or_none(contexts)
+    if count is not None and count >= 0:
+        return [None] * count
     if isinstance(contexts, str) or not isinstance(contexts, Iterable):
         raise ConfigError(
             f"a batch is a number of decisions or a list of contexts, got {contexts!r}.",
@@ -467,6 +497,7 @@ def _batch_of(contexts: Integer | Iterable[Any]) -> list[Any]:
 
 
 def _arm_names(arms: Iterable[str] | None) -> tuple[str, ...] | None:
+    """Return the names of arms after a check; None for the names of the settings' data."""
     if arms is None:
         return None
     names: tuple[str, ...] = ()
@@ -481,7 +512,7 @@ def _arm_names(arms: Iterable[str] | None) -> tuple[str, ...] | None:
     return names
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_state(path: Path) -> dict[str, Any]:
     try:
         state = dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, TypeError, ValueError) as error:

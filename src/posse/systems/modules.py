@@ -3,15 +3,15 @@
 | module | object | what it offers |
 |---|---|---|
 | `scene` | `SCENE: Scene` | pictures of runs and explanations of messages, for the studio |
-| `attacks` | `ATTACKS: Attacks` | attacks for audits, and why a sentence has none |
-| `deploy` | `DEPLOY: Parties` | parties between organisations |
-| `live` | `LIVE: Live` | decisions on demand, and models that were learnt |
-| `commands` | `COMMANDS: Commands` | commands of this system alone |
+| `attacks` | `ATTACKS: Attacks` | attacks for audits, and why a sentence of a level has none |
+| `deploy` | `DEPLOY: Deploy` | parties at different organisations |
+| `live` | `LIVE: Live` | decisions on demand, and learnt models |
+| `commands` | `COMMANDS: Commands` | commands that only this system has |
 | `report` | `REPORT: Report` | what to compare a run with, and further tables |
 
-A module is found by its name, so a system lists none of them. The functions of this module, such as
-`scene_of`, return the object, or the defaults if the system has no such module. Modules are imported
-when they are used.
+Modules are found by their names, so a system does not list them. They are imported when they are
+used. The functions of this module, such as `scene_of`, return the object. If the system has no such
+module, they return the defaults of the class, and `deploy_of` returns None.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound=RunSettings)
 R = TypeVar("R", bound=Run)
-Module = TypeVar("Module")
+Declared = TypeVar("Declared")
 Picture = Mapping[str, Any]
-"""What the studio draws, as JSON has it."""
+"""What the studio draws, as values that JSON can store."""
 
 
 # Pictures -----------------------------------------------------------------------------------------
@@ -56,32 +56,33 @@ Picture = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Scenario:
-    """A named set-up for someone who sees the system for the first time."""
+    """Settings with a story, for someone who sees the system for the first time."""
 
     name: str
     about: str
-    """Two or three sentences: who the parties are, what they want, what to look for."""
+    """The story, in two or three sentences: who the parties are, what they want, what to watch."""
     settings: Mapping[str, Any]
     options: Mapping[str, Any] = field(default_factory=dict)
     """Further arguments of `System.start`, such as the state that the run begins in."""
 
 
 def _knowledge_of_level(settings: RunSettings, kind: str) -> dict[str, list[str]]:
-    """Return the sentences of the level that name a kind of role."""
+    """Return what a kind of role knows and could infer, by the sentences of the level about it."""
     system = system_of(settings)
     role = next(role for role in system.roles if role.kind == kind)
     knows = [f"It holds {role.holds}."]
     level = base.level(system, settings)
     if level is not None:
-        knows += _naming(role, level.learns(settings))
-    could = _naming(role, base.not_protected(system, settings))
+        knows += _sentences_about(role, level.learns(settings))
+    could = _sentences_about(role, base.not_protected(system, settings))
     return {"knows": knows, "never": [], "could": could}
 
 
-def _naming(role: RoleKind, sentences: Iterable[str]) -> list[str]:
-    label = role.label.lower()
-    words = (role.kind.lower(), label.split()[-1])
-    return [text for text in sentences if any(word in text.lower() for word in words)]
+def _sentences_about(role: RoleKind, sentences: Iterable[str]) -> list[str]:
+    """Return the sentences that name a role by its kind, or by the last word of its label."""
+    last_word = role.label.lower().split()[-1]  # "data owner" -> "owner"
+    names = (role.kind.lower(), last_word)
+    return [text for text in sentences if any(name in text.lower() for name in names)]
 
 
 def _with_and_without_protection(settings: S) -> Sequence[tuple[str, S]]:
@@ -98,29 +99,31 @@ class Scene(Generic[S, R]):
     places: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Where each kind of role stands, from (0, 0) at the top left to (1, 1)."""
     scenarios: tuple[Scenario, ...] = ()
-    """Set-ups to start from."""
+    """Settings with a story, to start from."""
     draw: Callable[[R], Picture | None] = lambda run: None
-    """Returns who stands where with which numbers; None if there is nothing to draw."""
+    """Returns a picture of the run: its parties and their figures; None if there is none."""
     explain: Callable[[Any, Delivery], Picture | None] = lambda run, delivery: None
-    """Explains a message of a run of roles at the moment it is delivered."""
+    """Returns an explanation of a message that was just delivered; None if there is none."""
     pseudocode: Callable[[S], Mapping[str, Sequence[str]]] = lambda settings: {}
     """Returns the pseudocode of each kind of role, by line."""
     sources: Callable[[S], Mapping[str, str]] = lambda settings: {}
     """Returns the class of each kind of role as "module:Class", to show its real source."""
     knowledge: Callable[[S, str], Mapping[str, Sequence[str]]] = _knowledge_of_level
-    """Returns what a kind of role knows, can never know, and could infer; by default the sentences
-    of the level that name the role.
+    """Returns sentences about a kind of role: what it knows (`knows`), can never know (`never`) and
+    could infer (`could`). By default the sentences of the level that name the role.
     """
     visibility: Callable[[S], Picture | None] = lambda settings: None
-    """Returns who sees which data, measured on a small run: `columns` (observers), `rows` (`data`
-    and `cells`: what hides it from each observer) and `note`.
+    """Returns who sees which data, measured on a small run: `columns` (observers), `rows` (`data`,
+    and `cells` with what hides the data from each observer) and `note`. None if it is not known.
     """
     preview: Callable[[S], Picture | None] = lambda settings: None
     """Returns what the data contain before a run: `arms` (name, mean and number of ratings),
-    `histogram` (value and count) and `note`.
+    `histogram` (value and count) and `note`. None if there is nothing to show.
     """
     variants: Callable[[S], Sequence[tuple[str, S]]] = _with_and_without_protection
-    """Returns named settings that show what each protection costs, the settings themselves first."""
+    """Returns pairs of a name and settings, which show what each protection costs. The settings
+    themselves come first.
+    """
 
 
 # Attacks ------------------------------------------------------------------------------------------
@@ -128,14 +131,17 @@ class Scene(Generic[S, R]):
 
 @dataclass(frozen=True, kw_only=True)
 class Attacks:
-    """Attacks on runs. Each sentence of a level has one (`Attack.claims`), or a reason why not."""
+    """Attacks on runs.
+
+    Each sentence of a level has an attack (`Attack.claims`), or a reason why it has none.
+    """
 
     attacks: tuple[Attack, ...] = ()
     unattacked: Mapping[str, str] = field(default_factory=dict)
     """Beginnings of sentences that have no attack, each with the reason."""
     similar_settings: Callable[[Mapping[str, Any]], RunSettings | None] = lambda public: None
-    """Returns settings of a simulation with the public terms of a recorded view; None if the terms
-    are not complete.
+    """Returns settings of a simulation that has the public terms of a recorded view; None if the
+    terms are not complete.
     """
 
 
@@ -143,25 +149,28 @@ class Attacks:
 
 
 @dataclass(frozen=True)
-class Parties:
-    """How a system runs between organisations."""
+class Deploy:
+    """How a system runs between organisations, each with its own party."""
 
     build: Build
     """Makes a party from its file."""
     layout: Callable[[dict[str, Any], Path], Layout]
-    """Reads a federation's file (its values, its folder), and lays out a whole federation on one
-    machine.
+    """Lays out a whole federation on one machine; called with the values and the folder of the
+    federation's file.
     """
     invite: Callable[[dict[str, Any], Path], Invitation] | None = None
-    """Reads the settings of a run in a standing federation; None if the system has no such runs."""
+    """Makes the invitation to a run in a standing federation; called with the settings of the run
+    and a folder for relative paths. None if the system has no such runs.
+    """
     vocabulary: Vocabulary | None = None
-    """Its messages, to read the view that a party recorded; None if none is recorded."""
+    """The system's messages, to read views that parties recorded; None if parties record none."""
 
 
 # Decisions on demand ------------------------------------------------------------------------------
 
 
 def _refuse_to_serve(settings: RunSettings, *_: Any, **__: Any) -> Serving:
+    """Raise an error with the `reason` of the system."""
     system = system_of(settings)
     raise ConfigError(
         f"{system.name} does not serve decisions in a process: {live_of(system).reason}",
@@ -171,15 +180,17 @@ def _refuse_to_serve(settings: RunSettings, *_: Any, **__: Any) -> Serving:
 
 @dataclass(frozen=True, kw_only=True)
 class Live:
-    """Decisions on demand in this process (`posse.live`), and models that were learnt."""
+    """Decisions on demand in this process (`posse.live`), and learnt models."""
 
     serve: Callable[..., Serving] = _refuse_to_serve
-    """Called with settings, names of arms (or None), the horizon (or None) and further options."""
+    """Starts serving decisions; by default raises an error. It is called with the settings, the
+    names of the arms (or None), the horizon (or None) and the system's own options.
+    """
     reason: str = "its author has not written it. Use posse.run or posse.start."
     """Why there is no `serve`, and what to use instead."""
     read_model: Callable[[Path], Learnt | None] = lambda path: None
-    """Reads a learnt model from a file or folder that a run wrote; None if it is not of this
-    system.
+    """Reads a learnt model from a file or folder that a run wrote; None if the file is not from
+    this system.
     """
 
 
@@ -188,23 +199,23 @@ class Live:
 
 @dataclass(frozen=True)
 class Command:
-    """A command of one system, such as `budget arms`, which the front doors add to theirs."""
+    """A command of one system, such as `budget arms`; the command line adds it to its own."""
 
     path: tuple[str, ...]
     """Words of the command; systems may share the first ones."""
     summary: str
     settings: Callable[[], type[Settings]]
-    """Imports the model of its flags."""
+    """Imports and returns the class of settings that the flags of the command set."""
     run: Callable[[Any], Iterable[str | Section | Record]]
-    """Yields what is shown as it comes: remarks, tables, and records to store."""
+    """Runs the command, and yields what is printed at once (remarks, tables) or stored (records)."""
     positional: tuple[str, ...] = ()
     """Settings that the command line takes without a flag."""
     skip: tuple[str, ...] = ()
     """Settings that have no flag in this command."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    """Defaults of this command that differ from the model's."""
+    """Defaults of this command that differ from those of the settings."""
     stopped: str = ""
-    """What is printed after Ctrl-C if the command stores what was done."""
+    """What is printed after Ctrl-C, if the command stores what was done; empty if it does not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,12 +224,14 @@ class Commands:
 
     commands: tuple[Command, ...] = ()
     without_flag: tuple[str, ...] = ()
+    """Names of these settings."""
 
 
 # Reports ------------------------------------------------------------------------------------------
 
 
 def _plain_twin(settings: S) -> Sequence[S]:
+    """Return the settings of the plain twin; nothing for a run that is plain itself."""
     system = system_of(settings)
     return () if system.level_of(settings) == "plain" else (system.twin(settings),)
 
@@ -228,57 +241,64 @@ class Report(Generic[S]):
     """What a run is compared with, and tables that only records of this system have."""
 
     comparisons: Callable[[S], Sequence[S]] = _plain_twin
-    """Returns settings to run for comparison: what protection costs, or what joining earns."""
+    """Returns settings to run for comparison; they show what protection costs, or what taking part
+    earns. By default those of the plain twin.
+    """
     compared_by_default: bool = True
-    """Whether `posse run` runs the comparisons if no flag says otherwise."""
+    """Whether `posse run` runs the comparisons without a flag."""
     sections: Callable[[Sequence[Record]], Sequence[Section]] = lambda records: ()
-    """Returns tables and notes about records that are shown together, the main one first. What
-    concerns a single record is in the record (`base.presentation`).
+    """Returns tables and notes about records that are shown together, the main record first. Tables
+    about a single record are in that record (`base.presentation`).
     """
     workload: Callable[[S], str] = lambda settings: ""
-    """Returns what the paper states about calls and messages, with the numbers of the settings."""
+    """Returns what the paper states about the number of cryptographic calls and messages, with the
+    numbers of the settings; empty if it states nothing.
+    """
 
 
 # Finding modules ----------------------------------------------------------------------------------
 
 
 def scene_of(system: AnySystem) -> Scene[Any, Any]:
-    """Return the pictures of a system."""
-    return _object_or(Scene(), system, "scene")
+    """Return the pictures of a system; by default a scene that draws nothing."""
+    return _declared_or(Scene(), system, "scene")
 
 
 def attacks_of(system: AnySystem) -> Attacks:
-    """Return the attacks on runs of a system."""
-    return _object_or(Attacks(), system, "attacks")
+    """Return the attacks on runs of a system; by default none."""
+    return _declared_or(Attacks(), system, "attacks")
 
 
-def deploy_of(system: AnySystem) -> Parties | None:
+def deploy_of(system: AnySystem) -> Deploy | None:
     """Return how a system runs between organisations; None if it does not."""
-    return _object(system, "deploy", Parties)
+    return _declared(system, "deploy", Deploy)
 
 
 def live_of(system: AnySystem) -> Live:
-    """Return how a system serves decisions on demand."""
-    return _object_or(Live(), system, "live")
+    """Return how a system serves decisions on demand; by default its `serve` raises an error."""
+    return _declared_or(Live(), system, "live")
 
 
 def commands_of(system: AnySystem) -> Commands:
-    """Return the commands of a system."""
-    return _object_or(Commands(), system, "commands")
+    """Return the commands that only this system has; by default none."""
+    return _declared_or(Commands(), system, "commands")
 
 
 def report_of(system: AnySystem) -> Report[Any]:
-    """Return what reports of a system contain in addition to its records."""
-    return _object_or(Report(), system, "report")
+    """Return what runs of a system are compared with, and which tables its reports add.
+
+    By default runs are compared with the plain twin, and no tables are added.
+    """
+    return _declared_or(Report(), system, "report")
 
 
-def _object_or(default: Module, system: AnySystem, name: str) -> Module:
-    declared = _object(system, name, type(default))
+def _declared_or(default: Declared, system: AnySystem, name: str) -> Declared:
+    declared = _declared(system, name, type(default))
     return default if declared is None else declared
 
 
-def _object(system: AnySystem, name: str, kind: type[Module]) -> Module | None:
-    """Return the object of an optional module; None if the system has no such module."""
+def _declared(system: AnySystem, name: str, kind: type[Declared]) -> Declared | None:
+    """Return the object that an optional module declares; None if there is no such module."""
     module = _module(type(system).__module__, name)
     if module is None:
         return None
@@ -294,9 +314,10 @@ def _object(system: AnySystem, name: str, kind: type[Module]) -> Module | None:
 
 @cache
 def _module(declared_in: str, name: str) -> ModuleType | None:
-    """Import the optional module of a system that is declared in a `system.py`.
+    """Import the optional module `name` of the system in the module `declared_in`.
 
-    Other files in the folder of a single-file system do not belong to it.
+    Returns None if there is no such module. Only a system in a file `system.py` has modules: other
+    files next to a system of one file do not belong to it.
     """
     package, _, file = declared_in.rpartition(".")
     if file != "system" or find_spec(f"{package}.{name}") is None:

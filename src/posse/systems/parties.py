@@ -1,10 +1,9 @@
 """One party of a federation as a run: start it by the name of its system, and record it.
 
-Each party writes a record to its machine's store. It contains what the party may know (`Known`),
-the CPU seconds of its role and its own traffic, but no seeds and no regret. The records of one run
-share their `run_id`, which consists of the name of the run and the first digits of its authority's
-fingerprint. While a party runs, its row in the store shows its progress. A party continues if its
-store cannot be written.
+Each party writes a record to the store of its machine. The record contains what the party may know
+(`Known`), the CPU seconds of its role and its own traffic, but no seeds and no regret. The records
+of one run have the same `run_id`. While a party runs, its row in the store shows its progress. If
+the store cannot be written, the party continues.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import math
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -35,16 +34,17 @@ from posse.core.errors import (
 from posse.core.settings import read_toml
 from posse.results.database import default_path
 from posse.results.record import Record, Traffic, new_id, utc_now
-from posse.results.reports.sections import Section, up
+from posse.results.reports.sections import Section
+from posse.results.reports.sections import up as rounded_up
 from posse.results.store import RunHandle, Store
-from posse.runtime.certificates import making
+from posse.runtime.certificates import making as certificates
 from posse.runtime.network.deployment import Deployment, Known, Service, make_party, run_party
 from posse.runtime.network.party import Party
 from posse.runtime.network.recording import RecordingEngine
 from posse.runtime.network.vouching import backup_time
 from posse.runtime.place import Place, open_place
 from posse.systems.base import AnySystem, presentation_at
-from posse.systems.modules import Parties, deploy_of
+from posse.systems.modules import Deploy, deploy_of
 from posse.systems.registry import names, system, systems
 
 if TYPE_CHECKING:
@@ -54,46 +54,53 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 RESULT = "result.json"
-"""In a party's journal folder: the result of its part, written at its end."""
+"""In a party's journal folder: the party's result, written when its part is over."""
 RECORD = "record.json"
-"""In a party's journal folder: id and time of its record, which stay the same after a restart."""
+"""In a party's journal folder: id and time of its record, which a restart does not change."""
 BEAT = 5.0
 """Seconds between two updates of a party's row in the store."""
+MAX_RUN_NAME = 54
+"""Characters of a run's name that its `run_id` has, so that the id has at most 63 characters."""
 
 
 def deployed_systems() -> list[AnySystem]:
-    """Return the systems whose parties run at different organisations."""
+    """Return the systems whose parties can run at different organisations."""
     return [system for system in systems() if deploy_of(system) is not None]
 
 
-def parties_of(name: str) -> Parties:
-    """Return how the parties of a system are made."""
-    deployment = deploy_of(system(name))
-    if deployment is None:
+def deploy_or_refuse(name: str) -> Deploy:
+    """Return how a system runs between organisations, by the system's name.
+
+    Raises:
+        ConfigError: The system does not run between organisations.
+    """
+    deploy = deploy_of(system(name))
+    if deploy is None:
         choices = ", ".join(each.name for each in deployed_systems())
         raise ConfigError(
             f"the system '{name}' does not run as parties over the network. Use one of {choices}.",
             rule="systems.protocol.no-parties",
         )
-    return deployment
+    return deploy
 
 
 def read_federation(file: Path) -> Layout:
-    """Read and check the file of a federation of any system."""
+    """Read and check the file of a federation of any system, by default of the first one."""
     values = read_toml(file)
     name = str(values.get("protocol", names()[0]))
-    return parties_of(name).layout(values, file.resolve().parent)
+    return deploy_or_refuse(name).layout(values, file.resolve().parent)
 
 
-def read_invitation(name: str, values: Mapping[str, Any]) -> Invitation:
-    """Read and check the settings of a run in a federation that lives."""
-    invite = parties_of(name).invite
+def make_invitation(system_name: str, values: Mapping[str, Any]) -> Invitation:
+    """Check the settings of a run in a standing federation, and return the invitation to it."""
+    invite = deploy_or_refuse(system_name).invite
     if invite is None:
         raise ConfigError(
-            f"the system '{name}' has no runs in a federation that lives. Run it with 'posse up'.",
+            f"the system '{system_name}' has no runs in a standing federation. Run it with "
+            "'posse up'.",
             rule="systems.protocol.no-invitations",
         )
-    # The settings name no files, so any folder will do.
+    # `invite` needs a folder for relative paths; these settings have none, so it stays empty.
     with tempfile.TemporaryDirectory() as folder:
         return invite(dict(values), Path(folder))
 
@@ -108,31 +115,36 @@ async def run_and_record(
 
     Args:
         place: The party's files.
-        accept: Called before the party starts; it may refuse the deployment.
-        remark: Called if the store cannot be written.
+        accept: Returns the deployment to run; raises an error to refuse it.
+        remark: Called with a sentence if the store cannot be written.
         service: The service that the party runs in, if any.
 
     Returns:
-        The party's result; empty if it was stopped.
+        The party's result; empty if the party was stopped.
+
+    Raises:
+        ProtocolError: The run is over without a result.
     """
-    parties = parties_of(place.file.protocol)
-    recorders: list[PartyRecorder] = []
+    deploy = deploy_or_refuse(place.file.protocol)
+    recorder: PartyRecorder | None = None
+
+    def build(place: Place) -> Deployment:
+        return accept(place, deploy.build(place))
 
     def make_recorder(party: Party, deployment: Deployment) -> PartyRecorder:
-        recorders.append(PartyRecorder(place, deployment, party, remark))
-        return recorders[0]
+        nonlocal recorder
+        recorder = PartyRecorder(place, deployment, party, remark)
+        return recorder
 
-    deployment = await run_party(
-        place, lambda here: accept(here, parties.build(here)), make_recorder, service
-    )
-    if not deployment.role.finished:
+    deployment = await run_party(place, build, make_recorder, service)
+    if recorder is None or not deployment.role.finished:
         return {}
     failure = deployment.report().failure
     if failure:
         raise ProtocolError(
             f"the run is over without a result: {failure}", rule="systems.run.no-result"
         )
-    return recorders[0].result()
+    return recorder.result()
 
 
 def systems_for_service(remark: Callable[[str], None]) -> Systems:
@@ -140,8 +152,8 @@ def systems_for_service(remark: Callable[[str], None]) -> Systems:
     from posse.runtime.federation.member import Systems
 
     return Systems(
-        read_invitation,
-        lambda name: parties_of(name).build,
+        make_invitation,
+        lambda name: deploy_or_refuse(name).build,
         lambda place, service: run_and_record(
             place, lambda _, deployment: deployment, remark, service
         ),
@@ -149,14 +161,18 @@ def systems_for_service(remark: Callable[[str], None]) -> Systems:
 
 
 def update_stopped_party(file: Path) -> None:
-    """Give a party that is not running the inputs of its file that may change during a run."""
+    """Read a party's file again, while the party is stopped, for inputs that may change in a run.
+
+    Raises:
+        ConfigError: The party has not started yet, or its role has no such inputs.
+    """
     place = open_place(file)
     if not place.begun:
         raise ConfigError(
             f"'{place.identity.name}' has not started: it reads its files when it starts.",
             rule="systems.party.not-started",
         )
-    party, deployment = make_party(place, parties_of(place.file.protocol).build, change=True)
+    party, deployment = make_party(place, deploy_or_refuse(place.file.protocol).build, change=True)
     party.engine.sync()
     party.engine.close()
     if not hasattr(deployment.role, "brings"):
@@ -168,24 +184,28 @@ def update_stopped_party(file: Path) -> None:
 
 
 def run_id(place: Place) -> str:
-    """Return the id that all records of one run share."""
-    fingerprint = making.fingerprint(making.public_key(place.identity.authority))
-    return f"{place.run[:54]}-{fingerprint.hex()[:8]}"
+    """Return the id that all records of one run share.
+
+    It ends with the first digits of the authority's fingerprint, because runs of different
+    federations may have the same name.
+    """
+    fingerprint = certificates.fingerprint(certificates.public_key(place.identity.authority))
+    return f"{place.run[:MAX_RUN_NAME]}-{fingerprint.hex()[:8]}"
 
 
 def record_of(
     place: Place, deployment: Deployment, party: Party, knowledge: Known, status: str, **fields: Any
 ) -> Record:
-    """Make the record of what a party knows, and what it cost."""
+    """Make a party's record: what the party knows, and its time and traffic."""
     engine = party.engine
     role = deployment.role
-    owner = system(place.file.protocol)
+    role_system = system(place.file.protocol)
     problem: dict[str, Any] = {"name": place.run, "names": list(knowledge.pulls)}
-    words = {**owner.about.nouns, **knowledge.words}
+    words = {**role_system.about.nouns, **knowledge.words}
     if words:
         problem["words"] = words
     return Record(
-        kind=owner.name,
+        kind=role_system.name,
         config=dict(knowledge.config),
         problem=problem,
         level=knowledge.level,
@@ -198,7 +218,7 @@ def record_of(
         traffic=traffic(deployment, party),
         privacy=tuple(knowledge.privacy),
         summary=_make_summary(party, knowledge),
-        show=_make_show(owner, knowledge, _cost_tables(deployment, party)),
+        show=_make_show(role_system, knowledge, _cost_tables(deployment, party)),
         run_id=run_id(place),
         party=role.name,
         **fields,
@@ -206,7 +226,7 @@ def record_of(
 
 
 def _make_summary(party: Party, knowledge: Known) -> dict[str, str | int | float]:
-    """Return the figures of a record, with the file of the party's view if it recorded one."""
+    """Return the figures of a record, and the path of the party's view if it recorded one."""
     summary: dict[str, str | int | float] = {}
     if knowledge.steps is not None:
         summary["steps_done"] = knowledge.steps
@@ -219,29 +239,36 @@ def _make_summary(party: Party, knowledge: Known) -> dict[str, str | int | float
 
 
 def _cost_tables(deployment: Deployment, party: Party) -> list[Mapping[str, Any]]:
-    calls = party.engine.calls
-    if deployment.costs is None or not calls:
+    """Return tables of the cryptographic calls and the messages that this party paid for.
+
+    Empty if its system makes no such tables, or no calls were counted.
+    """
+    calls_by_primitive = party.engine.calls
+    if deployment.costs is None or not calls_by_primitive:
         return []
     sent = sum(link.sent for link in party.engine.links.values())
-    return list(deployment.costs(calls, sent))
+    return list(deployment.costs(calls_by_primitive, sent))
 
 
 def _make_show(
-    owner: AnySystem, knowledge: Known, costs: list[Mapping[str, Any]]
+    role_system: AnySystem, knowledge: Known, costs: list[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """Return what a record shows (`Record.show`)."""
-    levels = {level.name: level for level in owner.levels}
+    levels = {level.name: level for level in role_system.levels}
     show = presentation_at(
-        owner, levels.get(knowledge.level), knowledge.learns, [*knowledge.tables, *costs]
+        role_system, levels.get(knowledge.level), knowledge.learns, [*knowledge.tables, *costs]
     )
     if knowledge.warnings:
         show["warnings"] = list(knowledge.warnings)
     return show
 
 
-def with_all_runs(record: Record, store: Store) -> Record:
-    """Add a table of the privacy that all runs of this party in a store have spent."""
-    spent = _spent(record)
+def add_privacy_of_all_runs(record: Record, store: Store) -> Record:
+    """Add a table of the privacy that all runs of this party in a store have spent.
+
+    A record without privacy spent is returned unchanged.
+    """
+    spent = _privacy_spent(record)
     if spent is None:
         return record
     others = [
@@ -249,35 +276,42 @@ def with_all_runs(record: Record, store: Store) -> Record:
         for row in store.list(kind=record.kind)
         if row.party == record.party and row.id != record.id
     ]
-    figures = [spent, *filter(None, map(_spent, store.heads(others).values()))]
-    epsilons, deltas = zip(*figures, strict=True)
-    table = Section(
-        "Privacy spent in all runs",
-        ("", "value"),
-        (
-            ("runs", str(len(figures))),
-            ("epsilon", up(math.fsum(epsilons))),
-            ("delta", f"{math.fsum(deltas):g}"),
-        ),
-        (
-            f"The sum over the runs of {record.party} in this store. It holds for people who take "
-            "part in all of them. Runs that were deleted, or are stored elsewhere, are not "
-            "counted.",
-        ),
-        (1,),
-    )
+    spent_by_others = filter(None, map(_privacy_spent, store.heads(others).values()))
+    table = _privacy_table(record.party, [spent, *spent_by_others])
     sections: Any = record.show["sections"]
     return replace(record, show={**record.show, "sections": [*sections, table.plain()]})
 
 
-def _spent(record: Record) -> tuple[float, float] | None:
-    """Return the largest epsilon and delta of a party's own run, or None without any."""
-    figures = [
-        (_number_or(entry.get("epsilon"), math.inf), _number_or(entry.get("delta"), 0.0))
-        for entry in record.privacy
-        if entry.get("party") == record.party
-    ]
-    return max(figures, default=None)
+def _privacy_table(party: str, spent: Sequence[tuple[float, float]]) -> Section:
+    """Return the sums of the (epsilon, delta) pairs that a party's runs have spent."""
+    epsilons, deltas = zip(*spent, strict=True)
+    return Section(
+        title="Privacy spent in all runs",
+        columns=("", "value"),
+        rows=(
+            ("runs", str(len(spent))),
+            ("epsilon", rounded_up(math.fsum(epsilons))),
+            ("delta", f"{math.fsum(deltas):g}"),
+        ),
+        notes=(
+            f"The sum over the runs of {party} in this store. It holds for people who take part in "
+            "all of them. Runs that were deleted, or are stored elsewhere, are not counted.",
+        ),
+        numeric=(1,),
+    )
+
+
+def _privacy_spent(record: Record) -> tuple[float, float] | None:
+    """Return the largest epsilon and the largest delta of the party's own entries.
+
+    Both together hold for every entry. Returns None if the party has no entries.
+    """
+    own = [entry for entry in record.privacy if entry.get("party") == record.party]
+    if not own:
+        return None
+    # An entry without a finite epsilon has None.
+    epsilon = max(_number_or(entry.get("epsilon"), math.inf) for entry in own)
+    return epsilon, max(_number_or(entry.get("delta"), 0.0) for entry in own)
 
 
 def _number_or(value: object, default: float) -> float:
@@ -285,7 +319,7 @@ def _number_or(value: object, default: float) -> float:
 
 
 def traffic(deployment: Deployment, party: Party) -> tuple[Traffic, ...]:
-    """Return what this party sent and received, by kinds of role.
+    """Return messages and bytes that this party sent and received, by kinds of role.
 
     The names of peers are left out, because they may reveal which arm was pulled.
     """
@@ -302,7 +336,10 @@ def traffic(deployment: Deployment, party: Party) -> tuple[Traffic, ...]:
 
 
 class PartyRecorder:
-    """Updates a party's row in the store while it runs, and writes its record and its result."""
+    """Updates a party's row in the store while it runs, and writes its record and its result.
+
+    It also writes a mark: how many messages the journal has, to detect an older copy of it later.
+    """
 
     def __init__(
         self, place: Place, deployment: Deployment, party: Party, remark: Callable[[str], None]
@@ -321,9 +358,11 @@ class PartyRecorder:
 
     async def __aenter__(self) -> None:
         _check_newest_journal(self._mark, self._party, self._place)
-        # A party whose part was over before has its record.
+        # A party whose part was over before this start has its final record already.
         if not self._deployment.role.finished:
-            self._updates = asyncio.create_task(self._keep_row_updated(self._record("running")))
+            self._updates = asyncio.create_task(
+                self._keep_row_updated(self._make_record("running"))
+            )
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if self._updates is not None:
@@ -331,18 +370,18 @@ class PartyRecorder:
             with suppress(asyncio.CancelledError):
                 await self._updates
         if self._deployment.role.finished:
-            record = self._record("finished")
+            record = self._make_record("finished")
             result = json.dumps(self.result()).encode()
             files.write_whole(self._place.journal / RESULT, result, mode=files.PRIVATE)
         elif error is None or isinstance(error, asyncio.CancelledError | StalledError):
-            record = self._record("interrupted")
+            record = self._make_record("interrupted")
         else:
-            record = self._record("failed")
+            record = self._make_record("failed")
         await asyncio.to_thread(self._save_record, record)
 
     def result(self) -> dict[str, Any]:
         """Return the party's result, for its operator and for programs."""
-        knowledge = self._known
+        knowledge = self._known  # as the last record has it
         role = self._deployment.role
         result: dict[str, Any] = {
             "run": self._place.run,
@@ -353,49 +392,62 @@ class PartyRecorder:
         }
         if knowledge.total is not None:
             result["total"] = knowledge.total
+            # A party that does not see which arms are pulled counts the steps.
             result["pulls"] = sum(knowledge.pulls.values()) if knowledge.pulls else knowledge.steps
         return {**result, **knowledge.facts}
 
-    def _record(self, status: str) -> Record:
+    def _make_record(self, status: str) -> Record:
         self._known = self._deployment.report()
         return record_of(
             self._place, self._deployment, self._party, self._known, status, **self._identity
         )
 
     async def _keep_row_updated(self, head: Record) -> None:
-        """Write the progress to the store every few seconds.
+        """Every few seconds, write to the store how far the run is, and write the journal's mark.
 
         The event loop reads the state, and a thread writes it.
         """
-        engine = self._party.engine
         handle = await asyncio.to_thread(self._begin_row, head)
         while handle is not None:
             state = self._deployment.role.state()
             steps = int(_number_or(state.get("step"), 0))
             horizon = int(_number_or(state.get("horizon"), 0))
-            durable = {peer: link.durable for peer, link in engine.links.items()}
-            mark = {"journal": engine.journal_id, "durable": durable}
+            mark = self._journal_mark()
             await asyncio.to_thread(handle.beat, steps, horizon)
             await asyncio.to_thread(_write_mark, self._mark, mark)
             await asyncio.sleep(BEAT)
 
+    def _journal_mark(self) -> dict[str, Any]:
+        """Return the journal's id, and how many messages of each peer it has on the disk."""
+        engine = self._party.engine
+        durable = {peer: link.durable for peer, link in engine.links.items()}
+        return {"journal": engine.journal_id, "durable": durable}
+
     def _begin_row(self, head: Record) -> RunHandle | None:
-        def begin(store: Store) -> RunHandle | None:
+        """Begin the party's row in the store.
+
+        Returns None if the party's part is over, or the store cannot be written.
+        """
+
+        def replace_row(store: Store) -> RunHandle | None:
+            # This thread may have waited for the lock until the final record was saved.
             if self._over:
                 return None
-            # The record of the party before a restart.
+            # After a restart the store still has the unfinished record, which has the same id.
             with suppress(StoreError):
                 store.delete(head.id)
             return store.begin(head)
 
-        return self._use_store(begin)
+        return self._use_store(replace_row)
 
     def _save_record(self, record: Record) -> None:
         self._over = True
-        self._use_store(lambda store: store.save(with_all_runs(record, store), replace=True))
+        self._use_store(
+            lambda store: store.save(add_privacy_of_all_runs(record, store), replace=True)
+        )
 
     def _use_store(self, work: Callable[[Store], T]) -> T | None:
-        """Do work on the store; if it cannot be written, remark it once and return None."""
+        """Call `work` with the store; if it cannot be written, remark this once and return None."""
         with self._lock:
             try:
                 return work(Store())
@@ -414,7 +466,10 @@ def _write_mark(path: Path, mark: Mapping[str, Any]) -> None:
 
 
 def _read_mark(path: Path, journal_id: str) -> dict[str, int]:
-    """Return the number of messages of each peer that were noted of a journal."""
+    """Return how many messages of each peer a journal had, as its mark says.
+
+    Empty if there is no mark of this journal, or the mark cannot be read.
+    """
     with suppress(OSError, ValueError, LookupError, TypeError):
         mark = json.loads(path.read_text())
         if mark["journal"] == journal_id:
@@ -423,8 +478,8 @@ def _read_mark(path: Path, journal_id: str) -> dict[str, int]:
 
 
 def _check_newest_journal(path: Path, party: Party, place: Place) -> None:
-    """Refuse a journal with fewer messages than were noted of it."""
-    # A restored party asks its peers whether its backup is the newest one.
+    """Refuse a journal that has fewer messages than its mark says."""
+    # A party that was restored from a backup asks its peers whether that is the newest one.
     if backup_time(place.journal):
         return
     noted = _read_mark(path, party.engine.journal_id)
@@ -440,7 +495,7 @@ def _check_newest_journal(path: Path, party: Party, place: Place) -> None:
 
 
 def _read_identity(path: Path) -> dict[str, str]:
-    """Return id and time of a party's record, and choose them at its first start."""
+    """Return id and time of a party's record; at its first start, choose and store them."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         stored = json.loads(path.read_text())
         return {"id": str(stored["id"]), "created": str(stored["created"])}
@@ -450,7 +505,7 @@ def _read_identity(path: Path) -> dict[str, str]:
 
 
 def read_result(journal: Path) -> dict[str, Any]:
-    """Read the result that a party wrote at its end; empty before."""
+    """Read the result that a party wrote when its part was over; empty before that."""
     path = journal / RESULT
     try:
         result: dict[str, Any] = json.loads(path.read_text())

@@ -1,8 +1,8 @@
 """Which systems there are, and runs of any of them.
 
-Built-in systems are named here by their module and imported when they are used; others are found by
-the entry point `posse.systems` or, while they are being written, by the variable POSSE_SYSTEMS
-(modules, with commas between). Each module has a `SYSTEM`.
+Built-in systems are listed here with their modules, and imported when they are used. Systems of
+other packages are found by the entry point `posse.systems`. During development they can be named in
+the environment variable POSSE_SYSTEMS (modules, separated by commas). Each module has a `SYSTEM`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Literal
 
-from posse.core.check import nearest
+from posse.core.check import suggestion
 from posse.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -42,20 +42,22 @@ ACTIONS = {
 system.
 """
 GROUP = "posse.systems"
+"""Group of the entry points of systems."""
 VARIABLE = "POSSE_SYSTEMS"
+"""Environment variable with the modules of further systems."""
 TRANSCRIPT = 100_000
-"""Messages that a run of `start` keeps for views; a run of `run` keeps none."""
+"""Number of messages that a run of `start` keeps for views; a run of `run` keeps none."""
 
 
 def names() -> tuple[str, ...]:
     """Return the names of all systems, the built-in ones first."""
-    return tuple(_modules())
+    return tuple(_module_names())
 
 
 def systems(skip: Collection[str] = ()) -> Iterator[AnySystem]:
-    """Yield all systems, except those in `skip`.
+    """Yield all systems, except those whose names are in `skip`.
 
-    An installed system that cannot be imported is left out. Naming it raises the error.
+    A system of another package that cannot be imported is left out; `system(name)` raises the error.
     """
     for name in names():
         if name in skip:
@@ -68,11 +70,15 @@ def systems(skip: Collection[str] = ()) -> Iterator[AnySystem]:
 
 
 def system(name: str) -> AnySystem:
-    """Return the system of this name."""
-    modules = BUILT_IN if name in BUILT_IN else _modules()
+    """Return the system of this name.
+
+    Raises:
+        ConfigError: There is no such system, or it cannot be imported.
+    """
+    modules = BUILT_IN if name in BUILT_IN else _module_names()
     if name not in modules:
         raise ConfigError(
-            f"unknown system '{name}'.{nearest(name, tuple(modules))}",
+            f"unknown system '{name}'.{suggestion(name, tuple(modules))}",
             rule="systems.system.unknown",
         )
     declared = _load(modules[name])
@@ -95,10 +101,10 @@ def system_of(settings: RunSettings) -> AnySystem:
     return system(settings.system)
 
 
-def _modules() -> dict[str, str]:
-    """Return the module of every system, by the system's name."""
+def _module_names() -> dict[str, str]:
+    """Return the name of every system's module, by the system's name."""
     modules = dict(BUILT_IN)
-    for name, module in _installed(tuple(sys.path)):
+    for name, module in _installed(tuple(sys.path)):  # the path is the key of the cache
         modules.setdefault(name, module)
     for module in os.environ.get(VARIABLE, "").split(","):
         if module:
@@ -108,7 +114,10 @@ def _modules() -> dict[str, str]:
 
 @cache
 def _installed(path: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Return the systems of installed packages with their modules, read once per search path."""
+    """Return the name and the module of every system in an installed package.
+
+    `path` is only the key of the cache: after a change of sys.path the packages are read again.
+    """
     return tuple((point.name, point.value.partition(":")[0]) for point in entry_points(group=GROUP))
 
 
@@ -131,6 +140,7 @@ def _load(module: str) -> AnySystem:
 
 
 def _import_refusal(module: str, error: Exception) -> ConfigError:
+    """Return the error for a system that cannot be imported: no such module, or a fault in it."""
     from posse.policies.own import explain
 
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
@@ -159,9 +169,9 @@ def start(
     Args:
         settings: What to run.
         seeds: World seeds; by default those of the settings.
-        world: "outside" leaves what roles ask of the world to `run.answer`.
-        transcript: Number of the last messages to keep for views.
-        options: What the system's own `start` takes.
+        world: "outside" if `run.answer` gives the world's answers; None to simulate the world.
+        transcript: Number of the last messages to keep for views; 0 keeps none.
+        options: Further arguments of the system's own `start`.
     """
     return system_of(settings).start(
         settings, seeds=seeds, world=world, transcript=transcript, **options
@@ -169,7 +179,12 @@ def start(
 
 
 def run(settings: RunSettings, *, watch: Watch | None = None, **options: Any) -> Record:
-    """Run the settings to the end, every seed, and return the record.
+    """Run every seed of the settings to the end, and return the record.
+
+    Args:
+        settings: What to run.
+        watch: Called with the progress about every half second.
+        options: Further arguments of `start`.
 
     Raises:
         Interrupted: Ctrl-C was pressed. It is a `KeyboardInterrupt` with the record so far.

@@ -1,7 +1,7 @@
-"""A run that moves forward: one message, one decision, several, or to the end.
+"""Runs: one execution of a system, which advances by a message, by decisions, or to the end.
 
-`System.start` returns a **Run**. It can be read, recorded and saved between any two calls. A run of
-real roles (`RolesRun`) delivers their messages in one process, one seed after the other.
+`System.start` returns a `Run`. Between two calls it can be read, recorded and saved. A run of real
+roles (`RolesRun`) delivers their messages in one process, one seed after the other.
 """
 
 from __future__ import annotations
@@ -23,17 +23,20 @@ from posse.systems.base import AnySystem, RunSettings, not_protected
 
 
 class Run(ABC):
-    """One or several seeds of the same settings.
+    """One execution of a system, with one or several seeds of the same settings.
 
-    `time` counts decisions (or rounds) over all seeds, and `horizon` is their final number. Between
-    two calls a run can be read (`state`, `view`), recorded and saved. It must not be used by two
-    threads at once.
+    `time` is the number of decisions (or rounds) so far, and `horizon` their number at the end; both
+    count all seeds together. Between two calls a run can be read (`state`, `view`), recorded and
+    saved. It must not be used by two threads at once.
     """
 
     unit: ClassVar[str] = "step"
     """The system's word for what `time` counts."""
     records_while_running: ClassVar[bool] = False
-    """Whether another thread may make a record during a step, since steps replace the state."""
+    """Whether another thread may make a record during a step.
+
+    This is safe if a step replaces the state as a whole.
+    """
 
     def __init__(
         self, system: AnySystem, settings: RunSettings, seeds: Sequence[int] | None
@@ -49,12 +52,15 @@ class Run(ABC):
     @property
     @abstractmethod
     def time(self) -> int:
-        """Number of decisions made, over all seeds."""
+        """Number of decisions (or rounds) so far, all seeds together."""
 
     @property
     @abstractmethod
     def horizon(self) -> int:
-        """Number of decisions at the end, over all seeds."""
+        """Number of decisions (or rounds) of the whole run, all seeds together.
+
+        The setting `horizon` is that of one seed.
+        """
 
     @property
     @abstractmethod
@@ -63,16 +69,19 @@ class Run(ABC):
 
     @abstractmethod
     def _advance(self, n: int) -> None:
-        """Make n decisions in each current seed, or fewer if it ends."""
+        """Make n decisions in each current seed, or fewer if the seed ends."""
 
     def advance(self, n: int = 1) -> None:
-        """Make n decisions at full speed in each current seed, or fewer if it ends."""
+        """Make n decisions at full speed in each current seed, or fewer if the seed ends.
+
+        Current seeds are those that are run together, often only one.
+        """
         check.at_least(1, n=n)
         with self._timed():
             self._advance(n)
 
     def step(self) -> None:
-        """Make one decision."""
+        """Make one decision in each current seed."""
         self.advance(1)
 
     def finish(self, watch: Watch | None = None) -> None:
@@ -86,16 +95,17 @@ class Run(ABC):
 
     @property
     def stride(self) -> int:
-        """The most decisions between two reports of progress."""
+        """Largest number of decisions between two reports of progress."""
         return max(1, self.horizon // max(1, len(self.seeds)) // 200)
 
     @property
     def progress(self) -> Progress:
         """How much of the run is done."""
         horizon = max(1, self.horizon)
-        number = min(len(self.seeds) - 1, self.time * len(self.seeds) // horizon)
-        number -= number % self.side_by_side
-        return Progress(number, len(self.seeds), self.time / horizon, self.side_by_side)
+        seed_number = min(len(self.seeds) - 1, self.time * len(self.seeds) // horizon)
+        # The first of the seeds that are run together.
+        seed_number -= seed_number % self.side_by_side
+        return Progress(seed_number, len(self.seeds), self.time / horizon, self.side_by_side)
 
     @property
     def side_by_side(self) -> int:
@@ -103,10 +113,10 @@ class Run(ABC):
         return 1
 
     def deliver(self, *, explain: bool = True, until: int | None = None) -> Delivery | None:
-        """Move one message, and `explain` it.
+        """Deliver one message, and `explain` it.
 
-        Returns None at the end of the run, or when `until` decisions are made before a message
-        moves.
+        Returns None if the run is over, or reaches `until` decisions (all seeds together) before a
+        message is delivered.
         """
         if self.done:
             return None
@@ -127,11 +137,15 @@ class Run(ABC):
 
     @property
     def asks(self) -> Mapping[int, Ask]:
-        """Open questions to an outside world, by number."""
+        """Asks that wait for an answer of the outside world, by number; empty in a simulated world."""
         return {}
 
     def answer(self, number: int, reward: Any) -> None:
-        """Answer a question in the place of the outside world."""
+        """Give the outside world's answer, a reward, to the ask of this number (`asks`).
+
+        Raises:
+            ConfigError: No such ask is open, or the run simulates its world.
+        """
         raise ConfigError(
             f"this run of {self.system.name} simulates its world. Start it with world='outside'.",
             rule="systems.world.simulated",
@@ -141,16 +155,16 @@ class Run(ABC):
 
     @property
     def parties(self) -> tuple[str, ...]:
-        """Names of the parties."""
+        """Names of the parties; empty in a plain run, where one process sees everything."""
         return ()
 
     @property
     def kinds(self) -> Mapping[str, str]:
-        """Kind of role of every party."""
+        """Kind of role of every party, by the party's name."""
         return {}
 
     def state(self, party: str) -> dict[str, Any]:
-        """Return what the operator of a party may see."""
+        """Return what the operator of a party may see (`Role.state`)."""
         raise ConfigError(
             f"this run of {self.system.name} has no parties: one process sees everything.",
             rule="systems.state.no-parties",
@@ -164,7 +178,7 @@ class Run(ABC):
         )
 
     def tap(self) -> View:
-        """Return all messages between parties, as somebody on the network reads them."""
+        """Return all messages between parties, as somebody on the network sees them."""
         raise ConfigError(
             f"this run of {self.system.name} has no messages between roles.",
             rule="systems.tap.no-messages",
@@ -179,7 +193,10 @@ class Run(ABC):
         """Return the record of the run so far."""
 
     def record_interrupted(self) -> Record:
-        """Save what an interrupted run writes itself, and return its record."""
+        """Return the record of a run that was interrupted.
+
+        If the run writes files, such as a state to continue from, it writes them first.
+        """
         return self.record("interrupted")
 
     def make_record(self, status: str | None, **fields: Any) -> Record:
@@ -201,11 +218,14 @@ class Run(ABC):
 
     @abstractmethod
     def save(self) -> Any:
-        """Return this moment for `load`. It contains secrets, so keep it in this process."""
+        """Return a copy of the present state, for `load` of this run in this process.
+
+        The copy is not for files: it contains secrets and live objects.
+        """
 
     @abstractmethod
     def load(self, saved: Any) -> None:
-        """Return to a saved moment of this run."""
+        """Return to a state that `save` of this run returned, earlier or later."""
 
 
 class RolesRun(Run):
@@ -227,19 +247,27 @@ class RolesRun(Run):
         self.outside = world == "outside"
         self._transcript_limit = transcript
         self.memories: list[MemoryRun] = []
-        """Roles and messages of each seed so far, the current one last."""
+        """Roles and messages of each seed so far, the current seed last."""
         self.worlds: list[Any] = []
-        self._makers: list[Callable[[], list[Role]]] = []
+        """The simulated world of each seed so far, the current seed last."""
+        self._role_makers: list[Callable[[], list[Role]]] = []
         self._over = False
         self._begin_seed(0)
 
     @abstractmethod
     def _role_maker(self, seed: int) -> Callable[[], list[Role]]:
-        """Return a function that makes the roles of a seed, with the same arguments each time."""
+        """Return a function that makes new roles for a seed.
+
+        Every call gives the roles the same arguments, so that `load` can put a saved state into
+        them.
+        """
 
     @abstractmethod
     def _make_world(self, seed: int) -> Any:
-        """Make the simulated world of a seed; its `reached` counts the decisions made."""
+        """Make the simulated world of a seed. Its `reached` is the number of decisions so far.
+
+        With an outside world, it counts decisions and records curves, and answers nothing.
+        """
 
     @property
     @abstractmethod
@@ -248,10 +276,10 @@ class RolesRun(Run):
 
     @abstractmethod
     def _reply(self, ask: Ask, reward: Any) -> Message:
-        """Return the message that gives the outside world's answer to a role."""
+        """Return the message that brings the outside world's answer to the role that asked."""
 
     def _check_note(self, note: Note) -> None:
-        """Check a result that a role reports."""
+        """Check what a role reports, such as a result, and raise an error if it is wrong."""
 
     @property
     def public(self) -> Mapping[str, Any]:
@@ -260,14 +288,18 @@ class RolesRun(Run):
 
     def _begin_seed(self, number: int) -> None:
         seed = self.seeds[number]
-        maker = self._role_maker(seed)
-        self._makers.append(maker)
-        self.worlds.append(self._make_world(seed))
-        memory = MemoryRun(maker(), self._answering_world(), transcript=self._transcript_limit)
+        make_roles = self._role_maker(seed)
+        self._role_makers.append(make_roles)
+        world = self._make_world(seed)
+        self.worlds.append(world)
+        memory = MemoryRun(
+            make_roles(), self._answering_world(world), transcript=self._transcript_limit
+        )
         self.memories.append(memory)
 
-    def _answering_world(self) -> World | None:
-        return None if self.outside else self.world
+    def _answering_world(self, world: Any) -> World | None:
+        """Return the world that answers the roles; None if the answers come from outside."""
+        return None if self.outside else world
 
     @property
     def memory(self) -> MemoryRun:
@@ -281,17 +313,17 @@ class RolesRun(Run):
 
     @property
     def horizon(self) -> int:
-        """Number of decisions of all seeds."""
+        """Number of decisions of the whole run, all seeds together."""
         return self._seed_horizon * len(self.seeds)
 
     @property
     def time(self) -> int:
-        """Number of decisions made, over all seeds."""
+        """Number of decisions so far, all seeds together."""
         return self._seed_horizon * (len(self.memories) - 1) + self._reached
 
     @property
     def _reached(self) -> int:
-        """Number of decisions made in the current seed."""
+        """Number of decisions so far in the current seed."""
         return int(self.world.reached)
 
     @property
@@ -301,11 +333,11 @@ class RolesRun(Run):
 
     @property
     def asks(self) -> Mapping[int, Ask]:
-        """Open questions to an outside world, by number."""
+        """Asks that wait for an answer of the outside world, by number; empty in a simulated world."""
         return self.memory.asks
 
     def answer(self, number: int, reward: Any) -> None:
-        """Answer a question in the place of the outside world."""
+        """Give the outside world's answer, a reward, to the ask of this number (`asks`)."""
         if number not in self.memory.asks:
             numbers = ", ".join(map(str, self.memory.asks)) or "none"
             raise ConfigError(
@@ -314,25 +346,26 @@ class RolesRun(Run):
         ask = self.memory.asks[number]
         with self._timed():
             self.memory.answer(number, self._reply(ask, reward))
+        # The simulated world pays nothing here; it counts decisions and records curves.
         self.world.answered(ask, reward)
 
     def _advance(self, n: int) -> None:
         until = self._reached + n
         for note in self.memory:
             self._process_note(note)
-            # The messages after the last decision of a seed belong to it.
+            # After the last decision of a seed, its remaining messages are delivered too.
             if until < self._seed_horizon and self.memory.time >= until:
                 return
         self._begin_next_seed()
 
     def deliver(self, *, explain: bool = True, until: int | None = None) -> Delivery | None:
-        """Move one message, and `explain` it.
+        """Deliver one message, and `explain` it.
 
-        Returns None when the run is over, waits for the outside world, or reaches `until` before a
-        message moves.
+        Returns None if the run is over, waits for the outside world, or reaches `until` decisions
+        (all seeds together) before a message is delivered.
         """
         with self._timed():
-            delivery = self._move_message(until)
+            delivery = self._deliver_next(until)
         if delivery is None:
             return None
         for note in delivery.notes:
@@ -344,10 +377,13 @@ class RolesRun(Run):
 
         return delivery._replace(explanation=scene_of(self.system).explain(self, delivery))
 
-    def _move_message(self, until: int | None) -> Delivery | None:
+    def _deliver_next(self, until: int | None) -> Delivery | None:
+        """Deliver the next message, and begin the next seed if this one is over."""
+
         def at_limit() -> bool:
             return until is not None and self.time >= until
 
+        # `until` stops a run that reaches it now; one that was there before this call continues.
         delivery = self.memory.deliver(None if at_limit() else at_limit)
         if delivery is not None:
             return delivery
@@ -395,9 +431,17 @@ class RolesRun(Run):
         entries = transcript.view(*parties)
         return View(parties, entries, secrets, self._terms, transcript.forgotten)
 
-    def truncate(self, message: Message) -> Message:
-        """Return the part of a message that attacks read, so that long audits fit into memory."""
+    def part_for_attacks(self, message: Message) -> Message:
+        """Return the part of a message that attacks read; by default the whole message.
+
+        Systems with long messages override it, so that the transcript of an audit fits into memory.
+        """
         return message
+
+    def keep_only_parts_for_attacks(self) -> None:
+        """Store only `part_for_attacks` of each message in the transcript of the current seed."""
+        if self.memory.transcript is not None:
+            self.memory.transcript.truncate = self.part_for_attacks
 
     def tap(self) -> View:
         """Return all messages between the parties in the current seed, without any secrets."""
@@ -420,7 +464,10 @@ class RolesRun(Run):
         return {"system": self.system.name, **self.public}
 
     def traffic(self, seeds: int | None = None) -> dict[tuple[str, str], list[int]]:
-        """Return messages and bytes between kinds of role, over all seeds or the first ones."""
+        """Return messages and bytes by hop: kind of the sender, kind of the receiver.
+
+        They are summed over the first `seeds` seeds; None for all.
+        """
         hops: dict[tuple[str, str], list[int]] = {}
         for memory in self.memories[:seeds]:
             for hop, moved in memory.hops.items():
@@ -430,7 +477,7 @@ class RolesRun(Run):
         return hops
 
     def role_seconds(self, seeds: int | None = None) -> dict[str, float]:
-        """Return CPU seconds by kind of role, over all seeds or the first ones."""
+        """Return CPU seconds by kind of role, summed over the first `seeds` seeds; None for all."""
         total: dict[str, float] = {}
         for memory in self.memories[:seeds]:
             for kind, seconds in memory.seconds.items():
@@ -438,23 +485,28 @@ class RolesRun(Run):
         return total
 
     def save(self) -> Any:
-        """Return this moment. It shares finished seeds, which no longer change."""
+        """Return a copy of the present state, for `load` of this run in this process.
+
+        Only the current seed is copied: earlier seeds no longer change.
+        """
         return {
             "over": self._over,
             "seconds": self.seconds,
-            "makers": list(self._makers),
+            "role_makers": list(self._role_makers),
             "memories": list(self.memories),
             "worlds": list(self.worlds),
-            "memory": self.memory.save(),
-            "world": fork(self.world),
+            "current_memory": self.memory.save(),
+            "current_world": fork(self.world),
         }
 
     def load(self, saved: Any) -> None:
-        """Return to a saved moment of this run, earlier or later."""
+        """Return to a state that `save` of this run returned, earlier or later."""
         self._over = saved["over"]
         self.seconds = saved["seconds"]
-        self._makers = list(saved["makers"])
-        # Copy the current seed, because other saved moments refer to the same objects.
+        self._role_makers = list(saved["role_makers"])
+        # Copy the current seed, because other saved states refer to the same objects.
         self.memories = [*saved["memories"][:-1], copy(saved["memories"][-1])]
-        self.worlds = [*saved["worlds"][:-1], fork(saved["world"])]
-        self.memory.load(saved["memory"], self._makers[-1](), self._answering_world())
+        self.worlds = [*saved["worlds"][:-1], fork(saved["current_world"])]
+        # `MemoryRun.load` puts the saved state of each role into a new role.
+        new_roles = self._role_makers[-1]()
+        self.memory.load(saved["current_memory"], new_roles, self._answering_world(self.world))

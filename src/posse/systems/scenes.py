@@ -25,9 +25,12 @@ PROTECTIONS = (
     "signature",
     "noise",
 )
-"""Protections of a part of a message; `header` is framing, `clear` is not protected."""
+"""How a part of a message may be protected.
+
+`header` is framing: types, lengths and keys of an encoded message. `clear` is not protected.
+"""
 HEAD = "type and lengths"
-"""Name of the parts that are framing."""
+"""Name of the parts that are framing; no other part has this name."""
 
 
 class Part(NamedTuple):
@@ -39,11 +42,12 @@ class Part(NamedTuple):
     opens: tuple[str, ...]
     """Kinds of role that have the keys to read these bytes."""
     why: str = ""
+    """Why the bytes are protected in this way; empty if that is clear."""
     also: tuple[str, ...] = ()
     """Further protections on the same bytes."""
 
     def plain(self) -> dict[str, Any]:
-        """Return the part as a dict."""
+        """Return the part as a dict, without empty values."""
         part: dict[str, Any] = {
             "name": self.name,
             "protection": self.protection,
@@ -58,10 +62,11 @@ class Part(NamedTuple):
 
 
 Describe = Callable[[str, str, Any], Sequence[Part] | None]
-"""Returns the parts of a field's value, or None if it is framing.
+"""Returns the parts of a field's value; None if the value is framing.
 
-The arguments are the name of the message, the name of the field (`field:key` in a dict), and the
-value.
+Bytes may have several parts, whose lengths add up to theirs. Any other value has one part, whose
+length is ignored. The arguments are the name of the message, the name of the field (`field:key` in
+a dict), and the value.
 """
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -72,7 +77,10 @@ def parts(
 ) -> list[dict[str, Any]]:
     """Return the parts of an encoded message in order; together they cover all its bytes.
 
-    `kinds` are all kinds of role: they can read the framing.
+    Args:
+        message: The message.
+        describe: Returns the parts of each field.
+        kinds: All kinds of role: each of them can read the framing.
 
     >>> class Hello(msgspec.Struct, array_like=True, tag="Hello"):
     ...     number: int
@@ -85,34 +93,45 @@ def parts(
     >>> len(msgspec.msgpack.encode(Hello(7, b"abc")))
     13
     """
-    splitter = _Splitter(describe, kinds)
-    splitter.split(message, "", "")
-    return [part.plain() for part in splitter.parts]
+    collector = _PartCollector(describe, kinds)
+    collector.add_parts(message, "", "")
+    return [part.plain() for part in collector.parts]
 
 
-class _Splitter:
-    """Splits encoded values into parts."""
+class _Child(NamedTuple):
+    """A value inside another one."""
+
+    key: bytes
+    """The encoded key, for values of a dict; empty for others."""
+    value: Any
+    field: str
+
+
+class _PartCollector:
+    """Collects the parts of an encoded message: field values, and the framing between them."""
 
     def __init__(self, describe: Describe, kinds: tuple[str, ...]) -> None:
         self.parts: list[Part] = []
         self._describe = describe
         self._kinds = kinds
 
-    def split(self, value: Any, message: str, field: str) -> None:
-        """Add the parts of a value, which belongs to a field of a message."""
+    def add_parts(self, value: Any, message: str, field: str) -> None:
+        """Add the parts of a value, which belongs to `field` of the message named `message`."""
         if isinstance(value, msgspec.Struct):
             message = type(value).__name__
         children = _children(value, field)
         if children is None:
-            self._split_leaf(value, message, field)
+            self._add_leaf(value, message, field)
             return
-        content = sum(len(key) + len(_encode(child)) for key, child, _ in children)
+        content = sum(len(child.key) + len(_encode(child.value)) for child in children)
+        # Bytes that encode the type and the length of the value itself.
         self._add_framing(len(_encode(value)) - content)
-        for key, child, name in children:
-            self._add_framing(len(key))
-            self.split(child, message, name)
+        for child in children:
+            self._add_framing(len(child.key))
+            self.add_parts(child.value, message, child.field)
 
-    def _split_leaf(self, value: Any, message: str, field: str) -> None:
+    def _add_leaf(self, value: Any, message: str, field: str) -> None:
+        """Add the parts of a value without children."""
         size = len(_encode(value))
         described = self._describe(message, field, value)
         if described is None:
@@ -121,13 +140,14 @@ class _Splitter:
             lengths = [part.length for part in described]
             if sum(lengths) != len(value):
                 raise ValueError(f"the parts of {len(value)} bytes have {lengths}")
+            # Bytes are encoded as a length, followed by the bytes themselves.
             self._add_framing(size - len(value))
             self.parts.extend(part for part in described if part.length)
         else:
             self.parts.append(described[0]._replace(length=size))
 
     def _add_framing(self, size: int) -> None:
-        """Add framing; it extends a part of framing before it."""
+        """Add bytes of framing; consecutive framing becomes one part."""
         part = Part(HEAD, "header", size, self._kinds)
         if self.parts and self.parts[-1].name == HEAD:
             part = part._replace(length=self.parts.pop().length + size)
@@ -135,14 +155,14 @@ class _Splitter:
             self.parts.append(part)
 
 
-def _children(value: Any, field: str) -> list[tuple[bytes, Any, str]] | None:
-    """Return the children of a value: encoded key, value and field; None if it has none."""
+def _children(value: Any, field: str) -> list[_Child] | None:
+    """Return the values inside a struct, dict or list; None for any other value."""
     if isinstance(value, msgspec.Struct):
-        return [(b"", getattr(value, name), name) for name in value.__struct_fields__]
+        return [_Child(b"", getattr(value, name), name) for name in value.__struct_fields__]
     if isinstance(value, dict):
-        return [(_encode(key), child, f"{field}:{key}") for key, child in value.items()]
+        return [_Child(_encode(key), item, f"{field}:{key}") for key, item in value.items()]
     if isinstance(value, tuple | list):
-        return [(b"", child, field) for child in value]
+        return [_Child(b"", item, field) for item in value]
     return None
 
 
@@ -150,50 +170,63 @@ Code = Mapping[str, Sequence[tuple[str, str]]]
 """Pseudocode of each kind of role: a key and a text for every line."""
 
 
-def written(code: Code) -> dict[str, list[str]]:
+def line_texts(code: Code) -> dict[str, list[str]]:
     """Return the texts of the lines of each kind of role."""
     return {kind: [text for _, text in lines] for kind, lines in code.items()}
 
 
-def lines(code: Code, ran: Mapping[str, Sequence[str]]) -> dict[str, list[int]]:
-    """Return the numbers, from 1, of the lines with the keys in `ran`.
+def line_numbers(code: Code, keys_run: Mapping[str, Sequence[str]]) -> dict[str, list[int]]:
+    """Return the numbers, from 1, of the lines that a step has run, for each kind of role.
 
-    Keys that the code does not have are ignored.
+    `keys_run` has the keys of these lines. Keys that the code does not have are ignored.
 
-    >>> lines({"owner": [("loop", "for t"), ("send", "send v")]}, {"owner": ["send", "mask"]})
+    >>> code = {"owner": [("loop", "for t"), ("send", "send v")]}
+    >>> line_numbers(code, {"owner": ["send", "mask"]})
     {'owner': [2]}
     """
     numbers: dict[str, list[int]] = {}
-    for kind, keys in ran.items():
+    for kind, keys in keys_run.items():
         for number, (key, _) in enumerate(code.get(kind, ()), 1):
             if key in keys:
                 numbers.setdefault(kind, []).append(number)
     return numbers
 
 
-def number(value: float, digits: int = 4) -> str:
-    """Format a number with at most `digits` decimals; very small or large ones get an exponent.
+def format_number(value: float, decimals: int = 4) -> str:
+    """Format a number with at most `decimals` decimals, without zeros at the end.
 
-    >>> number(0.50), number(1339.431), number(25), number(3e-7), number(2**70), number(300, 0)
-    ('0.5', '1339.431', '25', '3e-07', '1.181e+21', '300')
+    A number that this would show as 0 has that many significant digits instead, but at least one.
+    So has a number of 1e15 or more.
+
+    >>> format_number(0.50), format_number(1339.431), format_number(25), format_number(300, 0)
+    ('0.5', '1339.431', '25', '300')
+    >>> format_number(3e-7), format_number(0.3, 0), format_number(2**70)
+    ('3e-07', '0.3', '1.181e+21')
     """
-    if 0 < abs(value) < 0.5 * 10**-digits or abs(value) >= 1e15:
-        return f"{value:.{digits}g}"
-    text = f"{value:z.{digits}f}"
-    return text.rstrip("0").rstrip(".") if digits else text
+    shown_as_zero = 0 < abs(value) < 0.5 * 10**-decimals
+    if shown_as_zero or abs(value) >= 1e15:
+        return f"{value:.{decimals}g}"
+    text = f"{value:z.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if decimals else text
 
 
-def several(texts: Sequence[str], most: int = 12) -> str:
-    """Join texts with commas; after `most` of them the rest is an ellipsis."""
+def join_some(texts: Sequence[str], most: int = 12) -> str:
+    """Join texts with commas; if there are more than `most`, an ellipsis replaces the others."""
     if len(texts) <= most:
         return ", ".join(texts)
     return ", ".join([*texts[:most], "..."])
 
 
 def bar(total: float, count: int, truth: float | None = None) -> dict[str, float]:
-    """Return the estimate of a mean in [0, 1] with its interval, and the truth if it is known.
+    """Return what the studio draws as a bar: the estimate of a mean in [0, 1], and its interval.
 
-    Four digits are enough: a bar is a hundred pixels long, and a page reads it many times a second.
+    The values have four decimals: a bar is a hundred pixels long, and a page reads it many times a
+    second.
+
+    Args:
+        total: Sum of the values.
+        count: Number of the values; without any, the estimate is 0.5.
+        truth: The true mean; None if it is unknown.
 
     >>> bar(8, 10, 0.7)
     {'estimate': 0.8, 'low': 0.4902, 'high': 0.9433, 'truth': 0.7}
@@ -208,7 +241,9 @@ def bar(total: float, count: int, truth: float | None = None) -> dict[str, float
 
 
 def interval(total: float, count: int) -> tuple[float, float]:
-    """Return the Wilson interval of a mean in [0, 1] at 95 %.
+    """Return the Wilson interval, at confidence 95 %, of a mean of `count` values in [0, 1].
+
+    `total` is the sum of the values. Without values the interval is [0, 1].
 
     >>> [round(bound, 3) for bound in interval(8, 10)]
     [0.49, 0.943]

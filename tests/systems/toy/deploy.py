@@ -11,7 +11,7 @@ from posse.runtime.local import Layout, enrol_all, write_party
 from posse.runtime.network.deployment import Deployment
 from posse.runtime.network.engine import Vocabulary
 from posse.runtime.place import Place
-from posse.systems.modules import Parties
+from posse.systems.modules import Deploy
 from tests.systems.toy.system import LISTENER, TELLER, Listener, Tell, Teller, Toy, World
 
 VOCABULARY = Vocabulary((Tell, Reward), (Pull,))
@@ -74,4 +74,4 @@ def layout(values: dict[str, Any], here: Path) -> Layout:
     )
 
 
-DEPLOY = Parties(build, layout)
+DEPLOY = Deploy(build, layout)

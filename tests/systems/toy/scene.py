@@ -8,7 +8,7 @@ from typing import Any
 from posse.core.fixed import from_units
 from posse.runtime.memory import Delivery
 from posse.systems.modules import Scenario, Scene
-from posse.systems.scenes import Code, Part, lines, number, parts, written
+from posse.systems.scenes import Code, Part, format_number, line_numbers, line_texts, parts
 from tests.systems.toy.system import LISTENER, TELLER, Tell, Toy, ToyRun, ToyTwin
 
 KINDS = (TELLER, LISTENER)
@@ -26,7 +26,7 @@ def draw(run: ToyRun | ToyTwin) -> dict[str, Any]:
     """Return both parties, and what the current seed earned."""
     world = run.worlds[-1]
     total = from_units(sum(world.rewards))
-    figure = f"earned {number(total)} in {world.reached} pulls"
+    figure = f"earned {format_number(total)} in {world.reached} pulls"
     return {
         "parties": [{"name": kind, "kind": kind, "label": kind, "text": ""} for kind in KINDS],
         "links": [[TELLER, LISTENER]],
@@ -40,14 +40,14 @@ def explain(run: ToyRun, delivery: Delivery) -> dict[str, Any]:
     """Explain a message: its sentence, its bytes, and the lines of code that ran."""
     message = delivery.message
     assert isinstance(message, Tell)
-    reward = number(from_units(message.units))
+    reward = format_number(from_units(message.units))
     return {
         "step": f"pull {message.step}",
         "says": f"{{teller}} tells {{listener}} that pull {message.step} paid {reward}.",
         "clear": [["reward", reward]],
         "chosen": None,
         "parts": parts(message, _describe, KINDS),
-        "lines": lines(CODE, {TELLER: ["pull", "tell"], LISTENER: ["add"]}),
+        "lines": line_numbers(CODE, {TELLER: ["pull", "tell"], LISTENER: ["add"]}),
     }
 
 
@@ -63,6 +63,6 @@ SCENE: Scene[Toy, Any] = Scene(
     ),
     draw=draw,
     explain=explain,
-    pseudocode=lambda settings: written(CODE),
+    pseudocode=lambda settings: line_texts(CODE),
     sources=lambda settings: SOURCES,
 )

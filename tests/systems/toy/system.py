@@ -49,7 +49,9 @@ class Toy(RunSettings):
     @classmethod
     def _read_policy(cls, values: Any) -> Any:
         """Also take the policy as a record stores it."""
-        return base.shipped(values, "toy", ("in-turn",), (), "the listener expects no other.")
+        return base.flatten_built_in_policy(
+            values, "toy", ("in-turn",), (), "the listener expects no other."
+        )
 
     @model_validator(mode="after")
     def _check_horizon(self) -> Toy:

@@ -13,7 +13,7 @@ import typer
 
 from posse.cli import flags
 from posse.cli.screen import heading, print_json, remark, say, table
-from posse.core.check import nearest
+from posse.core.check import suggestion
 from posse.core.errors import ConfigError, DataError, EnrolmentError
 
 if TYPE_CHECKING:
@@ -366,7 +366,7 @@ def enrol(
     """Join a run with the customer's token: the key is drawn here and stays here."""
     import asyncio
 
-    from posse.core.files import no_core_dumps, write_whole
+    from posse.core.files import forbid_core_dumps, write_whole
     from posse.runtime.certificates.authority import utc_now
     from posse.runtime.certificates.enrolment import ask, complete, prepare
     from posse.runtime.certificates.tokens import Token
@@ -375,7 +375,7 @@ def enrol(
         raise ConfigError(
             "--address, --request and --answer are three ways to enrol. Pass one of them."
         )
-    no_core_dumps()
+    forbid_core_dumps()
     read = Token.read(_given(token, token_file))
     folder = out if out is not None else Path(read.peer.name)
     if answer is not None:
@@ -471,10 +471,10 @@ def _read(path: Path, what: str) -> bytes:
 
 
 def _authority(folder: Path, passphrase_file: Path | None = None) -> Authority:
-    from posse.core.files import no_core_dumps
+    from posse.core.files import forbid_core_dumps
     from posse.runtime.certificates.authority import Authority
 
-    no_core_dumps()
+    forbid_core_dumps()
     return Authority(folder, passphrase=passphrase_of(passphrase_file))
 
 
@@ -516,7 +516,7 @@ def name_for(role: str, name: str | None, flag: str = "--name") -> str:
         kind.kind: kind for system in deployed_systems() for kind in system.roles if kind.party
     }
     if role not in (*roles, NO_PART):
-        raise ConfigError(f"unknown role '{role}'.{nearest(role, (*roles, NO_PART))}")
+        raise ConfigError(f"unknown role '{role}'.{suggestion(role, (*roles, NO_PART))}")
     sole = [kind for kind, one in roles.items() if one.sole]
     if role in sole and name in (None, role):
         return role

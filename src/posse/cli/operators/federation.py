@@ -19,7 +19,7 @@ from posse.cli import flags
 from posse.cli.flags import INTERRUPTED
 from posse.cli.operators.watch import Watch, source_failing, state_of, status_of
 from posse.cli.screen import bullets, print_json, remark, say, table
-from posse.core.agreement import difference, written
+from posse.core.agreement import as_texts, difference
 from posse.core.errors import (
     ConfigError,
     DataError,
@@ -65,13 +65,13 @@ def party(file: File, record_view: RecordView = False) -> None:
     """Run one party of a federation until its part is over; started again, it goes on where it
     was.
     """
-    from posse.core.files import no_core_dumps
+    from posse.core.files import forbid_core_dumps
     from posse.runtime.network.operate import json_log
     from posse.runtime.place import open_place
     from posse.systems.parties import read_result, run_and_record
     from posse.version import __version__
 
-    no_core_dumps()
+    forbid_core_dumps()
     place = open_place(file)
     if record_view:
         recorded = place.file.record.model_copy(update={"view": True})
@@ -225,7 +225,7 @@ def _check_same(
     except (OSError, ValueError) as error:
         raise DataError(f"{begun} cannot be read: {error}. Pass --folder to begin anew.") from error
     was, given = (
-        written({key: value for key, value in values.items() if key not in may_change})
+        as_texts({key: value for key, value in values.items() if key not in may_change})
         for values in (before, now)
     )
     if text := difference(was, given, ("when it began", "in the file now")):
@@ -480,13 +480,15 @@ def doctor(file: File, json_: flags.Json = False) -> None:
     from posse.cli.operators.living import is_service
     from posse.runtime.federation import care
     from posse.runtime.network.doctor import examine
-    from posse.systems.parties import parties_of
+    from posse.systems.parties import deploy_or_refuse
 
     try:
         service = file.exists() and is_service(file)
     except PosseError:  # it cannot be read: what follows for a service is said too
         service = True
-    findings = care.examine(file) if service else examine(file, lambda name: parties_of(name).build)
+    findings = (
+        care.examine(file) if service else examine(file, lambda name: deploy_or_refuse(name).build)
+    )
     if json_:
         print_json([{"what": one.what, "fine": one.fine, "said": one.said} for one in findings])
     else:

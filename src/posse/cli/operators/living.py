@@ -128,14 +128,14 @@ def serve(file: File, passphrase_file: PassphraseFile = None) -> None:
     """
     import sys
 
-    from posse.core.files import no_core_dumps
+    from posse.core.files import forbid_core_dumps
     from posse.runtime.federation.place import open_service
     from posse.runtime.federation.service import Living
     from posse.runtime.network.operate import json_log
     from posse.systems.parties import systems_for_service
     from posse.version import __version__
 
-    no_core_dumps()
+    forbid_core_dumps()
     place = open_service(file)
     sys.path.insert(
         0, str(file.resolve().parent)

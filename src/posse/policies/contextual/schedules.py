@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any, TypeAlias
 
-from posse.core.check import nearest
+from posse.core.check import suggestion
 from posse.core.errors import ConfigError, PosseError
 from posse.policies.contextual.explorations import Exploration, Falcon
 from posse.policies.own import explain, is_own, load
@@ -109,7 +109,7 @@ def numbers_of(schedule: str) -> tuple[float, ...]:
         found = tuple(float(part) for part in schedule.split(","))
     except ValueError:
         raise ConfigError(
-            f"unknown schedule '{schedule}'.{nearest(schedule, SCHEDULES)} Or give numbers, such "
+            f"unknown schedule '{schedule}'.{suggestion(schedule, SCHEDULES)} Or give numbers, such "
             "as 0.2,0.1,0.05, or "
             "your own, file.py:function of the deployment's number."
         ) from None

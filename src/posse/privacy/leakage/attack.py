@@ -24,7 +24,7 @@ Truth: TypeAlias = Mapping[str, Any]
 
 FINDS, LITTLE, NOTHING, BLIND = "finds it out", "a little", "nothing found", "says nothing"
 """Verdicts; `BLIND`: nothing found by an attack that does not find its planted leak either."""
-LEVEL = 0.01
+SIGNIFICANCE = 0.01
 """Probability, over all attacks of an audit together, that one without a leak seems to find one."""
 PLANTINGS = 5
 """Planted leaks that the power is counted from."""
@@ -46,12 +46,12 @@ class Score:
     p: float | None = None
     """Probability that such an adversary scores as well; None where the interval decides."""
 
-    def above(self, level: float = LEVEL) -> bool:
+    def above(self, significance: float = SIGNIFICANCE) -> bool:
         """Return whether this is better than the baseline, with a probability of error of at most
-        `level`.
+        `significance`.
         """
         if self.p is not None:
-            return self.p < level
+            return self.p < significance
         return (self.value if self.interval is None else self.interval[0]) > self.baseline
 
     def __str__(self) -> str:
@@ -126,18 +126,18 @@ class Attempt:
     planted: tuple[Score, ...] = ()
     shuffled: Score | None = None
     estimates: tuple[object, ...] = ()
-    level: float = LEVEL
+    significance: float = SIGNIFICANCE
 
     @property
     def succeeded(self) -> bool:
         """Whether the adversary learnt something: it scores above one that saw nothing."""
-        return self.score.above(self.level)
+        return self.score.above(self.significance)
 
     @property
     def power(self) -> float | None:
         """Share of planted leaks that it finds; None where none is planted."""
         return (
-            sum(one.above(self.level) for one in self.planted) / len(self.planted)
+            sum(one.above(self.significance) for one in self.planted) / len(self.planted)
             if self.planted
             else None
         )
@@ -152,7 +152,7 @@ class Attempt:
     @property
     def honest(self) -> bool:
         """Whether it finds nothing in truths that it cannot know."""
-        return self.shuffled is None or not self.shuffled.above(self.level)
+        return self.shuffled is None or not self.shuffled.above(self.significance)
 
     @property
     def verdict(self) -> str:
@@ -205,7 +205,7 @@ def attempt(
     evidence: Sequence[Evidence],
     seed: int = 0,
     *,
-    level: float = LEVEL,
+    significance: float = SIGNIFICANCE,
     plantings: int = PLANTINGS,
 ) -> Attempt:
     """Attack what was seen of one run or several, and score the estimates, with both controls
@@ -230,5 +230,5 @@ def attempt(
         None if attack.shuffle is None else attack.score(estimates, attack.shuffle(truths, seed))
     )
     return Attempt(
-        attack, attack.score(estimates, truths), tuple(planted), shuffled, estimates, level
+        attack, attack.score(estimates, truths), tuple(planted), shuffled, estimates, significance
     )

@@ -277,7 +277,7 @@ def _suggestion(word: str, known: Sequence[str] | dict[str, int], few: int = 12)
     " Did you mean 'Toy Story (1995)'?"
     """
     if len(known) <= few:
-        return check.nearest(word, tuple(known))
+        return check.suggestion(word, tuple(known))
     folded = {other.lower(): other for other in known}
     close = difflib.get_close_matches(word.lower(), folded, n=1, cutoff=0.5)
     return (

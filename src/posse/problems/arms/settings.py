@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from posse.core import check
-from posse.core.check import nearest
+from posse.core.check import suggestion
 from posse.core.errors import ConfigError, DataError
 from posse.core.settings import External
 from posse.problems.arms.ratings import Ratings
@@ -322,7 +322,7 @@ def _no_file(path: Path) -> str:
     # Who writes a suffix or a folder means a file, and is helped by no name of a data set.
     if path.suffix or path.name != str(path):
         return f"there is no data file '{path}'. Give a CSV file, or one of: {', '.join(KNOWN)}."
-    return f"there is no data file '{path}'.{nearest(str(path), KNOWN)} Or give a CSV file."
+    return f"there is no data file '{path}'.{suggestion(str(path), KNOWN)} Or give a CSV file."
 
 
 def _header(source: Path | Frame) -> str:

@@ -403,7 +403,7 @@ def _check_arms(
             f"contexts have at most 2^31 rows and 2^20 arms, got {rows} and {len(arms)}. Take "
             "fewer."
         )
-    wrong = np.argwhere(~within.holds(means))
+    wrong = np.argwhere(~within.contains(means))
     if len(wrong):
         row, arm = wrong[0]
         raise DataError(

@@ -409,7 +409,9 @@ def _missing(start: str, name: str, names: Sequence[str], delimiter: str, line: 
         )
     data = any(cell.lstrip("-").replace(".", "", 1).isdecimal() for cell in names)
     header = " The first row looks like data: add a header line." if data else ""
-    return f"{start}: no column '{name}' in the header.{check.nearest(name, tuple(names))}{header}"
+    return (
+        f"{start}: no column '{name}' in the header.{check.suggestion(name, tuple(names))}{header}"
+    )
 
 
 # Fewer new lists than make Python's garbage collector look at them: larger blocks read two million

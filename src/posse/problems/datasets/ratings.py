@@ -370,7 +370,7 @@ def load(name: str, data_dir: FilePath | None = None, verify: bool = True) -> Ra
     """
     check_renamed(name)
     if name not in DATASETS:
-        raise DataError(f"unknown data set '{name}'.{check.nearest(name, tuple(DATASETS))}")
+        raise DataError(f"unknown data set '{name}'.{check.suggestion(name, tuple(DATASETS))}")
     dataset = DATASETS[name]
     return dataset.reader(dataset.finder(data_dir), verify)
 

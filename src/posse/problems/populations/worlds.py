@@ -186,7 +186,7 @@ def _check_listed(path: Path, what: str, names: list[str], arms: tuple[str, ...]
     for at, name in enumerate(names):
         if name not in arms:
             raise DataError(
-                f"{path} has the {what} '{name}', and the data do not.{check.nearest(name, arms)}"
+                f"{path} has the {what} '{name}', and the data do not.{check.suggestion(name, arms)}"
             )
         if name in names[:at]:
             raise DataError(f"{path} has the {what} '{name}' twice. Leave one out.")
@@ -357,7 +357,7 @@ class Presence:
             if name not in self.arms:
                 raise ConfigError(
                     f"available has the arm '{name}', and the data do "
-                    f"not.{check.nearest(name, self.arms)}"
+                    f"not.{check.suggestion(name, self.arms)}"
                 )
 
     def here(self, round_number: int) -> NDArray[np.bool_]:

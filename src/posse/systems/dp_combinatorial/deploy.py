@@ -54,7 +54,7 @@ from posse.systems.dp_combinatorial.settings import TALK, DpCombinatorial, Setup
 from posse.systems.dp_combinatorial.system import leaks, learns
 from posse.systems.dp_combinatorial.terms import Terms
 from posse.systems.dp_combinatorial.twin import offers_of
-from posse.systems.modules import Parties
+from posse.systems.modules import Deploy
 
 VOCABULARY = Vocabulary((Hello, Report, Delivered, Offers), (Buy,))
 
@@ -476,4 +476,4 @@ def invite(values: dict[str, Any], here: Path) -> Invitation:
     return Invitation(settings, files, demand, simulated=simulated)
 
 
-DEPLOY = Parties(build, layout, invite, VOCABULARY)
+DEPLOY = Deploy(build, layout, invite, VOCABULARY)

@@ -237,7 +237,7 @@ class MarketRun(RolesRun):
 
     def new_agents(self) -> list[Agent]:
         """Make the agents of the current seed anew, as they are before they start."""
-        return agents_of(self._makers[-1]())
+        return agents_of(self._role_makers[-1]())
 
     def _make_world(self, seed: int) -> SimulatedMarket:
         settings = self.settings

@@ -19,7 +19,7 @@ from posse.systems.dp_combinatorial.settings import DpCombinatorial
 from posse.systems.dp_combinatorial.system import leaks
 from posse.systems.dp_combinatorial.twin import Floats, Simulation
 from posse.systems.modules import Scenario, Scene
-from posse.systems.scenes import Code, Part, bar, lines, number, parts, written
+from posse.systems.scenes import Code, Part, bar, format_number, line_numbers, line_texts, parts
 
 KINDS = ("agent", "producer")
 LABELS = (
@@ -134,8 +134,8 @@ def scene(run: MarketRun | TwinRun) -> dict[str, Any]:
             "kind": "agent",
             "label": label(name, j, len(market.agents)),
             "weight": round(float(earned[j]), 1),
-            "text": f"earned {number(earned[j], 0)}"
-            + (f", alone {number(alone[j], 0)}" if alone is not None else ""),
+            "text": f"earned {format_number(earned[j], 0)}"
+            + (f", alone {format_number(alone[j], 0)}" if alone is not None else ""),
         }
         for j, name in enumerate(market.agents)
     ]
@@ -247,11 +247,11 @@ def _money(total: float, lost: Floats, alone: Floats | None) -> dict[str, Any]:
     if alone is None:
         return {
             **found,
-            "text": f"{number(total, 0)} earned; the best purchases earn {number(found['of'], 0)}",
+            "text": f"{format_number(total, 0)} earned; the best purchases earn {format_number(found['of'], 0)}",
         }
     more = total - float(alone.sum())
-    words = f"{number(abs(more), 0)} {'more' if more >= 0 else 'less'} than alone"
-    return {**found, "text": f"{number(total, 0)} earned together, {words}"}
+    words = f"{format_number(abs(more), 0)} {'more' if more >= 0 else 'less'} than alone"
+    return {**found, "text": f"{format_number(total, 0)} earned together, {words}"}
 
 
 def _budget(settings: DpCombinatorial, sent: int, planned: int) -> list[dict[str, Any]]:
@@ -331,7 +331,7 @@ def explain(run: MarketRun, delivery: Delivery) -> dict[str, Any]:
         "says": says,
         "clear": clear,
         "parts": parts(message, _describe(run, message), KINDS),
-        "lines": lines(code(settings), ran),
+        "lines": line_numbers(code(settings), ran),
         "chosen": None,
     }
 
@@ -359,8 +359,8 @@ def _compared(run: MarketRun, sender: str, report: Report) -> list[list[str]]:
     return [
         [
             names[i],
-            f"true {number(good[i], 1)} good of {number(units[i], 1)}, "
-            f"sent {number(report.good[i], 1)} of {number(report.units[i], 1)}",
+            f"true {format_number(good[i], 1)} good of {format_number(units[i], 1)}, "
+            f"sent {format_number(report.good[i], 1)} of {format_number(report.units[i], 1)}",
         ]
         for i in most.tolist()
     ]
@@ -425,7 +425,7 @@ SCENE: Scene[DpCombinatorial, MarketRun | TwinRun] = Scene(
     scenarios=SCENARIOS,
     draw=scene,
     explain=explain,
-    pseudocode=lambda settings: written(code(settings)),
+    pseudocode=lambda settings: line_texts(code(settings)),
     sources=lambda settings: SOURCES,
     knowledge=knowledge,
     variants=variants,

@@ -12,7 +12,7 @@ from pydantic import field_validator, model_validator
 
 from posse.core import check
 from posse.core.errors import ConfigError
-from posse.core.settings import as_written
+from posse.core.settings import exact_text
 from posse.privacy.dp.guarantee import Budget
 from posse.privacy.dp.plans import Plan, plan
 from posse.privacy.dp.rounds import every_round
@@ -20,7 +20,7 @@ from posse.privacy.dp.schedules import communication_rounds
 from posse.problems.markets.market import Market
 from posse.problems.markets.settings import MarketSettings
 from posse.results.values import JSON
-from posse.systems.base import RunSettings, shipped
+from posse.systems.base import RunSettings, flatten_built_in_policy
 from posse.systems.dp_combinatorial.terms import (
     LARGEST_WEIGHT,
     METHODS,
@@ -127,7 +127,7 @@ class DpCombinatorial(RunSettings, MarketSettings):
     fifty times faster.
     """
 
-    _text = field_validator("delta", mode="before")(as_written)
+    _text = field_validator("delta", mode="before")(exact_text)
 
     @model_validator(mode="before")
     @classmethod
@@ -136,7 +136,7 @@ class DpCombinatorial(RunSettings, MarketSettings):
             "what agents send is what its noise is planned for, and a policy of yours could send "
             "more."
         )
-        return shipped(values, "dp-combinatorial", METHODS, ("coefficient",), why)
+        return flatten_built_in_policy(values, "dp-combinatorial", METHODS, ("coefficient",), why)
 
     @model_validator(mode="after")
     def _check_method(self) -> Self:

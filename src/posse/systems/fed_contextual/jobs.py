@@ -246,7 +246,7 @@ def _made(kind: Callable[..., T], what: str, values: Mapping[str, Any]) -> T:
     known = tuple(one.name for one in fields(kind))  # type: ignore[arg-type]
     for key in values:
         if key not in known:
-            raise ConfigError(f"unknown key '{key}' of {what}.{check.nearest(key, known)}")
+            raise ConfigError(f"unknown key '{key}' of {what}.{check.suggestion(key, known)}")
     try:
         return kind(**values)
     except TypeError as error:

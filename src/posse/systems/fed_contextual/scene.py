@@ -17,7 +17,15 @@ from posse.systems.fed_contextual.computing.cohorts import cohort_of
 from posse.systems.fed_contextual.levels import DEVICE, SERVER
 from posse.systems.modules import Scenario, Scene
 from posse.systems.registry import system_of
-from posse.systems.scenes import Code, Part, interval, lines, number, parts, written
+from posse.systems.scenes import (
+    Code,
+    Part,
+    format_number,
+    interval,
+    line_numbers,
+    line_texts,
+    parts,
+)
 
 if TYPE_CHECKING:
     from posse.runtime.memory import Delivery
@@ -86,10 +94,12 @@ SOURCES = {
 def code(settings: FedContextual) -> Code:
     """Return what server and devices do in a round."""
     noise, levels = settings.noise, settings.levels
-    norm, given = number(settings.norm), settings.server_rate
-    rate = number(given) if given else "by the size of contexts"
+    norm, given = format_number(settings.norm), settings.server_rate
+    rate = format_number(given) if given else "by the size of contexts"
     follows = bool(settings.follows)
-    summed = "sum of the updates" + (f" + normal noise of {number(noise)} norms" if noise else "")
+    summed = "sum of the updates" + (
+        f" + normal noise of {format_number(noise)} norms" if noise else ""
+    )
     server = [
         ("loop", f"for every round, up to {settings.horizon}:"),
         (
@@ -144,12 +154,12 @@ def scene(run: FedRun) -> dict[str, Any]:
             "name": "a decision",
             "value": average,
             "of": 1.0,
-            "text": f"{number(average, 3)} earned a decision in the last {min(done, SMOOTH)} rounds",
+            "text": f"{format_number(average, 3)} earned a decision in the last {min(done, SMOOTH)} rounds",
         },
         {
             "name": "reward",
             "value": float(rewards.sum()),
-            "text": f"{number(float(rewards.sum()), 0)} earned in {number(every, 0)} decisions",
+            "text": f"{format_number(float(rewards.sum()), 0)} earned in {format_number(every, 0)} decisions",
         },
         *_clipping(outcome, done),
         *_privacy(run, done),
@@ -208,7 +218,7 @@ def _clipping(outcome: Outcome, done: int) -> list[dict[str, Any]]:
             "name": "within the clip",
             "value": within,
             "of": 1.0,
-            "text": f"{within:.0%} of the updates are within the norm {number(norm, 3)}",
+            "text": f"{within:.0%} of the updates are within the norm {format_number(norm, 3)}",
         }
     ]
 
@@ -233,7 +243,7 @@ def _privacy(run: FedRun, done: int) -> list[dict[str, Any]]:
         ]
     limit = {"of": settings.limit} if settings.limit else {}
     text = (
-        f"epsilon {number(spent, 2)} at delta {settings.delta:g} for one device, after {done} "
+        f"epsilon {format_number(spent, 2)} at delta {settings.delta:g} for one device, after {done} "
         "rounds"
     )
     return [{"name": "epsilon", "value": spent, **limit, "text": text}]
@@ -247,9 +257,9 @@ def _last(run: FedRun, outcome: Outcome, done: int, devices: int) -> dict[str, A
     how = "rounded, under masks in a fleet" if run.settings.levels else "clipped"
     noise = " and adds noise to their sum" if run.settings.noise else ""
     says = (
-        f"Round {done}: {{cohort}} of {devices} devices makes {number(samples, 0)} decisions that "
+        f"Round {done}: {{cohort}} of {devices} devices makes {format_number(samples, 0)} decisions that "
         "earn "
-        f"{number(reward / samples if samples else 0.0, 3)} each; {{server}} takes their updates, "
+        f"{format_number(reward / samples if samples else 0.0, 3)} each; {{server}} takes their updates, "
         f"{how}{noise}."
     )
     deploys = done % run.settings.deploy_every == 0
@@ -277,7 +287,7 @@ def _last(run: FedRun, outcome: Outcome, done: int, devices: int) -> dict[str, A
         "step": f"round {done}",
         "clear": [["an update", f"{4 * run.setup.parameters:,} bytes"]],
         "parts": [],
-        "lines": lines(code(run.settings), ran),
+        "lines": line_numbers(code(run.settings), ran),
         "chosen": None,
         "size": size,
     }
@@ -299,7 +309,7 @@ def explain(run: FedRun, delivery: Delivery) -> dict[str, Any]:
         "clear": clear,
         "chosen": None,
         "parts": covered,
-        "lines": lines(code(run.settings), ran),
+        "lines": line_numbers(code(run.settings), ran),
     }
     # Of one device's update every byte is here; other messages have the size that a fleet would
     # move.
@@ -321,7 +331,7 @@ def _words(run: FedRun, message: Any) -> tuple[str, list[list[str]], dict[str, l
                 f"{{server}} sends the model, the deployed one and the norm to all "
                 f"{message.devices} devices of {{cohort}}.",
                 [
-                    ["norm", number(message.limit)],
+                    ["norm", format_number(message.limit)],
                     ["deployed", f"model of round {message.deployment}"],
                     ["a model", f"{size}, which are not held here"],
                 ],
@@ -331,11 +341,11 @@ def _words(run: FedRun, message: Any) -> tuple[str, list[list[str]], dict[str, l
             return (
                 f"All {message.devices} devices of {{cohort}} answer {{server}}: their updates, "
                 "and sums of rewards, probabilities and samples, "
-                f"{number(message.samples, 0)} decisions in all.",
+                f"{format_number(message.samples, 0)} decisions in all.",
                 [
-                    ["reward", number(message.reward, 1)],
+                    ["reward", format_number(message.reward, 1)],
                     ["within the norm", f"{message.within:.0%}"],
-                    ["norm of the mean update", number(message.moved)],
+                    ["norm of the mean update", format_number(message.moved)],
                 ],
                 {"device": ["answer"], "server": ["sum"]},
             )
@@ -429,7 +439,7 @@ SCENE: Scene[FedContextual, FedRun] = Scene(
     scenarios=SCENARIOS,
     draw=scene,
     explain=explain,
-    pseudocode=lambda settings: written(code(settings)),
+    pseudocode=lambda settings: line_texts(code(settings)),
     sources=lambda settings: SOURCES,
     knowledge=knowledge,
     variants=variants,

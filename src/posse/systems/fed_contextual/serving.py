@@ -140,7 +140,7 @@ class FedServing(Serving):
             )
         given = self._scaled(self._context(context))
         if self._since >= self._every:
-            self.learn()
+            self.end_round()
         at, settings = self._counts.get(client, 0), self.settings
         turn, place = divmod(at, self._samples)
         # Beyond a full log draws repeat no address: a device's next ones are those of another seed.
@@ -206,7 +206,7 @@ class FedServing(Serving):
             self._logs.setdefault(client, []).append((key[0], context, arm, chance, value))
             self._pulls[arm] += 1
 
-    def learn(self) -> None:
+    def end_round(self) -> None:
         """Do a round with the devices that are drawn for it; a spent privacy budget ends learning,
         not deciding.
         """
@@ -256,7 +256,7 @@ class FedServing(Serving):
     def finish(self) -> None:
         """Learn from what is left, and write the model where that is asked for."""
         if any(self._logs.values()):
-            self.learn()
+            self.end_round()
         if self.settings.model_out is not None:
             write_model(
                 self.settings.model_out,

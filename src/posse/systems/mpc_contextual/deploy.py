@@ -28,7 +28,7 @@ from posse.runtime.network.engine import Vocabulary
 from posse.runtime.network.party import Source
 from posse.runtime.place import Place
 from posse.runtime.sources import FeatureSettings, SourceSettings
-from posse.systems.modules import Parties
+from posse.systems.modules import Deploy
 from posse.systems.mpc_contextual.layout import (
     MUST_SYNC,
     OF_PARTY,
@@ -423,4 +423,4 @@ def _note(place: Place, terms: Terms, role: Role, note: Note) -> None:
             )
 
 
-DEPLOY = Parties(build, layout, invite, VOCABULARY)
+DEPLOY = Deploy(build, layout, invite, VOCABULARY)

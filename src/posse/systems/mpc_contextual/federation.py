@@ -229,7 +229,7 @@ class ContextualRun(RolesRun):
             return Acted(ask.step)
         assert isinstance(ask, Earn)
         within = self._setup.terms.reward_range
-        if not isinstance(reward, int | float) or not within.holds(reward):
+        if not isinstance(reward, int | float) or not within.contains(reward):
             raise ConfigError(f"a reward must be in {within}, got {reward!r} for step {ask.step}.")
         return Earned(ask.step, int(within.units(reward)))
 
@@ -254,7 +254,7 @@ class ContextualRun(RolesRun):
             "explored": coins_of(setup.terms, outcome.seed).explore[: len(outcome.arms)],
         }
 
-    def truncate(self, message: Message) -> Message:
+    def part_for_attacks(self, message: Message) -> Message:
         """Keep a party's masked features, opened first in every step; of all else that is opened or
         dealt its size.
         """
@@ -502,7 +502,7 @@ def _record(
     points = points_of(terms.steps, settings.points)
     points = points[points <= done]
     reward = np.array(
-        [terms.reward_range.sums(outcome.units[:done])[points - 1] for outcome in outcomes]
+        [terms.reward_range.running_sums(outcome.units[:done])[points - 1] for outcome in outcomes]
     )
     return run.make_record(
         status,

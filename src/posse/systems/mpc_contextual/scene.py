@@ -19,7 +19,15 @@ from posse.systems.mpc_contextual.federation import ContextualRun, TwinRun
 from posse.systems.mpc_contextual.roles import messages as said
 from posse.systems.mpc_contextual.settings import MpcContextual
 from posse.systems.mpc_contextual.terms import DEALER, PAYEE, PULLER, leaks
-from posse.systems.scenes import Code, Part, lines, number, parts, several, written
+from posse.systems.scenes import (
+    Code,
+    Part,
+    format_number,
+    join_some,
+    line_numbers,
+    line_texts,
+    parts,
+)
 
 Floats = NDArray[np.float64]
 KINDS = ("party", PULLER, PAYEE, DEALER)
@@ -74,12 +82,15 @@ def code(settings: MpcContextual) -> Code:
     beside = ", while the step before is learnt from" if settings.overlap else ""
     bonus = {
         "linucb": [
-            ("bonus", f"  add {number(settings.width)} sqrt(x·k) to every score, by a shared table")
+            (
+                "bonus",
+                f"  add {format_number(settings.width)} sqrt(x·k) to every score, by a shared table",
+            )
         ],
         "thompson": [
             (
                 "bonus",
-                f"  add {number(settings.width)} sqrt(x·k) times a normal draw, by a shared table",
+                f"  add {format_number(settings.width)} sqrt(x·k) times a normal draw, by a shared table",
             )
         ],
     }.get(settings.policy, [])
@@ -141,7 +152,7 @@ def scene(run: ContextualRun | TwinRun) -> dict[str, Any]:
     last = run.settings.load().contexts.arms[int(outcome.arms[-1])] if len(outcome.arms) else ""
     named = {
         PULLER: f"arm {last}" if last else "waits for an arm",
-        PAYEE: f"earned {number(earned, 1)}",
+        PAYEE: f"earned {format_number(earned, 1)}",
         DEALER: "deals random numbers",
     }
     parties = [
@@ -179,17 +190,21 @@ def scene(run: ContextualRun | TwinRun) -> dict[str, Any]:
                 "value": earned,
                 "of": float(best[done]),
                 "text": (
-                    f"{number(earned, 1)}; who knew every chance would earn "
-                    f"{number(float(best[done]), 1)}"
+                    f"{format_number(earned, 1)}; who knew every chance would earn "
+                    f"{format_number(float(best[done]), 1)}"
                 ),
             },
             {
                 "name": "a step",
                 "value": average,
                 "of": terms.reward_range.high,
-                "text": f"{number(average, 3)} a step",
+                "text": f"{format_number(average, 3)} a step",
             },
-            {"name": "rounds", "value": rounds, "text": f"{number(rounds, 2)} rounds a step"},
+            {
+                "name": "rounds",
+                "value": rounds,
+                "text": f"{format_number(rounds, 2)} rounds a step",
+            },
             {
                 "name": "explored at random",
                 "value": terms.rate,
@@ -279,7 +294,7 @@ def explain(run: ContextualRun, delivery: Delivery) -> dict[str, Any]:
         "says": words.says,
         "clear": words.clear,
         "parts": parts(message, made.describe, KINDS),
-        "lines": lines(code(run.settings), words.ran),
+        "lines": line_numbers(code(run.settings), words.ran),
         "chosen": PULLER if isinstance(message, said.Reveal) and made.arm(message.step) else None,
     }
 
@@ -360,7 +375,7 @@ class _Explained:
                 "Context",
                 f"{a} shows {b} its features under a mask, and its share of the model under "
                 f"another ({where}).",
-                [["features", several([number(float(one), 3) for one in features], 8)]],
+                [["features", join_some([format_number(float(one), 3) for one in features], 8)]],
                 {"party": ["loop", "context"]},
             )
         line, what = self._round(at)
@@ -440,7 +455,9 @@ class _Explained:
         assert isinstance(message, said.Payoff)
         first, batch = max(0, message.step - self.terms.lag) * self.terms.batch, self.terms.batch
         units = self.run.payee.reveal().units[first : first + batch]
-        paid = several([number(float(one), 3) for one in self.terms.reward_range.value(units)])
+        paid = join_some(
+            [format_number(float(one), 3) for one in self.terms.reward_range.value(units)]
+        )
         return _Words(
             "reward",
             "Payoff",
@@ -454,7 +471,7 @@ class _Explained:
         """Return the arms of a pass, once the puller knows them."""
         first, batch = step * self.terms.batch, self.terms.batch
         arms = self.run.puller.reveal().arms[first : first + batch] if step >= 0 else ()
-        return several([self.setup.contexts.arms[int(arm)] for arm in arms])
+        return join_some([self.setup.contexts.arms[int(arm)] for arm in arms])
 
     def describe(self, kind: str, field: str, value: object) -> Sequence[Part] | None:
         """Say what a field is."""
@@ -526,7 +543,7 @@ SCENE: Scene[MpcContextual, ContextualRun | TwinRun] = Scene(
     scenarios=SCENARIOS,
     draw=scene,
     explain=explain,
-    pseudocode=lambda settings: written(code(settings)),
+    pseudocode=lambda settings: line_texts(code(settings)),
     sources=lambda settings: SOURCES,
     knowledge=knowledge,
     variants=variants,

@@ -17,7 +17,7 @@ from pydantic import field_validator, model_validator
 from posse.core import check
 from posse.core.errors import ConfigError
 from posse.core.fixed import RewardRange
-from posse.core.settings import Settings, as_written
+from posse.core.settings import Settings, exact_text
 from posse.privacy.dp.arms import ArmChoice, Arms
 from posse.privacy.dp.guarantee import Budget, check_delta
 from posse.privacy.dp.ledger import Ledger
@@ -27,7 +27,7 @@ from posse.problems.contexts.settings import ContextSettings
 from posse.problems.data import ENCODING
 from posse.problems.datasets.reading import check_encoding
 from posse.results.values import JSON, plain_dict
-from posse.systems.base import RunSettings, shipped
+from posse.systems.base import RunSettings, flatten_built_in_policy
 from posse.systems.mpc_contextual.roles.outside import check_fits, gathered, row_order
 from posse.systems.mpc_contextual.terms import (
     ARRIVING,
@@ -140,7 +140,7 @@ class MethodSettings(Settings):
     @classmethod
     def _shipped(cls, values: Any) -> Any:
         why = "an arm is chosen by a program on shares, which cannot call a function of yours."
-        return shipped(values, "mpc-contextual", BONUS, ("epsilon", "width"), why)
+        return flatten_built_in_policy(values, "mpc-contextual", BONUS, ("epsilon", "width"), why)
 
     def described(self, terms: Terms) -> dict[str, JSON]:
         """Return name and parameters of the policy, as a record keeps them."""
@@ -194,7 +194,7 @@ class MpcContextual(RunSettings, MethodSettings, ContextSettings):
     bandwidth: float = 100.0
     """Megabits a second of each role, for the same estimate."""
 
-    _text = field_validator("epsilon", mode="before")(as_written)
+    _text = field_validator("epsilon", mode="before")(exact_text)
 
     @model_validator(mode="after")
     def _check_numbers(self) -> MpcContextual:
@@ -347,7 +347,7 @@ class ArmSettings(Settings):
     allows.
     """
 
-    _text = field_validator("epsilon", mode="before")(as_written)
+    _text = field_validator("epsilon", mode="before")(exact_text)
 
     def ledger(self) -> Ledger[Arms]:
         """Return a ledger with the steps paid for."""

@@ -28,7 +28,7 @@ from posse.runtime.network.engine import Vocabulary
 from posse.runtime.network.party import Source
 from posse.runtime.place import Place
 from posse.runtime.sources import SourceSettings, answering
-from posse.systems.modules import Parties
+from posse.systems.modules import Deploy
 from posse.systems.samba import messages
 from posse.systems.samba.admission import ADMITTED, admitted, customer_key, paillier
 from posse.systems.samba.levels import (
@@ -583,4 +583,4 @@ def _invite(values: dict[str, Any], folder: Path) -> Invitation:
     return invite(values, folder)
 
 
-DEPLOY = Parties(build, _layout, _invite, VOCABULARY)
+DEPLOY = Deploy(build, _layout, _invite, VOCABULARY)

@@ -448,7 +448,7 @@ class SambaServing(Serving):
             self._roles.answer(self._asks[arm, number], value)
             del self._asks[arm, number]
 
-    def learn(self) -> None:
+    def end_round(self) -> None:
         """Every reward is learnt from when it comes."""
 
     def finish(self) -> None:

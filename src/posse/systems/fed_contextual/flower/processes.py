@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from posse.core.check import installing
+from posse.core.check import install_command
 from posse.core.errors import MissingExtraError
 
 MARK = "POSSE_DEVICES_MARK"
@@ -133,7 +133,7 @@ def program(name: str) -> str:
     path = Path(sys.executable).parent / name
     if not path.exists():
         raise MissingExtraError(
-            f"{name} is needed here and not installed. Install it with: {installing('flower')}"
+            f"{name} is needed here and not installed. Install it with: {install_command('flower')}"
         )
     return str(path)
 

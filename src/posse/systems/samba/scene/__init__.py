@@ -13,11 +13,11 @@ from posse.systems.samba.scene.scenarios import SCENARIOS
 from posse.systems.samba.scene.sees import sees
 from posse.systems.samba.settings import Samba
 from posse.systems.samba.twin import SambaTwinRun
-from posse.systems.scenes import written
+from posse.systems.scenes import line_texts
 
 
 def _pseudocode(settings: Samba) -> dict[str, list[str]]:
-    return written(code(settings.load().policy, settings.level, settings.switches))
+    return line_texts(code(settings.load().policy, settings.level, settings.switches))
 
 
 def _visibility(settings: Samba) -> Picture | None:

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from posse.policies.arms.base import Policy
 from posse.systems.samba.levels import Switches
-from posse.systems.scenes import Code, number
+from posse.systems.scenes import Code, format_number
 
 Lines = list[tuple[str, str]]
 
@@ -53,7 +53,7 @@ def sources(level: str) -> Mapping[str, str]:
 def score_text(policy: Policy, level: str) -> list[str]:
     """Say how an owner computes its score, a line a pass."""
     paper = level == "paper"
-    name, given = policy.name, [number(value) for value in policy.parameters()]
+    name, given = policy.name, [format_number(value) for value in policy.parameters()]
     if name == "ucb":
         return [f"v ← s / n + sqrt({given[0]} ln t / n)"]
     if name == "thompson":
@@ -95,7 +95,7 @@ def _scores(policy: Policy, level: str) -> Lines:
 def _pulls(policy: Policy, sealed: str) -> Lines:
     found = [("reply", f"  receive {sealed} from controller (5)")]
     if policy.learns:
-        found.append(("learn", f"  l = 1: p ← p + {number(policy.parameters()[0])} (b − p)"))
+        found.append(("learn", f"  l = 1: p ← p + {format_number(policy.parameters()[0])} (b − p)"))
         return [*found, ("pull", "  l = 2, if b = 1: r ← pull; s ← s + r; n ← n + 1")]
     return [*found, ("pull", "  if b = 1: r ← pull; s ← s + r; n ← n + 1")]
 

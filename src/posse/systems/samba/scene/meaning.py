@@ -19,7 +19,7 @@ from posse.systems.samba.messages import Batch
 from posse.systems.samba.scene.code import code
 from posse.systems.samba.scene.walks import WalkRun
 from posse.systems.samba.setup import COMP, CONTROLLER
-from posse.systems.scenes import Code, lines, number, several
+from posse.systems.scenes import Code, format_number, join_some, line_numbers
 
 
 class Score(NamedTuple):
@@ -66,15 +66,15 @@ class Pass:
     def ran(self, **keys: str) -> dict[str, list[int]]:
         """Return the lines with these keys; several of a role with blanks between."""
         ran = {kind: texts.split() for kind, texts in keys.items()}
-        return self.settings.once(f"scene lines {keys}", lambda: lines(self.code, ran))
+        return self.settings.once(f"scene lines {keys}", lambda: line_numbers(self.code, ran))
 
     def text(self, value: float) -> str:
         """Write a number."""
-        return number(value, self.digits)
+        return format_number(value, self.digits)
 
     def texts(self, values: Any) -> str:
         """Write a list of numbers."""
-        return several([self.text(float(value)) for value in values])
+        return join_some([self.text(float(value)) for value in values])
 
     # Scores ---------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from posse.problems.arms.ratings import Ratings
 from posse.systems.samba.federation import SambaRun, owner_names
 from posse.systems.samba.settings import Samba
 from posse.systems.samba.twin import SambaTwinRun
-from posse.systems.scenes import bar, number
+from posse.systems.scenes import bar, format_number
 
 LINKS = (
     ("owner", "controller"),
@@ -36,7 +36,7 @@ def scene(run: SambaRun | SambaTwinRun) -> dict[str, Any]:
             "name": name,
             "kind": "owner",
             "label": label,
-            "text": f"{number(total, 1)} / {count}",
+            "text": f"{format_number(total, 1)} / {count}",
             "weight": count,
             "bar": bar(total, count, truth),
         }
@@ -70,12 +70,12 @@ def scene(run: SambaRun | SambaTwinRun) -> dict[str, Any]:
                 "name": "reward",
                 "value": earned,
                 "of": best,
-                "text": f"{number(earned, 1)}; the best arm alone pays {number(best, 1)} on average",
+                "text": f"{format_number(earned, 1)}; the best arm alone pays {format_number(best, 1)} on average",
             },
             {
                 "name": "regret",
                 "value": best - expected,
-                "text": f"{number(best - expected, 1)} less, on average, than the best arm",
+                "text": f"{format_number(best - expected, 1)} less, on average, than the best arm",
             },
             {
                 "name": "best arm",
@@ -111,7 +111,7 @@ def _sole(run: SambaRun | SambaTwinRun) -> list[dict[str, Any]]:
         "controller": "holds one share of each score" if strict else sealed,
         "comp": "holds the other share" if strict else masked,
         "dealer": "deals random numbers",
-        "customer": "waits for the total" if total is None else f"total {number(total, 1)}",
+        "customer": "waits for the total" if total is None else f"total {format_number(total, 1)}",
     }
     return [
         {
