@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from posse.core.fixed import (
     MAX_OWNERS,
     REWARD_ONE,
-    bounded,
+    clip_score,
     comparable,
     from_units,
     tie_bits,
@@ -145,7 +145,7 @@ def test_comparable_keeps_the_order_and_is_never_equal(
     places = data.draw(
         st.lists(st.integers(0, (1 << bits) - 1), min_size=2, max_size=2, unique=True)
     )
-    a, b = bounded(a, bits), bounded(b, bits)
+    a, b = clip_score(a, bits), clip_score(b, bits)
     x, y = (comparable(score, place, bits) for score, place in zip((a, b), places, strict=True))
     assert x != y
     assert 0 <= x + (1 << 62) < 1 << 64  # what a mask can hold
@@ -160,16 +160,16 @@ def test_comparable_keeps_the_order_and_is_never_equal(
 @settings(deadline=None)
 @given(st.floats(allow_nan=False), bits_of)
 def test_a_bounded_score_fits_and_one_that_fits_is_left_alone(score: float, bits: int) -> None:
-    held = bounded(score, bits)
+    held = clip_score(score, bits)
     limit = 2.0 ** (22 - bits)
     assert abs(held) <= limit
     assert held == score or abs(score) >= limit - 2.0**-40
-    assert bounded.py_func(score, bits) == held
+    assert clip_score.py_func(score, bits) == held
 
 
 @pytest.mark.parametrize("bits", range(1, 13))
 def test_the_largest_integer_is_below_its_documented_bound(bits: int) -> None:
-    assert comparable(bounded(1e300, bits), (1 << bits) - 1, bits) < 1 << 62
+    assert comparable(clip_score(1e300, bits), (1 << bits) - 1, bits) < 1 << 62
 
 
 def test_neighbouring_scores_of_forty_bits_differ() -> None:
@@ -180,4 +180,4 @@ def test_neighbouring_scores_of_forty_bits_differ() -> None:
 
 def test_the_most_owners_leave_room_for_scores() -> None:
     assert tie_bits(MAX_OWNERS) == 12
-    assert bounded(1000.0, tie_bits(MAX_OWNERS)) == 1000.0
+    assert clip_score(1000.0, tie_bits(MAX_OWNERS)) == 1000.0

@@ -42,7 +42,9 @@ class _InterpretingBudget:
 
 
 class Compiled(partial[R]):
-    """A function that numba compiles at its first call, or after `PATIENCE` if it is short.
+    """A function that numba compiles at its first call; a short one is interpreted until then.
+
+    Short functions are interpreted until this process has spent `PATIENCE` seconds on it.
 
     A partial object calls its function from C, so this layer costs ten nanoseconds per call.
     """
@@ -56,7 +58,7 @@ class Compiled(partial[R]):
     _options: Mapping[str, Any]
 
     def __new__(cls, function: Callable[..., R], **options: Any) -> Self:
-        """Make a partial object without arguments."""
+        """Make a partial object without arguments; `__init__` takes the options."""
         return super().__new__(cls, function)
 
     def __init__(
@@ -106,12 +108,13 @@ class Compiled(partial[R]):
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                 result = self.interpreted(*args, **keywords)
         finally:
-            self._count_seconds(perf_counter() - started)
+            self._spend_interpreting_time(perf_counter() - started)
         if isinstance(result, tuple):
             return tuple(map(_python_number, result))
         return _python_number(result)
 
-    def _count_seconds(self, seconds: float) -> None:
+    def _spend_interpreting_time(self, seconds: float) -> None:
+        """Count seconds of interpreting; those of short functions use up the budget."""
         self.seconds_interpreted += seconds
         if not self.short:
             return
@@ -132,7 +135,7 @@ class Compiled(partial[R]):
             function = names.get(name)
             if isinstance(function, Compiled) and function.short:
                 names[name] = function.interpreted
-        return _bind(self.py_func, names)
+        return _with_globals(self.py_func, names)
 
     @property
     def is_compiled(self) -> bool:
@@ -172,8 +175,8 @@ class Compiled(partial[R]):
         return self.py_func.__qualname__
 
 
-def _bind(function: Callable[..., Any], names: dict[str, Any]) -> FunctionType:
-    """Return a function with the same code and the globals in `names`."""
+def _with_globals(function: Callable[..., Any], names: dict[str, Any]) -> FunctionType:
+    """Return a function with the same code, whose globals are `names` alone."""
     bound = FunctionType(
         function.__code__, names, function.__name__, function.__defaults__, function.__closure__
     )
@@ -195,7 +198,7 @@ def elementary(function: Callable[..., R]) -> Callable[..., R]:
 
     It is compiled without fast-math, so that compiled and interpreted calls give the same bits.
     """
-    return _compile(function, short=True)
+    return _wrap(function, short=True)
 
 
 def loops(function: Callable[..., R]) -> Callable[..., R]:
@@ -204,15 +207,15 @@ def loops(function: Callable[..., R]) -> Callable[..., R]:
     A division by zero gives infinity or NaN, as in numpy, and no error: a test before every
     division would keep the compiler from vectorising. So check divisors before.
     """
-    return _compile(function, short=False, error_model="numpy", nogil=True)
+    return _wrap(function, short=False, error_model="numpy", nogil=True)
 
 
 def short_loops(function: Callable[..., R]) -> Callable[..., R]:
     """Compile loops whose work depends only on the size of their arrays.
 
-    Calls with short arrays are interpreted at first.
+    Calls with short arrays are interpreted at first: short arrays mean little work here.
     """
-    return _compile(function, short=True, error_model="numpy", nogil=True)
+    return _wrap(function, short=True, error_model="numpy", nogil=True)
 
 
 def inlined(function: Callable[..., R]) -> Callable[..., R]:
@@ -221,7 +224,7 @@ def inlined(function: Callable[..., R]) -> Callable[..., R]:
     return Compiled(function, keep=False, short=True, options={"inline": "always"})
 
 
-def _compile(function: Callable[..., R], *, short: bool, **options: Any) -> Callable[..., R]:
+def _wrap(function: Callable[..., R], *, short: bool, **options: Any) -> Callable[..., R]:
     # Code of other packages may give other bits in Python than in numba, so it is not interpreted.
     in_package = function.__module__.startswith("posse.")
     return Compiled(function, keep=in_package, short=short and in_package, options=options)
@@ -245,7 +248,7 @@ def specialise(
         keep: Whether to keep the machine code on disk; False for functions that a user wrote.
         short: Whether to interpret the kernel at first. Has no effect if `keep` is False.
     """
-    bound = _bind(template, {**template.__globals__, **functions})
+    bound = _with_globals(template, {**template.__globals__, **functions})
     bound.__name__ = re.sub(r"\W", "_", f"{template.__name__}__{name}")
     bound.__qualname__ = bound.__name__
     return Compiled(bound, keep=keep, short=keep and short, options={"nogil": True})

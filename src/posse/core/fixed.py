@@ -154,8 +154,12 @@ def tie_place(first_word: int, second_word: int, owner: int, bits: int) -> int:
 
 
 @elementary
-def bounded(score: float, bits: int) -> float:
-    """Clip a score, so that `comparable` stays below 2^62: |score| < 2^(22 - bits)."""
+def clip_score(score: float, bits: int) -> float:
+    """Clip a score to |score| < 2^(62 - SCORE_BITS - bits), so that `comparable` is below 2^62.
+
+    `bits` is the width of the tie (`tie_bits`).
+    """
+    # The factor gives the largest float below the limit.
     limit = float(np.int64(1) << np.int64(62 - SCORE_BITS - bits)) * (1.0 - 2.0**-53)
     return min(max(score, -limit), limit)
 
@@ -164,7 +168,7 @@ def bounded(score: float, bits: int) -> float:
 def comparable(score: float, place: int, bits: int) -> int:
     """Return the integer that represents a score in comparisons: floor(score 2^40) 2^bits + place.
 
-    The score must be `bounded`. The absolute value of the integer is below 2^62.
+    The score must be clipped (`clip_score`). The absolute value of the integer is below 2^62.
     """
     q = np.int64(math.floor(score * _SCORE_ONE))
     return (q << np.int64(bits)) + np.int64(place)  # type: ignore[return-value]

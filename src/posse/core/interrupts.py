@@ -77,15 +77,15 @@ class _Ending:
 
 @contextmanager
 def end_on_interrupt() -> Iterator[None]:
-    """Make sure that a command ends soon after each Ctrl-C, even if its main thread is busy.
+    """End the process if the main thread does not raise `KeyboardInterrupt` soon after Ctrl-C.
 
     A thread waits for the signal. If the main thread does not raise the interrupt within `PATIENCE`
     seconds, this thread saves what was done (`save_on_interrupt`) and ends the process with the
     exit code of Ctrl-C. In another thread than the main one, or if Python's own handler of Ctrl-C
     was replaced, the block runs unwatched.
     """
-    has_own_handler = signal.getsignal(signal.SIGINT) is not signal.default_int_handler
-    if has_own_handler or not _in_main_thread():
+    handler_was_replaced = signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    if handler_was_replaced or not _in_main_thread():
         yield
         return
     reader, writer = os.pipe()
@@ -158,8 +158,9 @@ def save_on_interrupt(
 
 
 def _claim_ending(reader: int) -> bool:
-    """Keep the main thread from raising the interrupt; return False if it has already raised it."""
+    """Keep the main thread from raising the interrupt; return False if it may have raised it."""
     with _Ending.lock:
+        # Readable is `_RAISED`, the closed pipe at the end of the block, or another Ctrl-C.
         if _is_readable(reader, 0):
             return False
         _Ending.main_too_late = True
@@ -190,7 +191,7 @@ def _raise_interrupt(number: int = signal.SIGINT, frame: FrameType | None = None
     with _Ending.lock:
         if not _Ending.main_too_late:
             _tell_watching_thread()
-    while _Ending.main_too_late:
+    while _Ending.main_too_late:  # the watching thread ends the process
         time.sleep(CHECK_INTERVAL)
     raise KeyboardInterrupt
 
@@ -210,9 +211,9 @@ def _tell_watching_thread() -> None:
 def defer_interrupt() -> Iterator[None]:
     """Defer Ctrl-C until the block ends, and raise it then.
 
-    A second Ctrl-C ends the process at once. If `end_on_interrupt` watches, the first one ends it
-    after `PATIENCE`. The block changes nothing in other threads than the main one, and in processes
-    with another handler.
+    Without `end_on_interrupt`, a second Ctrl-C ends the process at once. With it, the first one ends
+    the process if the block has not ended after `PATIENCE`. In other threads than the main one, and if
+    another handler is set, nothing is deferred.
 
     >>> with defer_interrupt():
     ...     done = 1

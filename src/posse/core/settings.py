@@ -41,7 +41,9 @@ class External:
 
     @classmethod
     def named(cls, names: Iterable[str]) -> External:
-        """Return a mark for a setting whose values of these names are built in.
+        """Return a mark for a setting in which these values alone are built in.
+
+        Every other value may import code or open a file.
 
         >>> External.named(["uniform", "embedded:jester"]).built_in
         'uniform|embedded:jester'
@@ -201,16 +203,17 @@ class Settings(BaseModel):
     def external_mark(cls, name: str) -> External | None:
         """Return the `External` mark of a setting; None if its values are only data.
 
-        A setting without a mark is treated as marked if its type contains Path, Any or object.
+        A type that contains Path comes first, then the setting's own mark. A setting without a mark is
+        treated as marked if its type contains Any or object.
         """
         field = cls.model_fields[name]
-        types = [*field.metadata, *_types_in(field.annotation)]
-        if Path in types:
+        types_and_marks = [*field.metadata, *_types_in(field.annotation)]
+        if Path in types_and_marks:
             return External(path=True)
-        for member in types:
+        for member in types_and_marks:
             if isinstance(member, External):
                 return member
-        return External() if Any in types or object in types else None
+        return External() if Any in types_and_marks or object in types_and_marks else None
 
     @classmethod
     def heading(cls, name: str) -> str:

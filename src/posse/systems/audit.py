@@ -249,7 +249,7 @@ class Target(ABC):
 
     @property
     def progress_note(self) -> str:
-        """How far the run is; empty if the target is not a run, or the run is done."""
+        """Text for errors if the target is a run that is not done; empty for all others."""
         return ""
 
 
@@ -269,7 +269,7 @@ class SettingsTarget(Target):
         self._runs: list[Run] = []
 
     def reason_to_skip(self, attack: Attack, requested: bool) -> str:
-        """Return why an attack has no result for these settings, or was not asked for."""
+        """Return why an attack is left out: it takes long and was not requested, or has no result."""
         if attack.needs not in FAST and not requested:
             return f"needs {_NEEDS[attack.needs]}; add it with --all (in Python: all=True)."
         return attack.missing(self._settings)
@@ -329,7 +329,7 @@ class RunTarget(SettingsTarget):
 
     @property
     def progress_note(self) -> str:
-        """How far the run is; empty if the run is done."""
+        """Text for errors if the run is not done, such as "the run is at 50 of 200"."""
         if self._run.done:
             return ""
         return f"the run is at {self._run.time:,} of {self._run.horizon:,}"
@@ -528,7 +528,8 @@ class Auditor:
         )
 
     def _unscored_row(self, attack: Attack, evidence: Sequence[Evidence]) -> Row:
-        # Only a recorded view has no truth, and it is one item.
+        # Without a truth there is nothing to score. Only a recorded view has none, and it is the only
+        # item of evidence.
         (item,) = evidence
         return Row(
             attack=attack.name,

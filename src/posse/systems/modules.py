@@ -180,7 +180,7 @@ def _refuse_to_serve(settings: RunSettings, *_: Any, **__: Any) -> Serving:
 
 @dataclass(frozen=True, kw_only=True)
 class Live:
-    """Decisions on demand in this process (`posse.live`), and learnt models."""
+    """How a system decides on demand in this process (`posse.live`), and reads learnt models."""
 
     serve: Callable[..., Serving] = _refuse_to_serve
     """Starts serving decisions; by default raises an error. It is called with the settings, the
@@ -220,7 +220,7 @@ class Command:
 
 @dataclass(frozen=True, kw_only=True)
 class Commands:
-    """Commands of one system, and its settings that have no flag in any command."""
+    """Commands that one system alone has, and settings that get no flag in any of its commands."""
 
     commands: tuple[Command, ...] = ()
     without_flag: tuple[str, ...] = ()

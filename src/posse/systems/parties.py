@@ -441,7 +441,8 @@ class PartyRecorder:
         return self._use_store(replace_row)
 
     def _save_record(self, record: Record) -> None:
-        self._over = True
+        """Store the final record."""
+        self._over = True  # first: `_begin_row` must not replace the final record by a running one
         self._use_store(
             lambda store: store.save(add_privacy_of_all_runs(record, store), replace=True)
         )

@@ -144,7 +144,8 @@ def _import_refusal(module: str, error: Exception) -> ConfigError:
     from posse.policies.own import explain
 
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
-    if missing is not None and f"{module}.".startswith(f"{missing}."):
+    # Another missing module is a fault inside the system.
+    if missing is not None and (module == missing or module.startswith(f"{missing}.")):
         return ConfigError(
             f"there is no module '{module}' with a system. Check {VARIABLE}, or the package that "
             "was installed for it.",

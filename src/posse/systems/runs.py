@@ -279,7 +279,7 @@ class RolesRun(Run):
         """Return the message that brings the outside world's answer to the role that asked."""
 
     def _check_note(self, note: Note) -> None:
-        """Check what a role reports, such as a result, and raise an error if it is wrong."""
+        """Hook: raise an error if a role reports something wrong. By default nothing is checked."""
 
     @property
     def public(self) -> Mapping[str, Any]:
@@ -319,10 +319,10 @@ class RolesRun(Run):
     @property
     def time(self) -> int:
         """Number of decisions so far, all seeds together."""
-        return self._seed_horizon * (len(self.memories) - 1) + self._reached
+        return self._seed_horizon * (len(self.memories) - 1) + self._seed_time
 
     @property
-    def _reached(self) -> int:
+    def _seed_time(self) -> int:
         """Number of decisions so far in the current seed."""
         return int(self.world.reached)
 
@@ -350,7 +350,7 @@ class RolesRun(Run):
         self.world.answered(ask, reward)
 
     def _advance(self, n: int) -> None:
-        until = self._reached + n
+        until = self._seed_time + n
         for note in self.memory:
             self._process_note(note)
             # After the last decision of a seed, its remaining messages are delivered too.
@@ -378,7 +378,7 @@ class RolesRun(Run):
         return delivery._replace(explanation=scene_of(self.system).explain(self, delivery))
 
     def _deliver_next(self, until: int | None) -> Delivery | None:
-        """Deliver the next message, and begin the next seed if this one is over."""
+        """Deliver the next message, and begin the next seed if the current one is over."""
 
         def at_limit() -> bool:
             return until is not None and self.time >= until
@@ -388,18 +388,19 @@ class RolesRun(Run):
         if delivery is not None:
             return delivery
         if at_limit():
-            self.memory.time = self._reached
+            self.memory.time = self._seed_time
             return None
         self._begin_next_seed()
         return None if self._over else self.memory.deliver()
 
     def _process_note(self, note: Note) -> None:
-        self.memory.time = self._reached
+        """Set the time to the decisions so far, which `_advance` compares, and check the note."""
+        self.memory.time = self._seed_time
         self._check_note(note)
 
     def _begin_next_seed(self) -> None:
         """Begin the next seed, unless the current one waits for the outside world."""
-        self.memory.time = self._reached
+        self.memory.time = self._seed_time
         if self.asks:
             return
         if len(self.memories) < len(self.seeds):

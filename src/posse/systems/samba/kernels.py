@@ -17,7 +17,7 @@ import numpy as np
 from posse.core.compiled import Compiled, compile_user, elementary, specialise
 from posse.core.errors import PolicyError
 from posse.core.exact import exp, gumbel
-from posse.core.fixed import bounded, comparable, from_units, tie_place
+from posse.core.fixed import clip_score, comparable, from_units, tie_place
 from posse.core.random import COIN, EXPLORE, GUMBEL, MASK, SELECT, TIE, uniform, unit, words
 from posse.policies.arms.base import Policy
 from posse.problems.arms.rewards import BETA, reward, simple_reward
@@ -119,7 +119,7 @@ def _numbers(
             if kinds[turn] == MATCH:
                 value += scales[turn] * gumbel(uniform(keys[j], GUMBEL, turn, t, 0))
         out[j] = comparable(
-            bounded(value, bits), tie_place(coins[j, 1], coins[j, 2], owner, bits), bits
+            clip_score(value, bits), tie_place(coins[j, 1], coins[j, 2], owner, bits), bits
         )
         memory = learn(turn, False, memory, parameters)
         turn += 1
@@ -176,10 +176,10 @@ def _largest(
             value = score(t, turn, from_units(units[i]), pulls[i], memory[i], keys[i], parameters)
             if kind == MATCH:
                 u = uniform(keys[i], GUMBEL, turn, t, 0)
-                if bounded(value + scale * gumbel_bound(u), bits) < lowest:
+                if clip_score(value + scale * gumbel_bound(u), bits) < lowest:
                     continue  # it cannot win
                 value += scale * gumbel(u)
-        value = bounded(value, bits)
+        value = clip_score(value, bits)
         if value < lowest:
             continue
         x = comparable(value, 0, bits)
