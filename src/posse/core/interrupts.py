@@ -40,24 +40,24 @@ _SHOW_CURSOR = b"\r\x1b[?25h"
 """For a terminal: a progress bar hides the cursor."""
 
 
-def half_second_steps(most: int, least: int = 1) -> Iterator[int]:
+def half_second_steps(most: int) -> Iterator[int]:
     """Yield how many steps to make next, so that they take a quarter to half a second.
 
     The first number is a sixteenth of `most`. The numbers depend on the machine's speed, so the
     result of the work must not depend on them.
 
-    >>> next(half_second_steps(1600)), next(half_second_steps(1600, least=400))
-    (100, 400)
+    >>> next(half_second_steps(1600))
+    100
     """
-    steps = max(least, most // 16)
+    steps = max(1, most // 16)
     while True:
         started = time.monotonic()
         yield steps
         seconds = time.monotonic() - started
         if seconds < CHECK_INTERVAL / 2:
-            steps = max(least, min(most, 2 * steps))
+            steps = min(most, 2 * steps)
         elif seconds > CHECK_INTERVAL:
-            steps = max(least, steps // 2)
+            steps = max(1, steps // 2)
 
 
 # Ending a command ---------------------------------------------------------------------------------
