@@ -163,7 +163,7 @@ def test_a_difference_is_named() -> None:
     assert list(differences("shapes", old, {**old, "d": 1})) == []
     assert list(differences("shapes", {"tag A": [1]}, {"tag A": [1, 2]})) == []
     assert len(list(differences("shapes", {"tag A": [1]}, {"tag A": [2]}))) == 1
-    assert len(list(differences("figures/epsilons", {"0.5": 2}, {"0.5": 1}))) == 1
+    assert len(list(differences("figures/epsilons", {"0.3": 2}, {"0.3": 1}))) == 1
     nearly = {**old, "a": [1, 0.5 + 1e-7, "x"]}
     assert len(list(differences("commands", old, nearly))) == 1
     assert list(differences("commands", old, nearly, exact=False)) == []

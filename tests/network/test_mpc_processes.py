@@ -159,9 +159,9 @@ def test_a_party_that_stays_away_is_named_by_all_and_waited_for_by_none(tmp_path
         while parties[PULLER].engine.role.step < 20:
             assert not any(task.done() for task in running.values())
             await asyncio.sleep(0.01)
+        began = time.monotonic()  # before it leaves: the others may notice it while it stops
         parties["clinic-1"].stop()
         await running.pop("clinic-1")
-        began = time.monotonic()
         ended = await asyncio.wait_for(
             asyncio.gather(*running.values(), return_exceptions=True), PATIENCE
         )

@@ -187,7 +187,7 @@ def test_refuses_other_terms_and_other_versions():
     one = agent()
     one.start()
     other = msgspec.structs.replace(TERMS, multipliers=(1.0, 0.5))
-    refused(one, "b", Hello(VERSION, other.digest), "other terms")
+    refused(one, "b", Hello(VERSION, other.digest), "the terms of 'b' differ from those here")
     refused(
         one, "b", Hello(VERSION + 1, TERMS.digest), f"version {VERSION + 1} .* version {VERSION}"
     )
