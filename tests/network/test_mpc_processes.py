@@ -155,8 +155,8 @@ def test_a_party_that_stays_away_is_named_by_all_and_waited_for_by_none(tmp_path
 
     async def go():
         parties = {path.stem: opened(path) for path in paths}
-        # Parties look twice a second who is there. Who comes and leaves between two looks counts as
-        # missing from the start.
+        # Parties check twice a second which peers are connected. A peer that connects and leaves
+        # between two checks counts as missing from the start.
         began = time.monotonic()
         running = {name: asyncio.create_task(party.run()) for name, party in parties.items()}
         while parties[PULLER].engine.role.step < 20:
