@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core import check
-from posse.core.compiled import loops
+from posse.core.compiled import compiled_loops
 from posse.core.random import words
 from posse.systems.mpc_contextual.coins import Coins
 from posse.systems.mpc_contextual.twins.floats import (
@@ -89,7 +89,7 @@ class Outcome(NamedTuple):
     """
 
 
-@loops
+@compiled_loops
 def overflow(a: Word, b: Word) -> int:
     """Return n where a + b = c + n 2^64, all three read as signed numbers."""
     sign = a >> _TOP
@@ -98,14 +98,14 @@ def overflow(a: Word, b: Word) -> int:
     return 1 if sign == 0 else -1
 
 
-@loops
+@compiled_loops
 def toward_zero(x: Word, bits: Word) -> Word:
     """Divide by 2^bits as C does a signed number."""
     up = x + (x >> _TOP) * ((_ONE << bits) - _ONE)
     return np.uint64(np.int64(up) >> np.int64(bits))
 
 
-@loops
+@compiled_loops
 def share_wise(x: Word, share: Word, pad: Word, bits: Word) -> Word:
     """Cut x as two parties do that hold `share` and x - share (Appendix C), with eta left out.
 
@@ -123,7 +123,7 @@ def share_wise(x: Word, share: Word, pad: Word, bits: Word) -> Word:
     return toward_zero(share, bits) + toward_zero(other, bits) - (wrapped << (np.uint64(64) - bits))
 
 
-@loops
+@compiled_loops
 def dealt(x: Word, r: Word, bits: Word) -> Word:
     """Cut x by a dealt pair: floor(x / 2^f) or one more, for -2^62 <= x < 2^62.
 
@@ -141,7 +141,7 @@ def dealt(x: Word, r: Word, bits: Word) -> Word:
     )
 
 
-@loops
+@compiled_loops
 def cut(x: Word, bits: Word, setup: Setup, state: Wholes) -> Word:
     """Cut x by `bits` bits with fresh shares; `state` is (step, numbers cut in this step, wraps so
     far).
@@ -155,12 +155,12 @@ def cut(x: Word, bits: Word, setup: Setup, state: Wholes) -> Word:
     return share_wise(x, first, second, bits)
 
 
-@loops
+@compiled_loops
 def _times(a: Word, b: Word, setup: Setup, state: Wholes) -> Word:
     return cut(a * b, setup.bits, setup, state)
 
 
-@loops
+@compiled_loops
 def _dot(a: Words, b: Words, setup: Setup, state: Wholes) -> Word:
     """Multiply and add modulo 2^64, then cut once."""
     total = np.uint64(0)
@@ -169,12 +169,12 @@ def _dot(a: Words, b: Words, setup: Setup, state: Wholes) -> Word:
     return cut(total, setup.bits, setup, state)
 
 
-@loops
+@compiled_loops
 def _fixed(value: float, setup: Setup) -> Word:
     return np.uint64(round(value * float(_ONE << setup.bits)))
 
 
-@loops
+@compiled_loops
 def _exponential_start(d: Word, setup: Setup, state: Wholes) -> Word:
     small = cut(_fixed(0.5, setup) - d, np.uint64(EXPONENT_SQUARINGS), setup, state)
     power = (_ONE << setup.bits) + small
@@ -183,14 +183,14 @@ def _exponential_start(d: Word, setup: Setup, state: Wholes) -> Word:
     return _THREE * power + _fixed(0.003, setup)
 
 
-@loops
+@compiled_loops
 def _quadratic_start(d: Word, setup: Setup, state: Wholes) -> Word:
     square = _times(d, d, setup, state)
     bent = _fixed(0.32323232, setup) * square - _fixed(1.45454545, setup) * d
     return _fixed(2.12121212, setup) + cut(bent, setup.bits, setup, state)
 
 
-@loops
+@compiled_loops
 def reciprocal(d: Word, setup: Setup, state: Wholes) -> Word:
     """Return 1 / d by y <- 2 y - d y^2, two truncations a step."""
     y = (
@@ -203,7 +203,7 @@ def reciprocal(d: Word, setup: Setup, state: Wholes) -> Word:
     return y
 
 
-@loops
+@compiled_loops
 def _direction(inverse: Words, x: Words, k: Words, setup: Setup, state: Wholes) -> Word:
     """Write k = W^-1 x, and return 1 / d."""
     for i in range(x.shape[0]):
@@ -211,7 +211,7 @@ def _direction(inverse: Words, x: Words, k: Words, setup: Setup, state: Wholes) 
     return reciprocal((_ONE << setup.bits) + _dot(k, x, setup, state), setup, state)
 
 
-@loops
+@compiled_loops
 def _learn_published(
     inverse: Words, sums: Words, x: Words, reward: Word, k: Words, setup: Setup, state: Wholes
 ) -> None:
@@ -225,7 +225,7 @@ def _learn_published(
         sums[i] += _times(x[i], reward, setup, state)
 
 
-@loops
+@compiled_loops
 def _solve(inverses: Words, sums: Words, weights: Words, setup: Setup, state: Wholes) -> None:
     """Work out w = W^-1 b anew for all arms, as no party may know whose model has changed."""
     for a in range(weights.shape[0]):
@@ -233,7 +233,7 @@ def _solve(inverses: Words, sums: Words, weights: Words, setup: Setup, state: Wh
             weights[a, i] = _dot(inverses[a, i], sums[a], setup, state)
 
 
-@loops
+@compiled_loops
 def _learn_recursive(
     inverse: Words, weights: Words, x: Words, error: Word, k: Words, setup: Setup, state: Wholes
 ) -> None:
@@ -247,7 +247,7 @@ def _learn_recursive(
             inverse[j, i] = inverse[i, j]
 
 
-@loops
+@compiled_loops
 def _simulate(
     features: Words,
     rewards: Words,

@@ -26,7 +26,12 @@ from functools import cache
 
 import numpy as np
 
-from posse.core.compiled import compile_user, loops, side_by_side, specialise
+from posse.core.compiled import (
+    advance_in_threads,
+    compile_template,
+    compile_user_function,
+    compiled_loops,
+)
 from posse.core.exact import exp
 from posse.core.random import COIN, EXPLORE, REWARD, SELECT, derive, uniform
 from posse.policies import Policy
@@ -110,12 +115,12 @@ def _replay(
 @cache
 def _kernel(policy: type[Policy]) -> Callable[..., None]:
     functions = {
-        name: compile_user(getattr(policy, name)) for name in ("score", "learn", "explore")
+        name: compile_user_function(getattr(policy, name)) for name in ("score", "learn", "explore")
     }
     # Sources of `experiments` are not in the key of code kept on disk, so what depends on one is
     # compiled every time.
     ships = policy.__module__.startswith("posse.policies.")
-    return specialise(
+    return compile_template(
         _replay, functions, name=f"{policy.__module__}.{policy.__qualname__}", keep=ships
     )
 
@@ -162,7 +167,7 @@ def replay(
             out[cut],
         )
 
-    side_by_side(play, runs)
+    advance_in_threads(play, runs)
     return out
 
 
@@ -189,7 +194,7 @@ def their_stream(count: int) -> Floats:
     return table
 
 
-@loops
+@compiled_loops
 def _gamma(shape, numbers, used):
     """Gamma sample of a shape >= 1 as `random.gammavariate` draws it, and how many numbers are used
     after it.
@@ -213,7 +218,7 @@ def _gamma(shape, numbers, used):
     return shape, used
 
 
-@loops
+@compiled_loops
 def their_beta(a, b, numbers):
     """Beta sample of a, b >= 1 as `random.betavariate` draws it from these numbers."""
     x, used = _gamma(a, numbers, 0)
@@ -221,7 +226,7 @@ def their_beta(a, b, numbers):
     return x / (x + y)
 
 
-@loops
+@compiled_loops
 def _play(world, stream, means, beta_seeds, budgets, out):
     owners = means.shape[0]
     for run in range(beta_seeds.shape[0]):
@@ -261,5 +266,5 @@ def their_thompson(means: Floats, budgets: Sequence[int], runs: int) -> Floats:
     def play(cut: slice) -> None:
         _play(world[cut.start :], stream, means, beta_seeds[cut], points, out[cut])
 
-    side_by_side(play, runs)
+    advance_in_threads(play, runs)
     return out

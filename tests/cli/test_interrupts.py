@@ -108,7 +108,7 @@ def test_how_work_is_cut_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
 
 STUCK = """
 import sys, time
-from posse.core.interrupts import defer_interrupt, save_on_interrupt, end_on_interrupt
+from posse.core.interrupts import defer_interrupt, save_on_interrupt, enforce_interrupts
 
 def stuck(seconds):  # as a compiler's work is
     deadline = time.monotonic() + seconds
@@ -117,7 +117,7 @@ def stuck(seconds):  # as a compiler's work is
         while time.monotonic() < deadline:
             time.sleep(0.05)
 
-with end_on_interrupt():
+with enforce_interrupts():
     if sys.argv[1] == "kept":
         with save_on_interrupt(lambda: "what was done is saved"), save_on_interrupt(lambda: 1 / 0):
             stuck(3600)

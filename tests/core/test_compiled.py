@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from posse.core import compiled, machine_code
-from posse.core.compiled import Compiled, compile_user, elementary, specialise
+from posse.core.compiled import Compiled, compile_template, compile_user_function, elementary
 from posse.core.exact import log
 from posse.core.machine_code import SourceCache, source_digest
 
@@ -42,8 +42,12 @@ def outer(x: float) -> float:
 
 
 def test_each_policy_has_its_own_kernel() -> None:
-    two = specialise(template, {"change": compile_user(twice)}, name="two", keep=False)
-    three = specialise(template, {"change": compile_user(thrice)}, name="three", keep=False)
+    two = compile_template(
+        template, {"change": compile_user_function(twice)}, name="two", keep=False
+    )
+    three = compile_template(
+        template, {"change": compile_user_function(thrice)}, name="three", keep=False
+    )
     assert (two(5.0), three(5.0)) == (11.0, 16.0)
     assert (two.py_func(5.0), three.py_func(5.0)) == (11.0, 16.0)
 
@@ -127,7 +131,7 @@ def test_code_of_a_user_is_neither_kept_nor_interpreted() -> None:
     assert isinstance(function, Compiled)
     assert (function._keep, function.short) == (False, False)
     assert function(4.0) == 8.0
-    assert compile_user(log) is log
+    assert compile_user_function(log) is log
 
 
 LOG = "import sys; from posse.core import compiled; from posse.core.exact import log; "

@@ -110,7 +110,7 @@ BROKEN: dict[str, tuple[str, str, Callable[[Path], object]]] = {
     "core.terms.other-digest": (
         "P530",
         "terms",
-        lambda _: agreement.check_digest(b"1", "bob", b"2"),
+        lambda _: agreement.check_terms_digest(b"1", "bob", b"2"),
     ),
     "core.path.exists": (
         "P200",
@@ -130,7 +130,7 @@ BROKEN: dict[str, tuple[str, str, Callable[[Path], object]]] = {
     "core.identity.not-readable": (
         "P700",
         "identity",
-        lambda folder: files.read(folder / "key.pem", "the key", "Make one."),
+        lambda folder: files.read_credential(folder / "key.pem", "the key", "Make one."),
     ),
     "core.path.not-readable": ("P700", "path", lambda folder: files.check_private(folder / "none")),
     "core.permissions.used-by-others": (
@@ -141,7 +141,7 @@ BROKEN: dict[str, tuple[str, str, Callable[[Path], object]]] = {
     "core.permissions.written-by-others": (
         "P700",
         "permissions",
-        lambda folder: files.check_trusted(use_mode(folder / "a", 0o666)),
+        lambda folder: files.check_only_owner_writes(use_mode(folder / "a", 0o666)),
     ),
     "core.owner.another-user": ("P700", "owner", lambda folder: own_nothing(folder / "a")),
     "core.reward_range.not-a-range": (
@@ -231,11 +231,11 @@ def test_the_codes_of_all_classes() -> None:
         "EnrolmentError": "P710",
         "JournalError": "P800",
         "LinkError": "P810",
-        "UnfinishedError": "P820",
+        "UnconfirmedError": "P820",
         "StalledError": "P830",
     }
     waiting = {name for name, error in CLASSES.items() if error.exit_code == 3}
-    assert waiting == {"UnfinishedError", "StalledError"}
+    assert waiting == {"UnconfirmedError", "StalledError"}
 
 
 def test_an_error_survives_the_way_between_processes() -> None:

@@ -13,10 +13,10 @@ from posse.core.errors import CertificateError, DataError
 from posse.core.files import (
     PRIVATE,
     PUBLIC,
+    check_only_owner_writes,
     check_private,
-    check_trusted,
     make_folder,
-    whole,
+    open_whole,
     write_whole,
 )
 
@@ -24,7 +24,7 @@ from posse.core.files import (
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     write_whole(path, b"old")
-    with whole(path) as file:
+    with open_whole(path) as file:
         file.write(b"ne")
         assert path.read_bytes() == b"old"
         file.write(b"w")
@@ -43,7 +43,7 @@ def test_what_stops_half_way_leaves_the_old_file_alone(
     write_whole(path, b"old")
 
     def half() -> None:
-        with whole(path, durable=durable) as file:
+        with open_whole(path, durable=durable) as file:
             file.write(b"half")
             raise fault
 
@@ -57,7 +57,7 @@ def test_what_stops_half_way_leaves_the_old_file_alone(
 def test_the_mode_holds_from_the_first_byte_whatever_the_umask(tmp_path: Path, mode: int) -> None:
     before = os.umask(0o000)
     try:
-        with whole(tmp_path / "key.pem", mode=mode) as file:
+        with open_whole(tmp_path / "key.pem", mode=mode) as file:
             assert stat.S_IMODE(os.fstat(file.fileno()).st_mode) == mode
             (part,) = tmp_path.iterdir()
             assert stat.S_IMODE(part.stat().st_mode) == mode
@@ -106,7 +106,7 @@ def test_a_folder_is_made_for_its_owner_alone(tmp_path: Path) -> None:
 def test_a_file_that_others_may_read_can_be_trusted_but_is_not_private(tmp_path: Path) -> None:
     path = tmp_path / "key.pem"
     write_whole(path, b"secret", mode=PUBLIC)
-    check_trusted(path)
+    check_only_owner_writes(path)
     with pytest.raises(CertificateError):
         check_private(path)
     path.chmod(PRIVATE)

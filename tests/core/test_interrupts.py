@@ -102,7 +102,7 @@ def keep():
     with lock:
         return "kept"
 
-with interrupts.end_on_interrupt(), interrupts.save_on_interrupt(keep), lock:
+with interrupts.enforce_interrupts(), interrupts.save_on_interrupt(keep), lock:
     threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
     hashlib.pbkdf2_hmac("sha256", b"", b"", 4_000_000)  # does not look up, and holds what `keep` waits for
     print("went on")
@@ -123,7 +123,7 @@ from posse.core import interrupts
 interrupts.PATIENCE = 0.2
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-with interrupts.end_on_interrupt(), interrupts.save_on_interrupt(lambda: "kept"):
+with interrupts.enforce_interrupts(), interrupts.save_on_interrupt(lambda: "kept"):
     try:
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(60)

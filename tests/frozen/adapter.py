@@ -131,7 +131,7 @@ def resume(
     """
     from posse.runtime.network.deployment import make_party
     from posse.runtime.place import open_place
-    from posse.systems.parties import deploy_or_refuse, run_and_record
+    from posse.systems.parties import deploy_by_name, run_and_record
 
     async def to_the_end() -> list[dict[str, Any]]:
         runs = (run_and_record(open_place(file), lambda place, made: made, print) for file in files)
@@ -140,7 +140,7 @@ def resume(
     async def part() -> None:
         places = [open_place(file) for file in files]
         parties = [
-            make_party(place, deploy_or_refuse(place.file.protocol).build)[0] for place in places
+            make_party(place, deploy_by_name(place.file.protocol).build)[0] for place in places
         ]
         running = [asyncio.create_task(party.run()) for party in parties]
         assert until is not None
@@ -167,10 +167,10 @@ def replayed(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Make a party again from its journal alone; return what it then saves, and its state."""
     from posse.runtime.network.deployment import make_party
     from posse.runtime.place import open_place
-    from posse.systems.parties import deploy_or_refuse
+    from posse.systems.parties import deploy_by_name
 
     place = open_place(file)
-    party, _ = make_party(place, deploy_or_refuse(place.file.protocol).build)
+    party, _ = make_party(place, deploy_by_name(place.file.protocol).build)
     party.engine.close()
     return party.engine.role.save(), party.engine.role.state()
 
@@ -181,13 +181,13 @@ def end_without(files: Sequence[Path], name: str, step: int) -> None:
     """
     from posse.runtime.network.deployment import make_party
     from posse.runtime.place import open_place
-    from posse.systems.parties import deploy_or_refuse
+    from posse.systems.parties import deploy_by_name
 
     async def go() -> None:
         parties, commands = {}, {}
         for file in files:
             place = open_place(file)
-            party, made = make_party(place, deploy_or_refuse(place.file.protocol).build)
+            party, made = make_party(place, deploy_by_name(place.file.protocol).build)
             parties[party.engine.role.name] = party
             commands.update(made.commands)
         running = {each: asyncio.create_task(party.run()) for each, party in parties.items()}

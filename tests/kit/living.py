@@ -23,7 +23,7 @@ from posse.runtime.certificates.enrolment import complete, prepare
 from posse.runtime.federation.service import Living
 from posse.runtime.local import AUTHORITY, write_party
 from posse.runtime.network.operate import ask
-from posse.systems.parties import systems_for_service
+from posse.systems.parties import functions_for_service
 from tests.kit.federations import free_port
 
 PATIENCE = 600.0
@@ -289,7 +289,7 @@ class Together:
 
     def start(self, name: str) -> None:
         self.services[name] = Living(
-            self.laid.file(name), systems_for_service(lambda text: None), lambda *_, **__: None
+            self.laid.file(name), functions_for_service(lambda text: None), lambda *_, **__: None
         )
         self.tasks[name] = asyncio.create_task(self.services[name].run())
 

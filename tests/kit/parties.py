@@ -12,7 +12,7 @@ from posse.core.settings import read_toml
 from posse.runtime.network.deployment import make_party
 from posse.runtime.network.party import Party
 from posse.runtime.place import open_place
-from posse.systems.parties import PartyRecorder, deploy_or_refuse, run_and_record
+from posse.systems.parties import PartyRecorder, deploy_by_name, run_and_record
 from tests.kit import federations, market, mpc
 from tests.kit.federations import QUICK
 
@@ -36,7 +36,7 @@ def edit(path: Path, old: str, new: str) -> None:
 
 
 def opened(path: Path, notes: list[Note] | None = None, **how: Any) -> Party:
-    build = deploy_or_refuse(str(read_toml(path)["protocol"])).build
+    build = deploy_by_name(str(read_toml(path)["protocol"])).build
     watch = None if notes is None else notes.append
     return make_party(open_place(path), build, timing=QUICK, watch=watch, **how)[0]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from posse.core.errors import UnfinishedError
+from posse.core.errors import UnconfirmedError
 from posse.core.roles import Reward
 from posse.runtime import local
 from posse.runtime.journal import _MARK, split
@@ -119,7 +119,7 @@ class Torment:
             for name, process in list(self.running.items()):
                 if process.handle.poll() is None:
                     continue
-                if self._check(name) == UnfinishedError.exit_code:  # it asks to be started again
+                if self._check(name) == UnconfirmedError.exit_code:  # it asks to be started again
                     self.unconfirmed += 1
                     self.start(name)
                 else:
@@ -151,7 +151,7 @@ class Torment:
         messages.
         """
         code = int(self.running[name].handle.returncode)
-        assert code in (0, UnfinishedError.exit_code), (
+        assert code in (0, UnconfirmedError.exit_code), (
             f"'{name}' ended with {code}: {self.tail(name)}"
         )
         return code

@@ -27,7 +27,7 @@ from posse.runtime.network.deployment import make_party
 from posse.runtime.network.doctor import examine
 from posse.runtime.network.vouching import RESTORED, backup_time, vouch
 from posse.runtime.place import open_place
-from posse.systems.parties import deploy_or_refuse, deployed_systems, run_and_record
+from posse.systems.parties import deploy_by_name, deployed_systems, run_and_record
 from tests.kit import market, mpc
 from tests.kit.federations import QUICK, laid_out, run_all, until
 from tests.kit.parties import close, finish, opened
@@ -348,7 +348,7 @@ def test_a_journal_set_back_by_itself_is_refused_where_the_store_noted_more(tmp_
     path, place = paths["comp"], open_place(paths["comp"])
     write_party(path, {**read_toml(path), "give_up": 60.0})
     aside = tmp_path / "aside"
-    build = deploy_or_refuse("samba").build
+    build = deploy_by_name("samba").build
 
     def kept(other):
         return make_party(open_place(other), build, timing=QUICK)[0]
@@ -388,5 +388,5 @@ def test_a_journal_set_back_by_itself_is_refused_where_the_store_noted_more(tmp_
         asyncio.run(run_and_record(open_place(path), lambda place, made: made, print))
     assert error.value.rule == "systems.journal.older-copy"
     (place.journal / RESTORED).write_text(json.dumps({"made": "2026-01-01"}))
-    said = {one.what: one.said for one in examine(path, lambda name: deploy_or_refuse(name).build)}
+    said = {one.what: one.said for one in examine(path, lambda name: deploy_by_name(name).build)}
     assert "of a backup of 2026-01-01" in said["journal"]

@@ -22,7 +22,7 @@ from posse.runtime.local import write_party
 from posse.runtime.network.calling import Proxy, ProxyError, call, opened
 from posse.runtime.network.doctor import examine
 from posse.runtime.place import open_place
-from posse.systems.parties import deploy_or_refuse
+from posse.systems.parties import deploy_by_name
 from tests.kit.federations import laid_out, run, run_all
 from tests.kit.federations import opened as party_of
 from tests.kit.parties import close
@@ -260,7 +260,7 @@ def test_doctor_and_a_process_go_through_the_proxy(tmp_path, monkeypatch):
                 went = len(proxy.went)
                 await asyncio.to_thread(local.stop, [process])
                 said = await asyncio.to_thread(
-                    examine, path, lambda name: deploy_or_refuse(name).build
+                    examine, path, lambda name: deploy_by_name(name).build
                 )
             finally:
                 await asyncio.to_thread(local.stop, [process])

@@ -10,7 +10,7 @@ import random
 
 import pytest
 
-from posse.core.errors import ConfigError, DisagreementError, ProtocolError, UnfinishedError
+from posse.core.errors import ConfigError, DisagreementError, ProtocolError, UnconfirmedError
 from posse.privacy.crypto.paillier import PublicKey
 from posse.runtime.network.connection import Timing
 from posse.runtime.place import open_place
@@ -86,7 +86,7 @@ def test_a_customer_whose_word_does_not_arrive_says_so_and_is_started_again(tmp_
             None if customer.engine.role.finished else send(peer, connection)
         )
         with pytest.raises(
-            UnfinishedError, match="part of 'customer' is over, but controller has not confirmed"
+            UnconfirmedError, match="part of 'customer' is over, but controller has not confirmed"
         ):
             await running.pop("customer")
         assert customer.engine.role.total is not None

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 import posse
-from posse.core.errors import DisagreementError, JournalError, UnfinishedError
+from posse.core.errors import DisagreementError, JournalError, UnconfirmedError
 from posse.core.roles import Note
 from posse.runtime.network.party import Party
 from posse.systems import registry
-from posse.systems.parties import deploy_or_refuse, deployed_systems
+from posse.systems.parties import deploy_by_name, deployed_systems
 from tests.kit import market, mpc
 from tests.kit.federations import free_port, laid_out, run_all, until
 from tests.kit.parties import all_stop, edit, ends_of, opened
@@ -66,7 +66,7 @@ def toy(folder: Path) -> list[Path]:
         "horizon": 30,
         "seed": 9,
     }
-    return deploy_or_refuse("toy").layout(values, folder).lay_out(folder)
+    return deploy_by_name("toy").layout(values, folder).lay_out(folder)
 
 
 def toy_ended(paths: list[Path], parties: dict[str, Party], notes: list[Note], line: str) -> None:
@@ -321,7 +321,7 @@ def test_who_lost_its_journal_and_has_another_file_stops_alone(tmp_path: Path, n
             party.stop()
         for task in others:
             with suppress(
-                UnfinishedError
+                UnconfirmedError
             ):  # a dealer has dealt everything, and the odd one did not take it
                 await task
 

@@ -31,7 +31,7 @@ from posse.runtime.network.operate import ask, metrics, serve_metrics
 from posse.runtime.network.wire import Data, Kept, pack
 from posse.runtime.place import open_place
 from posse.systems.mpc_contextual.deploy import build as build_mpc
-from posse.systems.parties import deploy_or_refuse, run_and_record
+from posse.systems.parties import deploy_by_name, run_and_record
 from tests.kit import mpc
 from tests.kit.federations import QUICK, free_port, laid_out, opened, run_all, until
 from tests.kit.parties import LAY_OUT, close, finish
@@ -321,7 +321,7 @@ def test_a_torn_end_is_still_cut_off_and_counted(tmp_path):
 def test_the_doctor_looks_at_the_journal_the_disk_and_the_process(tmp_path, monkeypatch):
     paths = laid_out(tmp_path, budget=20)
     finish(paths)
-    build = lambda name: deploy_or_refuse(name).build  # noqa: E731
+    build = lambda name: deploy_by_name(name).build  # noqa: E731
     found = {one.what: one for one in examine(paths[0], build)}
     assert found["journal"].fine
     assert "begun, " in found["journal"].said

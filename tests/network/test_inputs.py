@@ -27,7 +27,7 @@ from posse.systems.dp_combinatorial.terms import VERSION, Terms
 from posse.systems.mpc_contextual.layout import ContextualFederation
 from posse.systems.mpc_contextual.layout import lay_out as lay_out_contextual
 from posse.systems.mpc_contextual.settings import ContextualOptions
-from posse.systems.parties import deploy_or_refuse, deployed_systems, update_stopped_party
+from posse.systems.parties import deploy_by_name, deployed_systems, reread_inputs
 from posse.systems.samba.deploy import SambaOptions
 from tests.kit import market, mpc
 from tests.kit.federations import QUICK, free_port, laid_out
@@ -41,7 +41,7 @@ def doctor(path):
     before = {
         each: (each.stat().st_mtime_ns, each.read_bytes()) for each in sorted(journal.rglob("*"))
     }
-    found = {one.what: one for one in examine(path, lambda system: deploy_or_refuse(system).build)}[
+    found = {one.what: one for one in examine(path, lambda system: deploy_by_name(system).build)}[
         "journal"
     ]
     assert {
@@ -158,7 +158,7 @@ def test_another_input_behind_a_journal_is_refused_and_named(tmp_path, name):
     options, others, free = SYSTEMS[name]
     paths = LAY_OUT[name](tmp_path)
     finish(paths)
-    build = deploy_or_refuse(name.partition(" ")[0]).build
+    build = deploy_by_name(name.partition(" ")[0]).build
     roles = {open_place(path).identity.role: path for path in paths}  # one party a role
     bound = set()
     for (role, path), (field, info) in itertools.product(
@@ -294,7 +294,7 @@ def test_a_party_says_how_its_own_file_is_written(tmp_path):
     }
     paths = lay_out_contextual(ContextualFederation.make(given), tmp_path)
     one, other = (
-        deploy_or_refuse("mpc-contextual").build(open_place(path)).role for path in paths[:2]
+        deploy_by_name("mpc-contextual").build(open_place(path)).role for path in paths[:2]
     )
     assert one.inputs_digest == other.inputs_digest
     with pytest.raises(ConfigError, match="has decimal from its parties"):
@@ -363,7 +363,7 @@ def test_an_edited_price_list_is_refused_and_the_remedy_takes_it_from_the_next_r
     with pytest.raises(JournalError, match=r"other offers than its file has now.*posse change"):
         opened(paths[0])
     assert "other offers than its file has now" in doctor(paths[0]).said
-    update_stopped_party(paths[0])
+    reread_inputs(paths[0])
     assert doctor(paths[0]).fine
     after = opened(paths[0])
     role = after.engine.role
@@ -390,7 +390,7 @@ def test_the_command_takes_a_list_at_a_running_agent_and_at_a_stopped_one(tmp_pa
     slowed(tmp_path)
     halfway(paths)
     party, made = make_party(
-        open_place(paths[0]), deploy_or_refuse("dp-combinatorial").build, timing=QUICK
+        open_place(paths[0]), deploy_by_name("dp-combinatorial").build, timing=QUICK
     )
     (tmp_path / "ada.csv").write_text("supplier,cost,capacity\nnorth,0.25,20\nsouth,0.5,10\n")
     control = Control(open_place(paths[0]).journal, party_commands(party, made.commands))
@@ -476,7 +476,7 @@ def test_a_root_that_is_missing_beside_a_journal_is_not_drawn_again(tmp_path, na
         ):
             opened(path)
         found = {
-            one.what: one for one in examine(path, lambda system: deploy_or_refuse(system).build)
+            one.what: one for one in examine(path, lambda system: deploy_by_name(system).build)
         }
         assert not found["journal"].fine
         assert not root.exists()
@@ -490,7 +490,7 @@ def test_a_root_that_is_missing_beside_a_journal_is_not_drawn_again(tmp_path, na
 
 def test_the_doctor_draws_and_writes_nothing_for_a_party_that_has_not_begun(tmp_path):
     for path in mpc.laid_out(tmp_path, steps=4):
-        examine(path, lambda system: deploy_or_refuse(system).build)
+        examine(path, lambda system: deploy_by_name(system).build)
         assert not (tmp_path / path.stem / "journal").exists()
 
 
@@ -505,11 +505,11 @@ def test_a_customer_without_the_key_of_its_total_does_not_get_another(tmp_path):
 def test_a_role_without_anything_to_change_says_so(tmp_path):
     paths = laid_out(tmp_path, budget=12)
     with pytest.raises(ConfigError) as error:
-        update_stopped_party(paths[0])
+        reread_inputs(paths[0])
     assert error.value.rule == "systems.party.not-started"
     finish(paths)
     with pytest.raises(ConfigError) as error:
-        update_stopped_party(paths[0])
+        reread_inputs(paths[0])
     assert error.value.rule == "systems.party.nothing-changes"
 
 
@@ -533,7 +533,7 @@ def test_a_source_where_none_belongs_is_refused(tmp_path, name):
             opened(path)
         found = [
             one
-            for one in examine(path, lambda system: deploy_or_refuse(system).build)
+            for one in examine(path, lambda system: deploy_by_name(system).build)
             if not one.fine
         ]
         assert any("[source] has no effect" in one.said for one in found)

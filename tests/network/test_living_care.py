@@ -22,7 +22,7 @@ from posse.runtime.local import write_party
 from posse.runtime.network.doctor import examine
 from posse.runtime.network.operate import ask
 from posse.systems import registry
-from posse.systems.parties import deploy_or_refuse
+from posse.systems.parties import deploy_by_name
 from posse.systems.samba.settings import Samba
 from tests.kit.federations import free_port
 from tests.kit.living import Together
@@ -130,7 +130,7 @@ def test_a_service_that_lost_its_disk_goes_on_from_its_backup(tmp_path: Path) ->
         findings = {
             each.what: each
             for each in await asyncio.to_thread(
-                examine, run, lambda name: deploy_or_refuse(name).build
+                examine, run, lambda name: deploy_by_name(name).build
             )
         }
         assert findings["process"].said == "none; start it with 'posse serve'"

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from posse.core.errors import ConfigError, DataError, UnfinishedError
+from posse.core.errors import ConfigError, DataError, UnconfirmedError
 from posse.systems.dp_combinatorial.deploy import MarketFederation, lay_out, layout
 from tests.kit.federations import free_port, run_all
 from tests.kit.market import MARKET, check, laid_out, twin
@@ -51,7 +51,7 @@ def test_a_mesh_in_which_agents_die(tmp_path):
             if running[name].done():
                 continue
             parties[name].stop()
-            with suppress(UnfinishedError):  # its part was over, and another had not confirmed it
+            with suppress(UnconfirmedError):  # its part was over, and another had not confirmed it
                 await running[name]
             parties[name].engine._journal.close()
             parties[name] = opened(tmp_path / f"{name}.toml")

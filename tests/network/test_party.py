@@ -7,7 +7,7 @@ import io
 
 import pytest
 
-from posse.core.errors import DataError, LinkError, UnfinishedError
+from posse.core.errors import DataError, LinkError, UnconfirmedError
 from posse.core.roles import Reward
 from posse.runtime.journal import Journal
 from posse.runtime.network.connection import Connection, Timing, Wiring
@@ -95,7 +95,7 @@ def test_a_result_that_cannot_be_written_stops_the_party_and_comes_again(tmp_pat
         asyncio.run(run(full))
     seen = []
     with pytest.raises(
-        UnfinishedError, match="part of 'hub' is over, but a has not confirmed"
+        UnconfirmedError, match="part of 'hub' is over, but a has not confirmed"
     ) as stopped:
         asyncio.run(run(seen.append))
     assert stopped.value.exit_code == 3

@@ -14,7 +14,7 @@ from posse.results.record import Record
 from posse.results.store import Store
 from posse.runtime.place import open_place
 from posse.systems import parties
-from posse.systems.parties import RECORD, deploy_or_refuse, deployed_systems, run_id
+from posse.systems.parties import RECORD, deploy_by_name, deployed_systems, run_id
 from tests.kit.federations import laid_out
 from tests.kit.parties import edit, run_and_record_all
 
@@ -83,7 +83,7 @@ def test_rows_say_how_far_a_party_is(tmp_path, monkeypatch):
 def test_systems_that_do_not_run_as_parties_are_named(tmp_path):
     assert "samba" in [system.name for system in deployed_systems()]
     with pytest.raises(ConfigError) as error:
-        deploy_or_refuse("fed-contextual")
+        deploy_by_name("fed-contextual")
     assert error.value.rule == "systems.protocol.no-parties"
 
 

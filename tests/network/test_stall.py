@@ -34,7 +34,7 @@ from posse.runtime.place import open_place
 from posse.systems import registry
 from posse.systems.dp_combinatorial.deploy import MarketFederation
 from posse.systems.dp_combinatorial.deploy import lay_out as lay_out_market
-from posse.systems.parties import deploy_or_refuse
+from posse.systems.parties import deploy_by_name
 from posse.systems.samba.settings import Samba
 from posse.version import PROTOCOL_VERSION
 from tests.kit import mpc
@@ -56,7 +56,7 @@ class Federation:
         for name in names or self.paths:
             place = open_place(self.paths[name])
             self.parties[name] = make_party(
-                place, deploy_or_refuse(place.file.protocol).build, timing=QUICK
+                place, deploy_by_name(place.file.protocol).build, timing=QUICK
             )[0]
             self.tasks[name] = asyncio.create_task(self.parties[name].run())
 
@@ -149,7 +149,7 @@ def with_values(paths: list[Path], **values: Any) -> list[Path]:
 
 
 def doctor(path: Path) -> dict[str, Finding]:
-    return {one.what: one for one in examine(path, lambda name: deploy_or_refuse(name).build)}
+    return {one.what: one for one in examine(path, lambda name: deploy_by_name(name).build)}
 
 
 def health(port: int) -> tuple[int, dict[str, Any]]:
@@ -348,7 +348,7 @@ def test_a_time_that_is_none_is_refused(tmp_path, value):
     (path,) = [path for path in samba(tmp_path) if path.stem == "comp"]
     path.write_text(f"stalled_after = {value}\n{path.read_text()}")
     with pytest.raises(ConfigError, match="stalled_after"):
-        make_party(open_place(path), deploy_or_refuse("samba").build)
+        make_party(open_place(path), deploy_by_name("samba").build)
 
 
 class Wire(asyncio.Transport):

@@ -24,7 +24,7 @@ from posse.runtime.network.deployment import make_party
 from posse.runtime.network.recording import FIRST_STATE, VIEW, Recorded, RecordingEngine, read
 from posse.runtime.place import open_place
 from posse.systems.audit import audit, read_view
-from posse.systems.parties import deploy_or_refuse, read_result
+from posse.systems.parties import deploy_by_name, read_result
 from posse.systems.samba.attacks.owners import own_arm
 from tests.kit import mpc
 from tests.kit.federations import QUICK, laid_out, run_all
@@ -147,7 +147,7 @@ def opened(path: Path, log: list[dict[str, Any]] | None = None) -> Any:
             log.append({"event": event, **fields})
 
     place = open_place(path)
-    return make_party(place, deploy_or_refuse(place.file.protocol).build, timing=QUICK, log=keep)[0]
+    return make_party(place, deploy_by_name(place.file.protocol).build, timing=QUICK, log=keep)[0]
 
 
 def finish(paths: list[Path], log: list[dict[str, Any]] | None = None) -> None:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from posse.core.errors import DataError, MissingExtraError
-from posse.core.files import whole
+from posse.core.files import open_whole
 from posse.results import Record, export, rows, summary_rows, to_arrow, to_pandas, to_polars
 from tests.kit.records import example_record
 
@@ -123,7 +123,7 @@ def test_a_full_disk_leaves_the_old_file_and_no_rest(
 
 def test_an_interrupted_writer_leaves_nothing(tmp_path: Path) -> None:
     def interrupted() -> None:
-        with whole(tmp_path / "a.csv") as file:
+        with open_whole(tmp_path / "a.csv") as file:
             file.write(b"half")
             raise KeyboardInterrupt
 

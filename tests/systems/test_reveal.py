@@ -15,7 +15,7 @@ import posse
 from posse.core.errors import ProtocolError
 from posse.core.roles import Role
 from posse.systems import registry
-from posse.systems.parties import deploy_or_refuse
+from posse.systems.parties import deploy_by_name
 from posse.systems.samba.settings import Samba
 from tests.kit.federations import free_port
 from tests.kit.parties import LAY_OUT, close, opened
@@ -45,7 +45,7 @@ def _small(name: str, **changes: Any) -> Any:
 
 def _toy(folder: Path) -> list[Path]:
     values = {"protocol": "toy", "run": "r", "listen": f"127.0.0.1:{free_port()}", "horizon": 3}
-    return deploy_or_refuse("toy").layout({**values, "seed": 9}, folder).lay_out(folder)
+    return deploy_by_name("toy").layout({**values, "seed": 9}, folder).lay_out(folder)
 
 
 def _types(roles: Iterable[Role]) -> dict[str, type]:

@@ -192,7 +192,7 @@ def update_without_inputs(folder: Path) -> None:
     engine.begin()
     engine.sync()
     engine.close()
-    parties.update_stopped_party(path)
+    parties.reread_inputs(path)
 
 
 def read_broken_result(folder: Path) -> None:
@@ -282,13 +282,13 @@ BROKEN: dict[str, Broken] = {
     ),
     # Parties
     "systems.protocol.no-parties": Broken(
-        "P100", "protocol", lambda _: parties.deploy_or_refuse("fed-contextual")
+        "P100", "protocol", lambda _: parties.deploy_by_name("fed-contextual")
     ),
     "systems.protocol.no-invitations": Broken(
         "P100", "protocol", lambda _: parties.make_invitation("toy", {})
     ),
     "systems.party.not-started": Broken(
-        "P100", "party", lambda folder: parties.update_stopped_party(laid_out(folder)[0])
+        "P100", "party", lambda folder: parties.reread_inputs(laid_out(folder)[0])
     ),
     "systems.party.nothing-changes": Broken("P100", "party", update_without_inputs),
     "systems.run.no-result": Broken("P500", "run", run_without_result),

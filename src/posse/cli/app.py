@@ -34,7 +34,7 @@ from posse.cli.operators import ca, federation, living, operations
 from posse.cli.screen import complain, remark
 from posse.core.check import did_you_mean
 from posse.core.errors import ConfigError, PosseError
-from posse.core.interrupts import end_on_interrupt
+from posse.core.interrupts import enforce_interrupts
 from posse.version import __version__
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class Root(TyperGroup):
 
     def _guarded(self, args: list[str], name: str, extra: dict[str, Any]) -> int:
         try:
-            with end_on_interrupt() if args and args[0] in WORK else nullcontext():
+            with enforce_interrupts() if args and args[0] in WORK else nullcontext():
                 code = self._told(args, name, extra)
             # Flushed here, where a closed pipe or a full disk can still be told.
             sys.stdout.flush()

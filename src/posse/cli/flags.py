@@ -19,7 +19,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from posse.core.errors import ConfigError
-from posse.core.interrupts import defer_interrupt, end_on_interrupt
+from posse.core.interrupts import defer_interrupt, enforce_interrupts
 from posse.core.settings import Settings, read_toml
 
 S = TypeVar("S", bound=Settings)
@@ -81,7 +81,7 @@ def _flagged(
         def get_params(self, ctx: Any) -> Any:
             if self._flags is None:
                 with (
-                    end_on_interrupt(),
+                    enforce_interrupts(),
                     defer_interrupt(),
                 ):  # what is imported may compile, and a compiler loses a Ctrl-C
                     model: type[Settings] = load()

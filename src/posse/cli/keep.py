@@ -206,23 +206,23 @@ def write_figure(records: Sequence[Record], path: Path) -> None:
     """Draw regret over the steps, or reward where regret is not known, and write it whole or not at
     all.
     """
-    from posse.core.files import whole
+    from posse.core.files import open_whole
     from posse.results import regret_curves, reward_curves
 
     known = all(record.regret is not None for record in records)
     figure = regret_curves(records) if known else reward_curves(records)
-    with whole(path) as file:
+    with open_whole(path) as file:
         figure.savefig(file, format=path.suffix[1:].lower())
 
 
 def make_folder(folder: Path) -> None:
     """Make a folder where there is none."""
-    from posse.core.files import os_reason
+    from posse.core.files import explain_os_error
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DataError(f"cannot make the folder {folder}: {os_reason(error)}") from error
+        raise DataError(f"cannot make the folder {folder}: {explain_os_error(error)}") from error
 
 
 def check_place(path: Path | None) -> None:

@@ -20,7 +20,7 @@ from posse.cli.keep import Keeper, check_place
 from posse.cli.progress import Doing
 from posse.cli.screen import heading, print_json, remark, say
 from posse.core.errors import ConfigError
-from posse.core.interrupts import defer_interrupt, end_on_interrupt, save_on_interrupt
+from posse.core.interrupts import defer_interrupt, enforce_interrupts, save_on_interrupt
 
 if TYPE_CHECKING:
     from posse.results.record import Progress, Record
@@ -88,7 +88,7 @@ def system_group(
             if other is not None and cmd_name == STORED:
                 return other()
             with (
-                end_on_interrupt(),
+                enforce_interrupts(),
                 defer_interrupt(),
             ):  # what is imported may compile, and a compiler loses a Ctrl-C
                 return make(system(cmd_name)) if cmd_name in names() else None

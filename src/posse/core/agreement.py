@@ -1,11 +1,11 @@
 """Agreement on terms: parties that were started with different terms stop before the first step.
 
 Terms are public: a mapping from names, such as policy, level and horizon, to plain values. When a
-connection begins, each party sends its own terms (`as_texts`) and compares them with those of its
-peer. Only fields that both have are compared, so a party may leave out fields that do not concern
-it. A role begins when all its peers have the same terms. The journal is empty until the first
-message, so parties can start again with corrected files. After the first message the journal holds
-the terms.
+connection begins, each party sends its own terms (`terms_as_texts`) and compares them with those of
+its peer. Only fields that both have are compared, so a party may leave out fields that do not
+concern it. A role begins when all its peers have the same terms. Until
+the first message of the protocol its journal holds no terms, so parties can start again with
+corrected files.
 """
 
 from __future__ import annotations
@@ -13,30 +13,33 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from posse.core.errors import DisagreementError
 
+Texts: TypeAlias = Mapping[str, str]
+"""Terms as texts: one short text per field, by the name of the field."""
+
 MAX_LENGTH = 100
-"""Characters of a value that is compared whole; of a longer one, its start and a digest are."""
+"""Longest text of a value, in characters; a longer one is replaced by its start and its digest."""
 _MAX_NAMED = 3
 """Number of differing fields that an error names; it counts the others."""
 
 
-def as_texts(terms: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+def terms_as_texts(terms: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     """Return terms as they are sent, compared and stored: one short text per field.
 
     Args:
         terms: Plain values; a field of an inner table is named by its path.
         prefix: Path of these terms, with a dot at its end; empty for the outermost table.
 
-    >>> as_texts({"policy": {"name": "ucb", "coefficient": 1.5}, "owners": ("ada", "bob")})
+    >>> terms_as_texts({"policy": {"name": "ucb", "coefficient": 1.5}, "owners": ("ada", "bob")})
     {'policy.name': '"ucb"', 'policy.coefficient': '1.5', 'owners': '["ada", "bob"]'}
     """
     texts: dict[str, str] = {}
     for name, value in terms.items():
         if isinstance(value, Mapping):
-            texts |= as_texts(value, f"{prefix}{name}.")
+            texts |= terms_as_texts(value, f"{prefix}{name}.")
             continue
         text = json.dumps(value)
         if len(text) > MAX_LENGTH:
@@ -46,34 +49,34 @@ def as_texts(terms: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     return texts
 
 
-def difference(first: Mapping[str, str], second: Mapping[str, str], places: tuple[str, str]) -> str:
+def describe_difference(first: Texts, second: Texts, places: tuple[str, str]) -> str:
     """Describe the fields that differ, with both values; short values come first.
 
     Args:
-        first: Texts of terms.
-        second: Texts of other terms.
-        places: Where `first` and `second` are, as the description calls them.
+        first: Terms.
+        second: Other terms.
+        places: Words for where `first` and `second` are, such as ("here", "there").
 
     Returns:
         The description; empty if nothing differs.
 
-    >>> difference({"rounds": "100", "rule": "pool"}, {"rounds": "200"}, ("here", "there"))
+    >>> describe_difference({"rounds": "100", "rule": "pool"}, {"rounds": "200"}, ("here", "there"))
     'rounds is 100 here and 200 there; rule is pool here and absent there'
     """
     names = [name for name in {**first, **second} if first.get(name) != second.get(name)]
     names.sort(key=lambda name: len(first.get(name, "")))
     parts = []
     for name in names[:_MAX_NAMED]:
-        first_text = _printable(first.get(name, "absent"))
-        second_text = _printable(second.get(name, "absent"))
+        first_text = _printable_start(first.get(name, "absent"))
+        second_text = _printable_start(second.get(name, "absent"))
         parts.append(f"{name} is {first_text} {places[0]} and {second_text} {places[1]}")
     if len(names) > _MAX_NAMED:
         parts.append(f"and {len(names) - _MAX_NAMED} more")
     return "; ".join(parts)
 
 
-def check_terms(party: str, mine: Mapping[str, str], peer: str, theirs: Mapping[str, str]) -> None:
-    """Check that two parties agree on the terms that both have.
+def check_terms(party: str, mine: Texts, peer: str, theirs: Texts) -> None:
+    """Check that two parties agree on the fields that both of them have.
 
     The error has the same message at both parties.
 
@@ -87,9 +90,10 @@ def check_terms(party: str, mine: Mapping[str, str], peer: str, theirs: Mapping[
     at 'ada' and 200 at
     'bob'. Correct the file that is wrong, and start all parties again.
     """
-    terms = {party: _common(mine, theirs), peer: _common(theirs, mine)}
-    first, second = sorted(terms)
-    text = difference(terms[first], terms[second], (f"at '{first}'", f"at '{second}'"))
+    shared = {party: _fields_also_in(theirs, mine), peer: _fields_also_in(mine, theirs)}
+    first, second = sorted(shared)
+    places = (f"at '{first}'", f"at '{second}'")
+    text = describe_difference(shared[first], shared[second], places)
     if text:
         raise DisagreementError(
             f"the files of '{first}' and '{second}' differ: {text}. "
@@ -98,7 +102,7 @@ def check_terms(party: str, mine: Mapping[str, str], peer: str, theirs: Mapping[
         )
 
 
-def check_digest(mine: bytes, peer: str, theirs: bytes) -> None:
+def check_terms_digest(mine: bytes, peer: str, theirs: bytes) -> None:
     """Check that a peer's message is for the same terms, by the digest of the terms.
 
     Raises:
@@ -113,11 +117,15 @@ def check_digest(mine: bytes, peer: str, theirs: bytes) -> None:
         )
 
 
-def _common(terms: Mapping[str, str], others: Mapping[str, str]) -> dict[str, str]:
+def _fields_also_in(others: Texts, terms: Texts) -> Texts:
+    """Return the fields of `terms` that `others` has too."""
     return {name: text for name, text in terms.items() if name in others}
 
 
-def _printable(text: str) -> str:
-    """Return the start of a text in one line without control characters: a peer may have sent it."""
+def _printable_start(text: str) -> str:
+    """Return the start of a text, with spaces for line ends and control characters.
+
+    A peer may have sent the text, and a terminal would obey its control characters.
+    """
     start = text[: MAX_LENGTH + 1]
     return "".join(letter if letter.isprintable() else " " for letter in start)

@@ -2,7 +2,7 @@
 
 Every validator takes exactly one keyword; its name is used in the message. Numbers must be finite.
 
-The rule of a refusal is `room.keyword.rule`. The room (`posse.core.errors`) is that of the module
+The error has the rule `room.keyword.problem`. The room (`posse.core.errors`) is that of the module
 that calls: `check.positive(tau=0.0)` in `posse/policies` breaks `policies.tau.not-positive`.
 """
 
@@ -34,56 +34,57 @@ def positive(**named_value: float) -> None:
     ...
     posse.core.errors.ConfigError: [P100] tau must be a finite number above 0, got 0.0.
     """
-    name, value = _single_number(named_value)
+    name, value = _only_number(named_value)
     if not (value > 0 and math.isfinite(value)):
-        raise _refusal("not-positive", name, f"must be a finite number above 0, got {value}")
+        raise _error("not-positive", name, f"must be a finite number above 0, got {value}")
 
 
 def at_least(minimum: float, /, **named_value: float) -> None:
     """Raise unless the value is a finite number of at least `minimum`."""
-    name, value = _single_number(named_value)
+    name, value = _only_number(named_value)
     if not (value >= minimum and math.isfinite(value)):
-        raise _refusal("too-small", name, f"must be at least {minimum}, got {value}")
+        raise _error("too-small", name, f"must be at least {minimum}, got {value}")
 
 
 def between(low: float, high: float, /, *, open_low: bool = False, **named_value: float) -> None:
     """Raise unless the value is in [low, high], or in (low, high] with `open_low`."""
-    name, value = _single_number(named_value)
+    name, value = _only_number(named_value)
     above_low = value > low if open_low else value >= low
     if not (above_low and value <= high):
         bracket = "(" if open_low else "["
-        raise _refusal("out-of-range", name, f"must be in {bracket}{low}, {high}], got {value}")
+        raise _error("out-of-range", name, f"must be in {bracket}{low}, {high}], got {value}")
 
 
 def one_of(choices: tuple[str, ...], /, **named_value: str) -> None:
     """Raise unless the word is one of the choices; the message suggests the nearest one."""
-    name, word = _single(named_value)
+    name, word = _only_item(named_value)
     if word not in choices:
         text = f"unknown {name} '{word}'.{suggestion(word, choices)}"
         raise ConfigError(text, rule=f"{_callers_room()}.{name}.unknown")
 
 
-def _single(named_value: dict[str, T]) -> tuple[str, T]:
+def _only_item(named_value: dict[str, T]) -> tuple[str, T]:
     """Return the only keyword and its value."""
     (item,) = named_value.items()
     return item
 
 
-def _single_number(named_value: dict[str, float]) -> tuple[str, float]:
-    name, value = _single(named_value)
+def _only_number(named_value: dict[str, float]) -> tuple[str, float]:
+    """Return the only keyword and its number; raise an error if that is NaN."""
+    name, value = _only_item(named_value)
     if isinstance(value, float) and math.isnan(value):
-        raise _refusal("not-a-number", name, "must be a number, got NaN")
+        raise _error("not-a-number", name, "must be a number, got NaN")
     return name, value
 
 
-def _refusal(rule: str, name: str, problem: str) -> ConfigError:
-    return ConfigError(f"{name} {problem}.", rule=f"{_callers_room()}.{name}.{rule}")
+def _error(problem: str, name: str, text: str) -> ConfigError:
+    return ConfigError(f"{name} {text}.", rule=f"{_callers_room()}.{name}.{problem}")
 
 
 def _callers_room() -> str:
     """Return the room of the module that called a validator: a folder of posse, or a system.
 
-    It is read from the stack, so that 200 callers need not pass their own name.
+    It is read from the call stack, so that 200 callers need not pass their own name.
     """
     frame: Any = sys._getframe()
     while frame.f_globals["__name__"] == __name__:
@@ -92,7 +93,9 @@ def _callers_room() -> str:
 
 
 def suggestion(word: str, choices: tuple[str, ...]) -> str:
-    """Return the end of an error for an unknown word: the nearest choice, and all choices.
+    """Suggest choices instead of an unknown word: the nearest one as a question, then all of them.
+
+    The text begins with a space: it follows the error's first sentence.
 
     >>> suggestion("ucbb", ("ucb", "thompson"))
     " Did you mean 'ucb'? Known: thompson, ucb."
@@ -101,21 +104,24 @@ def suggestion(word: str, choices: tuple[str, ...]) -> str:
 
 
 def did_you_mean(word: str, choices: tuple[str, ...]) -> str:
-    """Return a question with the nearest choice; empty if none is similar.
+    """Return a question with the nearest choice, after a space; empty if none is similar.
 
     >>> did_you_mean("ucbb", ("ucb", "thompson"))
     " Did you mean 'ucb'?"
     """
-    for choice in difflib.get_close_matches(word.lower(), choices, n=1, cutoff=0.5):
-        return f" Did you mean '{choice}'?"
-    return ""
+    nearest = difflib.get_close_matches(word.lower(), choices, n=1, cutoff=0.5)
+    return f" Did you mean '{nearest[0]}'?" if nearest else ""
 
 
 # Optional dependencies ----------------------------------------------------------------------------
 
 
 def require(module: str, *, extra: str) -> ModuleType:
-    """Import an optional module, or raise an error with the command that installs it."""
+    """Import a module of an optional dependency.
+
+    Raises:
+        MissingExtraError: It is not installed; the message has the command that installs it.
+    """
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -128,7 +134,7 @@ def require(module: str, *, extra: str) -> ModuleType:
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs an extra of this Posse.
+    """Return the command that installs an extra, which is a set of optional dependencies.
 
     It installs from where this Posse came from: its checkout, a local folder or wheel, or the
     package index.

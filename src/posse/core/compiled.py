@@ -1,11 +1,11 @@
 """Compilation of the numeric functions: one source, interpreted or compiled with the same bits.
 
 `@elementary` compiles a scalar function; its `.py_func` is the same source in plain Python.
-`specialise` makes a kernel for one policy. Machine code is kept on disk (`machine_code`).
+`compile_template` makes a kernel for one policy. Machine code is kept on disk (`machine_code`).
 
-numba takes most of a second to import and to start, and seconds to compile a kernel: more than a
-short run takes in all. So numba is imported when a function is first compiled, and short functions
-are interpreted at first: functions whose calls take little time in plain Python too.
+numba takes most of a second to import and to start, and seconds to compile a kernel. A short run
+takes less than that in all. So numba is imported when a function is first compiled, and *short*
+functions, whose calls take little time in plain Python too, are interpreted at first.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from functools import cached_property, partial, update_wrapper
 from itertools import pairwise
 from time import perf_counter
 from types import FunctionType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 import numpy as np
 
 from posse.core.interrupts import defer_interrupt
 
 R = TypeVar("R")
+Function: TypeAlias = Callable[..., Any]
 
 PATIENCE = 0.3
 """Seconds that a process spends on interpreting short functions before it compiles them."""
@@ -34,7 +35,7 @@ SHORT_ARRAY = 4096
 class _InterpretingBudget:
     """How long this process interprets short functions: `PATIENCE` seconds in all.
 
-    Once they are used up, or something was compiled, every function is compiled at its next call.
+    Once it is used up, or something was compiled, every function is compiled at its next call.
     """
 
     seconds_spent = 0.0
@@ -46,10 +47,12 @@ class Compiled(partial[R]):
 
     Short functions are interpreted until this process has spent `PATIENCE` seconds on it.
 
-    A partial object calls its function from C, so this layer costs ten nanoseconds per call.
+    It is a `functools.partial` without arguments. That calls its function from C, so this layer
+    costs ten nanoseconds per call; a class with a method `__call__` would cost more.
     """
 
     py_func: Callable[..., R]
+    """The source, as numba calls this attribute."""
     seconds_interpreted: float
     """Seconds that this process has spent on interpreting this function."""
     short: bool
@@ -58,7 +61,7 @@ class Compiled(partial[R]):
     _options: Mapping[str, Any]
 
     def __new__(cls, function: Callable[..., R], **options: Any) -> Self:
-        """Make a partial object without arguments; `__init__` takes the options."""
+        """Make the partial object; `partial` would take the options for arguments of the call."""
         return super().__new__(cls, function)
 
     def __init__(
@@ -83,16 +86,19 @@ class Compiled(partial[R]):
         self._keep = keep
         self._options = options
         update_wrapper(self, function)
-        self._forward_to(self._interpret_or_compile)
+        self._redirect_calls(self._interpret_or_compile)
 
-    def _forward_to(self, function: Callable[..., Any]) -> None:
-        """Let calls of this object go to another function."""
-        # A partial object changes its function only by this method. The items are the function, its
-        # arguments, its keywords, and the attributes of the partial object.
+    def _redirect_calls(self, function: Function) -> None:
+        """From now on, calls of this object call `function`."""
+        # This is the only way to change the function of a partial object. The items are the function,
+        # its arguments, its keywords, and the attributes of the partial object.
         self.__setstate__((function, (), {}, self.__dict__))  # type: ignore[attr-defined]
 
     def _interpret_or_compile(self, *args: Any, **keywords: Any) -> Any:
-        """Interpret the call while the budget lasts and its arrays are short; else compile."""
+        """Call a short function in plain Python if time is left for that; else compile and call it.
+
+        A call with a long array is always compiled.
+        """
         long_array = any(getattr(argument, "size", 0) > SHORT_ARRAY for argument in args)
         if long_array or not self.short or _InterpretingBudget.used_up:
             return self.dispatcher(*args, **keywords)
@@ -106,14 +112,14 @@ class Compiled(partial[R]):
         started = perf_counter()
         try:
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                result = self.interpreted(*args, **keywords)
+                result = self.python_function(*args, **keywords)
         finally:
-            self._spend_interpreting_time(perf_counter() - started)
+            self._count_interpreting_time(perf_counter() - started)
         if isinstance(result, tuple):
             return tuple(map(_python_number, result))
         return _python_number(result)
 
-    def _spend_interpreting_time(self, seconds: float) -> None:
+    def _count_interpreting_time(self, seconds: float) -> None:
         """Count seconds of interpreting; those of short functions use up the budget."""
         self.seconds_interpreted += seconds
         if not self.short:
@@ -123,18 +129,18 @@ class Compiled(partial[R]):
             _InterpretingBudget.used_up = True
 
     @cached_property
-    def interpreted(self) -> Callable[..., Any]:
-        """The source, bound to the sources of the short functions that it calls.
+    def python_function(self) -> Function:
+        """The source, which calls the sources of short functions instead of their compiled code.
 
         So a call is interpreted to its end, even if another thread starts to compile meanwhile. A
-        mixture would be wrong: compiled code returns Python numbers, and takes a 64-bit word among
-        them for a signed integer.
+        mixture would be wrong: compiled code returns Python integers, and would read an unsigned
+        64-bit word that it gets back as a signed one.
         """
         names = dict(self.py_func.__globals__)
         for name in self.py_func.__code__.co_names:
             function = names.get(name)
             if isinstance(function, Compiled) and function.short:
-                names[name] = function.interpreted
+                names[name] = function.python_function
         return _with_globals(self.py_func, names)
 
     @property
@@ -145,7 +151,10 @@ class Compiled(partial[R]):
 
     @cached_property
     def dispatcher(self) -> Any:
-        """The function as numba has it. From its first use on, this process interprets nothing."""
+        """numba's object for the function, which compiles it for each combination of types.
+
+        From its first use on, this process interprets nothing.
+        """
         import numba
 
         from posse.core.machine_code import open_cache
@@ -155,28 +164,28 @@ class Compiled(partial[R]):
         if cache is not None:
             dispatcher._cache = cache  # numba has no public way to set a cache of another kind
         _InterpretingBudget.used_up = True
-        self._forward_to(dispatcher)
+        self._redirect_calls(dispatcher)
         return dispatcher
 
     @property
     def _numba_type_(self) -> Any:
-        """The type that numba gives this function in the code of its callers."""
+        """The type of this function in the compiled code of its callers; numba reads it."""
         import numba
 
         return numba.typeof(self.dispatcher)
 
     @property
     def targetoptions(self) -> Any:
-        """Options of the dispatcher, in which numba looks up whether to inline the function."""
+        """Options of the dispatcher; numba reads from them whether to inline the function."""
         return self.dispatcher.targetoptions
 
     def __reduce__(self) -> str:
-        """Make copies as functions do: pickle stores the name, so a copy is the same object."""
+        """Pickle the name alone, as for a plain function: loading it gives this object again."""
         return self.py_func.__qualname__
 
 
-def _with_globals(function: Callable[..., Any], names: dict[str, Any]) -> FunctionType:
-    """Return a function with the same code, whose globals are `names` alone."""
+def _with_globals(function: Function, names: dict[str, Any]) -> FunctionType:
+    """Return a function with the same code, and with `names` as its globals."""
     bound = FunctionType(
         function.__code__, names, function.__name__, function.__defaults__, function.__closure__
     )
@@ -186,7 +195,7 @@ def _with_globals(function: Callable[..., Any], names: dict[str, Any]) -> Functi
 
 
 def _python_number(value: Any) -> Any:
-    """Return a number of numpy as Python's, as compiled code does; anything else unchanged."""
+    """Return a number of numpy as a Python number, as compiled code does; else the value itself."""
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -198,24 +207,24 @@ def elementary(function: Callable[..., R]) -> Callable[..., R]:
 
     It is compiled without fast-math, so that compiled and interpreted calls give the same bits.
     """
-    return _wrap(function, short=True)
+    return _compiled(function, short=True)
 
 
-def loops(function: Callable[..., R]) -> Callable[..., R]:
+def compiled_loops(function: Callable[..., R]) -> Callable[..., R]:
     """Compile loops over arrays under the rules of `elementary`. They release the GIL.
 
     A division by zero gives infinity or NaN, as in numpy, and no error: a test before every
     division would keep the compiler from vectorising. So check divisors before.
     """
-    return _wrap(function, short=False, error_model="numpy", nogil=True)
+    return _compiled(function, short=False, error_model="numpy", nogil=True)
 
 
-def short_loops(function: Callable[..., R]) -> Callable[..., R]:
+def compiled_short_loops(function: Callable[..., R]) -> Callable[..., R]:
     """Compile loops whose work depends only on the size of their arrays.
 
     Calls with short arrays are interpreted at first: short arrays mean little work here.
     """
-    return _wrap(function, short=True, error_model="numpy", nogil=True)
+    return _compiled(function, short=True, error_model="numpy", nogil=True)
 
 
 def inlined(function: Callable[..., R]) -> Callable[..., R]:
@@ -224,25 +233,27 @@ def inlined(function: Callable[..., R]) -> Callable[..., R]:
     return Compiled(function, keep=False, short=True, options={"inline": "always"})
 
 
-def _wrap(function: Callable[..., R], *, short: bool, **options: Any) -> Callable[..., R]:
+def _compiled(function: Callable[..., R], *, short: bool, **options: Any) -> Callable[..., R]:
     # Code of other packages may give other bits in Python than in numba, so it is not interpreted.
     in_package = function.__module__.startswith("posse.")
     return Compiled(function, keep=in_package, short=short and in_package, options=options)
 
 
-def specialise(
-    template: Callable[..., Any],
-    functions: Mapping[str, Callable[..., Any]],
+def compile_template(
+    template: Function,
+    functions: Mapping[str, Function],
     *,
     name: str,
     keep: bool,
     short: bool = False,
 ) -> Compiled[Any]:
-    """Compile a template for one set of functions, to run in threads.
+    """Compile a function whose source leaves some of the functions that it calls open.
+
+    The result is called a kernel. It releases the GIL, so that it can run in threads.
 
     Args:
-        template: A function that calls the names in `functions`.
-        functions: Compiled functions by the global names that the template uses for them.
+        template: The function. It calls the names in `functions` like globals.
+        functions: Compiled functions, by these names.
         name: Identifies `functions`. It becomes part of the kernel's name, because compiled code is
             linked by name: two kernels of the same name could call each other's functions.
         keep: Whether to keep the machine code on disk; False for functions that a user wrote.
@@ -254,7 +265,7 @@ def specialise(
     return Compiled(bound, keep=keep, short=keep and short, options={"nogil": True})
 
 
-def compile_user(function: Callable[..., Any]) -> Callable[..., Any]:
+def compile_user_function(function: Function) -> Function:
     """Compile a function that a user wrote; one that is compiled already is returned as it is."""
     if hasattr(function, "py_func"):
         return function
@@ -266,11 +277,11 @@ def stop_interpreting() -> None:
     _InterpretingBudget.used_up = True
 
 
-def side_by_side(advance: Callable[[slice], None], runs: int) -> None:
-    """Call `advance` in several threads, each with its own range of the numbers of runs.
+def advance_in_threads(advance: Callable[[slice], None], runs: int) -> None:
+    """Advance several runs at once: call `advance` in several threads.
 
-    `advance` must release the GIL. Ctrl-C is deferred until all threads are done, so that all runs
-    are at the same step.
+    Each thread gets a slice of the numbers of the runs. `advance` must release the GIL. Ctrl-C is
+    deferred until all threads are done, so that all runs are at the same step.
     """
     import numba
 

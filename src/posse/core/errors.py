@@ -1,17 +1,17 @@
 """Errors that a user can cause and repair.
 
-Every such error is a `PosseError`. Its message is one line: rule, value and remedy. A front door
-prints the line and exits with `exit_code`. Any other exception is a bug and keeps its traceback.
+Every such error is a `PosseError`. Its message is one line: rule, value and remedy. A command prints
+the line and exits with `exit_code`. Any other exception is a bug and keeps its traceback.
 
 Programs and tests do not read the message. They use two stable strings:
 
 * `code`: the class of the error (`P100` for settings), which users know and operators search for.
-* `rule`: the one rule that was broken, as `room.field.rule`: `samba.horizon.below-owners`. Each
-  rule has another string.
-  - The *room* is the part of Posse that refuses: a folder of the package (`policies`), or a system
-    by the name of its folder (`samba`, `mpc_contextual`).
+* `rule`: the one rule that was broken, such as `samba.horizon.below-owners`. No two rules have the
+  same string. It has three parts, `room.field.problem`:
+  - The *room* is the part of Posse that raises the error: a folder of the package (`policies`), or a
+    system by the name of its folder (`samba`, `mpc_contextual`).
   - The field is what the user must change.
-  - The rule is what is wrong with the field.
+  - The problem is what is wrong with the field.
 
 Code that raises an error names the rule:
 
@@ -28,7 +28,7 @@ from typing import ClassVar
 
 
 class PosseError(Exception):
-    """A mistake that its reader can repair.
+    """A mistake that the user can repair.
 
     >>> error = ConfigError("budget must be at least 10, got 3.", rule="samba.budget.too-small")
     >>> error.code, error.rule, error.field
@@ -47,7 +47,7 @@ class PosseError(Exception):
 
         Args:
             text: Rule, value and remedy, in two short sentences.
-            rule: The rule that was broken, as `room.field.rule`.
+            rule: The rule that was broken, as `room.field.problem`.
             field: What the user must change, if it is not the field in `rule`: the full path of a
                 nested setting, or an unknown key.
         """
@@ -100,13 +100,13 @@ class ConfigError(PosseError):
 
 
 class PolicyError(PosseError):
-    """A policy cannot run in a federation; the message names the property it violates."""
+    """A policy cannot run in a federation; the message names the property that it lacks."""
 
     code = "P110"
 
 
 class DataError(PosseError):
-    """A data file is missing, malformed, or has less data than are needed."""
+    """A data file is missing or malformed, or has too few data."""
 
     code = "P200"
 
@@ -126,14 +126,14 @@ class MissingExtraError(PosseError):
 class ProtocolError(PosseError):
     """The protocol does not allow what a party received; the party's state has not changed.
 
-    Also raised for a run that cannot have a result, or not the one that was asked for.
+    Also raised if a run cannot return the result that was asked for.
     """
 
     code = "P500"
 
 
 class EarlyError(ProtocolError):
-    """A message came too early: before messages of other parties that the protocol requires."""
+    """A message came too early: the protocol requires messages of other parties before it."""
 
 
 class FrameError(ProtocolError):
@@ -175,8 +175,11 @@ class LinkError(PosseError):
     code = "P810"
 
 
-class UnfinishedError(LinkError):
-    """A party's part is over, but a peer has not confirmed the last messages that it needs."""
+class UnconfirmedError(LinkError):
+    """A party's part is over, but a peer has not confirmed that it received the last messages.
+
+    Start the party again, so that it can send them again.
+    """
 
     code = "P820"
     exit_code = 3
@@ -192,7 +195,7 @@ class StalledError(LinkError):
     exit_code = 3
 
 
-class _ReasonedError(PosseError):
+class _ErrorWithReason(PosseError):
     """An error with a `reason`: one word that programs may test.
 
     It is older than `rule`, and stays for programs that use it.
@@ -205,13 +208,13 @@ class _ReasonedError(PosseError):
         self.reason = reason
 
 
-class CertificateError(_ReasonedError):
+class CertificateError(_ErrorWithReason):
     """A certificate, key or authority is missing, invalid or not protected."""
 
     code = "P700"
 
 
-class EnrolmentError(_ReasonedError):
-    """A token, request or answer of an enrolment was refused."""
+class EnrolmentError(_ErrorWithReason):
+    """A token, request or answer was refused while a party applied for its certificate."""
 
     code = "P710"

@@ -1,9 +1,11 @@
-"""Elementary functions with the same bits everywhere.
+"""Elementary functions and random draws with the same bits everywhere.
 
 numpy's and Python's log and exp differ in the last bit, so a protected run and its plain twin would
 pull different arms. The functions here use only + - * / and sqrt, which IEEE 754 rounds correctly on
 every machine. They are compiled without fast-math; `.py_func` of each runs the same source in plain
 Python. Tests compare a digest of their values with a stored one.
+
+The address of a draw is (key, purpose, party, index, attempt), as in `posse.core.random`.
 
 >>> log(10.0)
 2.302585092994046
@@ -26,6 +28,8 @@ _LN2_LOW = 1.90821492927058770002e-10
 _INV_LN2 = 1.4426950408889634
 _SQRT_HALF = 0.7071067811865476
 _EXP_LIMIT = 700.0
+_ATANH_SERIES = (1 / 23, 1 / 21, 1 / 19, 1 / 17, 1 / 15, 1 / 13, 1 / 11, 1 / 9, 1 / 7, 1 / 5, 1 / 3)
+"""Coefficients of atanh f / f - 1 as a polynomial in f^2, the highest power first."""
 
 
 @elementary
@@ -43,31 +47,9 @@ def log(x: float) -> float:
         exponent = exponent - 1
     f = (m - 1.0) / (m + 1.0)
     z = f * f
-    series = z * (
-        1 / 3
-        + z
-        * (
-            1 / 5
-            + z
-            * (
-                1 / 7
-                + z
-                * (
-                    1 / 9
-                    + z
-                    * (
-                        1 / 11
-                        + z
-                        * (
-                            1 / 13
-                            + z
-                            * (1 / 15 + z * (1 / 17 + z * (1 / 19 + z * (1 / 21 + z * (1 / 23)))))
-                        )
-                    )
-                )
-            )
-        )
-    )
+    series = 0.0
+    for coefficient in _ATANH_SERIES:
+        series = z * (coefficient + series)
     e = float(exponent)
     return e * _LN2_HIGH + (2.0 * f + (2.0 * f * series + e * _LN2_LOW))
 
@@ -103,7 +85,10 @@ def gumbel(u: float) -> float:
 def normals(
     key: int, purpose: int, party: int, index: int, attempt: int
 ) -> tuple[float, float, int]:
-    """Two independent standard normal numbers by the polar method, and the next free attempt."""
+    """Draw two independent standard normal numbers by the polar method.
+
+    Returns the two numbers and the first attempt that was not used.
+    """
     while True:
         u, v = uniforms(key, purpose, party, index, attempt)
         attempt = attempt + 1
@@ -117,7 +102,16 @@ def normals(
 
 @elementary
 def _try_gamma(shape: float, x: float, u: float) -> float:
-    """One trial of Marsaglia and Tsang for a gamma of shape >= 1: its value, or -1 if rejected."""
+    """Try once to draw from the gamma distribution of shape >= 1 (Marsaglia and Tsang).
+
+    Args:
+        shape: Shape of the distribution.
+        x: A standard normal number.
+        u: A uniform number.
+
+    Returns:
+        The draw, or -1 if the trial is rejected.
+    """
     d = shape - 1.0 / 3.0
     v = 1.0 + x / math.sqrt(9.0 * d)
     if v <= 0.0:
@@ -134,14 +128,15 @@ def _try_gamma(shape: float, x: float, u: float) -> float:
 def beta(
     a: float, b: float, key: int, purpose: int, party: int, index: int, attempt: int = 0
 ) -> float:
-    """Draw from Beta(a, b) as a ratio of two gammas (Marsaglia and Tsang 2000); a, b > 0.
+    """Draw from Beta(a, b) with a, b > 0: x / (x + y) for gamma draws x of shape a, y of shape b.
 
-    Each trial uses one pair of normals for both gammas; a gamma that was accepted before keeps its
-    value. For several draws at one address, pass first `attempt` numbers that are far apart
+    The gamma draws are those of Marsaglia and Tsang (2000). They are tried together, with one pair
+    of normals, until both are accepted; one that was accepted keeps its value. A draw uses the
+    attempts from `attempt` on. For several draws, pass attempts that are far apart
     (`_ATTEMPTS_PER_DRAW`).
     """
-    # Marsaglia and Tsang need a shape of at least 1: a smaller one is raised by 1, and corrected at
-    # the end.
+    # The method needs a shape of at least 1. So a smaller shape is raised by 1, and its draw is
+    # multiplied by u^(1 / shape) at the end.
     boost_a = a < 1.0
     boost_b = b < 1.0
     shape_a = a + 1.0 if boost_a else a
@@ -175,11 +170,11 @@ _MAX_SINGLE_DRAWS = 40
 def binomial(count: int, q: float, key: int, purpose: int, party: int, index: int) -> int:
     """Draw from Binomial(count, q): how many of `count` uniform numbers are below q.
 
-    It takes O(log count) draws. Of the numbers in ascending order, number `middle` is
-    Beta(middle, count + 1 - middle) distributed. If it is below q, so are all before it, and the
-    numbers after it are uniform above it. Otherwise only the numbers before it can be below q. So
-    each draw halves the count (Devroye: Non-uniform random variate generation, 1986, chapter X.4).
-    The last 40 numbers are drawn one by one.
+    It takes O(log count) draws. Sort the numbers: the one at place `middle` has the distribution
+    Beta(middle, count + 1 - middle). If it is below q, then so are all numbers before it, and those
+    after it are uniform above it. If not, only the numbers before it can be below q. So each draw
+    halves the count (Devroye: Non-uniform random variate generation, 1986, chapter X.4). The last 40
+    numbers are drawn one by one.
     """
     count_below = 0
     split = 1
@@ -189,6 +184,7 @@ def binomial(count: int, q: float, key: int, purpose: int, party: int, index: in
         attempt = split * _ATTEMPTS_PER_DRAW
         x = beta(float(middle), float(count + 1 - middle), key, purpose, party, index, attempt)
         split = split + 1
+        # The remaining numbers are uniform above x, or below it: scale them and q to [0, 1).
         if x < q:
             count_below = count_below + middle
             count = count - middle

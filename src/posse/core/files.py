@@ -38,22 +38,22 @@ _REASONS = {
 }
 
 
-def os_reason(error: OSError) -> str:
+def explain_os_error(error: OSError) -> str:
     """Return the reason and the remedy for a failure of the file system.
 
-    >>> os_reason(OSError(errno.ENOSPC, "No space left on device"))
+    >>> explain_os_error(OSError(errno.ENOSPC, "No space left on device"))
     'no space left on the disk. Free some, or choose another disk.'
     """
     return _REASONS.get(error.errno or 0, f"{error.strerror or error}.")
 
 
 @contextmanager
-def whole(
+def open_whole(
     path: str | Path, *, mode: int | None = None, replace: bool = True, durable: bool = True
 ) -> Iterator[BinaryIO]:
-    """Open a new file for writing, which gets its name when the block ends without an error.
+    """Open a file for writing that appears, or replaces an older one, when the block ends.
 
-    Until then an older file of that name does not change.
+    If the block raises an error, nothing changes.
 
     Args:
         path: The file. If it is a link and `replace` is True, its target is written.
@@ -64,7 +64,7 @@ def whole(
     Raises:
         DataError: The file cannot be written, or it exists and `replace` is False.
 
-    >>> with whole("no-such-folder/runs.csv") as file:  # doctest: +ELLIPSIS
+    >>> with open_whole("no-such-folder/runs.csv") as file:  # doctest: +ELLIPSIS
     ...     _ = file.write(b"run")
     Traceback (most recent call last):
     ...
@@ -76,7 +76,7 @@ def whole(
     try:
         if target.is_dir():
             raise IsADirectoryError(errno.EISDIR, "Is a directory")
-        with _create(part, mode) as file:
+        with _create_file(part, mode) as file:
             yield file
             if durable:
                 file.flush()
@@ -93,7 +93,7 @@ def whole(
                 rule="core.path.exists",
             ) from error
         raise DataError(
-            f"cannot write {path}: {os_reason(error)}", rule="core.path.not-writable"
+            f"cannot write {path}: {explain_os_error(error)}", rule="core.path.not-writable"
         ) from error
     finally:
         # What stopped the writing may stop the removal too. The first error is reported.
@@ -103,12 +103,13 @@ def whole(
         sync_folder(target.parent)
 
 
-def _create(path: Path, mode: int | None) -> BinaryIO:
-    """Make a new file with permissions `mode`, which the umask does not change; None for default."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-    file = os.fdopen(os.open(path, flags, 0o666 if mode is None else mode), "wb")
-    if mode is not None:
-        os.fchmod(file.fileno(), mode)
+def _create_file(path: Path, mode: int | None) -> BinaryIO:
+    """Make a new file with exactly the permissions `mode`; None for those of any new file."""
+    if mode is None:
+        return path.open("xb")
+    file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb")
+    # The umask may have removed permissions.
+    os.fchmod(file.fileno(), mode)
     return file
 
 
@@ -120,19 +121,19 @@ def write_whole(
     replace: bool = True,
     durable: bool = True,
 ) -> None:
-    """Write `data` to a file, completely or not at all. The arguments are those of `whole`."""
-    with whole(path, mode=mode, replace=replace, durable=durable) as file:
+    """Write `data` to a file, completely or not at all. The arguments are those of `open_whole`."""
+    with open_whole(path, mode=mode, replace=replace, durable=durable) as file:
         file.write(data)
 
 
 def sync_data(descriptor: int) -> None:
-    """Flush what was written to a file to the disk, and return when the system says it is there."""
+    """Write what the system still has in memory of an open file to the disk."""
     # macOS has no fdatasync. It is looked up here, not on import, so that a test can remove it.
     getattr(os, "fdatasync", os.fsync)(descriptor)
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush the names of the files in a folder to the disk, on file systems that can do this."""
+    """Write the names of the files in a folder to the disk, on file systems that can do this."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -157,11 +158,11 @@ def forbid_core_dumps() -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder that only its owner may enter, or check that only the owner may write in it.
+    """Make a folder that only its owner may enter, if there is none.
 
     Raises:
         DataError: The folder cannot be made.
-        CertificateError: Others may write in the folder, or it belongs to another user.
+        CertificateError: There is one, and others may write in it, or it belongs to another user.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -171,11 +172,11 @@ def make_folder(folder: Path) -> None:
             f"cannot make the folder {folder}: {error.strerror}. Choose another place.",
             rule="core.folder.not-writable",
         ) from error
-    _check_writable_by_owner(folder, status)
+    _check_only_owner_writes(folder, status)
 
 
-def read(path: Path, what: str, remedy: str) -> bytes:
-    """Read a whole file that proves who someone is: a certificate, a key or a password.
+def read_credential(path: Path, what: str, remedy: str) -> bytes:
+    """Read a file that proves who someone is: a certificate, a key or a password.
 
     Args:
         path: The file.
@@ -196,13 +197,13 @@ def read(path: Path, what: str, remedy: str) -> bytes:
 
 
 def check_private(path: Path) -> None:
-    """Check that only its owner may read or write a file, which holds a secret.
+    """Check that only its owner, this user or root, may read or write a file with a secret.
 
     Raises:
         CertificateError: Others may read or write the file, it belongs to another user, or it
             cannot be read.
     """
-    status = _status(path)
+    status = _file_status(path)
     _check_owner(path, status)
     if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         mode = stat.S_IMODE(status.st_mode)
@@ -213,17 +214,17 @@ def check_private(path: Path) -> None:
         )
 
 
-def check_trusted(path: Path) -> None:
-    """Check that only its owner may write a file; others may read it.
+def check_only_owner_writes(path: Path) -> None:
+    """Check that only its owner, this user or root, may write a file; others may read it.
 
     Raises:
         CertificateError: Others may write the file, it belongs to another user, or it cannot be
             read.
     """
-    _check_writable_by_owner(path, _status(path))
+    _check_only_owner_writes(path, _file_status(path))
 
 
-def _check_writable_by_owner(path: Path, status: os.stat_result) -> None:
+def _check_only_owner_writes(path: Path, status: os.stat_result) -> None:
     _check_owner(path, status)
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         mode = stat.S_IMODE(status.st_mode)
@@ -235,7 +236,7 @@ def _check_writable_by_owner(path: Path, status: os.stat_result) -> None:
 
 
 def _check_owner(path: Path, status: os.stat_result) -> None:
-    # Files of root are trusted: root can change any file.
+    """Check that a file belongs to this user, or to root, who can change any file anyway."""
     if status.st_uid not in (os.geteuid(), 0):
         raise CertificateError(
             f"{path} belongs to another user (uid {status.st_uid}). Use a folder of your own.",
@@ -244,7 +245,7 @@ def _check_owner(path: Path, status: os.stat_result) -> None:
         )
 
 
-def _status(path: Path) -> os.stat_result:
+def _file_status(path: Path) -> os.stat_result:
     try:
         return path.stat()
     except OSError as error:

@@ -4,8 +4,8 @@ A reward in [0, 1] is a whole number of units of 2^-24. So sums do not depend on
 rewards, and the sum of 2^29 rewards is exact in a float.
 
 A score of one of K owners becomes x = q 2^b + tie, with q = floor(score 2^40) and b = ceil(log2 K);
-|x| < 2^62. The tie is this owner's place in a random order of the owners, which changes with every
-step. No two owners have the same x, so no comparison ends in a tie.
+|x| < 2^62. The tie is this owner's place in a random order of the owners, which is another one in
+every step. No two owners have the same x, so no two scores compare as equal.
 """
 
 from __future__ import annotations
@@ -44,21 +44,24 @@ def from_units(units: int) -> float:
 
 
 class RewardRange(NamedTuple):
-    """Least and largest reward.
+    """The least and the largest reward that a reward may be.
 
-    Roles compute with (r - low) / (high - low) for a reward r, in units of 2^-24.
+    Roles compute with (r - low) / (high - low) for a reward r, as whole units of 2^-24.
 
     >>> euros = RewardRange.of((-5, 15))
-    >>> (
-    ...     euros.units([-5, 0, 15]).tolist(),
-    ...     float(euros.value(1 << 22)),
-    ...     euros.total(np.array([1 << 23, 1 << 24])),
-    ... )
-    ([0, 4194304, 16777216], 0.0, 20.0)
+    >>> euros.units([-5, 0, 15]).tolist()
+    [0, 4194304, 16777216]
+    >>> float(euros.value(1 << 22)), euros.total(np.array([1 << 23, 1 << 24]))
+    (0.0, 20.0)
     """
 
     low: float = 0.0
     high: float = 1.0
+
+    @property
+    def width(self) -> float:
+        """Difference of the limits."""
+        return self.high - self.low
 
     @classmethod
     def of(cls, limits: Sequence[float] | None) -> RewardRange:
@@ -70,8 +73,7 @@ class RewardRange(NamedTuple):
         if limits is None:
             return UNIT_RANGE
         low, high = map(float, limits)
-        finite = max(abs(low), abs(high)) <= LARGEST_REWARD
-        if not (finite and low < high):
+        if not -LARGEST_REWARD <= low < high <= LARGEST_REWARD:
             raise ConfigError(
                 f"reward_range must be two finite numbers of up to {LARGEST_REWARD:g}, "
                 f"the lower one first, got {low:g},{high:g}. Give for example 0,5.",
@@ -89,21 +91,21 @@ class RewardRange(NamedTuple):
 
     def units(self, rewards: ArrayLike) -> NDArray[np.int64]:
         """Scale rewards in [low, high] to [0, 1], and round them to the nearest unit of 2^-24."""
-        scaled = (np.asarray(rewards, np.float64) - self.low) / (self.high - self.low)
+        scaled = (np.asarray(rewards, np.float64) - self.low) / self.width
         return np.floor(scaled * REWARD_ONE + 0.5).astype(np.int64)
 
     def value(self, units: ArrayLike) -> NDArray[np.float64]:
-        """Convert units to rewards."""
-        return np.asarray(self.low + (self.high - self.low) * (np.asarray(units) / REWARD_ONE))
+        """Return the reward of each number of units; the inverse of `units`."""
+        return np.asarray(self.low + self.width * (np.asarray(units) / REWARD_ONE))
 
     def running_sums(self, units: NDArray[Any]) -> NDArray[np.float64]:
-        """Convert units to rewards, and return after each reward the sum so far."""
+        """Return the sum of the rewards up to each one, from their units."""
         lows = self.low * np.arange(1, len(units) + 1)
-        return np.asarray(lows + (self.high - self.low) * (units.cumsum() / REWARD_ONE))
+        return np.asarray(lows + self.width * (units.cumsum() / REWARD_ONE))
 
     def total(self, units: NDArray[Any]) -> float:
-        """Convert units to rewards, and return the sum of the rewards."""
-        return self.low * len(units) + (self.high - self.low) * (float(units.sum()) / REWARD_ONE)
+        """Return the sum of the rewards, from their units."""
+        return self.low * len(units) + self.width * (float(units.sum()) / REWARD_ONE)
 
 
 UNIT_RANGE = RewardRange()
@@ -112,16 +114,16 @@ LARGEST_REWARD = 1e100
 
 
 def tie_bits(owners: int) -> int:
-    """Return the number of bits of a place in the tie order: ceil(log2 owners), at least 1."""
+    """Return how many bits hold an owner's place in the tie order: ceil(log2 owners), at least 1."""
     return max(1, (owners - 1).bit_length())
 
 
 @elementary
 def tie_place(first_word: int, second_word: int, owner: int, bits: int) -> int:
-    """Return the place of an owner in the tie order of a step.
+    """Return the place of an owner in the tie order of a step: the random order that breaks ties.
 
-    The place is below 2^bits, and different for each owner. No owner needs the places of others.
-    Cost: about 0.1 microseconds.
+    The place is below 2^bits, and different for each owner. Each owner computes its own place
+    without the places of others. Cost: about 0.1 microseconds.
 
     The order is a swap-or-not shuffle of 2^bits places. Each of 24 rounds pairs every place x with
     x xor k, for a random k > 0, and swaps each pair or not by a separate coin. In a test of 2
@@ -143,12 +145,13 @@ def tie_place(first_word: int, second_word: int, owner: int, bits: int) -> int:
         # Multiplying and shifting mixes the bits, so that each round has another random state.
         state = (state ^ (state >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9) + step_key
         state = state ^ (state >> np.uint64(32))
-        # k is in [1, last]: the upper 24 bits of the state as a fraction of `last`, plus 1.
+        # k is random in [1, last]: the upper 24 bits of the state are a fraction in [0, 1).
         k = np.uint64(1) + ((state >> np.uint64(40)) * last >> np.uint64(24))
         other = place ^ k
         # The larger place identifies the pair, so that both places get the same coin.
         coin = (max(place, other) ^ state) * np.uint64(0x94D049BB133111EB)
-        if ((coin ^ (coin >> np.uint64(31))) * np.uint64(0xD6E8FEB86659FD93)) >> np.uint64(63):
+        coin = (coin ^ (coin >> np.uint64(31))) * np.uint64(0xD6E8FEB86659FD93)
+        if coin >> np.uint64(63):  # the highest bit
             place = other
     return np.int64(place)  # type: ignore[return-value]
 
@@ -159,16 +162,19 @@ def clip_score(score: float, bits: int) -> float:
 
     `bits` is the width of the tie (`tie_bits`).
     """
-    # The factor gives the largest float below the limit.
-    limit = float(np.int64(1) << np.int64(62 - SCORE_BITS - bits)) * (1.0 - 2.0**-53)
-    return min(max(score, -limit), limit)
+    limit = float(np.int64(1) << np.int64(62 - SCORE_BITS - bits))
+    below_limit = limit * (1.0 - 2.0**-53)
+    return min(max(score, -below_limit), below_limit)
 
 
 @elementary
 def comparable(score: float, place: int, bits: int) -> int:
-    """Return the integer that represents a score in comparisons: floor(score 2^40) 2^bits + place.
+    """Return the integer that is compared instead of a score: floor(score 2^40) 2^bits + place.
 
-    The score must be clipped (`clip_score`). The absolute value of the integer is below 2^62.
+    Args:
+        score: The score, clipped by `clip_score`, so that the integer is between -2^62 and 2^62.
+        place: The owner's place in the tie order (`tie_place`).
+        bits: Width of a place (`tie_bits`).
     """
     q = np.int64(math.floor(score * _SCORE_ONE))
     return (q << np.int64(bits)) + np.int64(place)  # type: ignore[return-value]

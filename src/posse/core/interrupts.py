@@ -1,9 +1,9 @@
 """Ctrl-C: deferred while something must not be cut off, and never without an effect for long.
 
-Compilers and readers of large files can run for many seconds without a look at signals. So a
-command has a second thread that waits for Ctrl-C (`end_on_interrupt`). If the main thread has
-not raised `KeyboardInterrupt` after a second, the other thread saves what was done and ends the
-process.
+Python raises `KeyboardInterrupt` only between two of its own instructions. A compiler or a reader of
+large files can keep it from that for many seconds. So a command has a second thread that waits for
+Ctrl-C (`enforce_interrupts`). If the main thread has not raised the interrupt after a second, the
+other thread saves what was done and ends the process.
 
 The work itself stays in the main thread. Another thread cannot be interrupted while it waits for a
 lock, a socket, a child process or `sleep`; in the main thread a signal ends each of these at once.
@@ -21,12 +21,12 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import ClassVar, TypeVar
+from typing import ClassVar, NamedTuple, TypeVar
 
 R = TypeVar("R")
 
 PATIENCE = 1.0
-"""Seconds that `end_on_interrupt` waits for the main thread to raise the interrupt."""
+"""Seconds that `enforce_interrupts` waits for the main thread to raise the interrupt."""
 MAX_SAVING = 20.0
 """Seconds that saving may take: it may wait for a lock that the main thread holds."""
 CHECK_INTERVAL = 0.5
@@ -34,7 +34,10 @@ CHECK_INTERVAL = 0.5
 _RETRY_INTERVAL = 0.05
 """Seconds between two tries to end a process whose work cannot be saved yet."""
 _RAISED = b"\0"
-"""In the pipe of the watching thread: the main thread has raised the interrupt. No signal is 0."""
+"""What the main thread writes to the watching thread's pipe when it raises the interrupt.
+
+The system writes the number of each signal there; no signal has the number 0.
+"""
 _EXIT_CODE = 128 + signal.SIGINT
 _SHOW_CURSOR = b"\r\x1b[?25h"
 """For a terminal: a progress bar hides the cursor."""
@@ -63,21 +66,34 @@ def half_second_steps(most: int) -> Iterator[int]:
 # Ending a command ---------------------------------------------------------------------------------
 
 
-class _Ending:
-    """Which thread ends the process after Ctrl-C: the main thread, or the one that watches it."""
+class _Saver(NamedTuple):
+    """What `save_on_interrupt` is called with."""
+
+    save: Callable[[], str]
+    ready: Callable[[], bool]
+
+
+class _Shared:
+    """What the main thread and the thread that watches it share.
+
+    After Ctrl-C either the main thread raises the interrupt, or the watching thread ends the process.
+    """
 
     lock = threading.RLock()  # a second signal may come while the first one is handled
     pipe: ClassVar[tuple[int, int] | None] = None
-    """Process, and end for writing, of the pipe that the watching thread reads; None without one."""
+    """Id of the process, and the writing end of the pipe that the watching thread reads.
+
+    None if no thread watches.
+    """
     main_too_late = False
-    """Whether the watching thread ends the process."""
-    savers: ClassVar[list[tuple[Callable[[], bool], Callable[[], str]]]] = []
-    """For every block of `save_on_interrupt`: whether it can be saved now, and how."""
+    """Whether the watching thread ends the process, so that the main thread must not raise."""
+    savers: ClassVar[list[_Saver]] = []
+    """One for every open block of `save_on_interrupt`."""
 
 
 @contextmanager
-def end_on_interrupt() -> Iterator[None]:
-    """End the process if the main thread does not raise `KeyboardInterrupt` soon after Ctrl-C.
+def enforce_interrupts() -> Iterator[None]:
+    """End the process if the block does not raise `KeyboardInterrupt` soon after Ctrl-C.
 
     A thread waits for the signal. If the main thread does not raise the interrupt within `PATIENCE`
     seconds, this thread saves what was done (`save_on_interrupt`) and ends the process with the
@@ -88,94 +104,101 @@ def end_on_interrupt() -> Iterator[None]:
     if handler_was_replaced or not _in_main_thread():
         yield
         return
+    # The system writes the number of each signal to this pipe.
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     previous = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     signal.signal(signal.SIGINT, _raise_interrupt)
-    _Ending.pipe = (os.getpid(), writer)
-    _Ending.main_too_late = False
-    threading.Thread(target=_watch, args=(reader,), daemon=True, name="posse-interrupts").start()
+    _Shared.pipe = (os.getpid(), writer)
+    _Shared.main_too_late = False
+    threading.Thread(
+        target=_watch_main, args=(reader,), daemon=True, name="posse-interrupts"
+    ).start()
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.set_wakeup_fd(previous)
-        _Ending.pipe = None
+        _Shared.pipe = None
         os.close(writer)  # which ends the thread
 
 
-def _watch(reader: int) -> None:
-    """End the process after each Ctrl-C for which the main thread does not raise the interrupt."""
+def _watch_main(reader: int) -> None:
+    """End the process if the main thread does not raise the interrupt after a Ctrl-C.
+
+    This is what the watching thread does. `reader` is the reading end of its pipe.
+    """
     while received := os.read(reader, 1):
-        # A handler of other code deals with its signal itself.
-        if received[0] == signal.SIGINT and _is_ours(signal.getsignal(signal.SIGINT)):
-            _end_unless_raised(reader)
+        # If other code has set a handler, that deals with the signal.
+        if received[0] == signal.SIGINT and _is_our_handler(signal.getsignal(signal.SIGINT)):
+            _exit_unless_raised(reader)
     os.close(reader)
 
 
-def _is_ours(handler: object) -> bool:
-    return handler is _raise_interrupt or isinstance(handler, _Deferred)
+def _is_our_handler(handler: object) -> bool:
+    return handler is _raise_interrupt or isinstance(handler, _DeferringHandler)
 
 
-def _end_unless_raised(reader: int) -> None:
+def _exit_unless_raised(reader: int) -> None:
     """End the process when `PATIENCE` is over and what was done can be saved.
 
-    Returns if the main thread raises the interrupt or leaves the block before.
+    Returns if the main thread raises the interrupt or leaves the block before that.
     """
     deadline = time.monotonic() + PATIENCE
     while True:
         seconds = max(_RETRY_INTERVAL, deadline - time.monotonic())
+        # A closed pipe returns b"": the main thread has left the block.
         if _is_readable(reader, seconds) and os.read(reader, 1) in (_RAISED, b""):
             return
-        if time.monotonic() >= deadline and _can_save() and _claim_ending(reader):
-            _end()
+        if time.monotonic() >= deadline and _can_save_now() and _forbid_raising(reader):
+            _save_and_exit()
 
 
 def _is_readable(reader: int, seconds: float) -> bool:
     return bool(select.select([reader], [], [], seconds)[0])
 
 
-def _can_save() -> bool:
-    return all(ready() for ready, _ in _Ending.savers)
+def _can_save_now() -> bool:
+    return all(saver.ready() for saver in _Shared.savers)
 
 
 @contextmanager
 def save_on_interrupt(
     save: Callable[[], str], ready: Callable[[], bool] = lambda: True
 ) -> Iterator[None]:
-    """Save what this block has done if `end_on_interrupt` ends the process.
+    """Save what this block has done if `enforce_interrupts` ends the process.
 
     Args:
         save: Saves what was done, and returns what to print. It is called in another thread, while
             the main thread computes.
         ready: Returns whether what was done is consistent at this moment.
     """
-    _Ending.savers.append((ready, save))
+    _Shared.savers.append(_Saver(save, ready))
     try:
         yield
     finally:
-        _Ending.savers.pop()
+        _Shared.savers.pop()
 
 
-def _claim_ending(reader: int) -> bool:
+def _forbid_raising(reader: int) -> bool:
     """Keep the main thread from raising the interrupt; return False if it may have raised it."""
-    with _Ending.lock:
-        # Readable is `_RAISED`, the closed pipe at the end of the block, or another Ctrl-C.
+    with _Shared.lock:
+        # What can be read is `_RAISED`, the end of a closed pipe, or another Ctrl-C.
         if _is_readable(reader, 0):
             return False
-        _Ending.main_too_late = True
+        _Shared.main_too_late = True
     return True
 
 
-def _end() -> None:
+def _save_and_exit() -> None:
     """Save what was done, end the child processes, and exit, even if saving fails or hangs."""
     limit = threading.Timer(MAX_SAVING, os._exit, (_EXIT_CODE,))
     limit.daemon = True
     limit.start()
     reports = []
-    for _, save in reversed(_Ending.savers):
+    for saver in reversed(_Shared.savers):
         with suppress(Exception):
-            reports.append(save())
+            reports.append(saver.save())
     report = "; ".join(filter(None, reports)) or "nothing was saved"
     with suppress(Exception):
         line = f"interrupted; {report}.\n".encode()
@@ -187,17 +210,18 @@ def _end() -> None:
 
 
 def _raise_interrupt(number: int = signal.SIGINT, frame: FrameType | None = None) -> None:
-    """Raise the interrupt, unless the watching thread is ending the process."""
-    with _Ending.lock:
-        if not _Ending.main_too_late:
-            _tell_watching_thread()
-    while _Ending.main_too_late:  # the watching thread ends the process
+    """Handle Ctrl-C: raise the interrupt, unless the watching thread is ending the process."""
+    with _Shared.lock:
+        if not _Shared.main_too_late:
+            _report_raised()
+    while _Shared.main_too_late:  # the watching thread ends the process
         time.sleep(CHECK_INTERVAL)
     raise KeyboardInterrupt
 
 
-def _tell_watching_thread() -> None:
-    process, writer = _Ending.pipe or (None, 0)
+def _report_raised() -> None:
+    """Tell the watching thread that the main thread raises the interrupt."""
+    process, writer = _Shared.pipe or (None, 0)
     # A forked process shares the pipe, and its interrupt is not that of the main thread.
     if process == os.getpid():
         with suppress(BlockingIOError):
@@ -211,9 +235,9 @@ def _tell_watching_thread() -> None:
 def defer_interrupt() -> Iterator[None]:
     """Defer Ctrl-C until the block ends, and raise it then.
 
-    Without `end_on_interrupt`, a second Ctrl-C ends the process at once. With it, the first one ends
-    the process if the block has not ended after `PATIENCE`. In other threads than the main one, and if
-    another handler is set, nothing is deferred.
+    Without `enforce_interrupts`, a second Ctrl-C ends the process at once. With it, the first one
+    ends the process if the block has not ended after `PATIENCE`. In other threads than the main one,
+    and if other code has set a handler, nothing is deferred.
 
     >>> with defer_interrupt():
     ...     done = 1
@@ -224,7 +248,7 @@ def defer_interrupt() -> Iterator[None]:
     if previous not in _RAISING or not _in_main_thread():
         yield
         return
-    deferred = _Deferred()
+    deferred = _DeferringHandler()
     signal.signal(signal.SIGINT, deferred)
     try:
         yield
@@ -234,20 +258,21 @@ def defer_interrupt() -> Iterator[None]:
         _raise_interrupt()
 
 
-class _Deferred:
-    """A handler that defers one Ctrl-C."""
+class _DeferringHandler:
+    """A handler of Ctrl-C that only remembers the signal."""
 
     received = False
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Remember the first Ctrl-C; the second one ends a process that no thread watches."""
-        if self.received and _Ending.pipe is None:
+        """Remember a Ctrl-C; a second one ends the process at once, unless a thread watches it."""
+        if self.received and _Shared.pipe is None:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGINT)
         self.received = True
 
 
 _RAISING = (signal.default_int_handler, _raise_interrupt)
+"""Handlers that raise the interrupt at once."""
 
 
 def _in_main_thread() -> bool:
@@ -255,10 +280,10 @@ def _in_main_thread() -> bool:
 
 
 def run_interruptibly(work: Callable[[], R]) -> R:
-    """Do work in a thread and wait for it, so that Ctrl-C is raised at once.
+    """Do work in another thread and wait for it, so that Ctrl-C is raised at once.
 
-    After Ctrl-C the work continues, and its result is dropped. This is for compilers: they must not
-    be cut off, and change only their own memory.
+    After Ctrl-C the work continues, and its result is dropped. This is for compilers, which must
+    not be stopped in the middle and change only their own memory.
 
     >>> run_interruptibly(lambda: 1 + 1)
     2
@@ -278,7 +303,7 @@ def run_interruptibly(work: Callable[[], R]) -> R:
 
 
 def resend_lost_interrupts() -> None:
-    """Send Ctrl-C again if it came where Python drops exceptions.
+    """From now on, send Ctrl-C again if it came where Python drops exceptions.
 
     Python drops exceptions in a callback of the garbage collector, for example.
     """
@@ -300,8 +325,8 @@ def resend_lost_interrupts() -> None:
 def handle_signals(note: Callable[[int], object], stop: Callable[[], object]) -> Iterator[None]:
     """Call `note` with each signal that would end the process, and `stop` at the end of the block.
 
-    No signal interrupts `stop`. Only the main thread has handlers; in another thread only `stop` is
-    called.
+    Signals are ignored while `stop` runs. Only the main thread can have handlers; in another thread
+    only `stop` is called.
     """
     handlers = {}
     if _in_main_thread():

@@ -1,8 +1,9 @@
 """Settings: one pydantic model, whether they come from a TOML file, from flags or from Python.
 
-Values of flags win over the file. Unknown keys are errors that suggest the nearest known one. A
-paper's own word for a setting is an alias: `budget` for `horizon`, or `offers` for the part
-`data.offers`.
+Values of flags win over the file. Unknown keys are errors that suggest the nearest known one.
+
+A setting may have *aliases*: other words for it, such as a paper's own word `budget` for `horizon`.
+The value of a setting may be a table whose *parts* have aliases too: `offers` for `data.offers`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
+from pydantic_core import ErrorDetails
 
 from posse.core.check import did_you_mean, suggestion
 from posse.core.errors import ConfigError, DataError, room_of
@@ -35,17 +37,15 @@ class External:
     """
 
     built_in: str = NOTHING
-    """Pattern of the values that name nothing outside Posse; by default every value may do so."""
+    """Pattern of the values that are safe: they name something in Posse. By default no value is."""
     path: bool = False
     """Whether the type of the setting holds a path."""
 
     @classmethod
-    def named(cls, names: Iterable[str]) -> External:
-        """Return a mark for a setting in which these values alone are built in.
+    def except_for(cls, names: Iterable[str]) -> External:
+        """Return a mark for a setting whose values are external, except for these names.
 
-        Every other value may import code or open a file.
-
-        >>> External.named(["uniform", "embedded:jester"]).built_in
+        >>> External.except_for(["uniform", "embedded:jester"]).built_in
         'uniform|embedded:jester'
         """
         return cls("|".join(re.escape(name) for name in names))
@@ -58,12 +58,12 @@ Text without a colon and without a brace imports nothing.
 """
 
 
-def exact_text(value: Any) -> Any:
-    """Return a number as its shortest text, so that 0.1 is read as one tenth.
+def number_as_text(value: Any) -> Any:
+    """Return a number as its shortest text, so that 0.1 is read as exactly one tenth.
 
     Other values are returned unchanged.
 
-    >>> exact_text(0.1), exact_text("1/3"), exact_text(True)
+    >>> number_as_text(0.1), number_as_text("1/3"), number_as_text(True)
     ('0.1', '1/3', True)
     """
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -78,10 +78,7 @@ class Settings(BaseModel):
     )
 
     aliases: ClassVar[Mapping[str, str]] = {}
-    """Other words for settings, each with the field that it means, or with field.part.
-
-    Such a field takes a table of parts.
-    """
+    """Other words for settings, each with the field that it means, or with field.part."""
     absent: ClassVar[Mapping[str, str]] = {}
     """Names that a user may try although they are not settings (any more), each with the remedy."""
     panel: ClassVar[str] = "The run"
@@ -116,9 +113,9 @@ class Settings(BaseModel):
                     field=name,
                 )
         try:
-            super().__init__(**self._by_field(values))
+            super().__init__(**self._resolve_aliases(values))
         except ValidationError as error:
-            raise self._refusal(error, values) from None
+            raise self._first_mistake(error, values) from None
 
     @classmethod
     def make(
@@ -130,43 +127,44 @@ class Settings(BaseModel):
             ConfigError: A value is missing, unknown or outside its rule.
             DataError: The file cannot be read.
         """
-        return cls(**cls.merged(read_toml(file) if file is not None else {}, values or {}))
+        values_of_file = {} if file is None else read_toml(file)
+        return cls(**cls.merged(values_of_file, values or {}))
 
     @classmethod
     def merged(cls, base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
         """Return `base` with `changes`, which win.
 
         A field and its aliases count as the same setting. Tables of parts are merged part by part.
-        Settings keep the words that the user chose, for errors.
+        The result has the words that the user chose, because errors repeat them.
         """
         merged = dict(changes)
-        by_field = cls._by_field(changes)
+        changed_fields = cls._resolve_aliases(changes)
         for word, value in base.items():
             field, _, part = cls.aliases.get(word, word).partition(".")
-            if field not in by_field:
+            if field not in changed_fields:
                 merged[word] = value
                 continue
-            table = by_field[field]
+            table = changed_fields[field]
             if not isinstance(table, Mapping):
                 continue
             if part and part not in table:
                 merged[word] = value
-            elif isinstance(value, Mapping) and field in cls._tables():
-                rest = {name: each for name, each in value.items() if name not in table}
-                # One word for the whole table: two would be refused as named twice.
+            elif isinstance(value, Mapping) and field in cls._fields_with_parts():
+                unchanged = {name: each for name, each in value.items() if name not in table}
+                # If the changes have a word for this table, use it: two words would be an error.
                 words = (name for name in changes if cls.aliases.get(name, name) == field)
-                whole = next(words, word)
-                merged[whole] = {**rest, **merged.get(whole, {})}
+                table_word = next(words, word)
+                merged[table_word] = {**unchanged, **merged.get(table_word, {})}
         return merged
 
     @classmethod
-    def _tables(cls) -> set[str]:
-        """Return the fields that take a table of parts; each part has an alias."""
+    def _fields_with_parts(cls) -> set[str]:
+        """Return the fields whose value may be a table of parts; each part has an alias."""
         return {path.partition(".")[0] for path in cls.aliases.values() if "." in path}
 
     @classmethod
-    def _by_field(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Replace aliases by the names of their fields.
+    def _resolve_aliases(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values by the names of their fields, with parts in the table of their field.
 
         Raises:
             ConfigError: Two words name the same field, or the same part.
@@ -178,19 +176,20 @@ class Settings(BaseModel):
             value = values[alias]
             if not part:
                 if field in fields:
-                    raise cls._named_twice(alias, words[field])
+                    raise cls._named_twice_error(alias, words[field])
                 fields[field] = value
                 words[field] = alias
             elif value is not None:
                 table = fields.get(field, {})
                 if not isinstance(table, Mapping) or part in table:
-                    raise cls._named_twice(alias, words[field])
+                    raise cls._named_twice_error(alias, words[field])
                 fields[field] = {**table, part: value}
                 words.setdefault(field, alias)
         return fields
 
     @classmethod
-    def _named_twice(cls, alias: str, word: str) -> ConfigError:
+    def _named_twice_error(cls, alias: str, word: str) -> ConfigError:
+        """Return the error for an alias of a field that the user has named by `word` already."""
         field, _, part = cls.aliases[alias].partition(".")
         meaning = f"a part of {field}" if part else f"another word for {field}"
         both = "both" if word == field else f"{word} too"
@@ -203,8 +202,8 @@ class Settings(BaseModel):
     def external_mark(cls, name: str) -> External | None:
         """Return the `External` mark of a setting; None if its values are only data.
 
-        A type that contains Path comes first, then the setting's own mark. A setting without a mark is
-        treated as marked if its type contains Any or object.
+        A setting whose type contains Path counts as marked. So does one without a mark of its own
+        whose type contains Any or object: its value may be anything.
         """
         field = cls.model_fields[name]
         types_and_marks = [*field.metadata, *_types_in(field.annotation)]
@@ -220,19 +219,19 @@ class Settings(BaseModel):
         """Return the heading under which help lists a setting."""
         if name in cls.panels:
             return cls.panels[name]
-        # The first class that declares the setting decides, even if a later one declares it again.
+        # A derived class may declare a setting again; the class that declared it first decides.
         for base in reversed(cls.__mro__):
             if name in inspect.get_annotations(base):
                 return str(vars(base).get("panel", Settings.panel))
         return str(vars(cls).get("panel", Settings.panel))
 
     def but(self, **changes: Any) -> Self:
-        """Return a copy with changes, checked like new settings."""
+        """Return a copy with these values changed, checked like new settings."""
         values = {name: getattr(self, name) for name in self.model_fields_set}
         return type(self)(**self.merged(values, changes))
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return `but(**update)`, so that pydantic's copy is checked and has an empty cache.
+        """Return `but(**update)`. This replaces pydantic's copy, which would keep the cache.
 
         `deep` has no effect: settings do not change.
         """
@@ -249,13 +248,13 @@ class Settings(BaseModel):
 
     @property
     def dropped(self) -> tuple[str, ...]:
-        """Sentences about data that were dropped while they were read; empty without any."""
+        """Sentences about rows or columns of the data that were left out when they were read."""
         return ()
 
     def once(self, name: str, make: Callable[[], T]) -> T:
-        """Return what `make` returns, and call it only once for these settings and this `name`.
+        """Return what `make` returns, and call it only the first time for this `name`.
 
-        So data are loaded once.
+        For results that depend on these settings alone, such as data that take long to load.
         """
         if name not in self._cache:
             self._cache[name] = make()
@@ -265,36 +264,40 @@ class Settings(BaseModel):
         """Return every setting with its value, as a record stores it."""
         return self.model_dump(mode="json")
 
-    def _refusal(self, error: ValidationError, values: Mapping[str, Any]) -> ConfigError:
-        """Return one error for the first mistake, in the words that the user chose."""
+    def _first_mistake(self, error: ValidationError, values: Mapping[str, Any]) -> ConfigError:
+        """Return an error for the first mistake that pydantic found, in the user's words."""
         mistakes = error.errors(include_url=False)
         # A missing setting is reported last: often the user gave it, misspelt.
         mistake = next((each for each in mistakes if each["type"] != "missing"), mistakes[0])
-        path = ".".join(str(part) for part in mistake["loc"])
+        path = ".".join(map(str, mistake["loc"])) or "configuration"
         words = {field: alias for alias, field in self.aliases.items() if alias in values}
-        name = words.get(path, path) or "configuration"
-        field = str(mistake["loc"][0]) if mistake["loc"] else "configuration"
-        kind = str(mistake["type"])
-        value = mistake["input"]
+        name = words.get(path, path)
         room = room_of(type(self).__module__)
-        if kind == "extra_forbidden":
+        if mistake["type"] == "extra_forbidden":
             names = (*type(self).model_fields, *self.aliases)
             text = f"unknown setting '{name}'.{suggestion(name, names)}"
             return ConfigError(text, rule=f"{room}.settings.unknown", field=name)
-        if kind == "missing":
-            text = f"{name} is needed and was not given."
-        elif kind in _BOUNDS:
-            text = f"{name} must be {_BOUNDS[kind].format(**mistake['ctx'])}, got {value!r}."
-        else:
-            problem = str(mistake["msg"]).removeprefix("Value error, ")
-            problem = problem.removeprefix("Input should be ")
-            text = f"{name} must be {problem}, got {value!r}."
-        if kind == "literal_error":
-            # pydantic's message lists the choices, so only the nearest one is added.
-            choices = re.findall(r"'([^']*)'", str(mistake["msg"]))
-            text += did_you_mean(str(value), tuple(choices))
-        rule = f"{room}.{field}.{_RULES.get(kind, 'invalid')}"
-        return ConfigError(text, rule=rule, field=path or "configuration")
+        field = path.partition(".")[0]
+        problem = _PROBLEMS.get(mistake["type"], "invalid")
+        text = _describe_mistake(name, mistake)
+        return ConfigError(text, rule=f"{room}.{field}.{problem}", field=path)
+
+
+def _describe_mistake(name: str, mistake: ErrorDetails) -> str:
+    """Return the message for a mistake that pydantic found in the setting `name`."""
+    kind = mistake["type"]
+    if kind == "missing":
+        return f"{name} is needed and was not given."
+    value = mistake["input"]
+    if kind in _BOUNDS:
+        return f"{name} must be {_BOUNDS[kind].format(**mistake['ctx'])}, got {value!r}."
+    message = mistake["msg"]
+    expected = message.removeprefix("Value error, ").removeprefix("Input should be ")
+    text = f"{name} must be {expected}, got {value!r}."
+    if kind != "literal_error":
+        return text
+    # pydantic's message lists the choices, so only the nearest one is added.
+    return text + did_you_mean(str(value), tuple(re.findall(r"'([^']*)'", message)))
 
 
 def _types_in(annotation: Any) -> Iterator[Any]:
@@ -310,7 +313,7 @@ _BOUNDS = {
     "less_than_equal": "at most {le:g}",
     "less_than": "below {lt:g}",
 }
-_RULES = {
+_PROBLEMS = {
     "missing": "missing",
     "greater_than_equal": "too-small",
     "greater_than": "too-small",
@@ -319,7 +322,7 @@ _RULES = {
     "literal_error": "unknown",
     "finite_number": "not-finite",
 }
-"""Last word of an error's `rule`, by pydantic's type of the error; other types are `invalid`."""
+"""Last part of an error's `rule`, by pydantic's type of the error; other types are `invalid`."""
 
 
 def read_toml(path: Path | str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from posse.core.errors import StoreError
-from posse.core.files import os_reason
+from posse.core.files import explain_os_error
 
 SCHEMA_VERSION = 2
 APPLICATION_ID = 0x706F7373
@@ -172,7 +172,9 @@ def store_errors(path: Path) -> Iterator[None]:
         reason = _SQLITE.get(code, f"cannot be used: {error}.")
         raise StoreError(f"the run store {path} {reason}") from error
     except OSError as error:
-        raise StoreError(f"the run store {path} cannot be used: {os_reason(error)}") from error
+        raise StoreError(
+            f"the run store {path} cannot be used: {explain_os_error(error)}"
+        ) from error
 
 
 SILENT = 300.0

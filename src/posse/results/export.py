@@ -17,7 +17,7 @@ import numpy as np
 
 from posse.core.check import require, suggestion
 from posse.core.errors import ConfigError, DataError, MissingExtraError
-from posse.core.files import whole
+from posse.core.files import open_whole
 from posse.results.naming import labels
 from posse.results.record import Record, several
 from posse.results.reports.report import render_report
@@ -512,7 +512,7 @@ def export(records: Record | Iterable[Record], path: str | Path, *, parties: boo
             "none of these records says what each party earned. Export the curves, without "
             "'parties'."
         )
-    with whole(path) as file:
+    with open_whole(path) as file:
         FORMATS[suffix](chosen, file, parties)
     return path
 

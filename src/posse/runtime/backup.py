@@ -89,7 +89,7 @@ def write(out: Path, backup: Backup, held: dict[str, bytes]) -> None:
     digests = {name: hashlib.sha256(data).hexdigest() for name, data in held.items()}
     index = json.dumps({"format": FORMAT, **vars(backup), "files": digests}, indent=1).encode()
     with (
-        files.whole(out, mode=files.PRIVATE) as stream,
+        files.open_whole(out, mode=files.PRIVATE) as stream,
         tarfile.open(fileobj=stream, mode="w:gz") as archive,
     ):
         for name, data in {_INDEX: index, **held}.items():

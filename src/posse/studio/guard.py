@@ -76,7 +76,7 @@ class Keys:
                     self._file, secrets.token_hex(32).encode(), mode=files.PRIVATE, replace=False
                 )
         files.check_private(self._file)
-        self._key = files.read(
+        self._key = files.read_credential(
             self._file, "the studio's key", "Remove it, and browsers enter anew."
         ).strip()
         if len(self._key) < 32:

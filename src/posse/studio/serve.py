@@ -106,7 +106,7 @@ def read_password(file: Path) -> str:
     """Read a password from a file that only its owner reads."""
     files.check_private(file)
     text = (
-        files.read(file, "the file of the password", "Check the path.")
+        files.read_credential(file, "the file of the password", "Check the path.")
         .decode("utf-8", "replace")
         .strip()
     )

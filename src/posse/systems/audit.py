@@ -206,7 +206,7 @@ class Target(ABC):
         self.longest_run = 0
         """Steps of the longest run whose view was attacked; 0 if that is unknown."""
 
-    def use_similar_settings(self, like: RunSettings) -> None:
+    def tell_adversary(self, like: RunSettings) -> None:
         """Let the adversary know the data of `like`, the settings of a similar run.
 
         Raises:
@@ -356,7 +356,7 @@ class ViewTarget(Target):
         if _taps_wire(view):
             self._adversary.append(WIRE)
 
-    def use_similar_settings(self, like: RunSettings) -> None:
+    def tell_adversary(self, like: RunSettings) -> None:
         """Let the adversary know the data of `like`, the settings of a similar run."""
         if like.system != self.system.name:
             raise ConfigError(
@@ -452,7 +452,7 @@ class Auditor:
         """Choose the attacks. The arguments are those of `audit`."""
         self.target = target_of(what)
         if like is not None:
-            self.target.use_similar_settings(like)
+            self.target.tell_adversary(like)
         self.seed = seed
         self.plantings = plantings
         self.left_out: dict[str, str] = {}

@@ -259,13 +259,13 @@ def presentation(
     settings_level = level(system, settings)
     learns = () if settings_level is None else settings_level.learns(settings)
     tables = [section.plain() for section in sections]
-    shown = presentation_at(system, settings_level, learns, tables)
+    shown = presentation_of_level(system, settings_level, learns, tables)
     if settings.dropped:
         shown["dropped"] = list(settings.dropped)
     return shown | more
 
 
-def presentation_at(
+def presentation_of_level(
     system: AnySystem,
     level: Level[Any] | None,
     learns: Sequence[str],

@@ -43,7 +43,7 @@ from posse.runtime.network.party import Party
 from posse.runtime.network.recording import RecordingEngine
 from posse.runtime.network.vouching import backup_time
 from posse.runtime.place import Place, open_place
-from posse.systems.base import AnySystem, presentation_at
+from posse.systems.base import AnySystem, presentation_of_level
 from posse.systems.modules import Deploy, deploy_of
 from posse.systems.registry import names, system, systems
 
@@ -68,7 +68,7 @@ def deployed_systems() -> list[AnySystem]:
     return [system for system in systems() if deploy_of(system) is not None]
 
 
-def deploy_or_refuse(name: str) -> Deploy:
+def deploy_by_name(name: str) -> Deploy:
     """Return how a system runs between organisations, by the system's name.
 
     Raises:
@@ -88,12 +88,12 @@ def read_federation(file: Path) -> Layout:
     """Read and check the file of a federation of any system, by default of the first one."""
     values = read_toml(file)
     name = str(values.get("protocol", names()[0]))
-    return deploy_or_refuse(name).layout(values, file.resolve().parent)
+    return deploy_by_name(name).layout(values, file.resolve().parent)
 
 
 def make_invitation(system_name: str, values: Mapping[str, Any]) -> Invitation:
     """Check the settings of a run in a standing federation, and return the invitation to it."""
-    invite = deploy_or_refuse(system_name).invite
+    invite = deploy_by_name(system_name).invite
     if invite is None:
         raise ConfigError(
             f"the system '{system_name}' has no runs in a standing federation. Run it with "
@@ -125,7 +125,7 @@ async def run_and_record(
     Raises:
         ProtocolError: The run is over without a result.
     """
-    deploy = deploy_or_refuse(place.file.protocol)
+    deploy = deploy_by_name(place.file.protocol)
     recorder: PartyRecorder | None = None
 
     def build(place: Place) -> Deployment:
@@ -147,20 +147,20 @@ async def run_and_record(
     return recorder.result()
 
 
-def systems_for_service(remark: Callable[[str], None]) -> Systems:
+def functions_for_service(remark: Callable[[str], None]) -> Systems:
     """Return the functions with which a service builds and runs the parties of any system."""
     from posse.runtime.federation.member import Systems
 
     return Systems(
         make_invitation,
-        lambda name: deploy_or_refuse(name).build,
+        lambda name: deploy_by_name(name).build,
         lambda place, service: run_and_record(
             place, lambda _, deployment: deployment, remark, service
         ),
     )
 
 
-def update_stopped_party(file: Path) -> None:
+def reread_inputs(file: Path) -> None:
     """Read a party's file again, while the party is stopped, for inputs that may change in a run.
 
     Raises:
@@ -172,7 +172,7 @@ def update_stopped_party(file: Path) -> None:
             f"'{place.identity.name}' has not started: it reads its files when it starts.",
             rule="systems.party.not-started",
         )
-    party, deployment = make_party(place, deploy_or_refuse(place.file.protocol).build, change=True)
+    party, deployment = make_party(place, deploy_by_name(place.file.protocol).build, change=True)
     party.engine.sync()
     party.engine.close()
     if not hasattr(deployment.role, "brings"):
@@ -255,7 +255,7 @@ def _make_show(
 ) -> dict[str, Any]:
     """Return what a record shows (`Record.show`)."""
     levels = {level.name: level for level in role_system.levels}
-    show = presentation_at(
+    show = presentation_of_level(
         role_system, levels.get(knowledge.level), knowledge.learns, [*knowledge.tables, *costs]
     )
     if knowledge.warnings:

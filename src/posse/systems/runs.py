@@ -104,11 +104,11 @@ class Run(ABC):
         horizon = max(1, self.horizon)
         seed_number = min(len(self.seeds) - 1, self.time * len(self.seeds) // horizon)
         # The first of the seeds that are run together.
-        seed_number -= seed_number % self.side_by_side
-        return Progress(seed_number, len(self.seeds), self.time / horizon, self.side_by_side)
+        seed_number -= seed_number % self.seeds_at_once
+        return Progress(seed_number, len(self.seeds), self.time / horizon, self.seeds_at_once)
 
     @property
-    def side_by_side(self) -> int:
+    def seeds_at_once(self) -> int:
         """Number of seeds that are run together."""
         return 1
 

@@ -36,7 +36,7 @@ def test_seeds_side_by_side_go_forward_and_back_together() -> None:
     settings = FedContextual(**SMALL, runs=3, noise=1.0, delta=1e-3)
     whole, run = posse.run(settings), posse.start(settings)
     run.advance(4)
-    assert (run.time, run.side_by_side, run.progress.run) == (8, 2, 0)
+    assert (run.time, run.seeds_at_once, run.progress.run) == (8, 2, 0)
     saved, middle = run.save(), run.record()
     assert (middle.seeds, middle.steps[-1], middle.privacy[0]["releases"]) == ((0, 1), 4, 4)
     for _ in range(2):

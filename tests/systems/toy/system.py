@@ -38,7 +38,7 @@ class Toy(RunSettings):
 
     policy: Literal["in-turn"] = "in-turn"
     """How the teller chooses: every coin in its turn."""
-    data: Annotated[Literal["two-coins", "three-coins"], External.named(COINS)] = "two-coins"
+    data: Annotated[Literal["two-coins", "three-coins"], External.except_for(COINS)] = "two-coins"
     """The arms: coins that pay 0 or 1."""
     horizon: int = 20
     """Number of pulls."""

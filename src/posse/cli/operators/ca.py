@@ -409,7 +409,7 @@ def _where(token: Token, address: str | None) -> tuple[str, int]:
 
 def _given(token: str | None, file: Path | None) -> str:
     """Return the token; on a command line every user of the machine sees it."""
-    from posse.core.files import check_private, read
+    from posse.core.files import check_private, read_credential
 
     if (token is None) == (file is None):
         raise ConfigError(
@@ -419,7 +419,7 @@ def _given(token: str | None, file: Path | None) -> str:
         assert token is not None
         return _text(token)
     check_private(file)
-    return read(file, "the token", "Save there what the customer sent.")[:4096].decode(
+    return read_credential(file, "the token", "Save there what the customer sent.")[:4096].decode(
         "utf-8", "replace"
     )
 

@@ -19,14 +19,14 @@ from posse.cli import flags
 from posse.cli.flags import INTERRUPTED
 from posse.cli.operators.watch import Watch, source_failing, state_of, status_of
 from posse.cli.screen import bullets, print_json, remark, say, table
-from posse.core.agreement import as_texts, difference
+from posse.core.agreement import describe_difference, terms_as_texts
 from posse.core.errors import (
     ConfigError,
     DataError,
     LinkError,
     PosseError,
     StalledError,
-    UnfinishedError,
+    UnconfirmedError,
 )
 from posse.core.interrupts import handle_signals
 
@@ -85,7 +85,7 @@ def party(file: File, record_view: RecordView = False) -> None:
                 "messages."
             )
         result = asyncio.run(run_and_record(place, _reachable, remark))
-    except UnfinishedError:
+    except UnconfirmedError:
         say(sentence(read_result(place.journal)))
         raise
     except KeyboardInterrupt:
@@ -225,10 +225,10 @@ def _check_same(
     except (OSError, ValueError) as error:
         raise DataError(f"{begun} cannot be read: {error}. Pass --folder to begin anew.") from error
     was, given = (
-        as_texts({key: value for key, value in values.items() if key not in may_change})
+        terms_as_texts({key: value for key, value in values.items() if key not in may_change})
         for values in (before, now)
     )
-    if text := difference(was, given, ("when it began", "in the file now")):
+    if text := describe_difference(was, given, ("when it began", "in the file now")):
         raise ConfigError(
             f"the run in {place} has other settings: {text}. Put the file back, or give the run "
             "another name and pass "
@@ -430,14 +430,14 @@ def end(file: File, without: Without = "") -> None:
 
 def change(file: File) -> None:
     """Take what a party may change in a run, such as its price list, as its files have it now."""
-    from posse.systems.parties import update_stopped_party
+    from posse.systems.parties import reread_inputs
 
     try:
         _command(file, "change")
     except LinkError:
         if asyncio.run(status_of(file)):
             raise
-        update_stopped_party(file)
+        reread_inputs(file)
     say("taken: it holds from the next decision on")
 
 
@@ -480,14 +480,14 @@ def doctor(file: File, json_: flags.Json = False) -> None:
     from posse.cli.operators.living import is_service
     from posse.runtime.federation import care
     from posse.runtime.network.doctor import examine
-    from posse.systems.parties import deploy_or_refuse
+    from posse.systems.parties import deploy_by_name
 
     try:
         service = file.exists() and is_service(file)
     except PosseError:  # it cannot be read: what follows for a service is said too
         service = True
     findings = (
-        care.examine(file) if service else examine(file, lambda name: deploy_or_refuse(name).build)
+        care.examine(file) if service else examine(file, lambda name: deploy_by_name(name).build)
     )
     if json_:
         print_json([{"what": one.what, "fine": one.fine, "said": one.said} for one in findings])

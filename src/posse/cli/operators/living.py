@@ -132,7 +132,7 @@ def serve(file: File, passphrase_file: PassphraseFile = None) -> None:
     from posse.runtime.federation.place import open_service
     from posse.runtime.federation.service import Living
     from posse.runtime.network.operate import json_log
-    from posse.systems.parties import systems_for_service
+    from posse.systems.parties import functions_for_service
     from posse.version import __version__
 
     forbid_core_dumps()
@@ -143,7 +143,7 @@ def serve(file: File, passphrase_file: PassphraseFile = None) -> None:
 
     async def run() -> None:
         log = json_log(place.identity.name, least=place.file.log)
-        living = Living(file, systems_for_service(remark), log, passphrase_of(passphrase_file))
+        living = Living(file, functions_for_service(remark), log, passphrase_of(passphrase_file))
         log("started", federation=living.member.identity.run, version=__version__)
         await living.run()
         log("stopped")

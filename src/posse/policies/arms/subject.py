@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from posse.core.compiled import compile_user
+from posse.core.compiled import compile_user_function
 from posse.policies.arms.base import Policy, no_memory
 
 LOCAL = {
@@ -58,7 +58,7 @@ class Subject:
     @cached_property
     def compiled(self) -> dict[str, Function]:
         """The functions behind numba, which compiles at the first call."""
-        made = {name: compile_user(function) for name, function in self.given.items()}
+        made = {name: compile_user_function(function) for name, function in self.given.items()}
         return {name: getattr(function, "dispatcher", function) for name, function in made.items()}
 
     @cached_property

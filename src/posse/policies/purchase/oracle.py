@@ -23,14 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core.check import require
-from posse.core.compiled import short_loops
+from posse.core.compiled import compiled_short_loops
 from posse.core.exact import log
 
 TOLERANCE = 1e-9
 """How far below the threshold an average counts as meeting it: the rounding of floats, no more."""
 
 
-@short_loops
+@compiled_short_loops
 def _sum(values: NDArray[np.float64]) -> float:
     """Sum in four strands, in an order that is always the same."""
     a = b = c = d = 0.0
@@ -45,7 +45,7 @@ def _sum(values: NDArray[np.float64]) -> float:
     return (a + b) + (c + d)
 
 
-@short_loops
+@compiled_short_loops
 def meets(surplus: float, units: float) -> bool:
     """Whether a purchase of `units` with $\\sum l_i (q_i - \\alpha)$ = `surplus` has the wanted
     average quality.
@@ -53,7 +53,7 @@ def meets(surplus: float, units: float) -> bool:
     return surplus >= -TOLERANCE * units
 
 
-@short_loops
+@compiled_short_loops
 def greedy(
     quality: NDArray[np.float64],
     cost: NDArray[np.float64],
@@ -83,7 +83,7 @@ def greedy(
         _repair(quality, cost, capacity, alpha, rho, out, -surplus)
 
 
-@short_loops
+@compiled_short_loops
 def _repair(
     quality: NDArray[np.float64],
     cost: NDArray[np.float64],
@@ -150,13 +150,13 @@ def exact(
     return np.asarray(np.round(solution.x))
 
 
-@short_loops
+@compiled_short_loops
 def rate(t: int, coefficient: float) -> float:
     """Square of the width at W = 1: $c^2 \\, 3 \\ln t / 2$."""
     return coefficient * coefficient * (1.5 * log(float(t)))
 
 
-@short_loops
+@compiled_short_loops
 def quality_bounds(
     rate: float,
     good: NDArray[np.float64],

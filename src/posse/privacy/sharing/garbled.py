@@ -26,7 +26,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from posse.core.compiled import short_loops
+from posse.core.compiled import compiled_short_loops
 from posse.privacy.sharing.fixed import Words
 
 LAYERS = 21
@@ -63,7 +63,7 @@ def _next_states(pointers: int) -> Words:
 _FIRST, _NEXT = _next_states(1)[..., 0], _next_states(2)
 
 
-@short_loops
+@compiled_short_loops
 def garble(numbers: Words, shifts: Words, pads: Words, draws: Words, out: Words) -> None:
     """Write what the sender sends: `numbers` are its d, with a top bit that flips the answer; a row
     a comparison.
@@ -105,7 +105,7 @@ def garble(numbers: Words, shifts: Words, pads: Words, draws: Words, out: Words)
                 word += 1
 
 
-@short_loops
+@compiled_short_loops
 def choose(words: Words, choices: Words, out: NDArray[np.uint8]) -> None:
     """Take from every word the 8 bits that belong to the receiver's choices: what the dealer hands
     out of pads.
@@ -127,7 +127,7 @@ def choose(words: Words, choices: Words, out: NDArray[np.uint8]) -> None:
                 word += 1
 
 
-@short_loops
+@compiled_short_loops
 def evaluate(chosen: NDArray[np.uint8], out: NDArray[np.uint8]) -> None:
     """Open label after label of what was chosen, its pads taken off; the answers are [n < d] XOR
     the flip.

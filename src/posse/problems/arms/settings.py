@@ -50,7 +50,7 @@ class ProblemSettings(DataSettings):
 
     panel: ClassVar[str] = "What is learnt"
 
-    data: Annotated[Any, External.named(KNOWN)] = Field(
+    data: Annotated[Any, External.except_for(KNOWN)] = Field(
         default="embedded:movielens", json_schema_extra={"instead": ["means", "names"]}
     )
     """embedded:movielens, embedded:jester, a data set (see 'posse problems') or a CSV file with

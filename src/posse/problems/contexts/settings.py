@@ -67,7 +67,7 @@ class ContextSettings(DataSettings):
     }
     own_words: ClassVar[str] = "a table of features (a file or frame a party) and rewards"
 
-    data: Annotated[Any, External.named(PROBLEMS)] = "digits"
+    data: Annotated[Any, External.except_for(PROBLEMS)] = "digits"
     """Which problem: digits, mnist, clusters; or your own, a table of features and rewards."""
     data_dir: Path | None = None
     """Folder of the data sets; else the one that POSSE_DATA names."""

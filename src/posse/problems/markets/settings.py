@@ -49,7 +49,7 @@ class MarketSettings(DataSettings):
     }
     own_words: ClassVar[str] = "a table of offers, with qualities or records"
 
-    data: Annotated[Any, External.named((*INSTANCES, "own"))] = "uniform"
+    data: Annotated[Any, External.except_for((*INSTANCES, "own"))] = "uniform"
     """Distribution of qualities and costs in a random market: uniform on [0, 1], or normal around
     alpha; or your own, a table of offers with qualities or records.
     """

@@ -83,7 +83,7 @@ class PopulationSettings(DataSettings):
     panel: ClassVar[str] = "What is learnt"
     own_words: ClassVar[str] = "a CSV file, a frame, or a prepared folder or .npz file"
 
-    data: Annotated[Any, External.named(POPULATIONS)] = "digits"
+    data: Annotated[Any, External.except_for(POPULATIONS)] = "digits"
     """Which population: digits, mnist-writers; or your own, a CSV file, images (a folder, an idx,
     .npz or Parquet file), or a prepared folder or .npz file.
     """

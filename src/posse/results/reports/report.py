@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from posse.core.errors import DataError, MissingExtraError
-from posse.core.files import whole
+from posse.core.files import open_whole
 from posse.results import plots, words
 from posse.results.compare import Comparison, compare, identical
 from posse.results.joining import parties
@@ -38,7 +38,7 @@ UNTWINNED = (PLAIN, ALONE, PLACEBO)
 def report(records: Record | Iterable[Record], path: str | Path, notes: Sequence[str] = ()) -> Path:
     """Write the page of `render_report` to a file, whole or not at all, and return its path."""
     text = render_report(records, notes)
-    with whole(path) as file:
+    with open_whole(path) as file:
         file.write(text.encode())
     return Path(path)
 

@@ -284,7 +284,7 @@ def private_pem(key: ec.EllipticCurvePrivateKey, passphrase: bytes | None = None
 def load_key(path: Path, passphrase: Passphrase | None = None) -> ec.EllipticCurvePrivateKey:
     """Read a P-256 key that nobody else may read."""
     files.check_private(path)
-    pem = files.read(path, "the key", "Restore it.")
+    pem = files.read_credential(path, "the key", "Restore it.")
     given: bytes | None = None
     if b"ENCRYPTED" in pem:
         if passphrase is None:
@@ -330,9 +330,9 @@ def _trusted(path: Path, load: Callable[[bytes], T], what: str, remedies: tuple[
     """Read a PEM file that nobody else may change; remedies are for one that is missing and one
     that is damaged.
     """
-    files.check_trusted(path)
+    files.check_only_owner_writes(path)
     try:
-        return load(files.read(path, f"the {what}", remedies[0]))
+        return load(files.read_credential(path, f"the {what}", remedies[0]))
     except ValueError as error:
         raise CertificateError(
             f"{path} is not a {what} in PEM form. {remedies[1]}", "malformed"

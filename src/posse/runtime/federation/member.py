@@ -28,7 +28,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from posse.core import files
-from posse.core.errors import ConfigError, JournalError, PosseError, ProtocolError, UnfinishedError
+from posse.core.errors import ConfigError, JournalError, PosseError, ProtocolError, UnconfirmedError
 from posse.runtime.certificates import making
 from posse.runtime.certificates.authority import utc_now
 from posse.runtime.certificates.identity import CERTIFICATE, KEY, load_pair, ssl_contexts
@@ -441,7 +441,7 @@ class Member:
             part.again, failure = False, ""
             try:
                 result = await self.systems.run(open_place(self.runs / part.run / FILE), service)
-            except UnfinishedError as error:
+            except UnconfirmedError as error:
                 self.log("unfinished", run=part.run, why=error.text)
                 if self.stopping:
                     return

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from posse.core import check, files
-from posse.core.agreement import as_texts
+from posse.core.agreement import terms_as_texts
 from posse.core.errors import CertificateError, ConfigError
 from posse.core.roles import Message, Note, Role
 from posse.privacy.crypto.keys import commitment
@@ -253,7 +253,7 @@ def make_party(
             list(made.peers),
             made.vocabulary,
             run=place.run,
-            terms=as_texts(made.terms),
+            terms=terms_as_texts(made.terms),
             nonce=nonce,
             inputs=_inputs(place, made, root),
             change=change,
@@ -308,7 +308,7 @@ def check_start(place: Place, build: Build) -> None:
         list(made.peers),
         made.vocabulary,
         run=place.run,
-        terms=as_texts(made.terms),
+        terms=terms_as_texts(made.terms),
         nonce=nonce,
         inputs=_inputs(place, made, root),
         sync_answers=place.file.sync,

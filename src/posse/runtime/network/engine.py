@@ -25,7 +25,7 @@ from typing import Any, Union
 
 import msgspec
 
-from posse.core.agreement import difference
+from posse.core.agreement import describe_difference
 from posse.core.errors import DisagreementError, EarlyError, JournalError, LinkError, ProtocolError
 from posse.core.roles import (
     DURABLE,
@@ -522,7 +522,9 @@ class Engine:
         numbers.
         """
         self.started = self.bound = True
-        if text := difference(before.terms, self.terms, ("when it agreed", "in its file now")):
+        if text := describe_difference(
+            before.terms, self.terms, ("when it agreed", "in its file now")
+        ):
             raise JournalError(
                 f"'{self.role.name}' agreed to other terms in this run than its file has now: "
                 f"{text}. Put its file "

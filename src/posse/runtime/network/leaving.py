@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from posse.core.errors import LinkError, StalledError, UnfinishedError
+from posse.core.errors import LinkError, StalledError, UnconfirmedError
 from posse.runtime.network.calling import UNREACHABLE
 from posse.runtime.network.connection import Connection, Timing
 
@@ -220,7 +220,7 @@ def check(party: Party) -> None:
     name = party.engine.role.name
     missing = sorted(unconfirmed(party) & set(party.needed)) if party.engine.role.finished else []
     if missing:
-        raise UnfinishedError(
+        raise UnconfirmedError(
             f"the part of '{name}' is over, but {', '.join(missing)} has not confirmed its last "
             "messages "
             f"({party.troubles.get(missing[0], 'no answer yet')}). Start '{name}' again when the "

@@ -105,7 +105,7 @@ def read(path: Path) -> Recorded:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise DataError(f"cannot read the view {path}: {files.os_reason(error)}") from error
+        raise DataError(f"cannot read the view {path}: {files.explain_os_error(error)}") from error
     records, whole = split(data)
     try:
         header = msgspec.msgpack.decode(records[0], type=Header)
@@ -270,7 +270,7 @@ class Recorder:
         self._size += len(data)
 
     def _give_up(self, error: Exception) -> None:
-        why = files.os_reason(error) if isinstance(error, OSError) else str(error)
+        why = files.explain_os_error(error) if isinstance(error, OSError) else str(error)
         self._log(
             "view", why=f"{self.path} cannot be written, and the run goes on without it: {why}"
         )

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from posse.core.agreement import check_digest
+from posse.core.agreement import check_terms_digest
 from posse.core.errors import ConfigError, DisagreementError, PosseError, ProtocolError
 from posse.core.roles import OPERATOR, WORLD, Action, Many, Message, Note, Send
 from posse.core.snapshots import VERSION as SNAPSHOT_VERSION
@@ -410,7 +410,7 @@ class Agent:
                 f"{VERSION}. "
                 "Install the same version of Posse."
             )
-        check_digest(self._terms.digest, sender, hello.terms)
+        check_terms_digest(self._terms.digest, sender, hello.terms)
         if sender in self._greeted:
             raise ProtocolError(f"{sender} has greeted {self.name} already.")
         self._greeted.add(sender)

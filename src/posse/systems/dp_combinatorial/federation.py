@@ -360,7 +360,7 @@ class TwinRun(Run):
         return self.time == self.horizon
 
     @property
-    def side_by_side(self) -> int:
+    def seeds_at_once(self) -> int:
         """All runs go forward together."""
         return len(self.seeds)
 

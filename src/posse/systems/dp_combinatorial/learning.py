@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from posse.core.compiled import short_loops
+from posse.core.compiled import compiled_short_loops
 from posse.policies.purchase.oracle import greedy, quality_bounds, rate
 from posse.privacy.dp.noise import whole_noise
 
@@ -57,7 +57,7 @@ def qualities(known: Knowledge) -> Floats:
         )
 
 
-@short_loops
+@compiled_short_loops
 def choose(
     reach: float,
     good: Floats,
@@ -81,7 +81,7 @@ def choose(
     greedy(bounds, cost, capacity, alpha, rho, out, work)
 
 
-@short_loops
+@compiled_short_loops
 def explore(capacity: Floats, out: Floats) -> None:
     """Write the purchase of a round of pure exploration: one unit of every producer that the agent
     deals with.
@@ -90,7 +90,7 @@ def explore(capacity: Floats, out: Floats) -> None:
         out[i] = min(1.0, capacity[i])
 
 
-@short_loops
+@compiled_short_loops
 def remember(purchase: Floats, delivered: Floats, units: Floats, good: Floats) -> None:
     """Add a round of the agent's own to what it knows."""
     for i in range(purchase.shape[0]):
@@ -98,7 +98,7 @@ def remember(purchase: Floats, delivered: Floats, units: Floats, good: Floats) -
         good[i] += delivered[i]
 
 
-@short_loops
+@compiled_short_loops
 def draw_noise(key: int, number: int, sigma: Floats, out: Floats) -> None:
     """Write the noise of message `number` into `out` (2, producers), from the agent's own key in a
     simulation.
@@ -107,7 +107,7 @@ def draw_noise(key: int, number: int, sigma: Floats, out: Floats) -> None:
         out[0, i], out[1, i] = whole_noise(key, number, i, sigma[i])
 
 
-@short_loops
+@compiled_short_loops
 def release(
     units: Floats,
     good: Floats,
@@ -131,7 +131,7 @@ def release(
         sent_good[i] = good[i]
 
 
-@short_loops
+@compiled_short_loops
 def learn(
     rule: int,
     t: int,

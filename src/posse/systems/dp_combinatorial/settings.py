@@ -12,7 +12,7 @@ from pydantic import field_validator, model_validator
 
 from posse.core import check
 from posse.core.errors import ConfigError
-from posse.core.settings import exact_text
+from posse.core.settings import number_as_text
 from posse.privacy.dp.guarantee import Budget
 from posse.privacy.dp.plans import Plan, plan
 from posse.privacy.dp.rounds import every_round
@@ -127,7 +127,7 @@ class DpCombinatorial(RunSettings, MarketSettings):
     fifty times faster.
     """
 
-    _text = field_validator("delta", mode="before")(exact_text)
+    _text = field_validator("delta", mode="before")(number_as_text)
 
     @model_validator(mode="before")
     @classmethod

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from posse.core.compiled import loops, short_loops
+from posse.core.compiled import compiled_loops, compiled_short_loops
 from posse.core.random import DELIVERY, derive, quarters
 from posse.policies.purchase.oracle import exact, meets, rate
 from posse.problems.markets.market import Market
@@ -290,7 +290,7 @@ def _talk(terms: Terms) -> Talk:
 # Compiled -----------------------------------------------------------------------------------------
 
 
-@loops
+@compiled_loops
 def _rounds(
     seed: int,
     keys: Words,
@@ -369,7 +369,7 @@ def _rounds(
     return last
 
 
-@short_loops
+@compiled_short_loops
 def deliver(
     supply: Supply,
     seed: int,
@@ -398,7 +398,7 @@ def deliver(
         _untabled(supply, seed, agent, t, bought, purchase, out)
 
 
-@short_loops
+@compiled_short_loops
 def _untabled(
     supply: Supply, seed: int, agent: int, t: int, bought: Floats, purchase: Floats, out: Floats
 ) -> None:
@@ -407,7 +407,7 @@ def _untabled(
             out[i] = untabled(supply, seed, agent, i, t, int(bought[i]), int(purchase[i]))
 
 
-@loops
+@compiled_loops
 def settle(
     agent: int, epoch: int, purchase: Floats, good: Floats, offers: Offers, truth: Truth
 ) -> tuple[float, float, bool]:
@@ -426,7 +426,7 @@ def settle(
     return earned, truth.worst[epoch, agent], False
 
 
-@loops
+@compiled_loops
 def _share(
     t: int,
     number: int,
@@ -475,7 +475,7 @@ def _share(
                 )
 
 
-@loops
+@compiled_loops
 def _pool(known: Knowledge, taken: Wholes, sums: Floats) -> None:
     """Do what `_share` does where everything is sent and taken as it is: add what all others have
     seen.

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from posse.core import check
 from posse.core.errors import ConfigError, DataError
-from posse.core.files import PRIVATE, os_reason, write_whole
+from posse.core.files import PRIVATE, explain_os_error, write_whole
 from posse.policies.contextual.explorations import draw
 from posse.policies.contextual.registry import exploration
 from posse.policies.decisions import Decision
@@ -183,7 +183,7 @@ class OnDevice:
                 self._log.with_name(f".{self._log.name}.lock"), os.O_RDWR | os.O_CREAT, PRIVATE
             )
         except OSError as error:
-            raise DataError(f"cannot write {self._log}: {os_reason(error)}") from error
+            raise DataError(f"cannot write {self._log}: {explain_os_error(error)}") from error
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield

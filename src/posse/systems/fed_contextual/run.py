@@ -183,7 +183,7 @@ class FedRun(Run):
         return self.simulation.together
 
     @property
-    def side_by_side(self) -> int:
+    def seeds_at_once(self) -> int:
         """Seeds that go forward together."""
         return len(self._group) or 1
 
@@ -191,7 +191,7 @@ class FedRun(Run):
     def progress(self) -> Progress:
         """How far the run is."""
         return Progress(
-            self._low, len(self.seeds), self.time / max(1, self.horizon), self.side_by_side
+            self._low, len(self.seeds), self.time / max(1, self.horizon), self.seeds_at_once
         )
 
     @property

@@ -131,7 +131,7 @@ class FedContextual(LearningSettings, ScheduledSettings, PopulationSettings, Run
     horizon: Count = 200
     """Federated rounds."""
 
-    model: Annotated[str, External.named(NAMED)] = "auto"
+    model: Annotated[str, External.except_for(NAMED)] = "auto"
     """Reward model: linear, bag-of-words or cnn; auto: bag-of-words for texts, cnn for images of 16
     pixels a side or more, else linear; or your own, module:function or file.py:function of (shape,
     arms) that returns a model.

@@ -17,7 +17,7 @@ from pydantic import field_validator, model_validator
 from posse.core import check
 from posse.core.errors import ConfigError
 from posse.core.fixed import RewardRange
-from posse.core.settings import Settings, exact_text
+from posse.core.settings import Settings, number_as_text
 from posse.privacy.dp.arms import ArmChoice, Arms
 from posse.privacy.dp.guarantee import Budget, check_delta
 from posse.privacy.dp.ledger import Ledger
@@ -194,7 +194,7 @@ class MpcContextual(RunSettings, MethodSettings, ContextSettings):
     bandwidth: float = 100.0
     """Megabits a second of each role, for the same estimate."""
 
-    _text = field_validator("epsilon", mode="before")(exact_text)
+    _text = field_validator("epsilon", mode="before")(number_as_text)
 
     @model_validator(mode="after")
     def _check_numbers(self) -> MpcContextual:
@@ -347,7 +347,7 @@ class ArmSettings(Settings):
     allows.
     """
 
-    _text = field_validator("epsilon", mode="before")(exact_text)
+    _text = field_validator("epsilon", mode="before")(number_as_text)
 
     def ledger(self) -> Ledger[Arms]:
         """Return a ledger with the steps paid for."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from posse.core.compiled import Compiled, compile_user, elementary, specialise
+from posse.core.compiled import Compiled, compile_template, compile_user_function, elementary
 from posse.core.errors import PolicyError
 from posse.core.exact import exp, gumbel
 from posse.core.fixed import clip_score, comparable, from_units, tie_place
@@ -346,10 +346,10 @@ class Kernels:
         if not self.built_in:
             self._name += f"_{len(_compiled)}"
         self._functions = {
-            "score": compile_user(policy.score),
-            "learn": compile_user(policy.learn),
-            "explore": compile_user(policy.explore),
-            "choose": compile_user(choose),
+            "score": compile_user_function(policy.score),
+            "learn": compile_user_function(policy.learn),
+            "explore": compile_user_function(policy.explore),
+            "choose": compile_user_function(choose),
         }
         if not matches:
             self._functions |= _NO_MATCHING
@@ -376,7 +376,7 @@ class Kernels:
     ) -> Compiled[Any]:
         name = "_".join([self._name, *(function.__name__ for function in more.values())])
         functions = {**self._functions, **more}
-        return specialise(template, functions, name=name, keep=self.built_in, short=short)
+        return compile_template(template, functions, name=name, keep=self.built_in, short=short)
 
 
 def kernels(policy: Policy) -> Kernels:

@@ -28,7 +28,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from posse.core.agreement import as_texts, difference
+from posse.core.agreement import describe_difference, terms_as_texts
 from posse.core.errors import ConfigError, DisagreementError, JournalError, ProtocolError
 from posse.core.roles import Action, Message, Send
 from posse.core.snapshots import VERSION, Snapshot, damaged, unpack
@@ -156,9 +156,9 @@ class Expected:
             *(getattr(self, name) for name in _AGREED),
         )
         if (terms.policy, terms.passes, *(getattr(terms, name) for name in _AGREED)) != mine:
-            given = as_texts(named(terms))
+            given = terms_as_texts(named(terms))
             text = (
-                difference(given, as_texts(named(self)), ("there", "here"))
+                describe_difference(given, terms_as_texts(named(self)), ("there", "here"))
                 or "its policy selects otherwise"
             )
             raise DisagreementError(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from posse.core.compiled import side_by_side
+from posse.core.compiled import advance_in_threads
 from posse.core.fixed import REWARD_ONE, tie_bits
 from posse.core.interrupts import defer_interrupt, half_second_steps
 from posse.core.random import derive
@@ -170,7 +170,7 @@ class Twin:
             with defer_interrupt():
                 self._kernel.interpret(self._world, *rows, first, last, *self._fixed)
         else:
-            side_by_side(play, len(self.seeds))
+            advance_in_threads(play, len(self.seeds))
 
     @property
     def outcome(self) -> Outcome:
@@ -247,7 +247,7 @@ class SambaTwinRun(Run):
         return self.twin.step >= self.settings.horizon
 
     @property
-    def side_by_side(self) -> int:
+    def seeds_at_once(self) -> int:
         """All runs go forward together."""
         return len(self.seeds)
 

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError, ProtocolError
-from posse.core.files import whole
+from posse.core.files import open_whole
 from posse.problems.populations.population import Population
 
 Tree: TypeAlias = Any
@@ -364,7 +364,7 @@ HEADER = "run.json"
 
 def write_arrays(path: Path, *leaves: Array, **named: NDArray[np.generic]) -> None:
     """Write arrays to one .npz file, which appears whole or not at all."""
-    with whole(path) as file:
+    with open_whole(path) as file:
         np.savez(file, *map(np.asarray, leaves), allow_pickle=False, **named)
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 
-from posse.core.agreement import check_digest
+from posse.core.agreement import check_terms_digest
 from posse.core.errors import DisagreementError, EarlyError, JournalError, ProtocolError
 from posse.core.roles import DURABLE, OPERATOR, WORLD, Action, Message, Note
 from posse.core.snapshots import VERSION, Snapshot, damaged, pack, unpack
@@ -241,14 +241,14 @@ class Party(messages.Ending):
     # Before the first step ------------------------------------------------------------------------
 
     def _greet(self, sender: str, hello: messages.Hello) -> None:
-        check_digest(self._digest, sender, hello.terms)
+        check_terms_digest(self._digest, sender, hello.terms)
         if sender in self._parts or len(hello.part) != 32:
             raise ProtocolError(f"a second or damaged Hello of '{sender}'.")
         self._parts[sender] = hello.part
         self._ready()
 
     def _take_seed(self, seed: Seed) -> None:
-        check_digest(self._digest, DEALER, seed.terms)
+        check_terms_digest(self._digest, DEALER, seed.terms)
         if self._seed is not None or len(seed.tapes) != 32 or len(seed.inputs) != 32:
             raise ProtocolError("a second or damaged seed of the dealer's.")
         self._seed = seed

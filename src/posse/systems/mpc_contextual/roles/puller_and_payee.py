@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from posse.core.agreement import check_digest
+from posse.core.agreement import check_terms_digest
 from posse.core.errors import DisagreementError, ProtocolError
 from posse.core.fixed import REWARD_BITS, REWARD_ONE
 from posse.core.roles import WORLD, Action, Message, Note
@@ -52,7 +52,7 @@ class FacesWorld(Ending):
         """Whether this is the dealer's seed, which must be for the same terms and comes once."""
         if not isinstance(message, Seed) or sender != DEALER or self.seed is not None:
             return False
-        check_digest(self._digest, sender, message.terms)
+        check_terms_digest(self._digest, sender, message.terms)
         if len(message.inputs) != 32:
             raise ProtocolError("a damaged seed of the dealer's.")
         return True

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from posse.core import check
-from posse.core.compiled import loops
+from posse.core.compiled import compiled_loops
 from posse.core.errors import ConfigError
 from posse.systems.mpc_contextual.coins import Coins
 
@@ -83,7 +83,7 @@ class Run(NamedTuple):
     """(checkpoints, arms, features) the weights after so many contexts."""
 
 
-@loops
+@compiled_loops
 def winner(scores: NDArray[np.generic], ties: Wholes) -> int:
     """Return the arm with the best score, of equals that with the largest tie number."""
     best = 0
@@ -93,7 +93,7 @@ def winner(scores: NDArray[np.generic], ties: Wholes) -> int:
     return best
 
 
-@loops
+@compiled_loops
 def _margin(scores: Floats, best: int) -> float:
     second = -math.inf
     for a in range(scores.shape[0]):
@@ -102,7 +102,7 @@ def _margin(scores: Floats, best: int) -> float:
     return float(scores[best] - second)
 
 
-@loops
+@compiled_loops
 def _direction(inverse: Floats, x: Floats, out: Floats) -> float:
     """Write k = P x into `out` and return q = x.k; sums run over rows, which the compiler can do
     several at once.
@@ -117,7 +117,7 @@ def _direction(inverse: Floats, x: Floats, out: Floats) -> float:
     return q
 
 
-@loops
+@compiled_loops
 def _score(weights: Floats, x: Floats) -> float:
     s = 0.0
     for i in range(x.shape[0]):
@@ -125,7 +125,7 @@ def _score(weights: Floats, x: Floats) -> float:
     return s
 
 
-@loops
+@compiled_loops
 def _scores(
     weights: Floats, inverses: Floats, x: Floats, rule: Rule, t: int, k: Floats, out: Floats
 ) -> None:
@@ -137,7 +137,7 @@ def _scores(
             out[a] += spread if rule.kind == UCB else spread * rule.normals[t, a]
 
 
-@loops
+@compiled_loops
 def learn(
     weights: Floats, inverse: Floats, x: Floats, reward: float, k: Floats, lift: float
 ) -> None:
@@ -151,7 +151,7 @@ def learn(
         inverse[i, i] += lift
 
 
-@loops
+@compiled_loops
 def _copy(rows: Floats, out: Floats) -> None:
     """Copy rows: an assignment of arrays compiles seconds of code for its error message."""
     for i in range(rows.shape[0]):
@@ -159,7 +159,7 @@ def _copy(rows: Floats, out: Floats) -> None:
             out[i, j] = rows[i, j]
 
 
-@loops
+@compiled_loops
 def _simulate(
     first: int,
     last: int,

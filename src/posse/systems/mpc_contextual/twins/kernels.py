@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from posse.core.compiled import loops
+from posse.core.compiled import compiled_loops
 from posse.privacy.sharing.fixed import Words
 from posse.privacy.sharing.reciprocal import LINE_GRID
 from posse.systems.mpc_contextual.program import GRID
@@ -83,7 +83,7 @@ class Shape(NamedTuple):
     right: Wholes
 
 
-@loops
+@compiled_loops
 def _cut(x: np.int64, mask: np.uint64, bits: int) -> np.int64:
     """Divide by 2^bits: floor, and 1 more if the low bits of x and of the mask carry."""
     low = (np.int64(1) << np.int64(bits)) - np.int64(1)
@@ -91,14 +91,14 @@ def _cut(x: np.int64, mask: np.uint64, bits: int) -> np.int64:
     return (x >> np.int64(bits)) + carry
 
 
-@loops
+@compiled_loops
 def _seen(largest: NDArray[np.float64], which: int, x: np.int64, bits: int) -> None:
     size = abs(float(x)) / 2.0**bits
     if size > largest[which]:
         largest[which] = size
 
 
-@loops
+@compiled_loops
 def _slack(dimension: int, f: int) -> np.int64:
     """How far rounding of k takes x.k below 0: a unit an entry, and the entries of x add up to at
     most sqrt(D).
@@ -106,7 +106,7 @@ def _slack(dimension: int, f: int) -> np.int64:
     return np.int64(math.sqrt(dimension) * 2.0 ** (f + 1))
 
 
-@loops
+@compiled_loops
 def _direction(
     model: Wholes,
     a: int,
@@ -127,7 +127,7 @@ def _direction(
         k[i] = _cut(raw, mask[at + i], f)
 
 
-@loops
+@compiled_loops
 def _dot(x: Wholes, y: Wholes) -> np.int64:
     total = np.int64(0)
     for i in range(len(x)):
@@ -135,7 +135,7 @@ def _dot(x: Wholes, y: Wholes) -> np.int64:
     return total
 
 
-@loops
+@compiled_loops
 def _choose(
     world: World,
     t: int,
@@ -174,7 +174,7 @@ def _choose(
     return best
 
 
-@loops
+@compiled_loops
 def _reward(units: np.int64, f: int) -> np.int64:
     """Round a reward from units of 2^-24 to units of 2^-f."""
     shift = np.int64(24 - f)
@@ -183,7 +183,7 @@ def _reward(units: np.int64, f: int) -> np.int64:
     return (units + (np.int64(1) << shift >> np.int64(1))) >> shift
 
 
-@loops
+@compiled_loops
 def one_by_one(
     world: World,
     masks: Words,
@@ -241,7 +241,7 @@ def one_by_one(
         _learn(model, a, k, gain, error, mask, places, shape, f, lift, largest, 8)
 
 
-@loops
+@compiled_loops
 def overlapped(
     first: int,
     world: World,
@@ -302,7 +302,7 @@ def overlapped(
         _learn(model, a, k, gain, error, mask, places, shape, f, lift, largest, 6)
 
 
-@loops
+@compiled_loops
 def _learn(
     model: Wholes,
     a: int,
@@ -331,7 +331,7 @@ def _learn(
         model[a, triangle + j] = _cut(raw, mask[at + triangle + j], f)
 
 
-@loops
+@compiled_loops
 def in_batches(
     world: World,
     masks: Words,
