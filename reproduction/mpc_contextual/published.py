@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from posse.core import check
 from posse.core.compiled import compiled_loops
-from posse.core.random import words
+from posse.core.random import words64
 from posse.systems.mpc_contextual.coins import Coins
 from posse.systems.mpc_contextual.twins.floats import (
     Floats,
@@ -146,7 +146,7 @@ def cut(x: Word, bits: Word, setup: Setup, state: Wholes) -> Word:
     """Cut x by `bits` bits with fresh shares; `state` is (step, numbers cut in this step, wraps so
     far).
     """
-    first, second = words(setup.key, SHARES, 0, state[0], state[1])
+    first, second = words64(setup.key, SHARES, 0, state[0], state[1])
     state[1] += 1
     if setup.exact:
         state[2] += (x + _QUARTER) >> _TOP != 0

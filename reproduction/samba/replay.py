@@ -33,7 +33,7 @@ from posse.core.compiled import (
     compiled_loops,
 )
 from posse.core.exact import exp
-from posse.core.random import COIN, EXPLORE, REWARD, SELECT, derive, uniform
+from posse.core.random import COIN, EXPLORE, REWARD, SELECT, derive_key, uniform
 from posse.policies import Policy
 from posse.systems.samba.kernels import MATCH, select_argmax, select_match
 from posse.systems.samba.twin import own_keys, selections
@@ -143,7 +143,7 @@ def replay(
     """
     seeds = np.arange(1, runs + 1, dtype=np.uint64)
     if shared_draws:
-        shared = np.array([[derive(int(seed), SHARED_PARTY)] for seed in seeds], np.uint64)
+        shared = np.array([[derive_key(int(seed), SHARED_PARTY)] for seed in seeds], np.uint64)
         keys = np.repeat(shared, len(means), axis=1)
     else:
         keys = own_keys([int(seed) for seed in seeds], len(means))

@@ -27,7 +27,7 @@ from posse.systems.samba.roles import draws
 from posse.systems.samba.twin import selections
 
 PARTS = {
-    *("_round", "_philox", "quarters"),
+    *("_philox_round", "_philox", "words32"),
     *("_no_choice", "_no_noise", "_unscaled"),
 }
 """Short functions that only others call."""
@@ -50,10 +50,10 @@ def cases() -> list[Case]:
     found: list[Case] = [
         *(
             (one, (key, random.OWN, 5, 77, 3))
-            for one in (random.words, random.uniforms, random.uniform, random._words)
+            for one in (random.words64, random.uniforms, random.uniform, random._words64)
         ),
         (random.philox, (1, 2, 3, 4, 5, 6)),
-        (random.unit, (key,)),
+        (random.word_to_uniform, (key,)),
         (random.shuffle, (key, 6, 9, np.zeros(12, np.int64))),
         (exact.normals, (key, random.OWN, 5, 77, 0)),
         (exact._try_gamma, (2.5, 0.3, 0.4)),

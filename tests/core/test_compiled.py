@@ -173,7 +173,7 @@ def test_one_process_compiles_and_the_others_wait(
     code = (
         "import sys; from pathlib import Path; from posse.core.machine_code import SourceCache\n"
         "from tests.core.test_compiled import twice\n"
-        f"cache = SourceCache(twice, Path({str(tmp_path)!r})); cache._acquire()\n"
+        f"cache = SourceCache(twice, Path({str(tmp_path)!r})); cache._take_lock()\n"
         "print(cache._lock is not None, flush=True); sys.stdin.read()"
     )
     monkeypatch.setattr(machine_code, "MAX_WAIT", 0.1)
@@ -181,15 +181,15 @@ def test_one_process_compiles_and_the_others_wait(
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, "-c", code], **pipes) as other:  # type: ignore[call-overload]
         assert other.stdout.readline() == "True\n"
-        same._acquire()
-        another._acquire()
+        same._take_lock()
+        another._take_lock()
         assert same._lock is None
         assert another._lock is not None
         other.communicate("")
-    same._acquire()  # the other process ended before it had saved anything
+    same._take_lock()  # the other process ended before it had saved anything
     assert same._lock is not None
-    same._release()
-    another._release()
+    same._release_lock()
+    another._release_lock()
 
 
 # A race between versions --------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from posse.core.fixed import (
     tie_place,
     to_units,
 )
-from posse.core.random import TIE, words
+from posse.core.random import TIE, words64
 
 word = st.integers(0, 2**64 - 1).map(np.uint64)
 step_words = st.tuples(word, word)
@@ -82,7 +82,7 @@ def test_a_tie_place_is_what_its_source_says(
 @numba.njit
 def _orders(owners: int, bits: int, out: Any) -> None:
     for step in range(len(out)):
-        first, second = words(7, TIE, 0, step, 0)
+        first, second = words64(7, TIE, 0, step, 0)
         for owner in range(owners):
             out[step, owner] = tie_place(first, second, owner, bits)
 
@@ -130,7 +130,7 @@ def test_every_order_of_the_owners_is_equally_likely(owners: int) -> None:
 
 def test_tie_orders_change_with_the_step_and_the_key() -> None:
     def order(key: int, index: int) -> tuple[int, ...]:
-        first, second = map(np.uint64, words(np.uint64(key), TIE, 0, index, 0))
+        first, second = map(np.uint64, words64(np.uint64(key), TIE, 0, index, 0))
         return tuple(tie_place(first, second, owner, 4) for owner in range(16))
 
     assert len({order(1, index) for index in range(500)}) > 490

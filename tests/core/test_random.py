@@ -20,12 +20,12 @@ from posse.core.random import (
     DERIVE,
     ORDER,
     REWARD,
-    derive,
+    derive_key,
     philox,
     shuffle,
     uniform,
     uniforms,
-    words,
+    words64,
 )
 from tests.kit.statistics import KS_LIMIT, SIGMAS, chi_square, chi_square_limit, ks
 
@@ -59,8 +59,8 @@ def test_words_are_philox_of_the_address(
     key: int, purpose: int, party: int, index: int, attempt: int
 ) -> None:
     c = philox(index, attempt, party, purpose, int(key) & 0xFFFFFFFF, int(key) >> 32)
-    assert words(key, purpose, party, index, attempt) == (c[0] << 32 | c[1], c[2] << 32 | c[3])
-    assert words.py_func(key, purpose, party, index, attempt) == words(
+    assert words64(key, purpose, party, index, attempt) == (c[0] << 32 | c[1], c[2] << 32 | c[3])
+    assert words64.py_func(key, purpose, party, index, attempt) == words64(
         key, purpose, party, index, attempt
     )
 
@@ -71,7 +71,7 @@ def test_uniforms_are_the_top_53_bits_of_the_words(
     key: int, purpose: int, party: int, index: int, n: int
 ) -> None:
     pair = uniforms(key, purpose, party, index, n)
-    assert pair == tuple((word >> 11) / 2**53 for word in words(key, purpose, party, index, n))
+    assert pair == tuple((word >> 11) / 2**53 for word in words64(key, purpose, party, index, n))
     assert uniform(key, purpose, party, index, n) == pair[0]
     assert all(0.0 <= u < 1.0 for u in pair)
 
@@ -80,7 +80,10 @@ def test_every_part_of_an_address_counts_and_no_two_addresses_share_a_word() -> 
     near = [(1, 2, 255), (0, 1, 2**24 - 1), (0, 1, 2**32 - 1), (0, 1, 2**32 - 1)]
     key_parts = [np.uint64(key) for key in (0, 1, 2**32, 2**64 - 1)]
     drawn = [
-        word for key in key_parts for rest in itertools.product(*near) for word in words(key, *rest)
+        word
+        for key in key_parts
+        for rest in itertools.product(*near)
+        for word in words64(key, *rest)
     ]
     assert len(set(drawn)) == len(drawn)
 
@@ -177,7 +180,7 @@ def test_shuffle_writes_a_permutation_and_the_source_writes_the_same(
 
 
 def test_derived_keys_differ_between_parties_and_seeds_and_are_not_other_draws() -> None:
-    derived = [derive(seed, party) for seed in range(50) for party in range(50)]
+    derived = [derive_key(seed, party) for seed in range(50) for party in range(50)]
     assert len(set(derived)) == len(derived)
-    assert derive(3, 4) == words(np.uint64(3), DERIVE, 4, 0, 0)[0]
-    assert derive(2**63 - 1, 0) == words(np.uint64(2**63 - 1), DERIVE, 0, 0, 0)[0]
+    assert derive_key(3, 4) == words64(np.uint64(3), DERIVE, 4, 0, 0)[0]
+    assert derive_key(2**63 - 1, 0) == words64(np.uint64(2**63 - 1), DERIVE, 0, 0, 0)[0]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from posse.core.exact import gumbel
-from posse.core.random import GUMBEL, derive, uniform
+from posse.core.random import GUMBEL, derive_key, uniform
 from posse.policies import EpsilonGreedy, Policy, Pursuit, Softmax
 from posse.problems import BernoulliArms
 from posse.systems.samba.twin import simulate
@@ -30,7 +30,7 @@ def test_gumbel_max_has_the_softmax_distribution() -> None:
     wanted = np.exp(means / tau) / np.exp(means / tau).sum()
     n = 40_000
     counts = np.zeros(4)
-    keys = [np.uint64(derive(5, arm)) for arm in range(4)]
+    keys = [np.uint64(derive_key(5, arm)) for arm in range(4)]
     for t in range(n):
         noisy = [
             mean + tau * gumbel(uniform(key, GUMBEL, 0, t, 0))

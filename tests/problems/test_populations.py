@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posse.core.errors import ConfigError, DataError
-from posse.core.random import words as scalar_words
+from posse.core.random import words64 as scalar_words
 from posse.problems.populations import draws
 from posse.problems.populations.population import Bag
 from posse.problems.populations.ragged import Ragged, names_of

@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Listing:
-    """A table for people, and the same content as plain data for programs."""
+    """A list of policies, data or the like: a table for people, and plain data for programs."""
 
     title: str
     columns: tuple[str, ...]

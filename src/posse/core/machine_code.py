@@ -1,10 +1,10 @@
 """Machine code on disk, in a folder whose name is a digest of the source.
 
-numba stores compiled functions itself. But it checks only the source file of the function, so it
-would return old code after a change in a function that this one calls. And when two processes save
-signatures of the same function at the same time, one of them can load the other's code later. So
-the name of the folder is a digest of everything that the code depends on, and one process at a time
-works on a function.
+numba can store compiled functions itself, with two faults. It checks only the source file of the
+function, so it returns old code after a change in a function that this one calls. And if two
+processes save code for different argument types of one function at the same time, each may later
+load the code of the other. Here the name of the folder is a digest of everything that the code
+depends on, and a lock lets only one process at a time load or compile a function.
 
 This module is imported when something is compiled, because importing numba takes a third of a
 second.
@@ -35,9 +35,9 @@ _POLL_SECONDS = 0.02
 
 
 def open_cache(function: Callable[..., Any]) -> SourceCache | None:
-    """Make the folder for a function's machine code, and return its cache.
+    """Make the folder for a function's machine code, and return the function's cache.
 
-    Returns None if no folder can be written: then nothing is kept.
+    Returns None if no folder can be written: then the code is not stored.
     """
     digest = source_digest(function)
     for parent in _cache_folders():
@@ -63,20 +63,26 @@ def _cache_folders() -> list[Path]:
 class SourceCache(FunctionCache):
     """numba's cache of one function, in the folder of one version of the sources.
 
-    With a full, read-only or damaged disk the function is compiled again; there is no error. numba
-    calls `load_overload` and, if that returns None, compiles and calls `save_overload`. It does
-    both under its compiler lock.
+    numba calls `load_overload` when it needs the code of a *signature*: a combination of argument
+    types. If that returns None, numba compiles the code and calls `save_overload`. From the one
+    call to the other this process keeps the function's lock, so that no other process compiles and
+    saves the function meanwhile. Threads need no lock here: numba holds its own.
+
+    If the disk is full, read-only or damaged, the function is compiled again; there is no error.
     """
 
     def __init__(self, function: Callable[..., Any], folder: Path) -> None:
-        with _cache_dir(folder):
+        with _use_cache_dir(folder):
             super().__init__(function)
         self._lock_path = Path(self.cache_path) / f"{function.__qualname__}.lock"
         self._lock: int | None = None
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the code of a signature; None if this process must compile it."""
-        self._acquire()
+        """Return the code of a signature; None if this process must compile it.
+
+        After None the process keeps the lock until `save_overload`.
+        """
+        self._take_lock()
         code = None
         try:
             code = super().load_overload(sig, target_context)
@@ -84,13 +90,13 @@ class SourceCache(FunctionCache):
             pass
         except (EOFError, pickle.UnpicklingError):  # a crash of the machine cut the file off
             with suppress(OSError):
-                self.flush()
+                self.flush()  # removes the code of all signatures
         if code is not None:
-            self._release()
+            self._release_lock()
         return code
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Save the code of a signature, if this process holds the lock of the function."""
+        """Save the code of a signature and release the lock; without the lock, save nothing."""
         # `load_overload` took the lock, unless it waited too long or the disk cannot be written.
         if self._lock is None:
             return
@@ -99,9 +105,9 @@ class SourceCache(FunctionCache):
         except OSError:
             return
         finally:
-            self._release()
+            self._release_lock()
 
-    def _acquire(self) -> None:
+    def _take_lock(self) -> None:
         """Take the lock of this function, or continue without it after `MAX_WAIT` seconds."""
         if self._lock is not None:
             return
@@ -110,24 +116,24 @@ class SourceCache(FunctionCache):
             lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError:
             return
-        if _lock_file(lock):
+        if _wait_for_lock(lock):
             self._lock = lock
         else:
             os.close(lock)
 
-    def _release(self) -> None:
+    def _release_lock(self) -> None:
         """Let other processes work on this function: closing the file gives its lock back."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
 
-def _lock_file(lock: int) -> bool:
-    """Lock a file for this process; return False if that is impossible or takes too long."""
+def _wait_for_lock(descriptor: int) -> bool:
+    """Lock an open file for this process; return False if that is impossible or takes too long."""
     deadline = monotonic() + MAX_WAIT
     while monotonic() < deadline:
         try:
-            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):  # POSIX allows both for a lock that is taken
             sleep(_POLL_SECONDS)
         except OSError:
@@ -138,8 +144,8 @@ def _lock_file(lock: int) -> bool:
 
 
 @contextmanager
-def _cache_dir(folder: Path) -> Iterator[None]:
-    """Let numba use this folder for the functions that the block decorates, and for no others."""
+def _use_cache_dir(folder: Path) -> Iterator[None]:
+    """Let numba store the functions in this folder whose caches are made in the block."""
     previous = _CONFIG.CACHE_DIR
     _CONFIG.CACHE_DIR = str(folder)
     try:
@@ -161,6 +167,7 @@ def source_digest(function: Callable[..., Any]) -> str:
     done: set[int] = set()
     while waiting:
         current: Any = waiting.pop()
+        # A compiled function has its source in `py_func`.
         current = getattr(current, "py_func", current)
         if id(current) in done:
             continue
@@ -176,9 +183,10 @@ def source_digest(function: Callable[..., Any]) -> str:
 
 
 def _used_globals(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """Yield each global that a function may use, and each attribute of a posse module that it may.
+    """Yield name and value of each global that a function may use.
 
-    The result may have too many: then a change in them makes this process compile again.
+    If such a global is a module of posse, its attributes that the function may use are yielded too.
+    Some of these may not be used: then a change of them only compiles the function needlessly.
     """
     # co_names has the names of globals and of attributes, so each name is tried as both.
     names = function.__code__.co_names
@@ -194,12 +202,13 @@ def _used_globals(function: FunctionType) -> Iterator[tuple[str, Any]]:
 
 
 def _describe_code(code: CodeType) -> tuple[object, ...]:
+    """Return what differs between two functions that numba compiles to different code."""
     constants = [_describe(constant) for constant in code.co_consts]
     return code.co_code, code.co_names, code.co_varnames, constants
 
 
 def _describe(value: object) -> object:
-    """Return a text or plain value that is the same in every process, and differs if `value` does."""
+    """Return an object whose `repr` is the same in every process, and differs if `value` does."""
     if isinstance(value, CodeType):
         return _describe_code(value)
     if isinstance(value, tuple):

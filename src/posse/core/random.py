@@ -4,7 +4,8 @@ The generator is Philox-4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random num
 2, 3; SC 2011). The address of a draw is (key, purpose, party, index, attempt). So an owner that
 draws one number and a simulation that draws millions get the same number at the same address.
 
-The constants below are the purposes. Each names its (key, index), or (key, party, index).
+The constants below are the purposes. Their comments say what is drawn, and then what is used as key
+and index of the address, or as key, party and index.
 
 >>> from posse.core.random import EXPLORE, uniform
 >>> uniform(42, EXPLORE, 3, 1000, 0) == uniform(42, EXPLORE, 3, 1000, 0)
@@ -58,7 +59,7 @@ _UNIT = 2.0**-53
 
 
 @inlined
-def _round(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
+def _philox_round(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
     p0 = _M0 * c0
     p1 = _M1 * c2
     return (p1 >> _S32) ^ c1 ^ k0, p1 & _MASK32, (p0 >> _S32) ^ c3 ^ k1, p0 & _MASK32
@@ -66,24 +67,25 @@ def _round(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
 
 @inlined
 def _philox(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
+    # The counter is (c0, c1, c2, c3), and the key (k0, k1) changes after each of ten rounds.
     for _ in range(9):
-        c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1)
+        c0, c1, c2, c3 = _philox_round(c0, c1, c2, c3, k0, k1)
         k0 = (k0 + _W0) & _MASK32
         k1 = (k1 + _W1) & _MASK32
-    return _round(c0, c1, c2, c3, k0, k1)
+    return _philox_round(c0, c1, c2, c3, k0, k1)
 
 
 @elementary
 def philox(c0: int, c1: int, c2: int, c3: int, k0: int, k1: int) -> tuple[int, int, int, int]:
-    """Return ten rounds of Philox-4x32 on one counter; only for test vectors."""
+    """Return Philox-4x32-10 of the counter (c0, c1, c2, c3) and key (k0, k1); for test vectors."""
     return _philox(  # type: ignore[no-any-return]
         np.uint64(c0), np.uint64(c1), np.uint64(c2), np.uint64(c3), np.uint64(k0), np.uint64(k1)
     )
 
 
 @inlined
-def quarters(key, purpose, party, index, attempt):  # type: ignore[no-untyped-def]
-    """Return the bits at an address as four words of 32 bits, for compiled code."""
+def words32(key, purpose, party, index, attempt):  # type: ignore[no-untyped-def]
+    """Return the random bits at an address as four words of 32 bits, for compiled code."""
     key64 = np.uint64(key)
     return _philox(
         np.uint64(index) & _MASK32,
@@ -96,14 +98,14 @@ def quarters(key, purpose, party, index, attempt):  # type: ignore[no-untyped-de
 
 
 @elementary
-def _words(key, purpose, party, index, attempt):  # type: ignore[no-untyped-def]
-    c0, c1, c2, c3 = quarters(key, purpose, party, index, attempt)
-    return (c0 << _S32) | c1, (c2 << _S32) | c3
+def _words64(key, purpose, party, index, attempt):  # type: ignore[no-untyped-def]
+    first, second, third, fourth = words32(key, purpose, party, index, attempt)
+    return (first << _S32) | second, (third << _S32) | fourth
 
 
 @elementary
-def words(key: int, purpose: int, party: int, index: int, attempt: int) -> tuple[int, int]:
-    """Return two 64-bit words at an address.
+def words64(key: int, purpose: int, party: int, index: int, attempt: int) -> tuple[int, int]:
+    """Return the random bits at an address as two words of 64 bits.
 
     Args:
         key: 64 bits.
@@ -114,33 +116,33 @@ def words(key: int, purpose: int, party: int, index: int, attempt: int) -> tuple
     """
     # numba compiles a function again for every constant that a caller passes. With converted
     # arguments it compiles only this line again, and the ten rounds once.
-    return _words(  # type: ignore[no-any-return]
+    return _words64(  # type: ignore[no-any-return]
         np.uint64(key), np.int64(purpose), np.int64(party), np.int64(index), np.int64(attempt)
     )
 
 
 @elementary
-def unit(word: int) -> float:
+def word_to_uniform(word: int) -> float:
     """Convert a 64-bit word to a number in [0, 1), a multiple of 2^-53."""
     return np.float64(np.uint64(word) >> _S11) * _UNIT
 
 
 @elementary
 def uniforms(key: int, purpose: int, party: int, index: int, attempt: int) -> tuple[float, float]:
-    """Return the two numbers in [0, 1) at an address, multiples of 2^-53."""
-    first, second = words(key, purpose, party, index, attempt)
-    return unit(first), unit(second)
+    """Return the two uniform numbers in [0, 1) at an address, multiples of 2^-53."""
+    first, second = words64(key, purpose, party, index, attempt)
+    return word_to_uniform(first), word_to_uniform(second)
 
 
 @elementary
 def uniform(key: int, purpose: int, party: int, index: int, attempt: int) -> float:
-    """Return the first of the two numbers in [0, 1) at an address, a multiple of 2^-53."""
+    """Return the first of the two uniform numbers in [0, 1) at an address."""
     return uniforms(key, purpose, party, index, attempt)[0]
 
 
-def derive(key: int, party: int) -> int:
+def derive_key(key: int, party: int) -> int:
     """Return a party's own key in a simulation. It follows from `key`, so it is not a secret."""
-    return int(words(np.uint64(key), DERIVE, party, 0, 0)[0])
+    return int(words64(np.uint64(key), DERIVE, party, 0, 0)[0])
 
 
 @elementary

@@ -1,10 +1,10 @@
-"""Roles are sans-IO: a role takes a message and returns actions.
+"""Roles: the part of each party in a protocol. A role takes a message and returns actions.
 
-A role opens no socket, reads no clock and starts no loop. It returns messages for other parties and
-*effects*: requests to the world (`Ask`: pull an arm) and notes for its operator (`Note`: a step is
-over). A runtime delivers the messages, carries out the effects, and delivers the world's answers. So
-one implementation of a role runs in memory, in processes, over a network, one message at a time, and
-under injected faults.
+A role opens no socket, reads no clock and starts no loop. Its actions are messages for other parties
+and *effects*: requests to the world (`Ask`: pull an arm) and notes for its operator (`Note`: a step
+is over). A runtime delivers the messages, carries out the effects, and delivers the world's answers.
+So one implementation of a role runs in memory, in processes, over a network, one message at a time,
+and with injected faults.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import msgspec
 from posse.core.errors import ProtocolError
 
 WORLD = "world"
-"""The sender of the world's answers."""
+"""Name of the sender of the world's answers. The world pays rewards; it is no party."""
 OPERATOR = "operator"
-"""The sender of requests of a party's own operator."""
+"""Name of the sender of requests of a party's own operator: the person who runs the party."""
 DURABLE = "durable"
-"""Kind of a note: send the messages after it only when all received messages are on the disk.
+"""Kind of a note: first store all received messages on the disk, then send the messages after it.
 
 A role needs it for messages that depend on the order in which messages of different parties came.
 """
@@ -37,7 +37,7 @@ Send: TypeAlias = tuple[str, str, Message]
 
 
 class Many(msgspec.Struct, frozen=True, gc=False):
-    """Messages of the same type and encoded size, sent together to roles of the same class."""
+    """Action: send many messages of one type and encoded size, to roles of one class."""
 
     sends: list[Send]
 
@@ -61,7 +61,7 @@ class Reward(Message, frozen=True, array_like=True, tag="Reward", gc=False):
     """The world's answer to a `Pull`."""
 
     number: int
-    """The `number` of the `Pull` that this answers."""
+    """The `number` of that `Pull`."""
     units: int
     """The reward, in units of 2^-24 (`posse.core.fixed`)."""
 
@@ -70,17 +70,19 @@ class Note(msgspec.Struct, frozen=True, gc=False):
     """Effect: what an operator may know, such as the end of a step or the result of the run."""
 
     party: str
+    """The party whose operator may know it."""
     kind: str
-    """What happened, in one word; the value depends on it."""
+    """What happened, in one word."""
     step: int
     value: object = None
+    """More about it; its type depends on `kind`."""
 
 
 Action: TypeAlias = Send | Many | Ask | Note
 
 
 class Entry(NamedTuple):
-    """One entry of a transcript: a message that was delivered, with its size and its time."""
+    """A message that was delivered, with its size and its time: one entry of a transcript."""
 
     number: int
     """Position of the message among all messages of the run, from 0."""
@@ -95,7 +97,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class View:
-    """What some parties together saw of a run: all that an adversary who controls them knows."""
+    """What some parties together saw of a run: what an adversary knows who controls them."""
 
     parties: tuple[str, ...]
     entries: Sequence[Entry]
@@ -113,8 +115,8 @@ class Role(Protocol):
 
     A role is deterministic: with the same arguments and messages it reaches the same state and
     returns equivalent actions. They may differ in bytes that no party depends on (nonces,
-    encapsulations, signatures, the randomness of a ciphertext). So a runtime restores a party by
-    loading its last snapshot and replaying what came after.
+    encapsulations, signatures, the randomness of a ciphertext). So a runtime can restore a party: it
+    loads the party's last snapshot, and delivers the messages that came after it again.
     """
 
     @property
@@ -133,42 +135,42 @@ class Role(Protocol):
 
         Raises:
             ProtocolError: The protocol does not allow the message; the state has not changed.
-            EarlyError: The message would be allowed after messages of other parties. This happens
-                to a party that lost power, before it has met all its peers again. The runtime
-                stores the message for later. It matters for senders that need no message of this
-                party to continue: only a connection to them shows that this party is behind.
+            EarlyError: The message is allowed only after messages of other parties. The runtime
+                stores it for later. This happens to a party that lost power, before all its peers
+                have sent again what it lost: a peer that waits for nothing sends on meanwhile.
         """
 
     # A role may also have `brings`, a message with data that may change during the run, such as a
     # price list. Its operator's new data come through `receive`, also before the start.
 
     # A class of roles may also have `receive_all(roles, sends, asked)`, for runtimes with many roles
-    # in one process. It takes these messages one after the other, as `receive` of each role would,
-    # and appends the actions.
+    # in one process. It does what `receive` of each role would do with these messages, one after the
+    # other, and appends the actions.
 
     @property
     def finished(self) -> bool:
         """Whether the role's part is over: it waits for no message and will send none."""
 
     def state(self) -> dict[str, object]:
-        """Return what the operator of this party may see: never keys, masks, tokens or seeds.
+        """Return what the operator of this party may see, such as its sum of rewards.
 
-        If the role knows how far the run is, the state has `step`, `horizon` and `unit` ("pull",
-        "round").
+        It never has keys, masks, tokens or seeds; `save` and `reveal` return those. Status pages and
+        the studio show it as names and values. If the role knows how far the run is, it has the
+        names `step`, `horizon` and `unit` ("pull", "round").
         """
 
     def reveal(self) -> object:
         """Return the private state of this role, for drawings and attacks in simulations.
 
-        No other code outside a role reads its private attributes. Each role returns its own frozen
-        dataclass. The dataclass may share objects with the role, so do not change them.
+        They use this instead of the role's private attributes. Each class of roles has its own
+        frozen dataclass for it. It may share objects with the role, so do not change them.
 
         Raises:
             ProtocolError: The role is in a deployed party (`forbid_reveal`).
         """
 
     def save(self) -> dict[str, Any]:
-        """Return the state, except what follows from the role's arguments.
+        """Return the whole state for `load`, without what follows from the role's arguments.
 
         The state is as secret as the arguments. It consists of plain values that msgpack can
         encode: None, bool, int in [-2^63, 2^64), float, str, bytes, list and dict with str keys.
@@ -189,11 +191,11 @@ class Role(Protocol):
 def forbid_reveal(role: Role) -> None:
     """Make `reveal` of this role raise. Code that deploys a role calls this before all else."""
 
-    def refuse() -> NoReturn:
+    def refuse_to_reveal() -> NoReturn:
         raise ProtocolError(
             f"'{role.name}' is in a deployed party, which reveals nothing. Simulate the run to see "
-            "what its roles hold.",
+            "the private state of its roles.",
             rule="core.reveal.deployed",
         )
 
-    role.reveal = refuse  # type: ignore[method-assign]
+    role.reveal = refuse_to_reveal  # type: ignore[method-assign]

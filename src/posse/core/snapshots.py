@@ -1,7 +1,8 @@
 """Snapshots: the saved states of roles, each with the party and the run that it belongs to.
 
-A role describes its state as its own subclass of `Snapshot`. `pack` turns a snapshot into plain
-values. `unpack` reads them, and refuses values of a wrong type, party or run.
+Each class of roles has its own subclass of `Snapshot` for its state. `pack` turns a snapshot into
+plain values, and `unpack` makes a snapshot of them. `unpack` raises an error for values of a wrong
+type, and for those of another party or run.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The fields of every snapshot."""
+    """The saved state of a role; subclasses add the fields of their roles."""
 
     version: int
     """Format of the snapshot: `VERSION`."""
@@ -28,7 +29,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     name: str
     """Name of the party."""
     run: bytes
-    """Identifies the party's run and its secrets; public."""
+    """A public identifier of the party's run and of its secrets."""
 
 
 S = TypeVar("S", bound=Snapshot)
@@ -52,7 +53,7 @@ def unpack(saved: Mapping[str, Any], shape: type[S], *, kind: str, name: str, ru
         shape: The class of the snapshot.
         kind: Kind of the role that reads it.
         name: Name of the party that reads it.
-        run: The run of that party.
+        run: Identifier of the run of that party (`Snapshot.run`).
 
     Raises:
         JournalError: `saved` is damaged, or of another format, party or run.
@@ -65,21 +66,24 @@ def unpack(saved: Mapping[str, Any], shape: type[S], *, kind: str, name: str, ru
     each party and run
     a separate journal.
     """
-    if saved.get("version") != VERSION:
+    version = saved.get("version")
+    if version != VERSION:
         raise JournalError(
-            f"expected a snapshot of format {VERSION}, got one of {saved.get('version')}. "
+            f"expected a snapshot of format {VERSION}, got one of {version}. "
             "Continue with the version of Posse that made it.",
             rule="core.snapshot.other-format",
         )
-    if (saved.get("kind"), saved.get("name")) != (kind, name):
+    saved_party = f"{saved.get('kind')} '{saved.get('name')}'"
+    party = f"{kind} '{name}'"
+    if saved_party != party:
         raise JournalError(
-            f"the snapshot is of {saved.get('kind')} '{saved.get('name')}', "
-            f"this is {kind} '{name}'. Give each party and run a separate journal.",
+            f"the snapshot is of {saved_party}, this is {party}. "
+            "Give each party and run a separate journal.",
             rule="core.snapshot.other-party",
         )
     if saved.get("run") != run:
         raise JournalError(
-            f"the snapshot of {kind} '{name}' is of another run, or was made with other secrets. "
+            f"the snapshot of {party} is of another run, or was made with other secrets. "
             "Give each party and run a separate journal, and keep its secrets with it.",
             rule="core.snapshot.other-run",
         )
@@ -90,7 +94,10 @@ def unpack(saved: Mapping[str, Any], shape: type[S], *, kind: str, name: str, ru
 
 
 def damaged(kind: str, name: str, why: object) -> JournalError:
-    """Return the error for a snapshot whose values are wrong; `why` ends with a full stop."""
+    """Return the error for a snapshot with wrong values.
+
+    `why` is a sentence that says what is wrong, with its full stop.
+    """
     return JournalError(
         f"the snapshot of {kind} '{name}' is damaged: {why} Restore the journal from a copy.",
         rule="core.snapshot.damaged",

@@ -78,7 +78,7 @@ class DataSettings(Settings):
         return tuple(self._cache.get("dropped", ()))
 
     @classmethod
-    def _by_field(cls, values: Mapping[str, object]) -> dict[str, object]:
+    def _resolve_aliases(cls, values: Mapping[str, object]) -> dict[str, object]:
         """Replace aliases; the word "own" beside parts says what they say."""
         given = [
             name
@@ -86,7 +86,7 @@ class DataSettings(Settings):
             if "." in word and values.get(name) is not None
         ]
         words = {"data", *(name for name, word in cls.aliases.items() if word == "data")}
-        return super()._by_field(
+        return super()._resolve_aliases(
             {k: v for k, v in values.items() if not (given and k in words and v == "own")}
         )
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError
 from posse.core.exact import normals
-from posse.core.random import NOISE, words
+from posse.core.random import NOISE, words64
 from posse.privacy.dp.noise import SecretNoise, SeededNoise, polar, whole_noise
 from tests.kit.statistics import KS_LIMIT, SIGMAS
 
@@ -105,7 +105,7 @@ def test_the_system_s_noise_is_made_by_the_same_method() -> None:
     for index in range(50):
         attempt = 0
         while (
-            found := polar(*(int(word) for word in words(np.uint64(5), NOISE, 3, index, attempt)))
+            found := polar(*(int(word) for word in words64(np.uint64(5), NOISE, 3, index, attempt)))
         ) is None:
             attempt += 1
         assert (*found, attempt + 1) == normals(np.uint64(5), NOISE, 3, index, 0)

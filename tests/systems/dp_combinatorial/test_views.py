@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from posse.core.random import derive
+from posse.core.random import derive_key
 from posse.core.roles import WORLD, Many
 from posse.privacy.dp.audit import Canary, audit, trials_needed
 from posse.privacy.dp.ledger import Ledger
@@ -129,7 +129,7 @@ class Reports:
         capacity = np.full(PRODUCERS, float(CAPACITY))
         buyer = Buyer(np.zeros(PRODUCERS), capacity, 0.0, 1.0, oracle=lambda *_: bought)
         ledger = Ledger(plan_of_noise(terms.multipliers, rounds=(1,), producers=PRODUCERS), "a")
-        agent = Agent("a", terms, buyer, SeededNoise(derive(self._seed, 0)), ledger)
+        agent = Agent("a", terms, buyer, SeededNoise(derive_key(self._seed, 0)), ledger)
         agent.start()
         (buy,) = agent.receive("b", Hello(VERSION, terms.digest))
         actions = agent.receive(WORLD, Delivered(1, tuple(map(float, buy.units))))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from posse.core.random import COIN, MASK, SELECT, TIE, derive, uniform, unit, words
+from posse.core.random import COIN, MASK, SELECT, TIE, derive_key, uniform, word_to_uniform, words64
 from posse.policies import EpsilonGreedy, Thompson
 from posse.privacy.crypto.keys import hkdf
 from posse.privacy.crypto.paillier import generate_key
@@ -61,10 +61,10 @@ def test_no_key_of_64_bits_serves_two_passes_of_a_deployment() -> None:
 def test_masks_and_coins_of_level_paper_are_from_aes_too() -> None:
     for owner in owners(EpsilonGreedy(0.5), "paper"):
         keys = owner._masks
-        assert owner._coins.at(5) == unit(
+        assert owner._coins.at(5) == word_to_uniform(
             np.uint64(stream(keys.coins, b"posse draws %d" % COIN, 1, 5)[0])
         )
-        assert owner._lane._masks.at(9) == unit(
+        assert owner._lane._masks.at(9) == word_to_uniform(
             np.uint64(stream(keys.masks, b"posse draws %d" % MASK, 1, 9)[0])
         )
 
@@ -73,9 +73,9 @@ def test_masks_and_coins_of_level_paper_are_from_aes_too() -> None:
 def test_a_simulation_draws_at_addresses_of_the_world_seed(passes: int) -> None:
     rows = CommonDraws(11, SECRET, passes).rows(7, 5)
     for j, (coin, first, second) in enumerate(rows.tolist()):
-        assert unit(np.uint64(coin)) == uniform(11, COIN, 0, (7 + j) // passes, 0)
-        assert (first, second) == words(11, TIE, 0, 7 + j, 0)
-    assert OwnSeeds(derive(11, 2), SECRET).rows(3, 4).tolist() == [derive(11, 2)] * 4
+        assert word_to_uniform(np.uint64(coin)) == uniform(11, COIN, 0, (7 + j) // passes, 0)
+        assert (first, second) == words64(11, TIE, 0, 7 + j, 0)
+    assert OwnSeeds(derive_key(11, 2), SECRET).rows(3, 4).tolist() == [derive_key(11, 2)] * 4
     assert Draws(SELECT, 11, SECRET).at(9) == uniform(11, SELECT, 0, 9, 0)
     assert Draws(SELECT, None, SECRET).at(9) != uniform(11, SELECT, 0, 9, 0)
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from posse.core.compiled import elementary
 from posse.core.exact import binomial
 from posse.core.fixed import REWARD_ONE
-from posse.core.random import DELIVERY, PARTIAL, quarters, uniform
+from posse.core.random import DELIVERY, PARTIAL, uniform, words32
 
 FOREVER = 1 << 62
 """An epoch that does not end."""
@@ -125,7 +125,7 @@ def good_units(
     if units == 0:
         return 0.0
     blocks = (supply.quality.shape[1] + 3) // 4
-    four = quarters(seed, DELIVERY, agent, t, producer % blocks)
+    four = words32(seed, DELIVERY, agent, t, producer % blocks)
     place = producer // blocks
     word = four[0] if place == 0 else four[1] if place == 1 else four[2] if place == 2 else four[3]
     found = from_word(supply, epoch_at(supply, t), producer, units, word)

@@ -42,7 +42,7 @@ def words(
     key: int, purpose: int, party: ArrayLike, index: ArrayLike = 0, attempt: ArrayLike = 0
 ) -> tuple[Words, Words]:
     """Return two 64-bit words at each address; addresses broadcast. Limits as in
-    `posse.core.random.words`.
+    `posse.core.random.words64`.
     """
     c2, c0, c1 = (
         np.atleast_1d(np.asarray(part)).astype(np.uint64) & _MASK

@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import Field
 
 from posse.core.errors import ConfigError, DataError
-from posse.core.random import derive
+from posse.core.random import derive_key
 from posse.core.roles import Ask, Message
 from posse.core.settings import IMPORTS, Settings
 from posse.privacy.dp.ledger import Ledger
@@ -109,7 +109,7 @@ def _simulated(place: Place, options: AgentOptions, name: str) -> Deployment:
     j, offers = _place_in(setup.market.agents, name), offers_of(setup.market, options.margin)
     buyer = Buyer(offers.cost[j], offers.capacity[j], offers.alpha, offers.rho, options.coefficient)
     agent = Agent(
-        name, setup.terms, buyer, SeededNoise(derive(options.seed, j)), _ledger(setup, name)
+        name, setup.terms, buyer, SeededNoise(derive_key(options.seed, j)), _ledger(setup, name)
     )
     words, good = (
         np.zeros((4, (len(setup.market.producers) + 3) // 4), np.uint64),

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from posse.core.errors import ConfigError
-from posse.core.random import derive
+from posse.core.random import derive_key
 from posse.core.roles import Ask, Message, Role
 from posse.policies.purchase.oracle import exact
 from posse.privacy.dp.ledger import Ledger
@@ -100,7 +100,7 @@ def federation(
             Buyer(
                 offers.cost[j], offers.capacity[j], offers.alpha, offers.rho, coefficient, oracle
             ),
-            None if seed is None else SeededNoise(derive(seed, j)),
+            None if seed is None else SeededNoise(derive_key(seed, j)),
             None if plan is None else Ledger(plan, name),
         )
         for j, name in enumerate(market.agents)

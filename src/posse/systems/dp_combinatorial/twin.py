@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core.compiled import compiled_loops, compiled_short_loops
-from posse.core.random import DELIVERY, derive, quarters
+from posse.core.random import DELIVERY, derive_key, words32
 from posse.policies.purchase.oracle import exact, meets, rate
 from posse.problems.markets.market import Market
 from posse.problems.markets.supply import Supply, epoch_at, from_word, untabled
@@ -90,7 +90,7 @@ class Simulation:
         """Prepare a run for one seed; with `trace` every purchase is kept."""
         agents, producers = market.cost.shape
         self._seed, self._rounds, self._coefficient = np.uint64(seed), terms.rounds, coefficient
-        self._keys = np.array([derive(seed, j) for j in range(agents)], np.uint64)
+        self._keys = np.array([derive_key(seed, j) for j in range(agents)], np.uint64)
         self._market = (
             market.supply,
             offers_of(market, margin),
@@ -384,7 +384,7 @@ def deliver(
     together.
     """
     for block in range(words.shape[1]):
-        words[0, block], words[1, block], words[2, block], words[3, block] = quarters(
+        words[0, block], words[1, block], words[2, block], words[3, block] = words32(
             seed, DELIVERY, agent, t, block
         )
     flat = words.reshape(-1)

@@ -18,7 +18,17 @@ from posse.core.compiled import Compiled, compile_template, compile_user_functio
 from posse.core.errors import PolicyError
 from posse.core.exact import exp, gumbel
 from posse.core.fixed import clip_score, comparable, from_units, tie_place
-from posse.core.random import COIN, EXPLORE, GUMBEL, MASK, SELECT, TIE, uniform, unit, words
+from posse.core.random import (
+    COIN,
+    EXPLORE,
+    GUMBEL,
+    MASK,
+    SELECT,
+    TIE,
+    uniform,
+    word_to_uniform,
+    words64,
+)
 from posse.policies.arms.base import Policy
 from posse.problems.arms.rewards import BETA, reward, simple_reward
 
@@ -112,7 +122,7 @@ def _numbers(
     total = from_units(units)
     for j in range(count):
         memories[j] = memory
-        if turn == passes - 1 and unit(coins[j, 0]) < explore(t, owners, parameters):
+        if turn == passes - 1 and word_to_uniform(coins[j, 0]) < explore(t, owners, parameters):
             value = uniform(keys[j], EXPLORE, turn, t, 0)
         else:
             value = score(t, turn, total, pulls, memory, keys[j], parameters)
@@ -165,7 +175,7 @@ def _largest(
     values,
 ):
     """Return the arm that a pass of level `strict` selects: the largest integer x."""
-    first, second = words(seed, TIE, 0, t * passes + turn, 0)
+    first, second = words64(seed, TIE, 0, t * passes + turn, 0)
     best = np.int64(-9223372036854775808)
     lowest = -1.0e300
     chosen, place = 0, -1

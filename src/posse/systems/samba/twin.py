@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from posse.core.compiled import advance_in_threads
 from posse.core.fixed import REWARD_ONE, tie_bits
 from posse.core.interrupts import defer_interrupt, half_second_steps
-from posse.core.random import derive
+from posse.core.random import derive_key
 from posse.policies.arms.base import Policy
 from posse.problems.arms.rewards import Arms
 from posse.results.record import Record, points_of
@@ -62,7 +62,9 @@ class Outcome:
 
 def own_keys(seeds: Sequence[int], owners: int) -> NDArray[np.uint64]:
     """Every owner's own stream in a simulated world: (seeds, owners)."""
-    return np.array([[derive(seed, owner) for owner in range(owners)] for seed in seeds], np.uint64)
+    return np.array(
+        [[derive_key(seed, owner) for owner in range(owners)] for seed in seeds], np.uint64
+    )
 
 
 def selections(

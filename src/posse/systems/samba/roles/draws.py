@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core.compiled import elementary
-from posse.core.random import COIN, TIE, uniform, unit, words
+from posse.core.random import COIN, TIE, uniform, word_to_uniform, words64
 from posse.privacy.crypto.streams import Words
 
 COMMON_WORDS = 3
@@ -24,8 +24,8 @@ tie order.
 @elementary
 def _world_rows(seed: int, index: int, passes: int, out: NDArray[np.uint64]) -> None:
     for j in range(out.shape[0]):
-        out[j, 0] = words(seed, COIN, 0, (index + j) // passes, 0)[0]
-        out[j, 1], out[j, 2] = words(seed, TIE, 0, index + j, 0)
+        out[j, 0] = words64(seed, COIN, 0, (index + j) // passes, 0)[0]
+        out[j, 1], out[j, 2] = words64(seed, TIE, 0, index + j, 0)
 
 
 class CommonDraws:
@@ -82,5 +82,5 @@ class Draws:
     def at(self, index: int) -> float:
         """Return the number of an index."""
         if self._seed is None:
-            return float(unit(self._words.rows(index, 1)[0, 0]))
+            return float(word_to_uniform(self._words.rows(index, 1)[0, 0]))
         return float(uniform(self._seed, self._purpose, 0, index, 0))

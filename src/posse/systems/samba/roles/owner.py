@@ -9,7 +9,7 @@ from typing import Any
 
 from posse.core.errors import ProtocolError
 from posse.core.fixed import REWARD_ONE
-from posse.core.random import COIN, MASK, derive
+from posse.core.random import COIN, MASK, derive_key
 from posse.core.roles import WORLD, Action, Many, Message, Pull, Reward, Send
 from posse.core.snapshots import Count, pack
 from posse.privacy.crypto.frames import ClearFrames, Frames
@@ -197,7 +197,7 @@ class Owner(Peer):
 
     def _own_seeds(self) -> OwnSeeds:
         """Return what the policy of this owner draws from."""
-        seed = None if self._world_seed is None else derive(self._world_seed, self._arm.number)
+        seed = None if self._world_seed is None else derive_key(self._world_seed, self._arm.number)
         return OwnSeeds(seed, self._secrets.key(b"samba own draws", context=self._context()))
 
     # Steps 2 to 5 ---------------------------------------------------------------------------------
