@@ -246,7 +246,7 @@ def test_an_audit_is_kept_shown_and_read_again() -> None:
 def sentences(of: Any, given: Sequence[Any]) -> set[str]:
     found: set[str] = set()
     for one in given:
-        level = base.level(of, one)
+        level = base.level_or_none(of, one)
         assert level is not None
         found |= {*level.learns(one), *level.not_protected(one)}
     return found
@@ -289,7 +289,7 @@ def test_every_sentence_of_a_default_run_has_an_attack_or_a_reason(name: str) ->
     of = system(name)
     values = [of.about.demo.settings, *(one.settings for one in scene_of(of).scenarios)]
     given = [of.Settings(**one) for one in values]
-    found = sentences(of, [one for one in given if base.level(of, one) is not None])
+    found = sentences(of, [one for one in given if base.level_or_none(of, one) is not None])
     behind = {claim for attack in attacks_of(of).attacks for claim in attack.claims}
     assert [one for one in found if not one.startswith((*behind, *attacks_of(of).unattacked))] == []
 

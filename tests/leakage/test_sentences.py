@@ -38,7 +38,7 @@ SETTINGS: tuple[RunSettings, ...] = (
 
 
 def sentences(settings: RunSettings) -> tuple[str, ...]:
-    level = base.level(system_of(settings), settings)
+    level = base.level_or_none(system_of(settings), settings)
     assert level is not None
     return (*level.learns(settings), *level.not_protected(settings))
 

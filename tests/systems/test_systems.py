@@ -20,7 +20,7 @@ from posse.problems import listing as problems
 from posse.results.record import ARRAYS, Record
 from posse.results.store import Store
 from posse.systems import registry
-from posse.systems.base import AnySystem, RunSettings, level, not_protected
+from posse.systems.base import AnySystem, RunSettings, level_or_none, not_protected
 from posse.systems.runs import Run
 from tests.systems.small_settings import SMALL
 
@@ -133,7 +133,7 @@ def test_it_declares_itself(system: AnySystem) -> None:
     assert system.roles
     assert len({role.colour for role in system.roles}) == len(system.roles)
     settings = small(system.name)
-    settings_level = level(system, settings)
+    settings_level = level_or_none(system, settings)
     assert settings_level is not None
     assert settings_level.learns(settings)
     assert not_protected(system, settings)

@@ -320,7 +320,7 @@ class Catalogue:
                 "protection": settings.protection,
                 **known(system, settings),
                 "learns": list(level.learns(settings))
-                if (level := base.level(system, settings))
+                if (level := base.level_or_none(system, settings))
                 else [],
                 "preview": self._preview(system, settings),
             }

@@ -29,7 +29,7 @@ from posse.studio.guard import Refused
 from posse.sweeps import grid_of
 from posse.systems import registry
 from posse.systems.audit import audit
-from posse.systems.base import level
+from posse.systems.base import level_or_none
 from posse.systems.modules import attacks_of, scene_of
 
 if TYPE_CHECKING:
@@ -238,7 +238,8 @@ def cells_of(
             continue
         word = _name_of(policy)
         made += [
-            Cell(word, name, one, attacked=level(system, one) is not None) for name, one in columns
+            Cell(word, name, one, attacked=level_or_none(system, one) is not None)
+            for name, one in columns
         ]
     if refused is not None and not made:
         raise refused

@@ -28,7 +28,7 @@ from posse.studio.catalogue import plain
 from posse.studio.guard import Refused
 from posse.studio.stage import KEPT, Stage, described
 from posse.systems.audit import row_of, view_of
-from posse.systems.base import level, not_protected
+from posse.systems.base import level_or_none, not_protected
 from posse.systems.modules import attacks_of, report_of, scene_of
 from posse.systems.runs import RolesRun, Run
 
@@ -154,7 +154,7 @@ def _views(run: Run, kind: str) -> tuple[tuple[tuple[Attack, View], ...], dict[s
     """
     views: list[tuple[Attack, View]] = []
     left_out: dict[str, str] = {}
-    if level(run.system, run.settings) is None:
+    if level_or_none(run.system, run.settings) is None:
         return (), left_out
     for attack in attacks_of(run.system).attacks:
         if attack.needs != "view" or kind not in attack.adversary:

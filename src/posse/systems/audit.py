@@ -260,7 +260,7 @@ class SettingsTarget(Target):
 
     def __init__(self, system: AnySystem, settings: RunSettings) -> None:
         super().__init__(system, settings.protection)
-        if base.level(system, settings) is None:
+        if base.level_or_none(system, settings) is None:
             raise ConfigError(
                 "a plain run protects nothing: one party sees everything. Audit a protected run.",
                 rule="systems.what.plain-run",

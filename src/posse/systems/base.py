@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class RunSettings(Settings):
     """What the settings of all systems have in common.
 
-    Each system adds `policy`, `data` and `horizon`, and defines their meanings and defaults.
+    Each system adds its own settings `policy`, `data` and `horizon`.
     """
 
     system: ClassVar[str]
@@ -50,7 +50,7 @@ class RunSettings(Settings):
     """Points of a curve."""
 
     @model_validator(mode="after")
-    def _check_runs(self) -> RunSettings:
+    def _check_runs_points_and_seed(self) -> RunSettings:
         check.at_least(1, runs=self.runs)
         check.at_least(2, points=self.points)
         if not 0 <= self.seed < 2**63 - self.runs:
@@ -77,9 +77,9 @@ class RunSettings(Settings):
         return twin
 
     def load(self) -> Any:
-        """Load the data, check the settings that depend on them, and return what a run needs.
+        """Load the data, check the settings against them, and return what a run needs.
 
-        It is computed only once; None if the system needs nothing.
+        Systems compute it only once (`Settings.once`). None if the system needs nothing.
         """
         return None
 
@@ -92,7 +92,7 @@ class RunSettings(Settings):
         return {}
 
     def digest(self) -> str:
-        """Return a digest of all that a result depends on: settings, content of data files, version."""
+        """Return a digest of all that a result depends on: settings, data files, version of Posse."""
         text = json.dumps(
             [self.system, self.resolved(), self.data_digest(), __version__],
             sort_keys=True,
@@ -101,7 +101,7 @@ class RunSettings(Settings):
         return hashlib.sha256(text.encode()).hexdigest()
 
     def data_digest(self) -> str:
-        """Return a digest of the data files; empty if the data come from the package or the seed."""
+        """Return a digest of the content of the data files (`files`); empty if there are none."""
         contents = [content(path) for path in self.files()]
         return hashlib.sha256(b"".join(contents)).hexdigest() if contents else ""
 
@@ -121,12 +121,12 @@ class Demo:
     story: str
     """One or two sentences: who takes part, and what they want."""
     attack: str = ""
-    """Name of the attack that the demo makes at each level, on a short run; empty for none."""
+    """Name of the attack that the demo makes on a short run at each level; empty for none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """A description of a system: plain data that lists and help show."""
+    """A description of a system, which lists and help show."""
 
     title: str
     summary: str
@@ -157,16 +157,18 @@ class RoleKind:
     colour: tuple[str, str]
     """Colour on a light and on a dark page, the same in the studio and in reports."""
     holds: str
-    """What it holds, as the end of the sentence "It holds ..."."""
+    """What it knows or has, as the end of the sentence "It holds ..."."""
     sole: bool = False
-    """Whether a federation has exactly one party of this kind; its name is then `kind`."""
+    """Whether a federation has exactly one party of this kind. The party then has the name `kind`."""
     party: bool = True
-    """Whether it takes part in the protocol. A producer does not: others only buy from it."""
+    """Whether it takes part in the protocol. For example, parties buy from producers, which only
+    appear in pictures.
+    """
 
 
 @dataclass(frozen=True)
 class Level(Generic[S]):
-    """A level of protection: what every role learns, and what is not protected."""
+    """A level of protection of a system, with sentences about what it does and does not protect."""
 
     name: str
     summary: str
@@ -177,7 +179,7 @@ class Level(Generic[S]):
 
 
 class System(ABC, Generic[S]):
-    """What a protocol must declare about itself.
+    """What every system must declare: its name, roles, levels and settings, and how to start a run.
 
     Help and lists read it without running anything. So a system's module imports slow modules only
     in the functions that need them.
@@ -226,11 +228,12 @@ class System(ABC, Generic[S]):
 AnySystem: TypeAlias = System[Any]
 
 PLAIN = ("Nothing is protected: this is the plain twin, in which one party sees everything.",)
+"""What is not protected in a plain run, in sentences."""
 UNPROTECTED_LEVELS = ("plain", "alone", "placebo")
 """Levels at which nothing is protected, or nothing is sent that needs protection."""
 
 
-def level(system: System[S], settings: S) -> Level[S] | None:
+def level_or_none(system: System[S], settings: S) -> Level[S] | None:
     """Return the level of protection of these settings; None for a plain run."""
     name = system.level_of(settings)
     return next((level for level in system.levels if level.name == name), None)
@@ -238,31 +241,31 @@ def level(system: System[S], settings: S) -> Level[S] | None:
 
 def not_protected(system: System[S], settings: S) -> tuple[str, ...]:
     """Return what is not protected in a run with these settings, one sentence each."""
-    settings_level = level(system, settings)
-    return PLAIN if settings_level is None else settings_level.not_protected(settings)
+    level = level_or_none(system, settings)
+    return PLAIN if level is None else level.not_protected(settings)
 
 
 def presentation(
     system: System[S], settings: S, sections: Sequence[Section] = (), **more: Any
 ) -> dict[str, Any]:
-    """Return what a record stores for display (`Record.show`).
+    """Return what a record stores only to be shown (`Record.show`).
 
     Args:
         system: The system.
         settings: The settings of the run.
-        sections: Tables of this system.
+        sections: Tables that only this system has.
         more: Further entries: `protection` (the level in a few words), `warnings` (sentences about
             what may be wrong with the run), `stopped` (why it stopped early), `resume` (how to
             continue it), `cards` (pairs for the top of a report: a figure with its unit, its
             meaning).
     """
-    settings_level = level(system, settings)
-    learns = () if settings_level is None else settings_level.learns(settings)
+    level = level_or_none(system, settings)
+    learns = () if level is None else level.learns(settings)
     tables = [section.plain() for section in sections]
-    shown = presentation_of_level(system, settings_level, learns, tables)
+    entries = presentation_of_level(system, level, learns, tables)
     if settings.dropped:
-        shown["dropped"] = list(settings.dropped)
-    return shown | more
+        entries["dropped"] = list(settings.dropped)
+    return entries | more
 
 
 def presentation_of_level(
@@ -271,7 +274,9 @@ def presentation_of_level(
     learns: Sequence[str],
     tables: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Return what a record stores for display, without settings: a deployed party has none.
+    """Return what a record stores only to be shown, for a party without settings of a run.
+
+    `presentation` does the same for a run with settings. A deployed party has none.
 
     Args:
         system: The system.
@@ -279,14 +284,15 @@ def presentation_of_level(
         learns: What the roles learn, one sentence each.
         tables: Tables as a record stores them (`Section.plain`).
     """
+    roles = {}
+    for role in system.roles:
+        roles[role.kind] = {"label": role.label, "colour": list(role.colour)}
     return {
         "title": system.about.title,
-        "roles": {
-            role.kind: {"label": role.label, "colour": list(role.colour)} for role in system.roles
-        },
+        "roles": roles,
         "protects": _protection_sentences(system, level),
         "learns": list(learns),
-        "sections": [dict(table) for table in tables],
+        "sections": list(map(dict, tables)),
     }
 
 
@@ -295,18 +301,17 @@ def _protection_sentences(system: AnySystem, level: Level[Any] | None) -> list[s
     if level is None or level.name in UNPROTECTED_LEVELS:
         return []
     protects = system.about.protects
-    return [
-        f"{protects[:1].upper()}{protects[1:]}.",
-        f"Level {level.name}: {level.summary}.",
-    ]
+    first = f"{protects[:1].upper()}{protects[1:]}."
+    return [first, f"Level {level.name}: {level.summary}."]
 
 
 def flatten_built_in_policy(
     values: Any, system: str, policies: Iterable[str], parameters: tuple[str, ...], why: str
 ) -> Any:
-    """Replace a policy table by the policy's name and its parameters as settings.
+    """Replace a policy's table by its name alone, and make its parameters settings of their own.
 
-    A "before" validator of a class of settings calls this with all values, and returns the result.
+    For systems that take only their built-in policies. A "before" validator of their settings calls
+    this with all values, and returns the result.
 
     Args:
         values: The values of all settings.
@@ -328,10 +333,8 @@ def flatten_built_in_policy(
     table = dict(policy) if isinstance(policy, Mapping) else {"name": policy}
     name = table.pop("name", None)
     nested = table.pop("parameters", {})
-    if isinstance(nested, Mapping):
-        table |= nested
-    else:
-        table["parameters"] = nested  # which the check of parameters refuses
+    # A wrong value of `parameters` stays in the table, so that the last check names it.
+    table |= nested if isinstance(nested, Mapping) else {"parameters": nested}
     if not isinstance(name, str) or ":" in name:
         raise ConfigError(
             f"{system} takes the policies {', '.join(policies)}, got {name!r}: {why} Choose one of "

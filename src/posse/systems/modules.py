@@ -10,8 +10,9 @@
 | `report` | `REPORT: Report` | what to compare a run with, and further tables |
 
 Modules are found by their names, so a system does not list them. They are imported when they are
-used. The functions of this module, such as `scene_of`, return the object. If the system has no such
-module, they return the defaults of the class, and `deploy_of` returns None.
+used. `scene_of(system)` returns the object of the module `scene`, and so do the other functions of
+this kind. If the system has no such module, they return an object with the defaults of its class;
+`deploy_of` returns None.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound=RunSettings)
 R = TypeVar("R", bound=Run)
 Declared = TypeVar("Declared")
+"""Class of the object that a module declares."""
 Picture = Mapping[str, Any]
 """What the studio draws, as values that JSON can store."""
 
@@ -67,11 +69,11 @@ class Scenario:
 
 
 def _knowledge_of_level(settings: RunSettings, kind: str) -> dict[str, list[str]]:
-    """Return what a kind of role knows and could infer, by the sentences of the level about it."""
+    """Return the sentences of the level about a kind of role: what it knows, and could infer."""
     system = system_of(settings)
     role = next(role for role in system.roles if role.kind == kind)
     knows = [f"It holds {role.holds}."]
-    level = base.level(system, settings)
+    level = base.level_or_none(system, settings)
     if level is not None:
         knows += _sentences_about(role, level.learns(settings))
     could = _sentences_about(role, base.not_protected(system, settings))
@@ -86,6 +88,7 @@ def _sentences_about(role: RoleKind, sentences: Iterable[str]) -> list[str]:
 
 
 def _with_and_without_protection(settings: S) -> Sequence[tuple[str, S]]:
+    """Return the settings and those of their plain twin, each with a name."""
     system = system_of(settings)
     if system.level_of(settings) == "plain":
         return (("as set", settings),)
@@ -97,9 +100,9 @@ class Scene(Generic[S, R]):
     """Pictures of runs and explanations of messages."""
 
     places: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """Where each kind of role stands, from (0, 0) at the top left to (1, 1)."""
+    """Where each kind of role is drawn, from (0, 0) at the top left to (1, 1)."""
     scenarios: tuple[Scenario, ...] = ()
-    """Settings with a story, to start from."""
+    """What the studio offers to begin with."""
     draw: Callable[[R], Picture | None] = lambda run: None
     """Returns a picture of the run: its parties and their figures; None if there is none."""
     explain: Callable[[Any, Delivery], Picture | None] = lambda run, delivery: None
@@ -138,9 +141,9 @@ class Attacks:
 
     attacks: tuple[Attack, ...] = ()
     unattacked: Mapping[str, str] = field(default_factory=dict)
-    """Beginnings of sentences that have no attack, each with the reason."""
+    """Beginnings of those sentences that have no attack, each with the reason."""
     similar_settings: Callable[[Mapping[str, Any]], RunSettings | None] = lambda public: None
-    """Returns settings of a simulation that has the public terms of a recorded view; None if the
+    """Returns settings of a simulation with the same public terms as a recorded view; None if the
     terms are not complete.
     """
 
@@ -155,12 +158,13 @@ class Deploy:
     build: Build
     """Makes a party from its file."""
     layout: Callable[[dict[str, Any], Path], Layout]
-    """Lays out a whole federation on one machine; called with the values and the folder of the
-    federation's file.
+    """Reads the file of a federation, and returns how to lay it out on one machine. It is called with
+    the values in the file and the file's folder.
     """
     invite: Callable[[dict[str, Any], Path], Invitation] | None = None
-    """Makes the invitation to a run in a standing federation; called with the settings of the run
-    and a folder for relative paths. None if the system has no such runs.
+    """Makes the invitation to a run in a standing federation, whose members run many runs. It is
+    called with the settings of the run and a folder for relative paths. None if the system has no
+    such runs.
     """
     vocabulary: Vocabulary | None = None
     """The system's messages, to read views that parties recorded; None if parties record none."""
@@ -170,7 +174,7 @@ class Deploy:
 
 
 def _refuse_to_serve(settings: RunSettings, *_: Any, **__: Any) -> Serving:
-    """Raise an error with the `reason` of the system."""
+    """Raise an error with the reason why the system serves no decisions (`Live.reason`)."""
     system = system_of(settings)
     raise ConfigError(
         f"{system.name} does not serve decisions in a process: {live_of(system).reason}",
@@ -183,8 +187,8 @@ class Live:
     """How a system decides on demand in this process (`posse.live`), and reads learnt models."""
 
     serve: Callable[..., Serving] = _refuse_to_serve
-    """Starts serving decisions; by default raises an error. It is called with the settings, the
-    names of the arms (or None), the horizon (or None) and the system's own options.
+    """Returns the object that decides; by default raises an error. It is called with the settings,
+    the names of the arms (or None), the horizon (or None) and the system's own options.
     """
     reason: str = "its author has not written it. Use posse.run or posse.start."
     """Why there is no `serve`, and what to use instead."""
@@ -209,7 +213,7 @@ class Command:
     run: Callable[[Any], Iterable[str | Section | Record]]
     """Runs the command, and yields what is printed at once (remarks, tables) or stored (records)."""
     positional: tuple[str, ...] = ()
-    """Settings that the command line takes without a flag."""
+    """Settings whose values are given without a flag."""
     skip: tuple[str, ...] = ()
     """Settings that have no flag in this command."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -230,8 +234,8 @@ class Commands:
 # Reports ------------------------------------------------------------------------------------------
 
 
-def _plain_twin(settings: S) -> Sequence[S]:
-    """Return the settings of the plain twin; nothing for a run that is plain itself."""
+def _only_plain_twin(settings: S) -> Sequence[S]:
+    """Return the settings of the plain twin; empty for a run that is plain itself."""
     system = system_of(settings)
     return () if system.level_of(settings) == "plain" else (system.twin(settings),)
 
@@ -240,9 +244,9 @@ def _plain_twin(settings: S) -> Sequence[S]:
 class Report(Generic[S]):
     """What a run is compared with, and tables that only records of this system have."""
 
-    comparisons: Callable[[S], Sequence[S]] = _plain_twin
-    """Returns settings to run for comparison; they show what protection costs, or what taking part
-    earns. By default those of the plain twin.
+    comparisons: Callable[[S], Sequence[S]] = _only_plain_twin
+    """Returns settings of the runs that a run is compared with, to show what protection costs, or
+    what taking part earns. By default those of the plain twin.
     """
     compared_by_default: bool = True
     """Whether `posse run` runs the comparisons without a flag."""
@@ -261,27 +265,27 @@ class Report(Generic[S]):
 
 def scene_of(system: AnySystem) -> Scene[Any, Any]:
     """Return the pictures of a system; by default a scene that draws nothing."""
-    return _declared_or(Scene(), system, "scene")
+    return _load_or_default(Scene(), system, "scene")
 
 
 def attacks_of(system: AnySystem) -> Attacks:
     """Return the attacks on runs of a system; by default none."""
-    return _declared_or(Attacks(), system, "attacks")
+    return _load_or_default(Attacks(), system, "attacks")
 
 
 def deploy_of(system: AnySystem) -> Deploy | None:
     """Return how a system runs between organisations; None if it does not."""
-    return _declared(system, "deploy", Deploy)
+    return _load_or_none(system, "deploy", Deploy)
 
 
 def live_of(system: AnySystem) -> Live:
     """Return how a system serves decisions on demand; by default its `serve` raises an error."""
-    return _declared_or(Live(), system, "live")
+    return _load_or_default(Live(), system, "live")
 
 
 def commands_of(system: AnySystem) -> Commands:
     """Return the commands that only this system has; by default none."""
-    return _declared_or(Commands(), system, "commands")
+    return _load_or_default(Commands(), system, "commands")
 
 
 def report_of(system: AnySystem) -> Report[Any]:
@@ -289,17 +293,17 @@ def report_of(system: AnySystem) -> Report[Any]:
 
     By default runs are compared with the plain twin, and no tables are added.
     """
-    return _declared_or(Report(), system, "report")
+    return _load_or_default(Report(), system, "report")
 
 
-def _declared_or(default: Declared, system: AnySystem, name: str) -> Declared:
-    declared = _declared(system, name, type(default))
+def _load_or_default(default: Declared, system: AnySystem, name: str) -> Declared:
+    declared = _load_or_none(system, name, type(default))
     return default if declared is None else declared
 
 
-def _declared(system: AnySystem, name: str, kind: type[Declared]) -> Declared | None:
-    """Return the object that an optional module declares; None if there is no such module."""
-    module = _module(type(system).__module__, name)
+def _load_or_none(system: AnySystem, name: str, kind: type[Declared]) -> Declared | None:
+    """Return the object of the optional module `name`; None if there is no such module."""
+    module = _import_optional(type(system).__module__, name)
     if module is None:
         return None
     declared = vars(module).get(name.upper())
@@ -313,13 +317,13 @@ def _declared(system: AnySystem, name: str, kind: type[Declared]) -> Declared | 
 
 
 @cache
-def _module(declared_in: str, name: str) -> ModuleType | None:
-    """Import the optional module `name` of the system in the module `declared_in`.
+def _import_optional(system_module: str, name: str) -> ModuleType | None:
+    """Import the optional module `name` of the system that is declared in `system_module`.
 
     Returns None if there is no such module. Only a system in a file `system.py` has modules: other
     files next to a system of one file do not belong to it.
     """
-    package, _, file = declared_in.rpartition(".")
+    package, _, file = system_module.rpartition(".")
     if file != "system" or find_spec(f"{package}.{name}") is None:
         return None
     return import_module(f"{package}.{name}")

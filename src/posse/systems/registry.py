@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import entry_points
@@ -38,8 +38,9 @@ ACTIONS = {
     "export": "Write a learnt model with its policy as an ONNX graph, which phones and pages run.",
     "rates": "Rank learning rates by what their models would earn, from a log of decisions.",
 }
-"""First words of the built-in systems' own commands, so that a list of all commands imports no
-system.
+"""First words of the built-in systems' own commands, each with its help.
+
+They are here so that help can list all commands without importing the systems.
 """
 GROUP = "posse.systems"
 """Group of the entry points of systems."""
@@ -81,7 +82,7 @@ def system(name: str) -> AnySystem:
             f"unknown system '{name}'.{suggestion(name, tuple(modules))}",
             rule="systems.system.unknown",
         )
-    declared = _load(modules[name])
+    declared = _import_system(modules[name])
     if declared.name != name:
         raise ConfigError(
             f"the entry point '{name}' offers a system called '{declared.name}'. Its package must "
@@ -104,32 +105,34 @@ def system_of(settings: RunSettings) -> AnySystem:
 def _module_names() -> dict[str, str]:
     """Return the name of every system's module, by the system's name."""
     modules = dict(BUILT_IN)
-    for name, module in _installed(tuple(sys.path)):  # the path is the key of the cache
+    for name, module in _installed_modules(tuple(sys.path)).items():
         modules.setdefault(name, module)
     for module in os.environ.get(VARIABLE, "").split(","):
         if module:
-            modules.setdefault(_load(module.strip()).name, module.strip())
+            modules.setdefault(_import_system(module.strip()).name, module.strip())
     return modules
 
 
 @cache
-def _installed(path: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Return the name and the module of every system in an installed package.
+def _installed_modules(path: tuple[str, ...]) -> Mapping[str, str]:
+    """Return the module of every system in an installed package, by the system's name.
 
     `path` is only the key of the cache: after a change of sys.path the packages are read again.
     """
-    return tuple((point.name, point.value.partition(":")[0]) for point in entry_points(group=GROUP))
+    # The entry point is "module:SYSTEM". Of two with the same name, the first one counts.
+    points = reversed(tuple(entry_points(group=GROUP)))
+    return {point.name: point.value.partition(":")[0] for point in points}
 
 
 @cache
-def _load(module: str) -> AnySystem:
+def _import_system(module: str) -> AnySystem:
     """Import a module and return its `SYSTEM`."""
     try:
         imported = importlib.import_module(module)
     except Exception as error:
         if module in BUILT_IN.values():
             raise
-        raise _import_refusal(module, error) from error
+        raise _import_failure(module, error) from error
     if not hasattr(imported, "SYSTEM"):
         raise ConfigError(
             f"the module '{module}' has no SYSTEM. Assign an instance of its system to SYSTEM.",
@@ -139,13 +142,14 @@ def _load(module: str) -> AnySystem:
     return declared
 
 
-def _import_refusal(module: str, error: Exception) -> ConfigError:
+def _import_failure(module: str, error: Exception) -> ConfigError:
     """Return the error for a system that cannot be imported: no such module, or a fault in it."""
     from posse.policies.own import explain
 
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
-    # Another missing module is a fault inside the system.
-    if missing is not None and (module == missing or module.startswith(f"{missing}.")):
+    # If the missing module is neither this one nor a package around it, the system has a fault: it
+    # imports a module that does not exist.
+    if missing is not None and f"{module}.".startswith(f"{missing}."):
         return ConfigError(
             f"there is no module '{module}' with a system. Check {VARIABLE}, or the package that "
             "was installed for it.",
