@@ -293,7 +293,7 @@ class SettingsTarget(Target):
         with defer_interrupt():
             run = self.system.start(self._settings, seeds=[seed], transcript=TRANSCRIPT)
         if isinstance(run, RolesRun):
-            run.keep_only_parts_for_attacks()
+            run.shorten_transcript()
         run.finish(watch)
         return run
 

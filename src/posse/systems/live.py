@@ -1,8 +1,7 @@
 """Live bandits: decide now, and receive rewards later, in any order, or never.
 
-`live(settings)` makes a `Bandit`. Its decisions come from the plain twin of a system, or from its
-real roles, in this process (`Live.serve`). The world is the caller's program: it asks for a
-decision, acts, and reports the reward later.
+`live(settings)` makes a `Bandit`. The caller's program asks it for a decision, acts, and reports the
+reward later. The decisions come from the plain twin of a system, or from its roles, in this process.
 
 >>> import posse
 >>> bandit = posse.live(posse.Samba(policy="ucb", path="plain"), arms=("red", "blue"))
@@ -38,7 +37,7 @@ FORMAT = "posse live 1"
 REWARDS = ("wait", "fold")
 """Whether a decision waits for the reward of the previous one; see `Bandit`."""
 POINTS = 200
-"""Minimum number of points of a long curve; at twice as many, every other point is removed."""
+"""Number of points that are left when a curve is thinned out: it is at twice as many."""
 
 Integer: TypeAlias = int | np.integer[Any]
 Number: TypeAlias = int | float | np.integer[Any] | np.floating[Any] | np.bool_
@@ -57,7 +56,8 @@ class Choice(NamedTuple):
 class Serving(ABC):
     """What a system implements for `live`: it chooses arms, and learns from rewards.
 
-    A choice is open until its reward arrives. Each choice uses all rewards that arrived before it.
+    `Bandit` checks what its user asks for, and calls this. A choice is *open* until its reward
+    arrives. Each choice uses all rewards that arrived before it.
     """
 
     settings: RunSettings
@@ -75,11 +75,16 @@ class Serving(ABC):
 
     @abstractmethod
     def choose(self, context: Any, client: int | None) -> Choice:
-        """Choose an arm for a context, or for the device `client`; None if there is none."""
+        """Choose an arm.
+
+        Args:
+            context: The features of this decision; None for systems without contexts.
+            client: Number of the device that decides; None for systems without devices.
+        """
 
     @abstractmethod
     def check(self, value: float) -> None:
-        """Raise an error if a reward is outside its range."""
+        """Raise an error if the value of a reward is outside its range."""
 
     @abstractmethod
     def reward(self, key: tuple[int, ...], value: float | None) -> None:
@@ -114,8 +119,9 @@ class RewardCurve:
     count: int = 0
     """Number of rewards."""
     stride: int = 1
-    """Rewards between two points."""
+    """Number of rewards between two points."""
     points: list[tuple[int, float]] = field(default_factory=list)
+    """Pairs: a number of rewards, and the sum of so many."""
 
     def add(self, reward: float) -> None:
         """Add a reward; when the points become too many, remove every other one."""
@@ -129,7 +135,7 @@ class RewardCurve:
             self.stride *= 2
 
     def sums(self) -> dict[int, float]:
-        """Return the sum at each point and at the last reward, by the number of rewards."""
+        """Return the sums at the points and at the last reward, by the number of rewards."""
         sums = dict(self.points)
         if self.count:
             sums[self.count] = self.total
@@ -137,11 +143,11 @@ class RewardCurve:
 
 
 class Bandit:
-    """A live bandit. It must not be used by two threads at once.
+    """A bandit that decides now and receives the rewards later.
 
     With `rewards="wait"`, the reward of a decision must arrive, or be dropped, before the next
     decision. With `rewards="fold"`, decisions do not wait: each one uses (folds in) the rewards
-    that have arrived.
+    that have arrived. A bandit must not be used by two threads at once.
     """
 
     def __init__(
@@ -162,6 +168,7 @@ class Bandit:
         """Names of the arms."""
         self.decisions = 0
         """Number of decisions so far."""
+        # The key of each choice (`Choice.key`) that waits for a reward, by the id of its decision.
         self._open: dict[int, tuple[int, ...]] = {}
         self._finished = False
         self._curve = RewardCurve()
@@ -179,10 +186,8 @@ class Bandit:
     def __repr__(self) -> str:
         kind = type(self.settings).__name__
         state = "finished" if self._finished else f"{len(self._open)} open"
-        return (
-            f"<Bandit of {kind}: {len(self.names)} arms, {self.decisions:,} decisions, {state}, "
-            f"earned {self.total:g}>"
-        )
+        size = f"{len(self.names)} arms, {self.decisions:,} decisions"
+        return f"<Bandit of {kind}: {size}, {state}, earned {self.total:g}>"
 
     def decide(self, context: Any = None, *, client: Integer | None = None) -> Decision:
         """Choose an arm. The choice uses all rewards that have arrived.
@@ -195,7 +200,7 @@ class Bandit:
             ConfigError: The bandit is finished, its horizon is reached, or the reward of the
                 previous decision is missing (`rewards="wait"`).
         """
-        self._check_ready()
+        self._check_can_decide()
         choice = self._serving.choose(context, _python_integer(client))
         number = self.decisions
         self._open[number] = choice.key
@@ -211,7 +216,7 @@ class Bandit:
             contexts: One context for each decision; or, without contexts, the number of decisions.
             client: Number of the device that decides, for systems that learn on devices.
         """
-        batch = _batch_of(contexts)
+        batch = _batch_contexts(contexts)
         if self.rewards == "wait" and len(batch) > 1:
             raise ConfigError(
                 f"with rewards='wait' decisions come one at a time, got a batch of {len(batch)}. "
@@ -221,14 +226,14 @@ class Bandit:
         return [self.decide(context, client=client) for context in batch]
 
     def reward(self, id: Integer, value: Number) -> bool:
-        """Receive the reward of a decision; return whether it was accepted.
+        """Receive the reward of a decision; return False if the decision did not wait for one.
 
-        Only the first reward of a decision is accepted, and none after the decision was dropped.
+        A decision waits until its first reward arrives, or until it is dropped.
 
         Raises:
             ConfigError: There is no such decision, or the reward is outside its range.
         """
-        number = self._check_id(id)
+        number = self._checked_id(id)
         if number not in self._open:
             return False
         if not isinstance(value, _NUMBERS) or not math.isfinite(value):
@@ -243,12 +248,12 @@ class Bandit:
         return True
 
     def reward_many(self, rewards: Mapping[Integer, Number]) -> int:
-        """Receive the rewards of several decisions; return how many were accepted."""
+        """Receive several rewards, by the ids of their decisions; return how many had waited."""
         return sum(self.reward(id, value) for id, value in rewards.items())
 
     def drop(self, id: Integer) -> bool:
-        """Do not wait for the reward of a decision any longer; return False if it did not wait."""
-        number = self._check_id(id)
+        """Stop waiting for the reward of a decision; return False if it did not wait for one."""
+        number = self._checked_id(id)
         if number not in self._open:
             return False
         self._serving.reward(self._open[number], None)
@@ -265,7 +270,7 @@ class Bandit:
     def finish(self) -> Record:
         """Drop the decisions that wait for a reward, end the protocol, and return the record.
 
-        A second call returns the record again.
+        A second call only returns the record again.
         """
         if not self._finished:
             for id in self.pending:
@@ -280,36 +285,24 @@ class Bandit:
         By default its status is "finished" after `finish`, and "running" before.
         """
         system = system_of(self.settings)
+        horizon = self.horizon or self.decisions
+        # A step of a live bandit is a decision, even if runs of the system count rounds.
+        nouns = {**system.about.nouns, "step": "decision"}
         fields = self._serving.fields()
-        config = {
-            **self._serving.config,
-            "horizon": self.horizon or self.decisions,
-            "rewards": self.rewards,
-        }
-        problem = {
-            "name": "live",
-            "names": list(self.names),
-            **fields.pop("problem", {}),
-            # A step of a live bandit is a decision, even if runs of the system count rounds.
-            "words": {**system.about.nouns, "step": "decision"},
-        }
-        summary = {
-            **fields.pop("summary", {}),
-            "steps_done": self.decisions,
-            "pending": len(self._open),
-        }
-        show = {
-            **fields.pop("show", {}),
-            "headline": self._headline(),
-            "in_use": self.horizon is None,
-        }
+        # `problem`, `summary` and `show` have entries of the system and entries of every bandit.
+        problem = {"name": "live", "names": list(self.names), **fields.pop("problem", {})}
+        problem["words"] = nouns
+        counts = {"steps_done": self.decisions, "pending": len(self._open)}
+        summary = fields.pop("summary", {}) | counts
+        about = {"headline": self._headline(), "in_use": self.horizon is None}
+        show = fields.pop("show", {}) | about
         sums = self._curve.sums()
         return Record(
             kind=system.name,
             level=system.level_of(self.settings),
             leaks=not_protected(system, self.settings),
             problem=problem,
-            config=config,
+            config=self._serving.config | {"horizon": horizon, "rewards": self.rewards},
             steps=np.array(list(sums), np.int64),
             reward=np.array([list(sums.values())]),
             total=(self.total,),
@@ -331,7 +324,7 @@ class Bandit:
         state = {
             "format": FORMAT,
             "system": self.settings.system,
-            **self._setup(),
+            **self._what_must_match(),
             "horizon": self.horizon,
             "made": self.decisions,
             "finished": self._finished,
@@ -341,7 +334,7 @@ class Bandit:
         }
         write_whole(path, json.dumps(state).encode(), mode=PRIVATE)
 
-    def _setup(self) -> dict[str, Any]:
+    def _what_must_match(self) -> dict[str, Any]:
         """Return what must be the same in a bandit that continues from this one's file."""
         return {
             "settings": self._serving.config,
@@ -361,7 +354,7 @@ class Bandit:
         """
         state = _read_state(Path(path))
         try:
-            self._check_setup(path, state)
+            self._check_same_settings(path, state)
             decisions = int(state["made"])
             finished = bool(state["finished"])
             open_keys = {int(id): tuple(map(int, key)) for id, key in state["open"]}
@@ -379,21 +372,25 @@ class Bandit:
         self._curve = curve
         return self
 
-    def _check_setup(self, path: str | Path, state: Mapping[str, Any]) -> None:
+    def _check_same_settings(self, path: str | Path, state: Mapping[str, Any]) -> None:
         """Raise an error if the state belongs to a bandit with other settings."""
-        setup = json.loads(json.dumps(self._setup()))
-        expected = {**setup.pop("settings"), **setup}
-        saved = {**state["settings"], **{name: state[name] for name in setup}}
-        for name in {**saved, **expected}:
-            if saved.get(name) != expected.get(name):
+        # The state was stored as JSON, which has no tuples. So convert the values in the same way.
+        expected = json.loads(json.dumps(self._what_must_match()))
+        saved = {name: state[name] for name in expected}
+        expected = expected.pop("settings") | expected
+        saved = saved.pop("settings") | saved
+        for name in saved | expected:
+            saved_value = saved.get(name)
+            value = expected.get(name)
+            if saved_value != value:
                 raise ConfigError(
-                    f"{path} was saved with {name} {saved.get(name)!r}, got "
-                    f"{expected.get(name)!r}. Make this bandit with the same settings.",
+                    f"{path} was saved with {name} {saved_value!r}, got {value!r}. Make this bandit "
+                    "with the same settings.",
                     rule="systems.saved.other-settings",
                     field=name,
                 )
 
-    def _check_ready(self) -> None:
+    def _check_can_decide(self) -> None:
         """Raise an error if no decision can be made now."""
         if self._finished:
             raise ConfigError(
@@ -414,8 +411,8 @@ class Bandit:
                 rule="systems.rewards.pending",
             )
 
-    def _check_id(self, id: Integer) -> int:
-        """Return an id as an integer of Python; raise an error if there is no such decision."""
+    def _checked_id(self, id: Integer) -> int:
+        """Return the id of a decision as a Python integer; raise an error if there is none."""
         number = _integer_or_none(id)
         if number is None or not 0 <= number < self.decisions:
             raise ConfigError(
@@ -456,7 +453,7 @@ def live(
     horizon = _python_integer(horizon)
     if horizon is not None:
         check.at_least(1, horizon=horizon)
-    names = _arm_names(arms)
+    names = _checked_arm_names(arms)
     if settings.runs != 1:
         raise ConfigError(
             f"a live bandit is one run, got runs={settings.runs}. Remove the setting 'runs'.",
@@ -472,19 +469,19 @@ _NUMBERS = (int, float, np.integer, np.floating, np.bool_)
 
 
 def _integer_or_none(value: object) -> int | None:
-    """Return an integer of Python or numpy as Python's type; None for anything else."""
+    """Return an integer of Python or numpy as a Python integer; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         return None
     return int(value)
 
 
 def _python_integer(value: Any) -> Any:
-    """Return an integer of numpy as Python's type, which files store; anything else unchanged."""
+    """Return an integer of numpy as a Python integer, for JSON; anything else unchanged."""
     return int(value) if isinstance(value, np.integer) else value
 
 
-def _batch_of(contexts: Integer | Iterable[Any]) -> list[Any]:
-    """Return a list with the context of each decision: None for each if only a number is given."""
+def _batch_contexts(contexts: Integer | Iterable[Any]) -> list[Any]:
+    """Return the contexts of a batch as a list: None for each decision if there is only a number."""
     count = _integer_or_none(contexts)
     if count is not None and count >= 0:
         return [None] * count
@@ -496,13 +493,15 @@ def _batch_of(contexts: Integer | Iterable[Any]) -> list[Any]:
     return list(contexts)
 
 
-def _arm_names(arms: Iterable[str] | None) -> tuple[str, ...] | None:
-    """Return the names of arms after a check; None for the names of the settings' data."""
+def _checked_arm_names(arms: Iterable[str] | None) -> tuple[str, ...] | None:
+    """Return the names of arms; raise an error unless they are two or more different texts.
+
+    None stands for the names of the arms in the settings' data.
+    """
     if arms is None:
         return None
-    names: tuple[str, ...] = ()
-    if isinstance(arms, Iterable) and not isinstance(arms, str):
-        names = tuple(arms)
+    is_list = isinstance(arms, Iterable) and not isinstance(arms, str)
+    names = tuple(arms) if is_list else ()
     texts = {name for name in names if isinstance(name, str)}
     if len(texts) < max(2, len(names)):
         raise ConfigError(

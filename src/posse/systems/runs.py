@@ -1,7 +1,7 @@
-"""Runs: one execution of a system, which advances by a message, by decisions, or to the end.
+"""Runs: one execution of a system, which advances by one message, by decisions, or to the end.
 
-`System.start` returns a `Run`. Between two calls it can be read, recorded and saved. A run of real
-roles (`RolesRun`) delivers their messages in one process, one seed after the other.
+`System.start` returns a `Run`. Between two calls it can be read, recorded and saved. A run whose
+roles exchange messages (`RolesRun`) delivers them in this process, one seed after the other.
 """
 
 from __future__ import annotations
@@ -26,16 +26,20 @@ class Run(ABC):
     """One execution of a system, with one or several seeds of the same settings.
 
     `time` is the number of decisions (or rounds) so far, and `horizon` their number at the end; both
-    count all seeds together. Between two calls a run can be read (`state`, `view`), recorded and
-    saved. It must not be used by two threads at once.
+    are sums over all seeds. The seeds that are computed at the moment are the current ones: all of
+    them, a few, or one, as the system computes seeds together or one after the other.
+
+    Between two calls a run can be read (`state`, `view`), recorded and saved. It must not be used by
+    two threads at once.
     """
 
     unit: ClassVar[str] = "step"
     """The system's word for what `time` counts."""
     records_while_running: ClassVar[bool] = False
-    """Whether another thread may make a record during a step.
+    """Whether another thread may call `record` during a step.
 
-    This is safe if a step replaces the state as a whole.
+    After Ctrl-C this saves a run whose step does not end (`save_on_interrupt`). It is safe if a step
+    does not change the state that `record` reads, but replaces it at the end.
     """
 
     def __init__(
@@ -57,10 +61,7 @@ class Run(ABC):
     @property
     @abstractmethod
     def horizon(self) -> int:
-        """Number of decisions (or rounds) of the whole run, all seeds together.
-
-        The setting `horizon` is that of one seed.
-        """
+        """Number of decisions (or rounds) of the whole run: the setting `horizon` for each seed."""
 
     @property
     @abstractmethod
@@ -69,15 +70,12 @@ class Run(ABC):
 
     @abstractmethod
     def _advance(self, n: int) -> None:
-        """Make n decisions in each current seed, or fewer if the seed ends."""
+        """Do the work of `advance`."""
 
     def advance(self, n: int = 1) -> None:
-        """Make n decisions at full speed in each current seed, or fewer if the seed ends.
-
-        Current seeds are those that are run together, often only one.
-        """
+        """Make n decisions at full speed in each current seed, or fewer if the seed ends."""
         check.at_least(1, n=n)
-        with self._timed():
+        with self._count_seconds():
             self._advance(n)
 
     def step(self) -> None:
@@ -86,7 +84,7 @@ class Run(ABC):
 
     def finish(self, watch: Watch | None = None) -> None:
         """Run to the end, and call `watch` with the progress about every half second."""
-        for steps in half_second_steps(self.stride):
+        for steps in half_second_steps(self.most_steps_at_once):
             if self.done:
                 return
             self.advance(steps)
@@ -94,8 +92,11 @@ class Run(ABC):
                 watch(self.progress)
 
     @property
-    def stride(self) -> int:
-        """Largest number of decisions between two reports of progress."""
+    def most_steps_at_once(self) -> int:
+        """Largest number of decisions that `finish` makes between two reports of progress.
+
+        By default a 200th of a seed. Systems return more if their decisions take little time.
+        """
         return max(1, self.horizon // max(1, len(self.seeds)) // 200)
 
     @property
@@ -103,20 +104,20 @@ class Run(ABC):
         """How much of the run is done."""
         horizon = max(1, self.horizon)
         seed_number = min(len(self.seeds) - 1, self.time * len(self.seeds) // horizon)
-        # The first of the seeds that are run together.
+        # The first of the seeds that are computed together.
         seed_number -= seed_number % self.seeds_at_once
         return Progress(seed_number, len(self.seeds), self.time / horizon, self.seeds_at_once)
 
     @property
     def seeds_at_once(self) -> int:
-        """Number of seeds that are run together."""
+        """Number of seeds that are computed together."""
         return 1
 
     def deliver(self, *, explain: bool = True, until: int | None = None) -> Delivery | None:
-        """Deliver one message, and `explain` it.
+        """Deliver one message, and return it, with an explanation of it if `explain` is True.
 
-        Returns None if the run is over, or reaches `until` decisions (all seeds together) before a
-        message is delivered.
+        Returns None if the run is over, or if it makes decision number `until` (over all seeds)
+        before a message is delivered.
         """
         if self.done:
             return None
@@ -126,7 +127,8 @@ class Run(ABC):
         )
 
     @contextmanager
-    def _timed(self) -> Iterator[None]:
+    def _count_seconds(self) -> Iterator[None]:
+        """Add the CPU seconds of the block to `seconds`."""
         started = time.process_time()
         try:
             yield
@@ -137,14 +139,14 @@ class Run(ABC):
 
     @property
     def asks(self) -> Mapping[int, Ask]:
-        """Asks that wait for an answer of the outside world, by number; empty in a simulated world."""
+        """Requests of roles that the caller must `answer`, by number; empty in a simulated world."""
         return {}
 
     def answer(self, number: int, reward: Any) -> None:
-        """Give the outside world's answer, a reward, to the ask of this number (`asks`).
+        """Answer the request of this number (`asks`) with a reward from the outside world.
 
         Raises:
-            ConfigError: No such ask is open, or the run simulates its world.
+            ConfigError: No such request is open, or the run simulates its world.
         """
         raise ConfigError(
             f"this run of {self.system.name} simulates its world. Start it with world='outside'.",
@@ -171,7 +173,7 @@ class Run(ABC):
         )
 
     def view(self, *parties: str) -> View:
-        """Return what these parties saw together: messages, their secrets and the public terms."""
+        """Return what these parties know together: messages, their secrets and the public terms."""
         raise ConfigError(
             f"this run of {self.system.name} has no parties, and so no views.",
             rule="systems.view.no-parties",
@@ -185,22 +187,22 @@ class Run(ABC):
         )
 
     def truth(self) -> Mapping[str, Any]:
-        """Return what only the simulation knows, to score attacks."""
+        """Return what only the simulation knows, such as true means; attacks are scored with it."""
         return {}
 
     @abstractmethod
     def record(self, status: str | None = None) -> Record:
-        """Return the record of the run so far."""
+        """Return the record of the run so far; `status` is "finished" or "running" by default."""
 
     def record_interrupted(self) -> Record:
-        """Return the record of a run that was interrupted.
+        """Return the record of a run that was interrupted, with status "interrupted".
 
-        If the run writes files, such as a state to continue from, it writes them first.
+        A run that writes files, such as a state to continue from, writes them first.
         """
         return self.record("interrupted")
 
     def make_record(self, status: str | None, **fields: Any) -> Record:
-        """Make a record from `fields` and from those that all systems share."""
+        """Make a record with these fields, and with those that are the same for all systems."""
         system = self.system
         settings = self.settings
         return Record(
@@ -229,7 +231,7 @@ class Run(ABC):
 
 
 class RolesRun(Run):
-    """A run of real roles in one process, one seed after the other.
+    """A run whose roles exchange messages in this process, one seed after the other.
 
     A system implements `_role_maker`, `_make_world`, `_seed_horizon`, `_reply` and `record`.
     """
@@ -256,17 +258,16 @@ class RolesRun(Run):
 
     @abstractmethod
     def _role_maker(self, seed: int) -> Callable[[], list[Role]]:
-        """Return a function that makes new roles for a seed.
+        """Return a function that makes new roles for a seed, with the same arguments at every call.
 
-        Every call gives the roles the same arguments, so that `load` can put a saved state into
-        them.
+        `load` makes new roles with it, and puts the saved state into them.
         """
 
     @abstractmethod
     def _make_world(self, seed: int) -> Any:
         """Make the simulated world of a seed. Its `reached` is the number of decisions so far.
 
-        With an outside world, it counts decisions and records curves, and answers nothing.
+        If the answers come from outside, it only counts decisions and records curves.
         """
 
     @property
@@ -276,10 +277,10 @@ class RolesRun(Run):
 
     @abstractmethod
     def _reply(self, ask: Ask, reward: Any) -> Message:
-        """Return the message that brings the outside world's answer to the role that asked."""
+        """Return the message to the role that asked, for a reward from the outside world."""
 
     def _check_note(self, note: Note) -> None:
-        """Hook: raise an error if a role reports something wrong. By default nothing is checked."""
+        """Raise an error if a role reports something wrong. By default nothing is checked."""
 
     @property
     def public(self) -> Mapping[str, Any]:
@@ -333,20 +334,20 @@ class RolesRun(Run):
 
     @property
     def asks(self) -> Mapping[int, Ask]:
-        """Asks that wait for an answer of the outside world, by number; empty in a simulated world."""
+        """Requests of roles that the caller must `answer`, by number; empty in a simulated world."""
         return self.memory.asks
 
     def answer(self, number: int, reward: Any) -> None:
-        """Give the outside world's answer, a reward, to the ask of this number (`asks`)."""
+        """Answer the request of this number (`asks`) with a reward from the outside world."""
         if number not in self.memory.asks:
             numbers = ", ".join(map(str, self.memory.asks)) or "none"
             raise ConfigError(
                 f"there is no open ask {number}. Open: {numbers}.", rule="systems.number.not-open"
             )
         ask = self.memory.asks[number]
-        with self._timed():
+        with self._count_seconds():
             self.memory.answer(number, self._reply(ask, reward))
-        # The simulated world pays nothing here; it counts decisions and records curves.
+        # The simulated world only counts decisions and records curves.
         self.world.answered(ask, reward)
 
     def _advance(self, n: int) -> None:
@@ -359,12 +360,12 @@ class RolesRun(Run):
         self._begin_next_seed()
 
     def deliver(self, *, explain: bool = True, until: int | None = None) -> Delivery | None:
-        """Deliver one message, and `explain` it.
+        """Deliver one message, and return it, with an explanation of it if `explain` is True.
 
-        Returns None if the run is over, waits for the outside world, or reaches `until` decisions
-        (all seeds together) before a message is delivered.
+        Returns None if the run is over or waits for the outside world, or if it makes decision number
+        `until` (over all seeds) before a message is delivered.
         """
-        with self._timed():
+        with self._count_seconds():
             delivery = self._deliver_next(until)
         if delivery is None:
             return None
@@ -383,7 +384,7 @@ class RolesRun(Run):
         def at_limit() -> bool:
             return until is not None and self.time >= until
 
-        # `until` stops a run that reaches it now; one that was there before this call continues.
+        # A run that was at the limit before this call continues; otherwise `deliver` stops there.
         delivery = self.memory.deliver(None if at_limit() else at_limit)
         if delivery is not None:
             return delivery
@@ -394,7 +395,7 @@ class RolesRun(Run):
         return None if self._over else self.memory.deliver()
 
     def _process_note(self, note: Note) -> None:
-        """Set the time to the decisions so far, which `_advance` compares, and check the note."""
+        """Check a note of a role, and set the time of the messages to the decisions so far."""
         self.memory.time = self._seed_time
         self._check_note(note)
 
@@ -433,19 +434,19 @@ class RolesRun(Run):
         return View(parties, entries, secrets, self._terms, transcript.forgotten)
 
     def part_for_attacks(self, message: Message) -> Message:
-        """Return the part of a message that attacks read; by default the whole message.
+        """Return a message without the fields that no attack reads; by default the whole message.
 
         Systems with long messages override it, so that the transcript of an audit fits into memory.
         """
         return message
 
-    def keep_only_parts_for_attacks(self) -> None:
-        """Store only `part_for_attacks` of each message in the transcript of the current seed."""
+    def shorten_transcript(self) -> None:
+        """From now on, store only `part_for_attacks` of the messages of the current seed."""
         if self.memory.transcript is not None:
             self.memory.transcript.truncate = self.part_for_attacks
 
     def tap(self) -> View:
-        """Return all messages between the parties in the current seed, without any secrets."""
+        """Return all messages between the parties in the current seed, as the network sees them."""
         transcript = self._transcript
         entries = [entry for entry in transcript if entry.sender != WORLD]
         return View((), entries, {}, self._terms, transcript.forgotten)

@@ -365,7 +365,7 @@ class TwinRun(Run):
         return len(self.seeds)
 
     @property
-    def stride(self) -> int:
+    def most_steps_at_once(self) -> int:
         """Rounds between two looks: a fraction of a second of work."""
         each = ROUND * len(self._setup.market.agents) * -(-len(self.seeds) // (os.cpu_count() or 1))
         return max(1, min(self.settings.horizon, int(LOOK / each)))

@@ -178,7 +178,7 @@ class FedRun(Run):
         return self._closed and len(self._begun) == len(self.seeds)
 
     @property
-    def stride(self) -> int:
+    def most_steps_at_once(self) -> int:
         """Rounds in one call of the compiled program."""
         return self.simulation.together
 
@@ -217,7 +217,9 @@ class FedRun(Run):
         """Run to the end; what was done is kept, also where `watch` ends it."""
         try:
             while not self.done:
-                self.advance(self.stride)  # whole calls: another number of rounds compiles again
+                self.advance(
+                    self.most_steps_at_once
+                )  # whole calls: another number of rounds compiles again
                 if watch is not None:
                     watch(self.progress)
         except BaseException:

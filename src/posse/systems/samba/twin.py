@@ -254,7 +254,7 @@ class SambaTwinRun(Run):
         return len(self.seeds)
 
     @property
-    def stride(self) -> int:
+    def most_steps_at_once(self) -> int:
         """Steps between two looks: about a second of work."""
         return max(1, min(self.settings.horizon, SCORES // self._scores))
 
