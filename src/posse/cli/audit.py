@@ -138,8 +138,8 @@ def _audited(
         _print(found, json)
         return _DONE.format(len(found.rows))
 
-    if auditor.estimated_seconds > 2:
-        takes = about(auditor.estimated_seconds).removesuffix(" left")
+    if auditor.seconds_of_own_runs > 2:
+        takes = about(auditor.seconds_of_own_runs).removesuffix(" left")
         remark(f"{len(auditor.chosen)} attacks, some with runs of their own: {takes}.")
     stopped = False
     with Doing("preparing") as doing:

@@ -27,7 +27,7 @@ from posse.problems import listing as problems
 from posse.problems.datasets.files import data_folder
 from posse.studio.guard import UPLOAD, Refused
 from posse.systems import base, registry
-from posse.systems.audit import settings_of
+from posse.systems.audit import settings_of_record
 from posse.systems.modules import commands_of, scene_of
 
 if TYPE_CHECKING:
@@ -356,7 +356,7 @@ class Catalogue:
                 field = model.model_fields.get(name)
                 if field is not None and value != field.default:
                     self._inside(model, name, name, self.uploads.word(value))
-            return self.shown(settings_of(record))
+            return self.shown(settings_of_record(record))
         except PosseError:
             return None
 

@@ -27,7 +27,7 @@ from posse.results.reports.audits import Row
 from posse.studio.catalogue import plain
 from posse.studio.guard import Refused
 from posse.studio.stage import KEPT, Stage, described
-from posse.systems.audit import row_of, view_of
+from posse.systems.audit import row_of_attempt, view_of
 from posse.systems.base import level_or_none, not_protected
 from posse.systems.modules import attacks_of, report_of, scene_of
 from posse.systems.runs import RolesRun, Run
@@ -226,7 +226,7 @@ def _attacked(attack: Attack, view: View, truth: Mapping[str, Any], time: int, a
     if not truth or not time:
         raise Refused(400, "nothing has happened yet.")
     try:
-        return row_of(
+        return row_of_attempt(
             attempt(
                 attack,
                 [Evidence(view, truth)],

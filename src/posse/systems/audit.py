@@ -1,8 +1,9 @@
 """Attacks on runs: `posse.audit` of settings, a run, a record, or a recorded view.
 
-The settings of an audit, or those of a record, are simulated, one seed after the other. A run is
-attacked at its current step. Each attack reads only the view of its adversary. For a view that a
-deployed party recorded the truth is unknown, so attacks return estimates without scores.
+Settings, and those of a record, are simulated, one seed after the other, and then attacked. A run is
+attacked at its current step. Each attack reads only the view of its adversary. An attack is scored
+by comparing its estimate with the truth. For a view that a deployed party recorded the truth is
+unknown, so attacks return estimates without scores.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ AuditWatch: TypeAlias = Callable[[float, str], None]
 FAST = ("view", "twin")
 """Values of `Attack.needs` for attacks that every audit makes; others must be requested."""
 _NEEDS = {"runs": "its own runs", "network": "a network"}
+"""Other values of `Attack.needs`, each in words."""
 
 TRANSCRIPT = 100_000_000
 """Messages that an audited run stores: more than any run has, so that attacks see all of them."""
@@ -73,9 +75,9 @@ def audit(
     watch: AuditWatch | None = None,
     like: RunSettings | None = None,
 ) -> Audit:
-    """Attack a run, and return what each adversary finds.
+    """Attack a run, and return what each adversary finds out.
 
-    The same `seed` returns the same result.
+    The same arguments return the same result.
 
     Args:
         what: Settings, a run, its record, or a view that a party recorded (`read_view`). Only the
@@ -83,7 +85,8 @@ def audit(
         attacks: Names of the attacks to make. By default all that need one view or plain runs.
         all: Also make the attacks that need many runs of roles, or a network.
         seed: Seed of the attacks' random draws.
-        plantings: Number of planted leaks that the power of an attack is measured with.
+        plantings: How many leaks are planted to measure the power of an attack: how often it finds
+            one.
         watch: Called with the progress.
         like: For a view: settings of a similar run, whose data the adversary knows.
 
@@ -100,8 +103,10 @@ def audit(
     return auditor.result()
 
 
-def settings_of(record: Record) -> RunSettings:
-    """Return the settings of a simulated record, with its first seed, to run them again.
+def settings_of_record(record: Record) -> RunSettings:
+    """Return the settings that a run was simulated with, from its record, to simulate it again.
+
+    A record may have several seeds; the settings have the first one.
 
     Raises:
         ConfigError: The record belongs to a deployed party.
@@ -138,7 +143,7 @@ def read_view(path: Path) -> View:
         "full": recorded.full,
         **recorded.public,
     }
-    return View((header.party,), _decode_entries(path, recorded), secrets, public)
+    return View((header.party,), _decode_messages(path, recorded), secrets, public)
 
 
 def _check_complete(path: Path, recorded: recording.Recorded) -> None:
@@ -164,7 +169,7 @@ def _check_complete(path: Path, recorded: recording.Recorded) -> None:
         )
 
 
-def _decode_entries(path: Path, recorded: recording.Recorded) -> list[Entry]:
+def _decode_messages(path: Path, recorded: recording.Recorded) -> list[Entry]:
     name = recorded.header.system
     deployment = deploy_of(system(name))
     if deployment is None or deployment.vocabulary is None:
@@ -207,7 +212,7 @@ class Target(ABC):
         """Steps of the longest run whose view was attacked; 0 if that is unknown."""
 
     def tell_adversary(self, like: RunSettings) -> None:
-        """Let the adversary know the data of `like`, the settings of a similar run.
+        """From now on, the adversary knows the data of `like`, which are settings of a similar run.
 
         Raises:
             ConfigError: The target is not a view, or a view of another system.
@@ -218,38 +223,38 @@ class Target(ABC):
         )
 
     def default_attacks(self) -> Sequence[Attack]:
-        """Return the attacks that an audit lists, as made or left out, if the user names none."""
+        """Return the attacks that are considered if the user names none."""
         return attacks_of(self.system).attacks
 
     @abstractmethod
     def reason_to_skip(self, attack: Attack, requested: bool) -> str:
-        """Return why an attack is left out; empty if it is made.
+        """Return why an attack is left out of the audit; empty if it is made.
 
         Args:
             attack: The attack.
             requested: Whether the user named the attack, or asked for all attacks.
         """
 
-    def estimate_seconds(self, attacks: Sequence[Attack]) -> float:
-        """Estimate the seconds of those attacks that start their own runs; others take little."""
+    def seconds_of_own_runs(self, attacks: Sequence[Attack]) -> float:
+        """Estimate the seconds of those attacks that start their own runs (`Attack.stage`)."""
         return 0.0
 
     @abstractmethod
     def prepare_views(self, watch: Callable[[float], None]) -> None:
-        """Simulate what attacks read, and call `watch` with the fraction that is done."""
+        """Make the views that attacks read, and call `watch` with the fraction that is done."""
 
     @abstractmethod
     def evidence(self, attack: Attack, seed: int) -> list[Evidence]:
-        """Return what the adversary of an attack sees: one item per run or game.
+        """Return what the adversary of an attack sees, and the truth: one item per run.
 
         Args:
             attack: The attack.
-            seed: Seed of the runs or games that the attack starts itself.
+            seed: Seed of the runs that the attack starts itself.
         """
 
     @property
-    def progress_note(self) -> str:
-        """Text for errors if the target is a run that is not done; empty for all others."""
+    def unfinished_note(self) -> str:
+        """A note for errors if the target is a run that is not done; empty for all others."""
         return ""
 
 
@@ -269,13 +274,16 @@ class SettingsTarget(Target):
         self._runs: list[Run] = []
 
     def reason_to_skip(self, attack: Attack, requested: bool) -> str:
-        """Return why an attack is left out: it takes long and was not requested, or has no result."""
+        """Return why an attack is left out: it takes long and was not requested, or has no result.
+
+        It is empty if the attack is made.
+        """
         if attack.needs not in FAST and not requested:
             return f"needs {_NEEDS[attack.needs]}; add it with --all (in Python: all=True)."
         return attack.missing(self._settings)
 
-    def estimate_seconds(self, attacks: Sequence[Attack]) -> float:
-        """Estimate the seconds of those attacks that start their own runs; others take little."""
+    def seconds_of_own_runs(self, attacks: Sequence[Attack]) -> float:
+        """Estimate the seconds of those attacks that start their own runs (`Attack.stage`)."""
         return sum(attack.seconds(self._settings) for attack in attacks if attack.stage is not None)
 
     def prepare_views(self, watch: Callable[[float], None]) -> None:
@@ -283,13 +291,13 @@ class SettingsTarget(Target):
         seeds = self._settings.seeds
         for number, seed in enumerate(seeds):
 
-            def watch_seed(progress: Progress, number: int = number) -> None:
+            def report_progress(progress: Progress, number: int = number) -> None:
                 watch((number + progress.fraction) / len(seeds))
 
-            self._add_run(self._simulate(seed, watch_seed))
+            self._add_run(self._simulate(seed, report_progress))
 
     def _simulate(self, seed: int, watch: Watch) -> Run:
-        # Starting a run may import and compile, and numba can lose a Ctrl-C.
+        # Starting a run may import and compile, and numba may drop an exception such as Ctrl-C.
         with defer_interrupt():
             run = self.system.start(self._settings, seeds=[seed], transcript=TRANSCRIPT)
         if isinstance(run, RolesRun):
@@ -303,7 +311,7 @@ class SettingsTarget(Target):
         self.longest_run = max(self.longest_run, run.time)
 
     def evidence(self, attack: Attack, seed: int) -> list[Evidence]:
-        """Return one view per run, or what the attack gets from the runs that it starts."""
+        """Return one view per run; for an attack that starts its own runs, what it gets from them."""
         if attack.stage is not None:
             return list(attack.stage(self._settings, seed))
         evidence = []
@@ -328,8 +336,8 @@ class RunTarget(SettingsTarget):
         self._add_run(self._run)
 
     @property
-    def progress_note(self) -> str:
-        """Text for errors if the run is not done, such as "the run is at 50 of 200"."""
+    def unfinished_note(self) -> str:
+        """A note for errors if the run is not done, such as "the run is at 50 of 200"."""
         if self._run.done:
             return ""
         return f"the run is at {self._run.time:,} of {self._run.horizon:,}"
@@ -349,15 +357,15 @@ class ViewTarget(Target):
         self.description = _describe_view(view)
         self._view = view
         self._like: RunSettings | None = None
-        self._party_kinds = [
-            str(state["kind"]) for state in view.secrets.values() if "kind" in state
-        ]
+        states = view.secrets.values()
+        self._party_kinds = [str(state["kind"]) for state in states if "kind" in state]
+        # Comparable with `Attack.adversary`.
         self._adversary = list(self._party_kinds)
-        if _taps_wire(view):
+        if _includes_wire(view):
             self._adversary.append(WIRE)
 
     def tell_adversary(self, like: RunSettings) -> None:
-        """Let the adversary know the data of `like`, the settings of a similar run."""
+        """From now on, the adversary knows the data of `like`, which are settings of a similar run."""
         if like.system != self.system.name:
             raise ConfigError(
                 f"the view belongs to {self.system.name}, and 'like' to {like.system}. Use "
@@ -367,7 +375,7 @@ class ViewTarget(Target):
         self._like = like
 
     def default_attacks(self) -> Sequence[Attack]:
-        """Return the attacks that need only a view."""
+        """Return the attacks that can be made on a view alone."""
         return [
             attack
             for attack in attacks_of(self.system).attacks
@@ -380,20 +388,22 @@ class ViewTarget(Target):
     def reason_to_skip(self, attack: Attack, requested: bool) -> str:
         """Return why an attack has no result for this view; empty if it is made.
 
-        `requested` makes no difference: no attack on a view takes long.
+        An attack is left out if it is for other kinds of roles than those that the view belongs to,
+        needs its own runs, or is impossible with settings like those of the view. `requested` makes
+        no difference, because no attack on a view takes long.
         """
-        # A view without kinds of roles may be that of any adversary; `check_view` decides later.
+        # If the kinds are unknown, the view may be that of any adversary; `evidence` checks it.
         if self._party_kinds and sorted(self._adversary) != sorted(attack.adversary):
             kinds = " and ".join(sorted(self._party_kinds))
-            return f"{OTHER_ROLES}{_join_roles(attack)}, got a view of {kinds}."
+            return f"{OTHER_ROLES}{_roles_text(attack)}, got a view of {kinds}."
         if attack.stage is not None and attack.of_view is None:
             return "needs its own runs, and a view alone has no settings to run."
-        known_settings = self._like or attacks_of(self.system).similar_settings(self._view.public)
-        return "" if known_settings is None else attack.missing(known_settings)
+        settings = self._like or attacks_of(self.system).similar_settings(self._view.public)
+        return "" if settings is None else attack.missing(settings)
 
     def evidence(self, attack: Attack, seed: int) -> list[Evidence]:
         """Return the view, in the form that the attack reads."""
-        # Counted here: an audit that leaves all attacks out has attacked no run.
+        # The run is counted here, because an audit that leaves out all attacks has attacked none.
         self.run_count = 1
         check_view(attack, self._view)
         if attack.of_view is None:
@@ -416,24 +426,24 @@ def target_of(what: object) -> Target:
 
 
 @target_of.register
-def _(what: RunSettings) -> Target:
+def _target_of_settings(what: RunSettings) -> Target:
     return SettingsTarget(system_of(what), what)
 
 
 @target_of.register
-def _(what: Run) -> Target:
+def _target_of_run(what: Run) -> Target:
     return RunTarget(what)
 
 
 @target_of.register
-def _(what: View) -> Target:
+def _target_of_view(what: View) -> Target:
     return ViewTarget(what)
 
 
 @target_of.register
-def _(what: Record) -> Target:
+def _target_of_record(what: Record) -> Target:
     path = what.summary.get(VIEW)
-    return target_of(settings_of(what) if path is None else read_view(Path(str(path))))
+    return target_of(settings_of_record(what) if path is None else read_view(Path(str(path))))
 
 
 class Auditor:
@@ -480,9 +490,9 @@ class Auditor:
                 yield attack
 
     @property
-    def estimated_seconds(self) -> float:
+    def seconds_of_own_runs(self) -> float:
         """Estimated seconds of those attacks that start their own runs."""
-        return self.target.estimate_seconds(self.chosen)
+        return self.target.seconds_of_own_runs(self.chosen)
 
     def run(self, watch: AuditWatch) -> None:
         """Make the attacks, and call `watch` with the progress."""
@@ -504,37 +514,34 @@ class Auditor:
         try:
             evidence = self.target.evidence(attack, self.seed)
             if any(item.truth for item in evidence):
-                return self._scored_row(attack, evidence)
+                return self._attack_with_truth(attack, evidence)
             if evidence:
-                return self._unscored_row(attack, evidence)
+                return self._attack_without_truth(attack, evidence)
         except PosseError as error:
             self.left_out[attack.name] = error.text
         except (ArithmeticError, LookupError, ValueError, np.linalg.LinAlgError) as error:
             # A run that is not done may be too short for an attack. Any other such error is a bug.
-            if attack.stage is not None or not self.target.progress_note:
+            note = self.target.unfinished_note
+            if attack.stage is not None or not note:
                 raise
-            self.left_out[attack.name] = (
-                f"{self.target.progress_note}, and the attack needs more of it ({error})."
-            )
+            self.left_out[attack.name] = f"{note}, and the attack needs more of it ({error})."
         return None
 
-    def _scored_row(self, attack: Attack, evidence: Sequence[Evidence]) -> Row:
+    def _attack_with_truth(self, attack: Attack, evidence: Sequence[Evidence]) -> Row:
         # Bonferroni: all attacks together raise a false alarm with at most this probability.
         significance = SIGNIFICANCE / len(self.chosen)
-        return row_of(
-            attempt(
-                attack, evidence, self.seed, significance=significance, plantings=self.plantings
-            )
+        result = attempt(
+            attack, evidence, self.seed, significance=significance, plantings=self.plantings
         )
+        return row_of_attempt(result)
 
-    def _unscored_row(self, attack: Attack, evidence: Sequence[Evidence]) -> Row:
-        # Without a truth there is nothing to score. Only a recorded view has none, and it is the only
-        # item of evidence.
+    def _attack_without_truth(self, attack: Attack, evidence: Sequence[Evidence]) -> Row:
+        # Only a recorded view has no truth, and there is only one view then.
         (item,) = evidence
         return Row(
             attack=attack.name,
             title=attack.title,
-            at=_join_roles(attack),
+            at=_roles_text(attack),
             verdict=UNSCORED,
             says=attack.tell(attack.estimate(item.seen, self.seed)),
             claims=attack.claims,
@@ -557,12 +564,12 @@ class Auditor:
         )
 
 
-def _taps_wire(view: View) -> bool:
-    """Return whether a view has messages between other parties, as somebody on the network sees."""
+def _includes_wire(view: View) -> bool:
+    """Return whether a view has messages that none of its parties sent or received."""
     return any({entry.sender, entry.receiver}.isdisjoint(view.parties) for entry in view.entries)
 
 
-def _join_roles(attack: Attack) -> str:
+def _roles_text(attack: Attack) -> str:
     return " and ".join(attack.adversary)
 
 
@@ -582,8 +589,8 @@ def _describe_view(view: View) -> str:
 def view_of(run: Run, attack: Attack) -> View:
     """Return what the adversary of `attack` saw of a run.
 
-    For each kind of role in `attack.adversary` the adversary controls one party. With `WIRE` it
-    also sees all messages in transit.
+    The adversary controls one party of each kind of role in `attack.adversary`; a kind that is there
+    twice means two parties. With `WIRE` it also sees all messages on the network.
     """
     parties_by_kind: dict[str, list[str]] = {}
     for party, kind in run.kinds.items():
@@ -602,7 +609,7 @@ def view_of(run: Run, attack: Attack) -> View:
     return View(tuple(parties), tap.entries, view.secrets, tap.public, tap.forgotten)
 
 
-def row_of(result: Attempt) -> Row:
+def row_of_attempt(result: Attempt) -> Row:
     """Return the row of an audit for an attack that was scored."""
     attack = result.attack
     score = result.score
@@ -613,7 +620,7 @@ def row_of(result: Attempt) -> Row:
     return Row(
         attack=attack.name,
         title=attack.title,
-        at=_join_roles(attack),
+        at=_roles_text(attack),
         verdict=result.verdict,
         says=says,
         statistic=attack.statistic,
