@@ -51,9 +51,9 @@ def test_records_of_one_run_belong_together_and_those_of_another_of_its_name_do_
 
 def test_a_damaged_note_of_the_record_is_made_anew(tmp_path):
     (tmp_path / RECORD).write_text("{")
-    made = parties._read_identity(tmp_path / RECORD)
+    made = parties._record_identity(tmp_path / RECORD)
     assert (
-        parties._read_identity(tmp_path / RECORD)
+        parties._record_identity(tmp_path / RECORD)
         == made
         == json.loads((tmp_path / RECORD).read_text())
     )

@@ -1,9 +1,9 @@
-"""One party of a federation as a run: start it by the name of its system, and record it.
+"""Parties of federations: run one by the name of its system, and record it.
 
-Each party writes a record to the store of its machine. The record contains what the party may know
-(`Known`), the CPU seconds of its role and its own traffic, but no seeds and no regret. The records
-of one run have the same `run_id`. While a party runs, its row in the store shows its progress. If
-the store cannot be written, the party continues.
+Each party writes a record to the run store of its machine. The record contains what the party may
+know (`Known`), the CPU seconds of its role and its own traffic, but no seeds and no regret. The
+records of one run have the same `run_id`. While a party runs, its row in the store shows its
+progress. If the store cannot be written, the party continues.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -53,14 +53,17 @@ if TYPE_CHECKING:
     from posse.runtime.local import Layout
 
 T = TypeVar("T")
+Remark: TypeAlias = Callable[[str], None]
+"""Called with a sentence for the operator if the store cannot be written."""
+
 RESULT = "result.json"
-"""In a party's journal folder: the party's result, written when its part is over."""
+"""File in a party's journal folder: the party's result, written when its part is over."""
 RECORD = "record.json"
-"""In a party's journal folder: id and time of its record, which a restart does not change."""
+"""File in a party's journal folder: id and time of its record, which a restart does not change."""
 BEAT = 5.0
 """Seconds between two updates of a party's row in the store."""
 MAX_RUN_NAME = 54
-"""Characters of a run's name that its `run_id` has, so that the id has at most 63 characters."""
+"""Characters of a run's name that are in its `run_id`, so that the id has at most 63 characters."""
 
 
 def deployed_systems() -> list[AnySystem]:
@@ -85,7 +88,7 @@ def deploy_by_name(name: str) -> Deploy:
 
 
 def read_federation(file: Path) -> Layout:
-    """Read and check the file of a federation of any system, by default of the first one."""
+    """Read and check the file of a federation; its `protocol` is the name of the system."""
     values = read_toml(file)
     name = str(values.get("protocol", names()[0]))
     return deploy_by_name(name).layout(values, file.resolve().parent)
@@ -108,14 +111,15 @@ def make_invitation(system_name: str, values: Mapping[str, Any]) -> Invitation:
 async def run_and_record(
     place: Place,
     accept: Callable[[Place, Deployment], Deployment],
-    remark: Callable[[str], None],
+    remark: Remark,
     service: Service | None = None,
 ) -> dict[str, Any]:
     """Run a party until its part is over or it is stopped.
 
     Args:
         place: The party's files.
-        accept: Returns the deployment to run; raises an error to refuse it.
+        accept: Called with the deployment that the system makes of them; returns the one to run, or
+            raises an error to refuse it.
         remark: Called with a sentence if the store cannot be written.
         service: The service that the party runs in, if any.
 
@@ -128,7 +132,7 @@ async def run_and_record(
     deploy = deploy_by_name(place.file.protocol)
     recorder: PartyRecorder | None = None
 
-    def build(place: Place) -> Deployment:
+    def build_accepted(place: Place) -> Deployment:
         return accept(place, deploy.build(place))
 
     def make_recorder(party: Party, deployment: Deployment) -> PartyRecorder:
@@ -136,7 +140,7 @@ async def run_and_record(
         recorder = PartyRecorder(place, deployment, party, remark)
         return recorder
 
-    deployment = await run_party(place, build, make_recorder, service)
+    deployment = await run_party(place, build_accepted, make_recorder, service)
     if recorder is None or not deployment.role.finished:
         return {}
     failure = deployment.report().failure
@@ -147,21 +151,27 @@ async def run_and_record(
     return recorder.result()
 
 
-def functions_for_service(remark: Callable[[str], None]) -> Systems:
-    """Return the functions with which a service builds and runs the parties of any system."""
+def functions_for_service(remark: Remark) -> Systems:
+    """Return the functions with which a service invites to runs of any system, and runs parties."""
     from posse.runtime.federation.member import Systems
+
+    def accept(place: Place, deployment: Deployment) -> Deployment:
+        return deployment
 
     return Systems(
         make_invitation,
         lambda name: deploy_by_name(name).build,
-        lambda place, service: run_and_record(
-            place, lambda _, deployment: deployment, remark, service
-        ),
+        lambda place, service: run_and_record(place, accept, remark, service),
     )
 
 
 def reread_inputs(file: Path) -> None:
-    """Read a party's file again, while the party is stopped, for inputs that may change in a run.
+    """Read the inputs of a stopped party again, and add those that may change in a run to its journal.
+
+    Prices are such inputs, for example.
+
+    Args:
+        file: The party's file.
 
     Raises:
         ConfigError: The party has not started yet, or its role has no such inputs.
@@ -172,6 +182,7 @@ def reread_inputs(file: Path) -> None:
             f"'{place.identity.name}' has not started: it reads its files when it starts.",
             rule="systems.party.not-started",
         )
+    # `change=True` lets the role receive the new inputs, which writes them to the journal.
     party, deployment = make_party(place, deploy_by_name(place.file.protocol).build, change=True)
     party.engine.sync()
     party.engine.close()
@@ -184,20 +195,20 @@ def reread_inputs(file: Path) -> None:
 
 
 def run_id(place: Place) -> str:
-    """Return the id that all records of one run share.
+    """Return the id that the records of all parties of one run have.
 
-    It ends with the first digits of the authority's fingerprint, because runs of different
-    federations may have the same name.
+    It is the run's name and the first digits of the fingerprint of the federation's certificate
+    authority, because runs of different federations may have the same name.
     """
     fingerprint = certificates.fingerprint(certificates.public_key(place.identity.authority))
     return f"{place.run[:MAX_RUN_NAME]}-{fingerprint.hex()[:8]}"
 
 
-def record_of(
+def make_party_record(
     place: Place, deployment: Deployment, party: Party, knowledge: Known, status: str, **fields: Any
 ) -> Record:
     """Make a party's record: what the party knows, and its time and traffic."""
-    engine = party.engine
+    seconds = party.engine.seconds
     role = deployment.role
     role_system = system(place.file.protocol)
     problem: dict[str, Any] = {"name": place.run, "names": list(knowledge.pulls)}
@@ -213,12 +224,12 @@ def record_of(
         total=() if knowledge.total is None else (knowledge.total,),
         pulls=np.array([list(knowledge.pulls.values())], np.int64),
         status=status,
-        role_seconds={role.kind: engine.seconds},
-        seconds=engine.seconds,
-        traffic=traffic(deployment, party),
+        role_seconds={role.kind: seconds},
+        seconds=seconds,
+        traffic=count_traffic(deployment, party),
         privacy=tuple(knowledge.privacy),
         summary=_make_summary(party, knowledge),
-        show=_make_show(role_system, knowledge, _cost_tables(deployment, party)),
+        show=_make_presentation(role_system, knowledge, _cost_tables(deployment, party)),
         run_id=run_id(place),
         party=role.name,
         **fields,
@@ -226,7 +237,7 @@ def record_of(
 
 
 def _make_summary(party: Party, knowledge: Known) -> dict[str, str | int | float]:
-    """Return the figures of a record, and the path of the party's view if it recorded one."""
+    """Return the summary of a record: figures and facts, and the path of a recorded view."""
     summary: dict[str, str | int | float] = {}
     if knowledge.steps is not None:
         summary["steps_done"] = knowledge.steps
@@ -239,7 +250,7 @@ def _make_summary(party: Party, knowledge: Known) -> dict[str, str | int | float
 
 
 def _cost_tables(deployment: Deployment, party: Party) -> list[Mapping[str, Any]]:
-    """Return tables of the cryptographic calls and the messages that this party paid for.
+    """Return tables of the cryptographic calls of this party and the messages that it sent.
 
     Empty if its system makes no such tables, or no calls were counted.
     """
@@ -250,21 +261,20 @@ def _cost_tables(deployment: Deployment, party: Party) -> list[Mapping[str, Any]
     return list(deployment.costs(calls_by_primitive, sent))
 
 
-def _make_show(
+def _make_presentation(
     role_system: AnySystem, knowledge: Known, costs: list[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return what a record shows (`Record.show`)."""
-    levels = {level.name: level for level in role_system.levels}
-    show = presentation_of_level(
-        role_system, levels.get(knowledge.level), knowledge.learns, [*knowledge.tables, *costs]
-    )
+    """Return what a record stores only to be shown (`Record.show`)."""
+    level = next((each for each in role_system.levels if each.name == knowledge.level), None)
+    tables = [*knowledge.tables, *costs]
+    show = presentation_of_level(role_system, level, knowledge.learns, tables)
     if knowledge.warnings:
         show["warnings"] = list(knowledge.warnings)
     return show
 
 
 def add_privacy_of_all_runs(record: Record, store: Store) -> Record:
-    """Add a table of the privacy that all runs of this party in a store have spent.
+    """Add a table to a record: the privacy that all runs of this party in a store have spent.
 
     A record without privacy spent is returned unchanged.
     """
@@ -285,40 +295,43 @@ def add_privacy_of_all_runs(record: Record, store: Store) -> Record:
 def _privacy_table(party: str, spent: Sequence[tuple[float, float]]) -> Section:
     """Return the sums of the (epsilon, delta) pairs that a party's runs have spent."""
     epsilons, deltas = zip(*spent, strict=True)
+    rows = (
+        ("runs", str(len(spent))),
+        ("epsilon", rounded_up(math.fsum(epsilons))),
+        ("delta", f"{math.fsum(deltas):g}"),
+    )
+    note = (
+        f"The sum over the runs of {party} in this store. It holds for people who take part in "
+        "all of them. Runs that were deleted, or are stored elsewhere, are not counted."
+    )
     return Section(
         title="Privacy spent in all runs",
         columns=("", "value"),
-        rows=(
-            ("runs", str(len(spent))),
-            ("epsilon", rounded_up(math.fsum(epsilons))),
-            ("delta", f"{math.fsum(deltas):g}"),
-        ),
-        notes=(
-            f"The sum over the runs of {party} in this store. It holds for people who take part in "
-            "all of them. Runs that were deleted, or are stored elsewhere, are not counted.",
-        ),
+        rows=rows,
+        notes=(note,),
         numeric=(1,),
     )
 
 
 def _privacy_spent(record: Record) -> tuple[float, float] | None:
-    """Return the largest epsilon and the largest delta of the party's own entries.
+    """Return the privacy (epsilon, delta) that a run of a party has spent; None if it has no entries.
 
-    Both together hold for every entry. Returns None if the party has no entries.
+    Each entry of the record's privacy ledger is a guarantee. The largest epsilon and the largest
+    delta of the party's own entries together hold for all of them.
     """
     own = [entry for entry in record.privacy if entry.get("party") == record.party]
     if not own:
         return None
     # An entry without a finite epsilon has None.
-    epsilon = max(_number_or(entry.get("epsilon"), math.inf) for entry in own)
-    return epsilon, max(_number_or(entry.get("delta"), 0.0) for entry in own)
+    epsilon = max(_number_or_default(entry.get("epsilon"), math.inf) for entry in own)
+    return epsilon, max(_number_or_default(entry.get("delta"), 0.0) for entry in own)
 
 
-def _number_or(value: object, default: float) -> float:
+def _number_or_default(value: object, default: float) -> float:
     return float(value) if isinstance(value, int | float) else default
 
 
-def traffic(deployment: Deployment, party: Party) -> tuple[Traffic, ...]:
+def count_traffic(deployment: Deployment, party: Party) -> tuple[Traffic, ...]:
     """Return messages and bytes that this party sent and received, by kinds of role.
 
     The names of peers are left out, because they may reveal which arm was pulled.
@@ -338,26 +351,26 @@ def traffic(deployment: Deployment, party: Party) -> tuple[Traffic, ...]:
 class PartyRecorder:
     """Updates a party's row in the store while it runs, and writes its record and its result.
 
-    It also writes a mark: how many messages the journal has, to detect an older copy of it later.
+    It also writes a *mark*, a small file next to the store: how many messages the journal has. If
+    the journal is replaced by an older copy of it, the party sees that at its next start.
     """
 
-    def __init__(
-        self, place: Place, deployment: Deployment, party: Party, remark: Callable[[str], None]
-    ) -> None:
+    def __init__(self, place: Place, deployment: Deployment, party: Party, remark: Remark) -> None:
         self._place = place
         self._deployment = deployment
         self._party = party
         self._remark = remark
-        self._identity = _read_identity(place.journal / RECORD)
+        self._identity = _record_identity(place.journal / RECORD)
+        # Only one thread at a time uses the store: the updates, or the one that saves the record.
         self._lock = threading.Lock()
         self._over = False
         self._remarked = False
         self._updates: asyncio.Task[None] | None = None
         self._known = Known("")
-        self._mark = default_path().parent / "marks" / f"{self._identity['id']}.json"
+        self._mark_path = default_path().parent / "marks" / f"{self._identity['id']}.json"
 
     async def __aenter__(self) -> None:
-        _check_newest_journal(self._mark, self._party, self._place)
+        _refuse_older_journal(self._mark_path, self._party, self._place)
         # A party whose part was over before this start has its final record already.
         if not self._deployment.role.finished:
             self._updates = asyncio.create_task(
@@ -381,7 +394,7 @@ class PartyRecorder:
 
     def result(self) -> dict[str, Any]:
         """Return the party's result, for its operator and for programs."""
-        knowledge = self._known  # as the last record has it
+        knowledge = self._known  # what the last record was made of
         role = self._deployment.role
         result: dict[str, Any] = {
             "run": self._place.run,
@@ -392,33 +405,34 @@ class PartyRecorder:
         }
         if knowledge.total is not None:
             result["total"] = knowledge.total
-            # A party that does not see which arms are pulled counts the steps.
+            # A party that does not see which arms are pulled has no numbers of pulls, but of steps.
             result["pulls"] = sum(knowledge.pulls.values()) if knowledge.pulls else knowledge.steps
         return {**result, **knowledge.facts}
 
     def _make_record(self, status: str) -> Record:
         self._known = self._deployment.report()
-        return record_of(
+        return make_party_record(
             self._place, self._deployment, self._party, self._known, status, **self._identity
         )
 
     async def _keep_row_updated(self, head: Record) -> None:
         """Every few seconds, write to the store how far the run is, and write the journal's mark.
 
-        The event loop reads the state, and a thread writes it.
+        The state is read here, in the event loop, where the party changes it. Threads write it,
+        because the party must not wait for the disk.
         """
         handle = await asyncio.to_thread(self._begin_row, head)
         while handle is not None:
             state = self._deployment.role.state()
-            steps = int(_number_or(state.get("step"), 0))
-            horizon = int(_number_or(state.get("horizon"), 0))
+            steps = int(_number_or_default(state.get("step"), 0))
+            horizon = int(_number_or_default(state.get("horizon"), 0))
             mark = self._journal_mark()
             await asyncio.to_thread(handle.beat, steps, horizon)
-            await asyncio.to_thread(_write_mark, self._mark, mark)
+            await asyncio.to_thread(_write_mark, self._mark_path, mark)
             await asyncio.sleep(BEAT)
 
     def _journal_mark(self) -> dict[str, Any]:
-        """Return the journal's id, and how many messages of each peer it has on the disk."""
+        """Return the journal's mark: its id, and how many messages of each peer are on the disk."""
         engine = self._party.engine
         durable = {peer: link.durable for peer, link in engine.links.items()}
         return {"journal": engine.journal_id, "durable": durable}
@@ -426,14 +440,14 @@ class PartyRecorder:
     def _begin_row(self, head: Record) -> RunHandle | None:
         """Begin the party's row in the store.
 
-        Returns None if the party's part is over, or the store cannot be written.
+        Returns None if the final record is saved already, or the store cannot be written.
         """
 
         def replace_row(store: Store) -> RunHandle | None:
             # This thread may have waited for the lock until the final record was saved.
             if self._over:
                 return None
-            # After a restart the store still has the unfinished record, which has the same id.
+            # After a restart the store still has the row of the start before, with the same id.
             with suppress(StoreError):
                 store.delete(head.id)
             return store.begin(head)
@@ -460,14 +474,14 @@ class PartyRecorder:
 
 
 def _write_mark(path: Path, mark: Mapping[str, Any]) -> None:
-    """Note outside the journal how many messages it has, to detect an older copy of it later."""
+    """Write the journal's mark; if that is impossible, there is no error."""
     with suppress(OSError, DataError):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         files.write_whole(path, json.dumps(mark).encode(), mode=files.PRIVATE)
 
 
 def _read_mark(path: Path, journal_id: str) -> dict[str, int]:
-    """Return how many messages of each peer a journal had, as its mark says.
+    """Return the number of messages of each peer from the mark of a journal.
 
     Empty if there is no mark of this journal, or the mark cannot be read.
     """
@@ -478,9 +492,9 @@ def _read_mark(path: Path, journal_id: str) -> dict[str, int]:
     return {}
 
 
-def _check_newest_journal(path: Path, party: Party, place: Place) -> None:
-    """Refuse a journal that has fewer messages than its mark says."""
-    # A party that was restored from a backup asks its peers whether that is the newest one.
+def _refuse_older_journal(path: Path, party: Party, place: Place) -> None:
+    """Raise an error if the journal has fewer messages than its mark at `path` notes."""
+    # A journal restored from a backup is older. Its party asks its peers whether it may continue.
     if backup_time(place.journal):
         return
     noted = _read_mark(path, party.engine.journal_id)
@@ -495,8 +509,8 @@ def _check_newest_journal(path: Path, party: Party, place: Place) -> None:
             )
 
 
-def _read_identity(path: Path) -> dict[str, str]:
-    """Return id and time of a party's record; at its first start, choose and store them."""
+def _record_identity(path: Path) -> dict[str, str]:
+    """Return id and time of a party's record from a file; at the first start, choose and write them."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         stored = json.loads(path.read_text())
         return {"id": str(stored["id"]), "created": str(stored["created"])}

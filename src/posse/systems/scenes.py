@@ -1,6 +1,7 @@
-"""Building blocks of explanations: the parts of a message, lines of pseudocode, numbers as text.
+"""Building blocks for pictures and explanations, which the modules `scene` of systems use.
 
-The module `scene` of a system uses them. An explanation consists of plain dicts and lists.
+They describe the parts of a message, lines of pseudocode, bars, and numbers as text. The studio gets
+plain dicts and lists.
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ class Part(NamedTuple):
     protection: str
     length: int
     opens: tuple[str, ...]
-    """Kinds of role that have the keys to read these bytes."""
+    """Kinds of role that can read these bytes, because they have the keys."""
     why: str = ""
     """Why the bytes are protected in this way; empty if that is clear."""
     also: tuple[str, ...] = ()
     """Further protections on the same bytes."""
 
-    def plain(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """Return the part as a dict, without empty values."""
         part: dict[str, Any] = {
             "name": self.name,
@@ -64,18 +65,18 @@ class Part(NamedTuple):
 Describe = Callable[[str, str, Any], Sequence[Part] | None]
 """Returns the parts of a field's value; None if the value is framing.
 
-Bytes may have several parts, whose lengths add up to theirs. Any other value has one part, whose
-length is ignored. The arguments are the name of the message, the name of the field (`field:key` in
-a dict), and the value.
+A value of bytes may have several parts, and their lengths add up to its length. Any other value has
+one part, whose length is ignored. The arguments are the name of the message, the name of the field
+(`field:key` in a dict), and the value.
 """
 
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def parts(
+def message_parts(
     message: msgspec.Struct, describe: Describe, kinds: tuple[str, ...]
 ) -> list[dict[str, Any]]:
-    """Return the parts of an encoded message in order; together they cover all its bytes.
+    """Return the parts of an encoded message in their order; together they are all its bytes.
 
     Args:
         message: The message.
@@ -87,24 +88,25 @@ def parts(
     ...     body: bytes
     >>> def describe(message, field, value):
     ...     return [Part("body", "aes", 3, ())] if field == "body" else None
-    >>> covering = parts(Hello(7, b"abc"), describe, ("a",))
-    >>> [(part["name"], part["length"]) for part in covering]
+    >>> parts = message_parts(Hello(7, b"abc"), describe, ("a",))
+    >>> [(part["name"], part["length"]) for part in parts]
     [('type and lengths', 10), ('body', 3)]
     >>> len(msgspec.msgpack.encode(Hello(7, b"abc")))
     13
     """
     collector = _PartCollector(describe, kinds)
     collector.add_parts(message, "", "")
-    return [part.plain() for part in collector.parts]
+    return [part.as_dict() for part in collector.parts]
 
 
 class _Child(NamedTuple):
-    """A value inside another one."""
+    """A value inside a struct, dict or list."""
 
     key: bytes
     """The encoded key, for values of a dict; empty for others."""
     value: Any
     field: str
+    """Name of the field, as `Describe` takes it."""
 
 
 class _PartCollector:
@@ -116,15 +118,15 @@ class _PartCollector:
         self._kinds = kinds
 
     def add_parts(self, value: Any, message: str, field: str) -> None:
-        """Add the parts of a value, which belongs to `field` of the message named `message`."""
+        """Add the parts of a value, which is in `field` of the message named `message`."""
         if isinstance(value, msgspec.Struct):
             message = type(value).__name__
-        children = _children(value, field)
+        children = _children_of(value, field)
         if children is None:
             self._add_leaf(value, message, field)
             return
         content = sum(len(child.key) + len(_encode(child.value)) for child in children)
-        # Bytes that encode the type and the length of the value itself.
+        # The other bytes encode the type and the number of the children.
         self._add_framing(len(_encode(value)) - content)
         for child in children:
             self._add_framing(len(child.key))
@@ -147,7 +149,7 @@ class _PartCollector:
             self.parts.append(described[0]._replace(length=size))
 
     def _add_framing(self, size: int) -> None:
-        """Add bytes of framing; consecutive framing becomes one part."""
+        """Add a number of bytes of framing; consecutive framing becomes one part."""
         part = Part(HEAD, "header", size, self._kinds)
         if self.parts and self.parts[-1].name == HEAD:
             part = part._replace(length=self.parts.pop().length + size)
@@ -155,7 +157,7 @@ class _PartCollector:
             self.parts.append(part)
 
 
-def _children(value: Any, field: str) -> list[_Child] | None:
+def _children_of(value: Any, field: str) -> list[_Child] | None:
     """Return the values inside a struct, dict or list; None for any other value."""
     if isinstance(value, msgspec.Struct):
         return [_Child(b"", getattr(value, name), name) for name in value.__struct_fields__]
@@ -171,14 +173,14 @@ Code = Mapping[str, Sequence[tuple[str, str]]]
 
 
 def line_texts(code: Code) -> dict[str, list[str]]:
-    """Return the texts of the lines of each kind of role."""
+    """Return the texts of the lines of pseudocode of each kind of role."""
     return {kind: [text for _, text in lines] for kind, lines in code.items()}
 
 
 def line_numbers(code: Code, keys_run: Mapping[str, Sequence[str]]) -> dict[str, list[int]]:
-    """Return the numbers, from 1, of the lines that a step has run, for each kind of role.
+    """Return the numbers, from 1, of the lines of pseudocode that a step has run, by kind of role.
 
-    `keys_run` has the keys of these lines. Keys that the code does not have are ignored.
+    `keys_run` has the keys of these lines. Keys that are not in the code are ignored.
 
     >>> code = {"owner": [("loop", "for t"), ("send", "send v")]}
     >>> line_numbers(code, {"owner": ["send", "mask"]})
@@ -195,8 +197,8 @@ def line_numbers(code: Code, keys_run: Mapping[str, Sequence[str]]) -> dict[str,
 def format_number(value: float, decimals: int = 4) -> str:
     """Format a number with at most `decimals` decimals, without zeros at the end.
 
-    A number that this would show as 0 has that many significant digits instead, but at least one.
-    So has a number of 1e15 or more.
+    A number so small that this would show 0 has `decimals` significant digits instead, and at least
+    one. So has a number of 1e15 or more.
 
     >>> format_number(0.50), format_number(1339.431), format_number(25), format_number(300, 0)
     ('0.5', '1339.431', '25', '300')
@@ -210,28 +212,28 @@ def format_number(value: float, decimals: int = 4) -> str:
     return text.rstrip("0").rstrip(".") if decimals else text
 
 
-def join_some(texts: Sequence[str], most: int = 12) -> str:
-    """Join texts with commas; if there are more than `most`, an ellipsis replaces the others."""
+def join_first(texts: Sequence[str], most: int = 12) -> str:
+    """Join the first `most` texts with commas; an ellipsis stands for the others."""
     if len(texts) <= most:
         return ", ".join(texts)
     return ", ".join([*texts[:most], "..."])
 
 
-def bar(total: float, count: int, truth: float | None = None) -> dict[str, float]:
+def mean_bar(total: float, count: int, truth: float | None = None) -> dict[str, float]:
     """Return what the studio draws as a bar: the estimate of a mean in [0, 1], and its interval.
 
-    The values have four decimals: a bar is a hundred pixels long, and a page reads it many times a
-    second.
+    The values are rounded to four decimals. That is enough for a bar of a hundred pixels, and keeps
+    the messages to the page short, which come many times a second.
 
     Args:
         total: Sum of the values.
         count: Number of the values; without any, the estimate is 0.5.
         truth: The true mean; None if it is unknown.
 
-    >>> bar(8, 10, 0.7)
+    >>> mean_bar(8, 10, 0.7)
     {'estimate': 0.8, 'low': 0.4902, 'high': 0.9433, 'truth': 0.7}
     """
-    low, high = interval(total, count)
+    low, high = wilson_interval(total, count)
     figures = {"estimate": 0.5, "low": low, "high": high}
     if count:
         figures["estimate"] = total / count
@@ -240,17 +242,17 @@ def bar(total: float, count: int, truth: float | None = None) -> dict[str, float
     return {name: round(value, 4) for name, value in figures.items()}
 
 
-def interval(total: float, count: int) -> tuple[float, float]:
+def wilson_interval(total: float, count: int) -> tuple[float, float]:
     """Return the Wilson interval, at confidence 95 %, of a mean of `count` values in [0, 1].
 
     `total` is the sum of the values. Without values the interval is [0, 1].
 
-    >>> [round(bound, 3) for bound in interval(8, 10)]
+    >>> [round(bound, 3) for bound in wilson_interval(8, 10)]
     [0.49, 0.943]
     """
     if count <= 0:
         return 0.0, 1.0
-    z = 1.959964
+    z = 1.959964  # the 97.5 % quantile of the standard normal distribution
     mean = total / count
     spread = z * z / count
     middle = (mean + spread / 2) / (1 + spread)

@@ -8,7 +8,7 @@ from typing import Any
 from posse.core.fixed import from_units
 from posse.runtime.memory import Delivery
 from posse.systems.modules import Scenario, Scene
-from posse.systems.scenes import Code, Part, format_number, line_numbers, line_texts, parts
+from posse.systems.scenes import Code, Part, format_number, line_numbers, line_texts, message_parts
 from tests.systems.toy.system import LISTENER, TELLER, Tell, Toy, ToyRun, ToyTwin
 
 KINDS = (TELLER, LISTENER)
@@ -46,7 +46,7 @@ def explain(run: ToyRun, delivery: Delivery) -> dict[str, Any]:
         "says": f"{{teller}} tells {{listener}} that pull {message.step} paid {reward}.",
         "clear": [["reward", reward]],
         "chosen": None,
-        "parts": parts(message, _describe, KINDS),
+        "parts": message_parts(message, _describe, KINDS),
         "lines": line_numbers(CODE, {TELLER: ["pull", "tell"], LISTENER: ["add"]}),
     }
 

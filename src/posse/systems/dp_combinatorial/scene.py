@@ -19,7 +19,15 @@ from posse.systems.dp_combinatorial.settings import DpCombinatorial
 from posse.systems.dp_combinatorial.system import leaks
 from posse.systems.dp_combinatorial.twin import Floats, Simulation
 from posse.systems.modules import Scenario, Scene
-from posse.systems.scenes import Code, Part, bar, format_number, line_numbers, line_texts, parts
+from posse.systems.scenes import (
+    Code,
+    Part,
+    format_number,
+    line_numbers,
+    line_texts,
+    mean_bar,
+    message_parts,
+)
 
 KINDS = ("agent", "producer")
 LABELS = (
@@ -146,7 +154,7 @@ def scene(run: MarketRun | TwinRun) -> dict[str, Any]:
             "label": name,
             "text": f"{int(units[i]):,} units",
             "weight": int(units[i]),
-            "bar": bar(float(good[i]), int(units[i]), float(quality[i])),
+            "bar": mean_bar(float(good[i]), int(units[i]), float(quality[i])),
         }
         for i, name in enumerate(market.producers)
     ]
@@ -330,7 +338,7 @@ def explain(run: MarketRun, delivery: Delivery) -> dict[str, Any]:
         "name": name,
         "says": says,
         "clear": clear,
-        "parts": parts(message, _describe(run, message), KINDS),
+        "parts": message_parts(message, _describe(run, message), KINDS),
         "lines": line_numbers(code(settings), ran),
         "chosen": None,
     }

@@ -21,10 +21,10 @@ from posse.systems.scenes import (
     Code,
     Part,
     format_number,
-    interval,
     line_numbers,
     line_texts,
-    parts,
+    message_parts,
+    wilson_interval,
 )
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def scene(run: FedRun) -> dict[str, Any]:
     samples, rewards = outcome.column("samples"), outcome.column("reward")
     recent, earned = float(samples[-SMOOTH:].sum()), float(rewards[-SMOOTH:].sum())
     average = earned / recent if recent else 0.0
-    low, high = interval(min(earned, recent), int(recent))
+    low, high = wilson_interval(min(earned, recent), int(recent))
     deployed = max(0, done - 1) // settings.deploy_every * settings.deploy_every
     devices = _devices(run, outcome, done)
     every = float(samples.sum())
@@ -302,7 +302,7 @@ def explain(run: FedRun, delivery: Delivery) -> dict[str, Any]:
 
     message: Any = delivery.message
     says, clear, ran = _words(run, message)
-    covered = parts(message, _described(run), KINDS)
+    covered = message_parts(message, _described(run), KINDS)
     found: dict[str, Any] = {
         "step": f"round {message.round + 1}",
         "says": says,

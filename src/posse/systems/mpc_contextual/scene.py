@@ -23,10 +23,10 @@ from posse.systems.scenes import (
     Code,
     Part,
     format_number,
-    join_some,
+    join_first,
     line_numbers,
     line_texts,
-    parts,
+    message_parts,
 )
 
 Floats = NDArray[np.float64]
@@ -293,7 +293,7 @@ def explain(run: ContextualRun, delivery: Delivery) -> dict[str, Any]:
         "name": words.name,
         "says": words.says,
         "clear": words.clear,
-        "parts": parts(message, made.describe, KINDS),
+        "parts": message_parts(message, made.describe, KINDS),
         "lines": line_numbers(code(run.settings), words.ran),
         "chosen": PULLER if isinstance(message, said.Reveal) and made.arm(message.step) else None,
     }
@@ -375,7 +375,7 @@ class _Explained:
                 "Context",
                 f"{a} shows {b} its features under a mask, and its share of the model under "
                 f"another ({where}).",
-                [["features", join_some([format_number(float(one), 3) for one in features], 8)]],
+                [["features", join_first([format_number(float(one), 3) for one in features], 8)]],
                 {"party": ["loop", "context"]},
             )
         line, what = self._round(at)
@@ -455,7 +455,7 @@ class _Explained:
         assert isinstance(message, said.Payoff)
         first, batch = max(0, message.step - self.terms.lag) * self.terms.batch, self.terms.batch
         units = self.run.payee.reveal().units[first : first + batch]
-        paid = join_some(
+        paid = join_first(
             [format_number(float(one), 3) for one in self.terms.reward_range.value(units)]
         )
         return _Words(
@@ -471,7 +471,7 @@ class _Explained:
         """Return the arms of a pass, once the puller knows them."""
         first, batch = step * self.terms.batch, self.terms.batch
         arms = self.run.puller.reveal().arms[first : first + batch] if step >= 0 else ()
-        return join_some([self.setup.contexts.arms[int(arm)] for arm in arms])
+        return join_first([self.setup.contexts.arms[int(arm)] for arm in arms])
 
     def describe(self, kind: str, field: str, value: object) -> Sequence[Part] | None:
         """Say what a field is."""

@@ -15,7 +15,7 @@ from posse.systems.samba.federation import SambaRun
 from posse.systems.samba.scene.meaning import Pass
 from posse.systems.samba.scene.parts import covered
 from posse.systems.samba.strict import messages as strict
-from posse.systems.scenes import join_some
+from posse.systems.scenes import join_first
 
 SET_UP, CLOSING = "set-up", "closing"
 
@@ -84,7 +84,7 @@ def _proposal(out: Explanation, message: said.Proposal) -> None:
 
 def _roster(out: Explanation, message: said.Roster) -> None:
     says = f"{out.a} shows {out.b} who joined, for it to check."
-    clear = ["parties", join_some([join.name for join in message.joins])]
+    clear = ["parties", join_first([join.name for join in message.joins])]
     out.put(SET_UP, "Roster", says, clear, controller="relay", customer="admit")
 
 
@@ -142,7 +142,7 @@ def _keys(out: Explanation, message: said.Keys) -> None:
         SET_UP,
         "Keys",
         says,
-        ["sealed to", join_some(list(message.sealed))],
+        ["sealed to", join_first(list(message.sealed))],
         **{**ran, "controller": "keys"},
     )
 
@@ -158,7 +158,7 @@ def _keyring(out: Explanation, message: strict.Keyring) -> None:
         f"{out.a} draws the owners' keys and sends them to {out.b}, sealed to each of those who "
         "may have them."
     )
-    sealed = join_some([name for keys in message.keys for name in keys.sealed])
+    sealed = join_first([name for keys in message.keys for name in keys.sealed])
     out.put(SET_UP, "Keyring", says, ["sealed to", sealed], owner="keys", controller="keys")
 
 
@@ -270,7 +270,7 @@ def _batch(out: Explanation, message: said.Batch) -> None:
     of = out.of
     names = [of.owners[i] for i in of.order()]
     scores = "scores x mask" if "mask" not in of.off else "scores"
-    clear = [["order", join_some(names)], [scores, of.texts(of.permuted())]]
+    clear = [["order", join_first(names)], [scores, of.texts(of.permuted())]]
     how = (
         "in a fresh random order"
         if "permutation" not in of.off
@@ -289,7 +289,7 @@ def _choice(out: Explanation, message: said.Choice) -> None:
     of = out.of
     place, owner = of.chosen(message.replies)
     size = len(of.owners)
-    bits = join_some(
+    bits = join_first(
         ["1" if i == place else "0" for i in range(size)], max(12, place + 1 if place < 40 else 12)
     )
     clear = [

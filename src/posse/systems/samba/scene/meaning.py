@@ -19,7 +19,7 @@ from posse.systems.samba.messages import Batch
 from posse.systems.samba.scene.code import code
 from posse.systems.samba.scene.walks import WalkRun
 from posse.systems.samba.setup import COMP, CONTROLLER
-from posse.systems.scenes import Code, format_number, join_some, line_numbers
+from posse.systems.scenes import Code, format_number, join_first, line_numbers
 
 
 class Score(NamedTuple):
@@ -74,7 +74,7 @@ class Pass:
 
     def texts(self, values: Any) -> str:
         """Write a list of numbers."""
-        return join_some([self.text(float(value)) for value in values])
+        return join_first([self.text(float(value)) for value in values])
 
     # Scores ---------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ import msgspec
 from posse.privacy.crypto.frames import NONCE_BYTES
 from posse.systems.samba.messages import Batch, Choice, Reply, Score
 from posse.systems.samba.scene.meaning import Pass
-from posse.systems.scenes import Part, parts
+from posse.systems.scenes import Part, message_parts
 
 TAG = 16
 KEM = 32
@@ -67,7 +67,7 @@ def _covered(message: Any, at: Pass) -> list[dict[str, Any]]:
             ]
         return [Part(name, "clear", len(value), at.kinds)] if isinstance(value, bytes) else None
 
-    return parts(message, describe, at.kinds)
+    return message_parts(message, describe, at.kinds)
 
 
 def _frame(at: Pass, body: Sequence[Part]) -> list[Part]:

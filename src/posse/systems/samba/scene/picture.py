@@ -15,7 +15,7 @@ from posse.problems.arms.ratings import Ratings
 from posse.systems.samba.federation import SambaRun, owner_names
 from posse.systems.samba.settings import Samba
 from posse.systems.samba.twin import SambaTwinRun
-from posse.systems.scenes import bar, format_number
+from posse.systems.scenes import format_number, mean_bar
 
 LINKS = (
     ("owner", "controller"),
@@ -38,7 +38,7 @@ def scene(run: SambaRun | SambaTwinRun) -> dict[str, Any]:
             "label": label,
             "text": f"{format_number(total, 1)} / {count}",
             "weight": count,
-            "bar": bar(total, count, truth),
+            "bar": mean_bar(total, count, truth),
         }
         for name, label, total, count, truth in zip(
             owner_names(len(arms)),
