@@ -52,7 +52,6 @@ def cases() -> list[Case]:
             (one, (key, random.OWN, 5, 77, 3))
             for one in (random.words64, random.uniforms, random.uniform, random._words64)
         ),
-        (random.philox, (1, 2, 3, 4, 5, 6)),
         (random.word_to_uniform, (key,)),
         (random.shuffle, (key, 6, 9, np.zeros(12, np.int64))),
         (exact.normals, (key, random.OWN, 5, 77, 0)),

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posse.core.random import DELIVERY, PARTIAL, philox, uniform
+from posse.core.random import DELIVERY, PARTIAL, uniform, words32
 from posse.problems.markets import supply as module
 from posse.problems.markets.market import make_market
 from posse.problems.markets.supply import (
@@ -288,7 +288,7 @@ def test_a_tabled_delivery_is_the_word_of_its_address() -> None:
     """
     market = make_market([0.5] * 5, [[0.1] * 5], [[30] * 5], alpha=0.1)
     for t, i in itertools.product((1, 2, 77), range(5)):
-        word = philox(t, i % 2, 0, DELIVERY, int(SEED), 0)[i // 2]
+        word = words32(SEED, DELIVERY, 0, t, i % 2)[i // 2]
         assert market.good(int(SEED), 0, i, t, 0, 30) == from_word(
             market.supply, 0, i, 30, np.uint64(word)
         )

@@ -51,15 +51,6 @@ class Compiled(partial[R]):
     costs ten nanoseconds per call; a class with a method `__call__` would cost more.
     """
 
-    py_func: Callable[..., R]
-    """The source, as numba calls this attribute."""
-    seconds_interpreted: float
-    """Seconds that this process has spent on interpreting this function."""
-    short: bool
-    """Whether the function is interpreted at first."""
-    _keep: bool
-    _options: Mapping[str, Any]
-
     def __new__(cls, function: Callable[..., R], **options: Any) -> Self:
         """Make the partial object; `partial` would take the options for arguments of the call."""
         return super().__new__(cls, function)
@@ -81,8 +72,11 @@ class Compiled(partial[R]):
             options: Options of `numba.njit`.
         """
         self.py_func = function
+        """The source; numba gives this name to the source of its own functions."""
         self.seconds_interpreted = 0.0
+        """Seconds that this process has spent on interpreting this function."""
         self.short = short
+        """Whether the function is interpreted at first."""
         self._keep = keep
         self._options = options
         update_wrapper(self, function)

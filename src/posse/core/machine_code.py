@@ -84,12 +84,10 @@ class SourceCache(FunctionCache):
         """
         self._take_lock()
         code = None
-        try:
-            code = super().load_overload(sig, target_context)
-        except OSError:
-            pass
-        except (EOFError, pickle.UnpicklingError):  # a crash of the machine cut the file off
-            with suppress(OSError):
+        with suppress(OSError):
+            try:
+                code = super().load_overload(sig, target_context)
+            except (EOFError, pickle.UnpicklingError):  # a crash of the machine cut the file off
                 self.flush()  # removes the code of all signatures
         if code is not None:
             self._release_lock()
@@ -101,9 +99,8 @@ class SourceCache(FunctionCache):
         if self._lock is None:
             return
         try:
-            super().save_overload(sig, data)
-        except OSError:
-            return
+            with suppress(OSError):
+                super().save_overload(sig, data)
         finally:
             self._release_lock()
 

@@ -67,20 +67,12 @@ def _philox_round(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
 
 @inlined
 def _philox(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
-    # The counter is (c0, c1, c2, c3), and the key (k0, k1) changes after each of ten rounds.
+    # Philox-4x32-10 of the counter (c0, c1, c2, c3). The key (k0, k1) changes after each round.
     for _ in range(9):
         c0, c1, c2, c3 = _philox_round(c0, c1, c2, c3, k0, k1)
         k0 = (k0 + _W0) & _MASK32
         k1 = (k1 + _W1) & _MASK32
     return _philox_round(c0, c1, c2, c3, k0, k1)
-
-
-@elementary
-def philox(c0: int, c1: int, c2: int, c3: int, k0: int, k1: int) -> tuple[int, int, int, int]:
-    """Return Philox-4x32-10 of the counter (c0, c1, c2, c3) and key (k0, k1); for test vectors."""
-    return _philox(  # type: ignore[no-any-return]
-        np.uint64(c0), np.uint64(c1), np.uint64(c2), np.uint64(c3), np.uint64(k0), np.uint64(k1)
-    )
 
 
 @inlined

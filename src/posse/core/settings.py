@@ -220,10 +220,9 @@ class Settings(BaseModel):
         if name in cls.panels:
             return cls.panels[name]
         # A derived class may declare a setting again; the class that declared it first decides.
-        for base in reversed(cls.__mro__):
-            if name in inspect.get_annotations(base):
-                return str(vars(base).get("panel", Settings.panel))
-        return str(vars(cls).get("panel", Settings.panel))
+        bases = reversed(cls.__mro__)
+        declared_by = next((base for base in bases if name in inspect.get_annotations(base)), cls)
+        return str(vars(declared_by).get("panel", Settings.panel))
 
     def but(self, **changes: Any) -> Self:
         """Return a copy with these values changed, checked like new settings."""

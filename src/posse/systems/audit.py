@@ -37,8 +37,7 @@ from posse.results import words
 from posse.results.record import Progress, Record, Watch
 from posse.results.reports.audits import OTHER_ROLES, UNSCORED, Audit, Row
 from posse.runtime.network import recording
-from posse.systems import base
-from posse.systems.base import AnySystem, RunSettings
+from posse.systems.base import AnySystem, RunSettings, level_or_none
 from posse.systems.modules import attacks_of, deploy_of
 from posse.systems.registry import system, system_of
 from posse.systems.runs import RolesRun, Run
@@ -265,7 +264,7 @@ class SettingsTarget(Target):
 
     def __init__(self, system: AnySystem, settings: RunSettings) -> None:
         super().__init__(system, settings.protection)
-        if base.level_or_none(system, settings) is None:
+        if level_or_none(system, settings) is None:
             raise ConfigError(
                 "a plain run protects nothing: one party sees everything. Audit a protected run.",
                 rule="systems.what.plain-run",

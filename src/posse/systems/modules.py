@@ -31,8 +31,7 @@ from posse.core.settings import Settings
 from posse.results.record import Record
 from posse.results.reports.sections import Section
 from posse.runtime.memory import Delivery
-from posse.systems import base
-from posse.systems.base import AnySystem, RoleKind, RunSettings
+from posse.systems.base import AnySystem, RoleKind, RunSettings, level_or_none, not_protected
 from posse.systems.registry import system_of
 from posse.systems.runs import Run
 
@@ -73,10 +72,10 @@ def _knowledge_of_level(settings: RunSettings, kind: str) -> dict[str, list[str]
     system = system_of(settings)
     role = next(role for role in system.roles if role.kind == kind)
     knows = [f"It holds {role.holds}."]
-    level = base.level_or_none(system, settings)
+    level = level_or_none(system, settings)
     if level is not None:
         knows += _sentences_about(role, level.learns(settings))
-    could = _sentences_about(role, base.not_protected(system, settings))
+    could = _sentences_about(role, not_protected(system, settings))
     return {"knows": knows, "never": [], "could": could}
 
 

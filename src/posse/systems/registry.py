@@ -61,13 +61,10 @@ def systems(skip: Collection[str] = ()) -> Iterator[AnySystem]:
     A system of another package that cannot be imported is left out; `system(name)` raises the error.
     """
     for name in names():
-        if name in skip:
-            continue
-        if name in BUILT_IN:
-            yield system(name)
-            continue
-        with suppress(ConfigError):
-            yield system(name)
+        if name not in skip:
+            ignored = () if name in BUILT_IN else (ConfigError,)
+            with suppress(*ignored):
+                yield system(name)
 
 
 def system(name: str) -> AnySystem:

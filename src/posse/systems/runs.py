@@ -203,14 +203,12 @@ class Run(ABC):
 
     def make_record(self, status: str | None, **fields: Any) -> Record:
         """Make a record with these fields, and with those that are the same for all systems."""
-        system = self.system
-        settings = self.settings
         return Record(
-            kind=system.name,
-            config=settings.config(),
-            problem=settings.problem(),
-            level=system.level_of(settings),
-            leaks=not_protected(system, settings),
+            kind=self.system.name,
+            config=self.settings.config(),
+            problem=self.settings.problem(),
+            level=self.system.level_of(self.settings),
+            leaks=not_protected(self.system, self.settings),
             status=status or ("finished" if self.done else "running"),
             seconds=self.seconds,
             **fields,
@@ -291,16 +289,14 @@ class RolesRun(Run):
         seed = self.seeds[number]
         make_roles = self._role_maker(seed)
         self._role_makers.append(make_roles)
-        world = self._make_world(seed)
-        self.worlds.append(world)
-        memory = MemoryRun(
-            make_roles(), self._answering_world(world), transcript=self._transcript_limit
-        )
+        self.worlds.append(self._make_world(seed))
+        memory = MemoryRun(make_roles(), self._answering_world, transcript=self._transcript_limit)
         self.memories.append(memory)
 
-    def _answering_world(self, world: Any) -> World | None:
-        """Return the world that answers the roles; None if the answers come from outside."""
-        return None if self.outside else world
+    @property
+    def _answering_world(self) -> World | None:
+        """The world that answers the roles; None if the answers come from outside."""
+        return None if self.outside else self.world
 
     @property
     def memory(self) -> MemoryRun:
@@ -511,4 +507,4 @@ class RolesRun(Run):
         self.worlds = [*saved["worlds"][:-1], fork(saved["current_world"])]
         # `MemoryRun.load` puts the saved state of each role into a new role.
         new_roles = self._role_makers[-1]()
-        self.memory.load(saved["current_memory"], new_roles, self._answering_world(self.world))
+        self.memory.load(saved["current_memory"], new_roles, self._answering_world)
