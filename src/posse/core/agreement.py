@@ -92,8 +92,7 @@ def check_terms(party: str, mine: Texts, peer: str, theirs: Texts) -> None:
     """
     shared = {party: _fields_also_in(theirs, mine), peer: _fields_also_in(mine, theirs)}
     first, second = sorted(shared)
-    places = (f"at '{first}'", f"at '{second}'")
-    text = describe_difference(shared[first], shared[second], places)
+    text = describe_difference(shared[first], shared[second], (f"at '{first}'", f"at '{second}'"))
     if text:
         raise DisagreementError(
             f"the files of '{first}' and '{second}' differ: {text}. "

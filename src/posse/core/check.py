@@ -59,8 +59,10 @@ def one_of(choices: tuple[str, ...], /, **named_value: str) -> None:
     """Raise unless the word is one of the choices; the message suggests the nearest one."""
     name, word = _only_item(named_value)
     if word not in choices:
-        text = f"unknown {name} '{word}'.{suggestion(word, choices)}"
-        raise ConfigError(text, rule=f"{_callers_room()}.{name}.unknown")
+        raise ConfigError(
+            f"unknown {name} '{word}'.{suggestion(word, choices)}",
+            rule=f"{_callers_room()}.{name}.unknown",
+        )
 
 
 def _only_item(named_value: dict[str, T]) -> tuple[str, T]:

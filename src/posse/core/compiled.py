@@ -116,11 +116,9 @@ class Compiled(partial[R]):
     def _count_interpreting_time(self, seconds: float) -> None:
         """Count seconds of interpreting; those of short functions use up the budget."""
         self.seconds_interpreted += seconds
-        if not self.short:
-            return
-        _InterpretingBudget.seconds_spent += seconds
-        if _InterpretingBudget.seconds_spent > PATIENCE:
-            _InterpretingBudget.used_up = True
+        if self.short:
+            _InterpretingBudget.seconds_spent += seconds
+            _InterpretingBudget.used_up |= _InterpretingBudget.seconds_spent > PATIENCE
 
     @cached_property
     def python_function(self) -> Function:

@@ -292,11 +292,10 @@ def _describe_mistake(name: str, mistake: ErrorDetails) -> str:
         return f"{name} must be {_BOUNDS[kind].format(**mistake['ctx'])}, got {value!r}."
     message = mistake["msg"]
     expected = message.removeprefix("Value error, ").removeprefix("Input should be ")
-    text = f"{name} must be {expected}, got {value!r}."
-    if kind != "literal_error":
-        return text
-    # pydantic's message lists the choices, so only the nearest one is added.
-    return text + did_you_mean(str(value), tuple(re.findall(r"'([^']*)'", message)))
+    # pydantic's message about a choice lists all choices, so only the nearest one is added.
+    choices = re.findall(r"'([^']*)'", message) if kind == "literal_error" else []
+    nearest = did_you_mean(str(value), tuple(choices))
+    return f"{name} must be {expected}, got {value!r}.{nearest}"
 
 
 def _types_in(annotation: Any) -> Iterator[Any]:

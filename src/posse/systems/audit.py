@@ -529,10 +529,11 @@ class Auditor:
     def _attack_with_truth(self, attack: Attack, evidence: Sequence[Evidence]) -> Row:
         # Bonferroni: all attacks together raise a false alarm with at most this probability.
         significance = SIGNIFICANCE / len(self.chosen)
-        result = attempt(
-            attack, evidence, self.seed, significance=significance, plantings=self.plantings
+        return row_of_attempt(
+            attempt(
+                attack, evidence, self.seed, significance=significance, plantings=self.plantings
+            )
         )
-        return row_of_attempt(result)
 
     def _attack_without_truth(self, attack: Attack, evidence: Sequence[Evidence]) -> Row:
         # Only a recorded view has no truth, and there is only one view then.

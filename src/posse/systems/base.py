@@ -261,8 +261,7 @@ def presentation(
     """
     level = level_or_none(system, settings)
     learns = () if level is None else level.learns(settings)
-    tables = [section.plain() for section in sections]
-    entries = presentation_of_level(system, level, learns, tables)
+    entries = presentation_of_level(system, level, learns, [table.plain() for table in sections])
     if settings.dropped:
         entries["dropped"] = list(settings.dropped)
     return entries | more
@@ -284,9 +283,7 @@ def presentation_of_level(
         learns: What the roles learn, one sentence each.
         tables: Tables as a record stores them (`Section.plain`).
     """
-    roles = {}
-    for role in system.roles:
-        roles[role.kind] = {"label": role.label, "colour": list(role.colour)}
+    roles = {role.kind: {"label": role.label, "colour": list(role.colour)} for role in system.roles}
     return {
         "title": system.about.title,
         "roles": roles,

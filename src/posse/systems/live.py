@@ -186,8 +186,10 @@ class Bandit:
     def __repr__(self) -> str:
         kind = type(self.settings).__name__
         state = "finished" if self._finished else f"{len(self._open)} open"
-        size = f"{len(self.names)} arms, {self.decisions:,} decisions"
-        return f"<Bandit of {kind}: {size}, {state}, earned {self.total:g}>"
+        return (
+            f"<Bandit of {kind}: {len(self.names)} arms, {self.decisions:,} decisions, {state}, "
+            f"earned {self.total:g}>"
+        )
 
     def decide(self, context: Any = None, *, client: Integer | None = None) -> Decision:
         """Choose an arm. The choice uses all rewards that have arrived.
@@ -292,10 +294,8 @@ class Bandit:
         # `problem`, `summary` and `show` have entries of the system and entries of every bandit.
         problem = {"name": "live", "names": list(self.names), **fields.pop("problem", {})}
         problem["words"] = nouns
-        counts = {"steps_done": self.decisions, "pending": len(self._open)}
-        summary = fields.pop("summary", {}) | counts
-        about = {"headline": self._headline(), "in_use": self.horizon is None}
-        show = fields.pop("show", {}) | about
+        summary = fields.pop("summary", {})
+        show = fields.pop("show", {})
         sums = self._curve.sums()
         return Record(
             kind=system.name,
@@ -307,8 +307,8 @@ class Bandit:
             reward=np.array([list(sums.values())]),
             total=(self.total,),
             status=status or ("finished" if self._finished else "running"),
-            summary=summary,
-            show=show,
+            summary={**summary, "steps_done": self.decisions, "pending": len(self._open)},
+            show={**show, "headline": self._headline(), "in_use": self.horizon is None},
             **fields,
         )
 

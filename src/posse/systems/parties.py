@@ -155,13 +155,13 @@ def functions_for_service(remark: Remark) -> Systems:
     """Return the functions with which a service invites to runs of any system, and runs parties."""
     from posse.runtime.federation.member import Systems
 
-    def accept(place: Place, deployment: Deployment) -> Deployment:
-        return deployment
-
     return Systems(
         make_invitation,
         lambda name: deploy_by_name(name).build,
-        lambda place, service: run_and_record(place, accept, remark, service),
+        # The service has checked the party's file before, so it accepts every deployment.
+        lambda place, service: run_and_record(
+            place, lambda _, deployment: deployment, remark, service
+        ),
     )
 
 
@@ -426,9 +426,8 @@ class PartyRecorder:
             state = self._deployment.role.state()
             steps = int(_number_or_default(state.get("step"), 0))
             horizon = int(_number_or_default(state.get("horizon"), 0))
-            mark = self._journal_mark()
             await asyncio.to_thread(handle.beat, steps, horizon)
-            await asyncio.to_thread(_write_mark, self._mark_path, mark)
+            await asyncio.to_thread(_write_mark, self._mark_path, self._journal_mark())
             await asyncio.sleep(BEAT)
 
     def _journal_mark(self) -> dict[str, Any]:

@@ -117,8 +117,8 @@ def _installed_modules(path: tuple[str, ...]) -> Mapping[str, str]:
     `path` is only the key of the cache: after a change of sys.path the packages are read again.
     """
     # The entry point is "module:SYSTEM". Of two with the same name, the first one counts.
-    points = reversed(tuple(entry_points(group=GROUP)))
-    return {point.name: point.value.partition(":")[0] for point in points}
+    points = tuple(entry_points(group=GROUP))
+    return {point.name: point.value.partition(":")[0] for point in reversed(points)}
 
 
 @cache

@@ -158,7 +158,7 @@ class Run(ABC):
     @property
     def parties(self) -> tuple[str, ...]:
         """Names of the parties; empty in a plain run, where one process sees everything."""
-        return ()
+        return tuple(self.kinds)
 
     @property
     def kinds(self) -> Mapping[str, str]:
@@ -404,11 +404,6 @@ class RolesRun(Run):
             self._begin_seed(len(self.memories))
         else:
             self._over = True
-
-    @property
-    def parties(self) -> tuple[str, ...]:
-        """Names of the parties."""
-        return tuple(self.memory.roles)
 
     @property
     def kinds(self) -> Mapping[str, str]:

@@ -49,17 +49,14 @@ class Part(NamedTuple):
 
     def as_dict(self) -> dict[str, Any]:
         """Return the part as a dict, without empty values."""
-        part: dict[str, Any] = {
+        part = {
             "name": self.name,
             "protection": self.protection,
             "length": self.length,
             "opens": list(self.opens),
         }
-        if self.why:
-            part["why"] = self.why
-        if self.also:
-            part["also"] = list(self.also)
-        return part
+        optional = {"why": self.why, "also": list(self.also)}
+        return part | {name: value for name, value in optional.items() if value}
 
 
 Describe = Callable[[str, str, Any], Sequence[Part] | None]
