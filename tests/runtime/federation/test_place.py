@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from posse.core.errors import CertificateError, JournalError
+from posse.core.errors import CertificateError, ConfigError, JournalError
 from posse.runtime.certificates.identity import PartyIdentity
 from posse.runtime.federation import care
 from posse.runtime.federation.founder import Founder
 from posse.runtime.federation.member import Member
 from posse.runtime.federation.place import MEMBER, check_answers, open_service
+from posse.runtime.federation.service import Living
 from posse.runtime.federation.talk import ACCEPTED, PROPOSED, REFUSED, STARTED, Proposal, Signed
 from posse.runtime.local import write_party
 from posse.runtime.network.operate import Control, ask
@@ -253,6 +254,18 @@ def test_a_service_that_does_not_start_lets_go_of_its_folder(federation: Federat
     for _ in range(2):
         with pytest.raises(JournalError, match="restore it from a copy"):
             federation.member("runs")
+
+
+def test_a_service_whose_file_lacks_something_lets_go_of_its_folder(
+    federation: Federation,
+) -> None:
+    async def start() -> None:
+        Living(federation.file("runs", home=None), federation.systems(), quiet)
+
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="needs home"):
+            asyncio.run(start())
+    federation.member("runs").close()
 
 
 # The password of a proxy --------------------------------------------------------------------------
