@@ -150,6 +150,25 @@ def test_a_peer_that_was_set_back_is_refused_and_the_party_goes_on(tmp_path):
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_party_whose_journal_is_new_does_not_follow_one_that_was_lost(tmp_path, begun):
+    """The peer has messages that the lost journal sent; a journal that only lost its end goes on."""
+    if begun:
+        engine = hub_of(tmp_path)
+        engine.begin()
+        engine.commit()
+        engine.close()
+
+    async def run():
+        party = party_of(tmp_path)
+        _, transport = greeted(party, received=1)
+        assert (b"put it back" in transport.told.lower(), transport.closed) == (not begun,) * 2
+        assert ("a" in party.connections) == begun
+        party.engine.close()
+
+    asyncio.run(run())
+
+
 def test_a_new_connection_is_sent_what_may_be_lost_and_a_party_that_is_over_says_so(tmp_path):
     async def run():
         party = party_of(tmp_path, timing=Timing(heartbeat=1000.0, linger=240, closing=240))
