@@ -233,6 +233,25 @@ def test_a_journal_that_is_as_new_or_open_is_not_replaced(tmp_path):
         backup.restore(tmp_path / "b", paths["clinic-2"])
 
 
+def test_a_journal_of_another_beginning_is_not_replaced_however_short_it_is(tmp_path):
+    """What it has sent is hidden by secrets that the backup does not have."""
+    paths = {path.stem: path for path in laid_out(tmp_path, budget=12)}
+    finish(paths.values())
+    path, place = paths["comp"], open_place(paths["comp"])
+    backup.make(path, tmp_path / "b")
+    longer = journal.copy(place.journal)
+    shutil.rmtree(place.journal)
+    party = opened(path)
+    party.engine.begin()
+    party.engine.commit()
+    close(party)
+    kept = journal.copy(place.journal)
+    assert (kept.generation, kept.size) < (longer.generation, longer.size)
+    with pytest.raises(JournalError, match="of another beginning"):
+        backup.restore(tmp_path / "b", path)
+    assert journal.copy(place.journal) == kept
+
+
 def test_a_restore_that_is_killed_leaves_no_journal_without_its_mark(tmp_path, monkeypatch):
     paths = {path.stem: path for path in laid_out(tmp_path, budget=12)}
     finish(paths.values())

@@ -231,6 +231,18 @@ def test_an_end_is_the_customers_word_and_final_when_all_acknowledged(standing):
         customer.receive(OPERATOR, End(owners(1, 2, 3)))
 
 
+@pytest.mark.parametrize("name", ["owner-1", "controller", "comp"])
+def test_no_party_takes_an_early_end_of_fewer_than_three_owners(standing, name):
+    """The customer signed it: with one owner of two it would read the sum of the other."""
+    customer, role = standing.engines["customer"].role, standing.engines[name].role
+    close = ask(customer._identity, owners(1, 2), 1, customer._digest)
+    message = agreed(standing, close) if name == "comp" else close
+    before = role.save()
+    with pytest.raises(ProtocolError, match="at least 3 owners"):
+        role.receive("customer" if name == "controller" else "controller", message)
+    assert role.save() == before
+
+
 @pytest.mark.parametrize("left", [(1, 2, 3), (1, 2, 3, 4)])
 def test_a_pull_count_is_sent_only_where_nobody_is_left_out(standing, left):
     customer = standing.engines["customer"].role

@@ -141,6 +141,22 @@ def test_a_message_that_the_role_refuses_is_counted_once_and_changes_nothing(tmp
     assert not again.refusals
 
 
+def test_what_peers_may_know_to_be_on_the_disk_moves_by_the_clock_and_not_with_an_answer(tmp_path):
+    """Marks that moved with an answer would show who was answered, such as the owner that pulled."""
+    engine = Engine(Leaf("a"), Journal(tmp_path), ["hub"], WORDS, run="r")
+    engine.links["hub"].connected(0, 0)
+    engine.begin()
+    engine.receive("hub", 1, msgspec.msgpack.encode(Work(0)))
+    engine.commit()
+    link = engine.links["hub"]
+    engine.answer(1, Reward(0, 5))
+    assert engine.commit()  # the disk was waited for
+    assert (link.received, link.durable) == (1, 0)
+    with engine.syncing() as wait:
+        wait()
+    assert link.durable == 1
+
+
 def test_what_comes_twice_is_dropped_and_a_second_answer_too(tmp_path):
     engine = Engine(Leaf("a"), Journal(tmp_path), ["hub"], WORDS, run="r")
     engine.begin()

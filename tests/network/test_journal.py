@@ -199,6 +199,21 @@ def test_a_failing_disk_stops_and_loses_nothing_that_was_answered(
     assert found in (safe, [*safe, number])  # what was being written when it failed may be there
 
 
+def test_what_a_full_disk_took_in_part_does_not_hide_what_is_written_when_there_is_room(tmp_path):
+    disk = FailingDisk("write", 1, part=True)
+    journal = Journal(tmp_path, disk)
+    journal.append(b"one")
+    journal.write()
+    journal.append(b"two")
+    with pytest.raises(JournalError, match="No space left"):
+        journal.write()
+    disk._left = 10
+    journal.append(b"three")
+    journal.write()
+    journal.close()
+    assert held(tmp_path) == (None, [b"one", b"two", b"three"])
+
+
 def old_journal(folder, format_, *, snapshot):
     """What earlier formats wrote: the first had run and party in words, the second no terms."""
     journal, encode, whose = Journal(folder), msgspec.msgpack.encode, [2, 2, "r", "hub", ""]

@@ -136,6 +136,25 @@ def test_an_operator_ends_a_run_in_which_its_party_is_a_row_ahead(
         assert network.outcome == expected
 
 
+def test_an_end_is_on_the_disk_before_the_word_of_it_leaves(tmp_path: Path) -> None:
+    """Another party's operator asked for it, by a message; a party that forgot it after a loss of
+    power could begin the pass that it has called off.
+    """
+    *_, world, make, terms = arriving_roles(tmp_path, 6)
+    roles = {name: each() for name, each in make.items()}
+    MemoryRun(list(roles.values()), Arriving(world, terms, 6)).finish()
+    for seed in range(6):
+        network = OneAhead(make, terms, world, seed, 6)
+        while all(network.engines[name].role.end is None for name in NAMES):
+            network.step({})
+        who = next(name for name in NAMES if network.engines[name].role.end is not None)
+        network._commit(who)
+        network.kill(who, power=True)
+        assert network.engines[who].role.end == 6
+        network.run({}, 30_000)
+        assert network.outcome == Outcome(roles)
+
+
 def test_an_operator_ends_a_run_whose_pass_all_have_begun_after_it(tmp_path: Path) -> None:
     *_, world, make, terms = arriving_roles(tmp_path, 6)
     network = Seam(make, terms, world, 2)

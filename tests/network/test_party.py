@@ -17,7 +17,7 @@ from posse.runtime.network.party import Party
 from posse.runtime.network.wire import WIRE_VERSION, Data, Hello, Kept, Refused, pack
 from posse.version import PROTOCOL_VERSION
 from tests.kit.federations import until
-from tests.kit.toy_roles import WORDS, Done, Leaf, Work
+from tests.kit.toy_roles import WORDS, Done, Hub, Leaf, Work
 from tests.network.toy_parties import Nowhere, encoded, greeted, hub_of, party_of
 
 
@@ -146,6 +146,56 @@ def test_a_peer_that_was_set_back_is_refused_and_the_party_goes_on(tmp_path):
         party.stop()
         await running
         party.engine._journal.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "counted"),
+    [
+        ({}, ""),
+        ({"role": "hub"}, "certificate"),
+        ({"name": "b"}, "certificate"),
+        ({"dialled": "c"}, "certificate"),
+        ({"said": "c"}, "hello"),
+        ({"run": "other"}, "hello"),
+    ],
+)
+def test_a_peer_is_who_its_certificate_says_in_its_part_of_this_run(tmp_path, wrong, counted):
+    given = {"role": "leaf", "name": "a", "dialled": "a", "said": "a", "run": "r", **wrong}
+
+    async def run():
+        wiring = Wiring("toy", {"a": "leaf", "c": "leaf"})
+        engine = Engine(Hub(["a", "c"], 1), Journal(tmp_path), ["a", "c"], WORDS, run="r")
+        party = Party(engine, wiring, lambda certificate: (given["role"], given["name"]))
+        connection, transport = Connection(party, dialled=given["dialled"]), Nowhere()
+        connection.connection_made(transport)
+        hello = Hello(WIRE_VERSION, "0", "toy", PROTOCOL_VERSION, given["run"], given["said"], 0, 0)
+        connection.data_received(pack(hello))
+        assert (set(party.connections), transport.closed) == (
+            (set(), True) if wrong else ({"a"}, False)
+        )
+        assert party.counts[f"refused {counted}"] == bool(wrong)
+        engine.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_party_whose_journal_is_new_does_not_follow_one_that_was_lost(tmp_path, begun):
+    """The peer has messages that the lost journal sent; a journal that only lost its end goes on."""
+    if begun:
+        engine = hub_of(tmp_path)
+        engine.begin()
+        engine.commit()
+        engine.close()
+
+    async def run():
+        party = party_of(tmp_path)
+        _, transport = greeted(party, received=1)
+        assert (b"put it back" in transport.told.lower(), transport.closed) == (not begun,) * 2
+        assert ("a" in party.connections) == begun
+        party.engine.close()
 
     asyncio.run(run())
 

@@ -32,11 +32,11 @@ def party_of(folder, **how):
     return Party(hub_of(folder), wiring, lambda certificate: ("leaf", "a"), **how)
 
 
-def greeted(party):
+def greeted(party, received=0):
     connection, transport = Connection(party), Nowhere()
     connection.connection_made(transport)
     connection.data_received(
-        pack(Hello(WIRE_VERSION, "0", "toy", PROTOCOL_VERSION, "r", "a", 0, 0))
+        pack(Hello(WIRE_VERSION, "0", "toy", PROTOCOL_VERSION, "r", "a", received, 0))
     )
     return connection, transport
 

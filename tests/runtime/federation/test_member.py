@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -29,7 +30,7 @@ from posse.runtime.certificates.authority import utc_now
 from posse.runtime.certificates.identity import PartyIdentity
 from posse.runtime.federation import care
 from posse.runtime.federation.consent import Demand
-from posse.runtime.federation.founder import Founder, Item
+from posse.runtime.federation.founder import QUEUED, Founder, Item
 from posse.runtime.federation.listener import Control
 from posse.runtime.federation.service import Living
 from posse.runtime.federation.talk import (
@@ -409,6 +410,82 @@ def test_a_founder_that_starts_reads_its_queue_and_drops_runs_of_who_was_revoked
 
     assert asyncio.run(go("clinic-b", Living._look)).text == "clinic-b is no member any more"
     assert asyncio.run(go("customer", Living.run)).text.startswith("customer refused: ")
+
+
+def test_a_run_of_another_member_is_answered_like_one_that_is_not_there(tmp_path: Path) -> None:
+    """Who proposed nothing of that name learns neither that there is such a run nor drops it."""
+    federation = Federation(tmp_path)
+    values = {
+        "identity": "customer",
+        "authority": "authority",
+        "listen": "127.0.0.1:0",
+        "runs": "founder",
+    }
+    path = write_party(tmp_path / "customer.toml", values)
+
+    async def answers() -> list[Shown]:
+        service = Living(path, federation.systems(), lambda *_, **__: None)
+        founder = service.founder
+        assert founder is not None
+        signed = federation.propose("march", 9)
+        founder.items.append(Item(1, signed, {"clinic-b": "owner"}, (), proposer="clinic-c"))
+        made = [
+            service._answer(founder, who, Wanted(run, drop))
+            for who, run, drop in (
+                ("clinic-c", "march", False),
+                ("clinic-b", "march", False),
+                ("clinic-b", "march", True),
+                ("clinic-b", "never", False),
+            )
+        ]
+        assert founder.items[0].phase == QUEUED
+        service.member.close()
+        return made
+
+    own, other, dropped, absent = asyncio.run(answers())
+    assert (json.loads(own.state)["run"], own.reason) == ("march", "")
+    assert (other, dropped) == (absent_of("march", absent), absent_of("march", absent))
+
+
+def absent_of(run: str, answer: Shown) -> Shown:
+    """The answer about a run that is not there, as it is about another name."""
+    return Shown(run, answer.state, answer.reason.replace(answer.run, run))
+
+
+def test_a_founder_signs_no_new_key_of_a_member_in_a_run(tmp_path: Path) -> None:
+    """The parties of the run know the old key, whatever the member asks for."""
+    federation = Federation(tmp_path)
+    founder = Founder(federation.member("renewing"), federation.authority, lambda _: None)
+    identity = PartyIdentity.load(tmp_path / "clinic-b")
+    shown = identity.certificate.public_bytes(Encoding.DER)
+    item = Item(1, federation.propose("march", 9), {"clinic-b": "owner"}, (), STARTED)
+    founder.items.append(item)
+    with pytest.raises(CertificateError) as refused:
+        founder.renew("clinic-b", shown, identity.request(new_key=True))
+    assert refused.value.reason == "in-run"
+    assert founder.renew("clinic-b", shown, identity.request())
+    item.phase = OVER
+    assert founder.renew("clinic-b", shown, identity.request(new_key=True))
+
+
+def test_a_party_hangs_up_on_a_peer_whose_certificate_was_revoked(tmp_path: Path) -> None:
+    federation = Federation(tmp_path)
+    member = federation.member("revoking")
+    ended: list[str] = []
+
+    def connection(name: str) -> SimpleNamespace:
+        shown = PartyIdentity.load(tmp_path / name).certificate.public_bytes(Encoding.DER)
+        return SimpleNamespace(certificate=shown, hang_up=lambda why: ended.append(name))
+
+    federation.enrolled("owner", "clinic-c")
+    connections = {name: connection(name) for name in ("customer", "clinic-c")}
+    member.parties["march"] = SimpleNamespace(connections=connections)  # type: ignore[assignment]
+    federation.authority.revoke("clinic-c")
+    member.cut_revoked()
+    assert ended == []  # the list is not here yet
+    member.adopt(federation.authority.current_crl().public_bytes(Encoding.DER))
+    member.cut_revoked()
+    assert ended == ["clinic-c"]
 
 
 def test_a_second_hello_ends_a_control_connection() -> None:

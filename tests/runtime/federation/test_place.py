@@ -12,14 +12,16 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from posse.core.errors import CertificateError, JournalError
+from posse.core.errors import CertificateError, ConfigError, JournalError
 from posse.runtime.certificates.identity import PartyIdentity
 from posse.runtime.federation import care
 from posse.runtime.federation.founder import Founder
 from posse.runtime.federation.member import Member
 from posse.runtime.federation.place import MEMBER, check_answers, open_service
+from posse.runtime.federation.service import Living
 from posse.runtime.federation.talk import ACCEPTED, PROPOSED, REFUSED, STARTED, Proposal, Signed
 from posse.runtime.local import write_party
+from posse.runtime.network.deployment import Build
 from posse.runtime.network.operate import Control, ask
 from tests.runtime.federation.one_member import Federation, tell
 
@@ -68,6 +70,32 @@ def test_a_limit_that_is_lowered_behind_a_running_service_holds_at_the_next_deci
 
     asyncio.run(go())
     assert member.ledger.spent.decisions == 40
+
+
+def test_a_limit_that_is_lowered_while_a_proposal_is_looked_at_holds(
+    federation: Federation,
+) -> None:
+    member, signed = federation.member("runs"), federation.propose("a", 40)
+    build = member.systems.build
+
+    def slow(name: str) -> Build:
+        federation.file("runs", consent={"systems": ["toy"], "budget": 39})
+        return build(name)
+
+    member.systems = replace(member.systems, build=slow)
+    assert asyncio.run(tell(member, federation, (signed, PROPOSED))) == {signed.digest: REFUSED}
+    assert member._refused[signed].text == "decisions would be 40; budget is 39."
+    assert member.ledger.spent.runs == 0
+
+
+def test_what_a_file_has_that_cannot_be_read_is_not_told_to_others(
+    federation: Federation,
+) -> None:
+    member, signed = federation.member("runs"), federation.propose("a", 1)
+    federation.file("runs", proxy=["http://bob:secret@proxy.example:3128"])
+    assert asyncio.run(tell(member, federation, (signed, PROPOSED))) == {signed.digest: REFUSED}
+    assert "secret" not in member._refused[signed].text
+    assert "secret" in member.place.edited()  # the member's own operator
 
 
 @pytest.mark.parametrize(
@@ -253,6 +281,18 @@ def test_a_service_that_does_not_start_lets_go_of_its_folder(federation: Federat
     for _ in range(2):
         with pytest.raises(JournalError, match="restore it from a copy"):
             federation.member("runs")
+
+
+def test_a_service_whose_file_lacks_something_lets_go_of_its_folder(
+    federation: Federation,
+) -> None:
+    async def start() -> None:
+        Living(federation.file("runs", home=None), federation.systems(), quiet)
+
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="needs home"):
+            asyncio.run(start())
+    federation.member("runs").close()
 
 
 # The password of a proxy --------------------------------------------------------------------------

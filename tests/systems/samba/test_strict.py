@@ -18,7 +18,7 @@ from posse.core.errors import ConfigError, ProtocolError
 from posse.core.fixed import REWARD_ONE
 from posse.core.roles import Message
 from posse.policies import UCB, EpsilonGreedy, Policy, Thompson
-from posse.privacy.crypto.keys import Secrets, hkdf
+from posse.privacy.crypto.keys import Secrets, hkdf, seal_to
 from posse.privacy.crypto.paillier import generate_key
 from posse.privacy.crypto.pairwise import present_digest
 from posse.problems import BernoulliArms
@@ -429,6 +429,47 @@ def test_what_is_sealed_or_signed_cannot_be_altered(kind: type[Message], bit: in
         return
     with pytest.raises(ProtocolError):
         run.finish()
+
+
+@pytest.mark.parametrize("kind", [Dealing, Seeds, Streams])
+def test_what_is_sealed_for_a_server_is_signed_by_its_sender(kind: type[Message]) -> None:
+    """Anybody can seal to a server; a server that chose a seed or a stream key would open shares."""
+    run = strict(owners=3, budget=12)
+    sender, receiver, message = run.until(lambda *one: isinstance(one[2], kind))
+    run.queue.popleft()
+    server: Any = run.roles[receiver]
+    forger: Any = run.roles["owner-3"]
+
+    def forged(purpose: str, of: str, size: int) -> tuple[bytes, bytes]:
+        info = server.info(purpose, of)
+        sealed = seal_to(server.manifest.member(receiver).run_key, bytes(size), info)
+        return sealed, forger._identity.sign(purpose.encode(), info + sealed)
+
+    changed: Message
+    match message:
+        case Dealing():
+            changed = Dealing(Seeds(*forged("seed", "controller", 32)), message.comp)
+        case Seeds():
+            changed = Seeds(*forged("seed", "comp", 32))
+        case Streams():
+            changed = Streams((Stream(*forged("stream", "owner-1", 32)), *message.streams[1:]))
+    before = snapshot(server)
+    with pytest.raises(ProtocolError, match="signature"):
+        server.receive(sender, changed)
+    assert snapshot(server) == before
+
+
+def test_two_owners_with_one_stream_key_are_refused() -> None:
+    """One pad would hide the scores of both."""
+    run = strict(owners=3, budget=12)
+    first, second = (run.roles[name] for name in ("owner-1", "owner-2"))
+    second._stream = first._stream  # type: ignore[attr-defined]
+    sender, receiver, message = run.until(lambda *one: isinstance(one[2], Streams))
+    comp = run.roles[receiver]
+    before = snapshot(comp)
+    with pytest.raises(ProtocolError, match="same stream key"):
+        comp.receive(sender, message)
+    assert snapshot(comp) == before
 
 
 def test_a_policy_that_chooses_by_itself_is_refused_and_named_paper() -> None:
