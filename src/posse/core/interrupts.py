@@ -159,6 +159,7 @@ def _is_readable(reader: int, seconds: float) -> bool:
 
 
 def _can_save_now() -> bool:
+    """Return whether all that was done is consistent at this moment."""
     return all(saver.ready() for saver in _Shared.savers)
 
 
