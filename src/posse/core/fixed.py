@@ -44,7 +44,7 @@ def from_units(units: int) -> float:
 
 
 class RewardRange(NamedTuple):
-    """The least and the largest reward that a reward may be.
+    """The least and the largest value that a reward may have.
 
     Roles compute with (r - low) / (high - low) for a reward r, as whole units of 2^-24.
 

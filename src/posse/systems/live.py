@@ -88,7 +88,7 @@ class Serving(ABC):
 
     @abstractmethod
     def reward(self, key: tuple[int, ...], value: float | None) -> None:
-        """Receive the reward of an open choice; None if it will never arrive."""
+        """Receive the reward of an open choice; `value` is None if the reward will never arrive."""
 
     @abstractmethod
     def end_round(self) -> None:
