@@ -179,7 +179,7 @@ class Settings(BaseModel):
                     raise cls._named_twice_error(alias, user_words[field])
                 fields[field] = value
                 user_words[field] = alias
-            elif value is not None:  # None stands for a part that the user did not set
+            elif value is not None:  # None means that the part is not set
                 table = fields.get(field, {})
                 if not isinstance(table, Mapping) or part in table:
                     raise cls._named_twice_error(alias, user_words[field])
@@ -202,8 +202,8 @@ class Settings(BaseModel):
     def external_mark(cls, name: str) -> External | None:
         """Return the `External` mark of a setting; None if its values are only data.
 
-        A setting whose type contains Path counts as marked. So does one without a mark of its own
-        whose type contains Any or object: its value may be anything.
+        A setting whose type contains Path counts as marked. So does an unmarked one whose type
+        contains Any or object: its value may be anything.
         """
         field = cls.model_fields[name]
         types_and_marks = [*field.metadata, *_types_in(field.annotation)]

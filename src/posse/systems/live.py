@@ -497,7 +497,7 @@ def _batch_contexts(contexts: Integer | Iterable[Any]) -> list[Any]:
 def _checked_arm_names(arms: Iterable[str] | None) -> tuple[str, ...] | None:
     """Return the names of arms; raise an error unless they are two or more different texts.
 
-    None stands for the names of the arms in the settings' data.
+    None means the names of the arms in the settings' data.
     """
     if arms is None:
         return None
