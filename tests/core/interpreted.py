@@ -71,7 +71,7 @@ def cases() -> list[Case]:
         (fixed.from_units, (123456,)),
         *((fixed.tie_place, (*words(2), i, 4)) for i in range(16)),
         *((fixed.clip_score, (score, 4)) for score in (-1e9, 1e9, 0.25)),
-        (fixed.comparable, (-3.7, 5, 4)),
+        (fixed.comparable_score, (-3.7, 5, 4)),
         (draws._world_rows, (key, 7, 2, np.zeros((9, 3), np.uint64))),
         (noise.whole_noise, (key, 4, 2, 37.5)),
         (contexts.context_reward, (0.5, key, 3, 1)),

@@ -16,7 +16,7 @@ from posse.core.fixed import (
     MAX_OWNERS,
     REWARD_ONE,
     clip_score,
-    comparable,
+    comparable_score,
     from_units,
     tie_bits,
     tie_place,
@@ -146,7 +146,9 @@ def test_comparable_keeps_the_order_and_is_never_equal(
         st.lists(st.integers(0, (1 << bits) - 1), min_size=2, max_size=2, unique=True)
     )
     a, b = clip_score(a, bits), clip_score(b, bits)
-    x, y = (comparable(score, place, bits) for score, place in zip((a, b), places, strict=True))
+    x, y = (
+        comparable_score(score, place, bits) for score, place in zip((a, b), places, strict=True)
+    )
     assert x != y
     assert 0 <= x + (1 << 62) < 1 << 64  # what a mask can hold
     assert x == math.floor(a * 2**40) * 2**bits + places[0]
@@ -154,7 +156,7 @@ def test_comparable_keeps_the_order_and_is_never_equal(
         assert (x > y) == (places[0] > places[1])
     else:
         assert (x > y) == (a > b)
-    assert comparable.py_func(a, places[0], bits) == x
+    assert comparable_score.py_func(a, places[0], bits) == x
 
 
 @settings(deadline=None)
@@ -169,13 +171,13 @@ def test_a_bounded_score_fits_and_one_that_fits_is_left_alone(score: float, bits
 
 @pytest.mark.parametrize("bits", range(1, 13))
 def test_the_largest_integer_is_below_its_documented_bound(bits: int) -> None:
-    assert comparable(clip_score(1e300, bits), (1 << bits) - 1, bits) < 1 << 62
+    assert comparable_score(clip_score(1e300, bits), (1 << bits) - 1, bits) < 1 << 62
 
 
 def test_neighbouring_scores_of_forty_bits_differ() -> None:
     for bits in (1, 7, 12):
-        low = comparable(0.25, (1 << bits) - 1, bits)
-        assert comparable(0.25 + 2.0**-40, 0, bits) == low + 1
+        low = comparable_score(0.25, (1 << bits) - 1, bits)
+        assert comparable_score(0.25 + 2.0**-40, 0, bits) == low + 1
 
 
 def test_the_most_owners_leave_room_for_scores() -> None:

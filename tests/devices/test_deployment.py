@@ -4,6 +4,7 @@ what.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from dataclasses import replace
@@ -20,7 +21,7 @@ pytest.importorskip(
 )
 
 import jax
-from flwr.app import Message
+from flwr.app import Message, RecordDict
 
 from posse.core.errors import ConfigError, DataError, PosseError, ProtocolError
 from posse.systems.fed_contextual.computing.models import shape_of
@@ -351,6 +352,27 @@ def test_a_killed_device_costs_a_grace_period_and_is_named(tmp_path: Path, clock
         in (tmp_path / "out/metrics.prom").read_text()
     )
     assert 5.0 <= clock.now < 30.0
+
+
+def test_answers_that_have_come_are_taken_although_the_time_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that was busy until then has not looked for them yet."""
+    now = itertools.count(step=100)
+    slow = SimpleNamespace(monotonic=lambda: float(next(now)), sleep=lambda seconds: None)
+    monkeypatch.setattr(fleet, "time", slow)
+    reply = SimpleNamespace(
+        metadata=SimpleNamespace(reply_to_message_id="message-1"),
+        has_error=lambda: False,
+        content=RecordDict(),
+    )
+    grid = SimpleNamespace(
+        push_messages=lambda messages: ["message-1"], pull_messages=lambda ids: [reply]
+    )
+    asked, node = fleet.Fleet(grid, settings(tmp_path, timeout=1.0), print), fleet.Node(1, "a")
+    monkeypatch.setattr(asked, "_push", lambda sent, *about: {"message-1": node})
+    assert asked.ask({node: RecordDict()}, 0) == {node: reply.content}
+    assert asked.lost == set()
 
 
 def test_a_device_that_is_gone_is_not_waited_for_in_every_round(tmp_path: Path, clock: Any) -> None:

@@ -435,6 +435,8 @@ def _share(message: Any, *about: Any) -> Any:
         (b"\x93\xa6Shares\xc4\x00\x91\x92\xa2\xff\xfe\xc4\x00", False),
         (b"\x94\xa6Signed\xc4\x00\xc4\x00" + b"\x91" * 100_000, False),
         ("text", False),
+        ("", False),
+        (None, False),
     ],
     ids=[
         "garbled",
@@ -445,6 +447,8 @@ def _share(message: Any, *about: Any) -> Any:
         "name not UTF-8",
         "nested",
         "text",
+        "no message",
+        "no record",
     ],
 )
 def test_one_deviating_device_ends_no_secure_run(
@@ -458,11 +462,15 @@ def test_one_deviating_device_ends_no_secure_run(
         if node == bad and not reply.has_error():
             record = reply.content[STAGE]
             told = record["message"]
-            record["message"] = (
-                encode(lie(decode(told), sent, grid.contexts[1000 - bad].node_config))
-                if callable(lie)
-                else lie
-            )
+            if callable(lie):
+                lied = lie(decode(told), sent, grid.contexts[1000 - bad].node_config)
+                record["message"] = encode(lied)
+            elif lie:
+                record["message"] = lie
+            elif lie is None:
+                del reply.content[STAGE]
+            else:
+                del record["message"]
         return reply
 
     grid = FakeGrid(made, 6, tmp_path, meddle=meddle)

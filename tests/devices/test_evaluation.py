@@ -23,7 +23,7 @@ from flwr.app import Message
 from posse.policies.evaluation.offline import Log
 from posse.policies.evaluation.offline import evaluate as whole
 from posse.privacy.aggregation.messages import Unmask
-from posse.systems.fed_contextual.computing.models import shape_of, tree_of
+from posse.systems.fed_contextual.computing.models import leaves_of, shape_of, tree_of
 from posse.systems.fed_contextual.flower import deployment, evaluation, server_app
 from posse.systems.fed_contextual.flower.deployment import Version, Versions, write_version
 from posse.systems.fed_contextual.flower.device import model_of, rates_of, task_of
@@ -110,9 +110,14 @@ def test_devices_estimate_what_all_logs_together_do(
 
 
 def test_a_version_below_the_gate_is_kept_and_not_deployed(tmp_path: Path) -> None:
-    _, (found,) = play(settings(tmp_path, gate=0.9), tmp_path)
+    made = settings(tmp_path, gate=0.9)
+    state = server_app.run(logging(made, tmp_path), made, "1")
+    (found,) = map(json.loads, (tmp_path / "out" / EVALUATIONS).read_text().splitlines())
     versions = Versions(tmp_path / "out")
     assert not found["passed"]
+    acts, first = leaves_of(state.deployed), versions.read(0).leaves
+    assert all(map(np.array_equal, acts, first))  # what devices act with in rounds of training
+    assert not all(map(np.array_equal, leaves_of(state.params), first))
     assert versions.known() == [0, 2]
     assert versions.wanted is not None
     assert versions.wanted.version == 0

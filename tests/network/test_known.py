@@ -170,6 +170,7 @@ def test_puller_payee_and_parties_find_what_each_may_know(tmp_path):
 def test_an_agent_finds_what_it_bought_learnt_earned_and_spent(tmp_path):
     run_and_record_all(market.laid_out_with_own_files(tmp_path))
     found = records()
+    assert found.keys() == {"ada", "bob", "eve"}
     for name, record in found.items():
         assert titles(record) == ["What it bought", "Money", ALL]
         bought = values(record, "What it bought")
@@ -220,10 +221,13 @@ def test_agents_of_a_simulated_market_say_where_their_noise_comes_from(tmp_path)
         "start": 3,
         "agents": 2,
         "producers": 3,
+        "alpha": 0.3,
         "agent": members,
     }
     run_and_record_all(lay_out(MarketFederation.make(given), tmp_path))
-    for record in records().values():
+    found = records()
+    assert found.keys() == {"agent-1", "agent-2"}
+    for record in found.values():
         assert "comes from the recorded world seed" in json.dumps(record.privacy[0]["not_covered"])
 
 

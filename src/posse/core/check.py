@@ -80,6 +80,7 @@ def _only_number(named_value: dict[str, float]) -> tuple[str, float]:
 
 
 def _error(problem: str, name: str, text: str) -> ConfigError:
+    """Return the error for a value; `problem` is the last part of its rule."""
     return ConfigError(f"{name} {text}.", rule=f"{_callers_room()}.{name}.{problem}")
 
 

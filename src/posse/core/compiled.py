@@ -72,7 +72,7 @@ class Compiled(partial[R]):
             options: Options of `numba.njit`.
         """
         self.py_func = function
-        """The source; numba gives this name to the source of its own functions."""
+        """The source. numba uses the same name for it."""
         self.seconds_interpreted = 0.0
         """Seconds that this process has spent on interpreting this function."""
         self.short = short

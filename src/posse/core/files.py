@@ -104,7 +104,7 @@ def open_whole(
 
 
 def _create_file(path: Path, mode: int | None) -> BinaryIO:
-    """Make a new file with exactly the permissions `mode`; None for those of any new file."""
+    """Make a new file with exactly the permissions `mode`; None means those of any new file."""
     if mode is None:
         return path.open("xb")
     file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb")

@@ -44,7 +44,7 @@ def from_units(units: int) -> float:
 
 
 class RewardRange(NamedTuple):
-    """The least and the largest reward that a reward may be.
+    """The least and the largest value that a reward may have.
 
     Roles compute with (r - low) / (high - low) for a reward r, as whole units of 2^-24.
 
@@ -148,17 +148,18 @@ def tie_place(first_word: int, second_word: int, owner: int, bits: int) -> int:
         # k is random in [1, last]: the upper 24 bits of the state are a fraction in [0, 1).
         k = np.uint64(1) + ((state >> np.uint64(40)) * last >> np.uint64(24))
         other = place ^ k
-        # The larger place identifies the pair, so that both places get the same coin.
+        # The larger place identifies the pair, so that both places get the same coin: the highest bit
+        # after two multiplications that mix the bits.
         coin = (max(place, other) ^ state) * np.uint64(0x94D049BB133111EB)
         coin = (coin ^ (coin >> np.uint64(31))) * np.uint64(0xD6E8FEB86659FD93)
-        if coin >> np.uint64(63):  # the highest bit
+        if coin >> np.uint64(63):
             place = other
     return np.int64(place)  # type: ignore[return-value]
 
 
 @elementary
 def clip_score(score: float, bits: int) -> float:
-    """Clip a score to |score| < 2^(62 - SCORE_BITS - bits), so that `comparable` is below 2^62.
+    """Clip a score to |score| < 2^(62 - SCORE_BITS - bits), so that `comparable_score` is below 2^62.
 
     `bits` is the width of the tie (`tie_bits`).
     """
@@ -168,7 +169,7 @@ def clip_score(score: float, bits: int) -> float:
 
 
 @elementary
-def comparable(score: float, place: int, bits: int) -> int:
+def comparable_score(score: float, place: int, bits: int) -> int:
     """Return the integer that is compared instead of a score: floor(score 2^40) 2^bits + place.
 
     Args:

@@ -1,7 +1,7 @@
 """Ctrl-C: deferred while something must not be cut off, and never without an effect for long.
 
-Python raises `KeyboardInterrupt` only between two of its own instructions. A compiler or a reader of
-large files can keep it from that for many seconds. So a command has a second thread that waits for
+Python raises `KeyboardInterrupt` only between two instructions of Python code. A compiler or a
+reader of large files may run none for many seconds. So a command has a second thread that waits for
 Ctrl-C (`enforce_interrupts`). If the main thread has not raised the interrupt after a second, the
 other thread saves what was done and ends the process.
 
@@ -159,6 +159,7 @@ def _is_readable(reader: int, seconds: float) -> bool:
 
 
 def _can_save_now() -> bool:
+    """Return whether all that was done is consistent at this moment."""
     return all(saver.ready() for saver in _Shared.savers)
 
 

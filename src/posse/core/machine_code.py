@@ -119,7 +119,7 @@ class SourceCache(FunctionCache):
             os.close(lock)
 
     def _release_lock(self) -> None:
-        """Let other processes work on this function: closing the file gives its lock back."""
+        """Let other processes work on this function: closing the file releases its lock."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -183,7 +183,7 @@ def _used_globals(function: FunctionType) -> Iterator[tuple[str, Any]]:
     """Yield name and value of each global that a function may use.
 
     If such a global is a module of posse, its attributes that the function may use are yielded too.
-    Some of these may not be used: then a change of them only compiles the function needlessly.
+    Some of these may not be used. A change of them then compiles the function again without need.
     """
     # co_names has the names of globals and of attributes, so each name is tried as both.
     names = function.__code__.co_names

@@ -4,8 +4,8 @@ The generator is Philox-4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random num
 2, 3; SC 2011). The address of a draw is (key, purpose, party, index, attempt). So an owner that
 draws one number and a simulation that draws millions get the same number at the same address.
 
-The constants below are the purposes. Their comments say what is drawn, and then what is used as key
-and index of the address, or as key, party and index.
+The constants below are the purposes. The text below each one names what is drawn, and then the key
+and the index of its address, or key, party and index.
 
 >>> from posse.core.random import EXPLORE, uniform
 >>> uniform(42, EXPLORE, 3, 1000, 0) == uniform(42, EXPLORE, 3, 1000, 0)

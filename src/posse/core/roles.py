@@ -137,7 +137,7 @@ class Role(Protocol):
             ProtocolError: The protocol does not allow the message; the state has not changed.
             EarlyError: The message is allowed only after messages of other parties. The runtime
                 stores it for later. This happens to a party that lost power, before all its peers
-                have sent again what it lost: a peer that waits for nothing sends on meanwhile.
+                have sent again what it lost: a peer that does not wait continues to send.
         """
 
     # A role may also have `brings`, a message with data that may change during the run, such as a

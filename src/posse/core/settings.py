@@ -170,21 +170,21 @@ class Settings(BaseModel):
             ConfigError: Two words name the same field, or the same part.
         """
         fields = {word: value for word, value in values.items() if word not in cls.aliases}
-        words = {field: field for field in fields}  # the user's word for each field
+        user_words = {field: field for field in fields}  # the user's word for each field
         for alias in [word for word in values if word in cls.aliases]:
             field, _, part = cls.aliases[alias].partition(".")
             value = values[alias]
             if not part:
                 if field in fields:
-                    raise cls._named_twice_error(alias, words[field])
+                    raise cls._named_twice_error(alias, user_words[field])
                 fields[field] = value
-                words[field] = alias
-            elif value is not None:
+                user_words[field] = alias
+            elif value is not None:  # None means that the part is not set
                 table = fields.get(field, {})
                 if not isinstance(table, Mapping) or part in table:
-                    raise cls._named_twice_error(alias, words[field])
+                    raise cls._named_twice_error(alias, user_words[field])
                 fields[field] = {**table, part: value}
-                words.setdefault(field, alias)
+                user_words.setdefault(field, alias)
         return fields
 
     @classmethod
@@ -202,8 +202,8 @@ class Settings(BaseModel):
     def external_mark(cls, name: str) -> External | None:
         """Return the `External` mark of a setting; None if its values are only data.
 
-        A setting whose type contains Path counts as marked. So does one without a mark of its own
-        whose type contains Any or object: its value may be anything.
+        A setting whose type contains Path counts as marked. So does an unmarked one whose type
+        contains Any or object: its value may be anything.
         """
         field = cls.model_fields[name]
         types_and_marks = [*field.metadata, *_types_in(field.annotation)]

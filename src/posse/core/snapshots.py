@@ -96,7 +96,7 @@ def unpack(saved: Mapping[str, Any], shape: type[S], *, kind: str, name: str, ru
 def damaged(kind: str, name: str, why: object) -> JournalError:
     """Return the error for a snapshot with wrong values.
 
-    `why` is a sentence that says what is wrong, with its full stop.
+    `why` is a sentence about what is wrong, with its full stop.
     """
     return JournalError(
         f"the snapshot of {kind} '{name}' is damaged: {why} Restore the journal from a copy.",

@@ -101,7 +101,7 @@ class RunSettings(Settings):
         return hashlib.sha256(text.encode()).hexdigest()
 
     def data_digest(self) -> str:
-        """Return a digest of the content of the data files (`files`); empty if there are none."""
+        """Return a digest of the content of the data files (`files`); empty without files."""
         contents = [content(path) for path in self.files()]
         return hashlib.sha256(b"".join(contents)).hexdigest() if contents else ""
 
@@ -305,7 +305,7 @@ def _protection_sentences(system: AnySystem, level: Level[Any] | None) -> list[s
 def flatten_built_in_policy(
     values: Any, system: str, policies: Iterable[str], parameters: tuple[str, ...], why: str
 ) -> Any:
-    """Replace a policy's table by its name alone, and make its parameters settings of their own.
+    """Replace a policy's table by its name alone, and each of its parameters by a setting.
 
     For systems that take only their built-in policies. A "before" validator of their settings calls
     this with all values, and returns the result.

@@ -83,12 +83,12 @@ class Serving(ABC):
         """
 
     @abstractmethod
-    def check(self, value: float) -> None:
+    def check_reward(self, value: float) -> None:
         """Raise an error if the value of a reward is outside its range."""
 
     @abstractmethod
     def reward(self, key: tuple[int, ...], value: float | None) -> None:
-        """Receive the reward of an open choice; None if it will never arrive."""
+        """Receive the reward of an open choice; `value` is None if the reward will never arrive."""
 
     @abstractmethod
     def end_round(self) -> None:
@@ -99,7 +99,7 @@ class Serving(ABC):
         """End the protocol. It is called when no choice is open."""
 
     @abstractmethod
-    def fields(self) -> dict[str, Any]:
+    def record_fields(self) -> dict[str, Any]:
         """Return the fields of a record that the system adds: pulls, rewards by arm, costs."""
 
     @abstractmethod
@@ -243,7 +243,7 @@ class Bandit:
                 f"a reward must be a finite number, got {value!r}.",
                 rule="systems.reward.not-finite",
             )
-        self._serving.check(float(value))
+        self._serving.check_reward(float(value))
         self._serving.reward(self._open[number], float(value))
         del self._open[number]
         self._curve.add(float(value))
@@ -290,7 +290,7 @@ class Bandit:
         horizon = self.horizon or self.decisions
         # A step of a live bandit is a decision, even if runs of the system count rounds.
         nouns = {**system.about.nouns, "step": "decision"}
-        fields = self._serving.fields()
+        fields = self._serving.record_fields()
         # `problem`, `summary` and `show` have entries of the system and entries of every bandit.
         problem = {"name": "live", "names": list(self.names), **fields.pop("problem", {})}
         problem["words"] = nouns
@@ -377,6 +377,7 @@ class Bandit:
         # The state was stored as JSON, which has no tuples. So convert the values in the same way.
         expected = json.loads(json.dumps(self._what_must_match()))
         saved = {name: state[name] for name in expected}
+        # Compare the entries of the table `settings` one by one, so that the error can name one.
         expected = expected.pop("settings") | expected
         saved = saved.pop("settings") | saved
         for name in saved | expected:
@@ -496,7 +497,7 @@ def _batch_contexts(contexts: Integer | Iterable[Any]) -> list[Any]:
 def _checked_arm_names(arms: Iterable[str] | None) -> tuple[str, ...] | None:
     """Return the names of arms; raise an error unless they are two or more different texts.
 
-    None stands for the names of the arms in the settings' data.
+    None means the names of the arms in the settings' data.
     """
     if arms is None:
         return None

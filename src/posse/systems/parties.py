@@ -482,7 +482,7 @@ def _write_mark(path: Path, mark: Mapping[str, Any]) -> None:
 def _read_mark(path: Path, journal_id: str) -> dict[str, int]:
     """Return the number of messages of each peer from the mark of a journal.
 
-    Empty if there is no mark of this journal, or the mark cannot be read.
+    Empty if this journal has no mark, or the mark cannot be read.
     """
     with suppress(OSError, ValueError, LookupError, TypeError):
         mark = json.loads(path.read_text())

@@ -422,7 +422,7 @@ class RolesRun(Run):
         transcript = self._transcript
         secrets = {party: self.memory.roles[party].save() for party in parties}
         entries = transcript.view(*parties)
-        return View(parties, entries, secrets, self._terms, transcript.forgotten)
+        return View(parties, entries, secrets, self._public_terms, transcript.forgotten)
 
     def part_for_attacks(self, message: Message) -> Message:
         """Return a message without the fields that no attack reads; by default the whole message.
@@ -440,7 +440,7 @@ class RolesRun(Run):
         """Return all messages between the parties in the current seed, as the network sees them."""
         transcript = self._transcript
         entries = [entry for entry in transcript if entry.sender != WORLD]
-        return View((), entries, {}, self._terms, transcript.forgotten)
+        return View((), entries, {}, self._public_terms, transcript.forgotten)
 
     @property
     def _transcript(self) -> Transcript:
@@ -453,7 +453,8 @@ class RolesRun(Run):
         return self.memory.transcript
 
     @property
-    def _terms(self) -> dict[str, Any]:
+    def _public_terms(self) -> dict[str, Any]:
+        """What everybody knows, as views have it."""
         return {"system": self.system.name, **self.public}
 
     def traffic(self, seeds: int | None = None) -> dict[tuple[str, str], list[int]]:

@@ -210,7 +210,7 @@ def format_number(value: float, decimals: int = 4) -> str:
 
 
 def join_first(texts: Sequence[str], most: int = 12) -> str:
-    """Join the first `most` texts with commas; an ellipsis stands for the others."""
+    """Join the first `most` texts with commas; an ellipsis replaces the others."""
     if len(texts) <= most:
         return ", ".join(texts)
     return ", ".join([*texts[:most], "..."])

@@ -243,6 +243,8 @@ def test_delta_can_be_told_by_agents_or_rounds():
     assert settings.load().plan.delta == 1e-3
     assert settings.model_copy(update={"delta": "1/n"}).load().plan.delta == 0.25
     assert settings.model_copy(update={"delta": "1/50"}).load().plan.delta == 0.02
+    own, _ = settings.but(delta="1/n").plan_and_terms(("a", "b", "c", "d", "e"), ("p", "q"))
+    assert own.delta == 0.2  # of agents with offers of their own as many as there are
 
 
 def test_fewer_producers_a_agent_need_less_noise_for_a_round():

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from posse.core.errors import PolicyError
 from posse.core.exact import gumbel
-from posse.core.fixed import SCORE_BITS, clip_score, comparable, tie_bits
+from posse.core.fixed import SCORE_BITS, clip_score, comparable_score, tie_bits
 from posse.policies.arms.base import Selection
 from posse.policies.arms.registry import PolicyValue, policy
 from posse.policies.arms.subject import (
@@ -339,7 +339,7 @@ def _changes(
     u, bits = draws.random(), tie_bits(len(scores))
     places = draws.sample(range(1 << bits), len(scores))
     xs = [
-        int(comparable(clip_score(value, bits), place, bits))
+        int(comparable_score(clip_score(value, bits), place, bits))
         for value, place in zip(scores, places, strict=True)
     ]
     chosen = _selected(selection, scores, u)

@@ -188,7 +188,7 @@ class FedServing(Serving):
         scaling = self._setup.population.scaling
         return context if scaling is None else scaling(context).astype(self._dtype)
 
-    def check(self, value: float) -> None:
+    def check_reward(self, value: float) -> None:
         """Rewards are what the model predicts; where sums are secure, from -1 to 1 as on
         devices.
         """
@@ -265,7 +265,7 @@ class FedServing(Serving):
                 *labelled(self._setup.population),
             )
 
-    def fields(self) -> dict[str, Any]:
+    def record_fields(self) -> dict[str, Any]:
         """Return what was chosen, rounds and privacy."""
         settings = self.settings
         measured = settings.but(

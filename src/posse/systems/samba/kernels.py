@@ -17,7 +17,7 @@ import numpy as np
 from posse.core.compiled import Compiled, compile_template, compile_user_function, elementary
 from posse.core.errors import PolicyError
 from posse.core.exact import exp, gumbel
-from posse.core.fixed import clip_score, comparable, from_units, tie_place
+from posse.core.fixed import clip_score, comparable_score, from_units, tie_place
 from posse.core.random import (
     COIN,
     EXPLORE,
@@ -128,7 +128,7 @@ def _numbers(
             value = score(t, turn, total, pulls, memory, keys[j], parameters)
             if kinds[turn] == MATCH:
                 value += scales[turn] * gumbel(uniform(keys[j], GUMBEL, turn, t, 0))
-        out[j] = comparable(
+        out[j] = comparable_score(
             clip_score(value, bits), tie_place(coins[j, 1], coins[j, 2], owner, bits), bits
         )
         memory = learn(turn, False, memory, parameters)
@@ -192,7 +192,7 @@ def _largest(
         value = clip_score(value, bits)
         if value < lowest:
             continue
-        x = comparable(value, 0, bits)
+        x = comparable_score(value, 0, bits)
         if x > best:
             best, chosen, place = x, i, -1
             lowest = value - 2.0**-39  # two units below the best: rounding never hides a winner

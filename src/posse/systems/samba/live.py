@@ -433,7 +433,7 @@ class SambaServing(Serving):
             self._asks[key], self._seen = asked, asked
             self._fresh.append(key)
 
-    def check(self, value: float) -> None:
+    def check_reward(self, value: float) -> None:
         """Rewards are in [0, 1]."""
         if not 0 <= value <= 1:
             raise ConfigError(f"a reward must be from 0 to 1, got {value:g}. Scale it.")
@@ -458,7 +458,7 @@ class SambaServing(Serving):
                 self.reward((arm, number), None)
             self._roles.close()
 
-    def fields(self) -> dict[str, Any]:
+    def record_fields(self) -> dict[str, Any]:
         """Return pulls and costs."""
         settings = self.settings
         run = self._roles
