@@ -13,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError, DataError
+from posse.core.statistics import skewed_interval, student
 from posse.policies.contextual.explorations import draw, epsilon_greedy, greedy, softmax
 from posse.policies.evaluation.federated import ClientSums, client_sums
 from posse.policies.evaluation.offline import (
@@ -52,16 +53,26 @@ def test_by_hand() -> None:
         4,
         4,
     )
-    longer = Log(np.tile(log.arms, 5), np.tile(log.rewards, 5), np.tile(log.probabilities, 5))
-    many = evaluate(longer, np.tile(target, (5, 1)), "ips", level=0.9)
-    error = np.std([2, 0, 1, 0] * 5, ddof=1) / 20**0.5
-    assert (many.error, many.high - many.value) == pytest.approx((error, 1.6448536 * error))
+    longer = Log(np.tile(log.arms, 15), np.tile(log.rewards, 15), np.tile(log.probabilities, 15))
+    many = evaluate(longer, np.tile(target, (15, 1)), "ips", level=0.9)
+    values = np.array([2, 0, 1, 0] * 15)
+    error = np.std(values, ddof=1) / 60**0.5
+    assert many.error == pytest.approx(error)
+    # 59 degrees of freedom; the tail is to the right, so only the upper end is extended.
+    assert many.value - many.low == pytest.approx(1.6710930 * error)
+    assert many.interval == skewed_interval(many.value, many.error, values - 0.75, level=0.9)
+    assert many.high - many.value > many.value - many.low
 
 
-def test_below_ten_effective_rows_there_is_no_interval() -> None:
-    """A normal quantile at an effective sample size of 2 would promise a width that nothing bears
-    out.
-    """
+@pytest.mark.parametrize(("rows", "known"), [(29, False), (30, True)])
+def test_an_interval_needs_thirty_effective_rows(rows: int, known: bool) -> None:
+    rewards = np.arange(rows) % 2
+    log = Log(np.zeros(rows, np.int64), rewards, np.full(rows, 0.5))
+    found = evaluate(log, np.tile([0.5, 0.5], (rows, 1)), "snips")
+    assert (found.effective, found.interval.known) == (pytest.approx(rows), known)
+
+
+def test_weights_on_few_rows_give_no_interval() -> None:
     rows = 200
     weights = np.r_[np.full(2, 100.0), np.full(rows - 2, 1e-3)]
     chances = np.full(rows, 1e-2)
@@ -81,6 +92,7 @@ def test_clients_are_clusters() -> None:
     v = 3 / 3.5
     spread = (2 - v * 2.5) ** 2 + (1 - v * 1) ** 2
     assert found.error == pytest.approx(math.sqrt(2 * spread) / 3.5)
+    assert found.interval.known is False  # four rows
     alone = evaluate(Log(log.arms, log.rewards, log.probabilities, None, np.zeros(4, int)), target)
     assert math.isinf(alone.error)
 
@@ -238,6 +250,11 @@ def test_sums_give_what_logs_in_one_place_give(method: str) -> None:
     found, wanted = total.estimate(method), evaluate(joined, target, method, predictions=model)
     assert (found.value, found.error) == pytest.approx((wanted.value, wanted.error))
     assert (found.clients, found.rows) == (wanted.clients, wanted.rows)
+    assert 10 < found.effective <= 40
+    assert found.interval == student(found.value, found.error, round(found.effective) - 1)
+    noisy = total.estimate(method, noise=0.5)
+    assert noisy.value == found.value
+    assert noisy.error > found.error
 
 
 def test_sensitivity_holds() -> None:

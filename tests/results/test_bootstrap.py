@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posse.core.errors import ConfigError, DataError
+from posse.core.statistics import ranks
 from posse.results import Interval, bootstrap, regret_ratio
-from posse.results.statistics import ranks
 
 values = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=25)
 
@@ -50,7 +50,7 @@ def test_a_ratio_of_multiples_is_exact(base: list[float], factor: float) -> None
 def test_blocks_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.random.default_rng(1).normal(size=40)
     whole = bootstrap(x, np.mean, resamples=1000)
-    monkeypatch.setattr(sys.modules["posse.results.statistics"], "_BLOCK", 300)
+    monkeypatch.setattr(sys.modules["posse.core.statistics"], "_BLOCK", 300)
     assert bootstrap(x, np.mean, resamples=1000) == whole
     assert bootstrap(x, np.mean, resamples=1000, seed=1) != whole
 

@@ -5,15 +5,22 @@ run.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from posse.core.errors import DataError
+from posse.core.statistics import (
+    Floats,
+    Interval,
+    mean_interval,
+    skewed_interval,
+    standard_error,
+    student,
+)
 from posse.results.naming import labels
 from posse.results.record import Record
-from posse.results.statistics import standard_error
 from posse.results.values import same
 from posse.results.words import Vocabulary, common, plural
 
@@ -23,6 +30,33 @@ FEW_SCORES = 20_000
 """Steps times arms up to which a plain run can be interpreted: compiled it takes under 5 ms."""
 INTERPRETED = 0.5
 """CPU seconds that interpreting a plain run takes at most."""
+TIGHTEN = 0.5
+"""Share of the correction for skewness that may bring an end of the interval closer to the estimate.
+With 0 a real difference in the direction of the tail is missed twice as often; with 1 intervals
+of values that are mostly 0 cover 88 % (docs/benchmarks.md).
+"""
+CHANCE_REWARD = "chance_reward"
+"""The figure of a summary that says what a decision at random pays on average."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How much more the runs of a record earned than those of another one."""
+
+    interval: Interval
+    error: float | None
+    """Standard error; None with too few runs."""
+    paired: bool
+    """Whether it was taken run by run, on the same world seeds."""
+    survives: bool
+    """Whether one more run, in which the better record had failed, would leave it above its
+    standard error.
+    """
+
+    @property
+    def clear(self) -> bool:
+        """Whether it is no chance: the interval excludes 0, and one failed run would not undo it."""
+        return self.interval.excludes_zero and self.survives
 
 
 @dataclass(frozen=True)
@@ -44,6 +78,13 @@ class ComparedRun:
     """Mean total reward less that of the first record."""
     difference_error: float | None
     """Standard error of the difference."""
+    difference_low: float | None
+    """Lower end of its 95 % interval; None without one."""
+    difference_high: float | None
+    clear: bool | None
+    """Whether the difference is more than chance and than one failed run; None without a
+    difference.
+    """
     paired: bool
     """Whether the difference was taken run by run, on the same world seeds."""
     identical: bool
@@ -76,27 +117,32 @@ class Comparison:
 
 
 def compare(records: Iterable[Record], *, strict: bool = False) -> Comparison:
-    r"""Compare records with the first one.
+    """Compare records with the first one.
 
-    On the same world seeds the difference is taken run by run, and its standard error is $s_d /
-    \sqrt n$ of those differences d: the luck of the draw cancels. Otherwise it is $\sqrt{e_1^2 +
-    e_2^2}$ of the two standard errors. Labels say what differs between the records (`labels`).
-    Other horizons or problems are noted, or refused with `strict`.
+    Differences have standard errors and intervals (`difference`). Labels contain what differs
+    between the records. Other horizons or problems are noted.
+
+    Args:
+        records: At least two.
+        strict: Raise an error for records of other horizons or problems.
     """
     chosen = tuple(records)
     if len(chosen) < 2:
-        raise DataError(f"a comparison needs at least 2 records, got {len(chosen)}.")
-    first = chosen[0]
+        raise DataError(
+            f"a comparison needs at least 2 records, got {len(chosen)}. Name another run.",
+            rule="results.records.too-few",
+        )
     conflicts = _conflicts(chosen)
     if strict and conflicts:
         raise DataError(
             f"these runs cannot be compared: {' '.join(conflicts)} Leave out 'strict' to compare "
-            "anyway."
+            "anyway.",
+            rule="results.records.conflict",
         )
-    rows = tuple(_row(*pair, first) for pair in zip(chosen, labels(chosen), strict=True))
-    return Comparison(
-        rows, (*conflicts, *_notes(chosen, rows)), common(record.words for record in chosen), chosen
-    )
+    pairs = zip(chosen, labels(chosen), strict=True)
+    rows = tuple(_row(record, label, chosen[0]) for record, label in pairs)
+    nouns = common(record.words for record in chosen)
+    return Comparison(rows, (*conflicts, *_notes(chosen, rows)), nouns, chosen)
 
 
 def identical(a: Record, b: Record) -> bool:
@@ -125,9 +171,12 @@ def _too_short(record: Record) -> bool:
 
 
 def _row(record: Record, label: str, first: Record) -> ComparedRun:
+    apart = None
     # Rewards of different problems do not compare, whatever the seeds.
-    alone = record is first or record.problem != first.problem
-    apart, error, paired = (None, None, False) if alone else difference(record, first)
+    if record is not first and record.problem == first.problem:
+        apart = difference(record, first)
+    interval = apart.interval if apart else None
+    known = interval is not None and interval.known
     return ComparedRun(
         id=record.id,
         label=label,
@@ -136,9 +185,12 @@ def _row(record: Record, label: str, first: Record) -> ComparedRun:
         runs=record.runs,
         mean=record.total_mean,
         error=standard_error(record.total),
-        difference=apart,
-        difference_error=error,
-        paired=paired,
+        difference=interval.estimate if interval else None,
+        difference_error=apart.error if apart else None,
+        difference_low=interval.low if interval and known else None,
+        difference_high=interval.high if interval and known else None,
+        clear=apart.clear if apart else None,
+        paired=apart is not None and apart.paired,
         identical=identical(record, first),
         seconds=record.seconds,
         ratio=times_as_long(record, first),
@@ -147,35 +199,87 @@ def _row(record: Record, label: str, first: Record) -> ComparedRun:
     )
 
 
-def difference(record: Record, first: Record) -> tuple[float | None, float | None, bool]:
-    """Mean total less that of another record, its standard error, and whether it was taken run by
-    run.
+def difference(record: Record, first: Record) -> Difference | None:
+    r"""Return the mean total of a record less that of another one; None if one has no totals.
+
+    On the same world seeds it is taken run by run: the luck of the draw cancels. The standard error
+    is $s_d / \sqrt n$ of those differences d, and the interval Student's, corrected for skewness.
+    Otherwise the standard error is $\sqrt{e_1^2 + e_2^2}$ of the two, and the interval Student's.
+
+    Runs of a bandit are often alike but for a few that stay with a bad arm. In a sample without such
+    a run the setting that fails sometimes looks better, by little and in every run; no statistic of
+    that sample shows the truth. So a difference is `clear` only if it survives one more run in which
+    the better setting fails: it earns what chance earns, or the least of any run if that is less.
     """
-    if record.total_mean is None or first.total_mean is None:
-        return None, None, False
-    mine, theirs = (dict(zip(r.seeds, r.total, strict=False)) for r in (record, first))
-    if mine and mine.keys() == theirs.keys() and len(mine) == record.runs == first.runs:
-        each = [mine[seed] - theirs[seed] for seed in mine]
-        return float(np.mean(each)), standard_error(each), True
-    errors = standard_error(record.total), standard_error(first.total)
-    apart = (
-        None if errors[0] is None or errors[1] is None else float(np.hypot(errors[0], errors[1]))
-    )
-    return record.total_mean - first.total_mean, apart, False
+    if not record.total or not first.total:
+        return None
+    paired = _paired_totals(record, first)
+    if paired is None:
+        return _unpaired(record, first)
+    totals, others = paired
+    differences = totals - others
+    error = standard_error(differences)
+    estimate = float(differences.mean())
+    interval = mean_interval(differences)
+    if error is not None:
+        residuals = differences - estimate
+        interval = skewed_interval(estimate, error, residuals, tighten=TIGHTEN)
+    failed = min(float(totals.min()), float(others.min()), *_chance_totals((record, first)))
+    if estimate > 0:
+        one_more = min(0.0, failed - float(others.mean()))
+    else:
+        one_more = max(0.0, float(totals.mean()) - failed)
+    after = np.append(differences, one_more)
+    mean_after = float(after.mean()) * np.sign(estimate)
+    survives = mean_after > (standard_error(after) or 0.0)
+    return Difference(interval, error, paired=True, survives=bool(survives))
+
+
+def _paired_totals(record: Record, first: Record) -> tuple[Floats, Floats] | None:
+    """Return the totals of both records in the same order of seeds; None if the seeds differ."""
+    totals = dict(zip(record.seeds, record.total, strict=False))
+    others = dict(zip(first.seeds, first.total, strict=False))
+    if totals.keys() != others.keys() or not len(totals) == record.runs == first.runs:
+        return None
+    return np.array([*totals.values()]), np.array([others[seed] for seed in totals])
+
+
+def _unpaired(record: Record, first: Record) -> Difference:
+    apart = float(np.mean(record.total)) - float(np.mean(first.total))
+    errors = [standard_error(one.total) for one in (record, first)]
+    if errors[0] is None or errors[1] is None:
+        return Difference(student(apart, None, 0), None, paired=False, survives=False)
+    error = float(np.hypot(errors[0], errors[1]))
+    fewest = min(len(record.total), len(first.total))
+    return Difference(student(apart, error, fewest - 1), error, paired=False, survives=True)
+
+
+def _chance_totals(records: Sequence[Record]) -> list[float]:
+    """Return what decisions at random earn in a run, for records that know it."""
+    totals = []
+    for record in records:
+        chance = record.summary.get(CHANCE_REWARD)
+        if not isinstance(chance, float):
+            continue
+        decisions = record.pulls.sum() / record.runs if record.arms else record.horizon
+        totals.append(chance * float(decisions))
+    return totals
+
+
+# Notes --------------------------------------------------------------------------------------------
 
 
 def _conflicts(records: tuple[Record, ...]) -> list[str]:
     nouns = common(record.words for record in records)
-    horizons = list(dict.fromkeys(f"{record.horizon:,}" for record in records))
-    notes = (
-        [f"The horizons differ ({', '.join(horizons)} {plural(nouns.step)})."]
-        if len(horizons) > 1
-        else []
-    )
+    notes = []
+    horizons = _distinct(f"{record.horizon:,}" for record in records)
+    if len(horizons) > 1:
+        notes.append(f"The horizons differ ({', '.join(horizons)} {plural(nouns.step)}).")
     if any(record.problem != records[0].problem for record in records):
-        names = list(dict.fromkeys(record.problem_name for record in records))
-        other = f"all are called {names[0]}, with other {plural(nouns.arm)}, means or sources"
-        what = ", ".join(names) if len(names) > 1 else other
+        names = _distinct(record.problem_name for record in records)
+        what = ", ".join(names)
+        if len(names) == 1:
+            what = f"all are called {what}, with other {plural(nouns.arm)}, means or sources"
         notes.append(
             f"The problems differ ({what}): no difference is taken between rewards of two problems."
         )
@@ -183,36 +287,66 @@ def _conflicts(records: tuple[Record, ...]) -> list[str]:
 
 
 def _notes(records: tuple[Record, ...], rows: tuple[ComparedRun, ...]) -> list[str]:
-    notes = []
-    if rows[1:] and all(row.paired for row in rows[1:]):
-        notes.append("The world seeds are the same: differences are paired, run by run.")
-    elif any(row.paired for row in rows):
-        paired = ", ".join(row.id for row in rows if row.paired)
-        other = any(row.difference is not None and not row.paired for row in rows)
-        said = " The others ran on other seeds." if other else ""
-        notes.append(f"Paired by world seed with the first: {paired}.{said}")
-    if any(_too_short(record) for record in records):
-        notes.append(
-            f"A time under {SHORTEST * 1000:.0f} ms, or of a plain run of up to {FEW_SCORES:,} "
-            "scores, is too short to compare: no ratio is made of it."
-        )
-    versions = list(dict.fromkeys(record.version for record in records))
-    if len(versions) > 1:
-        notes.append(f"The versions of Posse differ ({', '.join(versions)}).")
-    twins = list(dict.fromkeys(record.twin_of for record in records if record.twin_of))
-    if len(twins) > 1:
-        notes.append(
-            f"Plain twins of different levels ({', '.join(twins)}): each draws as its own level "
-            "does."
-        )
-    runs = Counter(record.run_id for record in records)
-    notes += [
-        f"Records of one run: {', '.join(record.id for record in records if record.run_id == run)}."
-        for run, times in runs.items()
-        if times > 1
+    notes = [
+        _pairing_note(rows),
+        _time_note(records),
+        _version_note(records),
+        _twin_note(records),
+        *_repeated_runs(records),
     ]
-    notes += [f"Run {r.id} was not finished: {r.state}." for r in records if r.status != "finished"]
+    notes += [
+        f"Run {record.id} was not finished: {record.state}."
+        for record in records
+        if record.status != "finished"
+    ]
     few = [row.id for row in rows if row.runs < 2]
+    if few:
+        notes.append(f"Fewer than two runs have no standard error: {', '.join(few)}.")
+    return [note for note in notes if note]
+
+
+def _pairing_note(rows: tuple[ComparedRun, ...]) -> str:
+    paired = [row.id for row in rows if row.paired]
+    if not paired:
+        return ""
+    if len(paired) == len(rows) - 1:
+        return "The world seeds are the same: differences are paired, run by run."
+    note = f"Paired by world seed with the first: {', '.join(paired)}."
+    if any(row.difference is not None and not row.paired for row in rows):
+        note += " The others ran on other seeds."
+    return note
+
+
+def _time_note(records: tuple[Record, ...]) -> str:
+    if not any(_too_short(record) for record in records):
+        return ""
     return (
-        [*notes, f"Fewer than two runs have no standard error: {', '.join(few)}."] if few else notes
+        f"A time under {SHORTEST * 1000:.0f} ms, or of a plain run of up to {FEW_SCORES:,} "
+        "scores, is too short to compare: no ratio is made of it."
     )
+
+
+def _version_note(records: tuple[Record, ...]) -> str:
+    versions = _distinct(record.version for record in records)
+    return f"The versions of Posse differ ({', '.join(versions)})." if len(versions) > 1 else ""
+
+
+def _twin_note(records: tuple[Record, ...]) -> str:
+    twins = _distinct(record.twin_of for record in records if record.twin_of)
+    if len(twins) < 2:
+        return ""
+    names = ", ".join(twins)
+    return f"Plain twins of different levels ({names}): each draws as its own level does."
+
+
+def _repeated_runs(records: tuple[Record, ...]) -> list[str]:
+    notes = []
+    for run, times in Counter(record.run_id for record in records).items():
+        if times > 1:
+            ids = ", ".join(record.id for record in records if record.run_id == run)
+            notes.append(f"Records of one run: {ids}.")
+    return notes
+
+
+def _distinct(texts: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(texts))
