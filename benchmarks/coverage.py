@@ -213,12 +213,10 @@ def clear_share(
         chosen = rng.choice(one.runs, runs, replace=False)
         first = part_of(one, chosen)
         second = part_of(other, chosen)
-        apart = difference(first, second)
-        assert apart is not None
         differences = np.subtract(first.total, second.total)
         error = standard_error(differences) or 0.0
         before += abs(differences.mean()) > t_quantile(0.95, runs - 1) * error
-        now += apart.clear
+        now += difference(first, second).clear
     return before / comparisons, now / comparisons
 
 

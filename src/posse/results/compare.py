@@ -4,6 +4,7 @@ run.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from posse.core.statistics import (
     skewed_interval,
     standard_error,
     student,
+    unknown_interval,
 )
 from posse.results.naming import labels
 from posse.results.record import Record
@@ -59,6 +61,9 @@ class Difference:
         return self.interval.excludes_zero and self.survives
 
 
+NO_DIFFERENCE = Difference(unknown_interval(math.nan), None, paired=False, survives=False)
+
+
 @dataclass(frozen=True)
 class ComparedRun:
     """One record of a comparison; what needs two runs or a first record to compare with is None
@@ -81,10 +86,8 @@ class ComparedRun:
     difference_low: float | None
     """Lower end of its 95 % interval; None without one."""
     difference_high: float | None
-    clear: bool | None
-    """Whether the difference is more than chance and than one failed run; None without a
-    difference.
-    """
+    clear: bool
+    """Whether the difference is more than chance, and one failed run would not undo it."""
     paired: bool
     """Whether the difference was taken run by run, on the same world seeds."""
     identical: bool
@@ -171,12 +174,10 @@ def _too_short(record: Record) -> bool:
 
 
 def _row(record: Record, label: str, first: Record) -> ComparedRun:
-    apart = None
+    apart = NO_DIFFERENCE
     # Rewards of different problems do not compare, whatever the seeds.
     if record is not first and record.problem == first.problem:
         apart = difference(record, first)
-    interval = apart.interval if apart else None
-    known = interval is not None and interval.known
     return ComparedRun(
         id=record.id,
         label=label,
@@ -185,12 +186,12 @@ def _row(record: Record, label: str, first: Record) -> ComparedRun:
         runs=record.runs,
         mean=record.total_mean,
         error=standard_error(record.total),
-        difference=interval.estimate if interval else None,
-        difference_error=apart.error if apart else None,
-        difference_low=interval.low if interval and known else None,
-        difference_high=interval.high if interval and known else None,
-        clear=apart.clear if apart else None,
-        paired=apart is not None and apart.paired,
+        difference=_finite(apart.interval.estimate),
+        difference_error=apart.error,
+        difference_low=_finite(apart.interval.low),
+        difference_high=_finite(apart.interval.high),
+        clear=apart.clear,
+        paired=apart.paired,
         identical=identical(record, first),
         seconds=record.seconds,
         ratio=times_as_long(record, first),
@@ -199,8 +200,12 @@ def _row(record: Record, label: str, first: Record) -> ComparedRun:
     )
 
 
-def difference(record: Record, first: Record) -> Difference | None:
-    r"""Return the mean total of a record less that of another one; None if one has no totals.
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def difference(record: Record, first: Record) -> Difference:
+    r"""Return the mean total of a record less that of another one.
 
     On the same world seeds it is taken run by run: the luck of the draw cancels. The standard error
     is $s_d / \sqrt n$ of those differences d, and the interval Student's, corrected for skewness.
@@ -212,27 +217,32 @@ def difference(record: Record, first: Record) -> Difference | None:
     the better setting fails: it earns what chance earns, or the least of any run if that is less.
     """
     if not record.total or not first.total:
-        return None
-    paired = _paired_totals(record, first)
-    if paired is None:
+        return NO_DIFFERENCE
+    pairs = _paired_totals(record, first)
+    if pairs is None:
         return _unpaired(record, first)
-    totals, others = paired
+    totals, others = pairs
     differences = totals - others
-    error = standard_error(differences)
-    estimate = float(differences.mean())
     interval = mean_interval(differences)
-    if error is not None:
-        residuals = differences - estimate
-        interval = skewed_interval(estimate, error, residuals, tighten=TIGHTEN)
-    failed = min(float(totals.min()), float(others.min()), *_chance_totals((record, first)))
-    if estimate > 0:
-        one_more = min(0.0, failed - float(others.mean()))
+    error = standard_error(differences)
+    if error is None:
+        return Difference(interval, error, paired=True, survives=False)
+    residuals = differences - interval.estimate
+    interval = skewed_interval(interval.estimate, error, residuals, tighten=TIGHTEN)
+    failed = min(*totals, *others, *_chance_totals((record, first)))
+    if interval.estimate > 0:
+        survives = _holds_with(differences, failed - float(others.mean()))
     else:
-        one_more = max(0.0, float(totals.mean()) - failed)
-    after = np.append(differences, one_more)
-    mean_after = float(after.mean()) * np.sign(estimate)
-    survives = mean_after > (standard_error(after) or 0.0)
-    return Difference(interval, error, paired=True, survives=bool(survives))
+        survives = _holds_with(-differences, failed - float(totals.mean()))
+    return Difference(interval, error, paired=True, survives=survives)
+
+
+def _holds_with(differences: Floats, one_more: float) -> bool:
+    """Whether the mean is still above its standard error with one more difference, if that is
+    below 0.
+    """
+    after = np.append(differences, min(0.0, one_more))
+    return float(after.mean()) > float(after.std(ddof=1)) / math.sqrt(after.size)
 
 
 def _paired_totals(record: Record, first: Record) -> tuple[Floats, Floats] | None:
@@ -246,12 +256,13 @@ def _paired_totals(record: Record, first: Record) -> tuple[Floats, Floats] | Non
 
 def _unpaired(record: Record, first: Record) -> Difference:
     apart = float(np.mean(record.total)) - float(np.mean(first.total))
-    errors = [standard_error(one.total) for one in (record, first)]
-    if errors[0] is None or errors[1] is None:
-        return Difference(student(apart, None, 0), None, paired=False, survives=False)
-    error = float(np.hypot(errors[0], errors[1]))
-    fewest = min(len(record.total), len(first.total))
-    return Difference(student(apart, error, fewest - 1), error, paired=False, survives=True)
+    mine = standard_error(record.total)
+    theirs = standard_error(first.total)
+    if mine is None or theirs is None:
+        return Difference(unknown_interval(apart), None, paired=False, survives=False)
+    error = math.hypot(mine, theirs)
+    interval = student(apart, error, min(record.runs, first.runs) - 1)
+    return Difference(interval, error, paired=False, survives=True)
 
 
 def _chance_totals(records: Sequence[Record]) -> list[float]:

@@ -115,31 +115,35 @@ def predictions(logged: Logged) -> Floats:
     row is not in.
     """
     log = logged.log
-    half = (np.arange(len(log)) if log.clients is None else log.clients) % 2
-    made = np.zeros((len(log), len(logged.arms)))
+    rows = len(log)
+    half = (np.arange(rows) if log.clients is None else log.clients) % 2
+    if len(np.unique(half)) < 2:
+        everything = np.ones(rows, np.bool_)
+        return fitted(logged, everything, everything)
+    predicted = np.zeros((rows, len(logged.arms)))
     for side in (0, 1):
-        use = half == side if (half != side).any() else np.ones(len(log), bool)
-        fit = half != side if (half != side).any() else use
-        made[use] = fitted(logged, fit, use)
-    return made
+        predicted[half == side] = fitted(logged, half != side, half == side)
+    return predicted
 
 
 def fitted(logged: Logged, fit: NDArray[np.bool_], use: NDArray[np.bool_]) -> Floats:
     """Predict the reward of every arm on the rows `use` by a ridge regression of the rows `fit`."""
-    log, x = logged.log, logged.contexts
+    log = logged.log
+    x = logged.contexts
     x = (x - x.mean(axis=0)) / np.maximum(x.std(axis=0), 1e-12)
     rows = np.concatenate([np.ones((len(log), 1)), x], axis=1)
     shrink = RIDGE * np.eye(rows.shape[1])
     shrink[0, 0] = 1e-9
-    made = np.zeros((int(use.sum()), len(logged.arms)))
+    predicted = np.zeros((int(use.sum()), len(logged.arms)))
     for arm in range(len(logged.arms)):
         own = fit & (log.arms == arm)
         if not own.any():
-            made[:, arm] = log.rewards[fit].mean()
+            predicted[:, arm] = log.rewards[fit].mean()
             continue
         a = rows[own]
-        made[:, arm] = rows[use] @ np.linalg.solve(a.T @ a + shrink, a.T @ log.rewards[own])
-    return made
+        weights = np.linalg.solve(a.T @ a + shrink, a.T @ log.rewards[own])
+        predicted[:, arm] = rows[use] @ weights
+    return predicted
 
 
 @dataclass(frozen=True)
@@ -161,28 +165,35 @@ def targets(logged: Logged, predicted: Floats, model: Learnt | None = None) -> d
     a given model.
     """
     rows, arms = predicted.shape
-    found = {
-        f"always {name}": np.tile(np.eye(arms)[at], (rows, 1))
-        for at, name in enumerate(logged.arms)
+    policies = {
+        f"always {name}": np.tile(np.eye(arms)[arm], (rows, 1))
+        for arm, name in enumerate(logged.arms)
     }
-    found["any arm"] = np.full((rows, arms), 1 / arms)
+    policies["any arm"] = np.full((rows, arms), 1 / arms)
     if logged.features:
-        found["best by context"] = np.eye(arms)[predicted.argmax(axis=1)]
+        policies["best by context"] = np.eye(arms)[predicted.argmax(axis=1)]
     if model is not None:
-        if len(model.names) != arms:
-            raise DataError(
-                f"the model has {len(model.names)} arms, and the log {arms}. Take the model of "
-                "these arms.",
-                rule="results.model.other-arms",
-            )
-        if model.weights is not None:
-            chosen = model.scores(logged.contexts).argmax(axis=1)
-        else:
-            chosen = np.full(rows, model.decide().arm)
-        if set(model.names) == set(logged.arms):  # else they are the same arms by number
-            chosen = np.array([logged.arms.index(name) for name in model.names])[chosen]
-        found["the model"] = np.eye(arms)[chosen]
-    return found
+        policies["the model"] = np.eye(arms)[_chosen_by(model, logged)]
+    return policies
+
+
+def _chosen_by(model: Learnt, logged: Logged) -> NDArray[np.int64]:
+    """Return the arm that a model takes on each row."""
+    rows = len(logged.log)
+    arms = len(logged.arms)
+    if len(model.names) != arms:
+        raise DataError(
+            f"the model has {len(model.names)} arms, and the log {arms}. Take the model of these "
+            "arms.",
+            rule="results.model.other-arms",
+        )
+    if model.weights is None:
+        chosen = np.full(rows, model.decide().arm)
+    else:
+        chosen = model.scores(logged.contexts).argmax(axis=1)
+    if set(model.names) != set(logged.arms):
+        return chosen  # the same arms by number
+    return np.array([logged.arms.index(name) for name in model.names])[chosen]
 
 
 class Evaluation(NamedTuple):
@@ -191,15 +202,15 @@ class Evaluation(NamedTuple):
     """
 
     logged: Logged
-    found: list[Evaluated]
+    results: list[Evaluated]
 
     def _repr_html_(self) -> str:
         """Return the best policy, the table and its notes for a notebook."""
         from posse.results.reports.page import fragment, table, tag
 
-        section = section_of(self.logged, self.found)
+        section = section_of(self.logged, self.results)
         parts = [tag("h2", section.title)]
-        best = self.found[0]
+        best = self.results[0]
         if best.estimates:
             snips = best.estimates["snips"]
             held = ends(snips.simultaneous) or snips.shown

@@ -272,7 +272,6 @@ def _best_run(rivals: Named) -> tuple[str, tuple[str, ...]]:
     ahead = difference(top, second)
     total = nouns.priced(words.interval(*spread(top.total)))
     headline = f"{label} earned most: {total} over {words.count(top.horizon, nouns.step)}"
-    assert ahead is not None
     if not ahead.interval.known:
         return headline, (
             f"{words.number(ahead.interval.estimate)} more than {name}, in one run: it may be "
@@ -283,19 +282,14 @@ def _best_run(rivals: Named) -> tuple[str, tuple[str, ...]]:
 
 
 def _lead(ahead: Difference, name: str) -> str:
-    """Say how far the best run is ahead of the next one, and whether that is clear."""
+    """Return how far the best run is ahead of the next one, and whether that is clear."""
     if ahead.clear:
         pairing = ", paired by world seed" if ahead.paired else ""
         return f"{ahead.interval} more than the next, {name}{pairing}."
-    if not ahead.interval.excludes_zero:
-        return (
-            f"Not clearly more than {name}: the difference is {ahead.interval}, which may be "
-            "chance."
-        )
-    return (
-        f"Not clearly more than {name}: the difference is {ahead.interval}, which one more run "
-        "that fails would undo."
-    )
+    doubt = "may be chance"
+    if ahead.interval.excludes_zero:
+        doubt = "one more run that fails would undo"
+    return f"Not clearly more than {name}: the difference is {ahead.interval}, which {doubt}."
 
 
 def _best_arm(record: Record, label: str) -> str:
