@@ -38,6 +38,8 @@ REPLICATIONS = 2000
 ARMS = 4
 PAYS = np.array([0.35, 0.45, 0.5, 0.6])
 NORMAL = 1.959964
+FEWEST_KNOWN = 0.05
+"""Share of the logs that must have an interval for a coverage to be measured."""
 
 HORIZON = 6000
 RUNS = (5, 10, 20, 50)
@@ -133,7 +135,7 @@ def measure(arm: int | None, rows: int, clients: int, replications: int) -> list
 
 def _cell(rows: int, clients: int, method: str, estimates: list[Estimate], truth: float) -> Cell:
     known = [estimate for estimate in estimates if estimate.interval.known]
-    if not known:
+    if len(known) < FEWEST_KNOWN * len(estimates):
         return Cell(rows, clients, method, np.nan, np.nan, np.nan, 0.0)
     exact = np.diff(np.quantile([estimate.value for estimate in estimates], [0.025, 0.975]))[0]
     width = np.median([estimate.high - estimate.low for estimate in known])

@@ -5,7 +5,6 @@ run.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -154,9 +153,13 @@ def identical(a: Record, b: Record) -> bool:
 
     Records that do not know what was earned are never called the same.
     """
-    totals = (np.array(record.total, dtype=np.float64) for record in (a, b))
-    alike = bool(a.total) and a.seeds == b.seeds and same(*totals) and same(a.pulls, b.pulls)
-    return alike and a.parties == b.parties and same(a.party_total, b.party_total)
+    if not a.total or a.seeds != b.seeds or a.parties != b.parties:
+        return False
+    return (
+        same(np.array(a.total, np.float64), np.array(b.total, np.float64))
+        and same(a.pulls, b.pulls)
+        and same(a.party_total, b.party_total)
+    )
 
 
 def times_as_long(record: Record, first: Record) -> float | None:
@@ -298,65 +301,53 @@ def _conflicts(records: tuple[Record, ...]) -> list[str]:
 
 
 def _notes(records: tuple[Record, ...], rows: tuple[ComparedRun, ...]) -> list[str]:
-    notes = [
-        _pairing_note(rows),
-        _time_note(records),
-        _version_note(records),
-        _twin_note(records),
-        *_repeated_runs(records),
-    ]
-    notes += [
-        f"Run {record.id} was not finished: {record.state}."
-        for record in records
-        if record.status != "finished"
-    ]
+    notes = _pairing_notes(rows)
+    if any(_too_short(record) for record in records):
+        notes.append(
+            f"A time under {SHORTEST * 1000:.0f} ms, or of a plain run of up to {FEW_SCORES:,} "
+            "scores, is too short to compare: no ratio is made of it."
+        )
+    versions = _distinct(record.version for record in records)
+    if len(versions) > 1:
+        notes.append(f"The versions of Posse differ ({', '.join(versions)}).")
+    twins = [twin for twin in _distinct(record.twin_of for record in records) if twin]
+    if len(twins) > 1:
+        names = ", ".join(twins)
+        notes.append(
+            f"Plain twins of different levels ({names}): each draws as its own level does."
+        )
+    notes += _run_notes(records)
     few = [row.id for row in rows if row.runs < 2]
     if few:
         notes.append(f"Fewer than two runs have no standard error: {', '.join(few)}.")
-    return [note for note in notes if note]
+    return notes
 
 
-def _pairing_note(rows: tuple[ComparedRun, ...]) -> str:
+def _pairing_notes(rows: tuple[ComparedRun, ...]) -> list[str]:
     paired = [row.id for row in rows if row.paired]
     if not paired:
-        return ""
+        return []
     if len(paired) == len(rows) - 1:
-        return "The world seeds are the same: differences are paired, run by run."
+        return ["The world seeds are the same: differences are paired, run by run."]
     note = f"Paired by world seed with the first: {', '.join(paired)}."
-    if any(row.difference is not None and not row.paired for row in rows):
+    compared = [row for row in rows if row.difference is not None]
+    if len(compared) > len(paired):
         note += " The others ran on other seeds."
-    return note
+    return [note]
 
 
-def _time_note(records: tuple[Record, ...]) -> str:
-    if not any(_too_short(record) for record in records):
-        return ""
-    return (
-        f"A time under {SHORTEST * 1000:.0f} ms, or of a plain run of up to {FEW_SCORES:,} "
-        "scores, is too short to compare: no ratio is made of it."
-    )
-
-
-def _version_note(records: tuple[Record, ...]) -> str:
-    versions = _distinct(record.version for record in records)
-    return f"The versions of Posse differ ({', '.join(versions)})." if len(versions) > 1 else ""
-
-
-def _twin_note(records: tuple[Record, ...]) -> str:
-    twins = _distinct(record.twin_of for record in records if record.twin_of)
-    if len(twins) < 2:
-        return ""
-    names = ", ".join(twins)
-    return f"Plain twins of different levels ({names}): each draws as its own level does."
-
-
-def _repeated_runs(records: tuple[Record, ...]) -> list[str]:
+def _run_notes(records: tuple[Record, ...]) -> list[str]:
+    """Name the records of one run, and runs that were not finished."""
+    ids: dict[str, list[str]] = {}
     notes = []
-    for run, times in Counter(record.run_id for record in records).items():
-        if times > 1:
-            ids = ", ".join(record.id for record in records if record.run_id == run)
-            notes.append(f"Records of one run: {ids}.")
-    return notes
+    for record in records:
+        ids.setdefault(record.run_id, []).append(record.id)
+        if record.status != "finished":
+            notes.append(f"Run {record.id} was not finished: {record.state}.")
+    repeated = [
+        f"Records of one run: {', '.join(group)}." for group in ids.values() if len(group) > 1
+    ]
+    return repeated + notes
 
 
 def _distinct(texts: Iterable[str]) -> list[str]:

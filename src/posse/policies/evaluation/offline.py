@@ -11,14 +11,14 @@ rewards:
   probabilities are true, and close where f is.
 
 Each is a ratio of sums over clients, A / B. Rows of one client depend on each other, so clients are
-clusters: the variance is m / (m - 1) sum_c (A_c - v B_c)^2 / B^2 over m clients. The interval is
-Student's with as many degrees of freedom as the effective number of clients, B^2 / sum_c B_c^2,
-less 1, which is m - 1 where all clients count alike. Large weights make the estimate skewed, and
-the interval is extended accordingly (`core.statistics.skewed_interval`). Below an effective sample
-size (sum w)^2 / sum w^2 of `FEWEST` rows there is no interval. docs/benchmarks.md has the measured
-coverage. Dudik, Erhan, Langford, Li: Doubly robust policy evaluation and optimization, 2014;
-Swaminathan, Joachims: The self-normalized estimator for counterfactual learning, 2015. numpy alone
-is needed.
+clusters: the variance is the delta method's, m / (m - 1) sum_c (A_c - v B_c)^2 / B^2 over m
+clients. The interval is Student's with as many degrees of freedom as the effective number of
+clients, B^2 / sum_c B_c^2, less 1, which is m - 1 if all clients have the same weight. Large
+weights make the estimate skewed, and the interval is extended accordingly
+(`core.statistics.skewed_interval`). Below an effective sample size (sum w)^2 / sum w^2 of `FEWEST`
+rows there is no interval. docs/benchmarks.md has the measured coverage. Dudik, Erhan, Langford, Li:
+Doubly robust policy evaluation and optimization, 2014; Swaminathan, Joachims: The self-normalized
+estimator for counterfactual learning, 2015. numpy alone is needed.
 
 A target's choices that the logging policy never made cannot be valued. Where the chance of every
 arm was logged, the share without support is the mean of pi's chance on arms of logged chance 0:
