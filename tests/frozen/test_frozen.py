@@ -56,8 +56,8 @@ CHANGED = {
     "commands/evaluate log.csv --json/json/best": (
         "0.2: an interval of the best policy that allows for the choice"
     ),
-    "commands/rates log.csv --json/json/candidates/*/low": "0.2: the same intervals",
-    "commands/rates log.csv --json/json/candidates/*/high": "0.2: the same",
+    "devices/rates log.csv --json/json/candidates/*/low": "0.2: the same intervals",
+    "devices/rates log.csv --json/json/candidates/*/high": "0.2: the same",
     "devices/*/config/words": "0.2: the setting belongs to those data sets",
     "devices/*/config/tags": "0.2: the same",
 }

@@ -187,13 +187,13 @@ def _chosen_by(model: Learnt, logged: Logged) -> NDArray[np.int64]:
             "arms.",
             rule="results.model.other-arms",
         )
+    numbers = np.arange(arms)
+    if set(model.names) == set(logged.arms):  # otherwise they are the same arms by number
+        numbers = np.array([logged.arms.index(name) for name in model.names])
     if model.weights is None:
-        chosen = np.full(rows, model.decide().arm)
-    else:
-        chosen = model.scores(logged.contexts).argmax(axis=1)
-    if set(model.names) != set(logged.arms):
-        return chosen  # the same arms by number
-    return np.array([logged.arms.index(name) for name in model.names])[chosen]
+        return np.full(rows, numbers[model.decide().arm])
+    chosen: NDArray[np.int64] = numbers[model.scores(logged.contexts).argmax(axis=1)]
+    return chosen
 
 
 class Evaluation(NamedTuple):

@@ -156,6 +156,11 @@ class Estimate:
         return self.interval.high
 
     @property
+    def level(self) -> float:
+        """Coverage of the interval."""
+        return self.interval.level
+
+    @property
     def shown(self) -> str:
         """The interval in words; none where too few rows count."""
         return ends(self.interval) or f"none: {self.effective:.1f} effective rows"
@@ -168,7 +173,7 @@ class Estimate:
             "error": self.error,
             "low": self.low,
             "high": self.high,
-            "level": self.interval.level,
+            "level": self.level,
             "rows": self.rows,
             "clients": self.clients,
             "effective": self.effective,
