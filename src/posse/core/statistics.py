@@ -36,10 +36,10 @@ errors wide.
 """
 
 FEW = 8
-"""Instances below which a bootstrap covers less than was asked, and says so."""
+"""Instances below which a bootstrap covers less than was asked, and its text has the coverage."""
 
 SHORT = 0.03
-"""How far an interval may fall short of the level asked for before the number itself says so."""
+"""How far the coverage may be below the level before it is written next to the number."""
 
 MANY_DEGREES = 1000
 """Degrees of freedom above which Student's quantile comes from a series, right to 1e-10."""
@@ -61,8 +61,8 @@ def t_p_value(t: float, df: int) -> float:
     theta = math.atan(abs(t) / math.sqrt(df))
     cos = math.cos(theta)
     odd = df % 2
-    term = cos if odd else 1.0
-    terms = term if df > 1 else 0.0
+    term = cos**odd
+    terms = term * (df > 1)
     for k in range(2 + odd, df, 2):
         term *= (k - 1) / k * cos * cos
         terms += term
@@ -294,8 +294,9 @@ def skewed_interval(
     reach = t_quantile(level, df)
     skewness = _skewness(residuals)
     shortened = tighten * skewness
-    low = _hall(reach, shortened if skewness > 0 else skewness, n)
-    high = _hall(-reach, shortened if skewness < 0 else skewness, n)
+    # A tail to the right brings the lower end closer, and one to the left the upper end.
+    low = _hall(reach, min(shortened, skewness), n)
+    high = _hall(-reach, max(shortened, skewness), n)
     how = "t interval, corrected for skewness"
     return Interval(estimate, estimate - low * error, estimate - high * error, level, how=how)
 
@@ -467,7 +468,7 @@ def bootstrap(
     should know about the bootstrap"). From 8 instances on a 95 % interval of a mean, or of a ratio
     of means, then covers 91 to 95 %. No such interval leaves the range of the data, and the range
     of n holds even the middle of a symmetric distribution with probability $1 - 2^{1 - n}$ only:
-    `what` says so below 8.
+    `what` has the coverage below 8.
 
     >>> print(bootstrap([3.0, 1.0, 2.0, 5.0, 4.0]), bootstrap([[2.0, 4.0]]))
     3.0 [1.0, 5.0] 3

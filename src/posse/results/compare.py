@@ -4,6 +4,7 @@ run.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -42,7 +43,7 @@ five runs survives on most problems; with 0.5 five runs of skewed rewards are ca
 comparisons of settings that earn the same.
 """
 CHANCE_REWARD = "chance_reward"
-"""The figure of a summary that says what a decision at random pays on average."""
+"""The figure of a summary with what a decision at random pays on average."""
 
 
 @dataclass(frozen=True)
@@ -156,24 +157,22 @@ def identical(a: Record, b: Record) -> bool:
 
     Records that do not know what was earned are never called the same.
     """
-    if not a.total or a.seeds != b.seeds or a.parties != b.parties:
+    if not a.total or (a.seeds, a.parties) != (b.seeds, b.parties):
         return False
-    return (
-        same(np.array(a.total, np.float64), np.array(b.total, np.float64))
-        and same(a.pulls, b.pulls)
-        and same(a.party_total, b.party_total)
-    )
+    totals = np.array(a.total, np.float64), np.array(b.total, np.float64)
+    pairs = (totals, (a.pulls, b.pulls), (a.party_total, b.party_total))
+    return all(itertools.starmap(same, pairs))
 
 
 def times_as_long(record: Record, first: Record) -> float | None:
     """CPU seconds of a record over those of another, or None if one is too short to compare."""
-    if _too_short(record) or _too_short(first):
+    if any(map(_too_short, (record, first))):
         return None
     return record.seconds / first.seconds
 
 
 def _too_short(record: Record) -> bool:
-    """Whether the time of a record says nothing about longer runs."""
+    """Whether the time of a record does not show how long longer runs take."""
     few_scores = record.steps_done * record.arms <= FEW_SCORES
     interpreted = record.level == "plain" and few_scores and record.seconds < INTERPRETED
     return record.seconds < SHORTEST or interpreted
@@ -217,8 +216,8 @@ def difference(record: Record, first: Record) -> Difference:
     is $s_d / \sqrt n$ of those differences d, and the interval Student's, corrected for skewness.
     Otherwise the standard error is $\sqrt{e_1^2 + e_2^2}$ of the two, and the interval Student's.
 
-    Runs of a bandit are often alike but for a few that stay with a bad arm. In a sample without such
-    a run the setting that fails sometimes looks better, by little and in every run; no statistic of
+    Most runs of a bandit are often similar, and a few stay with a bad arm. In a sample without such
+    a run the setting that sometimes fails looks better, by little and in every run; no statistic of
     that sample shows the truth. So a difference is `clear` only if it survives one more run in which
     the better setting fails: it earns what chance earns, or the least of any run if that is less.
     """
@@ -287,12 +286,11 @@ def _chance_totals(records: Sequence[Record]) -> list[float]:
 
 def _conflicts(records: tuple[Record, ...]) -> list[str]:
     nouns = common(record.words for record in records)
-    notes = []
-    horizons = _distinct(f"{record.horizon:,}" for record in records)
-    if len(horizons) > 1:
-        notes.append(f"The horizons differ ({', '.join(horizons)} {plural(nouns.step)}).")
+    steps = plural(nouns.step)
+    horizons = [f"{record.horizon:,}" for record in records]
+    notes = _if_different("The horizons differ ({} " + f"{steps}).", horizons)
     if any(record.problem != records[0].problem for record in records):
-        names = _distinct(record.problem_name for record in records)
+        names = list(dict.fromkeys(record.problem_name for record in records))
         what = ", ".join(names)
         if len(names) == 1:
             what = f"all are called {what}, with other {plural(nouns.arm)}, means or sources"
@@ -304,21 +302,26 @@ def _conflicts(records: tuple[Record, ...]) -> list[str]:
 
 def _notes(records: tuple[Record, ...], rows: tuple[ComparedRun, ...]) -> list[str]:
     notes = _pairing_notes(rows)
-    if any(_too_short(record) for record in records):
+    if any(map(_too_short, records)):
         notes.append(
             f"A time under {SHORTEST * 1000:.0f} ms, or of a plain run of up to {FEW_SCORES:,} "
             "scores, is too short to compare: no ratio is made of it."
         )
-    versions = _distinct(record.version for record in records)
-    if len(versions) > 1:
-        notes.append(f"The versions of Posse differ ({', '.join(versions)}).")
-    twins = [twin for twin in _distinct(record.twin_of for record in records) if twin]
-    if len(twins) > 1:
-        names = ", ".join(twins)
-        notes.append(
-            f"Plain twins of different levels ({names}): each draws as its own level does."
-        )
-    notes += _run_notes(records)
+    versions = [record.version for record in records]
+    notes += _if_different("The versions of Posse differ ({}).", versions)
+    notes += _if_different(
+        "Plain twins of different levels ({}): each draws as its own level does.",
+        [record.twin_of for record in records],
+    )
+    runs: dict[str, list[str]] = {}
+    for record in records:
+        runs.setdefault(record.run_id, []).append(record.id)
+    for ids in runs.values():
+        if len(ids) > 1:
+            notes.append(f"Records of one run: {', '.join(ids)}.")
+    for record in records:
+        if record.status != "finished":
+            notes.append(f"Run {record.id} was not finished: {record.state}.")
     few = [row.id for row in rows if row.runs < 2]
     if few:
         notes.append(f"Fewer than two runs have no standard error: {', '.join(few)}.")
@@ -326,31 +329,19 @@ def _notes(records: tuple[Record, ...], rows: tuple[ComparedRun, ...]) -> list[s
 
 
 def _pairing_notes(rows: tuple[ComparedRun, ...]) -> list[str]:
-    paired = [row.id for row in rows if row.paired]
+    compared = [row for row in rows if row.difference is not None]
+    paired = [row.id for row in compared if row.paired]
     if not paired:
         return []
     if len(paired) == len(rows) - 1:
         return ["The world seeds are the same: differences are paired, run by run."]
     note = f"Paired by world seed with the first: {', '.join(paired)}."
-    compared = [row for row in rows if row.difference is not None]
     if len(compared) > len(paired):
         note += " The others ran on other seeds."
     return [note]
 
 
-def _run_notes(records: tuple[Record, ...]) -> list[str]:
-    """Name the records of one run, and runs that were not finished."""
-    ids: dict[str, list[str]] = {}
-    notes = []
-    for record in records:
-        ids.setdefault(record.run_id, []).append(record.id)
-        if record.status != "finished":
-            notes.append(f"Run {record.id} was not finished: {record.state}.")
-    repeated = [
-        f"Records of one run: {', '.join(group)}." for group in ids.values() if len(group) > 1
-    ]
-    return repeated + notes
-
-
-def _distinct(texts: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(texts))
+def _if_different(sentence: str, names: Sequence[str]) -> list[str]:
+    """Put names into a sentence if there are two different ones; empty names do not count."""
+    different = list(dict.fromkeys(filter(None, names)))
+    return [sentence.format(", ".join(different))] if len(different) > 1 else []

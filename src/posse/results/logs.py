@@ -1,7 +1,7 @@
 """What other policies would have earned, from a log of decisions with the probabilities of the
 chosen arms.
 
-A log is a table with a row a decision: `arm`, `reward`, `probability`, `client` where rows of one
+A log is a table with one row per decision: `arm`, `reward`, `probability`, `client` where rows of one
 client depend on each other, and any further columns, which are the context: numbers as they are,
 words one-hot, dates left out. The estimators are those of `posse.policies.evaluation.offline`.
 Doubly robust estimates use a ridge regression of the reward an arm on the context, fitted on one
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 NEEDED = ("arm", "reward", "probability")
 MOST_ARMS = 200
 RIDGE = 1.0
-"""Weight of the squared coefficients beside the squared errors, on standardised contexts."""
+"""Weight of the squared coefficients, relative to the squared errors, on standardised contexts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,8 +293,7 @@ def _about(log: Log) -> str:
     earned = f"earned {log.rewards.mean():.4f} each"
     if log.clients is None:
         return (
-            f"{decisions} {earned}; without a column 'client' every row counts as a client of its "
-            "own."
+            f"{decisions} {earned}; without a column 'client' every row counts as its own client."
         )
     return f"{decisions} of {words.count(len(np.unique(log.clients)), 'client')} {earned}."
 
@@ -318,7 +317,7 @@ def _facts(result: Evaluated) -> dict[str, JSON]:
 
 
 def figure_of(logged: Logged, results: Sequence[Evaluated]) -> Figure:
-    """Draw SNIPS and DR with their intervals, a line a policy, beside what the log earned."""
+    """Draw SNIPS and DR with their intervals, one line per policy, and what the log earned."""
     from posse.results import plots
 
     shown = [result for result in results if result.estimates][::-1]

@@ -66,7 +66,7 @@ class ClientSums:
     def __add__(self, other: ClientSums) -> ClientSums:
         if self.clip != other.clip:
             raise ConfigError(
-                f"sums must be clipped alike to add, got clips {self.clip} and {other.clip}. Agree "
+                f"sums must have the same clip to add, got {self.clip} and {other.clip}. Agree "
                 "on one.",
                 rule="policies.clip.differs",
             )

@@ -85,7 +85,7 @@ class Log:
             column = getattr(self, name)
             if column is not None and len(column) != rows:
                 raise DataError(
-                    f"{name} must be one a row, got {len(column)} for {rows} rows. Match them.",
+                    f"{name} must have one value per row, got {len(column)} for {rows} rows. Match them.",
                     rule=f"policies.{name}.wrong-length",
                 )
         if not np.isfinite(self.rewards).all():
@@ -114,7 +114,7 @@ class Log:
             row = int(wrong[0])
             raise DataError(
                 "logged probabilities must be those of the logged arms, got "
-                f"{self.probabilities[row]:g} beside {self.logging[row, self.arms[row]]:g} in row "
+                f"{self.probabilities[row]:g} and {self.logging[row, self.arms[row]]:g} in row "
                 f"{row + 1}. Correct one of them.",
                 rule="policies.probabilities.contradict-logging",
             )
@@ -273,7 +273,7 @@ def terms(log: Log, target: Floats, method: str, predictions: Floats | None = No
     if predictions is None or predictions.shape != target.shape:
         got = "none" if predictions is None else f"shape {predictions.shape}"
         raise DataError(
-            f"doubly robust needs predictions of every arm, {target.shape}, got {got}. Give them.",
+            f"doubly robust needs predictions of every arm, {target.shape}, got {got}. Pass `predictions`.",
             rule="policies.predictions.wrong-shape",
         )
     if not np.isfinite(predictions).all():
