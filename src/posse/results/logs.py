@@ -213,13 +213,13 @@ class Evaluation(NamedTuple):
         best = self.results[0]
         if best.estimates:
             snips = best.estimates["snips"]
-            held = ends(snips.simultaneous) or snips.shown
-            text = f"Best: {best.policy}, {snips.value:.4f} a decision ({held})"
+            interval = ends(snips.simultaneous) or snips.shown
+            text = f"Best: {best.policy}, {snips.value:.4f} a decision ({interval})"
             parts.append(tag("p", tag("b", text)))
         notes = (tag("p", note, cls="soft") for note in section.notes)
         summary = tag("summary", words.count(len(section.notes), "note"))
-        shown = table(section.columns, section.rows, numeric=section.numeric)
-        return fragment(*parts, shown, tag("details", summary, *notes))
+        parts.append(table(section.columns, section.rows, numeric=section.numeric))
+        return fragment(*parts, tag("details", summary, *notes))
 
 
 def evaluate_logs(source: Any, model: Learnt | None = None, level: float = 0.95) -> Evaluation:
@@ -267,14 +267,14 @@ def section_of(logged: Logged, results: Sequence[Evaluated]) -> Section:
         "policies": [_facts(result) for result in results],
         "dropped": list(logged.dropped),
     }
-    if estimated and len(results) > 1:
-        best = estimated[0].estimates["snips"].simultaneous
-        name = estimated[0].policy
-        data["best"] = {"policy": name, "low": best.low, "high": best.high, "level": best.level}
+    for result in estimated[:1]:
+        best = result.estimates["snips"].simultaneous
+        low_high = {"low": best.low, "high": best.high, "level": best.level}
+        data["best"] = {"policy": result.policy, **low_high}
         if best.known:
             notes.append(
-                f"The best of {len(results)} policies tends to look better than it is. {name}: "
-                f"{ends(best)}, in an interval (SNIPS) that allows for the choice."
+                f"The best of {len(results)} policies tends to look better than it is. "
+                f"{result.policy}: {ends(best)}, in an interval (SNIPS) that allows for the choice."
             )
     notes += [f"{result.policy}: {result.refused}" for result in results if result.refused]
     notes += logged.dropped
@@ -320,25 +320,25 @@ def figure_of(logged: Logged, results: Sequence[Evaluated]) -> Figure:
     """Draw SNIPS and DR with their intervals, one line per policy, and what the log earned."""
     from posse.results import plots
 
-    shown = [result for result in results if result.estimates][::-1]
-    figure = plots.blank(height=1.6 + 0.36 * len(shown))
+    estimated = [result for result in results if result.estimates][::-1]
+    figure = plots.blank(height=1.6 + 0.36 * len(estimated))
     ax = plots.axes(figure, x="reward a decision", y="", grid="x")
     for shift, (method, mark) in zip((0.12, -0.12), (("snips", "o"), ("dr", "s")), strict=True):
-        estimates = [result.estimates[method] for result in shown]
-        values = np.array([estimate.value for estimate in estimates])
-        below = values - [estimate.low for estimate in estimates]
-        above = [estimate.high for estimate in estimates] - values
-        reach = np.stack([below, above])
+        intervals = [result.estimates[method].interval for result in estimated]
+        values = np.array([interval.estimate for interval in intervals])
+        ends_of = np.array([(interval.low, interval.high) for interval in intervals])
+        reach = np.abs(ends_of.T - values)
         reach[~np.isfinite(reach)] = 0.0
         ax.errorbar(
             values,
-            np.arange(len(shown)) + shift,
+            np.arange(len(estimated)) + shift,
             xerr=reach,
             fmt=mark,
             markersize=4,
             label=method.upper(),
         )
     ax.axvline(float(logged.log.rewards.mean()), linestyle="--", linewidth=1, label="logged")
-    ax.set_yticks(range(len(shown)), [plots.text(result.policy) for result in shown])
+    names = [plots.text(result.policy) for result in estimated]
+    ax.set_yticks(range(len(names)), names)
     plots.legend(figure, ax)
     return figure

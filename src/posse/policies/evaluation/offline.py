@@ -225,15 +225,13 @@ def evaluate(
     residuals = totals[:, 0] - value * denominators
     error = standard_error(float((residuals**2).sum()), denominator, clients)
     effective = effective_size(importance(log, target))
-    df = degrees(effective_size(denominators)) if effective >= FEWEST and clients > 1 else 0
-
-    def interval(level: float) -> Interval:
-        if not df:
-            return Interval(value, -math.inf, math.inf, level)
-        return skewed_interval(value, error, residuals, df=df, level=level)
-
-    together = interval(simultaneous_level(level, policies))
-    return Estimate(method, interval(level), error, len(log), clients, effective, together)
+    interval = Interval(value, -math.inf, math.inf, level)
+    together = Interval(value, -math.inf, math.inf, simultaneous_level(level, policies))
+    if effective >= FEWEST and clients > 1:
+        df = degrees(effective_size(denominators))
+        interval = skewed_interval(value, error, residuals, df=df, level=level)
+        together = skewed_interval(value, error, residuals, df=df, level=together.level)
+    return Estimate(method, interval, error, len(log), clients, effective, together)
 
 
 def standard_error(squares: float, denominator: float, clients: int) -> float:
