@@ -12,10 +12,10 @@ TOOLS  := $(VENV)/.release
 BARE   := build/bare
 
 .DEFAULT_GOAL := help
-.PHONY: help demo studio notebooks docs release test test-long test-orders test-bounds test-models lint bench bench-network bench-strangers bench-mpc bench-range bench-studio bench-devices mutants reproduce claims reproduce-devices clean
+.PHONY: help demo studio notebooks docs release test test-long test-orders test-bounds test-models lint bench bench-network bench-strangers bench-mpc bench-range bench-studio bench-devices bench-coverage mutants reproduce claims reproduce-devices clean
 
 help:  ## what can be made
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): extras := dev
 $(DEMO): extras := plot
@@ -84,6 +84,9 @@ bench-studio: $(READY)  ## the studio at 20 steps a second: bytes, CPU of server
 
 bench-devices: $(READY)  ## federated rounds on one core (and a GPU): seconds a round, memory
 	@$(BIN)/python -m benchmarks.devices
+
+bench-coverage: $(READY)  ## how often intervals hold the truth, and how often settings that earn the same are called clear
+	@$(BIN)/python -m benchmarks.coverage
 
 mutants: $(READY)  ## small faults in the code, and whether the tests find them (hours; goes on where it was stopped)
 	@nice $(BIN)/python -m benchmarks.mutants

@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from posse.core.check import require
+from posse.core.statistics import t_quantile
 from posse.results import plots
 from posse.results.plots import DASHES, INK, SERIES
-from posse.results.statistics import t_quantile
 from reproduction import claims
 from reproduction.claims import FAILS, HOLDS, UNKNOWN, Finding
 

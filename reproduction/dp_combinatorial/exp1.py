@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from posse.core.statistics import Interval
 from posse.results import plots, words
 from posse.results.record import points_of
-from posse.results.statistics import Interval
 from reproduction import claims, kit
 from reproduction.claims import FAILS, HOLDS, UNKNOWN, Finding
 from reproduction.dp_combinatorial import looks, markets

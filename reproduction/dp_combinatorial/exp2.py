@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
+from posse.core.statistics import Interval
 from posse.privacy.dp.schedules import paper_split
 from posse.problems.markets.instances import Distribution
 from posse.results import plots, words
 from posse.results.plots import DASHES
-from posse.results.statistics import Interval
 from reproduction import claims, kit
 from reproduction.claims import FAILS, HOLDS, UNKNOWN, Finding
 from reproduction.dp_combinatorial import looks, markets

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from posse.core.statistics import Interval, bootstrap
 from posse.problems.markets.instances import Distribution
 from posse.results import plots, words
-from posse.results.statistics import Interval, bootstrap
 from reproduction import claims, kit
 from reproduction.claims import FAILS, HOLDS, UNKNOWN, Finding
 from reproduction.dp_combinatorial import looks, markets

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from posse.core.statistics import Interval, regret_ratio
 from posse.problems.markets.instances import Distribution
 from posse.results import plots, words
 from posse.results.record import points_of
-from posse.results.statistics import Interval, regret_ratio
 from reproduction import claims, kit
 from reproduction.dp_combinatorial import looks, markets
 from reproduction.dp_combinatorial.markets import (

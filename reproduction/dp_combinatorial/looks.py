@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from posse.privacy.leakage.membership import wilson
+from posse.core.statistics import Interval, regret_ratio, wilson
 from posse.problems.markets.instances import Distribution, binds
 from posse.results import plots, words
 from posse.results.plots import DASHES, SERIES
-from posse.results.statistics import Interval, regret_ratio
 from reproduction.claims import FAILS, HOLDS, UNKNOWN, Finding
 from reproduction.dp_combinatorial import markets
 from reproduction.dp_combinatorial.markets import (

@@ -15,6 +15,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from posse.core.statistics import Interval, Statistic, bootstrap, regret_ratio
 from posse.privacy.dp.guarantee import Budget, rounded_up
 from posse.privacy.dp.plans import Plan, plan
 from posse.privacy.dp.rounds import every_round
@@ -22,7 +23,6 @@ from posse.privacy.dp.schedules import communication_rounds
 from posse.problems.markets.instances import Distribution, market_instance
 from posse.problems.markets.market import Market
 from posse.results.record import points_of
-from posse.results.statistics import Interval, Statistic, bootstrap, regret_ratio
 from posse.systems.dp_combinatorial.learning import Knowledge
 from posse.systems.dp_combinatorial.terms import Terms
 from posse.systems.dp_combinatorial.twin import Curves, Outcome, Truth, gather, run_once, truth_of

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import numpy as np
 
+from posse.core.statistics import regret_ratio
 from posse.privacy.dp.guarantee import Budget, Claim
 from posse.privacy.dp.rounds import every_round
 from posse.problems.markets.instances import market_instance
 from posse.results import plots, words
 from posse.results.record import points_of
-from posse.results.statistics import regret_ratio
 from posse.systems.dp_combinatorial.terms import Terms
 from posse.systems.dp_combinatorial.twin import run_once
 from reproduction import kit

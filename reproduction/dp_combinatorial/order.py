@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from posse.core.statistics import Interval, regret_ratio
 from posse.results import plots, words
-from posse.results.statistics import Interval, regret_ratio
 from reproduction import claims, kit
 from reproduction.claims import Finding
 from reproduction.dp_combinatorial import looks, markets, ranking

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from posse.core.statistics import regret_ratio
 from posse.problems.markets.instances import Distribution, binds
 from posse.results import plots, words
-from posse.results.statistics import regret_ratio
 from reproduction import claims, kit
 from reproduction.dp_combinatorial import looks, markets
 from reproduction.dp_combinatorial.markets import (

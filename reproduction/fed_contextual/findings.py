@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from posse.results import plots, statistics
+from posse.core import statistics
+from posse.results import plots
 from posse.results.plots import INK
 from reproduction import claims, kit
 from reproduction.claims import FAILS, HOLDS, UNKNOWN, Finding

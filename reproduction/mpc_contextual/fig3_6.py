@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from posse.core.statistics import bootstrap
 from posse.results import plots
 from posse.results.plots import DASHES, INK
-from posse.results.statistics import bootstrap
 from posse.systems.mpc_contextual.twins import floats
 from reproduction import kit
 from reproduction.claims import FAILS, HOLDS, UNKNOWN, Finding

@@ -24,10 +24,10 @@ from pydantic import TypeAdapter, ValidationError
 from posse._executors import each_done
 from posse.core import check
 from posse.core.errors import ConfigError, DataError, MissingExtraError, PosseError
+from posse.core.statistics import Band, band, standard_error
 from posse.results import plots, words
 from posse.results.record import Record
 from posse.results.reports import page
-from posse.results.statistics import Band, band, standard_error
 from posse.results.store import Store
 from posse.systems.base import RunSettings
 from posse.systems.registry import run as run_settings

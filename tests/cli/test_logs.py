@@ -14,12 +14,14 @@ import pytest
 import posse as package
 from posse.core.errors import ConfigError, DataError
 from posse.policies.contextual.explorations import EpsilonGreedy, draw
+from posse.policies.decisions import Learnt
 from posse.problems.populations.prepared import load, save
-from posse.results.logs import evaluate_logs, read_logs
+from posse.results.logs import evaluate_logs, read_logs, section_of
 from posse.systems.mpc_contextual.program import Layout
 from posse.systems.mpc_contextual.roles.outside import write_share
 from posse.systems.mpc_contextual.terms import Terms
 from tests.kit.commands import Call
+from tests.kit.rules import Broken, check_broken, rules
 
 ARMS = ("blue", "green", "red")
 TRUE = np.array([[0.9, 0.1], [0.2, 0.7], [0.4, 0.4]])
@@ -68,6 +70,10 @@ def test_estimates_hold_the_truth_and_find_the_policy_that_uses_the_context(
     assert found["policies"][0]["policy"] == "best by context"
     assert by_name["best by context"]["dr"]["error"] < by_name["best by context"]["ips"]["error"]
     assert 0 < by_name["any arm"]["snips"]["effective"] < 4000
+    best = by_name["best by context"]["snips"]
+    assert found["best"]["policy"] == "best by context"
+    assert found["best"]["level"] == pytest.approx(0.99)  # one of five
+    assert found["best"]["low"] < best["low"] < best["high"] < found["best"]["high"]
     assert (tmp_path / "intervals.svg").read_text().count("<svg") == 1
     shown = posse("evaluate", "logs.csv", COLUMNS="140")
     assert "best by context" in shown.out
@@ -83,6 +89,39 @@ def test_a_policy_without_support_is_named_and_the_others_are_estimated() -> Non
     assert set(refused) == {"always 2", "any arm"}
     assert all("must support" in why for why in refused.values())
     assert all(one.refused for one in found[-2:])
+
+
+def test_few_effective_rows_have_no_interval_and_no_best() -> None:
+    rows = [{"arm": i % 2, "reward": i % 3 == 0, "probability": 0.5} for i in range(24)]
+    evaluation = evaluate_logs(rows)
+    section = section_of(*evaluation)
+    assert "none: 12.0 effective rows" in str(section.rows)
+    assert not any("The best of" in note for note in section.notes)
+    assert np.isinf(section.data["best"]["high"])
+
+
+RULES = {
+    "results.arm.wrong-count": Broken(
+        "P200", "arm", lambda _: read_logs([{"arm": "a", "reward": 1, "probability": 0.5}] * 3)
+    ),
+    "results.model.other-arms": Broken(
+        "P200",
+        "model",
+        lambda _: evaluate_logs(
+            [{"arm": i % 2, "reward": 1, "probability": 0.5} for i in range(9)],
+            Learnt(("a", "b", "c"), best=0),
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_mistake_breaks_its_rule(rule: str, tmp_path: Path) -> None:
+    check_broken(rule, RULES[rule], tmp_path)
+
+
+def test_every_rule_of_logs_is_broken() -> None:
+    assert rules("results/logs.py") == set(RULES)
 
 
 MISTAKES = {

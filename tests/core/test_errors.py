@@ -14,13 +14,19 @@ from typing import ClassVar, Literal
 import pytest
 from pydantic import Field
 
-from posse.core import agreement, check, files, fixed, settings, snapshots
+from posse.core import agreement, check, files, fixed, settings, snapshots, statistics
 from posse.core.errors import ConfigError, room_of
 from posse.core.roles import forbid_reveal
 from tests.kit.rules import CLASSES, Broken, check_broken, refusals, rules
 from tests.kit.toy_roles import Leaf
 
-CONVERTED = ("core/*.py", "systems/runs.py")
+CONVERTED = (
+    "core/*.py",
+    "policies/evaluation/*.py",
+    "results/compare.py",
+    "results/logs.py",
+    "systems/runs.py",
+)
 """Files in which every refusal names its rule; add those of a room when it is rewritten."""
 RULE = re.compile(r"[a-z_]+(\.[a-z_]+)+\.[a-z]+(-[a-z]+)*")
 
@@ -148,6 +154,24 @@ BROKEN: dict[str, tuple[str, str, Callable[[Path], object]]] = {
         "P100",
         "reward_range",
         lambda _: fixed.RewardRange.of((5, 5)),
+    ),
+    "core.values.empty": ("P200", "values", lambda _: statistics.band([])),
+    "core.quantiles.out-of-range": (
+        "P200",
+        "quantiles",
+        lambda _: statistics.band([1.0], quantiles=(0.9, 0.1)),
+    ),
+    "core.values.wrong-shape": ("P200", "values", lambda _: statistics.bootstrap([])),
+    "core.values.not-finite": ("P200", "values", lambda _: statistics.bootstrap([math.nan])),
+    "core.alone.other-shape": (
+        "P200",
+        "alone",
+        lambda _: statistics.regret_ratio([[1.0, 2.0]], [[1.0]]),
+    ),
+    "core.alone.not-positive": (
+        "P200",
+        "alone",
+        lambda _: statistics.regret_ratio([1.0, 2.0], [1.0, 0.0]),
     ),
     "core.snapshot.other-format": ("P800", "snapshot", lambda _: unpack(version=2)),
     "core.snapshot.other-party": ("P800", "snapshot", lambda _: unpack(name="bob")),

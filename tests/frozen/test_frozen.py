@@ -46,6 +46,18 @@ CHANGED = {
         "covers every setting; those of another version do not count"
     ),
     "commands/runs list --json/json/[01]/figures/digest": "0.2: the same, of the stored records",
+    "commands/compare */rows/*/difference_low": "0.2: a difference has an interval",
+    "commands/compare */rows/*/difference_high": "0.2: the same",
+    "commands/compare */rows/*/clear": "0.2: and whether it is clear",
+    "commands/evaluate log.csv --json/json/policies/*/low": (
+        "0.2: Student's interval, corrected for skewness; none below 30 effective rows"
+    ),
+    "commands/evaluate log.csv --json/json/policies/*/high": "0.2: the same",
+    "commands/evaluate log.csv --json/json/best": (
+        "0.2: an interval of the best policy that allows for the choice"
+    ),
+    "devices/rates log.csv --json/json/candidates/*/low": "0.2: the same intervals",
+    "devices/rates log.csv --json/json/candidates/*/high": "0.2: the same",
     "devices/*/config/words": "0.2: the setting belongs to those data sets",
     "devices/*/config/tags": "0.2: the same",
 }

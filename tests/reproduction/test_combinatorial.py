@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from posse.core.statistics import Interval
 from posse.problems.markets.instances import Distribution, binds
-from posse.results.statistics import Interval
 from posse.systems.dp_combinatorial import twin
 from posse.systems.dp_combinatorial.learning import nothing_known
 from reproduction.claims import FAILS, HOLDS, UNKNOWN

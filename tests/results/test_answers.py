@@ -66,7 +66,7 @@ def test_of_several_the_winner_has_its_interval_and_what_it_is_ahead() -> None:
         ucb,
         id="0better",
         config={**ucb.config, "policy": "thompson"},
-        total=tuple(x + 9 for x in ucb.total),
+        total=tuple(x + 60 for x in ucb.total),
     )
     said = answer([ucb, better])
     mean, low, high = spread(better.total)
@@ -74,8 +74,13 @@ def test_of_several_the_winner_has_its_interval_and_what_it_is_ahead() -> None:
         said.headline
         == f"thompson (plain) earned most: {mean:.0f} [{low:.0f}, {high:.0f}] over 200 steps"
     )
-    assert said.sentences[0] == "9 [9, 9] more than the next, ucb (plain), paired by world seed."
+    assert said.sentences[0] == "60 [60, 60] more than the next, ucb (plain), paired by world seed."
     assert "The best arm is clinic-c: thompson (plain) pulled it in " in said.sentences[1]
+    little = replace(better, total=tuple(x + 9 for x in ucb.total))
+    assert answer([ucb, little]).sentences[0] == (
+        "Not clearly more than ucb (plain): the difference is 9 [9, 9], which one more run that "
+        "fails would undo."
+    )
     chance = replace(
         better, total=tuple(x + sign for x, sign in zip(ucb.total, (5, -5, 5, -4), strict=True))
     )

@@ -1,9 +1,15 @@
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from posse.core.errors import DataError
-from posse.results import compare, identical
+from posse.core.statistics import skewed_interval, student
+from posse.results import Record, compare, identical
+from posse.results.compare import TIGHTEN, difference
 from tests.kit.records import example_record
+from tests.kit.rules import Broken, check_broken, rules
 
 
 def test_a_protected_run_is_identical_to_its_plain_twin() -> None:
@@ -104,3 +110,75 @@ def test_no_ratio_of_times_that_are_too_short() -> None:
     table = compare([example_record(level="plain", seconds=0.002), example_record()])
     assert table.rows[1].ratio is None
     assert any("too short to compare" in note for note in table.notes)
+
+
+def pair_of(*gains: float, **changes: object) -> tuple[Record, Record]:
+    """A record of totals 100, and one that earned so much more in each run."""
+    runs = len(gains)
+    base = example_record(runs=runs, total=(100.0,) * runs, **changes)  # type: ignore[arg-type]
+    return replace(base, total=tuple(100.0 + gain for gain in gains)), base
+
+
+def test_a_difference_that_one_failed_run_would_undo_is_not_clear() -> None:
+    # 200 pulls at random earn 40: a failed run of the better setting is 60 behind.
+    for gains, clear in (((9.0, 10.0, 11.0), False), ((90.0, 91.0, 89.0), True)):
+        better, base = pair_of(*gains, summary={"chance_reward": 0.2})
+        found = difference(better, base)
+        assert found.interval.excludes_zero
+        assert (found.paired, found.clear) == (True, clear)
+        turned = difference(base, better)
+        assert (turned.interval.low, turned.clear) == (pytest.approx(-found.interval.high), clear)
+
+
+def test_without_chance_a_failed_run_is_the_worst_of_all() -> None:
+    better, base = pair_of(9.0, 10.0, 11.0)
+    assert difference(better, base).clear
+    lucky = replace(base, total=(20.0, 100.0, 180.0))
+    assert not difference(replace(lucky, total=(29.0, 110.0, 191.0)), lucky).clear
+
+
+def test_the_interval_of_a_paired_difference_is_corrected_for_skewness() -> None:
+    gains = np.array([0.0, 0.0, 1.0, 0.0, 1.0, 12.0])
+    row = compare(pair_of(*gains)[::-1]).rows[1]
+    assert row.difference_error is not None
+    wanted = skewed_interval(
+        2.0 + 1 / 3, row.difference_error, gains - gains.mean(), tighten=TIGHTEN
+    )
+    assert (row.difference_low, row.difference_high) == pytest.approx((wanted.low, wanted.high))
+    assert not row.clear
+    assert row.difference_high - 7 / 3 > 7 / 3 - row.difference_low  # type: ignore[operator]
+
+
+def test_other_seeds_have_students_interval() -> None:
+    a = example_record(total=(1.0, 2.0, 3.0, 4.0))
+    b = replace(a, total=(101.0, 102.0, 103.0, 104.0), seeds=(5, 6, 7, 8))
+    row = compare([a, b]).rows[1]
+    assert row.difference_error is not None
+    wanted = student(100.0, row.difference_error, 3)
+    assert (row.difference_low, row.difference_high) == (wanted.low, wanted.high)
+    assert row.clear
+    assert not compare([a, replace(b, total=(2.0, 3.0, 4.0, 5.0))]).rows[1].clear
+
+
+def test_one_run_has_no_interval() -> None:
+    row = compare(pair_of(9.0)[::-1]).rows[1]
+    assert (row.difference, row.difference_low, row.clear) == (9.0, None, False)
+
+
+RULES = {
+    "results.records.too-few": Broken("P200", "records", lambda _: compare([example_record()])),
+    "results.records.conflict": Broken(
+        "P200",
+        "records",
+        lambda _: compare([example_record(), example_record(horizon=9)], strict=True),
+    ),
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_mistake_breaks_its_rule(rule: str, tmp_path: Path) -> None:
+    check_broken(rule, RULES[rule], tmp_path)
+
+
+def test_every_rule_of_comparisons_is_broken() -> None:
+    assert rules("results/compare.py") == set(RULES)

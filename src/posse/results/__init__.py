@@ -6,6 +6,7 @@ figures are returned, never shown; `report` writes one HTML page. Nothing here k
 one wants shown travels in its records.
 """
 
+from posse.core.statistics import Band, Interval, band, bootstrap, regret_ratio, standard_error
 from posse.results.compare import ComparedRun, Comparison, compare, identical
 from posse.results.database import default_path
 from posse.results.export import (
@@ -30,7 +31,6 @@ from posse.results.plots import (
 )
 from posse.results.record import Interrupted, Progress, Record, Traffic, Watch, new_id, points_of
 from posse.results.reports.report import render_report, report
-from posse.results.statistics import Band, Interval, band, bootstrap, regret_ratio, standard_error
 from posse.results.store import RunHandle, RunRow, Store
 from posse.results.values import JSON
 from posse.results.words import Vocabulary

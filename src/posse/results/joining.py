@@ -8,11 +8,11 @@ from itertools import takewhile
 
 import numpy as np
 
+from posse.core.statistics import Floats, Interval, holm, regret_ratio, standard_error, t_p_value
 from posse.results import words
 from posse.results.naming import labels
 from posse.results.record import Record, several
 from posse.results.reports.page import Safe, join, table, tag
-from posse.results.statistics import Floats, Interval, holm, regret_ratio, standard_error, t_p_value
 from posse.results.words import Vocabulary, common
 
 ALL = "all together"

@@ -1,7 +1,7 @@
 """What other policies would have earned, from a log of decisions with the probabilities of the
 chosen arms.
 
-A log is a table with a row a decision: `arm`, `reward`, `probability`, `client` where rows of one
+A log is a table with one row per decision: `arm`, `reward`, `probability`, `client` where rows of one
 client depend on each other, and any further columns, which are the context: numbers as they are,
 words one-hot, dates left out. The estimators are those of `posse.policies.evaluation.offline`.
 Doubly robust estimates use a ridge regression of the reward an arm on the context, fitted on one
@@ -20,13 +20,22 @@ from numpy.typing import NDArray
 
 from posse.core.errors import DataError
 from posse.policies.decisions import Learnt
-from posse.policies.evaluation.offline import ESTIMATORS, FEWEST, Estimate, Floats, Log, evaluate
+from posse.policies.evaluation.offline import (
+    ESTIMATORS,
+    FEWEST,
+    Estimate,
+    Floats,
+    Log,
+    ends,
+    evaluate,
+)
 from posse.problems.datasets.columns import other_columns, read_columns
 from posse.problems.datasets.encoded import read_encoded
 from posse.problems.datasets.frames import as_frame, read_table
 from posse.problems.datasets.reading import current, must
 from posse.results import words
 from posse.results.reports.sections import Section
+from posse.results.values import JSON
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,7 +43,7 @@ if TYPE_CHECKING:
 NEEDED = ("arm", "reward", "probability")
 MOST_ARMS = 200
 RIDGE = 1.0
-"""Weight of the squared coefficients beside the squared errors, on standardised contexts."""
+"""Weight of the squared coefficients, relative to the squared errors, on standardised contexts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +98,9 @@ def read_logs(source: Any, features: Sequence[str] = ()) -> Logged:
     )
     if not 2 <= len(arms) <= MOST_ARMS:
         raise DataError(
-            f"{document.name}: a log needs 2 to {MOST_ARMS} different arms, got {len(arms)}."
+            f"{document.name}: a log needs 2 to {MOST_ARMS} different arms, got {len(arms)}. Check "
+            "the column 'arm'.",
+            rule="results.arm.wrong-count",
         )
     place = np.array([arms.index(name) for name in found.distinct])
     clients = table.words["client"].code if "client" in table.words else None
@@ -104,40 +115,49 @@ def predictions(logged: Logged) -> Floats:
     row is not in.
     """
     log = logged.log
-    half = (np.arange(len(log)) if log.clients is None else log.clients) % 2
-    made = np.zeros((len(log), len(logged.arms)))
+    rows = len(log)
+    half = (np.arange(rows) if log.clients is None else log.clients) % 2
+    if len(np.unique(half)) < 2:
+        everything = np.ones(rows, np.bool_)
+        return fitted(logged, everything, everything)
+    predicted = np.zeros((rows, len(logged.arms)))
     for side in (0, 1):
-        use = half == side if (half != side).any() else np.ones(len(log), bool)
-        fit = half != side if (half != side).any() else use
-        made[use] = fitted(logged, fit, use)
-    return made
+        predicted[half == side] = fitted(logged, half != side, half == side)
+    return predicted
 
 
 def fitted(logged: Logged, fit: NDArray[np.bool_], use: NDArray[np.bool_]) -> Floats:
     """Predict the reward of every arm on the rows `use` by a ridge regression of the rows `fit`."""
-    log, x = logged.log, logged.contexts
+    log = logged.log
+    x = logged.contexts
     x = (x - x.mean(axis=0)) / np.maximum(x.std(axis=0), 1e-12)
     rows = np.concatenate([np.ones((len(log), 1)), x], axis=1)
     shrink = RIDGE * np.eye(rows.shape[1])
     shrink[0, 0] = 1e-9
-    made = np.zeros((int(use.sum()), len(logged.arms)))
+    predicted = np.zeros((int(use.sum()), len(logged.arms)))
     for arm in range(len(logged.arms)):
         own = fit & (log.arms == arm)
         if not own.any():
-            made[:, arm] = log.rewards[fit].mean()
+            predicted[:, arm] = log.rewards[fit].mean()
             continue
         a = rows[own]
-        made[:, arm] = rows[use] @ np.linalg.solve(a.T @ a + shrink, a.T @ log.rewards[own])
-    return made
+        weights = np.linalg.solve(a.T @ a + shrink, a.T @ log.rewards[own])
+        predicted[:, arm] = rows[use] @ weights
+    return predicted
 
 
 @dataclass(frozen=True)
 class Evaluated:
-    """A policy, and what each estimator says of it; or why it cannot be estimated."""
+    """A policy, and its estimates; or why it cannot be estimated."""
 
     policy: str
     estimates: Mapping[str, Estimate]
     refused: str = ""
+
+    @property
+    def snips(self) -> float:
+        """Its value by SNIPS, by which policies are ordered; those without support come last."""
+        return self.estimates["snips"].value if self.estimates else -np.inf
 
 
 def targets(logged: Logged, predicted: Floats, model: Learnt | None = None) -> dict[str, Floats]:
@@ -145,27 +165,35 @@ def targets(logged: Logged, predicted: Floats, model: Learnt | None = None) -> d
     a given model.
     """
     rows, arms = predicted.shape
-    found = {
-        f"always {name}": np.tile(np.eye(arms)[at], (rows, 1))
-        for at, name in enumerate(logged.arms)
+    policies = {
+        f"always {name}": np.tile(np.eye(arms)[arm], (rows, 1))
+        for arm, name in enumerate(logged.arms)
     }
-    found["any arm"] = np.full((rows, arms), 1 / arms)
+    policies["any arm"] = np.full((rows, arms), 1 / arms)
     if logged.features:
-        found["best by context"] = np.eye(arms)[predicted.argmax(axis=1)]
+        policies["best by context"] = np.eye(arms)[predicted.argmax(axis=1)]
     if model is not None:
-        if len(model.names) != arms:
-            raise DataError(
-                f"the model has {len(model.names)} arms, and the log {arms}. Take the model of "
-                "these arms."
-            )
-        if model.weights is not None:
-            chosen = model.scores(logged.contexts).argmax(axis=1)
-        else:
-            chosen = np.full(rows, model.decide().arm)
-        if set(model.names) == set(logged.arms):  # else they are the same arms by number
-            chosen = np.array([logged.arms.index(name) for name in model.names])[chosen]
-        found["the model"] = np.eye(arms)[chosen]
-    return found
+        policies["the model"] = np.eye(arms)[_chosen_by(model, logged)]
+    return policies
+
+
+def _chosen_by(model: Learnt, logged: Logged) -> NDArray[np.int64]:
+    """Return the arm that a model takes on each row."""
+    rows = len(logged.log)
+    arms = len(logged.arms)
+    if len(model.names) != arms:
+        raise DataError(
+            f"the model has {len(model.names)} arms, and the log {arms}. Take the model of these "
+            "arms.",
+            rule="results.model.other-arms",
+        )
+    numbers = np.arange(arms)
+    if set(model.names) == set(logged.arms):  # otherwise they are the same arms by number
+        numbers = np.array([logged.arms.index(name) for name in model.names])
+    if model.weights is None:
+        return np.full(rows, numbers[model.decide().arm])
+    chosen: NDArray[np.int64] = numbers[model.scores(logged.contexts).argmax(axis=1)]
+    return chosen
 
 
 class Evaluation(NamedTuple):
@@ -174,26 +202,24 @@ class Evaluation(NamedTuple):
     """
 
     logged: Logged
-    found: list[Evaluated]
+    results: list[Evaluated]
 
     def _repr_html_(self) -> str:
         """Return the best policy, the table and its notes for a notebook."""
         from posse.results.reports.page import fragment, table, tag
 
-        made = section_of(self.logged, self.found)
-        best = next((one for one in self.found if one.estimates), None)
-        parts = [tag("h2", made.title)]
-        if best is not None:
+        section = section_of(self.logged, self.results)
+        parts = [tag("h2", section.title)]
+        best = self.results[0]
+        if best.estimates:
             snips = best.estimates["snips"]
-            parts.append(
-                tag(
-                    "p",
-                    tag("b", f"Best: {best.policy}, {snips.value:.4f} a decision ({snips.shown})"),
-                )
-            )
-        notes = (tag("p", note, cls="soft") for note in made.notes)
-        folded = tag("details", tag("summary", words.count(len(made.notes), "note")), *notes)
-        return fragment(*parts, table(made.columns, made.rows, numeric=made.numeric), folded)
+            interval = ends(snips.simultaneous) or snips.shown
+            text = f"Best: {best.policy}, {snips.value:.4f} a decision ({interval})"
+            parts.append(tag("p", tag("b", text)))
+        notes = (tag("p", note, cls="soft") for note in section.notes)
+        summary = tag("summary", words.count(len(section.notes), "note"))
+        parts.append(table(section.columns, section.rows, numeric=section.numeric))
+        return fragment(*parts, tag("details", summary, *notes))
 
 
 def evaluate_logs(source: Any, model: Learnt | None = None, level: float = 0.95) -> Evaluation:
@@ -202,101 +228,117 @@ def evaluate_logs(source: Any, model: Learnt | None = None, level: float = 0.95)
     """
     logged = read_logs(source, () if model is None else model.features)
     predicted = predictions(logged)
-    found = []
-    for name, target in targets(logged, predicted, model).items():
+    policies = targets(logged, predicted, model)
+    results = []
+    for name, target in policies.items():
         try:
-            each = {
-                how: evaluate(logged.log, target, how, predictions=predicted, level=level)
-                for how in ESTIMATORS
+            estimates = {
+                method: evaluate(
+                    logged.log,
+                    target,
+                    method,
+                    predictions=predicted,
+                    level=level,
+                    policies=len(policies),
+                )
+                for method in ESTIMATORS
             }
-            found.append(Evaluated(name, each))
+            results.append(Evaluated(name, estimates))
         except DataError as error:
-            found.append(Evaluated(name, {}, error.text))
-    found.sort(key=lambda one: -one.estimates["snips"].value if one.estimates else np.inf)
-    return Evaluation(logged, found)
+            results.append(Evaluated(name, {}, error.text))
+    results.sort(key=lambda result: -result.snips)
+    return Evaluation(logged, results)
 
 
-def section_of(logged: Logged, found: Sequence[Evaluated]) -> Section:
-    """Put estimates into a table, and say what they rest on."""
+def section_of(logged: Logged, results: Sequence[Evaluated]) -> Section:
+    """Put estimates into a table, with what they rest on."""
     log = logged.log
-    rows = []
-    for one in (one for one in found if one.estimates):
-        ips, snips, dr = (one.estimates[how] for how in ESTIMATORS)
-        shown = [f"{value:.4f}" for value in (ips.value, snips.value)]
-        rows.append(
-            (
-                one.policy,
-                *shown,
-                snips.shown,
-                f"{dr.value:.4f}",
-                dr.shown,
-                f"{snips.effective:,.0f}",
-            )
-        )
-    count = len(log) if log.clients is None else len(np.unique(log.clients))
-    about = (
-        f"{words.count(len(log), 'decision')} of {words.count(count, 'client')} earned "
-        f"{log.rewards.mean():.4f} each."
-        if log.clients is not None
-        else f"{words.count(len(log), 'decision')} earned {log.rewards.mean():.4f} each; without a column 'client' "
-        "every row counts as a client of its own."
-    )
+    estimated = [result for result in results if result.estimates]
     notes = [
-        about,
-        "Reward a decision; 95 % intervals with clients as clusters. They need many clients; below "
-        "an "
-        f"effective sample size of {FEWEST:.0f} there is none.",
-    ]
-    notes += [f"{one.policy}: {one.refused}" for one in found if one.refused] + [*logged.dropped]
-    columns = ("policy", "IPS", "SNIPS", "interval", "DR", "interval ", "effective rows")
-    facts = [
-        {
-            "policy": one.policy,
-            "refused": one.refused,
-            **{how: vars(made) for how, made in one.estimates.items()},
-        }
-        for one in found
+        _about(log),
+        "Reward a decision; 95 % intervals of each policy, with clients as clusters. Below an "
+        f"effective sample size of {FEWEST:.0f} rows there is none.",
     ]
     data = {
         "rows": len(log),
         "arms": list(logged.arms),
         "features": list(logged.features),
         "logged": float(log.rewards.mean()),
-        "policies": facts,
+        "policies": [_facts(result) for result in results],
         "dropped": list(logged.dropped),
     }
+    for result in estimated[:1]:
+        best = result.estimates["snips"].simultaneous
+        low_high = {"low": best.low, "high": best.high, "level": best.level}
+        data["best"] = {"policy": result.policy, **low_high}
+        if best.known:
+            notes.append(
+                f"The best of {len(results)} policies tends to look better than it is. "
+                f"{result.policy}: {ends(best)}, in an interval (SNIPS) that allows for the choice."
+            )
+    notes += [f"{result.policy}: {result.refused}" for result in results if result.refused]
+    notes += logged.dropped
     return Section(
         f"What policies would have earned, from {logged.name}",
-        columns,
-        tuple(rows),
+        ("policy", "IPS", "SNIPS", "interval", "DR", "interval ", "effective rows"),
+        tuple(_cells(result) for result in estimated),
         tuple(notes),
         tuple(range(1, 7)),
         data,
     )
 
 
-def figure_of(logged: Logged, found: Sequence[Evaluated]) -> Figure:
-    """Draw SNIPS and DR with their intervals, a line a policy, beside what the log earned."""
+def _about(log: Log) -> str:
+    decisions = words.count(len(log), "decision")
+    earned = f"earned {log.rewards.mean():.4f} each"
+    if log.clients is None:
+        return (
+            f"{decisions} {earned}; without a column 'client' every row counts as its own client."
+        )
+    return f"{decisions} of {words.count(len(np.unique(log.clients)), 'client')} {earned}."
+
+
+def _cells(result: Evaluated) -> tuple[str, ...]:
+    ips, snips, dr = (result.estimates[method] for method in ESTIMATORS)
+    return (
+        result.policy,
+        f"{ips.value:.4f}",
+        f"{snips.value:.4f}",
+        snips.shown,
+        f"{dr.value:.4f}",
+        dr.shown,
+        f"{snips.effective:,.0f}",
+    )
+
+
+def _facts(result: Evaluated) -> dict[str, JSON]:
+    estimates = {method: estimate.as_dict() for method, estimate in result.estimates.items()}
+    return {"policy": result.policy, "refused": result.refused, **estimates}
+
+
+def figure_of(logged: Logged, results: Sequence[Evaluated]) -> Figure:
+    """Draw SNIPS and DR with their intervals, one line per policy, and what the log earned."""
     from posse.results import plots
 
-    shown = [one for one in found if one.estimates][::-1]
-    figure = plots.blank(height=1.6 + 0.36 * len(shown))
+    estimated = [result for result in results if result.estimates][::-1]
+    figure = plots.blank(height=1.6 + 0.36 * len(estimated))
     ax = plots.axes(figure, x="reward a decision", y="", grid="x")
-    for shift, (how, mark) in zip((0.12, -0.12), (("snips", "o"), ("dr", "s")), strict=True):
-        made = [one.estimates[how] for one in shown]
-        values = np.array([each.value for each in made])
-        reach = np.array(
-            [each.high - each.value if np.isfinite(each.high) else 0.0 for each in made]
-        )
+    for shift, (method, mark) in zip((0.12, -0.12), (("snips", "o"), ("dr", "s")), strict=True):
+        intervals = [result.estimates[method].interval for result in estimated]
+        values = np.array([interval.estimate for interval in intervals])
+        ends_of = np.array([(interval.low, interval.high) for interval in intervals])
+        reach = np.abs(ends_of.T - values)
+        reach[~np.isfinite(reach)] = 0.0
         ax.errorbar(
             values,
-            np.arange(len(shown)) + shift,
+            np.arange(len(estimated)) + shift,
             xerr=reach,
             fmt=mark,
             markersize=4,
-            label=how.upper(),
+            label=method.upper(),
         )
     ax.axvline(float(logged.log.rewards.mean()), linestyle="--", linewidth=1, label="logged")
-    ax.set_yticks(range(len(shown)), [plots.text(one.policy) for one in shown])
+    names = [plots.text(result.policy) for result in estimated]
+    ax.set_yticks(range(len(names)), names)
     plots.legend(figure, ax)
     return figure

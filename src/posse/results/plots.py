@@ -21,11 +21,11 @@ import numpy as np
 
 from posse.core.check import require
 from posse.core.errors import DataError
+from posse.core.statistics import Band, band
 from posse.results import words
 from posse.results.compare import identical, times_as_long
 from posse.results.naming import Named, distinct, labels
 from posse.results.record import Ints, Record, several
-from posse.results.statistics import Band, band
 from posse.results.words import common, plural
 
 if TYPE_CHECKING:

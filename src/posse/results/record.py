@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from posse.core import check as rules
 from posse.core.errors import DataError
+from posse.core.statistics import Band, Floats, band
 from posse.results import words
 from posse.results.naming import HORIZON, Named
-from posse.results.statistics import Band, Floats, band
 from posse.results.values import JSON, floats, integers, plain, plain_dict, same, strict
 from posse.results.words import vocabulary
 from posse.version import __version__

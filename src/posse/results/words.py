@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from math import isfinite
 
 from posse.core import check
 from posse.core.errors import DataError
+from posse.core.statistics import format_interval
 from posse.results.values import JSON
 
 UNKNOWN = "–"
@@ -137,12 +137,7 @@ def interval(estimate: float, low: float, high: float) -> str:
     ... )
     ('0.69 [0.61, 0.78]', '1,234 [1,100, 1,320]', '0.6934')
     """
-    if not (isfinite(low) and isfinite(high)):
-        return number(estimate, 4)
-    places = 0
-    while places < 6 and 0 < (high - low) / 2 * 10**places < 3:
-        places += 1
-    return f"{estimate:,.{places}f} [{low:,.{places}f}, {high:,.{places}f}]"
+    return format_interval(estimate, low, high)
 
 
 def words_of(value: JSON) -> str:

@@ -20,9 +20,9 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from posse.core.errors import PosseError
+from posse.core.statistics import band
 from posse.policies.listing import listing
 from posse.privacy.leakage.attack import FINDS, LITTLE, NOTHING
-from posse.results.statistics import band
 from posse.results.store import Store
 from posse.results.words import listed
 from posse.studio.guard import Refused

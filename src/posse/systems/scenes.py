@@ -6,11 +6,12 @@ plain dicts and lists.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
+
+from posse.core.statistics import wilson
 
 PROTECTIONS = (
     "header",
@@ -249,10 +250,6 @@ def wilson_interval(total: float, count: int) -> tuple[float, float]:
     """
     if count <= 0:
         return 0.0, 1.0
-    z = 1.959964  # the 97.5 % quantile of the standard normal distribution
     mean = total / count
-    spread = z * z / count
-    middle = (mean + spread / 2) / (1 + spread)
-    variance = max(0.0, mean * (1 - mean) / count + spread / (4 * count))
-    half = z / (1 + spread) * math.sqrt(variance)
-    return max(0.0, min(mean, middle - half)), min(1.0, max(mean, middle + half))
+    low, high = wilson(total, count)
+    return max(0.0, min(mean, low)), min(1.0, max(mean, high))

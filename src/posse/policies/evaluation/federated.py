@@ -17,8 +17,12 @@ import numpy as np
 
 from posse.core import check
 from posse.core.errors import ConfigError, DataError
+from posse.core.statistics import Interval, student
 from posse.policies.evaluation import offline
 from posse.policies.evaluation.offline import Floats, Log
+
+FEWEST_CLIENTS = 10.0
+"""Effective number of clients below which their sums give no interval."""
 
 
 @dataclass(frozen=True)
@@ -46,59 +50,73 @@ class ClientSums:
         return math.hypot(self.clip, self.clip**2)
 
     def clipped(self) -> ClientSums:
-        """Scale one client's sums down to the clip, and make their squares."""
+        """Scale one client's sums down to the clip, and square them."""
         if self.clients != 1:
             raise ConfigError(
                 f"clipping is for one client's sums, got those of {self.clients}. Clip before "
-                "adding."
+                "adding.",
+                rule="policies.clients.not-one",
             )
-        scale = min(
-            1.0, self.clip / max(math.hypot(self.numerator, self.denominator, self.rows), 1e-300)
-        )
-        a, b = self.numerator * scale, self.denominator * scale
+        norm = math.hypot(self.numerator, self.denominator, self.rows)
+        scale = min(1.0, self.clip / max(norm, 1e-300))
+        a = self.numerator * scale
+        b = self.denominator * scale
         return ClientSums(a, b, self.rows * scale, self.clip, (a * a, a * b, b * b))
 
     def __add__(self, other: ClientSums) -> ClientSums:
         if self.clip != other.clip:
             raise ConfigError(
-                f"sums must be clipped alike to add, got clips {self.clip} and {other.clip}. Agree "
-                "on one."
+                f"sums must have the same clip to add, got {self.clip} and {other.clip}. Agree "
+                "on one.",
+                rule="policies.clip.differs",
             )
-        aa, ab, bb = (one + more for one, more in zip(self.squares, other.squares, strict=True))
+        squares = np.add(self.squares, other.squares).tolist()
         return ClientSums(
             self.numerator + other.numerator,
             self.denominator + other.denominator,
             self.rows + other.rows,
             self.clip,
-            (aa, ab, bb),
+            (squares[0], squares[1], squares[2]),
             self.clients + other.clients,
         )
 
-    def estimate(self, method: str = "snips", level: float = 0.95) -> offline.Estimate:
-        """Give the value and its interval: `evaluate`'s, where no client was clipped.
+    def estimate(
+        self, method: str = "snips", level: float = 0.95, noise: float = 0.0
+    ) -> offline.Estimate:
+        """Return the value and its interval.
 
-        The effective size is in clients: (sum B)^2 / sum B^2.
+        Value and standard error are those of `evaluate` if no client was clipped. The interval is
+        Student's without the correction for skewness, for which six numbers are too few. The
+        effective size is in clients, (sum B)^2 / sum B^2; below `FEWEST_CLIENTS` there is no
+        interval.
+
+        Args:
+            method: The estimator of the sums.
+            level: Coverage of the interval.
+            noise: Standard deviation of the noise that each of the six sums carries.
         """
         check.between(0.5, 0.999999, level=level)
         if self.denominator <= 0:
             raise DataError(
-                f"the denominators must add up to more than 0, got {self.denominator}. Ask more "
-                "clients."
+                f"the denominators must add up to more than 0, got {self.denominator:g}. Ask more "
+                "clients.",
+                rule="policies.denominator.not-positive",
             )
-        value = self.numerator / self.denominator
+        v = self.numerator / self.denominator
         aa, ab, bb = self.squares
-        spread = max(aa - 2 * value * ab + value * value * bb, 0.0)
-        effective = 1.0 if self.clients < 2 else self.denominator**2 / bb if bb > 0 else 0.0
-        return offline.interval(
-            method,
-            value,
-            spread,
-            self.denominator,
-            self.clients,
-            level,
-            round(self.rows),
-            effective,
-        )
+        squares = max(aa - 2 * v * ab + v * v * bb, 0.0)
+        # The noise of A and B, and two standard deviations of the noise in the sum of squares.
+        squares += noise**2 * (1 + v * v) + 2 * noise * math.sqrt(1 + 4 * v * v + v**4)
+        error = offline.standard_error(squares, self.denominator, self.clients)
+        effective = self.denominator**2 / bb if bb > 0 else 0.0
+        interval = Interval(v, -math.inf, math.inf, level)
+        if self.clients < 2:
+            effective = 1.0
+        elif effective >= FEWEST_CLIENTS:
+            df = min(offline.degrees(effective), self.clients - 1)
+            interval = student(v, error, df, level)
+        rows = round(self.rows)
+        return offline.Estimate(method, interval, error, rows, self.clients, effective, interval)
 
 
 def client_sums(

@@ -10,13 +10,15 @@ rewards:
 - `dr` (doubly robust): mean of sum_a pi(a | x) f(x, a) + w (r - f(x, a)); unbiased where the logged
   probabilities are true, and close where f is.
 
-Each is a ratio of sums over clients, A / B; its interval is the delta method's with clients as
-clusters (rows of one client depend on each other): variance m / (m - 1) sum_c (A_c - v B_c)^2 / B^2
-over m clients, and a normal quantile. It holds for many clients of bounded weight; the effective
-sample size (sum w)^2 / sum w^2 says when it does not, and below `FEWEST` there is no interval: it
-is unbounded. Dudik, Erhan, Langford, Li: Doubly robust policy evaluation and optimization, 2014;
-Swaminathan, Joachims: The self-normalized estimator for counterfactual learning, 2015. numpy alone
-is needed.
+Each is a ratio of sums over clients, A / B. Rows of one client depend on each other, so clients are
+clusters: the variance is the delta method's, m / (m - 1) sum_c (A_c - v B_c)^2 / B^2 over m
+clients. The interval is Student's with as many degrees of freedom as the effective number of
+clients, B^2 / sum_c B_c^2, less 1, which is m - 1 if all clients have the same weight. Large
+weights make the estimate skewed, and the interval is extended accordingly
+(`core.statistics.skewed_interval`). Below an effective sample size (sum w)^2 / sum w^2 of `FEWEST`
+rows there is no interval. docs/benchmarks.md has the measured coverage. Dudik, Erhan, Langford, Li:
+Doubly robust policy evaluation and optimization, 2014; Swaminathan, Joachims: The self-normalized
+estimator for counterfactual learning, 2015. numpy alone is needed.
 
 A target's choices that the logging policy never made cannot be valued. Where the chance of every
 arm was logged, the share without support is the mean of pi's chance on arms of logged chance 0:
@@ -30,18 +32,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
 from posse.core import check
 from posse.core.errors import DataError
+from posse.core.statistics import Interval, simultaneous_level, skewed_interval
 
 Floats = NDArray[np.float64]
 ESTIMATORS = ("ips", "snips", "dr")
-FEWEST = 10.0
-"""Effective sample size below which there is no interval."""
+FEWEST = 30.0
+"""Effective sample size, in rows, below which there is no interval."""
+
+
+_COLUMNS = {
+    "arms": np.int64,
+    "rewards": np.float64,
+    "probabilities": np.float64,
+    "logging": np.float64,
+    "clients": np.int64,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,34 +71,35 @@ class Log:
     clients: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
-        for name, kind in (
-            ("arms", np.int64),
-            ("rewards", np.float64),
-            ("probabilities", np.float64),
-            ("logging", np.float64),
-            ("clients", np.int64),
-        ):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, np.asarray(getattr(self, name), kind))
+        for name, kind in _COLUMNS.items():
+            column = getattr(self, name)
+            if column is not None:
+                object.__setattr__(self, name, np.asarray(column, kind))
         rows = len(self.arms)
         if not rows:
-            raise DataError("a log needs a row, got none. Log some decisions first.")
-        for name in ("rewards", "probabilities", "logging", "clients"):
+            raise DataError(
+                "a log needs a row, got none. Log some decisions first.",
+                rule="policies.log.empty",
+            )
+        for name in _COLUMNS:
             column = getattr(self, name)
             if column is not None and len(column) != rows:
                 raise DataError(
-                    f"{name} must be one a row, got {len(column)} for {rows} rows. Match them."
+                    f"{name} must have one value per row, got {len(column)} for {rows} rows. Match them.",
+                    rule=f"policies.{name}.wrong-length",
                 )
         if not np.isfinite(self.rewards).all():
             raise DataError(
-                "rewards must be finite numbers, got NaN or infinity. Leave those rows out."
+                "rewards must be finite numbers, got NaN or infinity. Leave those rows out.",
+                rule="policies.rewards.not-finite",
             )
         wrong = np.flatnonzero(~((self.probabilities > 0) & (self.probabilities <= 1)))
         if len(wrong):
             raise DataError(
                 f"logged probabilities must be in (0, 1], got {self.probabilities[wrong[0]]} in "
-                f"row {wrong[0] + 1}. An "
-                "arm of probability 0 cannot have been drawn: correct the log."
+                f"row {wrong[0] + 1}. An arm of probability 0 cannot have been drawn: correct the "
+                "log.",
+                rule="policies.probabilities.out-of-range",
             )
         self._check_logging()
 
@@ -102,8 +114,9 @@ class Log:
             row = int(wrong[0])
             raise DataError(
                 "logged probabilities must be those of the logged arms, got "
-                f"{self.probabilities[row]:g} beside "
-                f"{self.logging[row, self.arms[row]]:g} in row {row + 1}. Correct one of them."
+                f"{self.probabilities[row]:g} and {self.logging[row, self.arms[row]]:g} in row "
+                f"{row + 1}. Correct one of them.",
+                rule="policies.probabilities.contradict-logging",
             )
 
     def __len__(self) -> int:
@@ -115,23 +128,61 @@ class Estimate:
     """A value with its interval, and what it rests on."""
 
     method: str
-    value: float
+    interval: Interval
     error: float
     """Standard error."""
-    low: float
-    high: float
-    level: float
     rows: int
     clients: int
     effective: float
     """Effective sample size in rows: (sum w)^2 / sum w^2."""
+    simultaneous: Interval
+    """Wider: the intervals of all policies that are compared hold together. Use it for the policy
+    that looks best.
+    """
+
+    @property
+    def value(self) -> float:
+        """The estimated reward a decision."""
+        return self.interval.estimate
+
+    @property
+    def low(self) -> float:
+        """Lower end of the interval."""
+        return self.interval.low
+
+    @property
+    def high(self) -> float:
+        """Upper end of the interval."""
+        return self.interval.high
+
+    @property
+    def level(self) -> float:
+        """Coverage of the interval."""
+        return self.interval.level
 
     @property
     def shown(self) -> str:
         """The interval in words; none where too few rows count."""
-        if math.isfinite(self.low) and math.isfinite(self.high):
-            return f"{self.low:.4f} to {self.high:.4f}"
-        return f"none: {self.effective:.1f} effective rows"
+        return ends(self.interval) or f"none: {self.effective:.1f} effective rows"
+
+    def as_dict(self) -> dict[str, str | float]:
+        """Return the estimate as `--json` prints it."""
+        return {
+            "method": self.method,
+            "value": self.value,
+            "error": self.error,
+            "low": self.low,
+            "high": self.high,
+            "level": self.level,
+            "rows": self.rows,
+            "clients": self.clients,
+            "effective": self.effective,
+        }
+
+
+def ends(interval: Interval) -> str:
+    """Write the ends of an interval; empty without one."""
+    return f"{interval.low:.4f} to {interval.high:.4f}" if interval.known else ""
 
 
 def evaluate(
@@ -142,12 +193,19 @@ def evaluate(
     predictions: Floats | None = None,
     level: float = 0.95,
     tolerance: float = 0.0,
+    policies: int = 1,
 ) -> Estimate:
-    """Estimate the reward a decision of a policy that has chances `target`, (rows, arms), on the
-    logged contexts.
+    """Estimate what a policy would have earned a decision on the logged contexts. O(rows arms).
 
-    `predictions` (rows, arms) is the model of rewards that `dr` needs. Logs that leave more than
-    `tolerance` of the target's choices without support are refused. O(rows arms).
+    Args:
+        log: What was logged.
+        target: The chances of the policy, (rows, arms).
+        method: "ips", "snips" or "dr".
+        predictions: Predicted reward of every arm, (rows, arms); `dr` needs it.
+        level: Coverage of the interval.
+        tolerance: Logs that leave a larger share of the policy's choices without support are
+            refused.
+        policies: How many policies are compared, for `simultaneous`.
 
     >>> log = Log(np.array([0, 1, 1, 0]), np.array([1.0, 0.0, 1.0, 0.0]), np.full(4, 0.5))
     >>> always_one = np.tile([0.0, 1.0], (4, 1))
@@ -156,14 +214,36 @@ def evaluate(
     """
     check.one_of(ESTIMATORS, method=method)
     check.between(0.5, 0.999999, level=level)
+    check.at_least(1, policies=policies)
     check_target(log, target)
     check_support(log, target, tolerance)
     totals = by_client(log, terms(log, target, method, predictions))
-    bottom = float(totals[:, 1].sum())
-    value = float(totals[:, 0].sum()) / bottom if bottom > 0 else math.nan
-    spread = float(((totals[:, 0] - value * totals[:, 1]) ** 2).sum())
+    clients = len(totals)
+    denominators = totals[:, 1]
+    denominator = float(denominators.sum())
+    value = float(totals[:, 0].sum()) / denominator if denominator > 0 else math.nan
+    residuals = totals[:, 0] - value * denominators
+    error = standard_error(float((residuals**2).sum()), denominator, clients)
     effective = effective_size(importance(log, target))
-    return interval(method, value, spread, bottom, len(totals), level, len(log), effective)
+    interval = Interval(value, -math.inf, math.inf, level)
+    together = Interval(value, -math.inf, math.inf, simultaneous_level(level, policies))
+    if effective >= FEWEST and clients > 1:
+        df = degrees(effective_size(denominators))
+        interval = skewed_interval(value, error, residuals, df=df, level=level)
+        together = skewed_interval(value, error, residuals, df=df, level=together.level)
+    return Estimate(method, interval, error, len(log), clients, effective, together)
+
+
+def standard_error(squares: float, denominator: float, clients: int) -> float:
+    """Return the standard error of a ratio of sums; `squares` is sum_c (A_c - v B_c)^2."""
+    if clients < 2 or denominator <= 0:
+        return math.inf
+    return math.sqrt(clients / (clients - 1) * squares) / denominator
+
+
+def degrees(effective_clients: float) -> int:
+    """Return the degrees of freedom of as many effective clients, at least 1."""
+    return max(1, round(effective_clients) - 1)
 
 
 def importance(log: Log, target: Floats) -> Floats:
@@ -191,11 +271,13 @@ def terms(log: Log, target: Floats, method: str, predictions: Floats | None = No
     if predictions is None or predictions.shape != target.shape:
         got = "none" if predictions is None else f"shape {predictions.shape}"
         raise DataError(
-            f"doubly robust needs predictions of every arm, {target.shape}, got {got}. Give them."
+            f"doubly robust needs predictions of every arm, {target.shape}, got {got}. Pass `predictions`.",
+            rule="policies.predictions.wrong-shape",
         )
     if not np.isfinite(predictions).all():
         raise DataError(
-            "predictions must be finite numbers, got NaN or infinity. Use a model that converged."
+            "predictions must be finite numbers, got NaN or infinity. Use a model that converged.",
+            rule="policies.predictions.not-finite",
         )
     expected = (target * predictions).sum(axis=1)
     rest = log.rewards - predictions[np.arange(len(log)), log.arms]
@@ -210,39 +292,19 @@ def by_client(log: Log, rows: Floats) -> Floats:
     return np.stack([np.bincount(code, rows[:, column]) for column in range(rows.shape[1])], axis=1)
 
 
-def interval(
-    method: str,
-    value: float,
-    spread: float,
-    bottom: float,
-    count: int,
-    level: float,
-    rows: int,
-    effective: float,
-) -> Estimate:
-    """Put a ratio of sums over `count` clients and its interval together; `spread` is sum_c (A_c -
-    v B_c)^2.
-    """
-    if count < 2 or bottom <= 0:
-        return Estimate(method, value, np.inf, -np.inf, np.inf, level, rows, count, effective)
-    error = (count / (count - 1) * spread) ** 0.5 / bottom
-    reach = NormalDist().inv_cdf((1 + level) / 2) * error if effective >= FEWEST else math.inf
-    return Estimate(
-        method, value, error, value - reach, value + reach, level, rows, count, effective
-    )
-
-
 def check_target(log: Log, target: Floats) -> None:
     """Refuse a target that is not one distribution a row."""
     if target.ndim != 2 or len(target) != len(log):
         raise DataError(
             f"a target must be rows x arms, got {target.shape} for {len(log)} rows. Give one row "
-            "each."
+            "each.",
+            rule="policies.target.wrong-shape",
         )
     if log.arms.min() < 0 or log.arms.max() >= target.shape[1]:
         raise DataError(
             f"logged arms must be in [0, {target.shape[1]}), got {log.arms.min()} to "
-            f"{log.arms.max()}."
+            f"{log.arms.max()}. Give the target a column for every arm.",
+            rule="policies.arms.out-of-range",
         )
     sums = target.sum(axis=1)
     # Not (>= 0) refuses NaN as well.
@@ -250,7 +312,8 @@ def check_target(log: Log, target: Floats) -> None:
     if len(wrong):
         raise DataError(
             f"a target must be chances that add up to 1, got a sum of {sums[wrong[0]]:.6g} in row "
-            f"{wrong[0] + 1}."
+            f"{wrong[0] + 1}. Divide each row by its sum.",
+            rule="policies.target.not-chances",
         )
 
 
@@ -290,7 +353,9 @@ def support_of(log: Log, target: Floats) -> Support:
         if log.logging.shape != target.shape:
             shape = log.logging.shape
             raise DataError(
-                f"logged chances must be rows x arms like the target {target.shape}, got {shape}."
+                f"logged chances must be rows x arms like the target {target.shape}, got {shape}. "
+                "Give the chance of every arm.",
+                rule="policies.logging.wrong-shape",
             )
         lacking = np.where(log.logging > 0, 0.0, target).sum(axis=1)
         return Support(float(lacking.mean()), int((lacking > ROUNDING).sum()), True, mean)
@@ -317,12 +382,12 @@ def check_support(log: Log, target: Floats, tolerance: float = 0.0) -> None:
     rows; mean importance weight 0.75). Log with exploration, or evaluate a policy closer to the logged one.
     """
     check.between(0, 1, tolerance=tolerance)
-    found = support_of(log, target)
-    if found.share > tolerance + ROUNDING:
+    support = support_of(log, target)
+    if support.share > tolerance + ROUNDING:
         raise DataError(
-            f"the logs must support the policy's choices, got none for {100 * found.share:.3g} % "
-            "of them (in "
-            f"{found.rows} of {len(log)} rows; mean importance weight {found.mean_weight:.3g}). "
-            "Log with exploration, "
-            "or evaluate a policy closer to the logged one."
+            "the logs must support the policy's choices, got none for "
+            f"{100 * support.share:.3g} % of them (in {support.rows} of {len(log)} rows; mean "
+            f"importance weight {support.mean_weight:.3g}). Log with exploration, or evaluate a "
+            "policy closer to the logged one.",
+            rule="policies.log.no-support",
         )

@@ -38,6 +38,7 @@ from numpy.typing import ArrayLike
 
 from posse.core.errors import ConfigError
 from posse.core.roles import View
+from posse.core.statistics import wilson
 from posse.privacy.leakage.attack import Attack, Evidence, Score
 from posse.privacy.leakage.scores import Bools, Floats, Ints
 
@@ -356,21 +357,6 @@ def difference_interval(
     low = p - q - math.hypot(p - first[0], second[1] - q)
     high = p - q + math.hypot(first[1] - p, q - second[0])
     return low, high
-
-
-def wilson(hits: int, trials: int, confidence: float) -> tuple[float, float]:
-    """Wilson's interval for a share.
-
-    >>> [round(edge, 4) for edge in wilson(81, 263, 0.95)]
-    [0.2553, 0.3662]
-    """
-    z = NormalDist().inv_cdf((1 + confidence) / 2)
-    share, square = hits / trials, z * z / trials
-    middle, half = (
-        share + square / 2,
-        z * math.sqrt(share * (1 - share) / trials + square / trials / 4),
-    )
-    return (middle - half) / (1 + square), (middle + half) / (1 + square)
 
 
 def _attack(

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from posse.core.statistics import Floats, mean_interval, standard_error, student
 from posse.results import words
-from posse.results.compare import difference, identical, times_as_long
+from posse.results.compare import Difference, difference, identical, times_as_long
 from posse.results.joining import Joining, joining
 from posse.results.naming import PLAIN, labels
 from posse.results.record import Record
 from posse.results.reports.sections import Named
-from posse.results.statistics import Floats, standard_error, t_quantile
 from posse.results.words import Vocabulary, common, plural
 
 CHANCE, BEST, ARM = "chance_reward", "best_fixed_reward", "best_fixed_arm"
@@ -109,10 +109,8 @@ def spread(values: npt.ArrayLike) -> tuple[float, float, float]:
     """Return the mean and Student's 95 % interval of it; NaN for the ends where there is one
     value.
     """
-    x = np.asarray(values, np.float64)
-    error = standard_error(x)
-    half = float("nan") if error is None else t_quantile(0.95, x.size - 1) * error
-    return float(x.mean()), float(x.mean()) - half, float(x.mean()) + half
+    interval = mean_interval(values)
+    return interval.estimate, interval.low, interval.high
 
 
 def averages(record: Record) -> Floats | None:
@@ -271,19 +269,27 @@ def _best_run(rivals: Named) -> tuple[str, tuple[str, ...]]:
                 _interval(top),
             ),
         )
-    ahead, error, paired = difference(top, second)
+    ahead = difference(top, second)
     total = nouns.priced(words.interval(*spread(top.total)))
     headline = f"{label} earned most: {total} over {words.count(top.horizon, nouns.step)}"
-    if ahead is None or error is None:
+    if not ahead.interval.known:
         return headline, (
-            f"{words.number(ahead)} more than {name}, in one run: it may be chance.",
+            f"{words.number(ahead.interval.estimate)} more than {name}, in one run: it may be "
+            "chance.",
             _best_arm(top, label),
         )
-    half = t_quantile(0.95, min(top.runs, second.runs) - 1) * error
-    more = words.interval(ahead, ahead - half, ahead + half)
-    clear = f"{more} more than the next, {name}" + (", paired by world seed." if paired else ".")
-    unclear = f"Not clearly more than {name}: the difference is {more}, which may be chance."
-    return headline, (clear if ahead > half else unclear, _best_arm(top, label), _interval(top))
+    return headline, (_lead(ahead, name), _best_arm(top, label), _interval(top))
+
+
+def _lead(ahead: Difference, name: str) -> str:
+    """Return how far the best run is ahead of the next one, and whether that is clear."""
+    if ahead.clear:
+        pairing = ", paired by world seed" if ahead.paired else ""
+        return f"{ahead.interval} more than the next, {name}{pairing}."
+    doubt = "may be chance"
+    if ahead.interval.excludes_zero:
+        doubt = "one more run that fails would undo"
+    return f"Not clearly more than {name}: the difference is {ahead.interval}, which {doubt}."
 
 
 def _best_arm(record: Record, label: str) -> str:
@@ -314,12 +320,12 @@ def _joined(joined: Joining) -> tuple[str, tuple[str, ...]]:
     assert base is not None
     gain = whole.difference or 0.0
     side = "more" if gain >= 0 else "less"
-    half = float("nan") if whole.error is None else t_quantile(0.95, whole.runs - 1) * whole.error
-    amount = nouns.priced(words.interval(abs(gain), abs(gain) - half, abs(gain) + half))
+    interval = student(abs(gain), whole.error, whole.runs - 1)
+    amount = nouns.priced(str(interval))
     headline = f"Joining earned {amount} {side} {nouns.reward} than alone"
     if whole.error is None:
         headline = f"In this one run joining earned {amount} {side} {nouns.reward} than alone"
-    elif abs(gain) <= half:
+    elif not interval.excludes_zero:
         headline = f"Whether joining pays cannot be told: {amount} {side} {nouns.reward} than alone"
     each, steps = f"all {plural(nouns.party)} together", words.count(record.horizon, nouns.step)
     totals = (

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from posse.core.errors import DataError, MissingExtraError
 from posse.core.files import open_whole
+from posse.core.statistics import standard_error
 from posse.results import plots, words
 from posse.results.compare import Comparison, compare, identical
 from posse.results.joining import parties
@@ -27,7 +28,6 @@ from posse.results.reports.sections import (
     protection,
     systems,
 )
-from posse.results.statistics import standard_error
 from posse.results.words import common, plural
 from posse.version import __version__
 

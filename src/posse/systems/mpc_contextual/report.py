@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from posse.core.statistics import standard_error
 from posse.results import words
 from posse.results.record import Record
 from posse.results.reports.sections import Section
-from posse.results.statistics import standard_error
 from posse.systems.modules import Report
 
 if TYPE_CHECKING:

@@ -287,7 +287,7 @@ def section_of(settings: RateSettings, found: Ranking) -> Section:
             "client_rate": one.client,
             "server_rate": one.server,
             "refused": one.refused,
-            "dr": None if one.estimate is None else vars(one.estimate),
+            "dr": None if one.estimate is None else one.estimate.as_dict(),
         }
         for one in found.candidates
     ]

@@ -28,9 +28,9 @@ import numpy as np
 from flwr.app import MessageType, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
-from posse.core.errors import DataError, PosseError, ProtocolError
+from posse.core.errors import PosseError, ProtocolError
 from posse.policies.evaluation.federated import ClientSums, client_sums
-from posse.policies.evaluation.offline import Log, interval
+from posse.policies.evaluation.offline import Log
 from posse.systems.fed_contextual.flower import wire
 from posse.systems.fed_contextual.flower.settings import (
     EVALUATIONS,
@@ -178,15 +178,14 @@ def estimate_of(sums: NDArray[np.float64], count: int, method: str, sigma: float
     (0.5, True)
     """
     a, b, rows, aa, ab, bb = (float(one) for one in sums)
-    if b <= 0:
-        raise DataError(
-            f"the denominators must add up to more than 0, got {b:g}. Ask more devices."
-        )
-    v = a / b
-    spread = max(aa - 2 * v * ab + v * v * bb, 0.0)
-    spread += sigma**2 * (1 + v * v) + 2 * sigma * math.sqrt(1 + 4 * v * v + v**4)
-    made = interval(method, v, spread, b, count, 0.95, round(rows), b * b / bb if bb > 0 else 0.0)
-    return {"value": v, "low": made.low, "high": made.high, "devices": count, "noise": sigma}
+    made = ClientSums(a, b, rows, math.inf, (aa, ab, bb), count).estimate(method, noise=sigma)
+    return {
+        "value": made.value,
+        "low": made.low,
+        "high": made.high,
+        "devices": count,
+        "noise": sigma,
+    }
 
 
 def _plain(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posse.results.statistics import holm, t_p_value, t_quantile
+from posse.core.statistics import holm, t_p_value, t_quantile
 
 stats = pytest.importorskip("scipy.stats")
 
