@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import field_validator
 
@@ -167,6 +167,9 @@ class SambaOptions(PolicySettings):
 
 class World(ProblemSettings):
     """A simulated world: every owner pulls the arm of its place in the roster."""
+
+    # As in 0.1: the world of a federation must not change with the version.
+    own_minimum: ClassVar[int | None] = 1
 
     seed: int = 1
 
