@@ -33,6 +33,7 @@ from posse.policies.contextual.schedules import OWN_FALCON, C
 from posse.policies.own import explain, is_own, load, source_of
 from posse.privacy.dp.sampled import SampledGaussian, Training
 from posse.problems.populations.population import Population, standardised
+from posse.problems.populations.ragged import Ragged
 from posse.problems.populations.settings import PopulationSettings
 from posse.problems.populations.worlds import Availability, Scenario
 from posse.results.values import JSON, plain_dict
@@ -364,7 +365,8 @@ class FedContextual(LearningSettings, ScheduledSettings, PopulationSettings, Run
             return self.scale == "standard"
         if not own_devices and self.population_kind != "own":
             return False
-        if np.ndim(population.inputs) != 2 or population.inputs.dtype != np.float32:
+        inputs = population.inputs
+        if isinstance(inputs, Ragged) or inputs.ndim != 2 or inputs.dtype != np.float32:
             return False
         functions = () if own is None else (own.model, own.pay, own.before)
         custom = any(function is not None for function in functions)
