@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 import posse
 from posse.core.errors import ConfigError, DataError
-from posse.problems.populations.population import Scaling
+from posse.problems.populations.population import Scaling, standardised
 from posse.problems.populations.prepared import save
 from posse.systems.fed_contextual.export import Read
 from posse.systems.fed_contextual.flower.deployment import read_version, version_of, write_version
@@ -117,6 +118,46 @@ def test_a_deployed_model_scales_contexts_where_its_application_decides(
     for read in (Read, learnt_in):
         with pytest.raises(DataError, match="does not hold them"):
             read(tmp_path / "server.npz")
+
+
+def test_a_fleet_that_scales_learns_what_it_learns_from_data_scaled_before(
+    table: Path, model: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("flwr", reason="Flower is not installed")
+    from posse.systems.fed_contextual.flower import server_app
+
+    from .grids import FakeGrid, leaves
+
+    plain = posse.FedContextual(data=table).population()
+    scaled = replace(standardised(plain), scaling=None)
+    fingerprint, results = read_scaling(model).fingerprint, []
+    for name, population in (("plain", plain), ("scaled", scaled)):
+        folder = tmp_path / name
+        folder.mkdir()
+        made = DeviceSettings.of(
+            {
+                "features": 2,
+                "arms": 2,
+                "rounds": 3,
+                "cohort": 3,
+                "seed": 5,
+                "input_size": 2.0,
+                "timeout": 0.2,
+                "data": str(save(population, folder / "p.npz")),
+                "scaling": fingerprint if name == "plain" else "",
+                "out": str(folder / "out"),
+            }
+        )
+        config = {"model": str(folder / "device.npz")}
+        if name == "plain":
+            config["scaling"] = str(model)
+        server_app.run(FakeGrid(made, 4, folder, **config), made, "1")
+        results.append(leaves(folder / "out"))
+    for ours, theirs in zip(*results, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
+        assert np.abs(ours).max() > 1e-4
+    assert Read(tmp_path / "plain" / "device.npz").shift is not None
+    assert Read(tmp_path / "scaled" / "device.npz").shift is None
 
 
 def test_a_trial_takes_the_file_and_an_app_without_scaling_does_not_name_it(
