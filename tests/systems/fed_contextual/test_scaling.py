@@ -167,6 +167,22 @@ def test_a_bandit_in_use_scales_contexts_as_its_table(table: Path, tmp_path: Pat
     assert [bandit.finish().policy.decide(row).name for row in CONTEXTS] == ["a", "b", "c"]
 
 
+def test_a_bandit_that_was_saved_without_scaling_goes_on_without_it(
+    table: Path, tmp_path: Path
+) -> None:
+    saved = posse.live(posse.FedContextual(data=table, scale="none", cohort=4))
+    decision = saved.decide(CONTEXTS[0])
+    saved.reward(decision.id, 1.0)
+    saved.save(tmp_path / "b.json")
+    settings = posse.FedContextual(data=table, cohort=4)
+    assert posse.live(settings).record().config["scale"] == "standard"
+    again = posse.live(settings).load(tmp_path / "b.json")
+    assert again.record().config["scale"] == "none"
+    assert again.decide(CONTEXTS[1]).arm == saved.decide(CONTEXTS[1]).arm
+    with pytest.raises(ConfigError, match="was saved with scale 'none', got 'standard'"):
+        posse.live(settings.but(scale="standard")).load(tmp_path / "b.json")
+
+
 def grown(table: Path, folder: Path) -> Path:
     """A copy of the table, of which other salaries come with the next call."""
     path = folder / "grown.csv"

@@ -10,9 +10,12 @@ from typing import Any
 
 import pytest
 
+import posse
+from posse.core.errors import ConfigError
 from posse.core.settings import read_toml
 from posse.runtime.network.deployment import Deployment
 from posse.runtime.place import open_place
+from posse.systems.live import Bandit
 from posse.systems.parties import make_invitation
 from posse.systems.registry import run
 from posse.systems.samba.deploy import NO_POLICY, build
@@ -86,3 +89,31 @@ def test_a_party_without_a_policy_keeps_ucb_and_warns(tmp_path: Path, name: str)
     silent = built(path)
     assert (silent.remarks, named.remarks) == ((NO_POLICY,), ())
     assert (silent.terms, silent.inputs) == (named.terms, named.inputs)
+
+
+def test_a_bandit_that_0_1_saved_without_a_policy_goes_on_with_ucb(tmp_path: Path) -> None:
+    arms = ("red", "green", "blue")
+
+    def bandit(**given: Any) -> Bandit:
+        return posse.live(Samba(path="plain", **given), arms=arms)
+
+    def used(made: Bandit) -> list[int]:
+        chosen = []
+        for _ in range(20):
+            decision = made.decide()
+            made.reward(decision.id, decision.arm / 2)
+            chosen.append(decision.arm)
+        return chosen
+
+    saved = bandit(policy="ucb")
+    used(saved)
+    saved.save(tmp_path / "bandit.json")
+    wanted = used(bandit(policy="ucb").load(tmp_path / "bandit.json"))
+    silent = bandit().load(tmp_path / "bandit.json")
+    assert used(silent) == wanted
+    assert silent.record().policy == "ucb"
+    with pytest.raises(ConfigError, match=r"was saved with policy .*'ucb'.*, got .*'thompson'"):
+        bandit(policy="thompson").load(tmp_path / "bandit.json")
+    bandit(policy="softmax").save(tmp_path / "other.json")
+    with pytest.raises(ConfigError, match=r"was saved with policy .*'softmax'.*, got .*'thompson'"):
+        bandit().load(tmp_path / "other.json")
