@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-COMMAND = ("run", "samba", "--owners", "10", "--horizon", "300")
+COMMAND = ("run", "samba", "--policy", "ucb", "--owners", "10", "--horizon", "300")
 REPEAT = 3
 
 

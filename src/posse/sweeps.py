@@ -31,6 +31,7 @@ from posse.results.reports import page
 from posse.results.store import Store
 from posse.systems.base import RunSettings
 from posse.systems.registry import run as run_settings
+from posse.systems.registry import system_of
 from posse.version import __version__
 
 S = TypeVar("S", bound=RunSettings)
@@ -83,7 +84,8 @@ def sweep(
 
     `over` is a grid, such as `{"policy": ["ucb", "softmax"], "tau": [0.05, 0.1]}`, or a list of
     changes. A parameter that a policy lacks is left out, and equal settings run once. `runs` is the
-    number of runs of each.
+    number of runs of each. Settings run as their plain twins where those earn the same, bit for
+    bit; state `path`, such as path="roles", to run the protocol (`plain_where_equal`).
 
     They run on `workers` processes (as many as there are cores; 1 is this process), on any
     `concurrent.futures.Executor`, or on a Dask cluster by the address of its scheduler, such as
@@ -102,7 +104,7 @@ def sweep(
         )
     if workers is not None:
         check.at_least(1, workers=workers)
-    result = _begin(settings, over, runs)
+    result = _begin(settings, over, runs, plain=run is run_settings)
     _check_settings(result.settings.values())
     if store is not None and not isinstance(store, Store):
         store = Store(store)
@@ -462,12 +464,56 @@ def _varied(
         )
 
 
+def plain_where_equal(settings: Sequence[RunSettings]) -> list[RunSettings]:
+    """Replace settings by their plain twins where protection does not change the result.
+
+    This holds for systems with exact twins (`About.exact`). Settings stay as they are if they state
+    how they run, such as path="roles", or if their sweep compares protections.
+
+    >>> from posse.systems.samba.settings import Samba
+    >>> grid = [Samba(owners=3), Samba(owners=3, path="roles")]
+    >>> [(one.protection, plain.protection) for one, plain in zip(grid, plain_where_equal(grid))]
+    [('strict', 'plain'), ('strict', 'strict')]
+    """
+    protections: dict[str, set[str]] = {}
+    for one in settings:
+        protections.setdefault(one.system, set()).add(one.protection)
+    made = []
+    for one in settings:
+        exact = system_of(one).about.exact and len(protections[one.system]) == 1
+        made.append(_twin_unless_stated(one) if exact else one)
+    return made
+
+
+def _twin_unless_stated(settings: RunSettings) -> RunSettings:
+    """Return the plain twin, unless a setting that the twin changes was stated."""
+    stated = settings.model_fields_set.intersection(changed_by_twin(settings))
+    return settings if stated else settings.plain()
+
+
+def changed_by_twin(settings: RunSettings) -> list[str]:
+    """Return the names of the settings that the plain twin changes, such as `path`."""
+    twin = settings.plain()
+    names = type(settings).model_fields
+    return [name for name in names if getattr(twin, name) != getattr(settings, name)]
+
+
 def _begin(
-    settings: RunSettings | Iterable[RunSettings] | Sweep, over: Over | None, runs: int | None
+    settings: RunSettings | Iterable[RunSettings] | Sweep,
+    over: Over | None,
+    runs: int | None,
+    *,
+    plain: bool,
 ) -> Sweep:
-    """Return a sweep of which nothing is run, or what was done of one that is continued."""
+    """Return a sweep of which nothing is run, or what was done of one that is continued.
+
+    `plain` replaces settings by their plain twins where that does not change the result.
+    """
     if not isinstance(settings, Sweep):
-        varied = {one.digest(): one for one in _varied(settings, over, runs)}
+        each = list(_varied(settings, over, runs))
+        if plain:
+            each = plain_where_equal(each)
+        varied = {one.digest(): one for one in each}
         return Sweep(varied, _parameters(list(varied.values()), over) if varied else ())
     if over is not None or runs is not None:
         raise ConfigError(

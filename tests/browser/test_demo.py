@@ -138,7 +138,7 @@ def test_the_last_step_is_made_and_no_other(visit: Visits) -> None:
         int(text.split("/")[1]) for text in page.locator(".party.row .under").all_text_contents()
     ]
     record = posse.run(
-        posse.Samba(means=(0.38, 0.55, 0.47, 0.71), seed=7, horizon=31, level="paper")
+        posse.Samba(policy="ucb", means=(0.38, 0.55, 0.47, 0.71), seed=7, horizon=31, level="paper")
     )
     assert sum(pulls) == 31
     assert pulls == [int(one) for one in record.pulls[0]]

@@ -94,7 +94,9 @@ def test_long_names_stay_in_the_window_beside_a_comparison(
         "C",
         "D",
     )
-    long = posse.run(posse.Samba(means=MEANS, names=names, horizon=60, seed=3, path="plain"))
+    long = posse.run(
+        posse.Samba(policy="ucb", means=MEANS, names=names, horizon=60, seed=3, path="plain")
+    )
     store, page = posse.Store(), visit().enter("/runs")
     rows = page.locator(".ledger tbody tr")
     expect(rows).to_have_count(3)

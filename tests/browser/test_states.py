@@ -214,7 +214,7 @@ def test_a_tour_and_refused_settings_are_sound_in_both_sizes(visit: Visits) -> N
 
 
 CROWDS = {
-    "samba": ("owners=100&horizon=400&level=paper&t=103", ".party.cell", 100, 3),
+    "samba": ("policy=ucb&owners=100&horizon=400&level=paper&t=103", ".party.cell", 100, 3),
     "mpc-contextual": ("data=digits&rows=60&horizon=20&parties=10&t=1", ".party.row", 10, 76),
     "dp-combinatorial": (
         "agents=100&producers=12&horizon=60&start=50&delta=0.01&t=2",

@@ -98,6 +98,8 @@ def test_a_record_holds_what_was_used(posse: Call) -> None:
         "30",
         "--runs",
         "2",
+        "--policy",
+        "ucb",
         "--no-save",
         "--json",
     )
@@ -109,6 +111,7 @@ def test_a_record_holds_what_was_used(posse: Call) -> None:
         posse("simulate", "--budget", "30", "--runs", "2", "--no-save", "--json").out
     )
     assert default["records"][0]["config"]["owners"] == 10
+    assert default["records"][0]["config"]["policy"]["name"] == "thompson"
 
 
 def test_fewer_owners_than_means_in_a_file_are_the_largest(posse: Call) -> None:

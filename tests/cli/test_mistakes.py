@@ -23,7 +23,7 @@ FLAGS = [
     (["--policy", "pursuit", "--beta", "0"], "beta must be in (0, 1], got 0.0"),
     (["--policy", "pursuit", "--beta", "1.5"], "beta must be in (0, 1], got 1.5"),
     (["--policy", "ucbb"], "unknown policy 'ucbb'. Did you mean 'ucb'?"),
-    (["--tau", "0.1"], "policy 'ucb' has no parameter 'tau'"),
+    (["--policy", "ucb", "--tau", "0.1"], "policy 'ucb' has no parameter 'tau'"),
     (["--data", "nowhere.csv"], "[P200] there is no data file 'nowhere.csv'"),
     (["--data", "movielenss"], "there is no data file 'movielenss'. Did you mean 'movielens'?"),
     (["--data", "."], "data must be a file, got the folder '.'"),

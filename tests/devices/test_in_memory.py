@@ -345,6 +345,7 @@ APART = {
     "devices": {"noise": 1.0, "devices": 3, "delta": 1e-3},
     "delta": {"noise": 1.0, "devices": 3, "delta": 1e-3},
     "start": {"start": "model.npz"},
+    "scaling": {"scaling": "0123456789ab", "contexts": "numbers"},
 }
 
 

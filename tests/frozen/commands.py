@@ -107,9 +107,8 @@ class Session:
         `name: command` keeps the id of its run, for later lines with `{name}`.
         """
         name, colon, rest = line.partition(": ")
-        code, out, err = call(
-            *_NAMED.sub(lambda match: self.ids[match[1]], rest if colon else line).split()
-        )
+        words = _NAMED.sub(lambda match: self.ids[match[1]], rest if colon else line).split()
+        code, out, err = call(*words, *_defaults_of_0_1(words))
         entry: dict[str, Any] = {"exit code": code}
         if "--json" in line.split() and code < 2:
             made = json.loads(out)
@@ -131,6 +130,18 @@ class Session:
                 fixed.restart()
             self(line)
         return self.found
+
+
+def _defaults_of_0_1(words: list[str]) -> list[str]:
+    """State what simulations of samba were by default when the data were written."""
+    stated: list[str] = []
+    if words[1:2] != ["samba"] or "--config" in words:
+        return stated
+    if words[0] in ("run", "simulate", "sweep", "audit") and "policy" not in " ".join(words):
+        stated += ["--policy", "ucb"]
+    if words[0] == "sweep":
+        stated += ["--path", "roles"]
+    return stated
 
 
 def _id_of(made: Any) -> str:

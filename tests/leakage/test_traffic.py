@@ -23,7 +23,7 @@ def watched(level: str) -> tuple[list[list[int]], list[list[int]], list[int]]:
     Return how much every owner has acknowledged and how large its frame was, pass by pass, and who
     pulled before it.
     """
-    found = recorded(Samba(level=level, owners=OWNERS, budget=BUDGET), seed=0)
+    found = recorded(Samba(policy="ucb", level=level, owners=OWNERS, budget=BUDGET), seed=0)
     return (
         [marks for marks, _, _ in found.seen],
         [sizes for _, sizes, _ in found.seen],

@@ -222,7 +222,8 @@ def test_a_policy_is_made_by_its_name_and_describes_itself(name: str) -> None:
 
 
 def test_settings_make_a_policy_and_leave_out_what_is_not_given() -> None:
-    assert PolicySettings().make_policy() == UCB()
+    assert PolicySettings().make_policy() == Thompson()
+    assert PolicySettings(policy="ucb").make_policy() == UCB()
     assert PolicySettings.make({"policy": "softmax", "tau": 0.3}).make_policy() == Softmax(0.3)
     with pytest.raises(ConfigError, match="policy 'softmax' has no parameter 'beta'"):
         PolicySettings(policy="softmax", beta=0.3)

@@ -22,6 +22,7 @@ from posse.policies import (
     Policy,
     Pursuit,
     Softmax,
+    Thompson,
     described,
     parameters_of,
     policy,
@@ -93,7 +94,10 @@ def test_every_way_to_give_a_registered_policy_is_the_same_settings() -> None:
         assert (settings.policy, settings.resolved()["tau"]) == ("softmax", 0.05)
         assert settings.make_policy() == policy(given) == Softmax(0.05)
     assert PolicySettings(policy=Softmax, tau=0.05) == wanted
-    assert PolicySettings(policy=UCB()) == PolicySettings(policy="ucb") == PolicySettings()
+    assert PolicySettings(policy=UCB()) == PolicySettings(policy="ucb")
+    assert (
+        PolicySettings(policy=Thompson()) == PolicySettings(policy="thompson") == PolicySettings()
+    )
 
 
 def test_an_own_policy_is_an_object_a_place_or_a_table() -> None:

@@ -140,7 +140,9 @@ def test_a_young_run_shows_what_is_found_out_although_no_leak_can_be_planted_in_
     stage = Stage(
         "z",
         samba,
-        samba.Settings(means=(0.38, 0.55, 0.47, 0.71), horizon=60, level="paper", seed=7),
+        samba.Settings(
+            policy="ucb", means=(0.38, 0.55, 0.47, 0.71), horizon=60, level="paper", seed=7
+        ),
     )
     stage.open()
     while stage.run.time < 20:

@@ -24,7 +24,14 @@ from posse._executors import LostError, finished
 from posse.core.errors import ConfigError, DataError
 from posse.policies.arms.shipped import Softmax
 from posse.results.store import Store
-from posse.sweeps import Sweep, SweepError, SweepInterrupted, grid_of, sweep
+from posse.sweeps import (
+    Sweep,
+    SweepError,
+    SweepInterrupted,
+    grid_of,
+    plain_where_equal,
+    sweep,
+)
 from posse.systems.dp_combinatorial.settings import DpCombinatorial
 from posse.systems.mpc_contextual.settings import MpcContextual
 from posse.systems.samba.settings import Samba
@@ -354,6 +361,35 @@ def test_a_folder_that_a_setting_names_is_a_part_of_the_digest(tmp_path: Path) -
         change()
         digests |= {make().digest() for make in settings}
     assert len(digests) == 2 * len(changes)
+
+
+def test_exact_systems_run_as_plain_twins_unless_the_protocol_is_asked_for() -> None:
+    base = Samba(policy="ucb", owners=3, horizon=30, seed=5)
+    grid = {"horizon": [20, 30]}
+    plain = sweep(base, grid, workers=1)
+    protocol = sweep(base.but(path="roles"), grid, workers=1)
+    assert [record.level for record in plain.records] == ["plain", "plain"]
+    assert [record.config["path"] for record in plain.records] == ["plain", "plain"]
+    assert [record.level for record in protocol.records] == ["strict", "strict"]
+    assert [record.total for record in plain.records] == [
+        record.total for record in protocol.records
+    ]
+    assert plain.parameters == protocol.parameters == ("horizon",)
+    shares = sweep(MpcContextual(rows=40, horizon=6), {"seed": [0, 1]}, workers=1)
+    assert {record.level for record in shares.records} == {"plain"}
+
+
+def test_a_sweep_that_compares_protections_runs_the_protocol() -> None:
+    base = Samba(policy="ucb", owners=3, horizon=20, paillier_bits=2048)
+    made = sweep(base, {"level": ["strict", "paper"]}, workers=1)
+    assert [record.level for record in made.records] == ["strict", "paper"]
+    made = sweep([base, base.plain()], workers=1)
+    assert [record.level for record in made.records] == ["strict", "plain"]
+
+
+def test_twins_that_earn_other_rewards_do_not_replace_a_run() -> None:
+    market = DpCombinatorial(agents=3, producers=4, horizon=24, alpha=0.3, start=3)
+    assert plain_where_equal([market]) == [market]
 
 
 def test_real_systems() -> None:

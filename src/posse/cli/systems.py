@@ -427,7 +427,7 @@ def sweep_command(known: AnySystem) -> Any:
         no_save: flags.NoSave = False,
         brief: flags.Brief = False,
     ) -> None:
-        from posse.sweeps import SweepInterrupted
+        from posse.sweeps import SweepInterrupted, changed_by_twin, plain_where_equal
         from posse.sweeps import sweep as run_sweep
 
         grid = _grid(over or ())
@@ -437,7 +437,14 @@ def sweep_command(known: AnySystem) -> Any:
             )
         check_place(out)
         keeper = Keeper(save=not no_save, report=report, figure=figure)
-        settings = _varied(known, context, config, grid)
+        varied = _varied(known, context, config, grid)
+        settings = plain_where_equal(varied)
+        if settings != varied:
+            (name, *_) = changed_by_twin(varied[0])
+            remark(
+                "these are plain simulations, which earn the same as the protocol, bit for bit; "
+                f"--{name} {getattr(varied[0], name)} runs the protocol."
+            )
         at = [0]
 
         def kept() -> str:

@@ -195,7 +195,7 @@ class Registry(Generic[T]):
     def _build(self, kind: type[T] | T, given: Mapping[str, object]) -> T:
         """Build a policy of a class, or change the parameters of one."""
         of = kind if isinstance(kind, type) else type(kind)
-        values = _converted(of, given)
+        values = _converted(of, given, self.kinds)
         try:
             if not isinstance(kind, type):
                 return replace(kind, **values) if values else kind  # type: ignore[type-var]
@@ -297,16 +297,28 @@ def _inline(text: str) -> dict[str, object]:
     return table
 
 
-def _converted(kind: type[Any], given: Mapping[str, object]) -> dict[str, object]:
+def _owners(parameter: str, kinds: Mapping[str, type[Any]]) -> str:
+    """Name the registered policies that have a parameter; empty if none has it."""
+    have = [
+        name for name, kind in kinds.items() if parameter in {each.name for each in fields(kind)}
+    ]
+    return f" It belongs to {' and '.join(have)}: give policy too." if have else ""
+
+
+def _converted(
+    kind: type[Any], given: Mapping[str, object], kinds: Mapping[str, type[Any]]
+) -> dict[str, object]:
     """Refuse parameters that a policy does not have, and read the others as the types of its
-    fields.
+    fields; `kinds` are the registered policies, for errors.
     """
     name, known, hints = _name(kind), tuple(each.name for each in fields(kind)), _hints(kind)
     values = {}
     for key, value in given.items():
         if key not in known:
             takes = f"it takes {', '.join(known)}" if known else "it takes none"
-            raise ConfigError(f"policy '{name}' has no parameter '{key}'; {takes}.")
+            raise ConfigError(
+                f"policy '{name}' has no parameter '{key}'; {takes}.{_owners(key, kinds)}"
+            )
         try:
             values[key] = TypeAdapter(hints[key]).validate_python(value) if key in hints else value
         except ValidationError as error:

@@ -26,7 +26,7 @@ from posse.privacy.leakage.attack import FINDS, LITTLE, NOTHING
 from posse.results.store import Store
 from posse.results.words import listed
 from posse.studio.guard import Refused
-from posse.sweeps import grid_of
+from posse.sweeps import grid_of, plain_where_equal
 from posse.systems import registry
 from posse.systems.audit import audit
 from posse.systems.base import level_or_none
@@ -227,7 +227,8 @@ def cells_of(
     if kind == "run":
         return [_cell(system, base)]
     if kind == "sweep":
-        return [_cell(system, one) for one in grid_of(type(settings), {**given, **more}, over)]
+        grid = list(grid_of(type(settings), {**given, **more}, over))
+        return [_cell(system, one) for one in plain_where_equal(grid)]
     made: list[Cell] = []
     refused: PosseError | None = None
     for policy in policies_of(system, over):

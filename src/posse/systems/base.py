@@ -41,6 +41,8 @@ class RunSettings(Settings):
     """Name of the system that these settings belong to."""
     writes: ClassVar[tuple[str, ...]] = ()
     """Names of the settings whose values are files or folders that a run writes."""
+    defaults_of_0_1: ClassVar[Mapping[str, object]] = {}
+    """Settings whose default has changed since, with their default in 0.1."""
 
     seed: int = 1
     """World seed: rewards, coins, ties and own draws of the simulation; kept in the record."""

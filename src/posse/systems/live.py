@@ -15,8 +15,9 @@ from __future__ import annotations
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -156,6 +157,7 @@ class Bandit:
         *,
         rewards: Literal["wait", "fold"] = "wait",
         horizon: int | None = None,
+        serving_of_0_1: Callable[[], Serving] | None = None,
     ) -> None:
         self.settings = serving.settings
         self.rewards = rewards
@@ -163,6 +165,7 @@ class Bandit:
         self.horizon = horizon
         """Largest number of decisions; None if there is no limit."""
         self._serving = serving
+        self._serving_of_0_1 = serving_of_0_1
         # Read only once: `serving.names` may search the data, and every decision needs a name.
         self.names = serving.names
         """Names of the arms."""
@@ -324,7 +327,9 @@ class Bandit:
         state = {
             "format": FORMAT,
             "system": self.settings.system,
-            **self._what_must_match(),
+            "settings": self._serving.config,
+            "arms": list(self.names),
+            "rewards": self.rewards,
             "horizon": self.horizon,
             "made": self.decisions,
             "finished": self._finished,
@@ -334,17 +339,16 @@ class Bandit:
         }
         write_whole(path, json.dumps(state).encode(), mode=PRIVATE)
 
-    def _what_must_match(self) -> dict[str, Any]:
+    def _setup(self, serving: Serving) -> dict[str, Any]:
         """Return what must be the same in a bandit that continues from this one's file."""
-        return {
-            "settings": self._serving.config,
-            "arms": list(self.names),
-            "rewards": self.rewards,
-        }
+        setup = {**serving.config, "arms": list(self.names), "rewards": self.rewards}
+        plain: dict[str, Any] = json.loads(json.dumps(setup))
+        return plain
 
     def load(self, path: str | Path) -> Bandit:
         """Continue from a file that `save` of a bandit with the same settings wrote.
 
+        Settings that are left out have the defaults of 0.1 if the file was saved with those.
         Decisions that waited for a reward at the time of saving wait again; later ones are
         forgotten. Returns this bandit.
 
@@ -354,42 +358,52 @@ class Bandit:
         """
         state = _read_state(Path(path))
         try:
-            self._check_same_settings(path, state)
+            serving = self._serving_for(path, state)
             decisions = int(state["made"])
             finished = bool(state["finished"])
             open_keys = {int(id): tuple(map(int, key)) for id, key in state["open"]}
             total, count, stride, pairs = state["curve"]
             points = [(int(step), float(value)) for step, value in pairs]
             curve = RewardCurve(float(total), int(count), int(stride), points)
-            self._serving.load(state["serving"])
+            serving.load(state["serving"])
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(
                 f"{path} is damaged ({error}). Take an older copy.", rule="systems.saved.damaged"
             ) from None
+        self._serving = serving
+        self.settings = serving.settings
         self.decisions = decisions
         self._finished = finished
         self._open = open_keys
         self._curve = curve
         return self
 
-    def _check_same_settings(self, path: str | Path, state: Mapping[str, Any]) -> None:
-        """Raise an error if the state belongs to a bandit with other settings."""
-        # The state was stored as JSON, which has no tuples. So convert the values in the same way.
-        expected = json.loads(json.dumps(self._what_must_match()))
-        saved = {name: state[name] for name in expected}
-        # Compare the entries of the table `settings` one by one, so that the error can name one.
-        expected = expected.pop("settings") | expected
-        saved = saved.pop("settings") | saved
-        for name in saved | expected:
-            saved_value = saved.get(name)
-            value = expected.get(name)
-            if saved_value != value:
-                raise ConfigError(
-                    f"{path} was saved with {name} {saved_value!r}, got {value!r}. Make this bandit "
-                    "with the same settings.",
-                    rule="systems.saved.other-settings",
-                    field=name,
-                )
+    def _serving_for(self, path: str | Path, state: Mapping[str, Any]) -> Serving:
+        """Return what continues a state: this bandit's own, or one with the defaults of 0.1.
+
+        Raises:
+            ConfigError: The state belongs to a bandit with other settings.
+        """
+        name = self._different_setting(state, self._serving)
+        if name is None:
+            return self._serving
+        if self._serving_of_0_1 is not None:
+            serving = self._serving_of_0_1()
+            if self._different_setting(state, serving) is None:
+                return serving
+        saved, expected = _saved_setup(state), self._setup(self._serving)
+        raise ConfigError(
+            f"{path} was saved with {name} {saved.get(name)!r}, got {expected.get(name)!r}. Make "
+            "this bandit with the same settings.",
+            rule="systems.saved.other-settings",
+            field=name,
+        )
+
+    def _different_setting(self, state: Mapping[str, Any], serving: Serving) -> str | None:
+        """Return the first setting in which a state differs from this bandit; None without any."""
+        saved, expected = _saved_setup(state), self._setup(serving)
+        names = {**saved, **expected}
+        return next((name for name in names if saved.get(name) != expected.get(name)), None)
 
     def _check_can_decide(self) -> None:
         """Raise an error if no decision can be made now."""
@@ -462,8 +476,21 @@ def live(
         )
     if features is not None:
         options["features"] = _python_integer(features)
-    serving = live_of(system_of(settings)).serve(settings, names, horizon, **options)
-    return Bandit(serving, rewards=rewards, horizon=horizon)
+    serve = live_of(system_of(settings)).serve
+    left_out = {
+        name: value
+        for name, value in settings.defaults_of_0_1.items()
+        if name not in settings.model_fields_set
+    }
+    serving_of_0_1 = None
+    if left_out:
+        serving_of_0_1 = partial(serve, settings.but(**left_out), names, horizon, **options)
+    return Bandit(
+        serve(settings, names, horizon, **options),
+        rewards=rewards,
+        horizon=horizon,
+        serving_of_0_1=serving_of_0_1,
+    )
 
 
 _NUMBERS = (int, float, np.integer, np.floating, np.bool_)
@@ -510,6 +537,11 @@ def _checked_arm_names(arms: Iterable[str] | None) -> tuple[str, ...] | None:
             rule="systems.arms.not-names",
         )
     return names
+
+
+def _saved_setup(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a file says of the bandit that it belongs to."""
+    return {**state["settings"], "arms": state["arms"], "rewards": state["rewards"]}
 
 
 def _read_state(path: Path) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from posse.systems.registry import start
 from tests.systems.fed_contextual.toys import RATES, TASK, population
 
 SMALL: dict[str, Any] = {
+    "scale": "none",
     "rounds": 4,
     "cohort": 6,
     "batch": 4,

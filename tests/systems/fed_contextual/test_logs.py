@@ -30,6 +30,7 @@ from posse.systems.fed_contextual.computing.training import Plan, joined, train
 from tests.systems.fed_contextual.toys import ARMS, RATES, TASK, close, differs, population
 
 PLAIN: dict[str, Any] = {
+    "scale": "none",
     "rounds": 14,
     "cohort": 5,
     "deploy_every": 3,

@@ -70,6 +70,7 @@ def test_a_simulation_learns_with_a_custom_model(kind: str, where: str) -> None:
     """
     needed(kind)
     usual = {
+        "scale": "none",
         "rounds": 6,
         "cohort": 4,
         "deploy_every": 2,

@@ -27,7 +27,8 @@ def scaled(times: float) -> Population:
 
 
 def reward(made: Population, **values: Any) -> float:
-    asked = FedContextual(**{"rounds": 40, "cohort": 8, "deploy_every": 2, "batch": 4, **values})
+    usual = {"scale": "none", "rounds": 40, "cohort": 8, "deploy_every": 2, "batch": 4}
+    asked = FedContextual(**{**usual, **values})
     return float(posse.run(asked, population=made).summary["average_reward_last_tenth"])
 
 
@@ -40,8 +41,9 @@ def test_defaults_learn_whatever_the_scale(times: float) -> None:
 
 
 def test_the_record_says_which_rate_was_used_and_by_which_size() -> None:
-    found = FedContextual(rounds=1, cohort=4).check(population=scaled(1.0))
-    config = posse.run(FedContextual(rounds=1, cohort=4), population=scaled(1.0)).config
+    asked = FedContextual(rounds=1, cohort=4, scale="none")
+    found = asked.check(population=scaled(1.0))
+    config = posse.run(asked, population=scaled(1.0)).config
     assert (config["server_rate"], config["input_size"]) == (found.server_rate, found.input_size)
     assert found.server_rate == pytest.approx(0.6 / input_size(scaled(1.0), "linear"), rel=0.02)
     declared = FedContextual(cohort=4, input_size=50.0).check(population=scaled(1.0))
@@ -94,7 +96,7 @@ def test_divergence_is_said_with_fixed_clips_and_noise(values: dict[str, Any]) -
 
 
 def test_figures_of_privacy_do_not_cover_measured_rates() -> None:
-    asked = FedContextual(rounds=1, cohort=4, noise=1.0, delta=1e-3)
+    asked = FedContextual(rounds=1, cohort=4, noise=1.0, delta=1e-3, scale="none")
     measured, declared = (
         posse.run(one, population=scaled(1.0)) for one in (asked, asked.but(input_size=5.0))
     )

@@ -320,7 +320,8 @@ def times(scale: float) -> Population:
 
 def test_a_rate_left_out_follows_the_inputs_of_a_linear_model() -> None:
     small, large = (
-        FedContextual(cohort=4).check(population=times(scale)) for scale in (0.01, 1000.0)
+        FedContextual(cohort=4, scale="none").check(population=times(scale))
+        for scale in (0.01, 1000.0)
     )
     norm = float((np.asarray(times(1000.0).inputs, float) ** 2).sum(axis=1).mean())
     assert small.client_rate == 0.1
@@ -333,7 +334,8 @@ def test_a_rate_left_out_follows_the_inputs_of_a_linear_model() -> None:
 
 
 def test_rates_and_features_that_are_too_large_are_told() -> None:
-    asked = FedContextual(rounds=60, cohort=8, deploy_every=2, batch=4, server_rate=0.05)
+    usual = {"rounds": 60, "cohort": 8, "deploy_every": 2, "batch": 4, "server_rate": 0.05}
+    asked = FedContextual(**usual, scale="none")
     told = run_fed(asked, population=times(1.0)).summary
     assert float(told["average_reward_last_tenth"]) > 0.9
     assert not {"diverged", "large_inputs"} & set(told)

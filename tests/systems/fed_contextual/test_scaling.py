@@ -4,6 +4,8 @@ decides.
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,6 @@ import pytest
 import posse
 from posse.core.errors import ConfigError, DataError
 from posse.policies.contextual.explorations import Greedy
-from posse.problems.populations.population import Population
 from posse.problems.populations.prepared import save
 from posse.systems.fed_contextual.export import ExportSettings, Read, export, graph_of
 from posse.systems.fed_contextual.flower.device import first_model
@@ -54,7 +55,7 @@ CONTEXTS = np.array([[61_000, 1, 0, 0], [42_000, 0, 1, 0], [88_000, 0, 0, 1]], n
 def test_a_scaled_table_is_learnt_and_the_same_table_as_it_is_is_not(
     table: Path, scaled: tuple[posse.Record, Path]
 ) -> None:
-    plain, record = ran(table), scaled[0]
+    plain, record = ran(table, scale="none"), scaled[0]
     assert float(plain.summary["average_reward_last_tenth"]) < 0.5
     assert float(record.summary["average_reward_last_tenth"]) > 0.7
     assert record.config["scale"] == "standard"
@@ -64,16 +65,48 @@ def test_a_scaled_table_is_learnt_and_the_same_table_as_it_is_is_not(
     assert not any("scale" in text.lower() for text in record.warnings)
 
 
-def test_the_default_changes_neither_the_run_nor_its_model(table: Path, tmp_path: Path) -> None:
-    one, other = (
-        ran(table, model_out=tmp_path / "a.npz"),
-        ran(table, scale="none", model_out=tmp_path / "b.npz"),
-    )
-    assert one.total == other.total
-    for file in ("a.npz", "b.npz"):
-        with np.load(tmp_path / file) as found:
-            assert "shift" not in found.files
-            assert float(found["scale"]) == 1.0
+def test_a_table_is_scaled_unless_told_otherwise(
+    table: Path, scaled: tuple[posse.Record, Path], tmp_path: Path
+) -> None:
+    default = ran(table, model_out=tmp_path / "default.npz")
+    plain = ran(table, scale="none", model_out=tmp_path / "plain.npz")
+    assert default.total == scaled[0].total
+    assert (default.config["scale"], plain.config["scale"]) == ("standard", "none")
+    with np.load(tmp_path / "default.npz") as found, np.load(scaled[1]) as wanted:
+        assert np.array_equal(found["shift"], wanted["shift"])
+        assert np.array_equal(found["scale"], wanted["scale"])
+    with np.load(tmp_path / "plain.npz") as found:
+        assert "shift" not in found.files
+        assert float(found["scale"]) == 1.0
+
+
+def test_contexts_that_functions_or_images_need_as_they_are_are_not_scaled(table: Path) -> None:
+    def scale_of(settings: posse.FedContextual, **parts: Any) -> object:
+        return posse.start(settings.but(horizon=2, cohort=4), **parts).record().config["scale"]
+
+    rows = posse.FedContextual(data=table)
+    devices = rows.population()
+    image = replace(devices, inputs=np.zeros((600, 2, 2), np.uint8), features=())
+    own = posse.FedContextual()
+    assert scale_of(own, population=devices) == "standard"
+    assert scale_of(own, population=image) == "none"
+    assert scale_of(own) == "none"
+    assert scale_of(own, population=devices, pay=lambda x, y, arm: 0.5 * (y == arm)) == "none"
+    assert scale_of(rows.but(scale="standard"), population=devices) == "standard"
+    assert scale_of(own.but(scale="none"), population=devices) == "none"
+
+
+def test_a_kept_run_without_scaling_goes_on_without_it(table: Path, tmp_path: Path) -> None:
+    kept = {"data": table, "cohort": 4, "keep": tmp_path / "kept"}
+    posse.run(posse.FedContextual(**kept, scale="none", horizon=2))
+    header = tmp_path / "kept" / "run.json"
+    of_0_1 = json.loads(header.read_text())
+    assert of_0_1["settings"].pop("scale") == "none"
+    header.write_text(json.dumps(of_0_1))
+    record = posse.run(posse.FedContextual(**kept, horizon=3))
+    assert record.config["scale"] == "none"
+    with pytest.raises(ConfigError, match="holds a run with scale 'none', got 'standard'"):
+        posse.run(posse.FedContextual(**kept, scale="standard", horizon=4))
 
 
 def test_a_model_says_how_it_scales_wherever_it_decides(
@@ -134,6 +167,22 @@ def test_a_bandit_in_use_scales_contexts_as_its_table(table: Path, tmp_path: Pat
     assert [bandit.finish().policy.decide(row).name for row in CONTEXTS] == ["a", "b", "c"]
 
 
+def test_a_bandit_that_was_saved_without_scaling_goes_on_without_it(
+    table: Path, tmp_path: Path
+) -> None:
+    saved = posse.live(posse.FedContextual(data=table, scale="none", cohort=4))
+    decision = saved.decide(CONTEXTS[0])
+    saved.reward(decision.id, 1.0)
+    saved.save(tmp_path / "b.json")
+    settings = posse.FedContextual(data=table, cohort=4)
+    assert posse.live(settings).record().config["scale"] == "standard"
+    again = posse.live(settings).load(tmp_path / "b.json")
+    assert again.record().config["scale"] == "none"
+    assert again.decide(CONTEXTS[1]).arm == saved.decide(CONTEXTS[1]).arm
+    with pytest.raises(ConfigError, match="was saved with scale 'none', got 'standard'"):
+        posse.live(settings.but(scale="standard")).load(tmp_path / "b.json")
+
+
 def grown(table: Path, folder: Path) -> Path:
     """A copy of the table, of which other salaries come with the next call."""
     path = folder / "grown.csv"
@@ -170,7 +219,7 @@ def test_a_kept_run_does_not_go_on_where_its_table_scales_otherwise_and_no_fleet
     with pytest.raises(ConfigError, match="scaling"):
         posse.run(posse.FedContextual(data=data, scale="standard", horizon=4, cohort=4, keep=kept))
     for start in (scaled[1], next(kept.glob("seed-*.npz"))):
-        with pytest.raises(DataError, match="scaled by feature, which devices do not do"):
+        with pytest.raises(DataError, match="scaled by feature: set scaling"):
             first_model(DeviceSettings(start=str(start), model="linear", features=4, arms=3))
 
 
@@ -180,15 +229,6 @@ def test_scaling_without_a_table_is_refused_with_the_reason(table: Path, tmp_pat
     with pytest.raises(ConfigError, match="contexts of all devices, and a server sees none"):
         DeviceSettings(scale="standard")  # type: ignore[call-arg]
     settings = posse.FedContextual(data=table, scale="standard", cohort=2)
-    devices = Population(
-        "mine",
-        ("a", "b"),
-        np.array([0, 1, 2]),
-        np.zeros((2, 1), np.float32),
-        np.array([0, 1], np.int32),
-    )
-    with pytest.raises(ConfigError, match="scale measures the features of a table in data"):
-        settings.check(population=devices)
     with pytest.raises(ConfigError, match="scale measures the features of a table in data"):
         posse.live(settings, arms=("a", "b"), features=2)
     with pytest.raises(ConfigError, match="written with its features as they are"):

@@ -22,6 +22,7 @@ from tests.systems.fed_contextual.toys import RATES, TASK, population, same
 ROUNDS = Schedule(rounds=6, clients=12, cohort=4, deploy_every=2, samples=12)
 VALUES = (0.8, 0.3, 0.05)
 USUAL: dict[str, Any] = {
+    "scale": "none",
     "rounds": 6,
     "cohort": 5,
     "deploy_every": 2,

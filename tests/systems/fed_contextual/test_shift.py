@@ -22,6 +22,7 @@ from posse.systems.registry import start
 from tests.systems.fed_contextual.toys import ARMS, population
 
 BASE: dict[str, Any] = {
+    "scale": "none",
     "rounds": 1,
     "cohort": 12,
     "batch": 4,

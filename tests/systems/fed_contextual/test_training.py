@@ -96,6 +96,7 @@ def test_a_run_takes_the_cores_it_is_given(monkeypatch: pytest.MonkeyPatch) -> N
     """
     monkeypatch.setattr(training, "WORK", 1)
     usual = {
+        "scale": "none",
         "rounds": 4,
         "cohort": 5,
         "deploy_every": 2,

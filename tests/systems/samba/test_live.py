@@ -288,7 +288,7 @@ def test_mistakes_are_one_line_with_a_remedy() -> None:
 
 
 def test_arms_have_the_names_that_they_are_given() -> None:
-    bandit = posse.live(Samba(path="plain"), arms=("tea", "coffee"))
+    bandit = posse.live(Samba(policy="ucb", path="plain"), arms=("tea", "coffee"))
     assert bandit.decide().name == "tea"
     record = bandit.record()
     assert record.problem["names"] == ["tea", "coffee"]
@@ -339,7 +339,7 @@ def test_decisions_of_the_twin_start_no_thread_and_load_no_settings(
 
 
 def test_the_curve_of_a_long_use_stays_short() -> None:
-    bandit = posse.live(Samba(path="plain"), arms=("tea", "coffee"))
+    bandit = posse.live(Samba(policy="ucb", path="plain"), arms=("tea", "coffee"))
     for _ in range(5 * POINTS):
         bandit.reward(bandit.decide().id, 1)
     record = bandit.record()

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import json as json_module
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -164,6 +165,7 @@ def submit(run: RunFile, at: Through, json: flags.Json = False) -> None:
 
     values = read_toml(run)
     shown = _ask(at, f"submit {json_module.dumps(values, default=str)}")
+    _remark_on(values)
     try:
         shown = _follow(at, shown)
     except KeyboardInterrupt:
@@ -173,6 +175,18 @@ def submit(run: RunFile, at: Through, json: flags.Json = False) -> None:
         )
         raise typer.Exit(INTERRUPTED) from None
     _finish(shown, json)
+
+
+def _remark_on(values: Mapping[str, Any]) -> None:
+    """Print what the user who proposes a run should know about its settings."""
+    from posse.runtime.federation.talk import Proposal
+    from posse.systems.parties import make_invitation
+
+    # The founder's service reports settings that are wrong.
+    with suppress(PosseError):
+        proposal = Proposal.make("", values)
+        for text in make_invitation(proposal.system, proposal.values).remarks:
+            remark(text)
 
 
 def _follow(at: Path, shown: dict[str, Any]) -> dict[str, Any]:

@@ -60,7 +60,7 @@ class PolicySettings(Choice):
     panel: ClassVar[str] = "How to choose"
     registry: ClassVar[Registry[Policy]] = _REGISTRY
 
-    policy: Annotated[Any, IMPORTS] = "ucb"
+    policy: Annotated[Any, IMPORTS] = "thompson"
     """How to choose: a name (see 'posse policies'), module:Class or file.py:Class of your own, or a
     table of one of these with parameters, {name = "mine.py:Mine", width = 0.3}.
     """

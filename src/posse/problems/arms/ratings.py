@@ -25,6 +25,9 @@ from posse.problems.arms.rewards import Arms, BernoulliArms, EmpiricalArms
 Reward = Literal["bernoulli", "rating"]
 REWARDS: tuple[str, ...] = ("bernoulli", "rating")
 
+ENOUGH = 10
+"""Ratings from which the share above a threshold has a standard error of at most .16."""
+
 
 @dataclass(frozen=True, eq=False)
 class Ratings:
@@ -105,6 +108,20 @@ class Ratings:
     def counts(self) -> NDArray[np.int64]:
         """How many ratings each item received."""
         return np.bincount(self.item, minlength=len(self.items)).astype(np.int64)
+
+    def usual_minimum(self, top: int | None = None) -> int:
+        """Return the fewest ratings of an arm, if nobody gives `minimum`.
+
+        Half the median number of ratings of an item, and at most `ENOUGH`: an item with far fewer
+        ratings than the others would look best by chance. Lower if fewer than `top` items (2 if not
+        given) have so many.
+        """
+        counts = np.sort(self.counts[self.counts > 0])[::-1]
+        if len(counts) == 0:
+            return 1
+        usual = min(ENOUGH, max(1, int(np.median(counts)) // 2))
+        wanted = min(top or 2, len(counts))
+        return min(usual, int(counts[wanted - 1]))
 
     def means(self, threshold: float) -> NDArray[np.float64]:
         """Give mu_i for every item: the share of its ratings strictly above `threshold` (NaN for an

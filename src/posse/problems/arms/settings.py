@@ -49,6 +49,8 @@ class ProblemSettings(DataSettings):
     """
 
     panel: ClassVar[str] = "What is learnt"
+    own_minimum: ClassVar[int | None] = None
+    """Fewest ratings of an item of a file, if `minimum` is not given; None depends on the file."""
 
     data: Annotated[Any, External.except_for(KNOWN)] = Field(
         default="embedded:movielens", json_schema_extra={"instead": ["means", "names"]}
@@ -73,8 +75,8 @@ class ProblemSettings(DataSettings):
     number.
     """
     minimum: int | None = None
-    """Items with fewer ratings are left out; 1 for a file of your own, the data set's own number
-    otherwise.
+    """Items with fewer ratings are left out. If not given: the data set's own number; for a file of
+    your own half the median number of ratings of an item, at most 10, and 1 for `items`.
     """
     where: str | None = None
     """Only ratings of rows for which this holds, by columns of your CSV:
@@ -190,7 +192,18 @@ class ProblemSettings(DataSettings):
         # count.
         if self.minimum is not None or self._threshold is None:
             return self.minimum
-        return 1 if self._dataset is None else DATASETS[self._dataset].minimum
+        if self._dataset is not None:
+            return DATASETS[self._dataset].minimum
+        ratings = self.ratings()
+        if ratings is None or self.items or self.own_minimum is not None:
+            return self.own_minimum or 1
+        return ratings.usual_minimum(self.owners)
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """Sentences about rows and items that were left out."""
+        few = self._cache.get("few ratings", "")
+        return (*super().dropped, few) if few else super().dropped
 
     def _found(self) -> Iterable[Path]:
         if self._dataset is not None:
@@ -265,6 +278,13 @@ class ProblemSettings(DataSettings):
                     f"no item '{word}', for names may hold commas. Repeat --items, a name each: "
                     f"{flags}"
                 )
+        left_out = int(((ratings.counts > 0) & (ratings.counts < minimum)).sum())
+        if left_out and self.minimum is None and self._dataset is None:
+            items = "1 item has" if left_out == 1 else f"{left_out} items have"
+            self._cache["few ratings"] = (
+                f"{items} fewer than {minimum} ratings, too few for a mean, and no arm. "
+                "Give minimum to change this (--minimum 1 takes all)."
+            )
         return ratings.arms(
             threshold,
             minimum,

@@ -8,6 +8,7 @@ cohort and not with the population. numpy alone is needed.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -50,6 +51,17 @@ class Scaling(NamedTuple):
 
     shift: tuple[float, ...]
     spread: tuple[float, ...]
+
+    @classmethod
+    def of(cls, shift: ArrayLike, spread: ArrayLike) -> Scaling:
+        """Make a scaling of two arrays."""
+        return cls(*(tuple(np.asarray(part, np.float64).tolist()) for part in (shift, spread)))
+
+    @property
+    def fingerprint(self) -> str:
+        """Twelve hexadecimal digits that differ for other constants."""
+        numbers = np.array([self.shift, self.spread], "<f8")
+        return hashlib.sha256(numbers.tobytes()).hexdigest()[:12]
 
     def __call__(self, rows: ArrayLike) -> NDArray[np.float64]:
         """Scale rows of features."""

@@ -63,7 +63,6 @@ _ONLY = {
     "file": ("own", "images", "prepared"),
     "client_column": ("own", "images"),
     "label_column": ("own", "images"),
-    "scale": ("own",),
 }
 """Settings that some populations alone have."""
 
@@ -103,9 +102,11 @@ class PopulationSettings(DataSettings):
     """Column of your own file that names the client; 'none' for Dirichlet clients."""
     label_column: str = LABEL
     """Column of your own file that holds the label."""
-    scale: Literal["none", "standard"] = "none"
-    """Features of your own table: as they are, or each scaled to mean 0 and standard deviation 1
-    over all clients (those of 0 and 1 stay); a model keeps both, and takes contexts as they are.
+    scale: Literal["none", "standard"] | None = None
+    """Features of your own table: as they are (none), or each scaled to mean 0 and standard
+    deviation 1 over all clients (standard; those of 0 and 1 stay); a model keeps both, and takes
+    contexts as they are. If left out: standard, unless the model or rewards are functions, or input_size is
+    given.
     """
     side: int | None = None
     """Pixels of a side to which your own images are scaled; as they are if all are one even square,
@@ -209,6 +210,10 @@ class PopulationSettings(DataSettings):
         for name, where in _ONLY.items():
             if self.population_kind not in where:
                 self.leave_out((name,), ", ".join(where), f" for {self.population_kind}")
+        if self.scale == "standard" and self.population_kind != "own":
+            raise ConfigError(
+                f"scale applies to own, got standard for {self.population_kind}. Leave scale out."
+            )
         if self.data in ("own", "images", "prepared"):
             self._file()
         self.availability()

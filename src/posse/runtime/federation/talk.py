@@ -54,6 +54,8 @@ class Invitation:
     """Whether the world is simulated: members then bring no source."""
     ends_at: str | None = None
     """Party whose command `end` ends the run without others; None where none can."""
+    remarks: tuple[str, ...] = ()
+    """What the user who proposes the run reads."""
 
     @property
     def members(self) -> dict[str, str]:

@@ -269,6 +269,7 @@ def canary_devices(
         quantile=0.0,
         sampling="fixed",
         seed=(settings.seed + seed) % 2**32,
+        scale="none",
         deploy_every=1,
         delta=min(settings.delta, 0.1 / len(there)),
     )

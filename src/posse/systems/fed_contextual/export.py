@@ -15,6 +15,7 @@ not train. The package `onnx` alone is needed.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -105,6 +106,7 @@ class Read:
         self.leaves = [np.ascontiguousarray(leaf, np.float32) for leaf in leaves]
         if not all(np.isfinite(leaf).all() for leaf in self.leaves):
             raise DataError(f"{path} must hold finite numbers. Take a model that converged.")
+        check_constants(parts, path)
         if "shift" in parts:
             self._scale_features(parts, scale, path)
         else:
@@ -156,6 +158,21 @@ def arm_names(parts: Parts, count: int, path: Path) -> tuple[str, ...]:
             f"{path} names {len(names)} arms and has {count}. Take a file of --model-out."
         )
     return names
+
+
+def check_constants(parts: Parts, path: Path) -> None:
+    """Refuse a deployed model of scaled contexts that lacks the constants to scale them by."""
+    if "about" not in parts or "shift" in parts:
+        return
+    try:
+        schema = json.loads(str(parts["about"])).get("schema", {})
+    except (ValueError, AttributeError):
+        return  # which other checks name
+    if schema.get("scaling"):
+        raise DataError(
+            f"{path} takes contexts that devices scale by the constants {schema['scaling']}, and "
+            "does not hold them. Take the file that a device wrote."
+        )
 
 
 def _deployed(parts: Parts, leaves: Arrays, path: Path) -> tuple[str, Exploration | None, float]:

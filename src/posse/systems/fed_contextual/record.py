@@ -28,7 +28,7 @@ from posse.systems.fed_contextual.computing.cohorts import Schedule, past
 from posse.systems.fed_contextual.computing.models import Leaves, Tree, leaves_of
 from posse.systems.fed_contextual.computing.server import Measured
 from posse.systems.fed_contextual.computing.training import joined
-from posse.systems.fed_contextual.export import arm_names, read_arrays
+from posse.systems.fed_contextual.export import arm_names, check_constants, read_arrays
 from posse.systems.fed_contextual.levels import not_covered, proved
 from posse.systems.fed_contextual.settings import FedContextual, Setup
 
@@ -85,6 +85,7 @@ def learnt_in(path: Path) -> Learnt:
         )
     scale, shift = parts.get("scale", np.ones(())), parts.get("shift")
     if shift is None:
+        check_constants(parts, path)
         return _linear(leaves, names, scale, features)
     if {shift.shape, scale.shape} != {weights.shape[:1]}:
         raise DataError(
@@ -531,7 +532,7 @@ def _remarks(settings: FedContextual, setup: Setup, outcomes: list[Outcome]) -> 
     if not outcomes:
         return {}
     signs: list[dict[str, str | None]] = []
-    own = settings.population_kind == "own" and settings.scale == "none"
+    own = settings.population_kind == "own" and setup.scale == "none"
     if own or settings.server_rate is not None:  # other data have rates that fit them
         squared = remarks.squared_norm(setup.population, setup.model)
         signs.append({"large_inputs": remarks.large_inputs(squared, settings.optimiser)})

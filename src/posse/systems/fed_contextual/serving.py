@@ -378,6 +378,12 @@ def serve(
     samples = None
     if arms is not None and features is not None:
         check.at_least(1, features=features)
+        if settings.scale == "standard":
+            raise ConfigError(
+                "scale measures the features of a table in data, got standard for contexts to "
+                "come. Scale contexts yourself, and leave scale out."
+            )
+        settings = settings.but(scale="none")
         if (
             settings.input_size is None
         ):  # nothing is known of contexts to come: numbers from 0 to 1, as on devices

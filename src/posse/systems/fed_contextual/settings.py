@@ -5,6 +5,7 @@ Importing this needs no jax: help and mistakes are shown on a machine that has n
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -12,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
+import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from posse.core import check
@@ -30,7 +32,8 @@ from posse.policies.contextual.registry import (
 from posse.policies.contextual.schedules import OWN_FALCON, C
 from posse.policies.own import explain, is_own, load, source_of
 from posse.privacy.dp.sampled import SampledGaussian, Training
-from posse.problems.populations.population import Population
+from posse.problems.populations.population import Population, standardised
+from posse.problems.populations.ragged import Ragged
 from posse.problems.populations.settings import PopulationSettings
 from posse.problems.populations.worlds import Availability, Scenario
 from posse.results.values import JSON, plain_dict
@@ -115,6 +118,11 @@ class Setup:
     before: Before | None = None
     """What pre-training under noise spends; none where it carries none."""
 
+    @property
+    def scale(self) -> Literal["none", "standard"]:
+        """How features are scaled."""
+        return "none" if self.population.scaling is None else "standard"
+
 
 class FedContextual(LearningSettings, ScheduledSettings, PopulationSettings, RunSettings):
     """Everything a run of fed-contextual needs to know.
@@ -126,6 +134,7 @@ class FedContextual(LearningSettings, ScheduledSettings, PopulationSettings, Run
     system: ClassVar[str] = "fed-contextual"
     writes: ClassVar[tuple[str, ...]] = ("model_out",)
     counts: ClassVar[bool] = True
+    defaults_of_0_1: ClassVar[Mapping[str, object]] = {"scale": "none"}
     aliases: ClassVar[Mapping[str, str]] = {"rounds": "horizon"}
 
     horizon: Count = 200
@@ -295,6 +304,7 @@ class FedContextual(LearningSettings, ScheduledSettings, PopulationSettings, Run
             "server_rate": setup.server_rate,
             "input_size": setup.input_size or None,
             "pretraining_client_rate": setup.pretraining_client_rate,
+            "scale": setup.scale,
             "model": "bag-of-words" if setup.model == "bag" else setup.model,
             "sampling": setup.sampling,
             "quantile": setup.quantile,
@@ -334,19 +344,37 @@ class FedContextual(LearningSettings, ScheduledSettings, PopulationSettings, Run
         settings'.
         """
         self._check_files()
-        if population is not None and self.scale != "none":
-            raise ConfigError(
-                f"scale measures the features of a table in data, got {self.scale} and devices of "
-                "your own. Scale "
-                "their contexts, and leave scale out."
-            )
         with defer_interrupt():  # jax does not bear a Ctrl-C while it begins, nor while it compiles
             self._check_device()
         if own is not None:
             self._check_own(own)
+        own_devices = population is not None
         population = self._checked_population(population)
+        if population.scaling is None and self._standardises(own, population, own_devices):
+            population = standardised(population)
         with defer_interrupt():
             return self._setup(own, population)
+
+    def _standardises(self, own: Own | None, population: Population, own_devices: bool) -> bool:
+        """Return whether features are to be scaled: as asked, or if that is left out, by the data.
+
+        A custom model or custom rewards may read contexts as they are, and `input_size` declares
+        the size of contexts as they are, so none of these are scaled unless asked. Neither is a
+        kept run of 0.1, which did not scale them.
+        """
+        if self.scale is not None:
+            return self.scale == "standard"
+        if not own_devices and self.population_kind != "own":
+            return False
+        inputs = population.inputs
+        if isinstance(inputs, Ragged) or inputs.ndim != 2 or inputs.dtype != np.float32:
+            return False
+        functions = () if own is None else (own.model, own.pay, own.before)
+        custom = any(function is not None for function in functions)
+        custom = custom or is_own(self.model) or is_own(self.before)
+        if custom or self.input_size is not None:
+            return False
+        return self.keep is None or not _kept_unscaled(self.keep)
 
     def _check_device(self) -> None:
         require("jax", extra="contextual")
@@ -597,6 +625,17 @@ class FedContextual(LearningSettings, ScheduledSettings, PopulationSettings, Run
         return (
             "cnn" if square and getattr(population.inputs, "dtype", None) == "uint8" else "linear"
         )
+
+
+def _kept_unscaled(folder: Path) -> bool:
+    """Return whether a folder holds a kept run whose contexts are not scaled."""
+    from posse.systems.fed_contextual.computing.models import HEADER
+
+    try:
+        header = json.loads((folder / HEADER).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return "scaling" not in header.get("population", {})
 
 
 def _fits(first: Callable[[str], bool], name: str) -> bool:

@@ -274,10 +274,11 @@ class Kept:
         settled = {
             **{name: getattr(setup, name) for name in rates},
             "input_size": setup.input_size or None,
+            "scale": setup.scale,
             **{one.name: one.default for kind in EXPLORATIONS.values() for one in fields(kind)},
         }
         config = {**settings.resolved(), **settled, **settings.parameters(), "own": own}
-        defaults = {**FedContextual().resolved(), **settled, "own": []}
+        defaults = {**FedContextual().resolved(), **settled, "scale": "none", "own": []}
         config, usual = (
             {k: v for k, v in some.items() if k not in FREE} for some in (config, defaults)
         )

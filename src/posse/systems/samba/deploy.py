@@ -8,12 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import field_validator
 
 from posse.core.errors import ConfigError
 from posse.core.roles import Ask, Message, Pull, Reward, Role
+from posse.core.settings import IMPORTS
 from posse.policies.arms.registry import PolicySettings, described
 from posse.policies.own import is_own
 from posse.privacy.crypto.keys import PRIMITIVES
@@ -121,6 +122,10 @@ class SambaOptions(PolicySettings):
     else.
     """
 
+    policy: Annotated[Any, IMPORTS] = "ucb"
+    """How to choose, as in simulations; all parties must agree. A file that names none has UCB, as
+    in 0.1, because the terms of a federation must not change with the version.
+    """
     level: Literal["strict", "paper"] | None = None
     """Level of protection; it must be given, for at 'strict' the run has one party more, the
     dealer.
@@ -163,6 +168,9 @@ class SambaOptions(PolicySettings):
 class World(ProblemSettings):
     """A simulated world: every owner pulls the arm of its place in the roster."""
 
+    # As in 0.1: the world of a federation must not change with the version.
+    own_minimum: ClassVar[int | None] = 1
+
     seed: int = 1
 
 
@@ -175,6 +183,15 @@ NO_LEVEL = (
 NO_LEVEL_UP = (
     'the level of protection is not given. Add level = "strict" to the file, which adds a dealer.'
 )
+NO_POLICY = (
+    'no policy is given, so "ucb" is used, the default of 0.1. Add policy = "ucb" to keep it, or '
+    'policy = "thompson", which usually earns more, to the file of every party.'
+)
+
+
+def policy_remarks(options: SambaOptions) -> tuple[str, ...]:
+    """Return a warning if the policy is not given."""
+    return () if "policy" in options.model_fields_set else (NO_POLICY,)
 
 
 def level_of(options: SambaOptions, missing: str = NO_LEVEL_UP) -> str:
@@ -241,6 +258,7 @@ def build(place: Place) -> Deployment:
         terms=terms,
         inputs=inputs,
         limits=True,
+        remarks=() if place.begun else policy_remarks(options),
         needs=lambda: role.needs,
         known=lambda: _known(role, expected, place.run),
         costs=partial(_costs, role),

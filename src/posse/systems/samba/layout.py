@@ -32,6 +32,7 @@ from posse.systems.samba.deploy import (
     check_sync,
     level_of,
     own_policy_beside,
+    policy_remarks,
     slot_of,
 )
 from posse.systems.samba.levels import (
@@ -85,6 +86,7 @@ def layout(values: dict[str, Any], here: Path) -> Layout:
         lambda name: name if name in (CONTROLLER, COMP, CUSTOMER, DEALER) else "owner",
         CUSTOMER,
         ("listen", "sync"),
+        policy_remarks(federation),
     )
 
 
@@ -250,4 +252,5 @@ def invite(values: dict[str, Any], here: Path) -> Invitation:
         CUSTOMER,
         settings.world is not None,
         None if level == "paper" else CUSTOMER,
+        policy_remarks(settings),
     )

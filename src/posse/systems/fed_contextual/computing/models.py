@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError, ProtocolError
 from posse.core.files import open_whole
-from posse.problems.populations.population import Population
+from posse.problems.populations.population import Population, Scaling
 
 Tree: TypeAlias = Any
 """A pytree of float arrays: parameters, an update, a moment. Neither jax nor numpy has a type for
@@ -389,9 +389,12 @@ def write_model(
     write_arrays(path, deployment=np.array(rounds), **leaves, **known)
 
 
-def read_model(path: Path, count: int) -> Leaves:
+def read_model(path: Path, count: int, scaling: str = "") -> Leaves:
     """Read the `count` arrays of a model: as `write_model` wrote them, or as they begin a kept
     state.
+
+    `scaling` is the fingerprint of the constants by which devices scale contexts (`Scaling`); a
+    model that learnt from contexts that were scaled otherwise is refused.
     """
     with np.load(path, allow_pickle=False) as found:
         model = [name for name in found.files if name.startswith("leaf")]
@@ -399,9 +402,15 @@ def read_model(path: Path, count: int) -> Leaves:
         header = (
             json.loads(beside.read_text(encoding="utf-8")) if not model and beside.is_file() else {}
         )
-        if "shift" in found.files or "scaling" in header.get("population", {}):
+        learnt_from = ""
+        if "shift" in found.files:
+            learnt_from = Scaling.of(found["shift"], found["scale"]).fingerprint
+        elif "scaling" in header.get("population", {}):
+            learnt_from = Scaling(**header["population"]["scaling"]).fingerprint
+        if learnt_from and learnt_from != scaling:
             raise ValueError(
-                "it takes contexts that are scaled by feature, which devices do not do"
+                "it takes contexts that are scaled by feature: set scaling = "
+                f'"{learnt_from}" of the run, and scaling in the configuration of every device'
             )
         names = (
             [f"leaf{at}" for at in range(len(model))]

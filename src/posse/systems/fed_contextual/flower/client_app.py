@@ -38,7 +38,12 @@ from posse.systems.fed_contextual.flower.deployment import (
     read_version,
     write_version,
 )
-from posse.systems.fed_contextual.flower.samples import log_of, number_of, samples_of
+from posse.systems.fed_contextual.flower.samples import (
+    log_of,
+    number_of,
+    samples_of,
+    scaling_of,
+)
 from posse.systems.fed_contextual.flower.secure import SECURE, answer, home
 from posse.systems.fed_contextual.flower.settings import DeviceSettings
 
@@ -204,7 +209,8 @@ def _log(
     from posse.systems.fed_contextual.flower import device
 
     if "log" in context.node_config:
-        own = log_of(settings, Path(str(context.node_config["log"])).expanduser())
+        path = Path(str(context.node_config["log"])).expanduser()
+        own = log_of(settings, path, scaling_of(settings, context.node_config))
         return Log(*(jax.tree.map(jnp.asarray, part) for part in own))
     samples = samples_of(settings, context.node_config, context.node_id)
     kept: Any = context.state.get(wire.LOG)
@@ -248,8 +254,20 @@ def _take(sent: RecordDict, context: Context, path: Path) -> None:
     settings, node = DeviceSettings.of(dict(context.run_config)), context.node_config
     about: Order = sent[wire.DEPLOY]
     version = parsed(about[wire.ABOUT], wire.unpacked(sent[wire.PARAMS]))
-    schema = (settings.model, settings.features, settings.arms, settings.divisor)
-    if (version.model, version.features, version.arms, version.divisor) != schema:
+    schema = (
+        settings.model,
+        settings.features,
+        settings.arms,
+        settings.divisor,
+        settings.scaling,
+    )
+    if (
+        version.model,
+        version.features,
+        version.arms,
+        version.divisor,
+        version.scaling,
+    ) != schema:
         raise ProtocolError(
             f"version {version.version} has another schema than this run's settings."
         )
@@ -270,8 +288,9 @@ def _take(sent: RecordDict, context: Context, path: Path) -> None:
                     "the run",
                 )
     check_fits(version, shapes, node, width)
+    scaling = scaling_of(settings, node)
     make_folder(path.parent)
-    write_version(path, version)
+    write_version(path, version, scaling)
 
 
 def model_file(context: Context) -> Path:

@@ -36,6 +36,7 @@ import numpy as np
 
 from posse.core.errors import ConfigError, DataError, ProtocolError
 from posse.core.files import make_folder, write_whole
+from posse.problems.populations.population import Scaling
 from posse.results import words
 from posse.results.reports.sections import Section
 from posse.systems.fed_contextual.flower.settings import (
@@ -70,6 +71,8 @@ class Version:
     leaves: Leaves
     divisor: float = 0.0
     """What contexts are divided by, 255 for bytes; 0: nothing is said."""
+    scaling: str = ""
+    """Fingerprint of the constants by which contexts are scaled; empty where they are not."""
 
     @property
     def hash(self) -> str:
@@ -89,6 +92,7 @@ class Version:
     def _plain(self) -> dict[str, Any]:
         schema: dict[str, Any] = {"model": self.model, "features": self.features, "arms": self.arms}
         schema |= {"divisor": self.divisor} if self.divisor else {}
+        schema |= {"scaling": self.scaling} if self.scaling else {}
         return {
             "run": self.run,
             "version": self.version,
@@ -112,6 +116,7 @@ def version_of(settings: DeviceSettings, run: str, version: int, leaves: Leaves)
         settings.bounds,
         leaves,
         settings.divisor,
+        settings.scaling,
     )
 
 
@@ -131,6 +136,7 @@ def parsed(about: Any, leaves: Leaves) -> Version:
             None if bounds is None else (bounds[0], bounds[1]),
             leaves,
             float(schema.get("divisor", 0.0)),
+            str(schema.get("scaling", "")),
         )
         right = told["sha256"] == made.hash
     except (ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
@@ -142,13 +148,18 @@ def parsed(about: Any, leaves: Leaves) -> Version:
     return made
 
 
-def write_version(path: Path, version: Version) -> None:
-    """Write a version to a file, which appears whole or not at all."""
+def write_version(path: Path, version: Version, scaling: Scaling | None = None) -> None:
+    """Write a version to a file, which appears whole or not at all.
+
+    A device adds the constants by which it scales contexts, for the application that acts with it.
+    """
     from posse.systems.fed_contextual.computing.models import write_arrays
 
-    leaves = {f"leaf{at}": leaf for at, leaf in enumerate(version.leaves)}
+    arrays = {f"leaf{at}": leaf for at, leaf in enumerate(version.leaves)}
+    if scaling is not None:
+        arrays |= {"shift": np.array(scaling.shift), "scale": np.array(scaling.spread)}
     write_arrays(
-        path, deployment=np.array(version.version), about=np.array(version.about()), **leaves
+        path, deployment=np.array(version.version), about=np.array(version.about()), **arrays
     )
 
 

@@ -139,7 +139,7 @@ def first_model(settings: DeviceSettings) -> Tree | None:
     path, model = Path(settings.start).expanduser(), model_of(settings)
     shapes = shapes_of(model)
     try:
-        leaves = read_model(path, len(shapes))
+        leaves = read_model(path, len(shapes), settings.scaling)
     except FileNotFoundError:
         raise DataError(f"there is no first model {path}. Correct 'start'.") from None
     except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:

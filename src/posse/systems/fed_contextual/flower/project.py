@@ -76,6 +76,10 @@ def write_project(folder: Path, settings: DeviceSettings, publisher: str = "poss
 
 
 def _pyproject(settings: DeviceSettings, publisher: str) -> str:
+    config = settings.resolved()
+    if not settings.scaling:
+        # Devices of 0.1 do not know this setting.
+        del config["scaling"]
     extras = "flower,contextual,dp" if settings.noise else "flower,contextual"
     return to_toml(
         {
@@ -101,7 +105,7 @@ def _pyproject(settings: DeviceSettings, publisher: str) -> str:
                 "serverapp": f"{PACKAGE}.server_app:app",
                 "clientapp": f"{PACKAGE}.client_app:app",
             },
-            "tool.flwr.app.config": settings.resolved(),
+            "tool.flwr.app.config": config,
         }
     ).lstrip()
 

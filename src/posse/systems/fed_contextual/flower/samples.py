@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError, DataError
-from posse.problems.populations.population import Bag, Population
+from posse.problems.populations.population import Bag, Population, Scaling
 from posse.systems.fed_contextual.computing.cohorts import SAMPLE
 from posse.systems.fed_contextual.flower.settings import DeviceSettings
 from posse.systems.fed_contextual.on_device import LARGEST, LOGGED
@@ -25,6 +25,8 @@ DATA = "POSSE_DEVICE_DATA"
 """Variable of the environment that names the data of all nodes of this machine, where they are
 simulated.
 """
+SCALING = "POSSE_DEVICE_SCALING"
+"""The same, of the file of constants by which they scale contexts."""
 
 
 class Samples(NamedTuple):
@@ -46,8 +48,54 @@ def number_of(node: Mapping[str, Any], node_id: int) -> int:
     return found
 
 
+def read_scaling(path: Path) -> Scaling:
+    """Read the constants by which a model scales contexts from a file of --model-out."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            scaling = Scaling.of(file["shift"], file["scale"])
+    except FileNotFoundError:
+        raise DataError(f"there is no file {path} of constants. Correct 'scaling'.") from None
+    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile):
+        raise DataError(
+            f"{path} does not say how each feature is scaled. Take a file of --model-out of a "
+            "table that is standardised."
+        ) from None
+    if len(scaling.shift) != len(scaling.spread) or not np.all(scaling.spread):
+        raise DataError(f"{path} does not say how each feature is scaled. Take another file.")
+    return scaling
+
+
+def scaling_of(settings: DeviceSettings, node: Mapping[str, Any]) -> Scaling | None:
+    """Return the constants by which this device scales contexts; None where the run scales none.
+
+    Raises:
+        ConfigError: The node has no constants, or others than the run.
+    """
+    named = node.get("scaling", os.environ.get(SCALING))
+    if not settings.scaling and named is None:
+        return None
+    if named is None:
+        raise ConfigError(
+            f"the run scales contexts by the constants {settings.scaling}, and this node's "
+            "configuration names no file. Set scaling to take part."
+        )
+    scaling = read_scaling(Path(str(named)).expanduser())
+    if scaling.fingerprint != settings.scaling:
+        raise ConfigError(
+            f"the run scales contexts by the constants {settings.scaling or 'none'}, and {named} "
+            f"holds {scaling.fingerprint}. Set both to the same."
+        )
+    if len(scaling.shift) != settings.features:
+        raise ConfigError(
+            f"{named} scales {len(scaling.shift)} features, and the run has {settings.features}. "
+            "Take another file."
+        )
+    return scaling
+
+
 def samples_of(settings: DeviceSettings, node: Mapping[str, Any], node_id: int) -> Samples:
     """Gather the device's samples; of more than fit, the random set that the simulator takes."""
+    scaling = scaling_of(settings, node)
     population = _population(_own_data(settings, node), int(node.get("num-partitions", 60)))
     number = number_of(node, node_id)
     if number >= population.clients:
@@ -60,7 +108,10 @@ def samples_of(settings: DeviceSettings, node: Mapping[str, Any], node_id: int) 
     x = cohort.x
     contexts = (x.words[0], x.weights[0]) if isinstance(x, Bag) else x[0]
     _check(population, contexts, settings)
-    return Samples(contexts, cohort.y[0], cohort.mask[0].astype(np.float32))
+    mask = cohort.mask[0].astype(np.float32)
+    if scaling is not None:
+        contexts = scaling(contexts).astype(np.float32) * mask[:, None]
+    return Samples(contexts, cohort.y[0], mask)
 
 
 def _own_data(settings: DeviceSettings, node: Mapping[str, Any]) -> str:
@@ -77,9 +128,13 @@ def _own_data(settings: DeviceSettings, node: Mapping[str, Any]) -> str:
     return str(own or settings.data)
 
 
-def log_of(settings: DeviceSettings, path: Path) -> tuple[NDArray[Any], ...]:
+def log_of(
+    settings: DeviceSettings, path: Path, scaling: Scaling | None = None
+) -> tuple[NDArray[Any], ...]:
     """Read a log that an application wrote, padded: the parts of a `client.Log`; of more than fit,
     the last actions.
+
+    An application logs contexts as they are; they are scaled here.
     """
     try:
         with np.load(path, allow_pickle=False) as found:
@@ -120,6 +175,8 @@ def log_of(settings: DeviceSettings, path: Path) -> tuple[NDArray[Any], ...]:
         )
     if settings.secure:  # a sum has room for no more, and nobody drops out for what it earned
         rewards = np.clip(rewards, -1, 1)
+    if scaling is not None:
+        contexts = scaling(contexts).astype(np.float32)
     room = settings.samples - len(arms)
     mask = np.concatenate([np.ones(len(arms), np.float32), np.zeros(room, np.float32)])
     return (

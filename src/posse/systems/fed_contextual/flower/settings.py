@@ -143,6 +143,7 @@ def check_begun(settings: DeviceSettings, out: Path, *, nodes: bool = False) -> 
     try:
         before = {
             "contexts": "",
+            "scaling": "",
             **json.loads((out / BEGUN).read_text()),
         }  # it may have begun without
     except (OSError, ValueError, TypeError) as error:
@@ -197,8 +198,8 @@ class DeviceSettings(LearningSettings):
     aliases: ClassVar[Mapping[str, str]] = {"horizon": "rounds"}
     absent: ClassVar[Mapping[str, str]] = {
         "scale": (
-            "It measures the contexts of all devices, and a server sees none. Scale contexts on "
-            "the devices, all alike, before they decide and log."
+            "It measures the contexts of all devices, and a server sees none. Give scaling, and "
+            "the file of the constants to every device."
         ),
         "canary": CANARY,
     }
@@ -310,6 +311,10 @@ class DeviceSettings(LearningSettings):
     """What contexts are, as declared; written into deployed models: devices divide bytes (uint8) by
     255. A device that has others refuses; empty: not said.
     """
+    scaling: Annotated[str, Field(pattern="^([0-9a-f]{12})?$")] = ""
+    """Fingerprint of the constants by which devices scale each feature of a context; every device
+    names their file in its own configuration (scaling). Empty: contexts are taken as they are.
+    """
     start: Annotated[str, External()] = ""
     """First model: model.npz of an earlier run, or a state that 'posse run fed-contextual --keep'
     wrote; else drawn.
@@ -339,6 +344,11 @@ class DeviceSettings(LearningSettings):
         if self.least > self.cohort:
             raise ConfigError(
                 f"least must be at most cohort = {self.cohort}, got {self.least}. Lower it."
+            )
+        if self.scaling and (self.model != "linear" or self.contexts == "bytes"):
+            raise ConfigError(
+                "scaling is for a linear model of contexts of numbers, got model "
+                f"{self.model}{' and bytes' if self.contexts == 'bytes' else ''}. Leave it out."
             )
         if self.policy == "epsilon-greedy" and self.explore > 1:
             raise ConfigError(
@@ -440,7 +450,10 @@ class DeviceSettings(LearningSettings):
         has it.
         """
         size = squared = self.input_size or (BAG_SIZE if self.model == "bag" else self.features / 4)
-        if self.model == "linear" and not self.input_size and self.bounds:
+        if self.scaling and not self.input_size:
+            # Features of mean 0 and standard deviation 1.
+            size = squared = float(self.features)
+        elif self.model == "linear" and not self.input_size and self.bounds:
             low, high = (bound / (self.divisor or 1) for bound in self.bounds)
             size, squared = declared_size(self.features, low, high)
         client = self.client_rate or declared_client_rate(squared, self.model)
@@ -488,6 +501,8 @@ class TrialSettings(DeviceSettings):
     """Devices."""
     folder: Path = Path("posse-devices")
     """Where keys, logs, the state and the model go."""
+    scaling_file: Path | None = None
+    """File of --model-out with the constants by which the nodes scale contexts; it sets scaling."""
     seed: Annotated[int, Field(ge=-1, lt=2**31)] = 1
     """All randomness of the run, which then can be repeated and protects nothing; -1: from the
     operating system.
@@ -498,11 +513,15 @@ class TrialSettings(DeviceSettings):
         check.at_least(1, nodes=self.nodes)
         known = DeviceSettings.model_fields
         given = {name: getattr(self, name) for name in self.model_fields_set if name in known}
-        from posse.systems.fed_contextual.flower.samples import fitting
+        from posse.systems.fed_contextual.flower.samples import fitting, read_scaling
 
         fits: dict[str, Any] = dict(fitting(self.data))
-        if self.noise:  # no figure would cover what is measured of all contexts
+        if self.noise or self.scaling_file:
+            # Under noise no figure would cover what is measured of all contexts; and contexts that
+            # are scaled have another size.
             fits.pop("input_size", None)
+        if self.scaling_file is not None:
+            fits["scaling"] = read_scaling(self.scaling_file).fingerprint
         usual = {
             "cohort": min(self.nodes, 64),
             "seed": self.seed,
@@ -537,6 +556,8 @@ class AppSettings(DeviceSettings):
 
     folder: Path
     """A new folder for the project."""
+    scaling_file: Path | None = None
+    """File of --model-out with the constants by which devices scale contexts; it sets scaling."""
     publisher: str = "posse"
     """Who publishes the app."""
 

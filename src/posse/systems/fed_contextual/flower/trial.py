@@ -43,7 +43,7 @@ from posse.systems.fed_contextual.flower.project import (
     make_node,
     write_project,
 )
-from posse.systems.fed_contextual.flower.samples import DATA
+from posse.systems.fed_contextual.flower.samples import DATA, SCALING, read_scaling
 from posse.systems.fed_contextual.flower.settings import (
     FAILED,
     FEWEST,
@@ -78,13 +78,20 @@ class Trial:
     at the end.
     """
 
-    def __init__(self, folder: Path, settings: DeviceSettings, nodes: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        settings: DeviceSettings,
+        nodes: int,
+        scaling_file: Path | None = None,
+    ) -> None:
         self.folder = folder.resolve()
         self.out = self.folder / "run"
         self.settings = settings.model_copy(
             update={"out": str(self.out), "start_with": nodes}
         ).checked()
         self.nodes = nodes
+        self._scaling_file = None if scaling_file is None else scaling_file.expanduser().resolve()
         self.crew, self.port = Crew(), 0
         self.run_id, self._done = "", 0
         self.link: LinkFiles | None = None
@@ -136,6 +143,8 @@ class Trial:
         self._clear()
         self.port = free_port()
         data = {} if self.settings.data == "digits" else {DATA: self._prepared()}
+        if self._scaling_file is not None:
+            data[SCALING] = str(self._scaling_file)
         self._start_link(["--insecure", "--simulation"], **data)
 
     def _clear(self) -> None:
@@ -208,6 +217,8 @@ class Trial:
             "secure": self.settings.secure,
             "least-cohort": FEWEST,
         }
+        if self._scaling_file is not None:
+            config["scaling"] = str(self._scaling_file)
         if is_own(self.settings.model):
             config["own-model"] = self.settings.model
         command = [
@@ -401,6 +412,8 @@ def app(settings: AppSettings) -> Iterator[str | Section]:
         for name in settings.model_fields_set
         if name in DeviceSettings.model_fields
     }
+    if settings.scaling_file is not None:
+        given["scaling"] = read_scaling(settings.scaling_file).fingerprint
     made = write_project(settings.folder, DeviceSettings(**given).checked(), settings.publisher)
     yield Section(
         f"Flower app in {made}",
@@ -416,7 +429,7 @@ def _trial(settings: TrialSettings) -> Trial:
     made = settings.of_the_fleet()
     require("flwr", extra="flower")
     require("jax", extra="contextual")
-    return Trial(settings.folder, made, settings.nodes)
+    return Trial(settings.folder, made, settings.nodes, settings.scaling_file)
 
 
 def _run(trial: Trial, start: Callable[[], None], beginning: str) -> Iterator[str | Section]:
