@@ -37,7 +37,8 @@ READMES = sorted(ROOT.glob("src/posse/systems/*/README.md"))
 SYSTEMS = sorted(ROOT.glob("docs/systems/*.md"))
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *SYSTEMS, *READMES])
 PAGES = [
-    ROOT / f"docs/systems/{name}.md" for name in ("samba", "dp-combinatorial", "mpc-contextual")
+    ROOT / "docs/concepts.md",
+    *(ROOT / f"docs/systems/{name}.md" for name in ("samba", "dp-combinatorial", "mpc-contextual")),
 ]
 
 
@@ -68,7 +69,7 @@ def test_the_sweep_of_the_guide_runs(tmp_path: Path) -> None:
     assert (tmp_path / "sweep.svg").is_file()
 
 
-def test_the_examples_of_the_systems_pages_run(tmp_path: Path) -> None:
+def test_the_examples_of_concepts_and_systems_run(tmp_path: Path) -> None:
     """All in one process, one behind the other: starting one takes longer than most of them."""
     codes = [code for path in PAGES for code in blocks(path)]
     assert all(blocks(path) for path in PAGES)
@@ -101,6 +102,7 @@ def commands_of(text: str) -> list[list[str]]:
     [
         ("README.md", 3),
         ("docs/quickstart.md", 12),
+        ("docs/concepts.md", 1),
         ("docs/tutorial.md", 34),
         ("docs/guide.md", 3),
         ("docs/operations.md", 10),
@@ -285,6 +287,12 @@ def test_pages_of_the_systems_have_one_outline() -> None:
     for path in SYSTEMS:
         heads = re.findall(r"^## (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
         assert [head for head in heads if head in outline] == outline, path.name
+
+
+def test_pages_of_the_systems_begin_with_a_diagram() -> None:
+    for path in SYSTEMS:
+        begin = path.read_text(encoding="utf-8").partition("\n\n")[2]
+        assert re.match(r"!\[[^\]]+\]\([^)]+\.svg\)\n", begin), path.name
 
 
 def test_readmes_of_the_systems_have_one_outline_and_name_tests_that_exist() -> None:
