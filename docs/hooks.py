@@ -27,6 +27,7 @@ SEARCH_BOOST = {
     "faq.md": 4,
     "quickstart.md": 3,
     "index.md": 2,
+    "concepts.md": 2,
     "reproduced/": 0.1,
     "reference/": 0.3,
     "examples/": 0.3,

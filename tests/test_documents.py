@@ -104,6 +104,7 @@ def commands_of(text: str) -> list[list[str]]:
         ("docs/quickstart.md", 12),
         ("docs/concepts.md", 1),
         ("docs/tutorial.md", 34),
+        ("docs/organisations.md", 20),
         ("docs/guide.md", 3),
         ("docs/operations.md", 10),
         ("docs/systems/fed-contextual.md", 14),
