@@ -84,9 +84,7 @@ def attempt(command: list[str | Path], folder: Path) -> subprocess.CompletedProc
 def readme_commands() -> Iterator[tuple[str, str]]:
     """Return every command of README.md with the rest of its line, where an extra is named."""
     for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines():
-        command = re.match(r"(posse .*?)(  #.*)?$", line) or re.search(
-            r"`(posse run [^`]+)`(.*)", line
-        )
+        command = re.match(r"(?:\$ )?(posse .*?)(  #.*)?$", line)
         if command is not None:
             yield command[1], command[2] or ""
 
@@ -116,12 +114,10 @@ def command_in(programs: Path, words: str) -> list[str | Path]:
 
 def prepare(folder: Path) -> None:
     """Put the examples into a new folder; their federation listens on a port that is free now."""
-    shutil.copytree(
-        ROOT / "examples", folder / "examples", ignore=shutil.ignore_patterns("federation")
-    )
+    shutil.copytree(ROOT / "examples", folder / "examples", ignore=shutil.ignore_patterns("shops"))
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    federation = folder / "examples" / "federation.toml"
+    federation = folder / "examples" / "shops.toml"
     text = federation.read_text(encoding="utf-8")
     federation.write_text(f'listen = "127.0.0.1:{port}"\n{text}', encoding="utf-8")
 

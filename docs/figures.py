@@ -28,7 +28,10 @@ from typing import Any
 DOCS = Path(__file__).resolve().parent
 PICTURES = DOCS / "pictures"
 STAGES = {  # name of a picture: what the studio is asked for
-    "studio": "system=samba&policy=ucb&means=0.38,0.55,0.47,0.71&names=Mill,Harbour,Green,Station&seed=7",
+    "studio": (
+        "system=samba&policy=thompson&means=0.71,0.47,0.38,0.55"
+        "&names=harbour,market,north,station&horizon=400&seed=7"
+    ),
     "studio-mpc": "system=mpc-contextual",
     "studio-market": "system=dp-combinatorial",
     "studio-devices": "system=fed-contextual",

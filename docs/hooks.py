@@ -23,6 +23,23 @@ NAMED = {
     "CHANGELOG.md": "changes.md",
 }
 LANGUAGES = {".py": "python", ".sh": "sh", ".toml": "toml", ".csv": "text"}
+SEARCH_BOOST = {
+    "faq.md": 4,
+    "quickstart.md": 3,
+    "index.md": 2,
+    "concepts.md": 2,
+    "reproduced/": 0.1,
+    "reference/": 0.3,
+    "examples/": 0.3,
+    "tutorials/": 0.5,
+    "claims.md": 0.3,
+    "changes.md": 0.3,
+    "adding.md": 0.5,
+}
+"""Weight of pages in the search, by the beginning of their place; 1 if none fits.
+
+New users ask in the words of the FAQ. Long tables of published figures contain every word.
+"""
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]*)(#[^)\s]*)?\)")
 LIST = re.compile(r"( *)([-*]|\d+\.) ")
 
@@ -52,6 +69,9 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Turn links of the repository into links of the site, and set lists as this Markdown wants
     them.
     """
+    for beginning, boost in SEARCH_BOOST.items():
+        if page.file.src_uri.startswith(beginning):
+            page.meta["search"] = {"boost": boost}
     known = pages()
     places = {place: source for source, place in known.items()}
     source = places.get(page.file.src_uri, f"docs/{page.file.src_uri}")

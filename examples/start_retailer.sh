@@ -1,7 +1,7 @@
 #!/bin/sh
-# A retailer with a table of ratings: which shop, and who would learn what?
+# A retailer: which policy suits rates like ours, and what do shops earn that show no ratings?
 set -eu
 
-posse run samba --policy ucb --data examples/shops.csv --threshold 3 --horizon 500 --report shops.html  # extra plot
-posse compare --policy ucb --policy thompson --data examples/shops.csv --threshold 3 --horizon 500 --runs 20
+posse compare --policy ucb --policy thompson --means 0.4,0.5,0.6,0.7 --horizon 400 --runs 20
+posse up examples/shops.toml
 posse runs list

@@ -1,4 +1,7 @@
-"""The examples of the README run, and the documents link to files that exist."""
+"""Examples in the documents run, and the documents link to files that exist.
+
+`test_readme.py` tests the README.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,8 @@ READMES = sorted(ROOT.glob("src/posse/systems/*/README.md"))
 SYSTEMS = sorted(ROOT.glob("docs/systems/*.md"))
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *SYSTEMS, *READMES])
 PAGES = [
-    ROOT / f"docs/systems/{name}.md" for name in ("samba", "dp-combinatorial", "mpc-contextual")
+    ROOT / "docs/concepts.md",
+    *(ROOT / f"docs/systems/{name}.md" for name in ("samba", "dp-combinatorial", "mpc-contextual")),
 ]
 
 
@@ -53,12 +57,6 @@ def run_script(code: str, folder: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_example_of_the_readme_runs(tmp_path: Path) -> None:
-    (code,) = blocks(ROOT / "README.md")
-    run_script(code, tmp_path)
-    assert "<html" in (tmp_path / "run.html").read_text(encoding="utf-8")
-
-
 def test_the_live_bandit_of_the_guide_runs(tmp_path: Path) -> None:
     (code,) = (code for code in blocks(ROOT / "docs/guide.md") if "posse.live" in code)
     run_script(code, tmp_path)
@@ -71,7 +69,7 @@ def test_the_sweep_of_the_guide_runs(tmp_path: Path) -> None:
     assert (tmp_path / "sweep.svg").is_file()
 
 
-def test_the_examples_of_the_systems_pages_run(tmp_path: Path) -> None:
+def test_the_examples_of_concepts_and_systems_run(tmp_path: Path) -> None:
     """All in one process, one behind the other: starting one takes longer than most of them."""
     codes = [code for path in PAGES for code in blocks(path)]
     assert all(blocks(path) for path in PAGES)
@@ -102,8 +100,11 @@ def commands_of(text: str) -> list[list[str]]:
 @pytest.mark.parametrize(
     ("name", "count"),
     [
-        ("README.md", 9),
+        ("README.md", 3),
+        ("docs/quickstart.md", 12),
+        ("docs/concepts.md", 1),
         ("docs/tutorial.md", 34),
+        ("docs/organisations.md", 20),
         ("docs/guide.md", 3),
         ("docs/operations.md", 10),
         ("docs/systems/fed-contextual.md", 14),
@@ -211,13 +212,9 @@ STARTS = sorted(ROOT.glob("examples/start_*.sh"))
 
 @pytest.mark.parametrize("script", STARTS, ids=lambda path: path.stem)
 def test_the_first_five_minutes_of_each_reader_run_as_written(script: Path, tmp_path: Path) -> None:
-    """The commands of a script are those of the README and of the page that begins the
-    documentation.
-    """
-    for page in ("README.md", "docs/start.md"):
-        assert "\n".join(lines_of(script)) + "\n```" in (ROOT / page).read_text(encoding="utf-8"), (
-            page
-        )
+    """The commands of a script are those of the quick start."""
+    page = (ROOT / "docs/quickstart.md").read_text(encoding="utf-8")
+    assert "\n".join(lines_of(script)) + "\n```" in page
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     here = f"{forks.command(tmp_path)}{os.pathsep}{os.environ['PATH']}"
     environment = {
@@ -237,7 +234,7 @@ def test_the_first_five_minutes_of_each_reader_run_as_written(script: Path, tmp_
     )
     assert done.returncode == 0, done.stderr
     wanted = {
-        "start_retailer": "What is not protected",
+        "start_retailer": "total reward",
         "start_researcher": "may run in a federation",
         "start_platform": "total reward",
         "start_ml": "best by",
@@ -245,6 +242,27 @@ def test_the_first_five_minutes_of_each_reader_run_as_written(script: Path, tmp_
     assert wanted[script.stem] in done.stdout
     for made in re.findall(r"--(?:report|figure|model-out) (\S+)", " ".join(lines_of(script))):
         assert (tmp_path / made).stat().st_size > 1000, made
+
+
+def test_the_table_of_the_quick_start_is_simulated(tmp_path: Path) -> None:
+    """One table, in one place: it is made of the four shops' files."""
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    (block,) = (
+        block for block in blocks(ROOT / "docs/quickstart.md", "sh") if "ratings.csv" in block
+    )
+    path = f"{forks.command(tmp_path)}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["sh", "-euc", block],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "PATH": path, "POSSE_HOME": str(tmp_path / "home"), "COLUMNS": "80"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "harbour" in done.stdout
+    assert "not protected" in done.stdout
 
 
 def test_there_is_a_start_for_each_reader() -> None:
@@ -270,6 +288,12 @@ def test_pages_of_the_systems_have_one_outline() -> None:
     for path in SYSTEMS:
         heads = re.findall(r"^## (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
         assert [head for head in heads if head in outline] == outline, path.name
+
+
+def test_pages_of_the_systems_begin_with_a_diagram() -> None:
+    for path in SYSTEMS:
+        begin = path.read_text(encoding="utf-8").partition("\n\n")[2]
+        assert re.match(r"!\[[^\]]+\]\([^)]+\.svg\)\n", begin), path.name
 
 
 def test_readmes_of_the_systems_have_one_outline_and_name_tests_that_exist() -> None:

@@ -20,13 +20,43 @@ pytest.importorskip("mkdocs", reason="the site is not tested: mkdocs is not inst
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (
     "",
-    "start.html",
+    "quickstart.html",
+    "faq.html",
     "systems/samba.html",
     "tutorials/fed-contextual.html",
     "threats.html",
     "reference/settings.html",
     "examples/index.html",
 )
+
+
+QUESTIONS = {
+    "how do I install it": "quickstart.html#install",
+    "use my own table": "quickstart.html#your-own-table",
+    "arm with few ratings is best": "faq.html#why-did-an-arm-with-three-ratings-win",
+    "are these numbers real or simulated": "faq.html#which-numbers-are-simulated",
+    "meaning of epsilon": "faq.html#what-does-epsilon-mean-here",
+    "what does the dealer see": "faq.html#what-does-the-dealer-see",
+    "stop a run before the end": "faq.html#can-i-stop-early",
+    "different total every time": "faq.html#why-is-the-total-different-each-time",
+    "what can other shops find out about us": "faq.html#what-can-a-shop-infer-about-the-others",
+    "how much slower than a plain bandit": "faq.html#how-much-does-protection-cost",
+    "write a custom policy": "faq.html#can-i-use-my-own-policy",
+    "log of past decisions": "faq.html#i-only-have-a-log-of-past-decisions-what-can-i-do",
+    "which system is mine": "index.html#which-system-is-mine",
+    "level strict or paper": "concepts.html#levels-who-must-collude-to-read-a-run",
+    "three organisations on different machines": "organisations.html",
+    "party was killed, how do I start it again": "faq.html#what-happens-when-a-party-fails",
+    "backup of keys": "operations.html",
+    "android phone": "devices.html",
+    "security audit": "security.html",
+    "upgrade from 0.1": "upgrade.html",
+}
+"""What new users type, and the page or section that answers it."""
+HITS = """[...document.querySelectorAll(".md-search-result__item")].slice(0, 3).map(
+    item => [...item.querySelectorAll("a")].map(link => link.href.replace(/[?][^#]*/, ""))
+)"""
+"""Addresses in each of the first three hits: the page, then its sections."""
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
@@ -124,12 +154,38 @@ def test_the_site_is_read_and_searched_from_disk(folder: Path, chrome: Any) -> N
     page = context.new_page()
     page.set_default_timeout(180_000)
     page.goto((folder / "index.html").as_uri())
-    page.locator(".md-tabs__link", has_text="Start here").click()
-    page.wait_for_url("**/start.html")
-    assert "Start here" in page.locator("h1").first.inner_text()
+    page.locator(".md-tabs__link", has_text="Quick start").click()
+    page.wait_for_url("**/quickstart.html")
+    assert "Quick start" in page.locator("h1").first.inner_text()
     page.locator(".md-search__input").fill("Paillier")
     found = page.locator(".md-search-result__link").first
     found.wait_for()
     assert ".html" in str(found.get_attribute("href"))
     context.close()
     assert [url for url in outside if not url.startswith("about:")] == []
+
+
+def test_the_search_answers_questions_of_new_users_in_its_first_three_hits(
+    folder: Path, chrome: Any
+) -> None:
+    """From disk, in the search box of the built site."""
+    page = chrome.new_page()
+    page.set_default_timeout(180_000)
+    page.goto((folder / "quickstart.html").as_uri())
+    box, result = page.locator(".md-search__input"), page.locator(".md-search-result__item")
+    box.fill("Paillier")
+    result.first.wait_for()
+    missed = {}
+    for question, place in QUESTIONS.items():
+        box.fill("")
+        box.press("End")  # the page reads the box when a key is released
+        result.first.wait_for(state="detached")
+        box.fill(question)
+        box.press("End")
+        result.first.wait_for()
+        hits = page.evaluate(HITS)
+        target = f"{folder.as_uri()}/{place}"
+        if not any(link.startswith(target) for hit in hits for link in hit):
+            missed[question] = [hit[0] for hit in hits]
+    page.close()
+    assert missed == {}

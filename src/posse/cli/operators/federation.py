@@ -17,6 +17,8 @@ import typer
 
 from posse.cli import flags
 from posse.cli.flags import INTERRUPTED
+from posse.cli.operators.example import FOLDER, prepare
+from posse.cli.operators.example import show as show_example
 from posse.cli.operators.watch import Watch, source_failing, state_of, status_of
 from posse.cli.screen import bullets, print_json, remark, say, table
 from posse.core.agreement import describe_difference, terms_as_texts
@@ -46,7 +48,10 @@ RecordView = Annotated[
 Without = Annotated[
     str, typer.Option(help="Parties that are gone, with commas between.", metavar="NAME,...")
 ]
-Federation = Annotated[Path, typer.Argument(help="The federation's file.", metavar="FILE")]
+Federation = Annotated[Path | None, typer.Argument(help="The federation's file.", metavar="FILE")]
+Example = Annotated[
+    bool, typer.Option("--example", help="Run an example: four shops share 400 coupons.")
+]
 Folder = Annotated[
     Path | None,
     typer.Option(help="Where identities, journals and logs go; beside the file if not given."),
@@ -137,12 +142,54 @@ def sentence(result: Mapping[str, Any]) -> str:
 # A whole federation -------------------------------------------------------------------------------
 
 
-def up(file: Federation, folder: Folder = None, json_: flags.Json = False) -> None:
+def up(
+    file: Federation = None,
+    folder: Folder = None,
+    example: Example = False,
+    json_: flags.Json = False,
+) -> None:
     """Run a whole federation on this machine: identities, files and a process for every party."""
+    elsewhere = f" --folder {folder}" if folder else ""
+    if example:
+        if file is not None:
+            raise ConfigError(
+                f"--example brings its own file, got {file} too. Give one of the two.",
+                rule="cli.example.with-file",
+            )
+        _up_example(folder or FOLDER, f"posse up --example{elsewhere}", json_)
+        return
+    if file is None:
+        raise ConfigError(
+            "a federation's file is needed. Give one, such as federation.toml, or try "
+            "'posse up --example'.",
+            rule="cli.file.missing",
+        )
     place = folder or _folder_of(file)
-    again = f"go on with: posse up {file}{f' --folder {folder}' if folder else ''}"
+    outcome, federation = _up(
+        file,
+        place,
+        f"posse up {file}{elsewhere}",
+        f"change 'run' in {file} and pass --folder",
+    )
+    _show(outcome, place, federation, json_)
+
+
+def _up_example(folder: Path, command: str, json_: bool) -> None:
+    """Run the example of the package and show what each party's own record has."""
+    file = prepare(folder)
+    place = _folder_of(file)
+    outcome, _ = _up(file, place, command, "pass --folder with a new name")
+    show_example(outcome, file, place, json_)
+
+
+def _up(file: Path, place: Path, command: str, anew: str) -> tuple[dict[str, Any], Layout]:
+    """Run a federation to its end and return how it ended.
+
+    `command` continues it when it is interrupted; `anew` says how to start another run.
+    """
+    again = f"go on with: {command}"
     try:
-        _up(file, place, again, json_)
+        return _run_to_end(file, place, again, anew)
     except KeyboardInterrupt:  # before its processes are watched
         if not (place / BEGUN).exists():
             raise
@@ -150,7 +197,7 @@ def up(file: Federation, folder: Folder = None, json_: flags.Json = False) -> No
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _up(file: Path, place: Path, again: str, json_: bool) -> None:
+def _run_to_end(file: Path, place: Path, again: str, anew: str) -> tuple[dict[str, Any], Layout]:
     from posse.runtime import local
     from posse.systems.parties import read_federation
 
@@ -158,9 +205,8 @@ def _up(file: Path, place: Path, again: str, json_: bool) -> None:
     settings = federation.settings.resolved()
     _check_same(place / BEGUN, settings, place, federation.may_change)
     if outcome := _outcome(federation, place):
-        remark(f"this run is over; for another one change 'run' in {file} and pass --folder.")
-        _show(outcome, place, federation, json_)
-        return
+        remark(f"this run is over; for another one {anew}.")
+        return outcome, federation
     try:
         place.mkdir(parents=True, exist_ok=True, mode=0o700)
         paths = federation.lay_out(place)
@@ -191,7 +237,7 @@ def _up(file: Path, place: Path, again: str, json_: bool) -> None:
         at = f" at {watch.reached}" if watch.reached else ""
         remark(f"stopped{at}; {again}")
         raise typer.Exit(128 + watch.signal)
-    _show(_ended(watch, federation, place), place, federation, json_)
+    return _ended(watch, federation, place), federation
 
 
 def _outcome(federation: Layout, place: Path) -> dict[str, Any]:
