@@ -60,7 +60,7 @@ def prepare(folder: Path) -> Path:
                 files.write_whole(folder / source.name, text.encode(), mode=files.PUBLIC)
     except OSError as error:
         raise DataError(
-            f"cannot write the example in {folder}: {files.os_reason(error)} Pass --folder.",
+            f"cannot write the example in {folder}: {files.explain_os_error(error)} Pass --folder.",
             rule="cli.folder.not-writable",
         ) from error
     return folder / FEDERATION
