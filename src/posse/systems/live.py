@@ -1,7 +1,8 @@
 """Live bandits: decide now, and receive rewards later, in any order, or never.
 
-`live(settings)` makes a `Bandit`. The caller's program asks it for a decision, acts, and reports the
-reward later. The decisions come from the plain twin of a system, or from its roles, in this process.
+`live(settings)` makes a `Bandit`. The caller's program asks it for a decision, acts, and reports
+the reward later. The decisions come from the plain twin of a system, or from its roles, in this
+process.
 
 >>> import posse
 >>> bandit = posse.live(posse.Samba(policy="ucb", path="plain"), arms=("red", "blue"))
@@ -320,7 +321,7 @@ class Bandit:
         return text
 
     def save(self, path: str | Path) -> None:
-        """Write the state to a file. Only its owner may read the file: it has the sum of each arm."""
+        """Write the state to a file that only its owner may read: it has the sum of each arm."""
         state = {
             "format": FORMAT,
             "system": self.settings.system,
@@ -385,8 +386,8 @@ class Bandit:
             value = expected.get(name)
             if saved_value != value:
                 raise ConfigError(
-                    f"{path} was saved with {name} {saved_value!r}, got {value!r}. Make this bandit "
-                    "with the same settings.",
+                    f"{path} was saved with {name} {saved_value!r}, got {value!r}. Make this "
+                    "bandit with the same settings.",
                     rule="systems.saved.other-settings",
                     field=name,
                 )
@@ -482,7 +483,7 @@ def _python_integer(value: Any) -> Any:
 
 
 def _batch_contexts(contexts: Integer | Iterable[Any]) -> list[Any]:
-    """Return the contexts of a batch as a list: None for each decision if there is only a number."""
+    """Return the contexts of a batch as a list; None for each decision without contexts."""
     count = _integer_or_none(contexts)
     if count is not None and count >= 0:
         return [None] * count
