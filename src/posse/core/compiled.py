@@ -84,8 +84,8 @@ class Compiled(partial[R]):
 
     def _redirect_calls(self, function: Function) -> None:
         """From now on, calls of this object call `function`."""
-        # This is the only way to change the function of a partial object. The items are the function,
-        # its arguments, its keywords, and the attributes of the partial object.
+        # This is the only way to change the function of a partial object. The items are the
+        # function, its arguments, its keywords, and the attributes of the partial object.
         self.__setstate__((function, (), {}, self.__dict__))  # type: ignore[attr-defined]
 
     def _interpret_or_compile(self, *args: Any, **keywords: Any) -> Any:

@@ -1,15 +1,15 @@
 """Errors that a user can cause and repair.
 
-Every such error is a `PosseError`. Its message is one line: rule, value and remedy. A command prints
-the line and exits with `exit_code`. Any other exception is a bug and keeps its traceback.
+Every such error is a `PosseError`. Its message is one line: rule, value and remedy. A command
+prints the line and exits with `exit_code`. Any other exception is a bug and keeps its traceback.
 
 Programs and tests do not read the message. They use two stable strings:
 
 * `code`: the class of the error (`P100` for settings), which users know and operators search for.
 * `rule`: the one rule that was broken, such as `samba.horizon.below-owners`. No two rules have the
   same string. It has three parts, `room.field.problem`:
-  - The *room* is the part of Posse that raises the error: a folder of the package (`policies`), or a
-    system by the name of its folder (`samba`, `mpc_contextual`).
+  - The *room* is the part of Posse that raises the error: a folder of the package (`policies`), or
+    a system by the name of its folder (`samba`, `mpc_contextual`).
   - The field is what the user must change.
   - The problem is what is wrong with the field.
 

@@ -1,9 +1,9 @@
 """Elementary functions and random draws with the same bits everywhere.
 
 numpy's and Python's log and exp differ in the last bit, so a protected run and its plain twin would
-pull different arms. The functions here use only + - * / and sqrt, which IEEE 754 rounds correctly on
-every machine. They are compiled without fast-math; `.py_func` of each runs the same source in plain
-Python. Tests compare a digest of their values with a stored one.
+pull different arms. The functions here use only + - * / and sqrt, which IEEE 754 rounds correctly
+on every machine. They are compiled without fast-math; `.py_func` of each runs the same source in
+plain Python. Tests compare a digest of their values with a stored one.
 
 The address of a draw is (key, purpose, party, index, attempt), as in `posse.core.random`.
 
@@ -173,8 +173,8 @@ def binomial(count: int, q: float, key: int, purpose: int, party: int, index: in
     It takes O(log count) draws. Sort the numbers: the one at place `middle` has the distribution
     Beta(middle, count + 1 - middle). If it is below q, then so are all numbers before it, and those
     after it are uniform above it. If not, only the numbers before it can be below q. So each draw
-    halves the count (Devroye: Non-uniform random variate generation, 1986, chapter X.4). The last 40
-    numbers are drawn one by one.
+    halves the count (Devroye: Non-uniform random variate generation, 1986, chapter X.4). The last
+    40 numbers are drawn one by one.
     """
     count_below = 0
     split = 1

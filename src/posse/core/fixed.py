@@ -114,7 +114,7 @@ LARGEST_REWARD = 1e100
 
 
 def tie_bits(owners: int) -> int:
-    """Return how many bits hold an owner's place in the tie order: ceil(log2 owners), at least 1."""
+    """Return the number of bits of a place in the tie order: ceil(log2 owners), at least 1."""
     return max(1, (owners - 1).bit_length())
 
 
@@ -148,8 +148,8 @@ def tie_place(first_word: int, second_word: int, owner: int, bits: int) -> int:
         # k is random in [1, last]: the upper 24 bits of the state are a fraction in [0, 1).
         k = np.uint64(1) + ((state >> np.uint64(40)) * last >> np.uint64(24))
         other = place ^ k
-        # The larger place identifies the pair, so that both places get the same coin: the highest bit
-        # after two multiplications that mix the bits.
+        # The larger place identifies the pair, so that both places get the same coin: the highest
+        # bit after two multiplications that mix the bits.
         coin = (max(place, other) ^ state) * np.uint64(0x94D049BB133111EB)
         coin = (coin ^ (coin >> np.uint64(31))) * np.uint64(0xD6E8FEB86659FD93)
         if coin >> np.uint64(63):
@@ -159,7 +159,7 @@ def tie_place(first_word: int, second_word: int, owner: int, bits: int) -> int:
 
 @elementary
 def clip_score(score: float, bits: int) -> float:
-    """Clip a score to |score| < 2^(62 - SCORE_BITS - bits), so that `comparable_score` is below 2^62.
+    """Clip a score to |score| < 2^(62 - SCORE_BITS - bits): `comparable_score` needs this.
 
     `bits` is the width of the tie (`tie_bits`).
     """

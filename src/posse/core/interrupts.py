@@ -76,7 +76,8 @@ class _Saver(NamedTuple):
 class _Shared:
     """What the main thread and the thread that watches it share.
 
-    After Ctrl-C either the main thread raises the interrupt, or the watching thread ends the process.
+    After Ctrl-C either the main thread raises the interrupt, or the watching thread ends the
+    process.
     """
 
     lock = threading.RLock()  # a second signal may come while the first one is handled
@@ -237,8 +238,8 @@ def defer_interrupt() -> Iterator[None]:
     """Defer Ctrl-C until the block ends, and raise it then.
 
     Without `enforce_interrupts`, a second Ctrl-C ends the process at once. With it, the first one
-    ends the process if the block has not ended after `PATIENCE`. In other threads than the main one,
-    and if other code has set a handler, nothing is deferred.
+    ends the process if the block has not ended after `PATIENCE`. In other threads than the main
+    one, and if other code has set a handler, nothing is deferred.
 
     >>> with defer_interrupt():
     ...     done = 1

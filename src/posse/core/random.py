@@ -42,7 +42,7 @@ DERIVE = 9
 NOISE = 11
 """An agent's noise: (own key, producer, release)."""
 DELIVERY = 12
-"""Good units of a purchase in a simulated market: (world seed, agent, round), one word per producer."""
+"""Good units of a simulated purchase: (world seed, agent, round), one word per producer."""
 PARTIAL = 13
 """Good units of a purchase for which there is no table: (world seed, agent and producer, round)."""
 INSTANCE = 14

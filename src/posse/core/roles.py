@@ -1,10 +1,10 @@
 """Roles: the part of each party in a protocol. A role takes a message and returns actions.
 
-A role opens no socket, reads no clock and starts no loop. Its actions are messages for other parties
-and *effects*: requests to the world (`Ask`: pull an arm) and notes for its operator (`Note`: a step
-is over). A runtime delivers the messages, carries out the effects, and delivers the world's answers.
-So one implementation of a role runs in memory, in processes, over a network, one message at a time,
-and with injected faults.
+A role opens no socket, reads no clock and starts no loop. Its actions are messages for other
+parties and *effects*: requests to the world (`Ask`: pull an arm) and notes for its operator
+(`Note`: a step is over). A runtime delivers the messages, carries out the effects, and delivers the
+world's answers. So one implementation of a role runs in memory, in processes, over a network, one
+message at a time, and with injected faults.
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ class Role(Protocol):
 
     A role is deterministic: with the same arguments and messages it reaches the same state and
     returns equivalent actions. They may differ in bytes that no party depends on (nonces,
-    encapsulations, signatures, the randomness of a ciphertext). So a runtime can restore a party: it
-    loads the party's last snapshot, and delivers the messages that came after it again.
+    encapsulations, signatures, the randomness of a ciphertext). So a runtime can restore a party:
+    it loads the party's last snapshot, and delivers the messages that came after it again.
     """
 
     @property
@@ -143,9 +143,9 @@ class Role(Protocol):
     # A role may also have `brings`, a message with data that may change during the run, such as a
     # price list. Its operator's new data come through `receive`, also before the start.
 
-    # A class of roles may also have `receive_all(roles, sends, asked)`, for runtimes with many roles
-    # in one process. It does what `receive` of each role would do with these messages, one after the
-    # other, and appends the actions.
+    # A class of roles may also have `receive_all(roles, sends, asked)`, for runtimes with many
+    # roles in one process. It does what `receive` of each role would do with these messages, one
+    # after the other, and appends the actions.
 
     @property
     def finished(self) -> bool:
@@ -154,8 +154,8 @@ class Role(Protocol):
     def state(self) -> dict[str, object]:
         """Return what the operator of this party may see, such as its sum of rewards.
 
-        It never has keys, masks, tokens or seeds; `save` and `reveal` return those. Status pages and
-        the studio show it as names and values. If the role knows how far the run is, it has the
+        It never has keys, masks, tokens or seeds; `save` and `reveal` return those. Status pages
+        and the studio show it as names and values. If the role knows how far the run is, it has the
         names `step`, `horizon` and `unit` ("pull", "round").
         """
 

@@ -1,9 +1,9 @@
 """Attacks on runs: `posse.audit` of settings, a run, a record, or a recorded view.
 
-Settings, and those of a record, are simulated, one seed after the other, and then attacked. A run is
-attacked at its current step. Each attack reads only the view of its adversary. An attack is scored
-by comparing its estimate with the truth. For a view that a deployed party recorded the truth is
-unknown, so attacks return estimates without scores.
+Settings, and those of a record, are simulated, one seed after the other, and then attacked. A run
+is attacked at its current step. Each attack reads only the view of its adversary. An attack is
+scored by comparing its estimate with the truth. For a view that a deployed party recorded the truth
+is unknown, so attacks return estimates without scores.
 """
 
 from __future__ import annotations
@@ -310,7 +310,7 @@ class SettingsTarget(Target):
         self.longest_run = max(self.longest_run, run.time)
 
     def evidence(self, attack: Attack, seed: int) -> list[Evidence]:
-        """Return one view per run; for an attack that starts its own runs, what it gets from them."""
+        """Return one view per run, or what the attack gets from the runs that it starts."""
         if attack.stage is not None:
             return list(attack.stage(self._settings, seed))
         evidence = []
@@ -364,7 +364,7 @@ class ViewTarget(Target):
             self._adversary.append(WIRE)
 
     def tell_adversary(self, like: RunSettings) -> None:
-        """From now on, the adversary knows the data of `like`, which are settings of a similar run."""
+        """From now on, the adversary knows the data of `like`, settings of a similar run."""
         if like.system != self.system.name:
             raise ConfigError(
                 f"the view belongs to {self.system.name}, and 'like' to {like.system}. Use "
@@ -589,8 +589,8 @@ def _describe_view(view: View) -> str:
 def view_of(run: Run, attack: Attack) -> View:
     """Return what the adversary of `attack` saw of a run.
 
-    The adversary controls one party of each kind of role in `attack.adversary`; a kind that is there
-    twice means two parties. With `WIRE` it also sees all messages on the network.
+    The adversary controls one party of each kind of role in `attack.adversary`; a kind that is
+    there twice means two parties. With `WIRE` it also sees all messages on the network.
     """
     parties_by_kind: dict[str, list[str]] = {}
     for party, kind in run.kinds.items():

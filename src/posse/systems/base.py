@@ -94,7 +94,7 @@ class RunSettings(Settings):
         return {}
 
     def digest(self) -> str:
-        """Return a digest of all that a result depends on: settings, data files, version of Posse."""
+        """Return a digest of what a result depends on: settings, data files, version of Posse."""
         text = json.dumps(
             [self.system, self.resolved(), self.data_digest(), __version__],
             sort_keys=True,
@@ -161,7 +161,7 @@ class RoleKind:
     holds: str
     """What it knows or has, as the end of the sentence "It holds ..."."""
     sole: bool = False
-    """Whether a federation has exactly one party of this kind. The party then has the name `kind`."""
+    """Whether a federation has exactly one party of this kind. Its name is then `kind`."""
     party: bool = True
     """Whether it takes part in the protocol. For example, parties buy from producers, which only
     appear in pictures.

@@ -1,7 +1,8 @@
 """Live bandits: decide now, and receive rewards later, in any order, or never.
 
-`live(settings)` makes a `Bandit`. The caller's program asks it for a decision, acts, and reports the
-reward later. The decisions come from the plain twin of a system, or from its roles, in this process.
+`live(settings)` makes a `Bandit`. The caller's program asks it for a decision, acts, and reports
+the reward later. The decisions come from the plain twin of a system, or from its roles, in this
+process.
 
 >>> import posse
 >>> bandit = posse.live(posse.Samba(policy="ucb", path="plain"), arms=("red", "blue"))
@@ -323,7 +324,7 @@ class Bandit:
         return text
 
     def save(self, path: str | Path) -> None:
-        """Write the state to a file. Only its owner may read the file: it has the sum of each arm."""
+        """Write the state to a file that only its owner may read: it has the sum of each arm."""
         state = {
             "format": FORMAT,
             "system": self.settings.system,
@@ -342,8 +343,9 @@ class Bandit:
     def _setup(self, serving: Serving) -> dict[str, Any]:
         """Return what must be the same in a bandit that continues from this one's file."""
         setup = {**serving.config, "arms": list(self.names), "rewards": self.rewards}
-        plain: dict[str, Any] = json.loads(json.dumps(setup))
-        return plain
+        # The state was stored as JSON, which has no tuples. So convert the values in the same way.
+        as_stored: dict[str, Any] = json.loads(json.dumps(setup))
+        return as_stored
 
     def load(self, path: str | Path) -> Bandit:
         """Continue from a file that `save` of a bandit with the same settings wrote.
@@ -509,7 +511,7 @@ def _python_integer(value: Any) -> Any:
 
 
 def _batch_contexts(contexts: Integer | Iterable[Any]) -> list[Any]:
-    """Return the contexts of a batch as a list: None for each decision if there is only a number."""
+    """Return the contexts of a batch as a list; None for each decision without contexts."""
     count = _integer_or_none(contexts)
     if count is not None and count >= 0:
         return [None] * count

@@ -157,8 +157,8 @@ class Deploy:
     build: Build
     """Makes a party from its file."""
     layout: Callable[[dict[str, Any], Path], Layout]
-    """Reads the file of a federation, and returns how to lay it out on one machine. It is called with
-    the values in the file and the file's folder.
+    """Reads the file of a federation, and returns how to lay it out on one machine. It is called
+    with the values in the file and the file's folder.
     """
     invite: Callable[[dict[str, Any], Path], Invitation] | None = None
     """Makes the invitation to a run in a standing federation, whose members run many runs. It is
@@ -210,7 +210,7 @@ class Command:
     settings: Callable[[], type[Settings]]
     """Imports and returns the class of settings that the flags of the command set."""
     run: Callable[[Any], Iterable[str | Section | Record]]
-    """Runs the command, and yields what is printed at once (remarks, tables) or stored (records)."""
+    """Runs the command; yields what is printed at once (remarks, tables) or stored (records)."""
     positional: tuple[str, ...] = ()
     """Settings whose values are given without a flag."""
     skip: tuple[str, ...] = ()

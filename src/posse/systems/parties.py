@@ -166,7 +166,7 @@ def functions_for_service(remark: Remark) -> Systems:
 
 
 def reread_inputs(file: Path) -> None:
-    """Read the inputs of a stopped party again, and add those that may change in a run to its journal.
+    """Read a stopped party's inputs again; write those that may change in a run to its journal.
 
     Prices are such inputs, for example.
 
@@ -314,7 +314,7 @@ def _privacy_table(party: str, spent: Sequence[tuple[float, float]]) -> Section:
 
 
 def _privacy_spent(record: Record) -> tuple[float, float] | None:
-    """Return the privacy (epsilon, delta) that a run of a party has spent; None if it has no entries.
+    """Return the privacy (epsilon, delta) that a party's run has spent; None without entries.
 
     Each entry of the record's privacy ledger is a guarantee. The largest epsilon and the largest
     delta of the party's own entries together hold for all of them.
@@ -509,7 +509,7 @@ def _refuse_older_journal(path: Path, party: Party, place: Place) -> None:
 
 
 def _record_identity(path: Path) -> dict[str, str]:
-    """Return id and time of a party's record from a file; at the first start, choose and write them."""
+    """Return id and time of a party's record from a file; the first start chooses them."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         stored = json.loads(path.read_text())
         return {"id": str(stored["id"]), "created": str(stored["created"])}

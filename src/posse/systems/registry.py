@@ -58,7 +58,8 @@ def names() -> tuple[str, ...]:
 def systems(skip: Collection[str] = ()) -> Iterator[AnySystem]:
     """Yield all systems, except those whose names are in `skip`.
 
-    A system of another package that cannot be imported is left out; `system(name)` raises the error.
+    A system of another package that cannot be imported is left out; `system(name)` raises the
+    error.
     """
     for name in names():
         if name not in skip:

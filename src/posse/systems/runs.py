@@ -25,12 +25,12 @@ from posse.systems.base import AnySystem, RunSettings, not_protected
 class Run(ABC):
     """One execution of a system, with one or several seeds of the same settings.
 
-    `time` is the number of decisions (or rounds) so far, and `horizon` their number at the end; both
-    are sums over all seeds. The seeds that are computed at the moment are the current ones: all of
-    them, a few, or one, as the system computes seeds together or one after the other.
+    `time` is the number of decisions (or rounds) so far, and `horizon` their number at the end;
+    both are sums over all seeds. The seeds that are computed at the moment are the current ones:
+    all of them, a few, or one, as the system computes seeds together or one after the other.
 
-    Between two calls a run can be read (`state`, `view`), recorded and saved. It must not be used by
-    two threads at once.
+    Between two calls a run can be read (`state`, `view`), recorded and saved. It must not be used
+    by two threads at once.
     """
 
     unit: ClassVar[str] = "step"
@@ -38,8 +38,8 @@ class Run(ABC):
     records_while_running: ClassVar[bool] = False
     """Whether another thread may call `record` during a step.
 
-    After Ctrl-C this saves a run whose step does not end (`save_on_interrupt`). It is safe if a step
-    does not change the state that `record` reads, but replaces it at the end.
+    After Ctrl-C this saves a run whose step does not end (`save_on_interrupt`). It is safe if a
+    step does not change the state that `record` reads, but replaces it at the end.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class Run(ABC):
 
     @property
     def asks(self) -> Mapping[int, Ask]:
-        """Requests of roles that the caller must `answer`, by number; empty in a simulated world."""
+        """Requests that the caller must `answer`, by number; empty in a simulated world."""
         return {}
 
     def answer(self, number: int, reward: Any) -> None:
@@ -330,7 +330,7 @@ class RolesRun(Run):
 
     @property
     def asks(self) -> Mapping[int, Ask]:
-        """Requests of roles that the caller must `answer`, by number; empty in a simulated world."""
+        """Requests that the caller must `answer`, by number; empty in a simulated world."""
         return self.memory.asks
 
     def answer(self, number: int, reward: Any) -> None:
@@ -358,8 +358,8 @@ class RolesRun(Run):
     def deliver(self, *, explain: bool = True, until: int | None = None) -> Delivery | None:
         """Deliver one message, and return it, with an explanation of it if `explain` is True.
 
-        Returns None if the run is over or waits for the outside world, or if it makes decision number
-        `until` (over all seeds) before a message is delivered.
+        Returns None if the run is over or waits for the outside world, or if it makes decision
+        number `until` (over all seeds) before a message is delivered.
         """
         with self._count_seconds():
             delivery = self._deliver_next(until)

@@ -1,7 +1,7 @@
 """Building blocks for pictures and explanations, which the modules `scene` of systems use.
 
-They describe the parts of a message, lines of pseudocode, bars, and numbers as text. The studio gets
-plain dicts and lists.
+They describe the parts of a message, lines of pseudocode, bars, and numbers as text. The studio
+gets plain dicts and lists.
 """
 
 from __future__ import annotations
