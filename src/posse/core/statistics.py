@@ -288,7 +288,7 @@ def skewed_interval(
     2 [-3, 18]
     """
     n = residuals.size
-    df = n - 1 if df is None else df
+    df = df or n - 1
     if df < 1:
         return unknown_interval(estimate, level)
     reach = t_quantile(level, df)
