@@ -163,7 +163,7 @@ class Interval:
     @property
     def excludes_zero(self) -> bool:
         """Whether both ends are on the same side of 0."""
-        return self.known and (self.low > 0 or self.high < 0)
+        return self.low > 0 or self.high < 0
 
     @property
     def what(self) -> str:
@@ -288,7 +288,7 @@ def skewed_interval(
     2 [-3, 18]
     """
     n = residuals.size
-    df = df or n - 1
+    df = n - 1 if df is None else df
     if df < 1:
         return unknown_interval(estimate, level)
     reach = t_quantile(level, df)
