@@ -157,6 +157,8 @@ def test_other_seeds_have_students_interval() -> None:
     wanted = student(100.0, row.difference_error, 3)
     assert (row.difference_low, row.difference_high) == (wanted.low, wanted.high)
     assert row.clear
+    few = [replace(record, summary={"chance_reward": -10.0}) for record in (a, b)]
+    assert not compare(few).rows[1].clear  # a failed run would earn -2,000
     assert not compare([a, replace(b, total=(2.0, 3.0, 4.0, 5.0))]).rows[1].clear
 
 

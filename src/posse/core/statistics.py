@@ -163,7 +163,7 @@ class Interval:
     @property
     def excludes_zero(self) -> bool:
         """Whether both ends are on the same side of 0."""
-        return self.known and (self.low > 0 or self.high < 0)
+        return self.low > 0 or self.high < 0
 
     @property
     def what(self) -> str:
