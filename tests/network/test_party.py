@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import io
 
+import msgspec
 import pytest
 
-from posse.core.errors import DataError, LinkError, UnconfirmedError
+from posse.core.errors import DataError, DisagreementError, LinkError, UnconfirmedError
 from posse.core.roles import Reward
 from posse.runtime.journal import Journal
 from posse.runtime.network.connection import Connection, Timing, Wiring
@@ -176,6 +177,33 @@ def test_a_peer_is_who_its_certificate_says_in_its_part_of_this_run(tmp_path, wr
             (set(), True) if wrong else ({"a"}, False)
         )
         assert party.counts[f"refused {counted}"] == bool(wrong)
+        engine.close()
+
+    asyncio.run(run())
+
+
+def test_all_peers_are_told_of_terms_that_one_of_them_has_otherwise(tmp_path):
+    async def run():
+        wiring = Wiring("toy", {"a": "leaf", "c": "leaf"})
+        engine = Engine(
+            Hub(["a", "c"], 1), Journal(tmp_path), ["a", "c"], WORDS, run="r", terms={"budget": "1"}
+        )
+        names = iter(("a", "c"))
+        party = Party(engine, wiring, lambda certificate: ("leaf", next(names)))
+        told = {}
+        for name, budget in (("a", "1"), ("c", "2")):
+            connection, told[name] = Connection(party), Nowhere()
+            connection.connection_made(told[name])
+            hello = Hello(WIRE_VERSION, "0", "toy", PROTOCOL_VERSION, "r", name, 0, 0)
+            terms = msgspec.structs.replace(hello, terms={"budget": budget})
+            connection.data_received(pack(terms))
+        code = DisagreementError.code.encode()
+        assert {name: (code in one.told, one.closed) for name, one in told.items()} == {
+            "a": (True, True),
+            "c": (True, True),
+        }
+        for task in list(party._tasks):
+            task.cancel()
         engine.close()
 
     asyncio.run(run())

@@ -10,6 +10,7 @@ import io
 import json
 import random
 import resource
+import shutil
 import tempfile
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
@@ -32,6 +33,7 @@ from posse.runtime.federation import care
 from posse.runtime.federation.consent import Demand
 from posse.runtime.federation.founder import QUEUED, Founder, Item
 from posse.runtime.federation.listener import Control
+from posse.runtime.federation.member import Member
 from posse.runtime.federation.service import Living
 from posse.runtime.federation.talk import (
     ACCEPTED,
@@ -486,6 +488,37 @@ def test_a_party_hangs_up_on_a_peer_whose_certificate_was_revoked(tmp_path: Path
     member.adopt(federation.authority.current_crl().public_bytes(Encoding.DER))
     member.cut_revoked()
     assert ended == ["clinic-c"]
+
+
+def test_a_restored_founder_says_nothing_of_runs_before_its_queue_is_complete(
+    tmp_path: Path,
+) -> None:
+    federation = Federation(tmp_path)
+    values = {
+        "identity": "customer",
+        "authority": "authority",
+        "listen": "127.0.0.1:0",
+        "runs": "founder",
+    }
+    path = write_party(tmp_path / "customer.toml", values)
+    Member(path, federation.systems(), lambda *_, **__: None).close()
+    care.backup(path, tmp_path / "backup")
+    shutil.rmtree(tmp_path / "authority")
+    shutil.rmtree(tmp_path / "founder")
+    care.restore(tmp_path / "backup", path)
+
+    async def answers() -> tuple[list[object], list[object]]:
+        service = Living(path, federation.systems(), lambda *_, **__: None)
+        sent: list[object] = []
+        service.control.connections["clinic-b"] = SimpleNamespace()  # type: ignore[assignment]
+        service.control.send = lambda peer, message: sent.append(message) or True  # type: ignore[method-assign, func-returns-value]
+        service._take("clinic-b", Recall())
+        before = list(sent)
+        service._complete()
+        service.member.close()
+        return before, sent
+
+    assert asyncio.run(answers()) == ([], [Recalled(())])
 
 
 def test_a_second_hello_ends_a_control_connection() -> None:
