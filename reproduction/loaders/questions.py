@@ -33,7 +33,8 @@ import numpy as np
 
 from posse.core import check
 from posse.core.errors import DataError
-from posse.problems.datasets.files import Document, FilePath, find, read_bytes, read_known
+from posse.problems.datasets.files import find, read_known
+from posse.problems.tables.text import Document, FilePath, read_bytes
 from posse.problems.populations.population import Population
 from posse.problems.populations.prepared import Writer, load
 from posse.problems.populations.ragged import Ragged, names_of

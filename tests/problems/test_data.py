@@ -15,9 +15,9 @@ import posse.problems
 from posse.core.errors import ConfigError, DataError, PosseError
 from posse.problems.arms.settings import ProblemSettings
 from posse.problems.contexts.settings import ContextSettings
-from posse.problems.datasets.frames import as_frame
 from posse.problems.markets.settings import MarketSettings
 from posse.problems.populations.settings import PopulationSettings
+from posse.problems.tables.frames import as_frame
 
 RATINGS = {
     "item": ["heat", "alien", "heat", "alien"],
@@ -241,7 +241,7 @@ def test_a_wrong_table_is_refused_in_one_line(frame: Any, says: str) -> None:
 def test_two_columns_of_one_name_are_refused() -> None:
     pandas = pytest.importorskip("pandas")
     twice = pandas.DataFrame([["a", 1, 2]], columns=["item", "rating", "rating"])
-    with pytest.raises(DataError, match="data: column 'rating' stands there more than once"):
+    with pytest.raises(DataError, match="data: column 'rating' is listed more than once"):
         ProblemSettings(data=twice, threshold=1)
 
 

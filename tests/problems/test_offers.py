@@ -145,7 +145,7 @@ def test_wrong_qualities_are_refused_in_one_line(
 
 def test_a_supplier_has_one_quality_and_many_records(write: Write) -> None:
     offers, other = write(OFFERS, "offers.csv"), write(f"{QUALITIES}oak,0.1\n", "qualities.csv")
-    with pytest.raises(DataError, match=r"row 4, column 'supplier': 'oak' stands on row 3 too"):
+    with pytest.raises(DataError, match=r"row 4, column 'supplier': 'oak' is on row 3 too"):
         read_market(offers, other, alpha=0.1)
     assert read_market(offers, records=other, alpha=0.1).quality[0, 0] == pytest.approx(
         0.5, abs=1e-7

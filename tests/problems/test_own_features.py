@@ -101,10 +101,10 @@ def test_a_row_outside_the_bound_is_refused_or_scaled(write: Write, files: dict[
     [
         ("", "is empty"),
         ("row,age\n", "has a header and no rows"),
-        ("row\nann\n", "row 1: no column beside 'row' in the header"),
+        ("row\nann\n", "row 1: no column but 'row' in the header"),
         ("name,age\nann,1\n", "row 1: no column 'row' in the header"),
         ("row,age,\nann,0.1,0.2\n", "row 1: a column has no name"),
-        ("row,age,age\nann,0.1,0.2\n", "column 'age' stands there more than once"),
+        ("row,age,age\nann,0.1,0.2\n", "column 'age' is there more than once"),
         ("row,age\nann,old\n", "column 'age': 'old' is not a number"),
         (
             "row,age,dose\nann,0,0\nbob,0.1,nan\n",
@@ -114,7 +114,7 @@ def test_a_row_outside_the_bound_is_refused_or_scaled(write: Write, files: dict[
         ("row,age\nann,\n", "row 2, column 'age': is empty"),
         ("row,age\n ,0.1\n", "row 2, column 'row' is empty"),
         ("row,age\nann,0.1,0.2\n", "row 2, column 3: expected 2 columns"),
-        ("row,age\nann,0.1\nbob,0.2\nann,0.3\n", "row 4, column 'row': 'ann' stands on row 2 too"),
+        ("row,age\nann,0.1\nbob,0.2\nann,0.3\n", "row 4, column 'row': 'ann' is on row 2 too"),
     ],
 )
 def test_broken_files_are_refused_in_one_line(write: Write, content: str, says: str) -> None:

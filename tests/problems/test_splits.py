@@ -130,7 +130,7 @@ def test_own_table(tmp_path: Path) -> None:
             "column 'x': 'one' is not a number, and one word is no category",
         ),
         ("client,x,label\n,1,a\n", "row 2, column 'client' is empty"),
-        ("client,label\nann,a\n", "no column beside 'client' and 'label' in the header"),
+        ("client,label\nann,a\n", "no column but 'client' and 'label' in the header"),
         ("client,x,label\nann,1,a\nbob,1,a\n", "a bandit needs at least 2 arms, got 1"),
         ("client,x,label\n", "has a header and no rows"),
     ],

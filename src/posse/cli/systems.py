@@ -193,9 +193,12 @@ def system_command(known: AnySystem, *without: str, **defaults: Any) -> Any:
 
 def _checked(settings: S) -> S:
     """Read the data and check everything, before a store is opened or a run begins."""
-    from posse.problems.datasets.reading import watching
+    from posse.problems.data import DataSettings
 
-    with Doing("reading data and checking") as doing, watching(doing.at):
+    with Doing("reading data and checking") as doing:
+        source: object = settings
+        if isinstance(source, DataSettings):
+            source.watch_reading(doing.at)
         settings.load()
     return settings
 

@@ -1,9 +1,9 @@
 """`data`: one word for where a problem comes from, in Python, flags, TOML files and records.
 
 It is a registered name ("digits", "uniform", "embedded:movielens"), the path of a file, a frame
-(`datasets.frames`), or a table of named parts, each a path or a frame: `data={"features":
-{"clinic": "clinic.csv"}, "rewards": "pays.csv"}`. Its form is checked when settings are made, and
-files must be there; they are read when a problem is made.
+(`posse.problems.tables.frames`), or a table of named parts, each a path or a frame:
+`data={"features": {"clinic": "clinic.csv"}, "rewards": "pays.csv"}`. Its form is checked when
+settings are made, and files must be there; they are read when a problem is made.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from encodings.aliases import aliases
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import field_serializer, field_validator
 
 from posse.core.check import suggestion
 from posse.core.errors import ConfigError, DataError
 from posse.core.settings import External, Settings
-from posse.problems.datasets.frames import Frame, as_frame
-from posse.problems.datasets.reading import check_encoding, reading
+from posse.problems.tables.frames import Frame, as_frame
+from posse.problems.tables.mapping import read_columns_setting
+from posse.problems.tables.options import ReadOptions, check_encoding
+from posse.problems.tables.table import Source
 
-T = TypeVar("T")
-Source = Path | Frame
-"""Where a table comes from."""
 _CODECS = "|".join(
     re.escape(name).replace("_", "[-_ ]?") for name in {*aliases, *aliases.values(), "utf_8_sig"}
 )
@@ -43,6 +43,9 @@ class DataSettings(Settings):
     """Names of the parts that a table of `data` may have."""
     tables: ClassVar[tuple[str, ...]] = ()
     """Parts that are tables themselves: a path or a frame for each name, such as a party's."""
+
+    several_files: ClassVar[bool] = False
+    """Whether `data` may be a list of files, one per owner."""
 
     own_words: ClassVar[str] = "a CSV file"
     """What a user's own data are, for the error that a name is not known."""
@@ -63,19 +66,31 @@ class DataSettings(Settings):
         check_encoding(value)
         return value
 
-    def once(self, what: str, make: Callable[[], T]) -> T:
-        """Return what `make` gives, made at most once; tables are read in it as these settings
-        say.
-        """
-        with reading(self.encoding, self.decimal, self.skip_bad) as read:
-            made = super().once(what, make)
-        self._cache["dropped"] = [*self._cache.get("dropped", ()), *read.dropped]
-        return made
+    @property
+    def column_names(self) -> Mapping[str, str]:
+        """What your tables call a column, by the name that the problem has for it."""
+        return {}
+
+    def read_options(self) -> ReadOptions:
+        """Return how tables are read; readers add to its notes."""
+        if "options" not in self._cache:
+            self._cache["options"] = ReadOptions(
+                encoding=self.encoding,
+                decimal=self.decimal,
+                skip_bad=self.skip_bad,
+                columns=self.column_names,
+            )
+        options: ReadOptions = self._cache["options"]
+        return options
+
+    def watch_reading(self, watch: Callable[[float], None]) -> None:
+        """Call `watch` with the share of each table that has been read."""
+        self._cache["options"] = replace(self.read_options(), watch=watch)
 
     @property
     def dropped(self) -> tuple[str, ...]:
-        """What `skip_bad` dropped while the data were read, a sentence a table."""
-        return tuple(self._cache.get("dropped", ()))
+        """What was dropped while the data were read, one sentence per table."""
+        return tuple(self.read_options().notes)
 
     @classmethod
     def _by_field(cls, values: Mapping[str, object]) -> dict[str, object]:
@@ -92,7 +107,7 @@ class DataSettings(Settings):
 
     @field_validator("data", mode="before", check_fields=False)
     @classmethod
-    def _read_data(cls, value: object) -> object:
+    def _read_data(cls, value: Any) -> object:
         """Bring `data` into one form: text, a frame, or a dictionary of parts."""
         if isinstance(value, Mapping) and set(value) == {"frame", "digest"}:
             raise ConfigError(
@@ -108,6 +123,9 @@ class DataSettings(Settings):
             return {name: cls._part(name, part) for name, part in value.items() if part is not None}
         if isinstance(value, str | os.PathLike):
             return os.fspath(value)
+        is_list = isinstance(value, list | tuple) and len(value) > 0
+        if cls.several_files and is_list and all(map(_is_path, value)):
+            return tuple(os.fspath(path) for path in value)
         frame = as_frame(value, "data")
         if frame is None:
             forms = "a name, a file or a frame" + (
@@ -129,7 +147,7 @@ class DataSettings(Settings):
 
     def data_files(self) -> tuple[Path, ...]:
         """Files or folders that `data` names, or that a data set of this name is found in."""
-        if isinstance(self.data, str):
+        if isinstance(self.data, str | tuple):
             with suppress(DataError):  # whoever reads them says what is missing
                 return tuple(path for path in self._found() if os.path.exists(path))
             return ()
@@ -146,6 +164,8 @@ class DataSettings(Settings):
         """`data` in a word: its name, the name of its first file, or "frame"."""
         if isinstance(self.data, str):
             return self.data
+        if isinstance(self.data, tuple):
+            return f"{len(self.data)} files"
         first = next(_sources(self.data), None)
         return first.name if isinstance(first, Path) else "frame"
 
@@ -175,6 +195,36 @@ class DataSettings(Settings):
         for path in self.data_files():
             if not path.is_file():
                 raise DataError(f"no file {path}. Check the path.")
+
+
+class TableSettings(DataSettings):
+    """Settings of data whose columns may have other names."""
+
+    columns: dict[str, str] | None = None
+    """What your table calls the columns that are needed, such as item=shop,rating=stars. A table
+    with a column per arm: 'item=Blue|Green|Red', or 'item=*' for all columns of numbers.
+    """
+
+    @field_validator("columns", mode="before")
+    @classmethod
+    def _read_columns(cls, value: object) -> dict[str, str] | None:
+        return read_columns_setting(value)
+
+    @property
+    def column_names(self) -> Mapping[str, str]:
+        """What your tables call a column, by the name that the problem has for it."""
+        return self.columns or {}
+
+    def resolved(self) -> dict[str, Any]:
+        """Return every setting with its value; `columns` only if it is given, as in 0.1."""
+        values = super().resolved()
+        if self.columns is None:
+            del values["columns"]
+        return values
+
+
+def _is_path(value: object) -> bool:
+    return isinstance(value, str | os.PathLike)
 
 
 def _looks_like_columns(value: Mapping[object, object], parts: tuple[str, ...]) -> bool:

@@ -31,8 +31,9 @@ from posse.core.check import require
 from posse.core.errors import ConfigError, DataError
 from posse.core.random import INSTANCE, uniform
 from posse.problems.contexts.contexts import Bounds, Contexts, scale_blocks, split
-from posse.problems.datasets.files import FilePath, data_folder
+from posse.problems.datasets.files import data_folder
 from posse.problems.datasets.mnist import CLASSES, Part, load_mnist
+from posse.problems.tables.text import FilePath
 
 COMPONENTS = 20
 

@@ -200,6 +200,7 @@ class ContextSettings(DataSettings):
             bounds=self.bounds,
             scale=self.scale,
             pays=None if self.reward_range is None else RewardRange.of(self.reward_range),
+            options=self.read_options(),
         )
         return contexts if self.rows is None else contexts.first(self.rows)
 

@@ -1,4 +1,4 @@
-"""The bytes of data files: where they are, whether they are the known ones, whether they are text.
+"""Files of data sets: where they are, and whether they are the known ones.
 
 The package ships no data set. It looks in the folder given as `data_dir`, else in the one that the
 environment variable POSSE_DATA names, checks size and sha256 of the files it knows, and says where
@@ -15,7 +15,6 @@ import os
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -23,103 +22,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from posse.core.errors import DataError
-from posse.problems.datasets.reading import as_utf8
-
-FilePath = str | os.PathLike[str]
-
-_SPREADSHEET = b"\xd0\xcf\x11\xe0"
-_ZIP = b"PK\x03\x04"
-
-
-@dataclass(frozen=True)
-class Document:
-    """A text file and the name that errors give it.
-
-    >>> Document("means.csv", b"name,mean").open().read()
-    'name,mean'
-    >>> Document("means.csv", b"")
-    Traceback (most recent call last):
-    ...
-    posse.core.errors.DataError: [P200] means.csv is empty. Write or download it again.
-    """
-
-    name: str
-    data: bytes
-    frame: bool = False
-    """Whether it is a frame written as CSV: its rows are counted without the header."""
-
-    def __post_init__(self) -> None:
-        if not self.data.strip():
-            raise DataError(f"{self.name} is empty. Write or download it again.")
-        if self.data.startswith(_SPREADSHEET) or self.data.startswith(_ZIP):
-            raise DataError(
-                f"{self.name} is a spreadsheet or an archive, not text. Save its table as CSV in "
-                "UTF-8."
-            )
-        if self.data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            raise DataError(f"{self.name} is text in UTF-16. Save it as UTF-8.")
-        zero = self.data.find(b"\0")
-        if encoding := _wide(self.data):
-            raise DataError(
-                f"{self.name} looks like text in UTF-16 without a mark. Give --encoding {encoding}."
-            )
-        if zero >= 0:
-            raise DataError(
-                f"{self.name}, row {self._row(zero)} holds a zero byte: a binary file, not text. "
-                "Give a CSV."
-            )
-        try:
-            self.data.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"{self.name}, row {self._row(error.start)} holds byte "
-                f"0x{self.data[error.start]:02x}, "
-                "which is not UTF-8. Save the file as UTF-8, or give its encoding, such as "
-                "--encoding latin-1."
-            ) from None
-
-    def _row(self, position: int) -> int:
-        return self.data.count(b"\n", 0, position) + 1
-
-    def open(self) -> io.TextIOWrapper:
-        """Open as a stream of lines, without the byte order mark that some editors put first."""
-        return io.TextIOWrapper(io.BytesIO(self.data), encoding="utf-8-sig", newline="")
-
-
-def _wide(data: bytes) -> str:
-    """Return the encoding of text in UTF-16 that has no mark: every other byte of its first letters
-    is zero.
-
-    >>> (
-    ...     _wide("item,rating".encode("utf-16-le")),
-    ...     _wide("item,rating".encode("utf-16-be")),
-    ...     _wide(b"item,rating"),
-    ... )
-    ('utf-16-le', 'utf-16-be', '')
-    """
-    start = data[:256]
-    half = len(start) // 2
-    low, high = start[::2].count(0), start[1::2].count(0)
-    if max(low, high) < 0.8 * half or min(low, high) > 0.05 * half:
-        return ""
-    return "utf-16-be" if low > high else "utf-16-le"
-
-
-def read_bytes(path: FilePath) -> bytes:
-    """Read a file, or say in one line why it cannot be read."""
-    try:
-        return Path(path).read_bytes()
-    except FileNotFoundError:
-        raise DataError(f"no file {os.fspath(path)}. Check the path.") from None
-    except OSError as error:
-        raise DataError(
-            f"cannot read {os.fspath(path)}: {error.strerror}. Give a file you may read."
-        ) from None
-
-
-def read_document(path: FilePath) -> Document:
-    """Read a text file, in the encoding that holds now (`reading`)."""
-    return Document(os.fspath(path), as_utf8(os.fspath(path), read_bytes(path)))
+from posse.problems.tables.text import Document, FilePath, read_bytes
 
 
 def unzip(name: str, data: bytes) -> dict[str, Document]:

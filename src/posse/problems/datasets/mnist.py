@@ -27,9 +27,10 @@ from numpy.typing import NDArray
 from posse.core import check
 from posse.core.check import require
 from posse.core.errors import DataError
-from posse.problems.datasets.files import FilePath, find, read_known
+from posse.problems.datasets.files import find, read_known
 from posse.problems.populations.population import Population
 from posse.problems.populations.splits import dirichlet, natural, population
+from posse.problems.tables.text import FilePath
 
 HOME = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 CLASSES = tuple(str(digit) for digit in range(10))

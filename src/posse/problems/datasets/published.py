@@ -17,7 +17,7 @@ from posse.core import check
 from posse.core.errors import DataError
 from posse.problems.arms.rewards import Arms, BernoulliArms
 from posse.problems.arms.tables import mean_list
-from posse.problems.datasets.files import Document
+from posse.problems.tables.text import Document
 
 EMBEDDED: tuple[str, ...] = ("jester", "movielens")
 SIZE = 100

@@ -9,11 +9,11 @@ from pydantic import model_validator
 
 from posse.core.errors import ConfigError
 from posse.core.settings import External
-from posse.problems.data import DataSettings
-from posse.problems.datasets.frames import name_of_source
+from posse.problems.data import TableSettings
 from posse.problems.markets.instances import INSTANCES, check_instance, market_instance
 from posse.problems.markets.market import Market
 from posse.problems.markets.offers import check_known, read_market
+from posse.problems.tables.table import name_of_source
 
 _DRAWN = (
     "homogeneous",
@@ -27,7 +27,7 @@ _DRAWN = (
 """Settings of a random instance, which a user's own files leave no room for."""
 
 
-class MarketSettings(DataSettings):
+class MarketSettings(TableSettings):
     """Where a market comes from: a random instance, or a user's own tables.
 
     Your own are `data={"offers": ..., "qualities": ...}`, or `records` in place of qualities: CSV
@@ -174,7 +174,14 @@ class MarketSettings(DataSettings):
     def _own(self) -> Market:
         """Read the user's tables; numbers given beside them must be theirs."""
         offers, qualities, records = (self.data_part(name) for name in self.parts)
-        market = read_market(offers, qualities, records, alpha=self.alpha, rho=self.rho)
+        market = read_market(
+            offers,
+            qualities,
+            records,
+            alpha=self.alpha,
+            rho=self.rho,
+            options=self.read_options(),
+        )
         for name, count in self.used(market).items():
             given = getattr(self, name)
             if name in self.model_fields_set and given != count:

@@ -24,9 +24,9 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError, DataError
-from posse.problems.datasets.files import FilePath
 from posse.problems.populations.population import Dense, Population, check_inputs, check_labels
 from posse.problems.populations.ragged import Ragged
+from posse.problems.tables.text import FilePath
 
 Arrays = Mapping[str, NDArray[Any]]
 

@@ -14,8 +14,7 @@ from pydantic import BeforeValidator, field_validator, model_validator
 from posse.core import check
 from posse.core.errors import ConfigError
 from posse.core.settings import IMPORTS, External
-from posse.problems.data import DataSettings
-from posse.problems.datasets.frames import Frame
+from posse.problems.data import TableSettings
 from posse.problems.datasets.mnist import (
     DIGIT_CLIENTS,
     digits_population,
@@ -43,6 +42,7 @@ from posse.problems.populations.worlds import (
     read_rewards,
     scenario,
 )
+from posse.problems.tables.frames import Frame
 
 POPULATIONS = {
     "digits": "1,797 images of digits that come with scikit-learn, over Dirichlet clients; no download",
@@ -72,7 +72,7 @@ MOVED = ("emnist", "femnist", "stackexchange", "stackoverflow")
 _PREPARE = "It belongs to 'python -m reproduction prepare', in a checkout of Posse."
 
 
-class PopulationSettings(DataSettings):
+class PopulationSettings(TableSettings):
     """Where clients and their data come from.
 
     `data` is one of `POPULATIONS`; or your own, a CSV file or a frame with a column of clients and
@@ -241,6 +241,7 @@ class PopulationSettings(DataSettings):
                 clients=self.clients or 10,
                 alpha=self.alpha,
                 seed=self.seed,
+                options=self.read_options(),
             )
         whole = self._natural()
         return whole if self.clients is None else some_clients(whole, self.clients)
@@ -314,7 +315,9 @@ class PopulationSettings(DataSettings):
             return mnist_writers(self.data_dir, self.part, self.verify)
         if self.population_kind == "prepared":
             return load(Path(self.data) if self.data not in POPULATIONS else self._file())
-        return read_population(self._source(), self.client_column, self.label_column)
+        return read_population(
+            self._source(), self.client_column, self.label_column, options=self.read_options()
+        )
 
     def _source(self) -> Path | Frame:
         """Return the user's own table, or prepared population."""

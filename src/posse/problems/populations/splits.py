@@ -15,11 +15,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from posse.core import check
 from posse.core.errors import ConfigError, DataError
-from posse.problems.datasets.encoded import read_encoded
-from posse.problems.datasets.files import FilePath
-from posse.problems.datasets.frames import Frame, read_table
 from posse.problems.populations.population import Dense, Population
 from posse.problems.populations.ragged import Ragged, names_of
+from posse.problems.tables.encoded import read_encoded
+from posse.problems.tables.frames import Frame
+from posse.problems.tables.options import ReadOptions
+from posse.problems.tables.schema import words
+from posse.problems.tables.table import open_table
+from posse.problems.tables.text import FilePath
 
 
 class Split(NamedTuple):
@@ -196,6 +199,7 @@ def read_population(
     alpha: float = 0.3,
     seed: int = 0,
     name: str = "own",
+    options: ReadOptions | None = None,
 ) -> Population:
     """Read a table; without a column of clients (`client=None`), split it over `clients` Dirichlet
     ones.
@@ -210,16 +214,17 @@ def read_population(
     >>> made.arms, made.client_name(0), made.sizes().tolist(), made.gather([0], pad=2).y.tolist()
     (('treat', 'wait'), 'ann', [2, 1], [[1, 0]])
     """
-    document = read_table(path)
-    words = [label] if client is None else [client, label]
-    table, names, features = read_encoded(document, words)
-    arms = tuple(sorted(table.words[label].distinct))
-    place = np.array([arms.index(word) for word in table.words[label].distinct])
-    labels = place[table.words[label].code]
-    inputs = features.astype(np.float32)
-    split: Split
+    table = open_table(path, options)
+    client_columns = [] if client is None else [words(client)]
+    records, names, features = read_encoded(table, [*client_columns, words(label)])
+    labels = records.words[label]
+    arms = tuple(sorted(labels.distinct))
+    place = np.array([arms.index(word) for word in labels.distinct])
+    numbers = place[labels.code]
     if client is None:
-        split = dirichlet(labels, clients, alpha, seed)
+        split = dirichlet(numbers, clients, alpha, seed)
     else:
-        split = natural(np.array(table.words[client].distinct)[table.words[client].code])
-    return population(name, inputs, labels, arms, split, features=names)
+        owners = records.words[client]
+        split = natural(np.array(owners.distinct)[owners.code])
+    inputs = features.astype(np.float32)
+    return population(name, inputs, numbers, arms, split, features=names)
