@@ -56,6 +56,10 @@ Decimal = Annotated[
 SkipBad = Annotated[
     bool, typer.Option("--skip-bad", help="Drop rows that cannot be read, and say so.")
 ]
+Columns = Annotated[
+    str | None,
+    typer.Option(help="What the file calls the columns: arm=variant,reward=sold.", metavar="TEXT"),
+]
 Out = Annotated[
     Path | None, typer.Option("--out", "-o", help="Write the decisions as CSV.", metavar="FILE")
 ]
@@ -71,15 +75,17 @@ def evaluate(
     encoding: Encoding = "",
     decimal: Decimal = ".",
     skip_bad: SkipBad = False,
+    columns: Columns = None,
     json: flags.Json = False,
 ) -> None:
     """Estimate from a log what other policies would have earned (IPS, SNIPS, DR)."""
     Keeper(save=False, figure=figure)
     learnt = None if model is None else _learnt(model)
+    from posse.problems.tables.mapping import read_columns_setting
     from posse.problems.tables.options import ReadOptions
     from posse.results.logs import evaluate_logs, figure_of, section_of
 
-    options = ReadOptions(encoding=encoding, decimal=decimal, skip_bad=skip_bad)
+    options = ReadOptions(encoding, decimal, skip_bad, columns=read_columns_setting(columns) or {})
     logged, found = evaluate_logs(logs, learnt, options=options)
     made = section_of(logged, found)
     if figure is not None:

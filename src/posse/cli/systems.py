@@ -19,7 +19,7 @@ from posse.cli.flags import flags_given, settings_command, settings_of
 from posse.cli.keep import Keeper, check_place
 from posse.cli.progress import Doing
 from posse.cli.screen import heading, print_json, remark, say
-from posse.core.errors import ConfigError
+from posse.core.errors import ConfigError, PosseError
 from posse.core.interrupts import defer_interrupt, end_on_interrupt, save_on_interrupt
 
 if TYPE_CHECKING:
@@ -193,6 +193,17 @@ def system_command(known: AnySystem, *without: str, **defaults: Any) -> Any:
 
 def _checked(settings: S) -> S:
     """Read the data and check everything, before a store is opened or a run begins."""
+    from posse.cli.check import ask_for_settings
+
+    try:
+        _load(settings)
+    except PosseError as error:
+        settings = ask_for_settings(settings, error)
+        _load(settings)
+    return settings
+
+
+def _load(settings: RunSettings) -> None:
     from posse.problems.data import DataSettings
 
     with Doing("reading data and checking") as doing:
@@ -200,7 +211,6 @@ def _checked(settings: S) -> S:
         if isinstance(source, DataSettings):
             source.watch_reading(doing.at)
         settings.load()
-    return settings
 
 
 def _run(

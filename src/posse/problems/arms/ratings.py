@@ -102,6 +102,11 @@ class Ratings:
         return len(self.value)
 
     @property
+    def are_rewards(self) -> bool:
+        """Whether all ratings are 0 or 1."""
+        return self.scale == (0.0, 1.0) and bool(((self.value == 0) | (self.value == 1)).all())
+
+    @property
     def counts(self) -> NDArray[np.int64]:
         """How many ratings each item received."""
         return np.bincount(self.item, minlength=len(self.items)).astype(np.int64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -29,8 +30,9 @@ from posse.problems.datasets import invented
 from posse.problems.datasets.published import EMBEDDED, embedded_arms
 from posse.problems.datasets.ratings import DATASETS, ML_100K, check_renamed, load
 from posse.problems.datasets.reviews import holds_records, read_reviews
+from posse.problems.recognise import recognise
 from posse.problems.tables.frames import COLUMNAR, Frame
-from posse.problems.tables.mapping import as_flag, suggest_columns
+from posse.problems.tables.mapping import as_flag
 from posse.problems.tables.schema import ColumnError
 from posse.problems.tables.table import Source, Table, name_of_source, open_table
 
@@ -216,7 +218,7 @@ class ProblemSettings(TableSettings):
         if self._embedded is None:
             ratings = self.ratings()
             # Ratings of 0 and 1 are rewards already.
-            if ratings is not None and set(np.unique(ratings.value).tolist()) == {0.0, 1.0}:
+            if ratings is not None and ratings.are_rewards:
                 return 0.5
         return None
 
@@ -402,9 +404,11 @@ def files_of(data: str) -> tuple[Path, ...]:
 def _unknown_table(table: Table, name: str, source: Source) -> ColumnError:
     """Return the error that a table has neither ratings nor means."""
     remedy = "Rename the columns."
-    columns = suggest_columns(table, [("item", False), ("rating", True), ("user", False)])
-    if {"item", "rating"} <= set(columns):
-        remedy = f"If the columns have other names, give {as_flag(columns)}."
+    columns: dict[str, str] = {}
+    with suppress(DataError):
+        columns = dict(recognise(source, table.options).columns)
+    if columns:
+        remedy = f"If its columns have other names, give {as_flag(columns)}."
     elif isinstance(source, Path) and source.name == ML_100K:
         remedy = f"MovieLens is read with --data movielens --data-dir '{source.parent}'."
     header = ",".join(table.header)[:60]

@@ -18,10 +18,9 @@ from posse.problems.tables.cells import Numbers, is_number, number_fault, number
 from posse.problems.tables.encoded import other_columns
 from posse.problems.tables.faults import BadRows
 from posse.problems.tables.frames import Frame
-from posse.problems.tables.mapping import BAR, EVERY
-from posse.problems.tables.names import fit
+from posse.problems.tables.mapping import BAR, EVERY, measures
 from posse.problems.tables.options import ReadOptions
-from posse.problems.tables.schema import Records, Schema, numbers, within, words
+from posse.problems.tables.schema import Records, Schema, numbers, ratings, within, words
 from posse.problems.tables.table import Table, TextTable, open_table
 from posse.problems.tables.text import Document, FilePath, first_line
 
@@ -112,7 +111,7 @@ def _read_long(
     rules = () if scale is None else (within(*scale),)
     columns = [
         words("item", optional=item is not None),
-        numbers("rating", *rules),
+        ratings("rating", *rules),
         words("user", optional=not needs_user),
     ]
     headers = Schema(*columns).find(table)
@@ -139,20 +138,10 @@ def wide_columns(table: Table) -> list[str]:
         return []
     if setting == EVERY:
         named = set(table.options.columns.values())
-        looks = table.looks()
-        return [
-            name
-            for name in table.header
-            if looks[name].kind == "number" and name not in named and not _is_key(name)
-        ]
+        return [column for column in measures(table.looks()) if column not in named]
     if BAR not in setting:
         return []
     return [column.strip() for column in setting.split(BAR)]
-
-
-def _is_key(column: str) -> bool:
-    """Return whether a column of numbers tells rows apart."""
-    return any(fit(column, name) for name in ("user", "row"))
 
 
 def _read_wide(
@@ -160,7 +149,7 @@ def _read_wide(
 ) -> _Rated:
     """Read a table with one column per item; an empty cell is no rating."""
     rules = () if scale is None else (within(*scale),)
-    rated = [replace(numbers(column, *rules), gaps=True) for column in columns]
+    rated = [replace(ratings(column, *rules), gaps=True) for column in columns]
     schema = Schema(*rated, words("user", optional=True))
     headers = schema.find(table)
     records = Schema(*schema.columns, *tests.needed(table, headers)).read(table)
@@ -233,7 +222,7 @@ def read_people(
 ) -> People | None:
     """Read what is said about people; None if a table says nothing about them."""
     table = open_table(source, options)
-    known = [words("item"), words("user", optional=True), numbers("rating")]
+    known = [words("item"), words("user", optional=True), ratings("rating")]
     headers = Schema(*known).find(table)
     if "user" not in headers or len(headers) == len(table.header):
         return None

@@ -27,6 +27,12 @@ _COMMA = re.compile(rf"(?:[-+]?\d+|{_GROUPS}),\d+")
 _GROUPED = re.compile(rf"{_GROUPS}(?:,\d+)?")
 _MISSING = ("na", "n/a", "#n/a", "null", "none", "?", "-", "--", ".", "<na>")
 
+TRUTH = {
+    **dict.fromkeys(("true", "yes", "y", "t", "ja", "wahr", "oui", "vrai", "on"), 1.0),
+    **dict.fromkeys(("false", "no", "n", "f", "nein", "falsch", "non", "faux", "off"), 0.0),
+}
+"""Words for a success or a failure, and the reward that they are."""
+
 
 class WordIndex(dict[str, int]):
     """Numbers words in the order in which they appear, and keeps what is wrong with a word."""

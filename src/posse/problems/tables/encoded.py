@@ -146,6 +146,8 @@ def _one_hot(records: Records, name: str, *, limited: bool) -> dict[str, Numbers
 
 def _kind(table: Table, name: str, look: Look) -> str:
     """Return what a column holds; raise if it holds words that are no category."""
+    if look.kind == "truth":
+        return "category"
     if look.kind != "text":
         return look.kind
     words = look.words

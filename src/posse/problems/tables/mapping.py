@@ -43,7 +43,7 @@ def suggest_columns(table: Table, needed: Sequence[tuple[str, bool]]) -> dict[st
 
 def _best(name: str, numbers: bool, looks: Mapping[str, Look]) -> str | None:
     """Return the free column that fits a name best."""
-    kinds = ("number",) if numbers else ("category", "text", "number")
+    kinds = ("number", "truth") if numbers else ("category", "text", "truth", "number")
     able = {column: look for column, look in looks.items() if look.kind in kinds}
     ranked = sorted(able, key=lambda column: fit(column, name), reverse=True)
     if ranked and fit(ranked[0], name):
@@ -53,8 +53,39 @@ def _best(name: str, numbers: bool, looks: Mapping[str, Look]) -> str | None:
         categories = [column for column, look in able.items() if look.kind == "category"]
         return categories[0] if categories else None
     if name == "rating":
-        return next(iter(able)) if len(able) == 1 else None
+        candidates = measures(able)
+        return candidates[0] if len(candidates) == 1 else None
     return None
+
+
+def measures(looks: Mapping[str, Look]) -> list[str]:
+    """Return the columns that may hold ratings: numbers or truth, and no identifiers."""
+    return [
+        column
+        for column, look in looks.items()
+        if look.kind in ("number", "truth") and not is_identifier(column, look)
+    ]
+
+
+def is_identifier(column: str, look: Look) -> bool:
+    """Return whether a column of numbers tells people or rows apart."""
+    if any(fit(column, name) for name in ("user", "row")):
+        return True
+    # A rating comes back; whole numbers that never do are those of rows.
+    distinct = set(look.cells)
+    whole = all(cell.isdecimal() for cell in distinct)
+    return whole and len(look.cells) > 5 and len(distinct) == len(look.cells)
+
+
+def columns_text(columns: Mapping[str, str]) -> str:
+    """Return columns as the setting is written.
+
+    >>> columns_text({"item": "Shop", "rating": "Stars, 1 to 5"})
+    'item=Shop,"rating=Stars, 1 to 5"'
+    """
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(f"{name}={to}" for name, to in columns.items())
+    return text.getvalue()
 
 
 def as_flag(columns: Mapping[str, str]) -> str:
@@ -63,9 +94,7 @@ def as_flag(columns: Mapping[str, str]) -> str:
     >>> as_flag({"item": "Shop", "rating": "Stars (1-5)"})
     "--columns 'item=Shop,rating=Stars (1-5)'"
     """
-    text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow(f"{name}={to}" for name, to in columns.items())
-    return f"--columns {shlex.quote(text.getvalue())}"
+    return f"--columns {shlex.quote(columns_text(columns))}"
 
 
 def read_columns_setting(value: object) -> dict[str, str] | None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from posse.core.errors import DataError
 from posse.problems.tables.cells import (
+    TRUTH,
     Cells,
     Fault,
     Numbers,
@@ -60,6 +61,8 @@ class Column:
     optional: bool = False
     gaps: bool = False
     """Whether a number may be missing; it is then NaN."""
+    truth: bool = False
+    """Whether words such as yes and no are 1 and 0."""
 
     def word_fault(self, word: str) -> Fault | None:
         """Return what is wrong with a word of this column."""
@@ -76,6 +79,11 @@ def words(name: str, *, optional: bool = False) -> Column:
 def numbers(name: str, *rules: Rule) -> Column:
     """Return a column of numbers."""
     return Column(name, numbers=True, rules=rules)
+
+
+def ratings(name: str, *rules: Rule) -> Column:
+    """Return a column of numbers, or of words such as yes and no, which are 1 and 0."""
+    return Column(name, numbers=True, rules=rules, truth=True)
 
 
 def category(name: str, check: Callable[[str], Fault | None] | None = None) -> Column:
@@ -237,9 +245,13 @@ class _Reader:
 
     def read(self, cells: Cells) -> NDArray[np.int64] | Numbers:
         """Read the cells of a block."""
-        if self.column.numbers:
-            return cells.numbers(self._decimal)
-        return cells.codes(self._index)
+        if not self.column.numbers:
+            return cells.codes(self._index)
+        values = cells.numbers(self._decimal)
+        if self.column.truth:
+            for row in np.flatnonzero(np.isnan(values)).tolist():
+                values[row] = TRUTH.get(cells.text(row).strip().lower(), np.nan)
+        return values
 
     def keep(self, values: NDArray[np.int64] | Numbers, good: Mask | None) -> None:
         """Keep the good rows of a block."""

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from posse.core.check import require, suggestion
 from posse.problems.tables.cells import (
+    TRUTH,
     ArrowCells,
     Cells,
     TextCells,
@@ -73,7 +74,7 @@ class Look(NamedTuple):
     """What the first rows of a column hold."""
 
     kind: str
-    """number, date, category, or text: words that do not come back."""
+    """number, truth (yes and no), date, category, or text: words that do not come back."""
     cells: tuple[str, ...]
     """Cells that are not missing."""
     words: tuple[str, ...]
@@ -308,6 +309,8 @@ def look(cells: Sequence[str], decimal: str) -> Look:
         return Look("date", known, words)
     if 2 * len(words) <= len(known):
         return Look("number", known, words)
+    if all(word.lower() in TRUTH for word in known):
+        return Look("truth", known, words)
     # Words of a category are there twice on average.
     if len(set(words)) <= min(MOST, len(words) // 2):
         return Look("category", known, words)

@@ -205,7 +205,9 @@ def read_layout(
     if header is not None:
         delimiter = options.delimiter or ","
         return Layout(file, delimiter, tuple(header), number - 1, unread=line)
-    marks: Sequence[str] = DELIMITERS[1:] if options.decimal == "," else DELIMITERS
+    marks: Sequence[str] = DELIMITERS
+    if options.decimal == ",":
+        marks = (*DELIMITERS[1:], ",")  # commas separate columns only if nothing else does
     separator = _SEPARATOR.fullmatch(line.rstrip("\r\n"))
     if separator is not None:
         marks = (separator[1],)
