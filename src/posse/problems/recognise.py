@@ -23,7 +23,7 @@ from posse.problems.tables.names import fit
 from posse.problems.tables.options import ReadOptions
 from posse.problems.tables.schema import ColumnError
 from posse.problems.tables.table import Look, Table, open_table
-from posse.problems.tables.text import likely_encoding, read_bytes
+from posse.problems.tables.text import likely_encoding, looks_like_data, read_bytes
 
 NEEDED: Mapping[str, tuple[str, ...]] = {
     "log": ("arm", "reward", "probability"),
@@ -135,6 +135,12 @@ def _kind(table: Table) -> tuple[str, dict[str, str]]:
             return kind, {}
     if is_list(table):
         return "means", {}
+    if looks_like_data(table.header):
+        raise ColumnError(
+            f"{table.name} has no header: its first row looks like data. Add a header line.",
+            {},
+            rule="problems.columns.no-header",
+        )
     if wide_columns(table):
         return "wide", {}
     looks = table.looks()

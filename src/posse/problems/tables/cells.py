@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -173,26 +174,25 @@ class ArrowCells:
     column: pyarrow.ChunkedArray
 
     def codes(self, index: WordIndex) -> NDArray[np.int64]:
-        """Number the words; each different word of a dictionary is looked at once."""
-        kind = str(self.column.type)
-        if self.column.null_count or not kind.startswith(("string", "large_string", "dictionary")):
+        """Number the words."""
+        if not self._kind.startswith(_ARROW_WORDS):
             return TextCells(self.texts()).codes(index)
-        encoded = self.column.dictionary_encode().unify_dictionaries()
-        if not encoded.num_chunks:
-            return np.zeros(0, np.int64)
-        words = [text_of(word).strip() for word in encoded.chunk(0).dictionary.to_pylist()]
-        codes = np.concatenate([chunk.indices.to_numpy() for chunk in encoded.chunks])
-        # A dictionary may hold words in any order, and words that no row has.
-        used, first = np.unique(codes, return_index=True)
-        place = np.full(len(words), -1, np.int64)
-        for number in used[np.argsort(first)].tolist():
-            place[number] = index[words[number]]
+        words, codes = self._encoded
+        if self._kind.startswith("dictionary") and not _in_order(codes, len(words)):
+            # It may have words in any order, and words of no row.
+            used, first = np.unique(codes, return_index=True)
+            place = np.full(len(words), -1, np.int64)
+            for number in used[np.argsort(first)].tolist():
+                place[number] = index[words[number]]
+            return np.asarray(place[codes])
+        place = np.array([index[word] for word in words], np.int64)
+        if np.array_equal(place, np.arange(len(place))):
+            return codes.astype(np.int64)
         return np.asarray(place[codes])
 
     def numbers(self, decimal: str) -> Numbers:
         """Return the numbers; nulls are NaN."""
-        kind = str(self.column.type)
-        if kind.startswith(("int", "uint", "float", "double")):
+        if self._kind.startswith(_ARROW_NUMBERS):
             values = self.column.cast("float64", safe=False).to_numpy()
             return np.asarray(values, np.float64)
         return ObjectCells(self.column.to_pylist()).numbers(decimal)
@@ -208,11 +208,43 @@ class ArrowCells:
 
     def blank(self) -> NDArray[np.bool_]:
         """Return which cells are missing."""
-        if self.column.null_count == 0:
-            kind = str(self.column.type)
-            if kind.startswith(("int", "uint")):
-                return np.zeros(len(self.column), np.bool_)
+        if self._kind.startswith(_ARROW_NUMBERS):
+            return np.asarray(np.isnan(self.numbers(".")))
+        if self._kind.startswith(_ARROW_WORDS):
+            words, codes = self._encoded
+            return np.asarray(np.array([not word for word in words], np.bool_)[codes])
         return np.array([not text.strip() for text in self.texts()], np.bool_)
+
+    @property
+    def _kind(self) -> str:
+        return str(self.column.type)
+
+    @cached_property
+    def _encoded(self) -> tuple[list[str], NDArray[np.int32]]:
+        """Distinct words, and the number of each row's; a null has an empty word."""
+        encoded = self.column.dictionary_encode().unify_dictionaries()
+        if not encoded.num_chunks:
+            return [], np.zeros(0, np.int32)
+        words = [text_of(word).strip() for word in encoded.chunk(0).dictionary.to_pylist()]
+        if encoded.null_count:
+            indices = [chunk.indices.fill_null(len(words)) for chunk in encoded.chunks]
+            words.append("")
+        else:
+            indices = [chunk.indices for chunk in encoded.chunks]
+        return words, np.concatenate([chunk.to_numpy() for chunk in indices])
+
+
+_ARROW_WORDS = ("string", "large_string", "dictionary<values=string", "dictionary<values=large")
+_ARROW_NUMBERS = ("int", "uint", "float", "double", "halffloat")
+
+
+def _in_order(codes: NDArray[np.int32], words: int) -> bool:
+    """Return whether words are numbered as they appear, without one that no row has."""
+    if not len(codes):
+        return words == 0
+    reached = np.maximum.accumulate(codes)
+    steps = np.diff(reached)
+    return bool(reached[0] == 0 and reached[-1] == words - 1 and steps.max(initial=0) <= 1)
 
 
 def text_of(cell: object) -> str:

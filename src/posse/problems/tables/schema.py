@@ -287,7 +287,7 @@ class _Reader:
 
     def words(self) -> Words:
         """Return the words of all rows."""
-        code = np.concatenate(self._parts).astype(np.int64, copy=False)
+        code = self._whole().astype(np.int64, copy=False)
         if not self._dropped:
             return Words(tuple(self._index), code)
         # Words of dropped rows are no words of the table.
@@ -300,7 +300,10 @@ class _Reader:
 
     def values(self) -> Numbers:
         """Return the numbers of all rows."""
-        return np.concatenate(self._parts).astype(np.float64, copy=False)
+        return self._whole().astype(np.float64, copy=False)
+
+    def _whole(self) -> NDArray[np.int64] | Numbers:
+        return self._parts[0] if len(self._parts) == 1 else np.concatenate(self._parts)
 
 
 def _rule_fault(rule: Rule, values: Numbers) -> Callable[[int], Fault]:

@@ -229,7 +229,8 @@ class TextTable(Table):
         start = 0
         for _ in range(self.layout.skipped):
             start = data.find(b"\n", start) + 1
-        rows = data.count(b"\n", start) + (not data.endswith(b"\n"))
+        line_ends = np.frombuffer(data, np.uint8, offset=start) == ord("\n")
+        rows = np.count_nonzero(line_ends) + (not data.endswith(b"\n"))
         table = _arrow_table(memoryview(data)[start:], self.layout, numbers)
         if table is None or table.num_rows != rows:
             return None
@@ -242,15 +243,19 @@ def _arrow_table(data: memoryview, layout: Layout, numbers: Mapping[str, bool]) 
     """Read columns by pyarrow; None if a row has another width or a cell is no number."""
     arrow = require("pyarrow", extra="frames")
     reader = require("pyarrow.csv", extra="frames")
-    words = arrow.dictionary(arrow.int32(), arrow.string())
-    types = {name: arrow.float64() if number else words for name, number in numbers.items()}
+    types = {
+        name: arrow.float64() if number else arrow.string() for name, number in numbers.items()
+    }
     try:
         return reader.read_csv(
             arrow.BufferReader(data),
             read_options=reader.ReadOptions(column_names=list(layout.header)),
             parse_options=reader.ParseOptions(delimiter=layout.delimiter, quote_char=False),
             convert_options=reader.ConvertOptions(
-                column_types=types, include_columns=list(numbers), null_values=[]
+                column_types=types,
+                include_columns=list(numbers),
+                null_values=[],
+                check_utf8=False,  # a `Document` is UTF-8
             ),
         )
     except arrow.ArrowException:

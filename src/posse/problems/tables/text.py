@@ -53,7 +53,7 @@ class Document:
     data: bytes
 
     def __post_init__(self) -> None:
-        if not self.data.strip():
+        if not self.data or self.data.isspace():
             raise DataError(
                 f"{self.name} is empty. Write or download it again.", rule="problems.file.empty"
             )
