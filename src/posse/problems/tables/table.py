@@ -20,6 +20,7 @@ from posse.problems.tables.cells import (
     TRUTH,
     ArrowCells,
     Cells,
+    NumpyCells,
     TextCells,
     has_comma,
     is_missing,
@@ -220,7 +221,7 @@ class TextTable(Table):
         """Read a large plain file by pyarrow.
 
         None if it is not installed, or if it might read anything otherwise than Python's reader:
-        rows with quotes, blank lines, other line ends, or cells that are no plain numbers.
+        rows with quotes, blank lines, other line ends, or cells that are no finite numbers.
         """
         data = self.document.data
         plain = len(data) >= LARGE and self.decimal == "." and b'"' not in data
@@ -234,7 +235,14 @@ class TextTable(Table):
         table = _arrow_table(memoryview(data)[start:], self.layout, numbers)
         if table is None or table.num_rows != rows:
             return None
-        cells = {name: ArrowCells(table[name]) for name in numbers}
+        cells: dict[str, Cells] = {}
+        for name, number in numbers.items():
+            cells[name] = ArrowCells(table[name])
+            if number:
+                values = cells[name].numbers(self.decimal)
+                if not np.isfinite(values).all():
+                    return None
+                cells[name] = NumpyCells(values)
         lines = np.arange(self.layout.skipped + 1, self.layout.skipped + 1 + rows)
         return Block(lines, cells)
 
