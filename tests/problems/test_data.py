@@ -275,7 +275,7 @@ def test_cells_of_many_kinds_are_text() -> None:
         (lambda: ProblemSettings(means=(0.1, 0.2), owners=3), "owners must be the number of means"),
         (lambda: ContextSettings(arms=20), "arms applies to clusters"),
         (lambda: MarketSettings(alpha=1.5), r"alpha must be in \[0, 1\]"),
-        (lambda: MarketSettings(drift=-1.0), "drift must be 0 or a finite number"),
+        (lambda: MarketSettings(drift=-1.0), "drift must be at least 0"),
         (lambda: PopulationSettings(part="test"), "part applies to mnist-writers"),
         (lambda: PopulationSettings(late=2.0), "late must be in"),
         (lambda: PopulationSettings(drift="labels", drift_share=0.0), "drift_share must be in"),

@@ -266,22 +266,22 @@ def test_the_source_tells_what_was_drawn() -> None:
 @pytest.mark.parametrize(
     ("values", "says"),
     [
-        ({"agents": 10**6}, r"agents must be in \[1, 100000\], got 1000000. Choose one in between"),
+        ({"agents": 10**6}, r"agents must be in \[1, 100000\], got 1000000"),
         ({"agents": 0}, r"agents must be in \[1, 100000\], got 0"),
-        ({"producers": 0}, r"producers must be in \[1, 1000000\] for 10 agents, got 0"),
-        ({"producers": 2_000_000}, "for 10 agents, got 2000000"),
+        ({"producers": 0}, r"producers must be in \[1, 1000000\], got 0"),
+        ({"producers": 2_000_000}, "producers must be in .* got 2000000"),
         ({"distribution": "norml"}, "Did you mean 'normal'"),
         ({"overlap": 0}, r"overlap must be in \(0, 1\], got 0"),
         ({"overlap": 1.5}, r"overlap must be in \(0, 1\], got 1.5"),
         ({"alpha": -0.1}, r"alpha must be in \[0, 1\], got -0.1"),
-        ({"alpha": math.nan}, r"alpha must be in \[0, 1\], got nan"),
+        ({"alpha": math.nan}, "alpha must be a number, got NaN"),
         ({"rho": 0.0}, "rho must be a finite number above 0, got 0.0"),
-        ({"sd": -1}, "sd must be 0 or a finite number above it, got -1"),
-        ({"sd": math.inf}, "sd must be 0 or a finite number above it, got inf"),
-        ({"largest_capacity": 0}, r"largest_capacity must be in \[1, 10\^9\], got 0"),
-        ({"drift": -0.1}, "drift must be 0 or a finite number above it, got -0.1"),
-        ({"drift": 0.1, "every": 0}, "between two steps of the drift must be at least 1, got 0"),
-        ({"drift": 0.1, "horizon": 0}, "horizon must be at least 1 round, got 0"),
+        ({"sd": -1}, "sd must be at least 0, got -1"),
+        ({"sd": math.inf}, "sd must be at least 0, got inf"),
+        ({"largest_capacity": 0}, "largest_capacity must be in .* got 0"),
+        ({"drift": -0.1}, "drift must be at least 0, got -0.1"),
+        ({"drift": 0.1, "every": 0}, "drift_every must be at least 1, got 0"),
+        ({"drift": 0.1, "horizon": 0}, "horizon must be at least 1, got 0"),
         ({"drift": 0.1, "every": 1, "horizon": 10**6}, "got 1000000 x 30. Let it step less often"),
         ({"producers": 1, "alpha": 1.0}, "alpha = 1 is out of reach"),
     ],
@@ -294,5 +294,5 @@ def test_wrong_instances_are_refused_in_one_line(values: dict[str, Any], says: s
 
 @pytest.mark.parametrize("seed", [-1, 2**63])
 def test_seeds_have_a_range(seed: int) -> None:
-    with pytest.raises(ConfigError, match=r"seed of an instance must be in \[0, 2\^63\), got"):
+    with pytest.raises(ConfigError, match="instance_seed must be in .* got"):
         market_instance(seed)

@@ -112,13 +112,15 @@ class DataSettings(Settings):
         if isinstance(value, Mapping) and set(value) == {"frame", "digest"}:
             raise ConfigError(
                 "data was a frame, of which a record keeps size and digest alone. Give the frame "
-                "again."
+                "again.",
+                rule="problems.data.frame-of-a-record",
             )
         if isinstance(value, Mapping) and cls.parts and not _looks_like_columns(value, cls.parts):
             for name in value:
                 if name not in cls.parts:
                     raise ConfigError(
-                        f"data has no part '{name}'.{suggestion(str(name), cls.parts)}"
+                        f"data has no part '{name}'.{suggestion(str(name), cls.parts)}",
+                        rule="problems.data.unknown-part",
                     )
             return {name: cls._part(name, part) for name, part in value.items() if part is not None}
         if isinstance(value, str | os.PathLike):
@@ -131,7 +133,10 @@ class DataSettings(Settings):
             forms = "a name, a file or a frame" + (
                 f", or a table of {', '.join(cls.parts)}" if cls.parts else ""
             )
-            raise ConfigError(f"data must be {forms}, got {type(value).__name__}.")
+            raise ConfigError(
+                f"data must be {forms}, got {type(value).__name__}.",
+                rule="problems.data.wrong-type",
+            )
         return frame
 
     @classmethod
@@ -174,17 +179,24 @@ class DataSettings(Settings):
         if isinstance(self.data, str) and self.data not in known:
             raise ConfigError(
                 f"unknown data '{self.data}'.{suggestion(self.data, tuple(known))} Your own are "
-                f"{self.own_words}."
+                f"{self.own_words}.",
+                rule="problems.data.unknown-name",
             )
         if isinstance(self.data, Frame):
-            raise ConfigError(f"a frame alone is not enough. Your own are {self.own_words}.")
+            raise ConfigError(
+                f"a frame alone is not enough. Your own are {self.own_words}.",
+                rule="problems.data.frame-alone",
+            )
 
     def leave_out(self, names: tuple[str, ...], whose: str, of: str = "") -> None:
         """Raise if a setting was given that has no effect."""
         for name in names:
             value = getattr(self, name)
             if value != type(self).model_fields[name].default:
-                raise ConfigError(f"{name} applies to {whose}, got {value}{of}. Leave {name} out.")
+                raise ConfigError(
+                    f"{name} applies to {whose}, got {value}{of}. Leave {name} out.",
+                    rule=f"problems.{name}.no-effect",
+                )
 
     def data_part(self, name: str) -> Any:
         """Return a part of `data`; None without it."""
@@ -194,7 +206,9 @@ class DataSettings(Settings):
         """Raise if a file that `data` names is not there."""
         for path in self.data_files():
             if not path.is_file():
-                raise DataError(f"no file {path}. Check the path.")
+                raise DataError(
+                    f"no file {path}. Check the path.", rule="problems.data.no-such-file"
+                )
 
 
 class TableSettings(DataSettings):
@@ -237,7 +251,10 @@ def _source(name: str, value: object) -> Source:
         return Path(value)
     frame = as_frame(value, name)
     if frame is None:
-        raise ConfigError(f"{name} must be a file or a frame, got {type(value).__name__}.")
+        raise ConfigError(
+            f"{name} must be a file or a frame, got {type(value).__name__}.",
+            rule="problems.data.not-a-source",
+        )
     return frame
 
 
@@ -247,7 +264,8 @@ def pairs_of(name: str, value: object) -> dict[str, object]:
         return dict(value)
     if not isinstance(value, str | list | tuple):
         raise ConfigError(
-            f"data.{name} must be a table of files or frames by name, got {type(value).__name__}."
+            f"data.{name} must be a table of files or frames by name, got {type(value).__name__}.",
+            rule="problems.data.not-a-table",
         )
     words = [
         word
@@ -257,11 +275,15 @@ def pairs_of(name: str, value: object) -> dict[str, object]:
     pairs = [word.partition("=") for word in words]
     if not all(key.strip() and mark for key, mark, _ in pairs):
         raise ConfigError(
-            f"{name} must be pairs like clinic=clinic.csv,lab=lab.csv, got {value!r}."
+            f"{name} must be pairs like clinic=clinic.csv,lab=lab.csv, got {value!r}.",
+            rule=f"problems.{name}.not-pairs",
         )
     names = [key.strip() for key, _, _ in pairs]
     if len(set(names)) != len(names):
-        raise ConfigError(f"{name} must be pairs of different names, got {value!r}.")
+        raise ConfigError(
+            f"{name} must be pairs of different names, got {value!r}.",
+            rule=f"problems.{name}.pairs-twice",
+        )
     return {key: given.strip() for key, (_, _, given) in zip(names, pairs, strict=True)}
 
 

@@ -70,32 +70,37 @@ class Ratings:
         if len(set(self.items)) != len(self.items) or len(self.names) != len(self.items):
             raise ConfigError(
                 f"items must be distinct and have one name each, got {len(self.items)} items "
-                f"({len(set(self.items))} distinct) and {len(self.names)} names."
+                f"({len(set(self.items))} distinct) and {len(self.names)} names.",
+                rule="problems.items.not-distinct",
             )
         users = len(self.item) if self.user is None else len(self.user)
         if not len(self.item) == len(self.value) == users:
             raise ConfigError(
                 f"every rating needs an item, a value and (where users are known) a user, "
-                f"got {len(self.item)} items, {len(self.value)} values and {users} users."
+                f"got {len(self.item)} items, {len(self.value)} values and {users} users.",
+                rule="problems.ratings.lengths",
             )
         if len(self.item) and not (self.item.min() >= 0 and self.item.max() < len(self.items)):
             raise ConfigError(
                 f"item must be positions from 0 to {len(self.items) - 1}, "
-                f"got {self.item.min()} to {self.item.max()}. Give one id in items for each."
+                f"got {self.item.min()} to {self.item.max()}. Give one id in items for each.",
+                rule="problems.item.out-of-range",
             )
 
     def _check_values(self) -> None:
         low, high = self.scale
         if not (np.isfinite(low) and np.isfinite(high) and low < high):
             raise ConfigError(
-                f"scale must be two finite numbers, the lower first, got ({low}, {high})."
+                f"scale must be two finite numbers, the lower first, got ({low}, {high}).",
+                rule="problems.scale.not-finite",
             )
         outside = np.flatnonzero(~((self.value >= low) & (self.value <= high)))
         if len(outside):
             raise ConfigError(
                 f"ratings must be in [{low:g}, {high:g}], got {self.value[outside[0]]} at position "
                 f"{outside[0]}. "
-                "Correct it, or widen scale."
+                "Correct it, or widen scale.",
+                rule="problems.rating.outside-scale",
             )
 
     def __len__(self) -> int:
@@ -169,7 +174,9 @@ class Ratings:
         """Positions of so many items of largest mean."""
         counts, rated = self.counts, self._rated(minimum)
         if top > len(rated):
-            raise DataError(self._too_few(top, len(rated), minimum))
+            raise DataError(
+                self._too_few(top, len(rated), minimum), rule="problems.owners.too-few-items"
+            )
         return sorted(rated, key=lambda i: (-means[i], -counts[i], _by_id(self.items[i])))[:top]
 
     def _too_few(self, wanted: int, kept: int, minimum: int) -> str:
@@ -192,11 +199,15 @@ class Ratings:
         counts, chosen = self.counts, list[int]()
         for word in wanted:
             if word not in position:
-                raise DataError(f"no item '{word}' in {self.source}.{_suggestion(word, position)}")
+                raise DataError(
+                    f"no item '{word}' in {self.source}.{_suggestion(word, position)}",
+                    rule="problems.items.unknown",
+                )
             at = position[word]
             if at in chosen:
                 raise ConfigError(
-                    f"items must be distinct, got '{word}' twice. Name each arm once."
+                    f"items must be distinct, got '{word}' twice. Name each arm once.",
+                    rule="problems.items.twice",
                 )
             if counts[at] < minimum:
                 raise DataError(
@@ -206,7 +217,8 @@ class Ratings:
                         f"Set minimum={counts[at]} or lower, or leave it out."
                         if counts[at]
                         else "Leave it out."
-                    )
+                    ),
+                    rule="problems.items.below-minimum",
                 )
             chosen.append(at)
         return chosen
@@ -225,11 +237,12 @@ class Ratings:
         if np.isfinite(threshold) and low <= threshold < high:
             return
         if len(self) == 0:
-            raise DataError(f"{self.source} holds no ratings.")
+            raise DataError(f"{self.source} holds no ratings.", rule="problems.ratings.empty")
         raise ConfigError(
             f"threshold must be at least {low:g} and below {high:g} (the scale of {self.source}), "
             f"got {threshold}: "
-            "beyond it every item has the same mean. Choose one inside."
+            "beyond it every item has the same mean. Choose one inside.",
+            rule="problems.threshold.outside-scale",
         )
 
 
@@ -260,14 +273,21 @@ def _sealed(
 def _check_choice(minimum: int, top: int | None, items: Sequence[str] | None) -> None:
     if minimum < 1:
         raise ConfigError(
-            f"minimum must be at least 1 rating, got {minimum}: an unrated item has no mean."
+            f"minimum must be at least 1 rating, got {minimum}: an unrated item has no mean.",
+            rule="problems.minimum.too-small",
         )
     if top is not None and items is not None:
-        raise ConfigError("top and items both say which items to take: give one, got both.")
+        raise ConfigError(
+            "top and items both say which items to take: give one, got both.",
+            rule="problems.items.and-top",
+        )
     if top is not None:
         check.at_least(1, top=top)
     if isinstance(items, str):
-        raise ConfigError(f"items must be a list of ids or names, got the single word '{items}'.")
+        raise ConfigError(
+            f"items must be a list of ids or names, got the single word '{items}'.",
+            rule="problems.items.not-a-list",
+        )
 
 
 def _by_id(item: str) -> tuple[int, int, str]:

@@ -213,7 +213,8 @@ def check_aligned(one: Rows, other: Rows) -> None:
             raise DataError(
                 f"files do not match: {one.place(row)} is '{mine}' and {other.place(row)} is "
                 f"'{theirs}'. "
-                "Put the same rows in the same order in both."
+                "Put the same rows in the same order in both.",
+                rule="problems.rows.not-aligned",
             )
     if len(one.ids) != len(other.ids):
         short, long = (one, other) if len(one.ids) < len(other.ids) else (other, one)
@@ -221,7 +222,8 @@ def check_aligned(one: Rows, other: Rows) -> None:
         raise DataError(
             f"files do not match: {short.file} ends after {row} rows, and {long.place(row)} is "
             f"'{long.ids[row]}'. "
-            "Put the same rows in the same order in both."
+            "Put the same rows in the same order in both.",
+            rule="problems.rows.missing-in-file",
         )
 
 
@@ -234,7 +236,8 @@ def _declared(tables: Mapping[str, Rows], bounds: Mapping[str, float] | None) ->
         raise ConfigError(
             f"bounds must name the parties of the features, {', '.join(tables)}, got "
             f"{', '.join(bounds) or 'none'}. "
-            "Give one each, or leave bounds out."
+            "Give one each, or leave bounds out.",
+            rule="problems.bounds.not-the-parties",
         )
     check_bounds(bounds)
     return {party: float(bounds[party]) for party in tables}

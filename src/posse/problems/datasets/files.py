@@ -52,7 +52,10 @@ def unzip(name: str, data: bytes) -> dict[str, Document]:
         RuntimeError,
         ValueError,
     ) as error:
-        raise DataError(f"{name} is not a whole zip file ({error}). Download it again.") from None
+        raise DataError(
+            f"{name} is not a whole zip file ({error}). Download it again.",
+            rule="problems.file.not-a-zip",
+        ) from None
     return {
         PurePosixPath(inner).name: Document(f"{name}:{inner}", content)
         for inner, content in read.items()
@@ -71,7 +74,8 @@ def unpacked(path: FilePath, home: str) -> bytes:
         return gzip.decompress(data)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(
-            f"{os.fspath(path)} is not a whole gzip file ({error}). Get it again from {home}."
+            f"{os.fspath(path)} is not a whole gzip file ({error}). Get it again from {home}.",
+            rule="problems.file.not-gzip",
         ) from None
 
 
@@ -113,12 +117,14 @@ def data_folder(data_dir: FilePath | None = None) -> Path:
     if not given:
         raise DataError(
             f"no folder of data files is set. Give data_dir (--data-dir), or set {VARIABLE} to the "
-            "folder."
+            "folder.",
+            rule="problems.data_dir.not-set",
         )
     if not Path(given).is_dir():
         source = f"{VARIABLE} names" if data_dir is None else "data_dir is"
         raise DataError(
-            f"{source} {given}, which is not a folder. Give the folder that holds the data sets."
+            f"{source} {given}, which is not a folder. Give the folder that holds the data sets.",
+            rule="problems.data_dir.not-a-folder",
         )
     return Path(given)
 
@@ -133,7 +139,8 @@ def find(candidates: Sequence[str], home: str, data_dir: FilePath | None = None)
             return folder / candidate
     raise DataError(
         f"no {candidates[0]} in {folder}. Get it from {home} (mind its terms), put it there, "
-        f"or give another folder by data_dir (--data-dir) or {VARIABLE}."
+        f"or give another folder by data_dir (--data-dir) or {VARIABLE}.",
+        rule="problems.data_dir.file-missing",
     )
 
 
@@ -205,5 +212,6 @@ def check_pin(name: str, data: bytes, pin: Pin, home: str) -> None:
         raise DataError(
             f"{name} is not the known file: expected {wanted}sha256 {pin.sha256[:12]}..., found "
             f"{got}{found[:12]}.... "
-            f"Download it again from {home}, or switch verify off where there is such a setting."
+            f"Download it again from {home}, or switch verify off where there is such a setting.",
+            rule="problems.file.not-the-known-one",
         )

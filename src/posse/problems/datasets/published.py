@@ -49,7 +49,8 @@ def embedded_arms(name: str, arms: int = SIZE) -> Arms:
     if arms > SIZE:
         raise DataError(
             f"the embedded list '{name}' has {SIZE} means, got arms={arms}. Ask for {SIZE} or "
-            "fewer."
+            "fewer.",
+            rule="problems.arms.more-than-embedded",
         )
     order = np.argsort(-means, kind="stable")[:arms]
     names = [f"{_WORD[name]} {number + 1}" for number in order]

@@ -194,7 +194,8 @@ def read_jester(path: FilePath, verify: bool = True) -> Ratings:
         row = int(wrong[0])
         raise DataError(
             f"{table.place(row, 'count')}: says {table.numbers['count'][row]:g} ratings, "
-            f"the row has {given[row].sum()}. Correct the count; 99 marks a missing rating."
+            f"the row has {given[row].sum()}. Correct the count; 99 marks a missing rating.",
+            rule="problems.jester.count",
         )
     user, item = np.nonzero(given)
     items = tuple(joke.removeprefix("joke ") for joke in JOKES)
@@ -210,7 +211,8 @@ def _check_jokes(table: Records, joke: str) -> None:
         row = int(wrong[0])
         raise DataError(
             f"{table.place(row, joke)}: must be in [-10, 10], or 99 for a missing rating, "
-            f"got {values[row]:g}. Correct it."
+            f"got {values[row]:g}. Correct it.",
+            rule="problems.jester.out-of-range",
         )
 
 
@@ -223,7 +225,8 @@ def _jester_document(path: Path, verify: bool) -> Document:
         raise DataError(
             f"{path} holds {len(tables)} csv files ({', '.join(sorted(tables)) or 'none'}), "
             "expected 1. "
-            "Save the spreadsheet in it as jester-data-1.csv, and give that file."
+            "Save the spreadsheet in it as jester-data-1.csv, and give that file.",
+            rule="problems.jester.not-one-table",
         )
     return next(iter(tables.values()))
 
@@ -265,7 +268,8 @@ def _member(path: Path, inside: dict[str, Document], file: str) -> Document:
     if file not in inside:
         raise DataError(
             f"{path} holds no {file} (it holds: {', '.join(sorted(inside)) or 'no table'}). Get it "
-            f"from {STEAM_HOME}."
+            f"from {STEAM_HOME}.",
+            rule="problems.steam.member-missing",
         )
     return inside[file]
 
@@ -289,11 +293,13 @@ def _single(document: Document, table: str) -> Ratings:
         row = int(np.argmax(behaviour.code == behaviour.distinct.index(unknown[0])))
         raise DataError(
             f"{rows.place(row, 'behaviour')}: must be 'play' or 'purchase', got '{unknown[0]}'. "
-            "Correct it."
+            "Correct it.",
+            rule="problems.steam.behaviour",
         )
     if _BEHAVIOUR[table] not in behaviour.distinct:
         raise DataError(
-            f"{document.name} has no row of '{_BEHAVIOUR[table]}'. Ask for the other table."
+            f"{document.name} has no row of '{_BEHAVIOUR[table]}'. Ask for the other table.",
+            rule="problems.steam.no-row",
         )
     kept = behaviour.code == behaviour.distinct.index(_BEHAVIOUR[table])
     codes, item = np.unique(rows.words["game"].code[kept], return_inverse=True)
@@ -411,7 +417,10 @@ def load(
     """
     check_renamed(name)
     if name not in DATASETS:
-        raise DataError(f"unknown data set '{name}'.{check.suggestion(name, tuple(DATASETS))}")
+        raise DataError(
+            f"unknown data set '{name}'.{check.suggestion(name, tuple(DATASETS))}",
+            rule="problems.data.unknown-data-set",
+        )
     dataset = DATASETS[name]
     return dataset.reader(dataset.finder(data_dir), verify, where)
 
@@ -422,5 +431,6 @@ def check_renamed(name: object) -> None:
         raise DataError(
             f"'{name}' is called '{RENAMED[name]}' now: it holds hours played. Write "
             f"'{RENAMED[name]}', or "
-            "'steam-reviews' for the reviews of the published demo."
+            "'steam-reviews' for the reviews of the published demo.",
+            rule="problems.data.renamed",
         )

@@ -186,7 +186,8 @@ def records(path: Path, wanted: Sequence[str]) -> Iterator[tuple[int, dict[str, 
             raise DataError(
                 f"{path.name}, line {number}: not a record ({str(error)[:120]}). Download the file "
                 "again, or delete "
-                "the line."
+                "the line.",
+                rule="problems.reviews.not-a-record",
             ) from None
 
 
@@ -201,21 +202,29 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
                 if len(line) == LONGEST:
                     raise DataError(
                         f"{path.name}, line {number} is longer than {LONGEST >> 20} MB: not a "
-                        "record."
+                        "record.",
+                        rule="problems.reviews.line-too-long",
                     )
                 if line.strip():
                     yield number, line.decode("utf-8")
     except FileNotFoundError:
-        raise DataError(f"no file {path}. Check the path.") from None
+        raise DataError(
+            f"no file {path}. Check the path.", rule="problems.reviews.missing"
+        ) from None
     except UnicodeDecodeError:
-        raise DataError(f"{path.name}, line {number} is not UTF-8. Download it again.") from None
+        raise DataError(
+            f"{path.name}, line {number} is not UTF-8. Download it again.",
+            rule="problems.reviews.not-utf",
+        ) from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(
-            f"{path.name} is not a whole gzip file ({error}). Download it again."
+            f"{path.name} is not a whole gzip file ({error}). Download it again.",
+            rule="problems.reviews.not-gzip",
         ) from None
     except OSError as error:
         raise DataError(
-            f"cannot read {path}: {error.strerror or error}. Give a file you may read."
+            f"cannot read {path}: {error.strerror or error}. Give a file you may read.",
+            rule="problems.reviews.not-readable",
         ) from None
 
 
@@ -447,7 +456,8 @@ def find_google_local(data_dir: FilePath | None = None) -> Path:
         raise DataError(
             f"{folder} has reviews of several states "
             f"({', '.join(path.name for path in states[:4])}). Give one as "
-            "data, with its folder."
+            "data, with its folder.",
+            rule="problems.data_dir.several-states",
         )
     names = ("reviews.clean.json.gz", "reviews.clean.json")
     return find((*(f"google-local/{name}" for name in names), *names), GOOGLE_HOME, data_dir)

@@ -82,13 +82,15 @@ def check_known(
     if qualities is not None and records is not None:
         raise ConfigError(
             "qualities and records both say how good suppliers are, got both. Give one of the two "
-            "files."
+            "files.",
+            rule="problems.qualities.and-records",
         )
     known = qualities if qualities is not None else records
     if known is None:
         raise ConfigError(
             "how good suppliers are is not known: got neither qualities nor records. Give one of "
-            "the two files."
+            "the two files.",
+            rule="problems.qualities.missing",
         )
     return known
 
@@ -126,7 +128,8 @@ def _check_pairs(table: Records) -> None:
         raise DataError(
             f"{table.place(row, 'supplier')}: agent '{agents[row]}' and supplier "
             f"'{suppliers[row]}' stand on row "
-            f"{table.line[first[index[row]]]} too. Keep one of the two rows."
+            f"{table.line[first[index[row]]]} too. Keep one of the two rows.",
+            rule="problems.supplier.pair-twice",
         )
 
 
@@ -138,14 +141,16 @@ def _check_match(offers: Records, other: Records) -> None:
         raise DataError(
             f"files do not match: {offers.place(row, 'supplier')}: '{offered[row]}' is not in "
             f"{other.file}. "
-            "Add its quality there, or delete its offers."
+            "Add its quality there, or delete its offers.",
+            rule="problems.supplier.without-quality",
         )
     row = _stranger(known.code, known.distinct, offered.distinct)
     if row is not None:
         raise DataError(
             f"files do not match: {other.place(row, 'supplier')}: no agent deals with "
             f"'{known[row]}' in {offers.file}. "
-            "Add an offer there, or delete it here."
+            "Add an offer there, or delete it here.",
+            rule="problems.supplier.without-offer",
         )
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import model_validator
 
+from posse.core import check
 from posse.core.errors import ConfigError
 from posse.core.settings import External
 from posse.problems.data import TableSettings
@@ -90,14 +91,7 @@ class MarketSettings(TableSettings):
             self.leave_out(("sd",), f"a normal instance, and this one is {self.data}")
         if self.drift == 0:
             self.leave_out(("drift_every",), "a drift, and there is none")
-        if self.drift_every < 1:
-            raise ConfigError(
-                f"drift_every must be at least 1 round, got {self.drift_every}. Raise it."
-            )
-        if not 0 <= self.instance_seed < 2**63:
-            raise ConfigError(
-                f"instance_seed must be in [0, 2^63), got {self.instance_seed}. Choose another."
-            )
+        check.at_least(1, drift_every=self.drift_every)
         check_instance(
             self.instance_seed,
             self.agents,
@@ -161,12 +155,14 @@ class MarketSettings(TableSettings):
             if offers is None and self.data_part(name) is not None:
                 raise ConfigError(
                     f"{name} needs offers, got '{name_of_source(self.data_part(name))}' alone. "
-                    "Give both files."
+                    "Give both files.",
+                    rule="problems.offers.not-given",
                 )
         if offers is None:
             raise ConfigError(
                 "a market of your own needs offers, got none. Give offers, with qualities or "
-                "records."
+                "records.",
+                rule="problems.offers.missing",
             )
         check_known(qualities, records)
         self.check_files()
@@ -187,6 +183,7 @@ class MarketSettings(TableSettings):
             if name in self.model_fields_set and given != count:
                 raise ConfigError(
                     f"{name} must be those of the offers, got {given} for {count}. Leave {name} "
-                    "out."
+                    "out.",
+                    rule=f"problems.{name}.not-the-offers",
                 )
         return market

@@ -101,7 +101,8 @@ def read_pictures(
     if len(arms) < 2:
         raise DataError(
             f"{path} must have images of two labels at least, got {len(arms)}. Check where the "
-            "labels are."
+            "labels are.",
+            rule="problems.images.one-label",
         )
     place = {name: at for at, name in enumerate(arms)}
     labels = np.array([place[name] for name in found.labels], np.int64)
@@ -122,14 +123,18 @@ def _square(images: Iterable[Any], side: int | None, where: str) -> NDArray[np.u
         one if hasattr(one, "convert") else image.fromarray(np.asarray(one)) for one in images
     ]
     if not pictures:
-        raise DataError(f"{where} holds no images. Their names end in {', '.join(ENDS)}.")
+        raise DataError(
+            f"{where} holds no images. Their names end in {', '.join(ENDS)}.",
+            rule="problems.images.none",
+        )
     sizes = {one.size for one in pictures}
     (width, height), *others = sizes
     same = not others and width == height and width % 2 == 0
     wanted = side or (width if same else SIDE)
     if wanted < 6 or wanted % 2:
         raise ConfigError(
-            f"side must be an even number of at least 6 pixels, got {wanted}. Choose another."
+            f"side must be an even number of at least 6 pixels, got {wanted}. Choose another.",
+            rule="problems.side.not-even",
         )
     grey = (one.convert("L") for one in pictures)
     return np.stack(
@@ -147,7 +152,8 @@ def _folder(path: Path, side: int | None) -> Pictures:
     if not files or depths not in ({2}, {3}):
         got = "no images" if not files else "images at other depths"
         raise DataError(
-            f"{path} must hold images as LABEL/file or CLIENT/LABEL/file, got {got}. Order them so."
+            f"{path} must hold images as LABEL/file or CLIENT/LABEL/file, got {got}. Order them so.",
+            rule="problems.images.wrong-folders",
         )
     opened = []
     for one in files:
@@ -156,7 +162,8 @@ def _folder(path: Path, side: int | None) -> Pictures:
                 opened.append(found.convert("L"))
         except (OSError, ValueError) as error:
             raise DataError(
-                f"{one} is not a whole image ({error}). Repair it, or take it away."
+                f"{one} is not a whole image ({error}). Repair it, or take it away.",
+                rule="problems.images.not-an-image",
             ) from None
     owners = [one.parts[-3] for one in files] if depths == {3} else None
     return Pictures(_square(opened, side, str(path)), [one.parts[-2] for one in files], owners)
@@ -166,13 +173,15 @@ def _idx(path: Path, side: int | None) -> Pictures:
     beside = path.with_name(path.name.replace("images", "labels").replace("idx3", "idx1"))
     if beside == path or not beside.exists():
         raise DataError(
-            f"the labels of {path} must lie beside it as {beside.name}, and do not. Put them there."
+            f"the labels of {path} must lie beside it as {beside.name}, and do not. Put them there.",
+            rule="problems.images.no-labels-file",
         )
     images, labels = read_idx(path, 3, verify=False), read_idx(beside, 1, verify=False)
     if len(images) != len(labels):
         raise DataError(
             f"{path.name} has {len(images)} images and {beside.name} {len(labels)} labels. Match "
-            "them."
+            "them.",
+            rule="problems.images.lengths",
         )
     return Pictures(_sized(images, side, str(path)), [str(one) for one in labels.tolist()], None)
 
@@ -183,7 +192,8 @@ def _arrays(path: Path, side: int | None) -> Pictures:
         if image_name is None or label_name is None:
             raise DataError(
                 f"{path} must hold labels beside images, got {', '.join(found.files)}. Name them "
-                "labels."
+                "labels.",
+                rule="problems.images.no-labels",
             )
         client_name = _first(found.files, _CLIENTS)
         images, labels = found[image_name], found[label_name]
@@ -194,7 +204,8 @@ def _arrays(path: Path, side: int | None) -> Pictures:
         raise DataError(
             f"{path}: images must be bytes of shape (n, height, width) or (n, height, width, 3), "
             "and labels one each, "
-            f"got {images.dtype} {images.shape} and {labels.shape}. Convert them."
+            f"got {images.dtype} {images.shape} and {labels.shape}. Convert them.",
+            rule="problems.images.wrong-arrays",
         )
     return Pictures(
         _sized(images, side, str(path)),
@@ -222,7 +233,9 @@ def _parquet(path: Path, side: int | None, label: str, client: str | None) -> Pi
     try:
         table = parquet.read_table(path)
     except (OSError, ValueError) as error:
-        raise DataError(f"{path} is no whole Parquet file ({error}).") from None
+        raise DataError(
+            f"{path} is no whole Parquet file ({error}).", rule="problems.images.not-parquet"
+        ) from None
     name = _first(table.column_names, _IMAGES)
     label_name = (
         label
@@ -232,13 +245,17 @@ def _parquet(path: Path, side: int | None, label: str, client: str | None) -> Pi
     if name is None or label_name is None:
         raise DataError(
             f"{path} must have columns image and {label}, got {', '.join(table.column_names)}. "
-            "Name them so."
+            "Name them so.",
+            rule="problems.images.no-columns",
         )
     cells = (one["bytes"] if isinstance(one, dict) else one for one in table[name].to_pylist())
     try:
         opened = [image.open(io.BytesIO(one)).convert("L") for one in cells]
     except (OSError, TypeError, ValueError) as error:
-        raise DataError(f"{path}: column {name} must hold encoded images ({error}).") from None
+        raise DataError(
+            f"{path}: column {name} must hold encoded images ({error}).",
+            rule="problems.images.not-encoded",
+        ) from None
     who = client if client in table.column_names else _first(table.column_names, _CLIENTS)
     owners = None if client is None or who is None else [str(one) for one in table[who].to_pylist()]
     return Pictures(

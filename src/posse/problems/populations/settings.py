@@ -192,7 +192,8 @@ class PopulationSettings(TableSettings):
             raise ConfigError(
                 f"data '{self.data}' is no longer part of the package. In a checkout of Posse run "
                 f"'python -m reproduction prepare {self.data} FOLDER', and give that folder as "
-                "data."
+                "data.",
+                rule="problems.data.moved",
             )
         if (
             isinstance(self.data, str)
@@ -204,7 +205,8 @@ class PopulationSettings(TableSettings):
         if named and self.file is not None:
             raise ConfigError(
                 f"data and file both say where the clients are, got '{self.data_name}' and "
-                f"{self.file}."
+                f"{self.file}.",
+                rule="problems.data.and-file",
             )
         for name, where in _ONLY.items():
             if self.population_kind not in where:
@@ -332,5 +334,8 @@ class PopulationSettings(TableSettings):
                 "images": "a folder or file of images",
                 "prepared": "a prepared folder or .npz file",
             }.get(self.data, "a folder")
-            raise ConfigError(f"data '{self.data}' needs {what}, got no file. Give file.")
+            raise ConfigError(
+                f"data '{self.data}' needs {what}, got no file. Give file.",
+                rule="problems.file.needed",
+            )
         return self.file

@@ -44,7 +44,8 @@ def natural(owners: ArrayLike) -> Split:
     if keys.ndim != 1 or not len(keys):
         raise DataError(
             f"every sample must have one owner, got owners of shape {keys.shape}. Give one a "
-            "sample."
+            "sample.",
+            rule="problems.split.owners-shape",
         )
     distinct, code = np.unique(keys, return_inverse=True)
     sizes = np.bincount(code, minlength=len(distinct))
@@ -71,12 +72,14 @@ def dirichlet(labels: ArrayLike, clients: int, alpha: float, seed: int = 0) -> S
     check.positive(alpha=alpha)
     if kept.ndim != 1:
         raise ConfigError(
-            "a Dirichlet split needs one label a sample, got several. Split by owner."
+            "a Dirichlet split needs one label a sample, got several. Split by owner.",
+            rule="problems.split.several-labels",
         )
     if not 1 <= clients <= len(kept):
         raise ConfigError(
             f"clients must be in [1, {len(kept)}], the number of samples, got {clients}. Ask for "
-            "fewer."
+            "fewer.",
+            rule="problems.clients.more-than-samples",
         )
     draw = np.random.Generator(np.random.Philox(seed))
     distinct, code = np.unique(kept, return_inverse=True)
@@ -113,7 +116,8 @@ def population(
     if len(split.order) != samples:
         raise DataError(
             f"a split must hold every sample once, got {len(split.order)} for {samples}. Split "
-            "again."
+            "again.",
+            rule="problems.split.not-every-sample",
         )
     ordered: Any = inputs.take(split.order) if isinstance(inputs, Ragged) else inputs[split.order]
     named = None if split.names is None else names_of(split.names)
@@ -124,12 +128,14 @@ def population(
         numbers = np.asarray(labels)
         if not np.issubdtype(numbers.dtype, np.integer):
             raise DataError(
-                f"labels must be whole numbers, got {numbers.dtype}. Number the arms from 0."
+                f"labels must be whole numbers, got {numbers.dtype}. Number the arms from 0.",
+                rule="problems.labels.not-whole-numbers",
             )
         if len(numbers) != samples:
             raise DataError(
                 f"every sample must have a label, got {len(numbers)} for {samples} samples. Match "
-                "them."
+                "them.",
+                rule="problems.labels.number",
             )
         kept = numbers[split.order].astype(np.int32)
     return Population(
@@ -149,7 +155,8 @@ def some_clients(whole: Population, clients: int) -> Population:
     if not 1 <= clients <= whole.clients:
         raise ConfigError(
             f"clients must be in [1, {whole.clients}], those of {whole.name}, got {clients}. Take "
-            "fewer."
+            "fewer.",
+            rule="problems.clients.more-than-there-are",
         )
     last = int(whole.offsets[clients])
     inputs, labels, names = whole.inputs, whole.labels, whole.names
