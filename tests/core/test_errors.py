@@ -20,7 +20,7 @@ from posse.core.roles import forbid_reveal
 from tests.kit.rules import CLASSES, Broken, check_broken, refusals, rules
 from tests.kit.toy_roles import Leaf
 
-CONVERTED = ("core/*.py", "systems/runs.py")
+CONVERTED = ("core/*.py", "problems/**/*.py", "systems/runs.py")
 """Files in which every refusal names its rule; add those of a room when it is rewritten."""
 RULE = re.compile(r"[a-z_]+(\.[a-z_]+)+\.[a-z]+(-[a-z]+)*")
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from posse.core.errors import ConfigError, DataError, PosseError
 from posse.problems.contexts.features import ids_digest, read_block, read_features, read_rewards
+from tests.kit.rules import refused
 
 Write = Callable[[str, str], Path]
 
@@ -213,18 +214,18 @@ def test_files_that_do_not_match_are_named(
 @pytest.mark.parametrize(
     ("bounds", "says"),
     [
-        ({"clinic": 0.8}, "bounds must name the parties of the features, clinic, lab, got clinic"),
-        ({"clinic": 0.8, "labb": 0.6}, "got clinic, labb"),
-        ({}, "got none"),
-        ({"clinic": 0.8, "lab": 0.61}, r"at most 1, got 1.0121 \(clinic 0.8, lab 0.61\)"),
-        ({"clinic": float("nan"), "lab": 0.6}, "at most 1, got nan"),
-        ({"clinic": -0.5, "lab": 0.6}, r"bound must be in \(0, 1\], got -0.5"),
+        ({"clinic": 0.8}, "problems.bounds.not-the-parties"),
+        ({"clinic": 0.8, "labb": 0.6}, "problems.bounds.not-the-parties"),
+        ({}, "problems.bounds.not-the-parties"),
+        ({"clinic": 0.8, "lab": 0.61}, "problems.bounds.too-large"),
+        ({"clinic": float("nan"), "lab": 0.6}, "problems.bounds.too-large"),
+        ({"clinic": -0.5, "lab": 0.6}, "problems.bound.out-of-range"),
     ],
 )
 def test_wrong_bounds_are_refused(
     files: dict[str, Path], bounds: dict[str, float], says: str
 ) -> None:
-    with pytest.raises(ConfigError, match=says):
+    with refused(says):
         read_features(parties(files), files["pays"], bounds=bounds)
 
 
@@ -253,5 +254,5 @@ def test_wrong_rewards_are_refused(
 
 
 def test_one_party_is_none(files: dict[str, Path]) -> None:
-    with pytest.raises(ConfigError, match="a party count of 1"):
+    with refused("problems.parties.too-few"):
         read_features({"clinic": files["clinic"]}, files["pays"])

@@ -256,11 +256,8 @@ class Column:
 
     def close(self) -> dict[str, object]:
         """Write the number of rows and give what the header keeps."""
-        if self._stream is None or self._like is None:
-            raise DataError(
-                "a population needs a client, got none. Add a chunk.",
-                rule="problems.prepared.no-client",
-            )
+        assert self._stream is not None
+        assert self._like is not None
         self._stream.seek(0)
         self._write_header()
         # numpy leaves room in the header for the first axis to grow.
@@ -356,6 +353,11 @@ class Writer:
             for column in self._columns.values():
                 column.abandon()
             return
+        if not self._columns:
+            raise DataError(
+                "a population needs a client, got none. Add a chunk.",
+                rule="problems.prepared.no-client",
+            )
         arrays = {name: column.close() for name, column in self._columns.items()}
         header = _header(
             self._name, self._arms, self._vocabulary, self._longest, arrays, self._features

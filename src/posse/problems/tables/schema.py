@@ -62,7 +62,7 @@ class Column:
     gaps: bool = False
     """Whether a number may be missing; it is then NaN."""
     truth: bool = False
-    """Whether words such as yes and no are 1 and 0."""
+    """Whether words such as yes and no are 1 and 0, in a column of such words alone."""
 
     def word_fault(self, word: str) -> Fault | None:
         """Return what is wrong with a word of this column."""
@@ -190,7 +190,7 @@ class Schema:
         """
         headers = self.find(table)
         readers = [
-            _Reader(column, headers[column.name], table.decimal)
+            _Reader(column, headers[column.name], table)
             for column in self.columns
             if column.name in headers
         ]
@@ -235,10 +235,11 @@ class Schema:
 class _Reader:
     """Reads one column, block by block."""
 
-    def __init__(self, column: Column, header: str, decimal: str) -> None:
+    def __init__(self, column: Column, header: str, table: Table) -> None:
         self.column = column
         self.header = header
-        self._decimal = decimal
+        self._decimal = table.decimal
+        self._truth = column.truth and table.looks()[header].kind == "truth"
         self._index = WordIndex(column.word_fault)
         self._parts: list[NDArray[np.int64] | Numbers] = []
         self._dropped = False
@@ -248,7 +249,7 @@ class _Reader:
         if not self.column.numbers:
             return cells.codes(self._index)
         values = cells.numbers(self._decimal)
-        if self.column.truth:
+        if self._truth:
             for row in np.flatnonzero(np.isnan(values)).tolist():
                 values[row] = TRUTH.get(cells.text(row).strip().lower(), np.nan)
         return values
