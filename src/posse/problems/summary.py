@@ -79,21 +79,21 @@ def summarise(files: Sequence[Path], columns: Mapping[str, str] | None = None) -
 
 def _arms(data: str | tuple[str, ...], kind: str, flags: dict[str, object]) -> Summary:
     """Summarise arms."""
-    settings = ProblemSettings(data=data, **flags)
+    settings = ProblemSettings.make({"data": data, **flags})
     try:
         settings.ratings()
     except DataError as error:
         if error.rule != "problems.rows.bad" and error.rule != "problems.rows.several-bad":
             raise
         flags = {**flags, "skip_bad": True}
-        settings = ProblemSettings(data=data, **flags)
+        settings = ProblemSettings.make({"data": data, **flags})
     ratings = settings.ratings()
     threshold = None
     if ratings is not None:
         threshold = 0.5 if ratings.are_rewards else usual_threshold(ratings)
         if not ratings.are_rewards:
             flags = {**flags, "threshold": threshold}
-        settings = ProblemSettings(data=data, **flags)
+        settings = ProblemSettings.make({"data": data, **flags})
     arms = settings.arms()
     counts: dict[str, int] = {}
     if ratings is not None:
@@ -121,7 +121,9 @@ def _by_mean(arms: Arms, counts: Mapping[str, int]) -> tuple[ArmSummary, ...]:
 
 def _log(file: Path, recognised: Recognised) -> Summary:
     """Summarise a log of decisions: the mean reward of each arm as it was logged."""
-    options = ReadOptions(**{**recognised.settings(), "skip_bad": True})  # type: ignore[arg-type]
+    options = ReadOptions(
+        recognised.encoding, recognised.decimal, skip_bad=True, columns=recognised.columns
+    )
     table = open_table(file, options)
     records = Schema(words("arm"), numbers("reward"), numbers("probability")).read(table)
     arms = records.words["arm"]
@@ -147,7 +149,7 @@ def _log(file: Path, recognised: Recognised) -> Summary:
 def _clients(file: Path, recognised: Recognised) -> Summary:
     """Summarise samples of clients: how many samples have each label."""
     flags = recognised.settings()
-    settings = PopulationSettings(data=str(file), **flags)
+    settings = PopulationSettings.make({"data": str(file), **flags})
     population = settings.population()
     labels = np.asarray(population.labels)
     counts = np.bincount(labels, minlength=len(population.arms))

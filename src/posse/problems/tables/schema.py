@@ -23,6 +23,8 @@ from posse.problems.tables.mapping import as_flag, suggest_columns
 from posse.problems.tables.table import Block, Table
 
 Mask = NDArray[np.bool_]
+Values = NDArray[np.generic]
+"""Numbers, or numbers of words."""
 
 
 @dataclass(frozen=True)
@@ -241,10 +243,10 @@ class _Reader:
         self._decimal = table.decimal
         self._truth = column.truth and table.looks()[header].kind == "truth"
         self._index = WordIndex(column.word_fault)
-        self._parts: list[NDArray[np.int64] | Numbers] = []
+        self._parts: list[Values] = []
         self._dropped = False
 
-    def read(self, cells: Cells) -> NDArray[np.int64] | Numbers:
+    def read(self, cells: Cells) -> Values:
         """Read the cells of a block."""
         if not self.column.numbers:
             return cells.codes(self._index)
@@ -254,21 +256,20 @@ class _Reader:
                 values[row] = TRUTH.get(cells.text(row).strip().lower(), np.nan)
         return values
 
-    def keep(self, values: NDArray[np.int64] | Numbers, good: Mask | None) -> None:
+    def keep(self, values: Values, good: Mask | None) -> None:
         """Keep the good rows of a block."""
         self._dropped |= good is not None
         self._parts.append(values if good is None else values[good])
 
-    def faults(
-        self, values: NDArray[np.int64] | Numbers, cells: Cells
-    ) -> list[tuple[Mask, Callable[[int], Fault]]]:
+    def faults(self, values: Values, cells: Cells) -> list[tuple[Mask, Callable[[int], Fault]]]:
         """Return masks of bad rows, each with what is wrong with a row."""
         if self.column.numbers:
             return self._number_faults(values.astype(np.float64, copy=False), cells)
         known = self._index.faults
         if not known:
             return []
-        return [(np.isin(values, list(known)), lambda row: known[int(values[row])])]
+        codes = values.astype(np.int64, copy=False)
+        return [(np.isin(codes, list(known)), lambda row: known[int(codes[row])])]
 
     def _number_faults(
         self, values: Numbers, cells: Cells
@@ -303,7 +304,7 @@ class _Reader:
         """Return the numbers of all rows."""
         return self._whole().astype(np.float64, copy=False)
 
-    def _whole(self) -> NDArray[np.int64] | Numbers:
+    def _whole(self) -> Values:
         return self._parts[0] if len(self._parts) == 1 else np.concatenate(self._parts)
 
 
