@@ -152,7 +152,7 @@ class NumpyCells:
 
     def numbers(self, decimal: str) -> Numbers:
         """Return the numbers."""
-        return self.cells.astype(np.float64)
+        return self.cells.astype(np.float64, copy=False)
 
     def texts(self, most: int | None = None) -> list[str]:
         """Return numbers as a CSV file would hold them."""
@@ -193,8 +193,10 @@ class ArrowCells:
     def numbers(self, decimal: str) -> Numbers:
         """Return the numbers; nulls are NaN."""
         if self._kind.startswith(_ARROW_NUMBERS):
-            values = self.column.cast("float64", safe=False).to_numpy()
-            return np.asarray(values, np.float64)
+            column = self.column.cast("float64", safe=False)
+            if column.num_chunks == 1 and not column.null_count:
+                return np.asarray(column.chunk(0).to_numpy(), np.float64)
+            return np.asarray(column.to_numpy(), np.float64)
         return ObjectCells(self.column.to_pylist()).numbers(decimal)
 
     def texts(self, most: int | None = None) -> list[str]:
@@ -231,6 +233,8 @@ class ArrowCells:
             words.append("")
         else:
             indices = [chunk.indices for chunk in encoded.chunks]
+        if len(indices) == 1:
+            return words, indices[0].to_numpy()
         return words, np.concatenate([chunk.to_numpy() for chunk in indices])
 
 

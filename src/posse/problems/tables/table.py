@@ -51,6 +51,8 @@ LOOK = 4 * BLOCK
 """Rows that say what a column holds."""
 MOST = 50
 """Words of a category at most: a column of names or free text is none."""
+CHUNK = 1 << 28
+"""Bytes that pyarrow reads at once: numpy takes an array of one chunk without a copy."""
 LARGE = 1 << 20
 """Bytes of a text file that pyarrow reads faster than Python, with its import counted."""
 
@@ -230,9 +232,9 @@ class TextTable(Table):
         start = 0
         for _ in range(self.layout.skipped):
             start = data.find(b"\n", start) + 1
-        line_ends = np.frombuffer(data, np.uint8, offset=start) == ord("\n")
-        rows = np.count_nonzero(line_ends) + (not data.endswith(b"\n"))
         table = _arrow_table(memoryview(data)[start:], self.layout, numbers)
+        # A blank line, or another line end, makes another number of rows.
+        rows = data.count(b"\n", start) + (not data.endswith(b"\n"))
         if table is None or table.num_rows != rows:
             return None
         cells: dict[str, Cells] = {}
@@ -257,7 +259,10 @@ def _arrow_table(data: memoryview, layout: Layout, numbers: Mapping[str, bool]) 
     try:
         return reader.read_csv(
             arrow.BufferReader(data),
-            read_options=reader.ReadOptions(column_names=list(layout.header)),
+            read_options=reader.ReadOptions(
+                column_names=list(layout.header),
+                block_size=min(len(data), CHUNK),
+            ),
             parse_options=reader.ParseOptions(delimiter=layout.delimiter, quote_char=False),
             convert_options=reader.ConvertOptions(
                 column_types=types,

@@ -77,6 +77,8 @@ class Document:
                 "Give a CSV.",
                 rule="problems.file.binary",
             )
+        if self.data.isascii():
+            return
         try:
             self.data.decode("utf-8")
         except UnicodeDecodeError as error:
