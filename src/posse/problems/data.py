@@ -95,14 +95,14 @@ class DataSettings(Settings):
     @classmethod
     def _by_field(cls, values: Mapping[str, object]) -> dict[str, object]:
         """Replace aliases; the word "own" beside parts says what they say."""
-        given = [
+        parts_given = [
             name
             for name, word in cls.aliases.items()
             if "." in word and values.get(name) is not None
         ]
         words = {"data", *(name for name, word in cls.aliases.items() if word == "data")}
         return super()._by_field(
-            {k: v for k, v in values.items() if not (given and k in words and v == "own")}
+            {k: v for k, v in values.items() if not (parts_given and k in words and v == "own")}
         )
 
     @field_validator("data", mode="before", check_fields=False)
@@ -174,11 +174,11 @@ class DataSettings(Settings):
         first = next(_sources(self.data), None)
         return first.name if isinstance(first, Path) else "frame"
 
-    def check_name(self, known: Mapping[str, object]) -> None:
+    def check_name(self, names: Mapping[str, object]) -> None:
         """Raise if `data` is text and none of the known names."""
-        if isinstance(self.data, str) and self.data not in known:
+        if isinstance(self.data, str) and self.data not in names:
             raise ConfigError(
-                f"unknown data '{self.data}'.{suggestion(self.data, tuple(known))} Your own are "
+                f"unknown data '{self.data}'.{suggestion(self.data, tuple(names))} Your own are "
                 f"{self.own_words}.",
                 rule="problems.data.unknown-name",
             )
@@ -284,7 +284,7 @@ def pairs_of(name: str, value: object) -> dict[str, object]:
             f"{name} must be pairs of different names, got {value!r}.",
             rule=f"problems.{name}.pairs-twice",
         )
-    return {key: given.strip() for key, (_, _, given) in zip(names, pairs, strict=True)}
+    return {key: text.strip() for key, (_, _, text) in zip(names, pairs, strict=True)}
 
 
 def _sources(value: object) -> Iterator[Source]:

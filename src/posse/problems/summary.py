@@ -73,8 +73,8 @@ def summarise(files: Sequence[Path], columns: Mapping[str, str] | None = None) -
         return _arms(str(files[0]), recognised.kind, recognised.settings())
     data = str(files[0]) if len(files) == 1 else tuple(map(str, files))
     first = ProblemSettings(data=data).owner_files()[0]
-    found = dict(columns or suggest_columns(open_table(first), [("rating", True)]))
-    return _arms(data, "owners", {"columns": found} if found else {})
+    names = dict(columns or suggest_columns(open_table(first), [("rating", True)]))
+    return _arms(data, "owners", {"columns": names} if names else {})
 
 
 def _arms(data: str | tuple[str, ...], kind: str, flags: dict[str, object]) -> Summary:
@@ -112,11 +112,11 @@ def _arms(data: str | tuple[str, ...], kind: str, flags: dict[str, object]) -> S
 
 def _by_mean(arms: Arms, counts: Mapping[str, int]) -> tuple[ArmSummary, ...]:
     """Return the arms, the largest mean first."""
-    listed = [
+    summaries = [
         ArmSummary(name, counts.get(name), float(mean))
         for name, mean in zip(arms.names, arms.means, strict=True)
     ]
-    return tuple(sorted(listed, key=lambda arm: -arm.mean))
+    return tuple(sorted(summaries, key=lambda arm: -arm.mean))
 
 
 def _log(file: Path, recognised: Recognised) -> Summary:
@@ -129,7 +129,7 @@ def _log(file: Path, recognised: Recognised) -> Summary:
     arms = records.words["arm"]
     counts = np.bincount(arms.code)
     sums = np.bincount(arms.code, records.numbers["reward"])
-    listed = [
+    summaries = [
         ArmSummary(name, int(count), float(total / count))
         for name, count, total in zip(arms.distinct, counts, sums, strict=True)
     ]
@@ -138,7 +138,7 @@ def _log(file: Path, recognised: Recognised) -> Summary:
         flags["skip_bad"] = True
     return Summary(
         kind="log",
-        arms=tuple(sorted(listed, key=lambda arm: -arm.mean)),
+        arms=tuple(sorted(summaries, key=lambda arm: -arm.mean)),
         flags=flags,
         command=("posse", "evaluate", str(file), *as_flags(flags)),
         dropped=tuple(options.notes),
@@ -153,13 +153,13 @@ def _clients(file: Path, recognised: Recognised) -> Summary:
     population = settings.population()
     labels = np.asarray(population.labels)
     counts = np.bincount(labels, minlength=len(population.arms))
-    listed = [
+    summaries = [
         ArmSummary(name, int(count), float(count / len(labels)))
         for name, count in zip(population.arms, counts, strict=True)
     ]
     return Summary(
         kind="clients",
-        arms=tuple(listed),
+        arms=tuple(summaries),
         flags=flags,
         command=("posse", "run", "fed-contextual", "--data", str(file), *as_flags(flags)),
         dropped=settings.dropped,
@@ -188,13 +188,13 @@ def as_flags(settings: Mapping[str, object]) -> list[str]:
     >>> as_flags({"columns": {"item": "shop"}, "skip_bad": True, "threshold": 3.0})
     ['--columns', 'item=shop', '--skip-bad', '--threshold', '3']
     """
-    listed: list[str] = []
+    flags: list[str] = []
     for name, value in settings.items():
-        listed.append(f"--{name.replace('_', '-')}")
+        flags.append(f"--{name.replace('_', '-')}")
         if isinstance(value, Mapping):
-            listed.append(columns_text(value))
+            flags.append(columns_text(value))
         elif isinstance(value, float):
-            listed.append(f"{value:g}")
+            flags.append(f"{value:g}")
         elif value is not True:
-            listed.append(str(value))
-    return listed
+            flags.append(str(value))
+    return flags

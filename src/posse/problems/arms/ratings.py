@@ -179,25 +179,25 @@ class Ratings:
             )
         return sorted(rated, key=lambda i: (-means[i], -counts[i], _by_id(self.items[i])))[:top]
 
-    def _too_few(self, wanted: int, kept: int, minimum: int) -> str:
+    def _too_few(self, number: int, eligible: int, minimum: int) -> str:
         rated = int((self.counts > 0).sum())
         have = (
-            f"{wanted} arms wanted, but {self.source} has {kept} items with at least {minimum} "
+            f"{number} arms wanted, but {self.source} has {eligible} items with at least {minimum} "
             "ratings."
         )
-        if wanted > rated:
+        if number > rated:
             return (
-                f"{have} It has {rated} rated items in all: ask for at most {kept}, or {rated} "
+                f"{have} It has {rated} rated items in all: ask for at most {eligible}, or {rated} "
                 "with minimum=1."
             )
-        enough = int(np.sort(self.counts)[::-1][wanted - 1])
-        return f"{have} Ask for at most {kept}, or set minimum={enough} or lower."
+        enough = int(np.sort(self.counts)[::-1][number - 1])
+        return f"{have} Ask for at most {eligible}, or set minimum={enough} or lower."
 
-    def _named(self, wanted: Sequence[str], minimum: int) -> list[int]:
+    def _named(self, items: Sequence[str], minimum: int) -> list[int]:
         # Ids win over names: a film can be called '300' where another film has that id.
         position = {word: i for words in (self.names, self.items) for i, word in enumerate(words)}
         counts, chosen = self.counts, list[int]()
-        for word in wanted:
+        for word in items:
             if word not in position:
                 raise DataError(
                     f"no item '{word}' in {self.source}.{_suggestion(word, position)}",
@@ -295,16 +295,16 @@ def _by_id(item: str) -> tuple[int, int, str]:
     return (0, int(item), "") if item.isascii() and item.isdecimal() else (1, 0, item)
 
 
-def _suggestion(word: str, known: Sequence[str] | dict[str, int], few: int = 12) -> str:
+def _suggestion(word: str, names: Sequence[str] | dict[str, int], few: int = 12) -> str:
     """Suggest the nearest item; the full list only where it is short enough to read.
 
     >>> _suggestion("toy story", [f"film {n}" for n in range(50)] + ["Toy Story (1995)"])
     " Did you mean 'Toy Story (1995)'?"
     """
-    if len(known) <= few:
-        return check.suggestion(word, tuple(known))
-    folded = {other.lower(): other for other in known}
+    if len(names) <= few:
+        return check.suggestion(word, tuple(names))
+    folded = {other.lower(): other for other in names}
     close = difflib.get_close_matches(word.lower(), folded, n=1, cutoff=0.5)
     return (
-        f" Did you mean '{folded[close[0]]}'?" if close else f" It has {len(known)} ids and names."
+        f" Did you mean '{folded[close[0]]}'?" if close else f" It has {len(names)} ids and names."
     )

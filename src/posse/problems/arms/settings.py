@@ -318,11 +318,11 @@ class ProblemSettings(TableSettings):
             reward="rating" if self.reward == "rating" else "bernoulli",
         )
 
-    def _check_items(self, known: set[str]) -> None:
+    def _check_items(self, names: set[str]) -> None:
         """Raise if several items are given as one word."""
         for word in self.items or ():
             parts = [part.strip() for part in word.split(",")]
-            if word not in known and len(parts) > 1 and known.issuperset(parts):
+            if word not in names and len(parts) > 1 and names.issuperset(parts):
                 flags = " ".join(f"--items '{part}'" for part in parts)
                 raise ConfigError(
                     f"no item '{word}', for names may hold commas. Repeat --items, a name each: "

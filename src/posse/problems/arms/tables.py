@@ -137,8 +137,8 @@ def wide_columns(table: Table) -> list[str]:
     if table.place(setting) is not None:
         return []
     if setting == EVERY:
-        named = set(table.options.columns.values())
-        return [column for column in measures(table.looks()) if column not in named]
+        taken_columns = set(table.options.columns.values())
+        return [column for column in measures(table.looks()) if column not in taken_columns]
     if BAR not in setting:
         return []
     return [column.strip() for column in setting.split(BAR)]
@@ -189,14 +189,14 @@ def _as_ratings(parts: Sequence[_Rated], scale: tuple[float, float] | None, sour
             people.append(place[part.user])
         elif part.user is not None:
             people.append(part.user)
-    known = len(people) == len(parts)
+    every_user = len(people) == len(parts)
     return Ratings(
         items=tuple(items),
         item=np.concatenate(codes),
         value=value,
         scale=(low, high),
         source=source,
-        user=np.concatenate(people) if known else None,
+        user=np.concatenate(people) if every_user else None,
     )
 
 
@@ -222,12 +222,12 @@ def read_people(
 ) -> People | None:
     """Read what is said about people; None if a table says nothing about them."""
     table = open_table(source, options)
-    known = [words("item"), words("user", optional=True), ratings("rating")]
-    headers = Schema(*known).find(table)
+    needed = [words("item"), words("user", optional=True), ratings("rating")]
+    headers = Schema(*needed).find(table)
     if "user" not in headers or len(headers) == len(table.header):
         return None
-    about = other_columns(table, known)
-    records = Schema(*known, *map(words, about)).read(table)
+    about = other_columns(table, needed)
+    records = Schema(*needed, *map(words, about)).read(table)
     rows: list[int] = np.flatnonzero(Where.read(where).kept(records)).tolist()
     values = {
         int(records.words["user"].code[row]): tuple(records.words[name][row] for name in about)
@@ -344,7 +344,7 @@ def _with_names(
 ) -> ReadOptions:
     """Return options with the names that arguments give; the options' own names are kept."""
     options = options or ReadOptions()
-    given = {name: column for name, column in names.items() if name != column}
+    renamed = {name: column for name, column in names.items() if name != column}
     return replace(
-        options, columns=given | dict(options.columns), delimiter=delimiter or options.delimiter
+        options, columns=renamed | dict(options.columns), delimiter=delimiter or options.delimiter
     )

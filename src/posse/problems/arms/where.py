@@ -99,8 +99,8 @@ def _passed(records: Records, column: str, sign: str, value: str) -> Mask:
     place = f"{records.file}, column '{column}'"
     name = column
     if column not in records.headers:
-        named = {header.lower(): name for name, header in records.headers.items()}
-        name = named[column.lower()]
+        names_by_header = {header.lower(): name for name, header in records.headers.items()}
+        name = names_by_header[column.lower()]
     if name in records.numbers:
         distinct, code = np.unique(records.numbers[name], return_inverse=True)
         texts = [f"{number:.17g}" for number in distinct]

@@ -174,11 +174,11 @@ def check_bounds(bounds: Mapping[str, float]) -> None:
     """
     total = math.fsum(bound * bound for bound in bounds.values())
     if not total <= 1 + SLACK:
-        given = ", ".join(f"{party} {bound:.6g}" for party, bound in bounds.items())
+        bounds_text = ", ".join(f"{party} {bound:.6g}" for party, bound in bounds.items())
         even = math.floor(1e6 / math.sqrt(len(bounds))) / 1e6
         raise ConfigError(
             f"squares of the parties' norm bounds must add up to at most 1, got {total:.6g} "
-            f"({given}). Lower some; "
+            f"({bounds_text}). Lower some; "
             f"{even:g} each would do.",
             rule="problems.bounds.too-large",
         )

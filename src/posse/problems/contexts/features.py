@@ -177,12 +177,12 @@ def read_features(
     for other in (*blocks, paid):
         check_aligned(blocks[0], other)
     ends = np.cumsum([0, *(len(block.names) for block in blocks)]).tolist()
-    held = tuple(
+    party_blocks = tuple(
         Block(party, tuple(range(low, high)), declared[party])
         for party, low, high in zip(tables, ends, ends[1:], strict=False)
     )
     values = np.concatenate([block.values for block in blocks], axis=1)
-    return Contexts(name, values, held, paid.names, paid.values, pays=pays)
+    return Contexts(name, values, party_blocks, paid.names, paid.values, pays=pays)
 
 
 def _in_all(tables: Sequence[Rows], options: ReadOptions) -> list[Rows]:
@@ -193,17 +193,17 @@ def _in_all(tables: Sequence[Rows], options: ReadOptions) -> list[Rows]:
             "no row is in all files. Put the same rows in all of them.",
             rule="problems.rows.none-in-common",
         )
-    kept = []
+    common_rows = []
     for table in tables:
         here = np.array([id in common for id in table.ids], np.bool_)
-        kept.append(table.part(here))
+        common_rows.append(table.part(here))
         if not here.all():
             count = int((~here).sum())
             options.note(
                 f"{table.file}: {count:,} row{'s' if count > 1 else ''} left out that another file "
                 "does not have."
             )
-    return kept
+    return common_rows
 
 
 def check_aligned(one: Rows, other: Rows) -> None:

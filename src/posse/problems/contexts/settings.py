@@ -108,8 +108,8 @@ class ContextSettings(DataSettings):
 
     @field_validator("bounds", mode="before")
     @classmethod
-    def _bound_pairs(cls, given: object) -> object:
-        return pairs_of("bounds", given) if isinstance(given, str | list | tuple) else given
+    def _bound_pairs(cls, value: object) -> object:
+        return pairs_of("bounds", value) if isinstance(value, str | list | tuple) else value
 
     @model_validator(mode="after")
     def _check_contexts(self) -> Self:

@@ -113,20 +113,20 @@ def read_pins(table: Traversable) -> dict[str, Pin]:
 
 def data_folder(data_dir: FilePath | None = None) -> Path:
     """Give the folder of data files: the argument, else POSSE_DATA."""
-    given = os.environ.get(VARIABLE, "") if data_dir is None else os.fspath(data_dir)
-    if not given:
+    folder = os.environ.get(VARIABLE, "") if data_dir is None else os.fspath(data_dir)
+    if not folder:
         raise DataError(
             f"no folder of data files is set. Give data_dir (--data-dir), or set {VARIABLE} to the "
             "folder.",
             rule="problems.data_dir.not-set",
         )
-    if not Path(given).is_dir():
+    if not Path(folder).is_dir():
         source = f"{VARIABLE} names" if data_dir is None else "data_dir is"
         raise DataError(
-            f"{source} {given}, which is not a folder. Give the folder that holds the data sets.",
+            f"{source} {folder}, which is not a folder. Give the folder that holds the data sets.",
             rule="problems.data_dir.not-a-folder",
         )
-    return Path(given)
+    return Path(folder)
 
 
 def find(candidates: Sequence[str], home: str, data_dir: FilePath | None = None) -> Path:
@@ -179,8 +179,8 @@ def read_known(
     """
     file = Path(path)
     data, name = unpacked(file, home), file.name.removesuffix(".gz")
-    known = known_files() if pins is None else pins
-    pin = known.get(f"{file.parent.name}/{name}") or known.get(name)
+    pinned = known_files() if pins is None else pins
+    pin = pinned.get(f"{file.parent.name}/{name}") or pinned.get(name)
     if verify and pin is not None:
         check_pin(os.fspath(path), data, pin, home)
     return data
@@ -202,16 +202,16 @@ def check_pin(name: str, data: bytes, pin: Pin, home: str) -> None:
     3 bytes with 7692c3ad3540.... Download it again from example.org, or switch verify off where there is such a
     setting.
     """
-    found = hashlib.sha256(data).hexdigest()
-    if pin.size not in (None, len(data)) or found != pin.sha256:
-        wanted, got = (
+    digest = hashlib.sha256(data).hexdigest()
+    if pin.size not in (None, len(data)) or digest != pin.sha256:
+        expected_size, size = (
             ("", "")
             if pin.size is None
             else (f"{pin.size} bytes with ", f"{len(data)} bytes with ")
         )
         raise DataError(
-            f"{name} is not the known file: expected {wanted}sha256 {pin.sha256[:12]}..., found "
-            f"{got}{found[:12]}.... "
+            f"{name} is not the known file: expected {expected_size}sha256 {pin.sha256[:12]}..., found "
+            f"{size}{digest[:12]}.... "
             f"Download it again from {home}, or switch verify off where there is such a setting.",
             rule="problems.file.not-the-known-one",
         )

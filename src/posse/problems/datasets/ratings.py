@@ -62,12 +62,12 @@ def read_movielens(folder: FilePath, verify: bool = True) -> Ratings:
     folder = Path(folder)
     if (folder / ML_100K).is_file() and not (folder / "ratings.csv").is_file():
         return _read_oldest(folder, verify)
-    rated, named = (
+    rated, movies = (
         read_known_text(folder / file, MOVIELENS_HOME, verify)
         for file in ("ratings.csv", "movies.csv")
     )
     table = _read(rated, ("userId", "movieId"), "rating", within(*STARS))
-    films = _read(named, ("movieId", "title"))
+    films = _read(movies, ("movieId", "title"))
     return _rated(table, "rating", films, "title", "movie", STARS, f"MovieLens {folder.name}")
 
 
@@ -96,7 +96,7 @@ def _read_oldest(folder: Path, verify: bool) -> Ratings:
 
 def _read(
     document: Document,
-    named: Sequence[str],
+    names: Sequence[str],
     value: str = "",
     rule: Rule | None = None,
     *,
@@ -104,7 +104,7 @@ def _read(
     header: Sequence[str] | None = None,
 ) -> Records:
     """Read columns of words, and one of numbers if it has a name."""
-    columns = [words(name) for name in named]
+    columns = [words(name) for name in names]
     if value:
         columns.append(numbers(value) if rule is None else numbers(value, rule))
     table = open_table(document, ReadOptions(delimiter=delimiter), header)
@@ -141,7 +141,7 @@ def _by_number(table: Records, column: str) -> tuple[tuple[str, ...], NDArray[np
 def _rated(
     table: Records,
     value: str,
-    named: Records,
+    titles: Records,
     name: str,
     noun: str,
     scale: tuple[float, float],
@@ -152,7 +152,7 @@ def _rated(
     """
     user, number = table.words
     items, item = _by_number(table, number)
-    names = _names(named, number, name)
+    names = _names(titles, number, name)
     return Ratings(
         items,
         item,
@@ -188,19 +188,19 @@ def read_jester(path: FilePath, verify: bool = True) -> Ratings:
     for joke in JOKES:
         _check_jokes(table, joke)
     matrix = np.stack([table.numbers[joke] for joke in JOKES], axis=1)
-    given = matrix != MISSING
-    wrong = np.flatnonzero(given.sum(axis=1) != table.numbers["count"])
+    rated = matrix != MISSING
+    wrong = np.flatnonzero(rated.sum(axis=1) != table.numbers["count"])
     if len(wrong):
         row = int(wrong[0])
         raise DataError(
             f"{table.place(row, 'count')}: says {table.numbers['count'][row]:g} ratings, "
-            f"the row has {given[row].sum()}. Correct the count; 99 marks a missing rating.",
+            f"the row has {rated[row].sum()}. Correct the count; 99 marks a missing rating.",
             rule="problems.jester.count",
         )
-    user, item = np.nonzero(given)
+    user, item = np.nonzero(rated)
     items = tuple(joke.removeprefix("joke ") for joke in JOKES)
     return Ratings(
-        items, item, matrix[given], JESTER_SCALE, f"Jester {path.stem}", user=user, names=JOKES
+        items, item, matrix[rated], JESTER_SCALE, f"Jester {path.stem}", user=user, names=JOKES
     )
 
 
@@ -301,11 +301,11 @@ def _single(document: Document, table: str) -> Ratings:
             f"{document.name} has no row of '{_BEHAVIOUR[table]}'. Ask for the other table.",
             rule="problems.steam.no-row",
         )
-    kept = behaviour.code == behaviour.distinct.index(_BEHAVIOUR[table])
-    codes, item = np.unique(rows.words["game"].code[kept], return_inverse=True)
-    value = rows.numbers["value"][kept]
+    chosen = behaviour.code == behaviour.distinct.index(_BEHAVIOUR[table])
+    codes, item = np.unique(rows.words["game"].code[chosen], return_inverse=True)
+    value = rows.numbers["value"][chosen]
     items = tuple(rows.words["game"].distinct[code] for code in codes)
-    scale, user = (0.0, float(value.max())), rows.words["user"].code[kept]
+    scale, user = (0.0, float(value.max())), rows.words["user"].code[chosen]
     return Ratings(items, item, value, scale, f"Steam {table}", user=user)
 
 

@@ -66,7 +66,7 @@ _WORDS: Mapping[str, bool | None] = {
 _CLOSES = {"}": "{", "]": "[", ")": "("}
 
 
-def fields(line: str, wanted: Sequence[str]) -> dict[str, Scalar]:
+def fields(line: str, names: Sequence[str]) -> dict[str, Scalar]:
     """Read the wanted fields of a record that is written as a Python literal or as JSON.
 
     Only scalars are read. Every token is checked, nothing is evaluated, and nesting costs no stack.
@@ -78,7 +78,7 @@ def fields(line: str, wanted: Sequence[str]) -> dict[str, Scalar]:
     ...
     ValueError: column 10: neither text, a number, None, True nor False
     """
-    parser = _RecordParser(line, frozenset(wanted))
+    parser = _RecordParser(line, frozenset(names))
     place = 0
     while place < parser.end:
         token = _TOKEN.match(line, place, parser.end)
@@ -94,13 +94,13 @@ def fields(line: str, wanted: Sequence[str]) -> dict[str, Scalar]:
 class _RecordParser:
     """Reads a record token by token."""
 
-    def __init__(self, line: str, wanted: frozenset[str]) -> None:
+    def __init__(self, line: str, names: frozenset[str]) -> None:
         self.end = len(line.rstrip())
         self.open: list[str] = []
         """Brackets that are open."""
         self.fields: dict[str, Scalar] = {}
         self._line = line
-        self._wanted = wanted
+        self._wanted = names
         self._key = ""
         self._before = ""
         """What came last at the top: a mark, or "value"."""
@@ -172,7 +172,7 @@ def _text(token: str) -> str:
 # Files --------------------------------------------------------------------------------------------
 
 
-def records(path: Path, wanted: Sequence[str]) -> Iterator[tuple[int, dict[str, Scalar]]]:
+def records(path: Path, names: Sequence[str]) -> Iterator[tuple[int, dict[str, Scalar]]]:
     """Give line number and wanted fields of every record, one at a time; a file of JSON is read as
     JSON.
     """
@@ -181,7 +181,7 @@ def records(path: Path, wanted: Sequence[str]) -> Iterator[tuple[int, dict[str, 
         try:
             if as_json is None:
                 as_json = _is_json(line)
-            yield number, _from_json(line, wanted) if as_json else fields(line, wanted)
+            yield number, _from_json(line, names) if as_json else fields(line, names)
         except (ValueError, RecursionError) as error:
             raise DataError(
                 f"{path.name}, line {number}: not a record ({str(error)[:120]}). Download the file "
@@ -235,13 +235,13 @@ def _is_json(line: str) -> bool:
         return False
 
 
-def _from_json(line: str, wanted: Sequence[str]) -> dict[str, Scalar]:
+def _from_json(line: str, names: Sequence[str]) -> dict[str, Scalar]:
     record: object = json.loads(line)
     if not isinstance(record, dict):
         raise ValueError("a record must be in braces")
     return {
         name: record[name]
-        for name in wanted
+        for name in names
         if isinstance(record.get(name, ()), str | int | float | None)
     }
 
@@ -322,9 +322,9 @@ def read_reviews(path: FilePath, where: str | None = None) -> Ratings:
 @lru_cache(maxsize=1)
 def _read(path: Path, where: str | None, stamp: tuple[int, int] | None) -> Ratings:
     tests = Where.read(where)
-    wanted = {name for form in FORMS for name in (form.item, *form.user, *form.values)}
+    fields_read = {name for form in FORMS for name in (form.item, *form.user, *form.values)}
     reviews: _Reviews | None = None
-    for number, record in records(path, sorted(wanted | set(tests.columns))):
+    for number, record in records(path, sorted(fields_read | set(tests.columns))):
         place = f"{path.name}, line {number}"
         if reviews is None:
             reviews = _Reviews(_form(record, place), path)

@@ -110,8 +110,8 @@ def binds(market: Market) -> bool:
     """
     quality = market.quality
     for cost, capacity in zip(market.cost, market.capacity, strict=True):
-        wanted = np.where(market.rho * quality - cost > 0, capacity, 0)
-        if ((wanted * (quality - market.alpha)).sum(axis=1) < 0).any():
+        purchase = np.where(market.rho * quality - cost > 0, capacity, 0)
+        if ((purchase * (quality - market.alpha)).sum(axis=1) < 0).any():
             return True
     return False
 

@@ -104,12 +104,12 @@ def make_market(
     check.between(0, 1, alpha=alpha)
     check.positive(rho=rho)
     check.at_least(1, every=every)
-    whole = capacities.astype(np.int64)
-    supply = _supply(quality, records, every, whole)
+    units = capacities.astype(np.int64)
+    supply = _supply(quality, records, every, units)
     names = _names(producers, costs.shape[1], "producer")
-    _check_reachable(supply.quality, whole, alpha, names)
+    _check_reachable(supply.quality, units, alpha, names)
     buyers = _names(agents, costs.shape[0], "agent")
-    return Market(costs, whole, float(alpha), float(rho), names, buyers, source, supply)
+    return Market(costs, units, float(alpha), float(rho), names, buyers, source, supply)
 
 
 def _supply(
@@ -230,8 +230,8 @@ def _check_reachable(
         )
 
 
-def _names(given: Sequence[str] | None, count: int, what: str) -> tuple[str, ...]:
-    names = tuple(given) if given is not None else tuple(f"{what}-{i + 1}" for i in range(count))
+def _names(chosen: Sequence[str] | None, count: int, what: str) -> tuple[str, ...]:
+    names = tuple(chosen) if chosen is not None else tuple(f"{what}-{i + 1}" for i in range(count))
     if len(names) != count:
         raise ConfigError(
             f"expected {count} {what} names, got {len(names)}. Give one each.",

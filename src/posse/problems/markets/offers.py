@@ -48,12 +48,12 @@ def read_market(
     >>> market.capacity.tolist()
     [[10, 0], [4, 8]]
     """
-    known = check_known(qualities, records)
+    qualified = check_known(qualities, records)
     options = options or ReadOptions(delimiter=delimiter)
     table = Schema(words("agent"), *OFFERED).read(open_table(offers, options))
     _check_pairs(table)
     schema = Schema(words("supplier"), numbers("quality", within(0, 1)))
-    other = schema.read(open_table(known, options))
+    other = schema.read(open_table(qualified, options))
     if qualities is not None:
         other.check_distinct("supplier")
     _check_match(table, other)
@@ -85,14 +85,14 @@ def check_known(
             "files.",
             rule="problems.qualities.and-records",
         )
-    known = qualities if qualities is not None else records
-    if known is None:
+    source = qualities if qualities is not None else records
+    if source is None:
         raise ConfigError(
             "how good suppliers are is not known: got neither qualities nor records. Give one of "
             "the two files.",
             rule="problems.qualities.missing",
         )
-    return known
+    return source
 
 
 _NOT_NEGATIVE = "not be negative"
@@ -135,8 +135,8 @@ def _check_pairs(table: Records) -> None:
 
 def _check_match(offers: Records, other: Records) -> None:
     """Refuse a supplier that only one of the two files knows."""
-    offered, known = offers.words["supplier"], other.words["supplier"]
-    row = _stranger(offered.code, offered.distinct, known.distinct)
+    offered, rated = offers.words["supplier"], other.words["supplier"]
+    row = _stranger(offered.code, offered.distinct, rated.distinct)
     if row is not None:
         raise DataError(
             f"files do not match: {offers.place(row, 'supplier')}: '{offered[row]}' is not in "
@@ -144,21 +144,21 @@ def _check_match(offers: Records, other: Records) -> None:
             "Add its quality there, or delete its offers.",
             rule="problems.supplier.without-quality",
         )
-    row = _stranger(known.code, known.distinct, offered.distinct)
+    row = _stranger(rated.code, rated.distinct, offered.distinct)
     if row is not None:
         raise DataError(
             f"files do not match: {other.place(row, 'supplier')}: no agent deals with "
-            f"'{known[row]}' in {offers.file}. "
+            f"'{rated[row]}' in {offers.file}. "
             "Add an offer there, or delete it here.",
             rule="problems.supplier.without-offer",
         )
 
 
 def _stranger(
-    code: NDArray[np.int64], names: tuple[str, ...], known: tuple[str, ...]
+    code: NDArray[np.int64], names: tuple[str, ...], others: tuple[str, ...]
 ) -> int | None:
     """Give the first row that holds a name which is not known."""
-    strangers = set(names).difference(known)
+    strangers = set(names).difference(others)
     rows = np.flatnonzero(np.array([name in strangers for name in names])[code])
     return int(rows[0]) if len(rows) else None
 
@@ -168,5 +168,5 @@ def _by_supplier(table: Records, order: tuple[str, ...]) -> list[NDArray[np.floa
     words = table.words["supplier"]
     rows = words.code.argsort(kind="stable")
     parts = np.split(table.numbers["quality"][rows], np.cumsum(np.bincount(words.code))[:-1])
-    found = dict(zip(words.distinct, parts, strict=True))
-    return [found[name] for name in order]
+    by_name = dict(zip(words.distinct, parts, strict=True))
+    return [by_name[name] for name in order]

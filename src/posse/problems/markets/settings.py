@@ -179,10 +179,10 @@ class MarketSettings(TableSettings):
             options=self.read_options(),
         )
         for name, count in self.used(market).items():
-            given = getattr(self, name)
-            if name in self.model_fields_set and given != count:
+            value = getattr(self, name)
+            if name in self.model_fields_set and value != count:
                 raise ConfigError(
-                    f"{name} must be those of the offers, got {given} for {count}. Leave {name} "
+                    f"{name} must be those of the offers, got {value} for {count}. Leave {name} "
                     "out.",
                     rule=f"problems.{name}.not-the-offers",
                 )

@@ -100,8 +100,8 @@ class Population:
 
     def __post_init__(self) -> None:
         for name in ("offsets", "inputs", "labels"):
-            if isinstance(found := getattr(self, name), list):
-                object.__setattr__(self, name, np.asarray(found))
+            if isinstance(value := getattr(self, name), list):
+                object.__setattr__(self, name, np.asarray(value))
         check_sizes(
             self.arms,
             self.offsets,
@@ -191,8 +191,8 @@ class Population:
                 rule="problems.pad.out-of-range",
             )
         start, size = np.asarray(self.offsets[chosen]), self.sizes(chosen)
-        kept = size if cap is None else np.minimum(size, cap)
-        if (kept > pad).any():
+        used = size if cap is None else np.minimum(size, cap)
+        if (used > pad).any():
             worst = int(size.argmax())
             raise DataError(
                 f"every client of a cohort must fit its padding of {pad} samples, got "
@@ -200,7 +200,7 @@ class Population:
                 f"{self.client_name(int(chosen[worst]))}. Pad to {self.largest}, or give a cap.",
                 rule="problems.pad.too-small",
             )
-        mask = np.arange(pad) < kept[:, None]
+        mask = np.arange(pad) < used[:, None]
         rows = np.where(mask, start[:, None] + np.arange(pad), start[:, None])
         if seed is not None and cap is not None:
             for row in np.flatnonzero(size > cap):
@@ -276,8 +276,8 @@ def standardised(population: Population) -> Population:
     """
     rows = np.asarray(population.inputs, np.float64)
     spread = rows.std(axis=0)
-    kept = (spread == 0) | ((rows == 0) | (rows == 1)).all(axis=0)
-    shift, spread = np.where(kept, 0.0, rows.mean(axis=0)), np.where(kept, 1.0, spread)
+    unscaled = (spread == 0) | ((rows == 0) | (rows == 1)).all(axis=0)
+    shift, spread = np.where(unscaled, 0.0, rows.mean(axis=0)), np.where(unscaled, 1.0, spread)
     scaling = Scaling(tuple(shift.tolist()), tuple(spread.tolist()))
     return replace(
         population, inputs=scaling(rows).astype(np.float32), scaling=scaling, checked=False

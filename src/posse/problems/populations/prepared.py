@@ -69,7 +69,7 @@ def save(population: Population, path: FilePath) -> Path:
             "clients": population.largest,
             **{what: rows.longest for what, rows in ragged.items()},
         }
-        kept = {
+        described = {
             name: {"dtype": array.dtype.str, "shape": list(array.shape)}
             for name, array in arrays.items()
         }
@@ -79,7 +79,7 @@ def save(population: Population, path: FilePath) -> Path:
                 population.arms,
                 population.vocabulary,
                 longest,
-                kept,
+                described,
                 population.features,
             )
         )
@@ -119,12 +119,12 @@ def load(path: FilePath, *, check: bool = False) -> Population:
     expected = {
         name: (what["dtype"], tuple(what["shape"])) for name, what in header["arrays"].items()
     }
-    found = {name: (array.dtype.str, array.shape) for name, array in arrays.items()}
+    shapes = {name: (array.dtype.str, array.shape) for name, array in arrays.items()}
     for name in expected:
-        if found.get(name) != expected[name]:
+        if shapes.get(name) != expected[name]:
             raise DataError(
                 f"{target}: array {name} must be {expected[name]} by the header, got "
-                f"{found.get(name)}. "
+                f"{shapes.get(name)}. "
                 "Prepare it again.",
                 rule="problems.prepared.wrong-array",
             )

@@ -66,9 +66,9 @@ class Ragged:
     @classmethod
     def of(cls, rows: Iterable[Sequence[int]], dtype: type[np.integer] = np.int32) -> Ragged:
         """Make from lists."""
-        kept = [np.asarray(row, dtype) for row in rows]
-        offsets = np.concatenate([[0], np.cumsum([len(row) for row in kept])]).astype(np.int64)
-        return cls(offsets, np.concatenate(kept) if kept else np.empty(0, dtype))
+        arrays = [np.asarray(row, dtype) for row in rows]
+        offsets = np.concatenate([[0], np.cumsum([len(row) for row in arrays])]).astype(np.int64)
+        return cls(offsets, np.concatenate(arrays) if arrays else np.empty(0, dtype))
 
     def row(self, index: int) -> NDArray[np.integer]:
         """Give one row."""
@@ -111,8 +111,8 @@ class Ragged:
 
     def take(self, rows: ArrayLike) -> Ragged:
         """Copy some rows, in the order given."""
-        wanted = np.asarray(rows, np.int64)
-        start, stop = np.asarray(self.offsets[wanted]), np.asarray(self.offsets[wanted + 1])
+        chosen = np.asarray(rows, np.int64)
+        start, stop = np.asarray(self.offsets[chosen]), np.asarray(self.offsets[chosen + 1])
         offsets = np.concatenate([[0], np.cumsum(stop - start)]).astype(np.int64)
         at = np.repeat(start - offsets[:-1], stop - start) + np.arange(offsets[-1])
         counts = None if self.counts is None else np.asarray(self.counts[at])

@@ -171,8 +171,8 @@ class PopulationSettings(TableSettings):
         return self.once("population", self._scaled)
 
     def _scaled(self) -> Population:
-        made = self._population()
-        return standardised(made) if self.scale == "standard" else made
+        population = self._population()
+        return standardised(population) if self.scale == "standard" else population
 
     @property
     def population_kind(self) -> str:
@@ -201,8 +201,8 @@ class PopulationSettings(TableSettings):
             and not Path(self.data).exists()
         ):
             self.check_name(POPULATIONS)
-        named = not isinstance(self.data, str) or self.data not in POPULATIONS
-        if named and self.file is not None:
+        is_path = not isinstance(self.data, str) or self.data not in POPULATIONS
+        if is_path and self.file is not None:
             raise ConfigError(
                 f"data and file both say where the clients are, got '{self.data_name}' and "
                 f"{self.file}.",
@@ -245,8 +245,8 @@ class PopulationSettings(TableSettings):
                 seed=self.seed,
                 options=self.read_options(),
             )
-        whole = self._natural()
-        return whole if self.clients is None else some_clients(whole, self.clients)
+        every_client = self._natural()
+        return every_client if self.clients is None else some_clients(every_client, self.clients)
 
     def data_files(self) -> tuple[Path, ...]:
         """Files or folders that `data` or `file` names, or that a data set of this name is found
@@ -285,10 +285,10 @@ class PopulationSettings(TableSettings):
             if "pretrained" in self.model_fields_set
             else min(INITIAL_CLIENTS, count)
         )
-        made = scenario(self.scenario, population, pretrained, before, among)
-        if made.pretrained:
-            made.initial(population.clients, self.seed)
-        return made
+        scenario_made = scenario(self.scenario, population, pretrained, before, among)
+        if scenario_made.pretrained:
+            scenario_made.initial(population.clients, self.seed)
+        return scenario_made
 
     def availability(self) -> Availability:
         """Make how clients answer."""

@@ -68,27 +68,29 @@ def dirichlet(labels: ArrayLike, clients: int, alpha: float, seed: int = 0) -> S
     >>> made.offsets.tolist(), sorted(made.order.tolist()) == list(range(12))
     ([0, 3, 6, 9, 12], True)
     """
-    kept = np.asarray(labels)
+    label_of = np.asarray(labels)
     check.positive(alpha=alpha)
-    if kept.ndim != 1:
+    if label_of.ndim != 1:
         raise ConfigError(
             "a Dirichlet split needs one label a sample, got several. Split by owner.",
             rule="problems.split.several-labels",
         )
-    if not 1 <= clients <= len(kept):
+    if not 1 <= clients <= len(label_of):
         raise ConfigError(
-            f"clients must be in [1, {len(kept)}], the number of samples, got {clients}. Ask for "
+            f"clients must be in [1, {len(label_of)}], the number of samples, got {clients}. Ask for "
             "fewer.",
             rule="problems.clients.more-than-samples",
         )
     draw = np.random.Generator(np.random.Philox(seed))
-    distinct, code = np.unique(kept, return_inverse=True)
-    shuffled = draw.permutation(len(kept))
+    distinct, code = np.unique(label_of, return_inverse=True)
+    shuffled = draw.permutation(len(label_of))
     pools = shuffled[np.argsort(code[shuffled], kind="stable")]
     ends = np.cumsum(np.bincount(code))
     start = ends - np.bincount(code)
-    sizes = np.full(clients, len(kept) // clients) + (np.arange(clients) < len(kept) % clients)
-    order = np.empty(len(kept), np.int64)
+    sizes = np.full(clients, len(label_of) // clients) + (
+        np.arange(clients) < len(label_of) % clients
+    )
+    order = np.empty(len(label_of), np.int64)
     at = 0
     for size in sizes.tolist():
         # Below the least number whose powers a float holds, one label takes all: the limit itself.
@@ -120,10 +122,10 @@ def population(
             rule="problems.split.not-every-sample",
         )
     ordered: Any = inputs.take(split.order) if isinstance(inputs, Ragged) else inputs[split.order]
-    named = None if split.names is None else names_of(split.names)
-    kept: NDArray[np.int32] | Ragged
+    client_names = None if split.names is None else names_of(split.names)
+    ordered_labels: NDArray[np.int32] | Ragged
     if isinstance(labels, Ragged):
-        kept = labels.take(split.order)
+        ordered_labels = labels.take(split.order)
     else:
         numbers = np.asarray(labels)
         if not np.issubdtype(numbers.dtype, np.integer):
@@ -137,39 +139,39 @@ def population(
                 "them.",
                 rule="problems.labels.number",
             )
-        kept = numbers[split.order].astype(np.int32)
+        ordered_labels = numbers[split.order].astype(np.int32)
     return Population(
         name,
         tuple(arms),
         split.offsets,
         ordered,
-        kept,
-        named,
+        ordered_labels,
+        client_names,
         tuple(vocabulary),
         features=tuple(features),
     )
 
 
-def some_clients(whole: Population, clients: int) -> Population:
+def some_clients(population: Population, clients: int) -> Population:
     """Keep the first clients only."""
-    if not 1 <= clients <= whole.clients:
+    if not 1 <= clients <= population.clients:
         raise ConfigError(
-            f"clients must be in [1, {whole.clients}], those of {whole.name}, got {clients}. Take "
+            f"clients must be in [1, {population.clients}], those of {population.name}, got {clients}. Take "
             "fewer.",
             rule="problems.clients.more-than-there-are",
         )
-    last = int(whole.offsets[clients])
-    inputs, labels, names = whole.inputs, whole.labels, whole.names
+    last = int(population.offsets[clients])
+    inputs, labels, names = population.inputs, population.labels, population.names
     return Population(
-        whole.name,
-        whole.arms,
-        whole.offsets[: clients + 1],
+        population.name,
+        population.arms,
+        population.offsets[: clients + 1],
         inputs.part(0, last) if isinstance(inputs, Ragged) else inputs[:last],
         labels.part(0, last) if isinstance(labels, Ragged) else labels[:last],
         None if names is None else names.part(0, clients),
-        whole.vocabulary,
+        population.vocabulary,
         checked=True,
-        features=whole.features,
+        features=population.features,
     )
 
 

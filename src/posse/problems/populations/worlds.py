@@ -91,15 +91,19 @@ class Scenario:
 
         The bandit phase may draw any client, these among them.
         """
-        drawn = order(seed, INITIAL, clients)
-        drawn = drawn if self.among is None else drawn[np.isin(drawn, self.among)]
-        if self.pretrained > len(drawn):
+        clients_in_order = order(seed, INITIAL, clients)
+        clients_in_order = (
+            clients_in_order
+            if self.among is None
+            else clients_in_order[np.isin(clients_in_order, self.among)]
+        )
+        if self.pretrained > len(clients_in_order):
             raise ConfigError(
                 f"scenario {self.name} pre-trains on {self.pretrained} clients, and there are "
-                f"{len(drawn)}. Take fewer.",
+                f"{len(clients_in_order)}. Take fewer.",
                 rule="problems.pretrained.too-many",
             )
-        return np.sort(drawn[: self.pretrained])
+        return np.sort(clients_in_order[: self.pretrained])
 
 
 class Before(NamedTuple):
@@ -128,18 +132,20 @@ def scenario(
     if name == "scratch":
         return Scenario(name, plain)
     check.at_least(1, pretrained=pretrained)
-    seen = np.ones(count, bool)
+    visible = np.ones(count, bool)
     if name == "init":
-        return Scenario(name, plain, pretrained, plain, seen, among)
+        return Scenario(name, plain, pretrained, plain, visible, among)
     if before is not None:
         return Scenario(name, plain, pretrained, *before, among)
     if not isinstance(population.labels, Ragged):
-        return Scenario(name, plain, pretrained, Rewards(near_case(population.arms)), seen, among)
+        return Scenario(
+            name, plain, pretrained, Rewards(near_case(population.arms)), visible, among
+        )
     counts = tag_counts(population)
-    seen = np.zeros(count, bool)
-    seen[np.argsort(-counts, kind="stable")[:PRETRAINED_TAGS]] = True
+    visible = np.zeros(count, bool)
+    visible[np.argsort(-counts, kind="stable")[:PRETRAINED_TAGS]] = True
     rare = Rewards(np.diag(inverse_frequency(counts)))
-    return Scenario(name, rare, pretrained, Rewards(np.diag(seen * 1.0)), seen, among)
+    return Scenario(name, rare, pretrained, Rewards(np.diag(visible * 1.0)), visible, among)
 
 
 def read_rewards(path: Path, arms: tuple[str, ...]) -> Before:
@@ -167,9 +173,9 @@ def read_rewards(path: Path, arms: tuple[str, ...]) -> Before:
     rewards = np.zeros((len(arms), len(arms)))
     for place, column in zip(paid, columns, strict=True):
         rewards[rows, place] = records.numbers[column]
-    seen = np.zeros(len(arms), bool)
-    seen[paid] = True
-    return Before(Rewards(rewards), seen)
+    visible = np.zeros(len(arms), bool)
+    visible[paid] = True
+    return Before(Rewards(rewards), visible)
 
 
 def _check_listed(file: str, what: str, names: Sequence[str], arms: tuple[str, ...]) -> None:
@@ -193,16 +199,16 @@ def named_clients(population: Population, patterns: str) -> NDArray[np.int64]:
     >>> named_clients(three, "client-[13]").tolist()
     [0, 2]
     """
-    wanted = [one.strip() for one in patterns.split(",")]
+    choices = [one.strip() for one in patterns.split(",")]
     names = [population.client_name(number) for number in range(population.clients)]
-    found = [at for at, name in enumerate(names) if any(fnmatchcase(name, one) for one in wanted)]
-    if not found:
+    chosen = [at for at, name in enumerate(names) if any(fnmatchcase(name, one) for one in choices)]
+    if not chosen:
         raise ConfigError(
             f"no client has a name like '{patterns}', and the first is {names[0]}. Change the "
             "pattern.",
             rule="problems.first.no-client",
         )
-    return np.array(found, np.int64)
+    return np.array(chosen, np.int64)
 
 
 def near_case(arms: tuple[str, ...]) -> NDArray[np.float64]:
@@ -250,13 +256,13 @@ def inverse_frequency(counts: ArrayLike) -> NDArray[np.float64]:
     >>> inverse_frequency([200, 100, 50]).tolist()
     [1.0, 2.0, 4.0]
     """
-    kept = np.asarray(counts, np.float64)
-    if not len(kept) or kept.min() <= 0:
+    tags = np.asarray(counts, np.float64)
+    if not len(tags) or tags.min() <= 0:
         raise DataError(
             "every tag must stand in some sample, got a count of 0. Leave the tag out.",
             rule="problems.tags.unused",
         )
-    return np.asarray(kept.max() / kept)
+    return np.asarray(tags.max() / tags)
 
 
 @dataclass(frozen=True)
@@ -360,9 +366,9 @@ class Presence:
 
     def here(self, round_number: int) -> NDArray[np.bool_]:
         """Give for each arm whether it is there in a round (from 0 on)."""
-        named = {name for name, _, _ in self.periods}
+        with_periods = {name for name, _, _ in self.periods}
         there = {name for name, first, last in self.periods if first <= round_number + 1 <= last}
-        return np.array([arm not in named or arm in there for arm in self.arms])
+        return np.array([arm not in with_periods or arm in there for arm in self.arms])
 
     def check(self, rounds: int) -> None:
         """Raise where a round has no arm."""
@@ -399,11 +405,11 @@ def periods_of(text: str) -> tuple[tuple[str, int, float], ...]:
         (cells,) = csv.reader([text], skipinitialspace=True, strict=True)
         if not cells:
             raise ValueError
-        found = []
+        periods = []
         for cell in cells:
-            name, _, given = cell.rpartition(":")
-            first, dash, last = given.strip().partition("-")
-            found.append(
+            name, _, rounds = cell.rpartition(":")
+            first, dash, last = rounds.strip().partition("-")
+            periods.append(
                 (name.strip(), int(first or 1), float(int(last)) if last.strip() else math.inf)
             )
             if not (name and dash):
@@ -414,27 +420,27 @@ def periods_of(text: str) -> tuple[tuple[str, int, float], ...]:
             f"{text!r}. Correct it.",
             rule="problems.available.not-periods",
         ) from None
-    for name, one, two in found:
+    for name, one, two in periods:
         if not 1 <= one <= two:
             raise ConfigError(
                 f"rounds of available are 1 on, first to last, got {one} to {two:g} for arm "
                 f"'{name}'.",
                 rule="problems.available.rounds",
             )
-    return tuple(found)
+    return tuple(periods)
 
 
-def periods_text(given: object) -> object:
+def periods_text(table: object) -> object:
     """Write a table of arms, {arm: (first, last)} or {arm: [(first, last), ...]}, as `periods_of`
     reads it.
 
     >>> periods_text({"a": (20, None), "b, c": [(1, 9), (30, None)]})
     'a:20-,"b, c:1-9","b, c:30-"'
     """
-    if not isinstance(given, Mapping):
-        return given or None
+    if not isinstance(table, Mapping):
+        return table or None
     cells = []
-    for name, value in given.items():
+    for name, value in table.items():
         several = (
             value
             if isinstance(value, Sequence) and value and isinstance(value[0], Sequence)

@@ -40,9 +40,9 @@ def other_columns(table: Table, columns: Sequence[Column]) -> list[str]:
     needed = set(Schema(*columns).find(table).values())
     others = [name for name in table.header if name not in needed]
     if not others:
-        listed = " and ".join(f"'{column.name}'" for column in columns)
+        names = " and ".join(f"'{column.name}'" for column in columns)
         raise DataError(
-            f"{table.header_place}: no column but {listed} in the header. Add the numbers.",
+            f"{table.header_place}: no column but {names} in the header. Add the numbers.",
             rule="problems.columns.no-numbers",
         )
     if "" in others:
@@ -118,10 +118,10 @@ def _needed(name: str, kind: str, features: Sequence[str]) -> Column:
         return numbers(name)
     if not features:
         return category(name)
-    known = frozenset(features)
+    features_known = frozenset(features)
 
     def fault(word: str) -> Fault | None:
-        if f"{name}={word}" in known:
+        if f"{name}={word}" in features_known:
             return None
         return f"the model never learnt '{word}'", "Correct it, or leave the row out."
 

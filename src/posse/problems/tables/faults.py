@@ -33,9 +33,9 @@ class BadRows:
             remedy: What to do about it.
         """
         self.count += 1
-        named = self.places.setdefault(remedy, [])
-        if len(named) < PLACES:
-            named.append((line, f"row {line}{problem}"))
+        places = self.places.setdefault(remedy, [])
+        if len(places) < PLACES:
+            places.append((line, f"row {line}{problem}"))
         else:
             self.more[remedy] += 1
 
@@ -57,18 +57,18 @@ class BadRows:
         if self.count == 1 and not self.options.skip_bad:
             ((remedy, ((_, place),)),) = self.places.items()
             raise DataError(f"{self.file}, {place}. {remedy}", rule="problems.rows.bad")
-        listed = self._listed(remedies=True)
+        text = self._listed(remedies=True)
         if not any("Correct" in remedy for remedy in self.places):
-            listed += " Correct them."
+            text += " Correct them."
         if self.options.skip_bad:
             raise DataError(
-                f"{self.file}: none of its {total:,} rows can be read. {listed}",
+                f"{self.file}: none of its {total:,} rows can be read. {text}",
                 rule="problems.rows.all-bad",
             )
         if good:
-            listed += " Or drop them with --skip-bad (skip_bad = true)."
+            text += " Or drop them with --skip-bad (skip_bad = true)."
         raise DataError(
-            f"{self.file}: {self.count:,} of {total:,} rows are bad. {listed}",
+            f"{self.file}: {self.count:,} of {total:,} rows are bad. {text}",
             rule="problems.rows.several-bad",
         )
 

@@ -101,9 +101,9 @@ def as_frame(value: object, name: str) -> Frame | None:
         )
     sizes = [len(column) for _, column in columns]
     if len(set(sizes)) > 1:
-        listed = ", ".join(f"{word} {size}" for word, size in zip(names, sizes, strict=True))
+        lengths = ", ".join(f"{word} {size}" for word, size in zip(names, sizes, strict=True))
         raise DataError(
-            f"{name}: columns must be of one length, got {listed}. Complete them.",
+            f"{name}: columns must be of one length, got {lengths}. Complete them.",
             rule="problems.columns.lengths",
         )
     cells = tuple(_copied(column) for _, column in columns)

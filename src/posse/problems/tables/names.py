@@ -129,9 +129,9 @@ def fit(column: str, name: str) -> int:
     True
     """
     words = (name, *SYNONYMS.get(name, ()))
-    whole = plain(column)
-    if whole in words:
-        return 1000 - words.index(whole)
+    plain_column = plain(column)
+    if plain_column in words:
+        return 1000 - words.index(plain_column)
     parts = [plain(part) for part in re.split(r"[\W_]+", _REMARK.sub(" ", column))]
     places = [words.index(part) for part in parts if part in words]
     return 500 - min(places) if places else 0

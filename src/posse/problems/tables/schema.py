@@ -198,10 +198,10 @@ class Schema:
         ]
         bad = BadRows(table.name, table.options)
         lines = []
-        wanted: dict[str, bool] = {}
+        numbers_of: dict[str, bool] = {}
         for each in readers:
-            wanted[each.header] = wanted.get(each.header, True) and each.column.numbers
-        for block in table.blocks(wanted, bad):
+            numbers_of[each.header] = numbers_of.get(each.header, True) and each.column.numbers
+        for block in table.blocks(numbers_of, bad):
             good = _read_block(block, readers, bad)
             block_lines = np.asarray(block.lines, np.int64)
             lines.append(block_lines if good is None else block_lines[good])
@@ -221,8 +221,8 @@ class Schema:
         )
 
     def _no_column(self, table: Table, name: str) -> ColumnError:
-        wanted = table.options.column(name)
-        reason, rule = table.no_column(wanted)
+        header = table.options.column(name)
+        reason, rule = table.no_column(header)
         columns = {}
         if rule == "missing":
             needed = [(each.name, each.numbers) for each in self.columns]
@@ -265,11 +265,11 @@ class _Reader:
         """Return masks of bad rows, each with what is wrong with a row."""
         if self.column.numbers:
             return self._number_faults(values.astype(np.float64, copy=False), cells)
-        known = self._index.faults
-        if not known:
+        word_faults = self._index.faults
+        if not word_faults:
             return []
         codes = values.astype(np.int64, copy=False)
-        return [(np.isin(codes, list(known)), lambda row: known[int(codes[row])])]
+        return [(np.isin(codes, list(word_faults)), lambda row: word_faults[int(codes[row])])]
 
     def _number_faults(
         self, values: Numbers, cells: Cells

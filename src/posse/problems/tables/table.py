@@ -146,8 +146,8 @@ class FrameTable(Table):
             if not blank.any():
                 break
         cells = dict(zip(self.header, self._frame.columns, strict=True))
-        wanted = {name: cells[name] for name in numbers}
-        yield Block(np.arange(1, rows + 1), wanted, blank if blank.any() else None)
+        columns = {name: cells[name] for name in numbers}
+        yield Block(np.arange(1, rows + 1), columns, blank if blank.any() else None)
 
     def sample(self) -> dict[str, list[str]]:
         """Return the first rows as text."""
@@ -166,9 +166,9 @@ class TextTable(Table):
         self.decimal = options.decimal
         self.document = document
         """The file."""
-        known = KNOWN | {name.lower() for name in options.columns.values()}
+        names = KNOWN | {name.lower() for name in options.columns.values()}
         with document.open() as stream:
-            self.layout = read_layout(stream, document.name, options, known, header)
+            self.layout = read_layout(stream, document.name, options, names, header)
         self.header = self.layout.header
         self.header_place = f"{self.name}, row {self.layout.skipped}"
 
@@ -176,9 +176,9 @@ class TextTable(Table):
         """Yield rows in blocks: one from pyarrow, or many from Python's own reader."""
         places = {name: self.header.index(name) for name in numbers}
         watch = self.options.watch
-        whole = self._read_by_arrow(numbers)
-        if whole is not None:
-            yield whole
+        block = self._read_by_arrow(numbers)
+        if block is not None:
+            yield block
             if watch is not None:
                 watch(1.0)
             return
@@ -319,20 +319,20 @@ def look(cells: Sequence[str], decimal: str) -> Look:
     >>> look(["1", "2", "x"], ".").kind, look(["a", "b", "a", "b"], ".").kind
     ('number', 'category')
     """
-    known = tuple(cell.strip() for cell in cells if not is_missing(cell))
+    filled = tuple(cell.strip() for cell in cells if not is_missing(cell))
     # A number with another decimal mark makes a column of bad numbers, not a category.
-    words = tuple(cell for cell in known if not _is_some_number(cell, decimal))
-    dates = sum(_DATE.fullmatch(cell) is not None for cell in known)
-    if 2 * dates > len(known):
-        return Look("date", known, words)
-    if 2 * len(words) <= len(known):
-        return Look("number", known, words)
-    if all(word.lower() in TRUTH for word in known):
-        return Look("truth", known, words)
+    words = tuple(cell for cell in filled if not _is_some_number(cell, decimal))
+    dates = sum(_DATE.fullmatch(cell) is not None for cell in filled)
+    if 2 * dates > len(filled):
+        return Look("date", filled, words)
+    if 2 * len(words) <= len(filled):
+        return Look("number", filled, words)
+    if all(word.lower() in TRUTH for word in filled):
+        return Look("truth", filled, words)
     # Words of a category are there twice on average.
     if len(set(words)) <= min(MOST, len(words) // 2):
-        return Look("category", known, words)
-    return Look("text", known, words)
+        return Look("category", filled, words)
+    return Look("text", filled, words)
 
 
 def _is_some_number(cell: str, decimal: str) -> bool:
