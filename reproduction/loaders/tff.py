@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core.errors import DataError
-from posse.problems.datasets.files import FilePath
+from posse.problems.tables.text import FilePath
 
 Feature = list[bytes] | NDArray[np.float32] | list[int]
 Example = dict[str, Feature]

@@ -26,7 +26,10 @@ FLAGS = [
     (["--policy", "ucb", "--tau", "0.1"], "policy 'ucb' has no parameter 'tau'"),
     (["--data", "nowhere.csv"], "[P200] there is no data file 'nowhere.csv'"),
     (["--data", "movielenss"], "there is no data file 'movielenss'. Did you mean 'movielens'?"),
-    (["--data", "."], "data must be a file, got the folder '.'"),
+    (
+        ["--data", "."],
+        "data must be a file or a folder with one table per owner, got the folder '.'",
+    ),
     (["--data", "jester"], "POSSE_DATA"),
     (["--data", "jester", "--means", "0.1,0.2"], "means and data both say what the arms are"),
     (["--means", "0.1,0.2", "--threshold", "3"], "threshold applies to ratings"),

@@ -23,6 +23,7 @@ from tests.kit.toy_roles import Leaf
 CONVERTED = (
     "core/*.py",
     "policies/evaluation/*.py",
+    "problems/**/*.py",
     "results/compare.py",
     "results/logs.py",
     "systems/runs.py",

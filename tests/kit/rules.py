@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,6 +51,15 @@ def _rule(call: ast.Call) -> str | None:
 def rules(*patterns: str) -> set[str]:
     """Return the rules that are written out in these files."""
     return {refusal.rule for refusal in refusals(*patterns) if refusal.rule}
+
+
+@contextmanager
+def refused(rule: str) -> Iterator[pytest.ExceptionInfo[PosseError]]:
+    """Check that a rule is broken, with an error of one line."""
+    with pytest.raises(PosseError) as caught:
+        yield caught
+    assert caught.value.rule == rule
+    assert "\n" not in str(caught.value)
 
 
 class Broken(NamedTuple):

@@ -15,53 +15,60 @@ import posse
 from posse.core.errors import DataError
 from posse.problems.arms.tables import read_means, read_ratings
 from posse.problems.contexts.features import read_block, read_features, read_rewards
-from posse.problems.datasets.encoded import read_encoded
-from posse.problems.datasets.files import Document
-from posse.problems.datasets.frames import as_frame
-from posse.problems.datasets.reading import reading
-from posse.problems.markets.offers import read_market
+from posse.problems.markets.offers import OFFERED, read_market
+from posse.problems.tables.encoded import read_encoded
+from posse.problems.tables.frames import as_frame
+from posse.problems.tables.options import ReadOptions
+from posse.problems.tables.schema import Schema
+from posse.problems.tables.table import open_table
 from posse.results.logs import read_logs
-from posse.systems.dp_combinatorial.deploy import _read_own
 
 QUALITIES = [{"supplier": "oak", "quality": 0.5}]
 
 
-def offers(path: Path) -> Any:
-    return read_market(path, as_frame(QUALITIES, "qualities"), alpha=0.1)
+def offers(path: Path, options: ReadOptions) -> Any:
+    return read_market(path, as_frame(QUALITIES, "qualities"), alpha=0.1, options=options)
 
 
-def qualities(path: Path) -> Any:
+def qualities(path: Path, options: ReadOptions) -> Any:
     names = ("oak", "elm")
     rows = [{"agent": "north", "supplier": name, "cost": 1, "capacity": 2} for name in names]
-    return read_market(as_frame(rows, "offers"), path, alpha=0.1)  # type: ignore[arg-type]
+    frame = as_frame(rows, "offers")
+    assert frame is not None
+    return read_market(frame, path, alpha=0.1, options=options)
 
 
-def words(path: Path) -> Any:
-    return read_encoded(Document(str(path), path.read_bytes()), [], features=("town=Bern", "age"))
+def words(path: Path, options: ReadOptions) -> Any:
+    return read_encoded(open_table(path, options), [], features=("town=Bern", "age"))
 
 
-READERS: dict[str, tuple[Callable[[Path], Any], str, list[str], str]] = {
+READERS: dict[str, tuple[Callable[[Path, ReadOptions], Any], str, list[str], str]] = {
     "means": (
-        read_means,
+        lambda path, options: read_means(path, options=options),
         "name,mean\na,0.5\nb,0.4\n",
         ["c,1.5", "d,-1", "e,x", "f,N/A"],
         "got 1.5",
     ),
-    "list of means": (read_means, "0.5\n0.4\n", ["1.5", "-1", "x", "nan"], "got 1.5"),
+    "list of means": (
+        lambda path, options: read_means(path, options=options),
+        "0.5\n0.4\n",
+        ["1.5", "-1", "x", "nan"],
+        "got 1.5",
+    ),
     "ratings": (
-        lambda path: read_ratings(path, scale=(1, 5)),
+        lambda path, options: read_ratings(path, scale=(1, 5), options=options),
         "item,rating\na,1\nb,5\n",
         ["a,0", "b,6", "a,x", "b,"],
         "got 0",
     ),
     "rewards": (
-        read_rewards,
+        lambda path, options: read_rewards(path, options=options),
         "row,a,b\n1,0,1\n2,1,0\n",
         ["3,1.5,0", "4,0,-1", "5,x,0", "6,0,N/A"],
         "got 1.5",
     ),
     "norms": (
-        lambda path: read_block(path, 1.0),
+        lambda path, options: read_block(path, 1.0, options=options),
         "row,x,y\n1,0,1\n2,1,0\n",
         ["3,1,1", "4,2,0"],
         "got 1.41421",
@@ -79,13 +86,13 @@ READERS: dict[str, tuple[Callable[[Path], Any], str, list[str], str]] = {
         "got 1.5",
     ),
     "an agent's offers": (
-        lambda path: _read_own(path, ("oak", "elm")),
+        lambda path, options: Schema(*OFFERED).read(open_table(path, options)),
         "supplier,cost,capacity\noak,1,2\n",
         ["elm,-1,2", "fir,-2,2", "ash,1,2.5", "yew,1,x"],
         "got -1",
     ),
     "logs": (
-        read_logs,
+        lambda path, options: read_logs(path, options=options),
         "arm,reward,probability,x\na,1,0.5,1\nb,0,0.5,2\n",
         ["a,1,0,1", "b,1,1.5,1", "a,,0.5,1", "b,N/A,0.5,1"],
         "got 0",
@@ -108,16 +115,17 @@ def test_bad_values_of_every_kind_are_reported_at_once_and_dropped_on_request(
     file.write_text(good + "\n".join(bad) + "\n")
     total = good.count("\n") - (not good[0].isdigit()) + len(bad)
     with pytest.raises(DataError) as caught:
-        read(file)
+        read(file, ReadOptions())
+    assert caught.value.rule == "problems.rows.several-bad"
     text = str(caught.value)
     assert f"{len(bad)} of {total} rows are bad" in text
     assert first in text
     line = good.count("\n")
     assert all(f"ow {line + i}" in text for i in range(1, len(bad) + 1)), text
     assert text.count("Correct it") <= 1
-    with reading(skip_bad=True) as made:
-        read(file)
-    (said,) = made.dropped
+    options = ReadOptions(skip_bad=True)
+    read(file, options)
+    (said,) = options.notes
     assert f"{len(bad)} of {total} rows were dropped as bad" in said
     assert "Correct it" not in said
 
@@ -144,12 +152,13 @@ def test_a_row_dropped_from_one_party_s_file_leaves_the_others_too(tmp_path: Pat
     (tmp_path / "a.csv").write_text("row,x\n1,0.1\n2,0.2\n3,0.3\n")
     (tmp_path / "b.csv").write_text("row,y\n1,0.1\n2,old\n3,0.3\n")
     (tmp_path / "pays.csv").write_text("row,p,q\n1,0,1\n2,0,1\n3,0,7\n")
-    with reading(skip_bad=True) as made:
-        found = read_features(
-            {"a": tmp_path / "a.csv", "b": tmp_path / "b.csv"}, tmp_path / "pays.csv"
-        )
-    assert found.features.tolist() == [[0.1, 0.1]]
-    assert f"{tmp_path / 'a.csv'}: 2 rows left out that another file does not have." in made.dropped
+    options = ReadOptions(skip_bad=True)
+    files = {"a": tmp_path / "a.csv", "b": tmp_path / "b.csv"}
+    contexts = read_features(files, tmp_path / "pays.csv", options=options)
+    assert contexts.features.tolist() == [[0.1, 0.1]]
+    assert (
+        f"{tmp_path / 'a.csv'}: 2 rows left out that another file does not have." in options.notes
+    )
 
 
 def test_a_lazy_frame_of_polars_is_collected(recwarn: pytest.WarningsRecorder) -> None:

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from posse.core.errors import ConfigError, DataError, MissingExtraError
+from posse.core.errors import DataError, MissingExtraError
 from posse.core.fixed import REWARD_ONE
 from posse.problems.contexts.images import Labelled, digits, principal
+from tests.kit.rules import refused
 
 
 def test_components_are_those_of_the_singular_values() -> None:
@@ -77,12 +78,12 @@ def test_joint_rows_stay_as_they_are_and_declared_ones_are_scaled() -> None:
 
 @pytest.mark.parametrize("components", [0, 65])
 def test_components_must_be_there(components: int) -> None:
-    with pytest.raises(ConfigError, match=rf"components must be in \[1, 64\], .* got {components}"):
+    with refused("problems.components.out-of-range"):
         digits(components)
 
 
 def test_rows_that_are_all_equal_are_refused() -> None:
-    with pytest.raises(DataError, match="features must vary, got 2 equal rows"):
+    with refused("problems.components.rows-equal"):
         principal(np.ones((2, 2)), 1)
 
 

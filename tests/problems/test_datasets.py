@@ -140,7 +140,7 @@ def test_pins_are_those_of_the_checksum_file(data_dir: Path) -> None:
         assert known_files()[name].size == (data_dir / file).stat().st_size
 
 
-@pytest.mark.parametrize("name", sorted(name for name, one in DATASETS.items() if not one.long))
+@pytest.mark.parametrize("name", sorted(name for name, one in DATASETS.items() if not one.records))
 def test_defaults_of_every_data_set_make_ten_arms(
     name: str, data_dir: Path, jester: Ratings
 ) -> None:
@@ -314,7 +314,7 @@ RATINGS = "item,rating\n"
         ("item,ratings\nheat,4\n", "no column 'rating' in the header. Did you mean 'ratings'"),
         ("heat,4\nalien,5\n", "row 1: no column 'item'.*looks like data: add a header"),
         ("item:rating\nheat:4\n", "row 1: no column 'item' in the header. .*item:rating"),
-        ("item,rating,rating\nheat,4,5\n", "column 'rating' stands there more than once"),
+        ("item,rating,rating\nheat,4,5\n", "column 'rating' is there more than once"),
         (
             RATINGS + "heat,4\nalien,four\n",
             "file.csv, row 3, column 'rating': 'four' is not a number",
@@ -337,7 +337,7 @@ RATINGS = "item,rating\n"
         (b"item,rating\nheat,4\ncaf\xe9,3\n", "row 3 holds byte 0xe9, which is not UTF-8"),
         (b"item,rating\nhe\0at,4\n", "row 2 holds a zero byte"),
         (gzip.compress(b"item,rating\nheat,4\n" * 9, mtime=0), "zero byte|not UTF-8"),
-        (b"PK\x03\x04 and more", "a spreadsheet or an archive, not text"),
+        (b"PK\x03\x04 and more", "a spreadsheet .such as .xlsx. or an archive, not text"),
     ],
 )
 def test_malformed_ratings(content: str | bytes, message: str, write: Write) -> None:
@@ -452,7 +452,7 @@ def test_published_lists_are_read_as_they_are(data_dir: Path) -> None:
     [
         ("name,mean\na,0.5\nb,1.5\n", r"row 3, column 'mean': must be in \[0, 1\], got 1.5"),
         ("name,mean\na,-0.1\nb,1\n", r"row 2, column 'mean': must be in \[0, 1\], got -0.1"),
-        ("name,mean\na,0.5\nb,0.1\na,0.2\n", "row 4, column 'name': 'a' stands on row 2 too"),
+        ("name,mean\na,0.5\nb,0.1\na,0.2\n", "row 4, column 'name': 'a' is on row 2 too"),
         ("name,mean\na,0.5\nb,NaN\n", "row 3, column 'mean': 'NaN' is not a finite number"),
         ("name,mean\na,0.5\n", "has 1 mean; a bandit needs at least 2"),
         ("name,value\na,0.5\n", "no column 'mean'"),
@@ -539,7 +539,7 @@ def test_damaged_member_and_missing_member(write: Write, tmp_path: Path) -> None
         (
             "1,5,5",
             "5,Heat\n5,Alien",
-            "movies.csv, row 3, column 'movieId': '5' stands on row 2 too",
+            "movies.csv, row 3, column 'movieId': '5' is on row 2 too",
         ),
         ("1,5,5", "5,Heat, again", "movies.csv, row 2, column 3: expected 2 columns"),
     ],

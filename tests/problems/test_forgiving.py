@@ -19,14 +19,17 @@ from typer.testing import CliRunner
 import posse
 from posse.cli.app import app
 from posse.core.errors import ConfigError, DataError
+from posse.problems.arms.settings import ProblemSettings
 from posse.problems.contexts.features import read_block
-from posse.problems.datasets.columns import read_columns
-from posse.problems.datasets.encoded import read_encoded
-from posse.problems.datasets.files import Document
-from posse.problems.datasets.frames import as_frame
-from posse.problems.datasets.reading import reading, watching
 from posse.problems.populations.splits import read_population
+from posse.problems.tables.encoded import read_encoded
+from posse.problems.tables.frames import as_frame
+from posse.problems.tables.options import ReadOptions
+from posse.problems.tables.schema import Schema, numbers, words
+from posse.problems.tables.table import open_table
+from posse.problems.tables.text import Document
 
+RATINGS = Schema(words("item"), numbers("rating"))
 MIXED = "item;rating\nheat;4,5\nheat;x\nalien;N/A\nalien;2,0\nalien\n;3\nheat;1,5\nalien;5,0\n"
 
 
@@ -86,9 +89,8 @@ def test_a_decimal_comma_is_asked_for_and_not_guessed(tmp_path: Path) -> None:
     file.write_text("item;rating\nheat;4,5\nalien;1.000,5\n")
     with pytest.raises(DataError, match="or give --decimal , for decimal commas"):
         means(file)
-    with reading(decimal=","):
-        table = read_columns(Document("r.csv", file.read_bytes()), ["item"], ["rating"])
-    assert table.numbers["rating"].tolist() == [4.5, 1000.5]
+    table = open_table(Document("r.csv", file.read_bytes()), ReadOptions(decimal=","))
+    assert RATINGS.read(table).numbers["rating"].tolist() == [4.5, 1000.5]
 
 
 def test_encodings_are_read_by_their_mark_or_by_name(tmp_path: Path) -> None:
@@ -99,7 +101,7 @@ def test_encodings_are_read_by_their_mark_or_by_name(tmp_path: Path) -> None:
         assert means(file) == [1.0, 0.0], encoding
     file.write_text(text, encoding="latin-1")
     with pytest.raises(
-        DataError, match=r"row 2 holds byte 0xe9, which is not UTF-8.*--encoding latin-1"
+        DataError, match=r"row 2 holds byte 0xe9, which is not UTF-8.*--encoding cp1252"
     ):
         means(file)
     assert posse.Samba(
@@ -143,18 +145,18 @@ def test_categories_are_one_hot_and_dates_left_out(tmp_path: Path) -> None:
     assert sorted(made.inputs[:, 1].tolist()) == [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]  # type: ignore[index]
     rows = "".join(f"{i},0.{i},{('Chur', 'Bern')[i % 2]},{i}.5.2024\n" for i in range(1, 5))
     file.write_text(f"row,age,town,seen\n{rows}")
-    with reading() as read:
-        block = read_block(file, 1.0, scale=True)
+    options = ReadOptions()
+    block = read_block(file, 1.0, scale=True, options=options)
     assert block.names == ("age", "town=Bern", "town=Chur")
-    assert read.dropped == [f"{file}: dates were left out (seen)."]
+    assert options.notes == [f"{file}: dates were left out (seen)."]
     file.write_text("row,age\nann,0.3\nbob,old\n")
     with pytest.raises(DataError, match="row 3, column 'age': 'old' is not a number"):
         read_block(file, 1.0)
 
 
 def features(text: str, **how: Any) -> tuple[tuple[str, ...], list[list[float]]]:
-    with reading(**how):
-        _, names, values = read_encoded(Document("v.csv", text.encode()), ["row"])
+    table = open_table(Document("v.csv", text.encode()), ReadOptions(**how))
+    _, names, values = read_encoded(table, [words("row")])
     return names, values.tolist()
 
 
@@ -174,12 +176,11 @@ def test_points_are_thousands_groups_or_refused_where_decimals_have_commas() -> 
             features(rows_of("0,5", cell), decimal=",")
     with pytest.raises(DataError, match="4 of 4 rows are bad"):
         features(rows_of("0.5", "0.7", "0.5", "0.7"), decimal=",")
-    with reading(decimal=",") as read:
-        dated = Document(
-            "v.csv", rows_of("0,5;12.05.2024", "1,5;13.05.2024", head="row;x;seen").encode()
-        )
-        assert read_encoded(dated, ["row"])[1] == ("x",)
-        assert read.dropped == ["v.csv: dates were left out (seen)."]
+    text = rows_of("0,5;12.05.2024", "1,5;13.05.2024", head="row;x;seen")
+    options = ReadOptions(decimal=",")
+    dated = open_table(Document("v.csv", text.encode()), options)
+    assert read_encoded(dated, [words("row")]).names == ("x",)
+    assert options.notes == ["v.csv: dates were left out (seen)."]
 
 
 def test_numbers_of_a_frame_keep_their_points_beside_decimal_commas(tmp_path: Path) -> None:
@@ -188,12 +189,10 @@ def test_numbers_of_a_frame_keep_their_points_beside_decimal_commas(tmp_path: Pa
     for source in (frame, tmp_path / "r.parquet"):
         arms = posse.Samba(data=source, threshold=3, horizon=20, decimal=",").load().arms
         assert dict(zip(arms.names, arms.means, strict=True)) == {"a": 0.5, "b": 1.0}
-    words = as_frame({"item": ["a", "b"], "rating": ["2,5", "1e-05"]}, "data")
-    with reading(decimal=","):
-        assert read_columns(words.document(), ["item"], ["rating"]).numbers["rating"].tolist() == [
-            2.5,
-            1e-5,
-        ]  # type: ignore[union-attr]
+    frame = as_frame({"item": ["a", "b"], "rating": ["2,5", "1e-05"]}, "data")
+    assert frame is not None
+    table = open_table(frame, ReadOptions(decimal=","))
+    assert RATINGS.read(table).numbers["rating"].tolist() == [2.5, 1e-5]
 
 
 def test_decimal_commas_that_nobody_announced_are_no_categories() -> None:
@@ -257,12 +256,13 @@ def test_a_parquet_table_of_clients_is_a_table(tmp_path: Path) -> None:
 def test_whoever_waits_is_told_how_far_a_table_is_read(tmp_path: Path) -> None:
     file = tmp_path / "r.csv"
     file.write_text("item,rating\n" + "heat,4\nalien,1\n" * 4000)
-    told: list[float] = []
-    with watching(told.append):
-        means(file)
-    assert len(told) > 10
-    assert told == sorted(told)
-    assert told[-1] == 1.0
+    shares: list[float] = []
+    settings = ProblemSettings(data=file, threshold=3)
+    settings.watch_reading(shares.append)
+    settings.arms()
+    assert len(shares) > 10
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
 
 
 LOAD = """

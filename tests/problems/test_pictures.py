@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from posse.core.errors import ConfigError, DataError
 from posse.problems.populations.settings import PopulationSettings
+from tests.kit.rules import refused
 
 RNG = np.random.default_rng(1)
 IMAGES = RNG.integers(0, 256, (24, 8, 8)).astype(np.uint8)
@@ -95,7 +95,7 @@ def test_idx_files_beside_their_labels(tmp_path: Path) -> None:
         (24, 8, 8),
     )
     (tmp_path / "train-labels-idx1-ubyte.gz").unlink()
-    with pytest.raises(DataError, match=r"must lie beside it as train-labels-idx1-ubyte\.gz"):
+    with refused("problems.images.no-labels-file"):
         PopulationSettings(data=str(tmp_path / "train-images-idx3-ubyte.gz")).population()
 
 
@@ -108,23 +108,23 @@ def test_images_are_scaled_where_asked_or_where_they_differ(tmp_path: Path) -> N
     )
     (place / "cat" / "wide.png").write_bytes(encoded(np.zeros((5, 9), np.uint8)))
     assert np.asarray(PopulationSettings(data=str(place)).population().inputs).shape == (25, 28, 28)
-    with pytest.raises(ConfigError, match="side must be an even number"):
+    with refused("problems.side.not-even"):
         PopulationSettings(data=str(place), side=7).population()
 
 
 def test_mistakes_are_said(tmp_path: Path) -> None:
     place = folder(tmp_path / "pictures", owned=False)
     (place / "cat" / "broken.png").write_bytes(b"no image")
-    with pytest.raises(DataError, match=r"broken.png is not a whole image"):
+    with refused("problems.images.not-an-image"):
         PopulationSettings(data=str(place)).population()
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="got no images"):
+    with refused("problems.images.wrong-folders"):
         PopulationSettings(data=str(tmp_path / "empty")).population()
     np.savez(tmp_path / "floats.npz", images=IMAGES / 255, labels=LABELS)
-    with pytest.raises(DataError, match="images must be bytes"):
+    with refused("problems.images.wrong-arrays"):
         PopulationSettings(data=str(tmp_path / "floats.npz")).population()
     np.savez(tmp_path / "none.npz", images=IMAGES)
-    with pytest.raises(DataError, match="must hold labels beside images"):
+    with refused("problems.images.no-labels"):
         PopulationSettings(data=str(tmp_path / "none.npz")).population()
-    with pytest.raises(ConfigError, match="side applies to images"):
+    with refused("problems.side.no-effect"):
         PopulationSettings(side=8)

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from posse.cli import actions, audit, catalogue, demo, logs, runs, studio, systems
+from posse.cli import actions, audit, catalogue, check, demo, logs, runs, studio, systems
 from posse.cli.flags import INTERRUPTED, help_when_alone
 from posse.cli.operators import ca, federation, living, operations
 from posse.cli.screen import complain, remark
@@ -52,6 +52,7 @@ ORDER = (
     "sweep",
     "audit",
     "runs",
+    "check",
     "evaluate",
     "predict",
     "export",
@@ -89,6 +90,7 @@ WORK = frozenset(
         "sweep",
         "audit",
         "runs",
+        "check",
         "evaluate",
         "predict",
         "policies",
@@ -284,6 +286,7 @@ _of_systems(
     takes=audit.STORED_FLAGS,
 )
 app.add_typer(runs.app, name="runs")
+app.command("check")(check.check)
 app.command("evaluate")(logs.evaluate)
 app.command("predict")(logs.predict)
 app.command("policies")(catalogue.policies)

@@ -91,6 +91,9 @@ def _flagged(
                     self.params.extend(_options(model, self._flags, positional, defaults))
             return super().get_params(ctx)
 
+        def parse_args(self, ctx: Any, args: list[str]) -> Any:
+            return super().parse_args(ctx, args if positional else join_files(args))
+
         def format_arguments(self, ctx: Any, formatter: Any) -> None:
             """Leave arguments to typer, which lists them with the options."""
 
@@ -111,6 +114,24 @@ def _flagged(
             return super().invoke(ctx)
 
     return Command
+
+
+def join_files(args: Sequence[str]) -> list[str]:
+    """Join several files after --data, as a shell expands a pattern, to one value.
+
+    >>> join_files(["--data", "a.csv", "b.csv", "--seed", "1"])
+    ['--data', 'a.csv\\nb.csv', '--seed', '1']
+    """
+    joined: list[str] = []
+    several = False
+    for word in args:
+        if several and not word.startswith("-") and joined[-1] != "--data":
+            joined[-1] += f"\n{word}"
+            continue
+        if word.startswith("-"):
+            several = word == "--data"
+        joined.append(word)
+    return joined
 
 
 def help_when_alone(context: typer.Context) -> None:
@@ -262,6 +283,8 @@ def _given(value: object) -> bool:
 
 def _value(model: type[Settings], name: str, value: Any) -> Any:
     """Split a list of numbers at its commas; names may hold commas and stay whole."""
+    if isinstance(value, str) and "\n" in value:
+        return value.split("\n")  # several files after --data
     if isinstance(value, list | tuple):
         numbers = _shape(model.model_fields[name].annotation)[1] != "TEXT"
         return [part for item in value for part in (item.split(",") if numbers else [item])]

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import csv
 import io
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from posse.policies.decisions import Learnt
-    from posse.problems.datasets.reading import Reading
+    from posse.problems.tables.options import ReadOptions
 
 Logs = Annotated[
     Path,
@@ -57,6 +56,10 @@ Decimal = Annotated[
 SkipBad = Annotated[
     bool, typer.Option("--skip-bad", help="Drop rows that cannot be read, and say so.")
 ]
+Columns = Annotated[
+    str | None,
+    typer.Option(help="What the file calls the columns: arm=variant,reward=sold.", metavar="TEXT"),
+]
 Out = Annotated[
     Path | None, typer.Option("--out", "-o", help="Write the decisions as CSV.", metavar="FILE")
 ]
@@ -72,15 +75,18 @@ def evaluate(
     encoding: Encoding = "",
     decimal: Decimal = ".",
     skip_bad: SkipBad = False,
+    columns: Columns = None,
     json: flags.Json = False,
 ) -> None:
     """Estimate from a log what other policies would have earned (IPS, SNIPS, DR)."""
     Keeper(save=False, figure=figure)
     learnt = None if model is None else _learnt(model)
+    from posse.problems.tables.mapping import read_columns_setting
+    from posse.problems.tables.options import ReadOptions
     from posse.results.logs import evaluate_logs, figure_of, section_of
 
-    with _reading(encoding, decimal, skip_bad):
-        logged, found = evaluate_logs(logs, learnt)
+    options = ReadOptions(encoding, decimal, skip_bad, columns=read_columns_setting(columns) or {})
+    logged, found = evaluate_logs(logs, learnt, options=options)
     made = section_of(logged, found)
     if figure is not None:
         drawn = io.BytesIO()
@@ -105,8 +111,10 @@ def predict(
     """Decide by what was learnt: the arm of largest predicted reward for every row."""
     check_place(out)
     learnt = _learnt(model)
-    with _reading(encoding, decimal, skip_bad) as read:
-        lines, contexts = _contexts(rows, learnt)
+    from posse.problems.tables.options import ReadOptions
+
+    options = ReadOptions(encoding=encoding, decimal=decimal, skip_bad=skip_bad)
+    lines, contexts = _contexts(rows, learnt, options)
     scores = learnt.scores(contexts)
     facts: list[dict[str, object]] = [
         {
@@ -121,10 +129,10 @@ def predict(
         facts = [
             {"row": one["row"], "line": line, **one} for one, line in zip(facts, lines, strict=True)
         ]
-    for sentence in read.dropped:
+    for sentence in options.notes:
         remark(f"warning: {sentence}")
     if json:
-        print_json({"dropped": read.dropped, "decisions": facts} if skip_bad else facts)
+        print_json({"dropped": options.notes, "decisions": facts} if skip_bad else facts)
         return
     text = io.StringIO()
     writer = csv.DictWriter(text, [*facts[0]], lineterminator="\n")
@@ -137,38 +145,31 @@ def predict(
         remark(f"wrote {len(facts)} decisions to {out}")
 
 
-def _reading(encoding: str, decimal: str, skip_bad: bool) -> AbstractContextManager[Reading]:
-    from posse.problems.datasets.reading import check_encoding, reading
-
-    check_encoding(encoding)
-    if decimal not in (".", ","):
-        raise ConfigError(f"decimal must be . or a comma, got {decimal!r}.")
-    return reading(encoding, decimal, skip_bad)
-
-
-def _contexts(rows: Path, learnt: Learnt) -> tuple[list[int], NDArray[np.float64]]:
+def _contexts(
+    rows: Path, learnt: Learnt, options: ReadOptions
+) -> tuple[list[int], NDArray[np.float64]]:
     """Read rows by the names of a model's features, with their lines; without names, as numbers in
     their order.
     """
     import numpy as np
 
-    from posse.problems.datasets.columns import other_columns, read_columns
-    from posse.problems.datasets.encoded import read_encoded
-    from posse.problems.datasets.frames import read_table
+    from posse.problems.tables.encoded import other_columns, read_encoded
+    from posse.problems.tables.schema import Schema, numbers
+    from posse.problems.tables.table import open_table
 
-    document = read_table(rows)
+    table = open_table(rows, options)
     if learnt.features:
-        read, _, contexts = read_encoded(document, [], features=learnt.features, ignored=BESIDE)
-        return read.line.tolist(), contexts
-    delimiter, names = other_columns(document, [])
+        encoded = read_encoded(table, [], features=learnt.features, ignored=BESIDE)
+        return encoded.records.line.tolist(), encoded.values
+    names = other_columns(table, [])
     if learnt.weights is not None and len(names) != len(learnt.weights):
         raise DataError(
-            f"{document.name} has {len(names)} columns, and the model takes {len(learnt.weights)} "
+            f"{table.name} has {len(names)} columns, and the model takes {len(learnt.weights)} "
             "numbers. Give these "
             "columns alone, in the order in which it learnt them."
         )
-    table = read_columns(document, (), names, delimiter=delimiter)
-    return table.line.tolist(), np.stack([table.numbers[name] for name in names], axis=1)
+    records = Schema(*map(numbers, names)).read(table)
+    return records.line.tolist(), np.stack([records.numbers[name] for name in names], axis=1)
 
 
 def _learnt(model: str) -> Learnt:

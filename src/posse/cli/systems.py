@@ -19,7 +19,7 @@ from posse.cli.flags import flags_given, settings_command, settings_of
 from posse.cli.keep import Keeper, check_place
 from posse.cli.progress import Doing
 from posse.cli.screen import heading, print_json, remark, say
-from posse.core.errors import ConfigError
+from posse.core.errors import ConfigError, PosseError
 from posse.core.interrupts import defer_interrupt, enforce_interrupts, save_on_interrupt
 
 if TYPE_CHECKING:
@@ -193,11 +193,24 @@ def system_command(known: AnySystem, *without: str, **defaults: Any) -> Any:
 
 def _checked(settings: S) -> S:
     """Read the data and check everything, before a store is opened or a run begins."""
-    from posse.problems.datasets.reading import watching
+    from posse.cli.check import ask_for_settings
 
-    with Doing("reading data and checking") as doing, watching(doing.at):
-        settings.load()
+    try:
+        _load(settings)
+    except PosseError as error:
+        settings = ask_for_settings(settings, error)
+        _load(settings)
     return settings
+
+
+def _load(settings: RunSettings) -> None:
+    from posse.problems.data import DataSettings
+
+    with Doing("reading data and checking") as doing:
+        source: object = settings
+        if isinstance(source, DataSettings):
+            source.watch_reading(doing.at)
+        settings.load()
 
 
 def _run(

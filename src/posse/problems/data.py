@@ -1,9 +1,9 @@
 """`data`: one word for where a problem comes from, in Python, flags, TOML files and records.
 
 It is a registered name ("digits", "uniform", "embedded:movielens"), the path of a file, a frame
-(`datasets.frames`), or a table of named parts, each a path or a frame: `data={"features":
-{"clinic": "clinic.csv"}, "rewards": "pays.csv"}`. Its form is checked when settings are made, and
-files must be there; they are read when a problem is made.
+(`posse.problems.tables.frames`), or a table of named parts, each a path or a frame:
+`data={"features": {"clinic": "clinic.csv"}, "rewards": "pays.csv"}`. Its form is checked when
+settings are made, and files must be there; they are read when a problem is made.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from encodings.aliases import aliases
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import field_serializer, field_validator
 
 from posse.core.check import suggestion
 from posse.core.errors import ConfigError, DataError
 from posse.core.settings import External, Settings
-from posse.problems.datasets.frames import Frame, as_frame
-from posse.problems.datasets.reading import check_encoding, reading
+from posse.problems.tables.frames import Frame, as_frame
+from posse.problems.tables.mapping import read_columns_setting
+from posse.problems.tables.options import ReadOptions, check_encoding
+from posse.problems.tables.table import Source
 
-T = TypeVar("T")
-Source = Path | Frame
-"""Where a table comes from."""
 _CODECS = "|".join(
     re.escape(name).replace("_", "[-_ ]?") for name in {*aliases, *aliases.values(), "utf_8_sig"}
 )
@@ -43,6 +43,9 @@ class DataSettings(Settings):
     """Names of the parts that a table of `data` may have."""
     tables: ClassVar[tuple[str, ...]] = ()
     """Parts that are tables themselves: a path or a frame for each name, such as a party's."""
+
+    several_files: ClassVar[bool] = False
+    """Whether `data` may be a list of files, one per owner."""
 
     own_words: ClassVar[str] = "a CSV file"
     """What a user's own data are, for the error that a name is not known."""
@@ -63,57 +66,77 @@ class DataSettings(Settings):
         check_encoding(value)
         return value
 
-    def once(self, what: str, make: Callable[[], T]) -> T:
-        """Return what `make` gives, made at most once; tables are read in it as these settings
-        say.
-        """
-        with reading(self.encoding, self.decimal, self.skip_bad) as read:
-            made = super().once(what, make)
-        self._cache["dropped"] = [*self._cache.get("dropped", ()), *read.dropped]
-        return made
+    @property
+    def column_names(self) -> Mapping[str, str]:
+        """What your tables call a column, by the name that the problem has for it."""
+        return {}
+
+    def read_options(self) -> ReadOptions:
+        """Return how tables are read; readers add to its notes."""
+        if "options" not in self._cache:
+            self._cache["options"] = ReadOptions(
+                encoding=self.encoding,
+                decimal=self.decimal,
+                skip_bad=self.skip_bad,
+                columns=self.column_names,
+            )
+        options: ReadOptions = self._cache["options"]
+        return options
+
+    def watch_reading(self, watch: Callable[[float], None]) -> None:
+        """Call `watch` with the share of each table that has been read."""
+        self._cache["options"] = replace(self.read_options(), watch=watch)
 
     @property
     def dropped(self) -> tuple[str, ...]:
-        """What `skip_bad` dropped while the data were read, a sentence a table."""
-        return tuple(self._cache.get("dropped", ()))
+        """What was dropped while the data were read, one sentence per table."""
+        return tuple(self.read_options().notes)
 
     @classmethod
     def _resolve_aliases(cls, values: Mapping[str, object]) -> dict[str, object]:
         """Replace aliases; the word "own" beside parts says what they say."""
-        given = [
+        parts_given = [
             name
             for name, word in cls.aliases.items()
             if "." in word and values.get(name) is not None
         ]
         words = {"data", *(name for name, word in cls.aliases.items() if word == "data")}
         return super()._resolve_aliases(
-            {k: v for k, v in values.items() if not (given and k in words and v == "own")}
+            {k: v for k, v in values.items() if not (parts_given and k in words and v == "own")}
         )
 
     @field_validator("data", mode="before", check_fields=False)
     @classmethod
-    def _read_data(cls, value: object) -> object:
+    def _read_data(cls, value: Any) -> object:
         """Bring `data` into one form: text, a frame, or a dictionary of parts."""
         if isinstance(value, Mapping) and set(value) == {"frame", "digest"}:
             raise ConfigError(
                 "data was a frame, of which a record keeps size and digest alone. Give the frame "
-                "again."
+                "again.",
+                rule="problems.data.frame-of-a-record",
             )
         if isinstance(value, Mapping) and cls.parts and not _looks_like_columns(value, cls.parts):
             for name in value:
                 if name not in cls.parts:
                     raise ConfigError(
-                        f"data has no part '{name}'.{suggestion(str(name), cls.parts)}"
+                        f"data has no part '{name}'.{suggestion(str(name), cls.parts)}",
+                        rule="problems.data.unknown-part",
                     )
             return {name: cls._part(name, part) for name, part in value.items() if part is not None}
         if isinstance(value, str | os.PathLike):
             return os.fspath(value)
+        is_list = isinstance(value, list | tuple) and len(value) > 0
+        if cls.several_files and is_list and all(map(_is_path, value)):
+            return tuple(os.fspath(path) for path in value)
         frame = as_frame(value, "data")
         if frame is None:
             forms = "a name, a file or a frame" + (
                 f", or a table of {', '.join(cls.parts)}" if cls.parts else ""
             )
-            raise ConfigError(f"data must be {forms}, got {type(value).__name__}.")
+            raise ConfigError(
+                f"data must be {forms}, got {type(value).__name__}.",
+                rule="problems.data.wrong-type",
+            )
         return frame
 
     @classmethod
@@ -129,7 +152,7 @@ class DataSettings(Settings):
 
     def data_files(self) -> tuple[Path, ...]:
         """Files or folders that `data` names, or that a data set of this name is found in."""
-        if isinstance(self.data, str):
+        if isinstance(self.data, str | tuple):
             with suppress(DataError):  # whoever reads them says what is missing
                 return tuple(path for path in self._found() if os.path.exists(path))
             return ()
@@ -146,25 +169,34 @@ class DataSettings(Settings):
         """`data` in a word: its name, the name of its first file, or "frame"."""
         if isinstance(self.data, str):
             return self.data
+        if isinstance(self.data, tuple):
+            return f"{len(self.data)} files"
         first = next(_sources(self.data), None)
         return first.name if isinstance(first, Path) else "frame"
 
-    def check_name(self, known: Mapping[str, object]) -> None:
+    def check_name(self, names: Mapping[str, object]) -> None:
         """Raise if `data` is text and none of the known names."""
-        if isinstance(self.data, str) and self.data not in known:
+        if isinstance(self.data, str) and self.data not in names:
             raise ConfigError(
-                f"unknown data '{self.data}'.{suggestion(self.data, tuple(known))} Your own are "
-                f"{self.own_words}."
+                f"unknown data '{self.data}'.{suggestion(self.data, tuple(names))} Your own are "
+                f"{self.own_words}.",
+                rule="problems.data.unknown-name",
             )
         if isinstance(self.data, Frame):
-            raise ConfigError(f"a frame alone is not enough. Your own are {self.own_words}.")
+            raise ConfigError(
+                f"a frame alone is not enough. Your own are {self.own_words}.",
+                rule="problems.data.frame-alone",
+            )
 
     def leave_out(self, names: tuple[str, ...], whose: str, of: str = "") -> None:
         """Raise if a setting was given that has no effect."""
         for name in names:
             value = getattr(self, name)
             if value != type(self).model_fields[name].default:
-                raise ConfigError(f"{name} applies to {whose}, got {value}{of}. Leave {name} out.")
+                raise ConfigError(
+                    f"{name} applies to {whose}, got {value}{of}. Leave {name} out.",
+                    rule=f"problems.{name}.no-effect",
+                )
 
     def data_part(self, name: str) -> Any:
         """Return a part of `data`; None without it."""
@@ -174,7 +206,39 @@ class DataSettings(Settings):
         """Raise if a file that `data` names is not there."""
         for path in self.data_files():
             if not path.is_file():
-                raise DataError(f"no file {path}. Check the path.")
+                raise DataError(
+                    f"no file {path}. Check the path.", rule="problems.data.no-such-file"
+                )
+
+
+class TableSettings(DataSettings):
+    """Settings of data whose columns may have other names."""
+
+    columns: dict[str, str] | None = None
+    """What your table calls the columns that are needed, such as item=shop,rating=stars. A table
+    with a column per arm: 'item=Blue|Green|Red', or 'item=*' for all columns of numbers.
+    """
+
+    @field_validator("columns", mode="before")
+    @classmethod
+    def _read_columns(cls, value: object) -> dict[str, str] | None:
+        return read_columns_setting(value)
+
+    @property
+    def column_names(self) -> Mapping[str, str]:
+        """What your tables call a column, by the name that the problem has for it."""
+        return self.columns or {}
+
+    def resolved(self) -> dict[str, Any]:
+        """Return every setting with its value; `columns` only if it is given, as in 0.1."""
+        values = super().resolved()
+        if self.columns is None:
+            del values["columns"]
+        return values
+
+
+def _is_path(value: object) -> bool:
+    return isinstance(value, str | os.PathLike)
 
 
 def _looks_like_columns(value: Mapping[object, object], parts: tuple[str, ...]) -> bool:
@@ -187,7 +251,10 @@ def _source(name: str, value: object) -> Source:
         return Path(value)
     frame = as_frame(value, name)
     if frame is None:
-        raise ConfigError(f"{name} must be a file or a frame, got {type(value).__name__}.")
+        raise ConfigError(
+            f"{name} must be a file or a frame, got {type(value).__name__}.",
+            rule="problems.data.not-a-source",
+        )
     return frame
 
 
@@ -197,7 +264,8 @@ def pairs_of(name: str, value: object) -> dict[str, object]:
         return dict(value)
     if not isinstance(value, str | list | tuple):
         raise ConfigError(
-            f"data.{name} must be a table of files or frames by name, got {type(value).__name__}."
+            f"data.{name} must be a table of files or frames by name, got {type(value).__name__}.",
+            rule="problems.data.not-a-table",
         )
     words = [
         word
@@ -207,12 +275,16 @@ def pairs_of(name: str, value: object) -> dict[str, object]:
     pairs = [word.partition("=") for word in words]
     if not all(key.strip() and mark for key, mark, _ in pairs):
         raise ConfigError(
-            f"{name} must be pairs like clinic=clinic.csv,lab=lab.csv, got {value!r}."
+            f"{name} must be pairs like clinic=clinic.csv,lab=lab.csv, got {value!r}.",
+            rule=f"problems.{name}.not-pairs",
         )
     names = [key.strip() for key, _, _ in pairs]
     if len(set(names)) != len(names):
-        raise ConfigError(f"{name} must be pairs of different names, got {value!r}.")
-    return {key: given.strip() for key, (_, _, given) in zip(names, pairs, strict=True)}
+        raise ConfigError(
+            f"{name} must be pairs of different names, got {value!r}.",
+            rule=f"problems.{name}.pairs-twice",
+        )
+    return {key: text.strip() for key, (_, _, text) in zip(names, pairs, strict=True)}
 
 
 def _sources(value: object) -> Iterator[Source]:

@@ -29,10 +29,12 @@ from posse.policies.evaluation.offline import (
     ends,
     evaluate,
 )
-from posse.problems.datasets.columns import other_columns, read_columns
-from posse.problems.datasets.encoded import read_encoded
-from posse.problems.datasets.frames import as_frame, read_table
-from posse.problems.datasets.reading import current, must
+from posse.problems.tables.encoded import read_encoded
+from posse.problems.tables.frames import as_frame
+from posse.problems.tables.options import ReadOptions
+from posse.problems.tables.schema import Rule, Schema, numbers
+from posse.problems.tables.schema import words as words_column
+from posse.problems.tables.table import open_table
 from posse.results import words
 from posse.results.reports.sections import Section
 from posse.results.values import JSON
@@ -60,7 +62,21 @@ class Logged:
     """What was left out of the table, a sentence each."""
 
 
-def read_logs(source: Any, features: Sequence[str] = ()) -> Logged:
+LOG_COLUMNS = (
+    words_column("arm"),
+    words_column("client", optional=True),
+    numbers("reward"),
+    numbers(
+        "probability",
+        Rule(lambda chances: (chances > 0) & (chances <= 1), "be above 0 and at most 1"),
+    ),
+)
+"""Columns of a log; the others are the context."""
+
+
+def read_logs(
+    source: Any, features: Sequence[str] = (), options: ReadOptions | None = None
+) -> Logged:
     """Read a log from a CSV file or a frame; its contexts as `features` of a model where they are
     given.
 
@@ -71,24 +87,13 @@ def read_logs(source: Any, features: Sequence[str] = ()) -> Logged:
     >>> read_logs(rows).arms
     ('coffee', 'tea')
     """
-    document = read_table(as_frame(source, "log") or Path(source))
-    delimiter, rest = other_columns(document, ["arm"])
-    known = {name.strip().lower(): name for name in rest}
-    named, numbers = ["arm", *(["client"] if "client" in known else [])], ["reward", "probability"]
-    rules = [
-        must(
-            "probability",
-            lambda chances: (chances > 0) & (chances <= 1),
-            "be above 0 and at most 1",
-        )
-    ]
-    if any(name not in (*NEEDED, "client") for name in known):
-        table, names, contexts = read_encoded(
-            document, named, delimiter, numbers=numbers, features=features, rules=rules
-        )
+    opened = open_table(as_frame(source, "log") or Path(source), options)
+    names: tuple[str, ...] = ()
+    if len(Schema(*LOG_COLUMNS).find(opened)) < len(opened.header):
+        table, names, contexts = read_encoded(opened, LOG_COLUMNS, features=features)
     else:
-        table, names = read_columns(document, named, numbers, delimiter=delimiter, rules=rules), ()
-        contexts = np.zeros((len(table.line), 0))
+        table = Schema(*LOG_COLUMNS).read(opened)
+        contexts = np.zeros((len(table), 0))
     found = table.words["arm"]
     arms = tuple(
         sorted(
@@ -98,7 +103,7 @@ def read_logs(source: Any, features: Sequence[str] = ()) -> Logged:
     )
     if not 2 <= len(arms) <= MOST_ARMS:
         raise DataError(
-            f"{document.name}: a log needs 2 to {MOST_ARMS} different arms, got {len(arms)}. Check "
+            f"{opened.name}: a log needs 2 to {MOST_ARMS} different arms, got {len(arms)}. Check "
             "the column 'arm'.",
             rule="results.arm.wrong-count",
         )
@@ -107,7 +112,7 @@ def read_logs(source: Any, features: Sequence[str] = ()) -> Logged:
     log = Log(
         place[found.code], table.numbers["reward"], table.numbers["probability"], None, clients
     )
-    return Logged(document.name, log, arms, names, contexts, tuple(current().dropped))
+    return Logged(opened.name, log, arms, names, contexts, tuple(opened.options.notes))
 
 
 def predictions(logged: Logged) -> Floats:
@@ -222,11 +227,16 @@ class Evaluation(NamedTuple):
         return fragment(*parts, tag("details", summary, *notes))
 
 
-def evaluate_logs(source: Any, model: Learnt | None = None, level: float = 0.95) -> Evaluation:
+def evaluate_logs(
+    source: Any,
+    model: Learnt | None = None,
+    level: float = 0.95,
+    options: ReadOptions | None = None,
+) -> Evaluation:
     """Estimate what policies would have earned a decision; the best by SNIPS first, those without
     support last.
     """
-    logged = read_logs(source, () if model is None else model.features)
+    logged = read_logs(source, () if model is None else model.features, options)
     predicted = predictions(logged)
     policies = targets(logged, predicted, model)
     results = []

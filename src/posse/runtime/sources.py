@@ -123,15 +123,17 @@ def _chance(mean: float, seed: int) -> RewardSource:
 
 def own_ratings(path: Path, column: str, where: str | None) -> NDArray[np.float64]:
     """Read an owner's own ratings, of the rows for which `where` holds."""
-    from posse.problems.arms.tables import Where
-    from posse.problems.datasets.columns import read_columns
-    from posse.problems.datasets.frames import read_table
+    from posse.problems.arms.where import Where
+    from posse.problems.tables.options import ReadOptions
+    from posse.problems.tables.schema import Schema, numbers
+    from posse.problems.tables.table import open_table
 
-    asked = Where.read(where)
-    table = read_columns(
-        read_table(path), [name for name in asked.columns if name != column], [column]
-    )
-    return np.asarray(table.numbers[column][asked.kept(table)])
+    tests = Where.read(where)
+    table = open_table(path, ReadOptions(columns={"rating": column}))
+    ratings = Schema(numbers("rating"))
+    tested = tests.needed(table, ratings.find(table))
+    records = Schema(*ratings.columns, *tested).read(table)
+    return np.asarray(records.numbers["rating"][tests.kept(records)])
 
 
 def _drawn(good: NDArray[np.bool_], seed: int) -> RewardSource:

@@ -73,36 +73,46 @@ class Ratings:
         if len(set(self.items)) != len(self.items) or len(self.names) != len(self.items):
             raise ConfigError(
                 f"items must be distinct and have one name each, got {len(self.items)} items "
-                f"({len(set(self.items))} distinct) and {len(self.names)} names."
+                f"({len(set(self.items))} distinct) and {len(self.names)} names.",
+                rule="problems.items.not-distinct",
             )
         users = len(self.item) if self.user is None else len(self.user)
         if not len(self.item) == len(self.value) == users:
             raise ConfigError(
                 f"every rating needs an item, a value and (where users are known) a user, "
-                f"got {len(self.item)} items, {len(self.value)} values and {users} users."
+                f"got {len(self.item)} items, {len(self.value)} values and {users} users.",
+                rule="problems.ratings.lengths",
             )
         if len(self.item) and not (self.item.min() >= 0 and self.item.max() < len(self.items)):
             raise ConfigError(
                 f"item must be positions from 0 to {len(self.items) - 1}, "
-                f"got {self.item.min()} to {self.item.max()}. Give one id in items for each."
+                f"got {self.item.min()} to {self.item.max()}. Give one id in items for each.",
+                rule="problems.item.out-of-range",
             )
 
     def _check_values(self) -> None:
         low, high = self.scale
         if not (np.isfinite(low) and np.isfinite(high) and low < high):
             raise ConfigError(
-                f"scale must be two finite numbers, the lower first, got ({low}, {high})."
+                f"scale must be two finite numbers, the lower first, got ({low}, {high}).",
+                rule="problems.scale.not-finite",
             )
         outside = np.flatnonzero(~((self.value >= low) & (self.value <= high)))
         if len(outside):
             raise ConfigError(
                 f"ratings must be in [{low:g}, {high:g}], got {self.value[outside[0]]} at position "
                 f"{outside[0]}. "
-                "Correct it, or widen scale."
+                "Correct it, or widen scale.",
+                rule="problems.rating.outside-scale",
             )
 
     def __len__(self) -> int:
         return len(self.value)
+
+    @property
+    def are_rewards(self) -> bool:
+        """Whether all ratings are 0 or 1."""
+        return self.scale == (0.0, 1.0) and bool(((self.value == 0) | (self.value == 1)).all())
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -181,34 +191,40 @@ class Ratings:
         """Positions of so many items of largest mean."""
         counts, rated = self.counts, self._rated(minimum)
         if top > len(rated):
-            raise DataError(self._too_few(top, len(rated), minimum))
+            raise DataError(
+                self._too_few(top, len(rated), minimum), rule="problems.owners.too-few-items"
+            )
         return sorted(rated, key=lambda i: (-means[i], -counts[i], _by_id(self.items[i])))[:top]
 
-    def _too_few(self, wanted: int, kept: int, minimum: int) -> str:
+    def _too_few(self, number: int, eligible: int, minimum: int) -> str:
         rated = int((self.counts > 0).sum())
         have = (
-            f"{wanted} arms wanted, but {self.source} has {kept} items with at least {minimum} "
+            f"{number} arms wanted, but {self.source} has {eligible} items with at least {minimum} "
             "ratings."
         )
-        if wanted > rated:
+        if number > rated:
             return (
-                f"{have} It has {rated} rated items in all: ask for at most {kept}, or {rated} "
+                f"{have} It has {rated} rated items in all: ask for at most {eligible}, or {rated} "
                 "with minimum=1."
             )
-        enough = int(np.sort(self.counts)[::-1][wanted - 1])
-        return f"{have} Ask for at most {kept}, or set minimum={enough} or lower."
+        enough = int(np.sort(self.counts)[::-1][number - 1])
+        return f"{have} Ask for at most {eligible}, or set minimum={enough} or lower."
 
-    def _named(self, wanted: Sequence[str], minimum: int) -> list[int]:
+    def _named(self, items: Sequence[str], minimum: int) -> list[int]:
         # Ids win over names: a film can be called '300' where another film has that id.
         position = {word: i for words in (self.names, self.items) for i, word in enumerate(words)}
         counts, chosen = self.counts, list[int]()
-        for word in wanted:
+        for word in items:
             if word not in position:
-                raise DataError(f"no item '{word}' in {self.source}.{_suggestion(word, position)}")
+                raise DataError(
+                    f"no item '{word}' in {self.source}.{_suggestion(word, position)}",
+                    rule="problems.items.unknown",
+                )
             at = position[word]
             if at in chosen:
                 raise ConfigError(
-                    f"items must be distinct, got '{word}' twice. Name each arm once."
+                    f"items must be distinct, got '{word}' twice. Name each arm once.",
+                    rule="problems.items.twice",
                 )
             if counts[at] < minimum:
                 raise DataError(
@@ -218,7 +234,8 @@ class Ratings:
                         f"Set minimum={counts[at]} or lower, or leave it out."
                         if counts[at]
                         else "Leave it out."
-                    )
+                    ),
+                    rule="problems.items.below-minimum",
                 )
             chosen.append(at)
         return chosen
@@ -237,11 +254,12 @@ class Ratings:
         if np.isfinite(threshold) and low <= threshold < high:
             return
         if len(self) == 0:
-            raise DataError(f"{self.source} holds no ratings.")
+            raise DataError(f"{self.source} holds no ratings.", rule="problems.ratings.empty")
         raise ConfigError(
             f"threshold must be at least {low:g} and below {high:g} (the scale of {self.source}), "
             f"got {threshold}: "
-            "beyond it every item has the same mean. Choose one inside."
+            "beyond it every item has the same mean. Choose one inside.",
+            rule="problems.threshold.outside-scale",
         )
 
 
@@ -272,14 +290,21 @@ def _sealed(
 def _check_choice(minimum: int, top: int | None, items: Sequence[str] | None) -> None:
     if minimum < 1:
         raise ConfigError(
-            f"minimum must be at least 1 rating, got {minimum}: an unrated item has no mean."
+            f"minimum must be at least 1 rating, got {minimum}: an unrated item has no mean.",
+            rule="problems.minimum.too-small",
         )
     if top is not None and items is not None:
-        raise ConfigError("top and items both say which items to take: give one, got both.")
+        raise ConfigError(
+            "top and items both say which items to take: give one, got both.",
+            rule="problems.items.and-top",
+        )
     if top is not None:
         check.at_least(1, top=top)
     if isinstance(items, str):
-        raise ConfigError(f"items must be a list of ids or names, got the single word '{items}'.")
+        raise ConfigError(
+            f"items must be a list of ids or names, got the single word '{items}'.",
+            rule="problems.items.not-a-list",
+        )
 
 
 def _by_id(item: str) -> tuple[int, int, str]:
@@ -287,16 +312,16 @@ def _by_id(item: str) -> tuple[int, int, str]:
     return (0, int(item), "") if item.isascii() and item.isdecimal() else (1, 0, item)
 
 
-def _suggestion(word: str, known: Sequence[str] | dict[str, int], few: int = 12) -> str:
+def _suggestion(word: str, names: Sequence[str] | dict[str, int], few: int = 12) -> str:
     """Suggest the nearest item; the full list only where it is short enough to read.
 
     >>> _suggestion("toy story", [f"film {n}" for n in range(50)] + ["Toy Story (1995)"])
     " Did you mean 'Toy Story (1995)'?"
     """
-    if len(known) <= few:
-        return check.suggestion(word, tuple(known))
-    folded = {other.lower(): other for other in known}
+    if len(names) <= few:
+        return check.suggestion(word, tuple(names))
+    folded = {other.lower(): other for other in names}
     close = difflib.get_close_matches(word.lower(), folded, n=1, cutoff=0.5)
     return (
-        f" Did you mean '{folded[close[0]]}'?" if close else f" It has {len(known)} ids and names."
+        f" Did you mean '{folded[close[0]]}'?" if close else f" It has {len(names)} ids and names."
     )

@@ -56,15 +56,19 @@ _NOTHING = np.zeros(0)
 _NO_OFFSETS = np.zeros(1, np.int64)
 
 
-def _valid(values: ArrayLike, what: str) -> NDArray[np.float64]:
+def _valid(values: ArrayLike, field: str, what: str) -> NDArray[np.float64]:
     array = np.asarray(values, np.float64)
     if array.ndim != 1:
         raise ConfigError(
-            f"{what} must be one list of numbers, got an array of {array.ndim} dimensions."
+            f"{what} must be one list of numbers, got an array of {array.ndim} dimensions.",
+            rule=f"problems.{field}.not-a-list",
         )
     for i, value in enumerate(array):
         if not (0.0 <= value <= 1.0):
-            raise ConfigError(f"{what} must be in [0, 1], got {value} at position {i + 1}.")
+            raise ConfigError(
+                f"{what} must be in [0, 1], got {value} at position {i + 1}.",
+                rule=f"problems.{field}.out-of-range",
+            )
     return array
 
 
@@ -79,14 +83,20 @@ class Arms:
 
     def __post_init__(self) -> None:
         if len(self.means) < 2:
-            raise ConfigError(f"a bandit needs at least 2 arms, got {len(self.means)}.")
+            raise ConfigError(
+                f"a bandit needs at least 2 arms, got {len(self.means)}.",
+                rule="problems.arms.too-few",
+            )
         if len(self.names) != len(self.means):
             raise ConfigError(
-                f"expected one name an arm, got {len(self.names)} names for {len(self.means)} arms."
+                f"expected one name an arm, got {len(self.names)} names for {len(self.means)} arms.",
+                rule="problems.names.number",
             )
         if len(set(self.names)) != len(self.names):
             twice = next(name for i, name in enumerate(self.names) if name in self.names[:i])
-            raise ConfigError(f"arm names must differ, got '{twice}' twice.")
+            raise ConfigError(
+                f"arm names must differ, got '{twice}' twice.", rule="problems.names.arms-twice"
+            )
 
     def __len__(self) -> int:
         return len(self.means)
@@ -127,7 +137,7 @@ def _names(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
 
 def BernoulliArms(means: ArrayLike, names: Sequence[str] | None = None, source: str = "") -> Arms:
     """Arms that pay 1 with probability `mean`, else 0."""
-    array = _valid(means, "means")
+    array = _valid(means, "means", "means")
     world = World(BERNOULLI, array, _NOTHING, _NO_OFFSETS, _NOTHING)
     return Arms(array, _names(names, len(array)), source, world)
 
@@ -141,16 +151,18 @@ def BetaArms(
     """Arms that pay a Beta(mean c, (1 - mean) c) number, c the concentration; means strictly inside
     (0, 1).
     """
-    array = _valid(means, "means")
+    array = _valid(means, "means", "means")
     if not (concentration >= 0.05 and math.isfinite(concentration)):
         raise ConfigError(
             f"concentration must be at least 0.05, got {concentration}. Use BernoulliArms for 0 "
-            "and 1."
+            "and 1.",
+            rule="problems.concentration.too-small",
         )
     if np.any((array <= 0) | (array >= 1)):
         raise ConfigError(
             "means of beta arms must be strictly between 0 and 1. Use BernoulliArms for arms that "
-            "never vary."
+            "never vary.",
+            rule="problems.means.not-inside",
         )
     world = World(BETA, array * concentration, (1.0 - array) * concentration, _NO_OFFSETS, _NOTHING)
     return Arms(array, _names(names, len(array)), source, world)
@@ -160,12 +172,14 @@ def EmpiricalArms(
     samples: Sequence[ArrayLike], names: Sequence[str] | None = None, source: str = ""
 ) -> Arms:
     """Arms that pay one of their own observed rewards, drawn with replacement."""
-    tables = [_valid(sample, f"rewards of arm {i + 1}") for i, sample in enumerate(samples)]
+    tables = [
+        _valid(sample, "samples", f"rewards of arm {i + 1}") for i, sample in enumerate(samples)
+    ]
     for i, table in enumerate(tables):
         if not len(table):
-            raise ConfigError(f"arm {i + 1} has no observed reward.")
+            raise ConfigError(f"arm {i + 1} has no observed reward.", rule="problems.samples.empty")
     if not tables:
-        raise ConfigError("a bandit needs at least 2 arms, got 0.")
+        raise ConfigError("a bandit needs at least 2 arms, got 0.", rule="problems.samples.too-few")
     offsets = np.cumsum([0] + [len(table) for table in tables]).astype(np.int64)
     means = np.array([table.mean() for table in tables])
     world = World(TABLE, _NOTHING, _NOTHING, offsets, np.concatenate(tables))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -15,48 +17,56 @@ from posse.core.errors import ConfigError, DataError
 from posse.core.settings import External
 from posse.problems.arms.ratings import Ratings
 from posse.problems.arms.rewards import Arms, BernoulliArms, BetaArms
-from posse.problems.arms.tables import People, read_means, read_people, read_ratings
-from posse.problems.data import DataSettings
-from posse.problems.datasets import invented
-from posse.problems.datasets.columns import SEPARATOR
-from posse.problems.datasets.frames import (
-    COLUMNAR,
-    Frame,
-    name_of_source,
-    read_columnar,
-    read_table,
+from posse.problems.arms.tables import (
+    People,
+    is_list,
+    read_means,
+    read_owners,
+    read_people,
+    read_ratings,
 )
+from posse.problems.data import TableSettings
+from posse.problems.datasets import invented
 from posse.problems.datasets.published import EMBEDDED, embedded_arms
 from posse.problems.datasets.ratings import DATASETS, ML_100K, check_renamed, load
-from posse.problems.datasets.reading import encoding_of, is_number
 from posse.problems.datasets.reviews import holds_records, read_reviews
+from posse.problems.recognise import recognise
+from posse.problems.tables.frames import COLUMNAR, Frame
+from posse.problems.tables.mapping import as_flag
+from posse.problems.tables.schema import ColumnError
+from posse.problems.tables.table import Source, Table, name_of_source, open_table
 
 INVENTED = "invented:stores"
+EMBEDDED_PREFIX = "embedded:"
+TABLES = (".csv", ".tsv", ".txt", *COLUMNAR)
+"""Suffixes of the files that are read from a folder."""
 USUAL = 10
 """Arms that are taken of the embedded means or of a data set where nobody says how many."""
 KNOWN = (*(f"embedded:{name}" for name in EMBEDDED), INVENTED, *DATASETS)
 """Names that `data` may have."""
 
 
-class ProblemSettings(DataSettings):
+class ProblemSettings(TableSettings):
     """Where arms come from.
 
     `data` is `embedded:movielens` or `embedded:jester` (the 100 means the Samba authors used; no
     download), `invented:stores` (ratings by invented people with an age and a neighbourhood), a
     data set (`movielens`, `jester`, `steam-hours`, `steam-reviews`, `google-local`; files under
     `data_dir` or POSSE_DATA), a file of Steam or Google Local reviews, or a CSV file or frame with
-    columns item,rating or name,mean. `means` gives the means themselves.
+    columns item,rating or name,mean. Several files, a folder of files or a pattern such as
+    `shops/*.csv` have one file per owner, with a column rating. `means` gives the means themselves.
     """
 
     panel: ClassVar[str] = "What is learnt"
     own_minimum: ClassVar[int | None] = None
     """Fewest ratings of an item of a file, if `minimum` is not given; None depends on the file."""
+    several_files: ClassVar[bool] = True
 
     data: Annotated[Any, External.except_for(KNOWN)] = Field(
         default="embedded:movielens", json_schema_extra={"instead": ["means", "names"]}
     )
     """embedded:movielens, embedded:jester, a data set (see 'posse problems') or a CSV file with
-    columns name,mean or item,rating.
+    columns name,mean or item,rating; or one file per owner: several files, a folder or a pattern.
     """
     data_dir: Path | None = None
     """Folder of the data sets; else the one that POSSE_DATA names."""
@@ -92,60 +102,84 @@ class ProblemSettings(DataSettings):
     @model_validator(mode="after")
     def _check_arms(self) -> Self:
         if self.owners is not None and self.owners < 2:
-            raise ConfigError(f"owners must be at least 2, got {self.owners}. Ask for 2 or more.")
-        if self.names is not None and self.means is None:
             raise ConfigError(
-                "names go with means given; other data have names of their own. Leave names out."
+                f"owners must be at least 2, got {self.owners}. Ask for 2 or more.",
+                rule="problems.owners.below-two",
             )
-        if self.means is not None and self.data != type(self).model_fields["data"].default:
-            raise ConfigError(
-                f"means and data both say what the arms are, got means and '{self.data_name}'. "
-                "Give one."
-            )
-        if self.items and self.owners is not None and self.owners != len(self.items):
+        if self.items and self.owners not in (None, len(self.items)):
             raise ConfigError(
                 f"owners must be the number of items, got {self.owners} for {len(self.items)} "
-                "items. Leave owners out."
+                "items. Leave owners out.",
+                rule="problems.owners.not-items",
             )
-        if self.means is not None:
-            self._no_ratings("means given")
-            if self.owners is not None and self.owners != len(self.means):
-                raise ConfigError(
-                    f"owners must be the number of means, got {self.owners} for {len(self.means)} "
-                    "means."
-                )
-            if self.names is not None and len(self.names) != len(self.means):
-                raise ConfigError(
-                    f"names must be one a mean, got {len(self.names)} for {len(self.means)} means."
-                )
-        elif self._embedded is not None:
-            if self._embedded not in EMBEDDED:
-                raise ConfigError(
-                    f"embedded means are {' or '.join(EMBEDDED)}, got '{self._embedded}'."
-                )
-            self._no_ratings("embedded means")
         if self.reward == "beta":
             check.positive(concentration=self.concentration)
         if self.means is not None:
-            self.arms()
-        check_renamed(self.data)
-        if self._dataset is None and self.means is None and self._embedded is None:
-            self._check_file()
-        elif self.where is not None:
+            self._check_means(len(self.means))
+        elif self.names is not None:
             raise ConfigError(
-                f"where filters the rows of a CSV of ratings or of '{INVENTED}'. Leave where out."
+                "names go with means given; other data have names of their own. Leave names out.",
+                rule="problems.names.without-means",
+            )
+        elif self._embedded is not None:
+            self._check_embedded(self._embedded)
+        elif self._dataset is None:
+            check_renamed(self.data)
+            self._check_file()
+        elif self.where is not None and not DATASETS[self._dataset].records:
+            raise ConfigError(
+                f"where filters the rows of your own ratings, of reviews or of '{INVENTED}'. Leave "
+                "where out.",
+                rule="problems.where.no-columns",
             )
         return self
 
+    def _check_means(self, count: int) -> None:
+        """Raise if a setting contradicts the means that are given."""
+        if self.data != type(self).model_fields["data"].default:
+            raise ConfigError(
+                f"means and data both say what the arms are, got means and '{self.data_name}'. "
+                "Give one.",
+                rule="problems.means.and-data",
+            )
+        self._no_ratings("means given")
+        if self.owners not in (None, count):
+            raise ConfigError(
+                f"owners must be the number of means, got {self.owners} for {count} means.",
+                rule="problems.owners.not-means",
+            )
+        if self.names is not None and len(self.names) != count:
+            raise ConfigError(
+                f"names must be one a mean, got {len(self.names)} for {count} means.",
+                rule="problems.names.not-means",
+            )
+        self.arms()
+
+    def _check_embedded(self, name: str) -> None:
+        if name not in EMBEDDED:
+            raise ConfigError(
+                f"embedded means are {' or '.join(EMBEDDED)}, got '{name}'.",
+                rule="problems.data.not-embedded",
+            )
+        self._no_ratings("embedded means")
+
     def _check_file(self) -> None:
-        if isinstance(self.data, str) and self.data != INVENTED and not Path(self.data).is_file():
-            raise DataError(_no_file(Path(self.data)))
+        """Raise if the files that `data` names are not there."""
+        if self.data == INVENTED or isinstance(self.data, Frame):
+            return
+        files = self.owner_files()
+        missing = next((file for file in files if not file.is_file()), None)
+        if missing is not None:
+            raise _no_file(missing)
+        if not files:
+            raise _no_file(Path(self.data))
 
     @property
     def _embedded(self) -> str | None:
         """Name of the embedded means, if it is those."""
-        kind, colon, name = self.data.partition(":") if isinstance(self.data, str) else ("", "", "")
-        return name if kind == "embedded" and colon else None
+        if isinstance(self.data, str) and self.data.startswith(EMBEDDED_PREFIX):
+            return self.data.removeprefix(EMBEDDED_PREFIX)
+        return None
 
     @property
     def count(self) -> int | None:
@@ -167,7 +201,7 @@ class ProblemSettings(DataSettings):
         return arms
 
     def used(self, arms: Arms) -> dict[str, int | float | None]:
-        """Give what was used where a setting was left out, for the record of a run with these arms.
+        """Return what was used where a setting was left out, for the record of a run.
 
         >>> settings = ProblemSettings(data="embedded:jester")
         >>> settings.used(settings.arms())
@@ -177,10 +211,18 @@ class ProblemSettings(DataSettings):
 
     @property
     def _threshold(self) -> float | None:
-        if self.threshold is None and self.data == INVENTED:
+        if self.threshold is not None or self.means is not None:
+            return self.threshold
+        if self.data == INVENTED:
             return invented.THRESHOLD
-        given = self.threshold is not None or self.means is not None or self._dataset is None
-        return self.threshold if given else DATASETS[self.data].threshold
+        if self._dataset is not None:
+            return DATASETS[self._dataset].threshold
+        if self._embedded is None:
+            ratings = self.ratings()
+            # Ratings of 0 and 1 are rewards already.
+            if ratings is not None and ratings.are_rewards:
+                return 0.5
+        return None
 
     @property
     def _dataset(self) -> str | None:
@@ -188,8 +230,7 @@ class ProblemSettings(DataSettings):
 
     @property
     def _minimum(self) -> int | None:
-        # A file with a threshold is one of ratings; means, and embedded means, have no ratings to
-        # count.
+        # A file with a threshold has ratings; means, also embedded ones, have none to count.
         if self.minimum is not None or self._threshold is None:
             return self.minimum
         if self._dataset is not None:
@@ -205,10 +246,18 @@ class ProblemSettings(DataSettings):
         few = self._cache.get("few ratings", "")
         return (*super().dropped, few) if few else super().dropped
 
+    def owner_files(self) -> tuple[Path, ...]:
+        """Return the files of `data`, if it is no name and no frame."""
+        if isinstance(self.data, tuple):
+            return tuple(Path(file) for file in self.data)
+        return files_of(self.data) if isinstance(self.data, str) else ()
+
     def _found(self) -> Iterable[Path]:
         if self._dataset is not None:
             return (DATASETS[self._dataset].finder(self.data_dir),)
-        return () if self.data == INVENTED or self._embedded is not None else (Path(self.data),)
+        if self.data == INVENTED or self._embedded is not None:
+            return ()
+        return self.owner_files()
 
     def _plain_arms(self) -> Arms:
         if self.means is not None:
@@ -216,11 +265,12 @@ class ProblemSettings(DataSettings):
         if self._embedded is not None:
             return embedded_arms(self._embedded, arms=self.owners or USUAL)
         ratings = self.ratings()
-        if ratings is not None:
-            return self._rated(
-                ratings, self.owners or USUAL if self._dataset is not None else self.owners
-            )
-        return self._means(self._source)
+        if ratings is None:
+            return self._read_means(open_table(self._source, self.read_options()))
+        top = self.owners
+        if top is None and self._dataset is not None:
+            top = USUAL
+        return self._rated(ratings, top)
 
     def ratings(self) -> Ratings | None:
         """Read the ratings that arms are made of, once; None where the data are means."""
@@ -230,54 +280,49 @@ class ProblemSettings(DataSettings):
         if self.means is not None or self._embedded is not None:
             return None
         if self._dataset is not None:
-            return load(self._dataset, self.data_dir)
-        source = self._source
-        if isinstance(source, Path) and holds_records(source):
-            if self.where is not None:
-                raise ConfigError(
-                    "where filters the rows of a CSV of ratings, and this is a file of reviews."
-                )
-            return read_reviews(source)
-        if "rating" not in _header(source).lower():
-            return None
-        return read_ratings(source, where=self.where)
+            return load(self._dataset, self.data_dir, where=self.where)
+        if self.data != INVENTED and not isinstance(self.data, Frame):
+            files = self.owner_files()
+            if len(files) > 1:
+                return read_owners(files, self.where, self.read_options())
+            if holds_records(files[0]):
+                return read_reviews(files[0], self.where)
+        table = open_table(self._source, self.read_options())
+        return read_ratings(table, where=self.where) if has_ratings(table) else None
 
     @property
-    def _source(self) -> Path | Frame:
+    def _source(self) -> Source:
         """The user's own table, or the invented one."""
         if self.data == INVENTED:
             return invented.stores()
-        return self.data if isinstance(self.data, Frame) else Path(self.data)
+        return self.data if isinstance(self.data, Frame) else self.owner_files()[0]
 
     def people(self) -> People | None:
-        """What whoever computes the means in one place would see of the people who rated; None
-        where nobody knows.
+        """Return what the ratings say about people, to whoever computes the means in one place.
+
+        None if nobody knows the people.
         """
         if self.ratings() is None or self._dataset is not None:
             return None
-        source = self._source
-        return (
-            None
-            if isinstance(source, Path) and holds_records(source)
-            else read_people(source, self.where)
-        )
+        if self.data != INVENTED and not isinstance(self.data, Frame):
+            files = self.owner_files()
+            if len(files) > 1 or holds_records(files[0]):
+                return None
+        return read_people(self._source, self.where, options=self.read_options())
 
     def _rated(self, ratings: Ratings, top: int | None) -> Arms:
-        """Arms of ratings: the items named, or those of largest mean."""
-        threshold, minimum = self._threshold, self._minimum
+        """Return arms of ratings: the items named, or those of largest mean."""
+        threshold = self._threshold
+        minimum = self._minimum
         if threshold is None or minimum is None:
+            low, high = ratings.scale
             raise ConfigError(
-                "ratings need a threshold: a rating above it is a reward of 1. Give threshold."
+                "ratings need a threshold: a rating above it is a reward of 1. Give threshold, "
+                f"such as --threshold {usual_threshold(ratings):g} (ratings are {low:g} to "
+                f"{high:g}).",
+                rule="problems.threshold.needed",
             )
-        known = {*ratings.items, *ratings.names}
-        for word in self.items or ():
-            parts = [part.strip() for part in word.split(",")]
-            if word not in known and len(parts) > 1 and known.issuperset(parts):
-                flags = " ".join(f"--items '{part}'" for part in parts)
-                raise ConfigError(
-                    f"no item '{word}', for names may hold commas. Repeat --items, a name each: "
-                    f"{flags}"
-                )
+        self._check_items({*ratings.items, *ratings.names})
         left_out = int(((ratings.counts > 0) & (ratings.counts < minimum)).sum())
         if left_out and self.minimum is None and self._dataset is None:
             items = "1 item has" if left_out == 1 else f"{left_out} items have"
@@ -293,70 +338,123 @@ class ProblemSettings(DataSettings):
             reward="rating" if self.reward == "rating" else "bernoulli",
         )
 
-    def _means(self, source: Path | Frame) -> Arms:
-        """Arms of a user's own table of means."""
-        header, name = _header(source), name_of_source(source)
-        if "mean" not in header.lower() and not is_number(header):
-            read_table(source)  # which says so where it is no text at all
-            remedy = "Rename the columns."
-            if isinstance(source, Path) and source.name == ML_100K:
-                remedy = f"MovieLens is read with --data movielens --data-dir '{source.parent}'."
-            raise DataError(
-                f"{name}: expected columns item,rating (ratings) or name,mean (means), or one mean "
-                "a line, "
-                f"got the header '{header[:60]}'. {remedy}"
-            )
+    def _check_items(self, names: set[str]) -> None:
+        """Raise if several items are given as one word."""
+        for word in self.items or ():
+            parts = [part.strip() for part in word.split(",")]
+            if word not in names and len(parts) > 1 and names.issuperset(parts):
+                flags = " ".join(f"--items '{part}'" for part in parts)
+                raise ConfigError(
+                    f"no item '{word}', for names may hold commas. Repeat --items, a name each: "
+                    f"{flags}",
+                    rule="problems.items.joined",
+                )
+
+    def _read_means(self, table: Table) -> Arms:
+        """Return arms of a user's own table of means."""
+        name = name_of_source(self._source)
+        if not has_means(table):
+            raise _unknown_table(table, name, self._source)
         self._no_ratings(f"the means in {name}")
-        arms = read_means(source)
+        arms = read_means(table)
         if self.owners is not None and self.owners > len(arms):
             raise DataError(
                 f"{name} has {len(arms)} arms, got owners={self.owners}. Ask for {len(arms)} or "
-                "fewer."
+                "fewer.",
+                rule="problems.owners.too-many",
             )
         if self.owners is None or self.owners == len(arms):
             return arms
         order = np.argsort(-arms.means, kind="stable")[: self.owners]
-        source_words = f"{arms.source}: the {self.owners} largest of {len(arms)} means"
-        return BernoulliArms(arms.means[order], [arms.names[i] for i in order], source_words)
+        source = f"{arms.source}: the {self.owners} largest of {len(arms)} means"
+        return BernoulliArms(arms.means[order], [arms.names[i] for i in order], source)
 
     def _no_ratings(self, what: str) -> None:
         """Raise if a setting of ratings is given where there are none."""
         for name in ("threshold", "minimum", "items", "where"):
             if getattr(self, name) is not None:
                 raise ConfigError(
-                    f"{name} applies to ratings, and {what} have none. Leave {name} out."
+                    f"{name} applies to ratings, and {what} have none. Leave {name} out.",
+                    rule="problems.ratings.none",
+                    field=name,
                 )
         if self.reward == "rating":
             raise ConfigError(
-                f"reward 'rating' needs ratings, and {what} have none. Use 'bernoulli' or 'beta'."
+                f"reward 'rating' needs ratings, and {what} have none. Use 'bernoulli' or 'beta'.",
+                rule="problems.reward.no-ratings",
             )
 
 
-def _no_file(path: Path) -> str:
+def has_ratings(table: Table) -> bool:
+    """Return whether a table has ratings: by its header, or by the names given for its columns."""
+    if {"item", "rating"} & set(table.options.columns):
+        return True
+    return "rating" in ",".join(table.header).lower()
+
+
+def has_means(table: Table) -> bool:
+    """Return whether a table has means, or is a list of them."""
+    if {"name", "mean"} & set(table.options.columns) or is_list(table):
+        return True
+    return "mean" in ",".join(table.header).lower()
+
+
+def usual_threshold(ratings: Ratings) -> float:
+    """Return a threshold that about half of the ratings are above: between two of them.
+
+    >>> usual_threshold(Ratings(("a",), [0] * 4, [1.0, 2.0, 4.0, 5.0], (1.0, 5.0), "four"))
+    3.0
+    """
+    value, count = np.unique(ratings.value, return_counts=True)
+    above = 1 - np.cumsum(count) / len(ratings)
+    place = int(np.argmin(np.abs(above[:-1] - 0.5)))
+    return float(f"{(value[place] + value[place + 1]) / 2:.6g}")
+
+
+def files_of(data: str) -> tuple[Path, ...]:
+    """Return the files that `data` names: a file, the tables of a folder, or those of a pattern."""
+    path = Path(data)
     if path.is_dir():
-        return (
-            f"data must be a file, got the folder '{path}'. Give a CSV file, or give the folder as "
-            "data_dir "
-            f"(--data-dir) and data as one of: {', '.join(DATASETS)}."
+        return tuple(sorted(each for each in path.iterdir() if each.suffix.lower() in TABLES))
+    if path.is_file() or not glob.has_magic(data):
+        return (path,)
+    return tuple(Path(name) for name in sorted(glob.glob(data)))
+
+
+def _unknown_table(table: Table, name: str, source: Source) -> ColumnError:
+    """Return the error that a table has neither ratings nor means."""
+    remedy = "Rename the columns."
+    columns: dict[str, str] = {}
+    with suppress(DataError):
+        columns = dict(recognise(source, table.options).columns)
+    if columns:
+        remedy = f"If its columns have other names, give {as_flag(columns)}."
+    elif isinstance(source, Path) and source.name == ML_100K:
+        remedy = f"MovieLens is read with --data movielens --data-dir '{source.parent}'."
+    header = ",".join(table.header)[:60]
+    return ColumnError(
+        f"{name}: expected columns item,rating (ratings) or name,mean (means), or one mean a line, "
+        f"got the header '{header}'. {remedy}",
+        columns,
+        rule="problems.columns.unknown",
+    )
+
+
+def _no_file(path: Path) -> DataError:
+    if path.is_dir():
+        return DataError(
+            "data must be a file or a folder with one table per owner, got the folder "
+            f"'{path}' without tables. Give a CSV file, or give the folder as data_dir (--data-dir) "
+            f"and data as one of: {', '.join(DATASETS)}.",
+            rule="problems.data.folder",
         )
-    # Who writes a suffix or a folder means a file, and is helped by no name of a data set.
+    # A user who writes a suffix or a folder means a file: the name of a data set does not help.
     if path.suffix or path.name != str(path):
-        return f"there is no data file '{path}'. Give a CSV file, or one of: {', '.join(KNOWN)}."
-    return f"there is no data file '{path}'.{suggestion(str(path), KNOWN)} Or give a CSV file."
-
-
-def _header(source: Path | Frame) -> str:
-    """Return the first line that is neither empty nor a comment."""
-    if isinstance(source, Path) and source.suffix.lower() in COLUMNAR:
-        source = read_columnar(source)
-    if isinstance(source, Frame):
-        return ",".join(source.names)
-    with source.open("rb") as file:
-        encoding = encoding_of(file.read(2))
-    with source.open(encoding=encoding, errors="replace") as file:
-        lines = (
-            line for line in file if not SEPARATOR.fullmatch(line.rstrip("\r\n"))
-        )  # the mark may be a tab
-        return next(
-            (line for line in map(str.strip, lines) if line and not line.startswith("#")), ""
+        return DataError(
+            f"there is no data file '{path}'. Give a CSV file, or one of: {', '.join(KNOWN)}.",
+            rule="problems.data.no-file",
         )
+    return DataError(
+        f"there is no data file '{path}'.{suggestion(str(path), KNOWN)} Or give a CSV file.",
+        rule="problems.data.unknown",
+    )

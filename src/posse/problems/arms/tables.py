@@ -2,40 +2,51 @@
 
 from __future__ import annotations
 
-import operator
-import re
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError, DataError
 from posse.problems.arms.ratings import Ratings
 from posse.problems.arms.rewards import Arms, BernoulliArms
-from posse.problems.datasets.columns import Columns, finite, first_line, other_columns, read_columns
-from posse.problems.datasets.files import Document, FilePath
-from posse.problems.datasets.frames import Frame, read_table
-from posse.problems.datasets.reading import BadRows, between, is_number, unfit
+from posse.problems.arms.where import Where
+from posse.problems.tables.cells import Numbers, is_number, number_fault, number_of
+from posse.problems.tables.encoded import other_columns
+from posse.problems.tables.faults import BadRows
+from posse.problems.tables.frames import Frame
+from posse.problems.tables.mapping import BAR, EVERY, measures
+from posse.problems.tables.options import ReadOptions
+from posse.problems.tables.schema import Records, Schema, numbers, ratings, within, words
+from posse.problems.tables.table import Table, TextTable, open_table
+from posse.problems.tables.text import Document, FilePath, first_line
 
 
 def read_ratings(
-    path: FilePath | Frame,
+    source: FilePath | Frame | Table,
     item: str = "item",
     rating: str = "rating",
     user: str | None = None,
     delimiter: str | None = None,
     scale: tuple[float, float] | None = None,
     where: str | None = None,
+    options: ReadOptions | None = None,
 ) -> Ratings:
-    """Read a CSV with a header, or a frame, of one rating a row; items keep the order in which they
-    appear.
+    """Read a table of ratings, one per row; items keep the order in which they appear.
 
-    The arguments name the columns; a column `user` is read where there is one. Without `scale` it
-    is the smallest and the largest rating in the file; with it, a rating outside is refused.
-    `where` keeps the rows for which it holds (`Where`).
+    Args:
+        source: A CSV, Parquet or Arrow file, or a frame.
+        item: What the table calls the column of items. `*`, or several columns with | between, if
+            each item has a column of its own.
+        rating: What it calls the ratings.
+        user: What it calls the people who rate; a column `user` is read if there is one.
+        delimiter: What separates columns of a text file.
+        scale: Least and largest rating; by default those of the table.
+        where: Tests that keep some rows (`Where`).
+        options: How the table is read.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -44,161 +55,216 @@ def read_ratings(
     ...     read_ratings(file, scale=(1, 5)).arms(3).means.tolist()
     [0.5, 1.0]
     """
-    document = read_table(path)
-    words = [item] if user is None else [item, user]
-    asked = Where.read(where)
-    extra = [name for name in asked.columns if name not in (*words, rating)]
+    table = source
+    if not isinstance(table, Table):
+        names = {"item": item, "rating": rating, "user": user or "user"}
+        table = open_table(table, _with_names(options, names, delimiter))
     if scale is not None and not scale[0] < scale[1]:
         raise ConfigError(
-            f"scale must be two numbers, the lower first, got ({scale[0]}, {scale[1]})."
+            f"scale must be two numbers, the lower first, got ({scale[0]}, {scale[1]}).",
+            rule="problems.scale.not-ordered",
         )
-    rules = [] if scale is None else [between(rating, *scale)]
-    maybe = ["user"] if user is None else []
-    table = read_columns(document, [*words, *extra], [rating], maybe, delimiter, rules=rules)
-    value = table.numbers[rating]
-    if scale is None and value.min() == value.max():
-        raise DataError(
-            f"{document.name}: every rating is {value[0]:g}, which shows no scale. Give ratings "
-            "that differ."
-        )
-    people = table.words.get("user" if user is None else user)
-    kept = asked.kept(table)
-    return Ratings(
-        items=table.words[item].distinct,
-        item=table.words[item].code[kept],
-        value=value[kept],
-        scale=(float(value.min()), float(value.max()))
-        if scale is None
-        else (float(scale[0]), float(scale[1])),
-        source=document.name + (f" where {where}" if asked.tests else ""),
-        user=None if people is None else people.code[kept],
+    tests = Where.read(where)
+    wide = wide_columns(table)
+    if wide:
+        rated = _read_wide(table, wide, tests, scale)
+    else:
+        rated = _read_long(table, tests, scale, needs_user=user is not None)
+    return _as_ratings([rated], scale, table.name + (f" where {where}" if tests.tests else ""))
+
+
+def read_owners(
+    files: Sequence[Path], where: str | None = None, options: ReadOptions | None = None
+) -> Ratings:
+    """Read the ratings of several owners, one file each.
+
+    An item is called by the name of its file, unless the file has a column of items.
+    """
+    tests = Where.read(where)
+    parts = []
+    for file in files:
+        table = open_table(file, options)
+        parts.append(_read_long(table, tests, None, needs_user=False, item=file.stem))
+    source = f"{len(files)} files, {files[0].name} to {files[-1].name}"
+    return _as_ratings(parts, None, source + (f" where {where}" if tests.tests else ""))
+
+
+class _Rated(NamedTuple):
+    """Ratings of one table."""
+
+    items: tuple[str, ...]
+    item: np.ndarray
+    value: Numbers
+    users: tuple[str, ...] | None
+    user: np.ndarray | None
+
+
+def _read_long(
+    table: Table,
+    tests: Where,
+    scale: tuple[float, float] | None,
+    *,
+    needs_user: bool,
+    item: str | None = None,
+) -> _Rated:
+    """Read a table with one rating per row; `item` names it if there is no column of items."""
+    rules = () if scale is None else (within(*scale),)
+    columns = [
+        words("item", optional=item is not None),
+        ratings("rating", *rules),
+        words("user", optional=not needs_user),
+    ]
+    headers = Schema(*columns).find(table)
+    records = Schema(*columns, *tests.needed(table, headers)).read(table)
+    passed = tests.kept(records)
+    users = records.words.get("user")
+    if "item" in records.words:
+        items, code = records.words["item"].distinct, records.words["item"].code[passed]
+    else:
+        items, code = (item or "",), np.zeros(int(passed.sum()), np.int64)
+    return _Rated(
+        items,
+        code,
+        records.numbers["rating"][passed],
+        None if users is None else users.distinct,
+        None if users is None else users.code[passed],
     )
 
 
-@dataclass(frozen=True)
-class Where:
-    """Tests on columns that must all hold: age>=30, neighbourhood=Harbour.
-
-    >>> Where.read("age >= 30, neighbourhood = Harbour").tests
-    (('age', '>=', '30'), ('neighbourhood', '=', 'Harbour'))
-    """
-
-    tests: tuple[tuple[str, str, str], ...]
-
-    @classmethod
-    def read(cls, text: str | None) -> Where:
-        """Read tests with commas between."""
-        found = []
-        for part in (text or "").split(",") if text else ():
-            match = _TEST.fullmatch(part.strip())
-            if match is None:
-                raise ConfigError(
-                    f"where must be tests like age>=30,neighbourhood=Harbour, got '{part.strip()}'."
-                )
-            found.append((match[1].strip(), match[2], match[3].strip()))
-        return cls(tuple(found))
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Columns that are tested, each once."""
-        return tuple(dict.fromkeys(column for column, _, _ in self.tests))
-
-    def kept(self, table: Columns) -> NDArray[np.bool_]:
-        """Return which rows of a table pass; raise if none does."""
-        kept = np.ones(len(table.line), np.bool_)
-        for column, sign, value in self.tests:
-            kept &= _passes(table, column, sign, value)
-        if not kept.any():
-            tests = ", ".join("".join(test) for test in self.tests)
-            raise DataError(f"{table.file} has no row where {tests}. Widen where, or leave it out.")
-        return kept
+def wide_columns(table: Table) -> list[str]:
+    """Return the columns of a table with one column per item; empty for any other table."""
+    setting = table.options.column("item")
+    if table.place(setting) is not None:
+        return []
+    if setting == EVERY:
+        taken_columns = set(table.options.columns.values())
+        return [column for column in measures(table.looks()) if column not in taken_columns]
+    if BAR not in setting:
+        return []
+    return [column.strip() for column in setting.split(BAR)]
 
 
-_TEST = re.compile(r"([^<>=!]+)(<=|>=|!=|=|<|>)([^<>=!]+)")
-_SIGNS: dict[str, Callable[[Any, Any], Any]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "=": operator.eq,
-    "!=": operator.ne,
-}
+def _read_wide(
+    table: Table, columns: Sequence[str], tests: Where, scale: tuple[float, float] | None
+) -> _Rated:
+    """Read a table with one column per item; an empty cell is no rating."""
+    rules = () if scale is None else (within(*scale),)
+    rated = [replace(ratings(column, *rules), gaps=True) for column in columns]
+    schema = Schema(*rated, words("user", optional=True))
+    headers = schema.find(table)
+    records = Schema(*schema.columns, *tests.needed(table, headers)).read(table)
+    passed = tests.kept(records)
+    matrix = np.stack([records.numbers[column][passed] for column in columns], axis=1)
+    row, item = np.nonzero(~np.isnan(matrix))
+    users = records.words.get("user")
+    return _Rated(
+        tuple(headers[column] for column in columns),
+        item,
+        matrix[row, item],
+        None if users is None else users.distinct,
+        row if users is None else users.code[passed][row],
+    )
 
 
-def _passes(table: Columns, column: str, sign: str, value: str) -> NDArray[np.bool_]:
-    """Which rows pass one test: as numbers where the value is one, else as words."""
-    if column in table.numbers:
-        words, codes = (
-            [f"{number:g}" for number in table.numbers[column]],
-            np.arange(len(table.line)),
+def _as_ratings(parts: Sequence[_Rated], scale: tuple[float, float] | None, source: str) -> Ratings:
+    """Put the ratings of some tables together."""
+    value = np.concatenate([part.value for part in parts])
+    if not len(value):
+        raise DataError(f"{source} holds no ratings. Add some.", rule="problems.rating.none")
+    low, high = (float(value.min()), float(value.max())) if scale is None else map(float, scale)
+    if not low < high:
+        raise DataError(
+            f"{source}: every rating is {low:g}, which shows no scale. Give ratings that differ.",
+            rule="problems.rating.all-equal",
         )
-    else:
-        words, codes = list(table.words[column].distinct), table.words[column].code
-    if not is_number(value):
-        if sign not in ("=", "!="):
-            raise ConfigError(
-                f"{column}{sign}{value}: only numbers are compared by {sign}. Use = or !=."
-            )
-        found = [_SIGNS[sign](word.casefold(), value.casefold()) for word in words]
-    else:
-        for word in words:
-            if not is_number(word):
-                raise DataError(
-                    f"{table.file}, column '{column}' holds '{word}', which is not a number."
-                )
-        found = [_SIGNS[sign](float(word), float(value)) for word in words]
-    return np.asarray(np.array(found, np.bool_)[codes])
+    items: dict[str, int] = {}
+    users: dict[str, int] = {}
+    codes = []
+    people = []
+    for part in parts:
+        place = np.array([items.setdefault(name, len(items)) for name in part.items], np.int64)
+        codes.append(place[part.item])
+        if part.user is not None and part.users is not None:
+            place = np.array([users.setdefault(name, len(users)) for name in part.users], np.int64)
+            people.append(place[part.user])
+        elif part.user is not None:
+            people.append(part.user)
+    every_user = len(people) == len(parts)
+    return Ratings(
+        items=tuple(items),
+        item=np.concatenate(codes),
+        value=value,
+        scale=(low, high),
+        source=source,
+        user=np.concatenate(people) if every_user else None,
+    )
 
 
 class People(NamedTuple):
-    """What a table of ratings says about the people who gave them, to whoever holds it whole."""
+    """What a table of ratings says about people, to whoever holds it whole."""
 
     rows: int
-    """Ratings that pass the filter, with everything that stands beside them."""
+    """Ratings that pass the filter."""
     users: int
     columns: tuple[str, ...]
-    """Columns beside item, rating and user."""
+    """Columns other than item, rating and user."""
     alone: int
-    """People whose values in these columns nobody shares: each is named by them."""
+    """People whose values in these columns nobody shares: the values identify them."""
     sample: tuple[tuple[str, ...], ...]
-    """The first rows, as the one place would see them: user, columns, item, rating."""
+    """The first rows: user, columns, item, rating."""
 
 
-def read_people(path: FilePath | Frame, where: str | None = None, most: int = 5) -> People | None:
-    """Read what is said about people; None where a table says nothing about them."""
-    document = read_table(path)
-    _, beside = other_columns(document, ["item"])
-    names = [name for name in beside if name.lower() not in ("rating", "user")]
-    known = any(name.lower() == "user" for name in beside)
-    if not names or not known:
+def read_people(
+    source: FilePath | Frame,
+    where: str | None = None,
+    most: int = 5,
+    options: ReadOptions | None = None,
+) -> People | None:
+    """Read what is said about people; None if a table says nothing about them."""
+    table = open_table(source, options)
+    needed = [words("item"), words("user", optional=True), ratings("rating")]
+    headers = Schema(*needed).find(table)
+    if "user" not in headers or len(headers) == len(table.header):
         return None
-    table = read_columns(document, ["item", "user", *names], ["rating"])
-    kept: list[int] = np.flatnonzero(Where.read(where).kept(table)).tolist()
-    about = {
-        int(table.words["user"].code[row]): tuple(table.words[name][row] for name in names)
-        for row in kept
+    about = other_columns(table, needed)
+    records = Schema(*needed, *map(words, about)).read(table)
+    rows: list[int] = np.flatnonzero(Where.read(where).kept(records)).tolist()
+    values = {
+        int(records.words["user"].code[row]): tuple(records.words[name][row] for name in about)
+        for row in rows
     }
-    often = Counter(about.values())
-    shown = tuple(
-        (
-            table.words["user"][row],
-            *(table.words[name][row] for name in names),
-            table.words["item"][row],
-            f"{table.numbers['rating'][row]:g}",
-        )
-        for row in kept[:most]
+    shared = Counter(values.values())
+    return People(
+        rows=len(rows),
+        users=len(values),
+        columns=tuple(about),
+        alone=sum(shared[each] == 1 for each in values.values()),
+        sample=tuple(_shown(records, row, about) for row in rows[:most]),
     )
-    alone = sum(1 for values in about.values() if often[values] == 1)
-    return People(len(kept), len(about), tuple(names), alone, shown)
+
+
+def _shown(records: Records, row: int, about: Sequence[str]) -> tuple[str, ...]:
+    cells = [records.words[name][row] for name in ("user", *about, "item")]
+    return (*cells, f"{records.numbers['rating'][row]:g}")
 
 
 def read_means(
-    path: FilePath | Frame, name: str = "name", mean: str = "mean", delimiter: str | None = None
+    source: FilePath | Frame | Table,
+    name: str = "name",
+    mean: str = "mean",
+    delimiter: str | None = None,
+    options: ReadOptions | None = None,
 ) -> Arms:
-    """Read Bernoulli arms from a CSV or a frame (columns `name` and `mean`), or from a file of one
-    mean a line.
+    """Read Bernoulli arms from a table, or from a text file with one mean per line.
 
     A list may begin with its length; lines above it that begin with # are comments.
+
+    Args:
+        source: A CSV, Parquet or Arrow file, or a frame.
+        name: What the table calls the names of arms.
+        mean: What it calls their means.
+        delimiter: What separates columns of a text file.
+        options: How the table is read.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -207,62 +273,78 @@ def read_means(
     ...     read_means(file).names
     ('clinic a, north', 'clinic b')
     """
-    document = read_table(path)
-    with document.open() as stream:
-        line = "" if document.frame else first_line(stream, document.name)[0]
-    if is_number(line):
-        return BernoulliArms(mean_list(document), source=document.name)
-    table = read_columns(document, [name], [mean], delimiter=delimiter, rules=[between(mean, 0, 1)])
-    table.check_distinct(name)
-    names = table.words[name]
-    _check_two(document.name, len(names.code))
-    return BernoulliArms(table.numbers[mean], names=names.distinct, source=document.name)
+    table = source
+    if not isinstance(table, Table):
+        names = {"name": name, "mean": mean}
+        table = open_table(table, _with_names(options, names, delimiter))
+    if isinstance(table, TextTable) and is_list(table):
+        return BernoulliArms(mean_list(table.document, table.options), source=table.name)
+    records = Schema(words("name"), numbers("mean", within(0, 1))).read(table)
+    records.check_distinct("name")
+    _check_two(table.name, len(records))
+    return BernoulliArms(
+        records.numbers["mean"], names=records.words["name"].distinct, source=table.name
+    )
 
 
-def mean_list(document: Document) -> NDArray[np.float64]:
-    """Read one mean a line, after an optional first line with their count.
+def is_list(table: Table) -> bool:
+    """Return whether a table is a list of numbers without a header."""
+    return is_number(",".join(table.header))
+
+
+def mean_list(document: Document, options: ReadOptions | None = None) -> Numbers:
+    """Read one mean per line, after an optional first line with their count.
 
     A first line of 0 or 1 is a mean: no problem has fewer than two arms.
 
     >>> mean_list(Document("three.txt", b"3\\n0.1\\n0.2\\n1\\n")).tolist()
     [0.1, 0.2, 1.0]
-    >>> mean_list(Document("two.txt", b"0.1\\n1.2\\n"))
-    Traceback (most recent call last):
-    ...
-    posse.core.errors.DataError: [P200] two.txt, row 2, column 1: a mean must be in [0, 1], got 1.2.
-    Correct it.
     """
     with document.open() as stream:
         line, number = first_line(stream, document.name)
         cells = [(number, line.strip())]
-        cells += [
-            (row, text.strip()) for row, text in enumerate(stream, start=number + 1) if text.strip()
-        ]
-    count = float(cells[0][1]) if finite(cells[0][1]) else 0.0
+        for row, text in enumerate(stream, start=number + 1):
+            if text.strip():
+                cells.append((row, text.strip()))
+    count = number_of(cells[0][1])
     if count > 1 and count.is_integer():
         cells = cells[1:]
         if len(cells) != count:
             raise DataError(
                 f"{document.name}, row {number}, column 1: says {count:g} means, the file has "
-                f"{len(cells)}. "
-                "Correct the count, or delete that line."
+                f"{len(cells)}. Correct the count, or delete that line.",
+                rule="problems.means.count",
             )
-    bad, values = BadRows(document.name), []
+    bad = BadRows(document.name, options or ReadOptions())
+    means = []
     for row, cell in cells:
-        if not finite(cell):
-            fault, remedy = unfit(cell)
-            bad.add(row, f", column 1: {fault}", remedy)
-        elif not 0 <= float(cell) <= 1:
-            bad.add(
-                row, f", column 1: a mean must be in [0, 1], got {float(cell):g}", "Correct it."
-            )
+        mean = number_of(cell)
+        if not np.isfinite(mean):
+            problem, remedy = number_fault(cell, ".")
+            bad.add(row, f", column 1: {problem}", remedy)
+        elif not 0 <= mean <= 1:
+            bad.add(row, f", column 1: a mean must be in [0, 1], got {mean:g}", "Correct it.")
         else:
-            values.append(float(cell))
-    bad.settle(len(values))
-    _check_two(document.name, len(values))
-    return np.array(values)
+            means.append(mean)
+    bad.settle(len(means))
+    _check_two(document.name, len(means))
+    return np.array(means)
 
 
 def _check_two(file: str, count: int) -> None:
     if count < 2:
-        raise DataError(f"{file} has {count} mean; a bandit needs at least 2 arms. Add another.")
+        raise DataError(
+            f"{file} has {count} mean; a bandit needs at least 2 arms. Add another.",
+            rule="problems.means.too-few",
+        )
+
+
+def _with_names(
+    options: ReadOptions | None, names: dict[str, str], delimiter: str | None
+) -> ReadOptions:
+    """Return options with the names that arguments give; the options' own names are kept."""
+    options = options or ReadOptions()
+    renamed = {name: column for name, column in names.items() if name != column}
+    return replace(
+        options, columns=renamed | dict(options.columns), delimiter=delimiter or options.delimiter
+    )

@@ -52,16 +52,21 @@ class Block:
 
     def __post_init__(self) -> None:
         if not self.party:
-            raise ConfigError("a party must have a name, got an empty one. Give one.")
+            raise ConfigError(
+                "a party must have a name, got an empty one. Give one.",
+                rule="problems.parties.without-name",
+            )
         if not self.columns:
             raise ConfigError(
                 f"every party must hold at least 1 feature, got none for {self.party}. Leave it "
-                "out."
+                "out.",
+                rule="problems.parties.without-feature",
             )
         if not 0 < self.bound <= 1:
             raise ConfigError(
                 f"bound of {self.party} must be in (0, 1], got {self.bound}. Features have norm at "
-                "most 1."
+                "most 1.",
+                rule="problems.bounds.out-of-range",
             )
 
 
@@ -97,7 +102,8 @@ def split(
             f"columns must be one count of at least 1 a party that add up to {features} features, "
             "got "
             f"{','.join(map(str, sizes))} for {len(parties)} parties. Change the counts or the "
-            "parties."
+            "parties.",
+            rule="problems.columns.not-counts",
         )
     ends = np.cumsum((0, *sizes)).tolist()
     return tuple(
@@ -146,11 +152,13 @@ def check_count(parties: int) -> None:
     if parties < 2:
         raise ConfigError(
             f"features must be split over at least 2 parties, got a party count of {parties}. Add "
-            "one."
+            "one.",
+            rule="problems.parties.too-few",
         )
     if parties > MOST_PARTIES:
         raise ConfigError(
-            f"features are split over at most {MOST_PARTIES:,} parties, got {parties:,}."
+            f"features are split over at most {MOST_PARTIES:,} parties, got {parties:,}.",
+            rule="problems.parties.too-many",
         )
 
 
@@ -166,12 +174,13 @@ def check_bounds(bounds: Mapping[str, float]) -> None:
     """
     total = math.fsum(bound * bound for bound in bounds.values())
     if not total <= 1 + SLACK:
-        given = ", ".join(f"{party} {bound:.6g}" for party, bound in bounds.items())
+        bounds_text = ", ".join(f"{party} {bound:.6g}" for party, bound in bounds.items())
         even = math.floor(1e6 / math.sqrt(len(bounds))) / 1e6
         raise ConfigError(
             f"squares of the parties' norm bounds must add up to at most 1, got {total:.6g} "
-            f"({given}). Lower some; "
-            f"{even:g} each would do."
+            f"({bounds_text}). Lower some; "
+            f"{even:g} each would do.",
+            rule="problems.bounds.too-large",
         )
 
 
@@ -181,26 +190,32 @@ def check_blocks(blocks: Sequence[Block], features: int) -> None:
     names = [block.party for block in blocks]
     if len(set(names)) != len(names):
         twice = next(name for i, name in enumerate(names) if name in names[:i])
-        raise ConfigError(f"parties must have different names, got '{twice}' twice. Rename one.")
+        raise ConfigError(
+            f"parties must have different names, got '{twice}' twice. Rename one.",
+            rule="problems.parties.names-twice",
+        )
     holder: dict[int, str] = {}
     for block in blocks:
         for column in block.columns:
             if not 0 <= column < features:
                 raise DataError(
                     f"columns must be in [0, {features}), got {column} for {block.party}. Correct "
-                    "it."
+                    "it.",
+                    rule="problems.blocks.column-out-of-range",
                 )
             if column in holder:
                 raise DataError(
                     f"every column must be held once, got column {column} for {holder[column]} and "
                     f"for {block.party}. "
-                    "Take it from one of them."
+                    "Take it from one of them.",
+                    rule="problems.blocks.column-twice",
                 )
             holder[column] = block.party
     if len(holder) != features:
         missing = next(column for column in range(features) if column not in holder)
         raise DataError(
-            f"every column must be held by a party, got none for column {missing}. Give it to one."
+            f"every column must be held by a party, got none for column {missing}. Give it to one.",
+            rule="problems.blocks.column-without-party",
         )
 
 
@@ -341,7 +356,8 @@ class Contexts:
         if not 1 <= rows <= len(self):
             raise DataError(
                 f"rows must be in [1, {len(self)}], as many as {self.name} has, got {rows}. Ask "
-                "for fewer."
+                "for fewer.",
+                rule="problems.rows.out-of-range",
             )
         return replace(self, features=self.features[:rows], means=self.means[:rows])
 
@@ -372,7 +388,8 @@ def _table(values: ArrayLike, what: str) -> NDArray[np.float64]:
         array = array.copy()  # a caller's own array stays writeable
     if array.ndim != 2 or not array.size:
         raise DataError(
-            f"{what} must be a table with a row a context, got an array of shape {array.shape}."
+            f"{what} must be a table with a row a context, got an array of shape {array.shape}.",
+            rule="problems.contexts.not-a-table",
         )
     wrong = np.argwhere(~np.isfinite(array))
     if len(wrong):
@@ -380,7 +397,8 @@ def _table(values: ArrayLike, what: str) -> NDArray[np.float64]:
         raise DataError(
             f"{what} must be finite numbers, got {array[row, column]} in row {row + 1}, column "
             f"{column + 1}. "
-            "Correct it, or leave the row out."
+            "Correct it, or leave the row out.",
+            rule="problems.contexts.not-finite",
         )
     return array
 
@@ -389,26 +407,35 @@ def _check_arms(
     arms: tuple[str, ...], means: NDArray[np.float64], rows: int, within: RewardRange
 ) -> None:
     if len(arms) < 2:
-        raise DataError(f"a bandit needs at least 2 arms, got {len(arms)}. Add another.")
+        raise DataError(
+            f"a bandit needs at least 2 arms, got {len(arms)}. Add another.",
+            rule="problems.contexts.too-few-arms",
+        )
     if len(set(arms)) != len(arms):
         twice = next(name for i, name in enumerate(arms) if name in arms[:i])
-        raise DataError(f"arm names must differ, got '{twice}' twice. Rename one.")
+        raise DataError(
+            f"arm names must differ, got '{twice}' twice. Rename one.",
+            rule="problems.contexts.arms-twice",
+        )
     if means.shape != (rows, len(arms)):
         raise DataError(
             f"means must be rows x arms, got {means.shape} for {rows} rows and {len(arms)} arms. "
-            "Give one mean each."
+            "Give one mean each.",
+            rule="problems.contexts.shape",
         )
     if rows > MOST_ROWS or len(arms) > MOST_ARMS:
         raise DataError(
             f"contexts have at most 2^31 rows and 2^20 arms, got {rows} and {len(arms)}. Take "
-            "fewer."
+            "fewer.",
+            rule="problems.contexts.too-large",
         )
     wrong = np.argwhere(~within.contains(means))
     if len(wrong):
         row, arm = wrong[0]
         raise DataError(
             f"means must be in {within}, got {means[row, arm]:g} in row {row + 1} for arm "
-            f"'{arms[arm]}'. Scale them."
+            f"'{arms[arm]}'. Scale them.",
+            rule="problems.contexts.out-of-range",
         )
 
 
@@ -421,12 +448,14 @@ def _check_norms(features: NDArray[np.float64], blocks: tuple[Block, ...]) -> No
                 f"features of {block.party} must be within its bound {block.bound:.6g}, got a norm "
                 "of "
                 f"{norms[row]:.6g} in row {row + 1}. Scale the row down (scale_to_bound), or "
-                "declare a larger bound."
+                "declare a larger bound.",
+                rule="problems.bounds.exceeded",
             )
     norms = row_norms(features)
     row = int(norms.argmax())
     if norms[row] > 1 + SLACK:
         raise DataError(
             f"rows must have a norm of at most 1, got {norms[row]:.6g} in row {row + 1}. Scale "
-            "them down."
+            "them down.",
+            rule="problems.contexts.norm-too-large",
         )

@@ -29,11 +29,14 @@ from posse.problems.contexts.contexts import (
     row_norms,
     scale_to_bound,
 )
-from posse.problems.datasets.columns import other_columns, read_columns
-from posse.problems.datasets.encoded import read_encoded
-from posse.problems.datasets.files import FilePath
-from posse.problems.datasets.frames import Frame, read_table
-from posse.problems.datasets.reading import BadRows, between, current
+from posse.problems.tables.encoded import other_columns, read_encoded
+from posse.problems.tables.faults import BadRows
+from posse.problems.tables.frames import Frame
+from posse.problems.tables.options import ReadOptions
+from posse.problems.tables.schema import Records, Schema, numbers, words
+from posse.problems.tables.schema import within as in_range
+from posse.problems.tables.table import open_table
+from posse.problems.tables.text import FilePath
 
 ROW = "row"
 
@@ -56,8 +59,13 @@ class Rows:
         """Digest of the identifiers in their order: equal where two files hold the same rows."""
         return ids_digest(self.ids)
 
+    def part(self, chosen: NDArray[np.bool_]) -> Rows:
+        """Return some of the rows."""
+        ids = tuple(id for id, good in zip(self.ids, chosen, strict=True) if good)
+        return Rows(self.file, ids, self.names, self.values[chosen], self.line[chosen])
+
     def place(self, row: int) -> str:
-        """Name a row in an error."""
+        """Return what errors call a row."""
         return f"{self.file}, row {self.line[row]}"
 
 
@@ -85,35 +93,47 @@ def ids_digest(ids: Sequence[str]) -> str:
 
 
 def read_block(
-    path: FilePath | Frame, bound: float, *, scale: bool = False, delimiter: str | None = None
+    path: FilePath | Frame,
+    bound: float,
+    *,
+    scale: bool = False,
+    delimiter: str | None = None,
+    options: ReadOptions | None = None,
 ) -> FeatureBlock:
-    """Read one party's file; each row must be within the norm bound, or is scaled down to it with
-    `scale`.
+    """Read one party's file.
+
+    Each row must be within the norm bound, or is scaled down to it with `scale`.
     """
-    return _bounded(_read(path, delimiter), bound, scale)
+    options = options or ReadOptions(delimiter=delimiter)
+    return _bounded(_read(path, options), bound, scale, options)
 
 
 def read_rewards(
-    path: FilePath | Frame, delimiter: str | None = None, pays: RewardRange | None = None
+    path: FilePath | Frame,
+    delimiter: str | None = None,
+    pays: RewardRange | None = None,
+    options: ReadOptions | None = None,
 ) -> Rows:
-    """Read what arms pay: a column `row`, and for each arm a column of chances of a reward of 1, in
-    [0, 1].
+    """Read what arms pay: a column `row`, and one column per arm.
 
-    With `pays` the columns hold exactly what arms pay, within that range.
+    A column holds chances of a reward of 1, in [0, 1]; with `pays`, exactly what the arm pays,
+    within that range.
     """
-    within = pays or UNIT_RANGE
-    remedy = (
-        "Correct it, or give exact pays their reward_range."
-        if pays is None
-        else "Correct it, or widen reward_range."
-    )
-    table = _read(path, delimiter, within=within, remedy=remedy)
-    if len(table.names) < 2:
+    table = open_table(path, options or ReadOptions(delimiter=delimiter))
+    limits = pays or UNIT_RANGE
+    remedy = "Correct it, or widen reward_range."
+    if pays is None:
+        remedy = "Correct it, or give exact pays their reward_range."
+    rule = in_range(limits.low, limits.high, remedy)
+    arms = other_columns(table, [words(ROW)])
+    records = Schema(words(ROW), *(numbers(arm, rule) for arm in arms)).read(table)
+    if len(arms) < 2:
         raise DataError(
-            f"{table.file}: a bandit needs at least 2 arms, got the columns "
-            f"row,{','.join(table.names)}. Add another."
+            f"{table.name}: a bandit needs at least 2 arms, got the columns row,{','.join(arms)}. "
+            "Add another.",
+            rule="problems.rewards.one-arm",
         )
-    return table
+    return _rows(records, tuple(arms), np.stack([records.numbers[arm] for arm in arms], axis=1))
 
 
 def read_features(
@@ -125,6 +145,7 @@ def read_features(
     delimiter: str | None = None,
     name: str = "own",
     pays: RewardRange | None = None,
+    options: ReadOptions | None = None,
 ) -> Contexts:
     """Read the files (or frames) of all parties and the rewards, for a run in one place.
 
@@ -144,44 +165,45 @@ def read_features(
     (('clinic', 'lab'), ('wait', 'treat'), [[0.5, 0.2], [0.1, 0.7]])
     """
     check_count(len(files))
-    tables = {party: _read(path, delimiter) for party, path in files.items()}
+    options = options or ReadOptions(delimiter=delimiter)
+    tables = {party: _read(path, options) for party, path in files.items()}
     declared = _declared(tables, bounds)
-    paid = read_rewards(rewards, delimiter, pays)
+    paid = read_rewards(rewards, pays=pays, options=options)
     blocks: Sequence[Rows] = [
-        _bounded(table, declared[party], scale) for party, table in tables.items()
+        _bounded(table, declared[party], scale, options) for party, table in tables.items()
     ]
-    if current().skip_bad:
-        *blocks, paid = _in_all([*blocks, paid])
+    if options.skip_bad:
+        *blocks, paid = _in_all([*blocks, paid], options)
     for other in (*blocks, paid):
         check_aligned(blocks[0], other)
     ends = np.cumsum([0, *(len(block.names) for block in blocks)]).tolist()
-    held = tuple(
+    party_blocks = tuple(
         Block(party, tuple(range(low, high)), declared[party])
         for party, low, high in zip(tables, ends, ends[1:], strict=False)
     )
     values = np.concatenate([block.values for block in blocks], axis=1)
-    return Contexts(name, values, held, paid.names, paid.values, pays=pays)
+    return Contexts(name, values, party_blocks, paid.names, paid.values, pays=pays)
 
 
-def _in_all(tables: Sequence[Rows]) -> list[Rows]:
-    """Return the rows that stand in every file: one that was dropped from a file has no counterpart
-    there.
-    """
+def _in_all(tables: Sequence[Rows], options: ReadOptions) -> list[Rows]:
+    """Return the rows that are in every file: one that was dropped has no counterpart there."""
     common = frozenset(tables[0].ids).intersection(*(table.ids for table in tables))
-    kept = []
+    if not common:
+        raise DataError(
+            "no row is in all files. Put the same rows in all of them.",
+            rule="problems.rows.none-in-common",
+        )
+    common_rows = []
     for table in tables:
         here = np.array([id in common for id in table.ids], np.bool_)
-        ids = tuple(id for id in table.ids if id in common)
-        kept.append(Rows(table.file, ids, table.names, table.values[here], table.line[here]))
+        common_rows.append(table.part(here))
         if not here.all():
             count = int((~here).sum())
-            rows = f"{count:,} row{'s' if count > 1 else ''}"
-            current().dropped.append(
-                f"{table.file}: {rows} left out that another file does not have."
+            options.note(
+                f"{table.file}: {count:,} row{'s' if count > 1 else ''} left out that another file "
+                "does not have."
             )
-    if not common:
-        raise DataError("no row stands in all files. Put the same rows in all of them.")
-    return kept
+    return common_rows
 
 
 def check_aligned(one: Rows, other: Rows) -> None:
@@ -191,7 +213,8 @@ def check_aligned(one: Rows, other: Rows) -> None:
             raise DataError(
                 f"files do not match: {one.place(row)} is '{mine}' and {other.place(row)} is "
                 f"'{theirs}'. "
-                "Put the same rows in the same order in both."
+                "Put the same rows in the same order in both.",
+                rule="problems.rows.not-aligned",
             )
     if len(one.ids) != len(other.ids):
         short, long = (one, other) if len(one.ids) < len(other.ids) else (other, one)
@@ -199,7 +222,8 @@ def check_aligned(one: Rows, other: Rows) -> None:
         raise DataError(
             f"files do not match: {short.file} ends after {row} rows, and {long.place(row)} is "
             f"'{long.ids[row]}'. "
-            "Put the same rows in the same order in both."
+            "Put the same rows in the same order in both.",
+            rule="problems.rows.missing-in-file",
         )
 
 
@@ -212,19 +236,20 @@ def _declared(tables: Mapping[str, Rows], bounds: Mapping[str, float] | None) ->
         raise ConfigError(
             f"bounds must name the parties of the features, {', '.join(tables)}, got "
             f"{', '.join(bounds) or 'none'}. "
-            "Give one each, or leave bounds out."
+            "Give one each, or leave bounds out.",
+            rule="problems.bounds.not-the-parties",
         )
     check_bounds(bounds)
     return {party: float(bounds[party]) for party in tables}
 
 
-def _bounded(table: Rows, bound: float, scale: bool) -> FeatureBlock:
+def _bounded(table: Rows, bound: float, scale: bool, options: ReadOptions) -> FeatureBlock:
+    """Return the rows within a bound; the others are bad, or scaled down to it."""
     check.between(0, 1, open_low=True, bound=bound)
     values = scale_to_bound(table.values, bound) if scale else table.values
     norms = row_norms(values)
-    # Of the rows that could be read: bounds go by the features of all parties, which are known only
-    # then.
-    within, bad = norms <= bound + SLACK, BadRows(table.file)
+    within = norms <= bound + SLACK
+    bad = BadRows(table.file, options)
     for row in np.flatnonzero(~within).tolist():
         bad.add(
             int(table.line[row]),
@@ -233,28 +258,16 @@ def _bounded(table: Rows, bound: float, scale: bool) -> FeatureBlock:
             "Scale the features, or set scale to have longer rows scaled down.",
         )
     bad.settle(int(within.sum()))
-    ids = tuple(id for id, good in zip(table.ids, within, strict=True) if good)
-    return FeatureBlock(table.file, ids, table.names, values[within], table.line[within], bound)
+    part = table.part(within)
+    return FeatureBlock(part.file, part.ids, part.names, values[within], part.line, bound)
 
 
-def _read(
-    source: FilePath | Frame,
-    delimiter: str | None,
-    *,
-    within: RewardRange | None = None,
-    remedy: str = "",
-) -> Rows:
-    """Read features; with `within`, numbers of this range in every column."""
-    document = read_table(source)
-    if within is None:
-        table, names, values = read_encoded(document, [ROW], delimiter)
-    else:
-        mark, numbers = other_columns(document, [ROW], delimiter)
-        rules = [between(name, within.low, within.high, remedy) for name in numbers]
-        table, names = (
-            read_columns(document, [ROW], numbers, delimiter=mark, rules=rules),
-            tuple(numbers),
-        )
-        values = np.stack([table.numbers[name] for name in names], axis=1)
-    table.check_distinct(ROW)
-    return Rows(document.name, table.words[ROW].distinct, names, values, table.line)
+def _read(source: FilePath | Frame, options: ReadOptions) -> Rows:
+    """Read features."""
+    encoded = read_encoded(open_table(source, options), [words(ROW)])
+    return _rows(encoded.records, encoded.names, encoded.values)
+
+
+def _rows(records: Records, names: tuple[str, ...], values: NDArray[np.float64]) -> Rows:
+    records.check_distinct(ROW)
+    return Rows(records.file, records.words[ROW].distinct, names, values, records.line)

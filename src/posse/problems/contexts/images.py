@@ -31,8 +31,9 @@ from posse.core.check import require
 from posse.core.errors import ConfigError, DataError
 from posse.core.random import INSTANCE, uniform
 from posse.problems.contexts.contexts import Bounds, Contexts, scale_blocks, split
-from posse.problems.datasets.files import FilePath, data_folder
+from posse.problems.datasets.files import data_folder
 from posse.problems.datasets.mnist import CLASSES, Part, load_mnist
+from posse.problems.tables.text import FilePath
 
 COMPONENTS = 20
 
@@ -75,7 +76,8 @@ def principal(images: NDArray[np.generic], components: int = COMPONENTS) -> Proj
     count, width = images.shape
     if not 1 <= components <= width:
         raise ConfigError(
-            f"components must be in [1, {width}], the number of features, got {components}."
+            f"components must be in [1, {width}], the number of features, got {components}.",
+            rule="problems.components.out-of-range",
         )
     products, sums = np.zeros((width, width)), np.zeros(width)
     for low in range(0, count, _ROWS):
@@ -87,7 +89,10 @@ def principal(images: NDArray[np.generic], components: int = COMPONENTS) -> Proj
     axes = vectors[:, ::-1][:, :components]
     largest = axes[np.abs(axes).argmax(axis=0), np.arange(components)]
     if not np.trace(scatter) > 0:
-        raise DataError(f"features must vary, got {count} equal rows. Give rows that differ.")
+        raise DataError(
+            f"features must vary, got {count} equal rows. Give rows that differ.",
+            rule="problems.components.rows-equal",
+        )
     return Projection(sums / count, np.ascontiguousarray(axes * np.where(largest < 0, -1.0, 1.0)))
 
 
@@ -114,7 +119,8 @@ class Labelled:
         if not 1 <= rows <= len(self):
             raise DataError(
                 f"rows must be in [1, {len(self)}], as many as {self.name} has, got {rows}. Ask "
-                "for fewer."
+                "for fewer.",
+                rule="problems.rows.out-of-images",
             )
         return Labelled(self.name, self.rows[:rows], self.labels[:rows], self.classes)
 
@@ -236,10 +242,14 @@ def kmeans(rows: NDArray[np.float64], clusters: int, seed: int) -> NDArray[np.fl
     """
     if not 2 <= clusters <= len(rows):
         raise ConfigError(
-            f"arms must be in [2, {len(rows)}], the number of rows to cluster, got {clusters}."
+            f"arms must be in [2, {len(rows)}], the number of rows to cluster, got {clusters}.",
+            rule="problems.arms.not-clusters",
         )
     if not 0 <= seed < 2**63:
-        raise ConfigError(f"seed of a clustering must be in [0, 2^63), got {seed}. Choose another.")
+        raise ConfigError(
+            f"seed of a clustering must be in [0, 2^63), got {seed}. Choose another.",
+            rule="problems.cluster_seed.out-of-range",
+        )
     centres = _seeded(rows, clusters, seed)
     label = np.full(len(rows), -1)
     for _ in range(MOST_SWEEPS):
@@ -267,7 +277,8 @@ def _seeded(rows: NDArray[np.float64], clusters: int, seed: int) -> NDArray[np.f
         if not reached[-1] > 0:
             raise ConfigError(
                 f"arms must be at most {k}, the number of different rows, got {clusters}. Ask for "
-                "fewer."
+                "fewer.",
+                rule="problems.arms.more-than-rows",
             )
         u = float(uniform(np.uint64(seed), INSTANCE, _SEEDING, k, 0))
         row = min(int(np.searchsorted(reached, u * reached[-1], side="right")), len(rows) - 1)

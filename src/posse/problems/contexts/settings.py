@@ -108,8 +108,8 @@ class ContextSettings(DataSettings):
 
     @field_validator("bounds", mode="before")
     @classmethod
-    def _bound_pairs(cls, given: object) -> object:
-        return pairs_of("bounds", given) if isinstance(given, str | list | tuple) else given
+    def _bound_pairs(cls, value: object) -> object:
+        return pairs_of("bounds", value) if isinstance(value, str | list | tuple) else value
 
     @model_validator(mode="after")
     def _check_contexts(self) -> Self:
@@ -174,7 +174,8 @@ class ContextSettings(DataSettings):
         if "parties" in self.model_fields_set and self.parties != count:
             raise ConfigError(
                 f"columns must be one count a party, got {count} for {self.parties} parties. "
-                "Change one."
+                "Change one.",
+                rule="problems.columns.not-parties",
             )
         return party_names(count)
 
@@ -182,13 +183,15 @@ class ContextSettings(DataSettings):
         missing = next((name for name in self.parts if self.data_part(name) is None), None)
         if missing is not None:
             raise ConfigError(
-                f"own files are features and rewards, got no {missing}. Give {missing}."
+                f"own files are features and rewards, got no {missing}. Give {missing}.",
+                rule="problems.data.missing-part",
             )
         count = len(self.data_part("features"))
         if "parties" in self.model_fields_set and self.parties != count:
             raise ConfigError(
                 f"parties must be those of the features, got {self.parties} for {count} files. "
-                "Leave parties out."
+                "Leave parties out.",
+                rule="problems.parties.not-the-features",
             )
         RewardRange.of(self.reward_range)
         self.check_files()
@@ -200,6 +203,7 @@ class ContextSettings(DataSettings):
             bounds=self.bounds,
             scale=self.scale,
             pays=None if self.reward_range is None else RewardRange.of(self.reward_range),
+            options=self.read_options(),
         )
         return contexts if self.rows is None else contexts.first(self.rows)
 

@@ -1,4 +1,4 @@
-"""The bytes of data files: where they are, whether they are the known ones, whether they are text.
+"""Files of data sets: where they are, and whether they are the known ones.
 
 The package ships no data set. It looks in the folder given as `data_dir`, else in the one that the
 environment variable POSSE_DATA names, checks size and sha256 of the files it knows, and says where
@@ -15,7 +15,6 @@ import os
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -23,103 +22,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from posse.core.errors import DataError
-from posse.problems.datasets.reading import as_utf8
-
-FilePath = str | os.PathLike[str]
-
-_SPREADSHEET = b"\xd0\xcf\x11\xe0"
-_ZIP = b"PK\x03\x04"
-
-
-@dataclass(frozen=True)
-class Document:
-    """A text file and the name that errors give it.
-
-    >>> Document("means.csv", b"name,mean").open().read()
-    'name,mean'
-    >>> Document("means.csv", b"")
-    Traceback (most recent call last):
-    ...
-    posse.core.errors.DataError: [P200] means.csv is empty. Write or download it again.
-    """
-
-    name: str
-    data: bytes
-    frame: bool = False
-    """Whether it is a frame written as CSV: its rows are counted without the header."""
-
-    def __post_init__(self) -> None:
-        if not self.data.strip():
-            raise DataError(f"{self.name} is empty. Write or download it again.")
-        if self.data.startswith(_SPREADSHEET) or self.data.startswith(_ZIP):
-            raise DataError(
-                f"{self.name} is a spreadsheet or an archive, not text. Save its table as CSV in "
-                "UTF-8."
-            )
-        if self.data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            raise DataError(f"{self.name} is text in UTF-16. Save it as UTF-8.")
-        zero = self.data.find(b"\0")
-        if encoding := _wide(self.data):
-            raise DataError(
-                f"{self.name} looks like text in UTF-16 without a mark. Give --encoding {encoding}."
-            )
-        if zero >= 0:
-            raise DataError(
-                f"{self.name}, row {self._row(zero)} holds a zero byte: a binary file, not text. "
-                "Give a CSV."
-            )
-        try:
-            self.data.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"{self.name}, row {self._row(error.start)} holds byte "
-                f"0x{self.data[error.start]:02x}, "
-                "which is not UTF-8. Save the file as UTF-8, or give its encoding, such as "
-                "--encoding latin-1."
-            ) from None
-
-    def _row(self, position: int) -> int:
-        return self.data.count(b"\n", 0, position) + 1
-
-    def open(self) -> io.TextIOWrapper:
-        """Open as a stream of lines, without the byte order mark that some editors put first."""
-        return io.TextIOWrapper(io.BytesIO(self.data), encoding="utf-8-sig", newline="")
-
-
-def _wide(data: bytes) -> str:
-    """Return the encoding of text in UTF-16 that has no mark: every other byte of its first letters
-    is zero.
-
-    >>> (
-    ...     _wide("item,rating".encode("utf-16-le")),
-    ...     _wide("item,rating".encode("utf-16-be")),
-    ...     _wide(b"item,rating"),
-    ... )
-    ('utf-16-le', 'utf-16-be', '')
-    """
-    start = data[:256]
-    half = len(start) // 2
-    low, high = start[::2].count(0), start[1::2].count(0)
-    if max(low, high) < 0.8 * half or min(low, high) > 0.05 * half:
-        return ""
-    return "utf-16-be" if low > high else "utf-16-le"
-
-
-def read_bytes(path: FilePath) -> bytes:
-    """Read a file, or say in one line why it cannot be read."""
-    try:
-        return Path(path).read_bytes()
-    except FileNotFoundError:
-        raise DataError(f"no file {os.fspath(path)}. Check the path.") from None
-    except OSError as error:
-        raise DataError(
-            f"cannot read {os.fspath(path)}: {error.strerror}. Give a file you may read."
-        ) from None
-
-
-def read_document(path: FilePath) -> Document:
-    """Read a text file, in the encoding that holds now (`reading`)."""
-    return Document(os.fspath(path), as_utf8(os.fspath(path), read_bytes(path)))
+from posse.problems.tables.text import Document, FilePath, read_bytes
 
 
 def unzip(name: str, data: bytes) -> dict[str, Document]:
@@ -149,7 +52,10 @@ def unzip(name: str, data: bytes) -> dict[str, Document]:
         RuntimeError,
         ValueError,
     ) as error:
-        raise DataError(f"{name} is not a whole zip file ({error}). Download it again.") from None
+        raise DataError(
+            f"{name} is not a whole zip file ({error}). Download it again.",
+            rule="problems.file.not-a-zip",
+        ) from None
     return {
         PurePosixPath(inner).name: Document(f"{name}:{inner}", content)
         for inner, content in read.items()
@@ -168,7 +74,8 @@ def unpacked(path: FilePath, home: str) -> bytes:
         return gzip.decompress(data)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(
-            f"{os.fspath(path)} is not a whole gzip file ({error}). Get it again from {home}."
+            f"{os.fspath(path)} is not a whole gzip file ({error}). Get it again from {home}.",
+            rule="problems.file.not-gzip",
         ) from None
 
 
@@ -206,18 +113,20 @@ def read_pins(table: Traversable) -> dict[str, Pin]:
 
 def data_folder(data_dir: FilePath | None = None) -> Path:
     """Give the folder of data files: the argument, else POSSE_DATA."""
-    given = os.environ.get(VARIABLE, "") if data_dir is None else os.fspath(data_dir)
-    if not given:
+    folder = os.environ.get(VARIABLE, "") if data_dir is None else os.fspath(data_dir)
+    if not folder:
         raise DataError(
             f"no folder of data files is set. Give data_dir (--data-dir), or set {VARIABLE} to the "
-            "folder."
+            "folder.",
+            rule="problems.data_dir.not-set",
         )
-    if not Path(given).is_dir():
+    if not Path(folder).is_dir():
         source = f"{VARIABLE} names" if data_dir is None else "data_dir is"
         raise DataError(
-            f"{source} {given}, which is not a folder. Give the folder that holds the data sets."
+            f"{source} {folder}, which is not a folder. Give the folder that holds the data sets.",
+            rule="problems.data_dir.not-a-folder",
         )
-    return Path(given)
+    return Path(folder)
 
 
 def find(candidates: Sequence[str], home: str, data_dir: FilePath | None = None) -> Path:
@@ -230,7 +139,8 @@ def find(candidates: Sequence[str], home: str, data_dir: FilePath | None = None)
             return folder / candidate
     raise DataError(
         f"no {candidates[0]} in {folder}. Get it from {home} (mind its terms), put it there, "
-        f"or give another folder by data_dir (--data-dir) or {VARIABLE}."
+        f"or give another folder by data_dir (--data-dir) or {VARIABLE}.",
+        rule="problems.data_dir.file-missing",
     )
 
 
@@ -269,8 +179,8 @@ def read_known(
     """
     file = Path(path)
     data, name = unpacked(file, home), file.name.removesuffix(".gz")
-    known = known_files() if pins is None else pins
-    pin = known.get(f"{file.parent.name}/{name}") or known.get(name)
+    pinned = known_files() if pins is None else pins
+    pin = pinned.get(f"{file.parent.name}/{name}") or pinned.get(name)
     if verify and pin is not None:
         check_pin(os.fspath(path), data, pin, home)
     return data
@@ -292,15 +202,16 @@ def check_pin(name: str, data: bytes, pin: Pin, home: str) -> None:
     3 bytes with 7692c3ad3540.... Download it again from example.org, or switch verify off where there is such a
     setting.
     """
-    found = hashlib.sha256(data).hexdigest()
-    if pin.size not in (None, len(data)) or found != pin.sha256:
-        wanted, got = (
+    digest = hashlib.sha256(data).hexdigest()
+    if pin.size not in (None, len(data)) or digest != pin.sha256:
+        expected_size, size = (
             ("", "")
             if pin.size is None
             else (f"{pin.size} bytes with ", f"{len(data)} bytes with ")
         )
         raise DataError(
-            f"{name} is not the known file: expected {wanted}sha256 {pin.sha256[:12]}..., found "
-            f"{got}{found[:12]}.... "
-            f"Download it again from {home}, or switch verify off where there is such a setting."
+            f"{name} is not the known file: expected {expected_size}sha256 {pin.sha256[:12]}..., found "
+            f"{size}{digest[:12]}.... "
+            f"Download it again from {home}, or switch verify off where there is such a setting.",
+            rule="problems.file.not-the-known-one",
         )

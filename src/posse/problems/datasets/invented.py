@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import cache
 from random import Random
 
-from posse.problems.datasets.frames import Frame, as_frame
+from posse.problems.tables.frames import Frame, as_frame
 
 STORES = (
     "Mill Bakery",

@@ -27,9 +27,10 @@ from numpy.typing import NDArray
 from posse.core import check
 from posse.core.check import require
 from posse.core.errors import DataError
-from posse.problems.datasets.files import FilePath, find, read_known
+from posse.problems.datasets.files import find, read_known
 from posse.problems.populations.population import Population
 from posse.problems.populations.splits import dirichlet, natural, population
+from posse.problems.tables.text import FilePath
 
 HOME = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 CLASSES = tuple(str(digit) for digit in range(10))
@@ -71,12 +72,14 @@ def read_mnist(images: FilePath, labels: FilePath, verify: bool = True) -> Image
         raise DataError(
             f"files do not match: {os.fspath(images)} has {len(pixels)} images and "
             f"{os.fspath(labels)} "
-            f"{len(digits)} labels. Give two files of one part."
+            f"{len(digits)} labels. Give two files of one part.",
+            rule="problems.mnist.lengths",
         )
     if digits.size and digits.max() > 9:
         row = int((digits > 9).argmax())
         raise DataError(
-            f"{os.fspath(labels)}: labels must be digits, got {digits[row]} at position {row + 1}."
+            f"{os.fspath(labels)}: labels must be digits, got {digits[row]} at position {row + 1}.",
+            rule="problems.mnist.not-digits",
         )
     return Images(pixels.reshape(len(pixels), -1), digits.astype(np.int64))
 
@@ -90,13 +93,15 @@ def read_idx(path: FilePath, dimensions: int, verify: bool = True) -> NDArray[np
     if len(data) < start or data[:4] != bytes((0, 0, _UNSIGNED_BYTE, dimensions)):
         raise DataError(
             f"{name} is not an idx file of bytes in {dimensions} dimensions: it begins with "
-            f"{data[:4].hex(' ') or 'nothing'}. Get it from {HOME}."
+            f"{data[:4].hex(' ') or 'nothing'}. Get it from {HOME}.",
+            rule="problems.mnist.not-bytes",
         )
     shape = tuple(int.from_bytes(data[at : at + 4], "big") for at in range(4, start, 4))
     if len(data) - start != math.prod(shape):
         raise DataError(
             f"{name} says {' x '.join(map(str, shape))} values and holds {len(data) - start}. Get "
-            f"it again from {HOME}."
+            f"it again from {HOME}.",
+            rule="problems.mnist.truncated",
         )
     return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
 
@@ -127,14 +132,16 @@ def mnist_writers(
     if len(table) < len(images.labels):
         raise DataError(
             f"{name} must have a row for each of {len(images.labels)} images, got {len(table)}. Download "
-            "it again."
+            "it again.",
+            rule="problems.writers.too-few",
         )
     table = table[: len(images.labels)]
     differ = np.flatnonzero(table[:, DIGIT] != images.labels)
     if len(differ):
         raise DataError(
             f"{name} must line up with MNIST row by row, got another digit in row {differ[0] + 1}. "
-            "Download both again."
+            "Download both again.",
+            rule="problems.writers.other-digits",
         )
     square = images.pixels.reshape(len(images.labels), 28, -1)
     called = "mnist by writer" if part == "train" else "mnist by writer (test)"
@@ -147,14 +154,16 @@ def read_labels(path: FilePath, verify: bool = True) -> NDArray[np.int64]:
     if len(data) < 12 or data[:4] != b"\x00\x00\x0c\x02":
         raise DataError(
             f"{name} is not an idx file of integers in 2 dimensions: it begins with "
-            f"{data[:4].hex(' ')}."
+            f"{data[:4].hex(' ')}.",
+            rule="problems.writers.not-integers",
         )
     rows, columns = (int.from_bytes(data[at : at + 4], "big") for at in (4, 8))
     if columns != COLUMNS or len(data) - 12 != 4 * rows * columns:
         raise DataError(
             f"{name} must hold {COLUMNS} integers a row, got {rows} x {columns} in "
             f"{len(data) - 12} bytes. "
-            f"Get it again from {QMNIST_HOME}."
+            f"Get it again from {QMNIST_HOME}.",
+            rule="problems.writers.shape",
         )
     return np.frombuffer(data, ">i4", offset=12).reshape(rows, columns).astype(np.int64)
 

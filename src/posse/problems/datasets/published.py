@@ -17,7 +17,7 @@ from posse.core import check
 from posse.core.errors import DataError
 from posse.problems.arms.rewards import Arms, BernoulliArms
 from posse.problems.arms.tables import mean_list
-from posse.problems.datasets.files import Document
+from posse.problems.tables.text import Document
 
 EMBEDDED: tuple[str, ...] = ("jester", "movielens")
 SIZE = 100
@@ -49,7 +49,8 @@ def embedded_arms(name: str, arms: int = SIZE) -> Arms:
     if arms > SIZE:
         raise DataError(
             f"the embedded list '{name}' has {SIZE} means, got arms={arms}. Ask for {SIZE} or "
-            "fewer."
+            "fewer.",
+            rule="problems.arms.more-than-embedded",
         )
     order = np.argsort(-means, kind="stable")[:arms]
     names = [f"{_WORD[name]} {number + 1}" for number in order]

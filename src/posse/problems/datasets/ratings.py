@@ -19,26 +19,18 @@ threshold on it is in hours; the value of a purchase is always 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from posse.core import check
 from posse.core.errors import DataError
 from posse.problems.arms.ratings import Ratings
-from posse.problems.datasets.columns import Columns, by_number, name_of, read_columns
-from posse.problems.datasets.files import (
-    Document,
-    FilePath,
-    find,
-    read_known,
-    read_known_text,
-    unzip,
-)
-from posse.problems.datasets.reading import between
+from posse.problems.datasets.files import find, read_known, read_known_text, unzip
 from posse.problems.datasets.reviews import (
     GOOGLE_HOME,
     STEAM_REVIEWS_HOME,
@@ -46,6 +38,10 @@ from posse.problems.datasets.reviews import (
     find_steam_reviews,
     read_reviews,
 )
+from posse.problems.tables.options import ReadOptions
+from posse.problems.tables.schema import Records, Rule, Schema, numbers, within, words
+from posse.problems.tables.table import open_table
+from posse.problems.tables.text import Document, FilePath
 
 MOVIELENS_HOME = "https://grouplens.org/datasets/movielens/latest/"
 STARS = (0.5, 5.0)
@@ -66,14 +62,12 @@ def read_movielens(folder: FilePath, verify: bool = True) -> Ratings:
     folder = Path(folder)
     if (folder / ML_100K).is_file() and not (folder / "ratings.csv").is_file():
         return _read_oldest(folder, verify)
-    rated, named = (
+    rated, movies = (
         read_known_text(folder / file, MOVIELENS_HOME, verify)
         for file in ("ratings.csv", "movies.csv")
     )
-    table = read_columns(
-        rated, words=["userId", "movieId"], numbers=["rating"], rules=[between("rating", *STARS)]
-    )
-    films = read_columns(named, words=["movieId", "title"])
+    table = _read(rated, ("userId", "movieId"), "rating", within(*STARS))
+    films = _read(movies, ("movieId", "title"))
     return _rated(table, "rating", films, "title", "movie", STARS, f"MovieLens {folder.name}")
 
 
@@ -82,26 +76,72 @@ def _read_oldest(folder: Path, verify: bool) -> Ratings:
     24 columns.
     """
     rated = read_known_text(folder / ML_100K, MOVIELENS_HOME, verify)
-    header = ("userId", "movieId", "rating", "timestamp")
-    rules = [between("rating", *STARS)]
-    table = read_columns(
-        rated, words=header[:2], numbers=["rating"], delimiter="\t", header=header, rules=rules
+    table = _read(
+        rated,
+        ("userId", "movieId"),
+        "rating",
+        within(*STARS),
+        delimiter="\t",
+        header=("userId", "movieId", "rating", "timestamp"),
     )
     text = read_known(folder / "u.item", MOVIELENS_HOME, verify).decode("latin-1")
-    columns = ("movieId", "title", *(f"column {number}" for number in range(3, 25)))
-    films = read_columns(
+    films = _read(
         Document(str(folder / "u.item"), text.encode()),
-        words=columns[:2],
+        ("movieId", "title"),
         delimiter="|",
-        header=columns,
+        header=("movieId", "title", *(f"column {number}" for number in range(3, 25))),
     )
     return _rated(table, "rating", films, "title", "movie", STARS, f"MovieLens {folder.name}")
 
 
+def _read(
+    document: Document,
+    names: Sequence[str],
+    value: str = "",
+    rule: Rule | None = None,
+    *,
+    delimiter: str | None = None,
+    header: Sequence[str] | None = None,
+) -> Records:
+    """Read columns of words, and one of numbers if it has a name."""
+    columns = [words(name) for name in names]
+    if value:
+        columns.append(numbers(value) if rule is None else numbers(value, rule))
+    table = open_table(document, ReadOptions(delimiter=delimiter), header)
+    return Schema(*columns).read(table)
+
+
+def _names(table: Records, key: str, name: str) -> dict[str, str]:
+    """Return names by id; raise if an id is on two rows."""
+    table.check_distinct(key)
+    return {table.words[key][row]: table.words[name][row] for row in range(len(table))}
+
+
+def _by_number(table: Records, column: str) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+    """Put numbered items in the order of their numbers.
+
+    Returns:
+        Their ids, and the place of each row's item.
+    """
+    ids = table.words[column]
+    for code, item in enumerate(ids.distinct):
+        if not (item.isascii() and item.isdecimal()):
+            row = int(np.argmax(ids.code == code))
+            raise DataError(
+                f"{table.place(row, column)}: '{item}' is not a whole number. Number the items 1, "
+                "2, ...",
+                rule="problems.item.not-a-number",
+            )
+    order = sorted(range(len(ids.distinct)), key=lambda code: int(ids.distinct[code]))
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    return tuple(ids.distinct[code] for code in order), place[ids.code]
+
+
 def _rated(
-    table: Columns,
+    table: Records,
     value: str,
-    named: Columns,
+    titles: Records,
     name: str,
     noun: str,
     scale: tuple[float, float],
@@ -111,8 +151,8 @@ def _rated(
     of their own.
     """
     user, number = table.words
-    items, item = by_number(table, number)
-    names = name_of(named, number, name)
+    items, item = _by_number(table, number)
+    names = _names(titles, number, name)
     return Ratings(
         items,
         item,
@@ -142,38 +182,37 @@ def find_jester(data_dir: FilePath | None = None) -> Path:
 def read_jester(path: FilePath, verify: bool = True) -> Ratings:
     """Read the csv, or the zip that holds it; item ids are the numbers of the jokes, 1 to 100."""
     path = Path(path)
-    table = read_columns(
-        _jester_document(path, verify),
-        numbers=["count", *JOKES],
-        delimiter=",",
-        header=("count", *JOKES),
-    )
+    header = ("count", *JOKES)
+    opened = open_table(_jester_document(path, verify), ReadOptions(delimiter=","), header)
+    table = Schema(*map(numbers, header)).read(opened)
     for joke in JOKES:
         _check_jokes(table, joke)
     matrix = np.stack([table.numbers[joke] for joke in JOKES], axis=1)
-    given = matrix != MISSING
-    wrong = np.flatnonzero(given.sum(axis=1) != table.numbers["count"])
+    rated = matrix != MISSING
+    wrong = np.flatnonzero(rated.sum(axis=1) != table.numbers["count"])
     if len(wrong):
         row = int(wrong[0])
         raise DataError(
             f"{table.place(row, 'count')}: says {table.numbers['count'][row]:g} ratings, "
-            f"the row has {given[row].sum()}. Correct the count; 99 marks a missing rating."
+            f"the row has {rated[row].sum()}. Correct the count; 99 marks a missing rating.",
+            rule="problems.jester.count",
         )
-    user, item = np.nonzero(given)
+    user, item = np.nonzero(rated)
     items = tuple(joke.removeprefix("joke ") for joke in JOKES)
     return Ratings(
-        items, item, matrix[given], JESTER_SCALE, f"Jester {path.stem}", user=user, names=JOKES
+        items, item, matrix[rated], JESTER_SCALE, f"Jester {path.stem}", user=user, names=JOKES
     )
 
 
-def _check_jokes(table: Columns, joke: str) -> None:
+def _check_jokes(table: Records, joke: str) -> None:
     values = table.numbers[joke]
     wrong = np.flatnonzero((np.abs(values) > JESTER_SCALE[1]) & (values != MISSING))
     if len(wrong):
         row = int(wrong[0])
         raise DataError(
             f"{table.place(row, joke)}: must be in [-10, 10], or 99 for a missing rating, "
-            f"got {values[row]:g}. Correct it."
+            f"got {values[row]:g}. Correct it.",
+            rule="problems.jester.out-of-range",
         )
 
 
@@ -186,7 +225,8 @@ def _jester_document(path: Path, verify: bool) -> Document:
         raise DataError(
             f"{path} holds {len(tables)} csv files ({', '.join(sorted(tables)) or 'none'}), "
             "expected 1. "
-            "Save the spreadsheet in it as jester-data-1.csv, and give that file."
+            "Save the spreadsheet in it as jester-data-1.csv, and give that file.",
+            rule="problems.jester.not-one-table",
         )
     return next(iter(tables.values()))
 
@@ -228,45 +268,44 @@ def _member(path: Path, inside: dict[str, Document], file: str) -> Document:
     if file not in inside:
         raise DataError(
             f"{path} holds no {file} (it holds: {', '.join(sorted(inside)) or 'no table'}). Get it "
-            f"from {STEAM_HOME}."
+            f"from {STEAM_HOME}.",
+            rule="problems.steam.member-missing",
         )
     return inside[file]
 
 
 def _pair(document: Callable[[str], Document], table: str) -> Ratings:
     file, column = _STEAM_FILES[table]
-    rules = [between(column, 0.0, np.inf)]
-    rows = read_columns(
-        document(file), words=["User_ID", "Game_ID"], numbers=[column], delimiter="\t", rules=rules
+    rows = _read(
+        document(file), ("User_ID", "Game_ID"), column, within(0.0, np.inf), delimiter="\t"
     )
-    games = read_columns(document("item_info.dat"), words=["Game_ID", "Game Name"], delimiter="\t")
+    games = _read(document("item_info.dat"), ("Game_ID", "Game Name"), delimiter="\t")
     longest = float(rows.numbers[column].max())
     return _rated(rows, column, games, "Game Name", "game", (0.0, longest), f"Steam {table}")
 
 
 def _single(document: Document, table: str) -> Ratings:
     header = ("user", "game", "behaviour", "value", "unused")
-    words, rules = ["user", "game", "behaviour"], [between("value", 0.0, np.inf)]
-    rows = read_columns(
-        document, words=words, numbers=["value"], delimiter=",", header=header, rules=rules
-    )
+    rows = _read(document, header[:3], "value", within(0.0, np.inf), delimiter=",", header=header)
     behaviour = rows.words["behaviour"]
     unknown = [word for word in behaviour.distinct if word not in _BEHAVIOUR.values()]
     if unknown:
         row = int(np.argmax(behaviour.code == behaviour.distinct.index(unknown[0])))
         raise DataError(
             f"{rows.place(row, 'behaviour')}: must be 'play' or 'purchase', got '{unknown[0]}'. "
-            "Correct it."
+            "Correct it.",
+            rule="problems.steam.behaviour",
         )
     if _BEHAVIOUR[table] not in behaviour.distinct:
         raise DataError(
-            f"{document.name} has no row of '{_BEHAVIOUR[table]}'. Ask for the other table."
+            f"{document.name} has no row of '{_BEHAVIOUR[table]}'. Ask for the other table.",
+            rule="problems.steam.no-row",
         )
-    kept = behaviour.code == behaviour.distinct.index(_BEHAVIOUR[table])
-    codes, item = np.unique(rows.words["game"].code[kept], return_inverse=True)
-    value = rows.numbers["value"][kept]
+    chosen = behaviour.code == behaviour.distinct.index(_BEHAVIOUR[table])
+    codes, item = np.unique(rows.words["game"].code[chosen], return_inverse=True)
+    value = rows.numbers["value"][chosen]
     items = tuple(rows.words["game"].distinct[code] for code in codes)
-    scale, user = (0.0, float(value.max())), rows.words["user"].code[kept]
+    scale, user = (0.0, float(value.max())), rows.words["user"].code[chosen]
     return Ratings(items, item, value, scale, f"Steam {table}", user=user)
 
 
@@ -276,23 +315,23 @@ class Dataset:
 
     name: str
     description: str
-    reader: Callable[[Path, bool], Ratings]
-    """Reads the file that `finder` found; if the second argument is true, a known file must have its
-    known digest.
+    reader: Callable[[Path, bool, str | None], Ratings]
+    """Reads the file that `finder` found, by (file, verify, where): with `verify` a known file must
+    have its known digest, and records must pass `where`.
     """
     threshold: float
     minimum: int
     source: str
     finder: Callable[[FilePath | None], Path]
     """Finds its file without reading it."""
-    long: bool = False
-    """Whether reading it takes long."""
+    records: bool = False
+    """Whether it is a file of reviews with many fields, which takes long to read."""
 
     def check(self, data_dir: FilePath | None) -> None:
         """Raise unless its files are there, and are sound where that is soon known."""
         file = self.finder(data_dir)
-        if not self.long:
-            self.reader(file, True)
+        if not self.records:
+            self.reader(file, True, None)
 
 
 RENAMED = {"steam": "steam-hours"}
@@ -305,7 +344,7 @@ DATASETS: dict[str, Dataset] = {
             "movielens",
             "100,836 ratings of 9,724 films by 610 users, 0.5 to 5 stars; an arm pays for 4 stars "
             "or more",
-            lambda file, verify: read_movielens(file.parent, verify),
+            lambda file, verify, where: read_movielens(file.parent, verify),
             threshold=3.5,
             minimum=50,
             source=MOVIELENS_HOME,
@@ -315,7 +354,7 @@ DATASETS: dict[str, Dataset] = {
             "jester",
             "1,810,455 ratings of 100 jokes by 24,983 users, -10 to 10; an arm pays for more than "
             "4.5",
-            read_jester,
+            lambda file, verify, where: read_jester(file, verify),
             threshold=4.5,
             minimum=1,
             source=JESTER_HOME,  # gives the Samba authors' own counts
@@ -326,7 +365,7 @@ DATASETS: dict[str, Dataset] = {
             "70,489 plays of 3,600 games by 11,350 users, in hours; an arm pays for more than 5 "
             "hours",
             # The median play lasts 4.5 hours, so rewards of both kinds are common.
-            lambda file, verify: read_steam(
+            lambda file, verify, where: read_steam(
                 file.parent if file.suffix == ".dat" else file, verify=verify
             ),
             threshold=5.0,
@@ -337,30 +376,38 @@ DATASETS: dict[str, Dataset] = {
         Dataset(
             "steam-reviews",
             "7.8 million reviews of games with hours played; an arm pays for more than 5 hours",
-            lambda file, verify: read_reviews(file),  # no digest of these files is known
+            lambda file, verify, where: read_reviews(
+                file, where
+            ),  # no digest of these files is known
             threshold=5.0,
             minimum=50,
             source=STEAM_REVIEWS_HOME,
             finder=find_steam_reviews,
-            long=True,
+            records=True,
         ),
         Dataset(
             "google-local",
             "reviews of places, 1 to 5 stars, of 2018 or of a state in 2021; an arm pays for 4 or "
             "more",
-            lambda file, verify: read_reviews(file),  # no digest of these files is known
+            lambda file, verify, where: read_reviews(
+                file, where
+            ),  # no digest of these files is known
             threshold=3.5,
             minimum=50,
             source=GOOGLE_HOME,
             finder=find_google_local,
-            long=True,
+            records=True,
         ),
     )
 }
 
 
-def load(name: str, data_dir: FilePath | None = None, verify: bool = True) -> Ratings:
+def load(
+    name: str, data_dir: FilePath | None = None, verify: bool = True, where: str | None = None
+) -> Ratings:
     """Load a data set by name from `data_dir`, else from the folder that POSSE_DATA names.
+
+    `where` keeps some of the reviews of games and of places, by their fields.
 
     >>> load("movielense")
     Traceback (most recent call last):
@@ -370,9 +417,12 @@ def load(name: str, data_dir: FilePath | None = None, verify: bool = True) -> Ra
     """
     check_renamed(name)
     if name not in DATASETS:
-        raise DataError(f"unknown data set '{name}'.{check.suggestion(name, tuple(DATASETS))}")
+        raise DataError(
+            f"unknown data set '{name}'.{check.suggestion(name, tuple(DATASETS))}",
+            rule="problems.data.unknown-data-set",
+        )
     dataset = DATASETS[name]
-    return dataset.reader(dataset.finder(data_dir), verify)
+    return dataset.reader(dataset.finder(data_dir), verify, where)
 
 
 def check_renamed(name: object) -> None:
@@ -381,5 +431,6 @@ def check_renamed(name: object) -> None:
         raise DataError(
             f"'{name}' is called '{RENAMED[name]}' now: it holds hours played. Write "
             f"'{RENAMED[name]}', or "
-            "'steam-reviews' for the reviews of the published demo."
+            "'steam-reviews' for the reviews of the published demo.",
+            rule="problems.data.renamed",
         )

@@ -33,7 +33,9 @@ import numpy as np
 
 from posse.core.errors import DataError
 from posse.problems.arms.ratings import Ratings
-from posse.problems.datasets.files import FilePath, data_folder, find
+from posse.problems.arms.where import Where
+from posse.problems.datasets.files import data_folder, find
+from posse.problems.tables.text import FilePath
 
 STEAM_REVIEWS_HOME = "https://cseweb.ucsd.edu/~jmcauley/datasets.html#steam_data"
 GOOGLE_HOME = "https://mcauleylab.ucsd.edu/public_datasets/gdrive/googlelocal/"
@@ -64,11 +66,10 @@ _WORDS: Mapping[str, bool | None] = {
 _CLOSES = {"}": "{", "]": "[", ")": "("}
 
 
-def fields(line: str, wanted: Sequence[str]) -> dict[str, Scalar]:
-    """Read the wanted fields of a record that is written as a Python literal or as JSON; scalars
-    only.
+def fields(line: str, names: Sequence[str]) -> dict[str, Scalar]:
+    """Read the wanted fields of a record that is written as a Python literal or as JSON.
 
-    Every token is checked, nothing is evaluated, and nesting costs no stack.
+    Only scalars are read. Every token is checked, nothing is evaluated, and nesting costs no stack.
 
     >>> fields("{u'hours': 2.5, 'text': \\"it's {fine}\\", 'tags': [1, (2,)], 'id': u'70'}", ("hours", "id"))
     {'hours': 2.5, 'id': '70'}
@@ -77,57 +78,79 @@ def fields(line: str, wanted: Sequence[str]) -> dict[str, Scalar]:
     ...
     ValueError: column 10: neither text, a number, None, True nor False
     """
-    found: dict[str, Scalar] = {}
-    open_: list[str] = []
-    key, after = "", ""
-    at, end = 0, len(line.rstrip())
-    while at < end:
-        token = _TOKEN.match(line, at, end)
+    parser = _RecordParser(line, frozenset(names))
+    place = 0
+    while place < parser.end:
+        token = _TOKEN.match(line, place, parser.end)
         if token is None:
-            raise ValueError(f"column {at + 1}: neither text, a number, None, True nor False")
-        at = token.end()
+            raise ValueError(f"column {place + 1}: neither text, a number, None, True nor False")
+        place = token.end()
+        parser.take(token)
+    if parser.open or not place:
+        raise ValueError("the record does not end")
+    return parser.fields
+
+
+class _RecordParser:
+    """Reads a record token by token."""
+
+    def __init__(self, line: str, names: frozenset[str]) -> None:
+        self.end = len(line.rstrip())
+        self.open: list[str] = []
+        """Brackets that are open."""
+        self.fields: dict[str, Scalar] = {}
+        self._line = line
+        self._wanted = names
+        self._key = ""
+        self._before = ""
+        """What came last at the top: a mark, or "value"."""
+
+    def take(self, token: re.Match[str]) -> None:
+        """Take the next token."""
         mark = token["mark"]
         if mark is None:
-            if not open_:
-                raise ValueError("a record must be in braces")
-            if open_ == ["{"]:
-                key = _scalar(key, after, token, wanted, found)
-            after = "value"
+            self._take_scalar(token)
         elif mark in "{[(":
-            if not open_ and mark != "{":
-                raise ValueError("a record must be in braces")
-            if open_ == ["{"] and after != ":":
-                raise ValueError(f"column {at}: a name in quotes must stand here")
-            open_.append(mark)
-            after = mark if len(open_) == 1 else after
+            self._open(mark, token.end())
         elif mark in _CLOSES:
-            if not open_ or open_.pop() != _CLOSES[mark]:
-                raise ValueError(f"column {at}: '{mark}' closes nothing")
-            if not open_ and line[at:end].strip():
-                raise ValueError(f"column {at + 1}: something follows the record")
-            if len(open_) == 1:
-                key = ""
-        elif len(open_) == 1:
-            after = mark
-    if open_ or not at:
-        raise ValueError("the record does not end")
-    return found
+            self._close(mark, token.end())
+        elif len(self.open) == 1:
+            self._before = mark
+
+    def _take_scalar(self, token: re.Match[str]) -> None:
+        if not self.open:
+            raise ValueError("a record must be in braces")
+        if len(self.open) == 1:
+            if self._before == ":":
+                if self._key in self._wanted:
+                    self.fields[self._key] = _scalar(token)
+                self._key = ""
+            elif token["text"] is None or self._before == "value":
+                raise ValueError(f"column {token.start() + 1}: a name in quotes must stand here")
+            else:
+                self._key = _text(token["text"])
+        self._before = "value"
+
+    def _open(self, mark: str, place: int) -> None:
+        if not self.open and mark != "{":
+            raise ValueError("a record must be in braces")
+        if len(self.open) == 1 and self._before != ":":
+            raise ValueError(f"column {place}: a name in quotes must stand here")
+        self.open.append(mark)
+        if len(self.open) == 1:
+            self._before = mark
+
+    def _close(self, mark: str, place: int) -> None:
+        if not self.open or self.open.pop() != _CLOSES[mark]:
+            raise ValueError(f"column {place}: '{mark}' closes nothing")
+        if not self.open and self._line[place : self.end].strip():
+            raise ValueError(f"column {place + 1}: something follows the record")
 
 
-def _scalar(
-    key: str, after: str, token: re.Match[str], wanted: Sequence[str], found: dict[str, Scalar]
-) -> str:
-    """Take a key, or the value of one; return the key that waits for its value."""
-    if after != ":":
-        if token["text"] is None or after == "value":
-            raise ValueError(f"column {token.start() + 1}: a name in quotes must stand here")
+def _scalar(token: re.Match[str]) -> Scalar:
+    if token["text"] is not None:
         return _text(token["text"])
-    if key in wanted:
-        if token["text"] is not None:
-            found[key] = _text(token["text"])
-        else:
-            found[key] = float(token["number"]) if token["word"] is None else _WORDS[token["word"]]
-    return ""
+    return _WORDS[token["word"]] if token["word"] else float(token["number"])
 
 
 def _text(token: str) -> str:
@@ -149,7 +172,7 @@ def _text(token: str) -> str:
 # Files --------------------------------------------------------------------------------------------
 
 
-def records(path: Path, wanted: Sequence[str]) -> Iterator[tuple[int, dict[str, Scalar]]]:
+def records(path: Path, names: Sequence[str]) -> Iterator[tuple[int, dict[str, Scalar]]]:
     """Give line number and wanted fields of every record, one at a time; a file of JSON is read as
     JSON.
     """
@@ -158,12 +181,13 @@ def records(path: Path, wanted: Sequence[str]) -> Iterator[tuple[int, dict[str, 
         try:
             if as_json is None:
                 as_json = _is_json(line)
-            yield number, _from_json(line, wanted) if as_json else fields(line, wanted)
+            yield number, _from_json(line, names) if as_json else fields(line, names)
         except (ValueError, RecursionError) as error:
             raise DataError(
                 f"{path.name}, line {number}: not a record ({str(error)[:120]}). Download the file "
                 "again, or delete "
-                "the line."
+                "the line.",
+                rule="problems.reviews.not-a-record",
             ) from None
 
 
@@ -178,21 +202,29 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
                 if len(line) == LONGEST:
                     raise DataError(
                         f"{path.name}, line {number} is longer than {LONGEST >> 20} MB: not a "
-                        "record."
+                        "record.",
+                        rule="problems.reviews.line-too-long",
                     )
                 if line.strip():
                     yield number, line.decode("utf-8")
     except FileNotFoundError:
-        raise DataError(f"no file {path}. Check the path.") from None
+        raise DataError(
+            f"no file {path}. Check the path.", rule="problems.reviews.missing"
+        ) from None
     except UnicodeDecodeError:
-        raise DataError(f"{path.name}, line {number} is not UTF-8. Download it again.") from None
+        raise DataError(
+            f"{path.name}, line {number} is not UTF-8. Download it again.",
+            rule="problems.reviews.not-utf",
+        ) from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(
-            f"{path.name} is not a whole gzip file ({error}). Download it again."
+            f"{path.name} is not a whole gzip file ({error}). Download it again.",
+            rule="problems.reviews.not-gzip",
         ) from None
     except OSError as error:
         raise DataError(
-            f"cannot read {path}: {error.strerror or error}. Give a file you may read."
+            f"cannot read {path}: {error.strerror or error}. Give a file you may read.",
+            rule="problems.reviews.not-readable",
         ) from None
 
 
@@ -203,13 +235,13 @@ def _is_json(line: str) -> bool:
         return False
 
 
-def _from_json(line: str, wanted: Sequence[str]) -> dict[str, Scalar]:
+def _from_json(line: str, names: Sequence[str]) -> dict[str, Scalar]:
     record: object = json.loads(line)
     if not isinstance(record, dict):
         raise ValueError("a record must be in braces")
     return {
         name: record[name]
-        for name in wanted
+        for name in names
         if isinstance(record.get(name, ()), str | int | float | None)
     }
 
@@ -275,98 +307,126 @@ FORMS = (
 )
 
 
-def read_reviews(path: FilePath) -> Ratings:
-    """Read a file of reviews of any of these forms; records without an item or a value are left out
-    and counted.
+def read_reviews(path: FilePath, where: str | None = None) -> Ratings:
+    """Read a file of reviews of any of these forms.
 
-    The file that was read last is kept while it does not change: a threshold that moves does not
-    read it again.
+    Records without an item or a value are left out and counted. `where` keeps some of the others,
+    by their fields. The file that was read last is kept while it does not change, so that another
+    threshold does not read it again.
     """
     path = Path(path)
     stamp = path.stat() if path.is_file() else None
-    return _read(path, None if stamp is None else (stamp.st_mtime_ns, stamp.st_size))
+    return _read(path, where, None if stamp is None else (stamp.st_mtime_ns, stamp.st_size))
 
 
 @lru_cache(maxsize=1)
-def _read(path: Path, stamp: tuple[int, int] | None) -> Ratings:
-    wanted = sorted({name for form in FORMS for name in (form.item, *form.user, *form.values)})
-    form, value_of = None, ""
-    items: dict[str, int] = {}
-    users: dict[str, int] = {}
-    item, user, value = array("q"), array("q"), array("d")
-    skipped = 0
-    for number, record in records(path, wanted):
-        if form is None:
-            form = next((one for one in FORMS if one.item in record), None)
-            if form is None:
-                raise DataError(
-                    f"{path.name}, line {number}: no field {', '.join(one.item for one in FORMS)}: "
-                    "neither Steam nor "
-                    "Google Local reviews. Give one of these files, or a CSV with columns "
-                    "item,rating."
-                )
-        value_of = value_of or next(
-            (name for name in form.values if record.get(name) is not None), ""
-        )
-        given, rated = record.get(form.item), record.get(value_of)
-        if given is None or not isinstance(rated, int | float) or not math.isfinite(rated):
-            skipped += 1
+def _read(path: Path, where: str | None, stamp: tuple[int, int] | None) -> Ratings:
+    tests = Where.read(where)
+    fields_read = {name for form in FORMS for name in (form.item, *form.user, *form.values)}
+    reviews: _Reviews | None = None
+    for number, record in records(path, sorted(fields_read | set(tests.columns))):
+        place = f"{path.name}, line {number}"
+        if reviews is None:
+            reviews = _Reviews(_form(record, place), path)
+        if tests.tests and not tests.keeps(record, place):
             continue
-        if not _inside(float(rated), form.scale):
-            raise DataError(
-                f"{path.name}, line {number}: {value_of} is {rated:g}, which no review can have."
-            )
-        author = next(
-            (record[name] for name in form.user if record.get(name) is not None), f"line {number}"
+        reviews.add(record, place)
+    if reviews is None or not reviews.item:
+        if tests.tests:
+            raise tests.nothing_kept(path.name)
+        raise DataError(
+            f"{path.name} holds no review with a value. Download it again.",
+            rule="problems.reviews.none",
         )
-        item.append(items.setdefault(str(given), len(items)))
-        user.append(users.setdefault(str(author), len(users)))
-        value.append(float(rated))
-    if form is None or not item:
-        raise DataError(f"{path.name} holds no review with a value. Download it again.")
-    return _ratings(path, form, value_of, (items, item, user, value), skipped)
+    return reviews.ratings(f" where {where}" if tests.tests else "")
 
 
-def _inside(rated: float, scale: tuple[float, float] | None) -> bool:
-    return rated >= 0 if scale is None else scale[0] <= rated <= scale[1]
-
-
-Kept = tuple[dict[str, int], "array[int]", "array[int]", "array[float]"]
-"""Items by number, and item, user and value of every review."""
-
-
-def _ratings(path: Path, form: Form, value_of: str, kept: Kept, skipped: int) -> Ratings:
-    items, item, user, value = kept
-    largest = float(max(value))
-    scale = form.scale or (0.0, 1.0 if value_of == "recommend" else largest if largest > 0 else 1.0)
-    left = f"; {skipped:,} without a value left out" if skipped else ""
-    names = _names(path, form, items)
-    source = f"{form.what} ({value_of}) of {path.name}{left}"
-    return Ratings(
-        tuple(items),
-        np.array(item, np.int64),
-        np.array(value),
-        scale,
-        source,
-        user=np.array(user, np.int64),
-        names=tuple(names.get(one, one) for one in items),
+def _form(record: Mapping[str, Scalar], place: str) -> Form:
+    """Return the form of a file by its first record."""
+    for form in FORMS:
+        if form.item in record:
+            return form
+    raise DataError(
+        f"{place}: no field {', '.join(form.item for form in FORMS)}: neither Steam nor Google "
+        "Local reviews. Give one of these files, or a CSV with columns item,rating.",
+        rule="problems.reviews.unknown-form",
     )
+
+
+def _first(record: Mapping[str, Scalar], names: Sequence[str]) -> Scalar:
+    """Return the value of the first of some fields that has one."""
+    return next((record[name] for name in names if record.get(name) is not None), None)
+
+
+class _Reviews:
+    """The reviews of a file, as they are read."""
+
+    def __init__(self, form: Form, path: Path) -> None:
+        self.item = array("q")
+        self._user = array("q")
+        self._value = array("d")
+        self._form = form
+        self._path = path
+        self._value_field = ""
+        self._items: dict[str, int] = {}
+        self._users: dict[str, int] = {}
+        self._skipped = 0
+
+    def add(self, record: Mapping[str, Scalar], place: str) -> None:
+        """Add a review, or count it if it has no item or no value."""
+        if not self._value_field:
+            fields = (name for name in self._form.values if record.get(name) is not None)
+            self._value_field = next(fields, "")
+        item = record.get(self._form.item)
+        value = record.get(self._value_field)
+        if item is None or not isinstance(value, int | float) or not math.isfinite(value):
+            self._skipped += 1
+            return
+        low, high = self._form.scale or (0.0, math.inf)
+        if not low <= value <= high:
+            raise DataError(
+                f"{place}: {self._value_field} is {value:g}, which no review can have.",
+                rule="problems.reviews.out-of-range",
+            )
+        author = _first(record, self._form.user)
+        author = place if author is None else author
+        self.item.append(self._items.setdefault(str(item), len(self._items)))
+        self._user.append(self._users.setdefault(str(author), len(self._users)))
+        self._value.append(float(value))
+
+    def ratings(self, where: str) -> Ratings:
+        """Return the ratings; items are called by the file of names, if there is one."""
+        largest = max(self._value)
+        if self._value_field == "recommend" or largest <= 0:
+            largest = 1.0
+        names = _names(self._path, self._form, self._items)
+        source = f"{self._form.what} ({self._value_field}) of {self._path.name}{where}"
+        if self._skipped:
+            source += f"; {self._skipped:,} without a value left out"
+        return Ratings(
+            tuple(self._items),
+            np.array(self.item, np.int64),
+            np.array(self._value),
+            self._form.scale or (0.0, largest),
+            source,
+            user=np.array(self._user, np.int64),
+            names=tuple(names.get(item, item) for item in self._items),
+        )
 
 
 def _names(path: Path, form: Form, items: Mapping[str, int]) -> dict[str, str]:
-    """Return the names of items from the file beside, where there is one."""
-    beside = next(
-        (path.parent / name for name in form.named(path.name) if (path.parent / name).is_file()),
-        None,
-    )
-    found: dict[str, str] = {}
-    for _, record in records(beside, (*form.names, *form.key)) if beside is not None else ():
-        key = next((str(record[name]) for name in form.key if record.get(name) is not None), "")
+    """Return the names of items from the file of names in the same folder."""
+    names: dict[str, str] = {}
+    files = [path.parent / name for name in form.named(path.name)]
+    file = next((file for file in files if file.is_file()), None)
+    if file is None:
+        return names
+    for _, record in records(file, (*form.names, *form.key)):
+        key = str(_first(record, form.key) or "").removesuffix(".0")
         name = next((str(record[word]) for word in form.names if record.get(word)), "")
-        key = key.removesuffix(".0")
         if key in items and name:
-            found.setdefault(key, name)
-    return found
+            names.setdefault(key, name)
+    return names
 
 
 def find_steam_reviews(data_dir: FilePath | None = None) -> Path:
@@ -396,7 +456,8 @@ def find_google_local(data_dir: FilePath | None = None) -> Path:
         raise DataError(
             f"{folder} has reviews of several states "
             f"({', '.join(path.name for path in states[:4])}). Give one as "
-            "data, with its folder."
+            "data, with its folder.",
+            rule="problems.data_dir.several-states",
         )
     names = ("reviews.clean.json.gz", "reviews.clean.json")
     return find((*(f"google-local/{name}" for name in names), *names), GOOGLE_HOME, data_dir)

@@ -28,6 +28,7 @@ INSTANCES = {
 Distribution = Literal["uniform", "normal"]
 
 MOST_AGENTS = 100_000
+MOST_SEED = 2**63 - 1
 MOST_QUALITIES = 10_000_000
 """Epochs times producers."""
 
@@ -109,8 +110,8 @@ def binds(market: Market) -> bool:
     """
     quality = market.quality
     for cost, capacity in zip(market.cost, market.capacity, strict=True):
-        wanted = np.where(market.rho * quality - cost > 0, capacity, 0)
-        if ((wanted * (quality - market.alpha)).sum(axis=1) < 0).any():
+        purchase = np.where(market.rho * quality - cost > 0, capacity, 0)
+        if ((purchase * (quality - market.alpha)).sum(axis=1) < 0).any():
             return True
     return False
 
@@ -182,16 +183,15 @@ def _dealing(key: np.uint64, agents: int, producers: int, overlap: float) -> NDA
 
 
 def _epochs(drift: float, every: int, horizon: int, producers: int) -> int:
-    _require(
-        every >= 1, "rounds between two steps of the drift must be at least 1", every, "Raise them."
-    )
-    _require(horizon >= 1, "horizon must be at least 1 round", horizon, "Raise it.")
+    check.at_least(1, drift_every=every)
+    check.at_least(1, horizon=horizon)
     epochs = -(-horizon // every) if drift > 0 else 1
     if epochs * producers > MOST_QUALITIES:
         raise ConfigError(
             f"a drift has at most {MOST_QUALITIES} qualities (epochs x producers), got {epochs} x "
             f"{producers}. "
-            "Let it step less often."
+            "Let it step less often.",
+            rule="problems.drift.too-many-epochs",
         )
     return epochs
 
@@ -208,49 +208,12 @@ def check_instance(
     drift: float,
 ) -> None:
     """Refuse a random market that cannot be."""
-    _require(0 <= seed < 2**63, "seed of an instance must be in [0, 2^63)", seed, "Choose another.")
-    _require(
-        1 <= agents <= MOST_AGENTS,
-        f"agents must be in [1, {MOST_AGENTS}]",
-        agents,
-        "Choose one in between.",
-    )
-    _require(
-        1 <= producers <= MOST_QUALITIES // agents,
-        f"producers must be in [1, {MOST_QUALITIES // agents}] for {agents} agents",
-        producers,
-        "Choose one in between.",
-    )
-    _require(
-        0 < overlap <= 1, "overlap must be in (0, 1]", overlap, "Use 1 where all deal with all."
-    )
-    _require(
-        0 <= alpha <= 1,
-        "alpha must be in [0, 1]",
-        alpha,
-        "It is an average quality: choose one in between.",
-    )
-    _require(
-        0 < rho < np.inf,
-        "rho must be a finite number above 0",
-        rho,
-        "It is what a good unit is worth.",
-    )
-    _require(
-        0 <= drift < np.inf, "drift must be 0 or a finite number above it", drift, "Use 0 for none."
-    )
-    _require(
-        0 <= sd < np.inf, "sd must be 0 or a finite number above it", sd, "The usual one is 0.1."
-    )
-    _require(
-        1 <= largest <= MOST_UNITS,
-        "largest_capacity must be in [1, 10^9]",
-        largest,
-        "The usual one is 50.",
-    )
-
-
-def _require(holds: bool, rule: str, value: float, remedy: str) -> None:
-    """Refuse a value with rule, value and remedy; NaN holds no comparison and is refused too."""
-    if not holds:
-        raise ConfigError(f"{rule}, got {value}. {remedy}")
+    check.between(0, MOST_SEED, instance_seed=seed)
+    check.between(1, MOST_AGENTS, agents=agents)
+    check.between(1, MOST_QUALITIES // agents, producers=producers)
+    check.between(0, 1, open_low=True, overlap=overlap)
+    check.between(0, 1, alpha=alpha)
+    check.positive(rho=rho)
+    check.at_least(0, drift=drift)
+    check.at_least(0, sd=sd)
+    check.between(1, MOST_UNITS, largest_capacity=largest)

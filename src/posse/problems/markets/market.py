@@ -104,12 +104,12 @@ def make_market(
     check.between(0, 1, alpha=alpha)
     check.positive(rho=rho)
     check.at_least(1, every=every)
-    whole = capacities.astype(np.int64)
-    supply = _supply(quality, records, every, whole)
+    units = capacities.astype(np.int64)
+    supply = _supply(quality, records, every, units)
     names = _names(producers, costs.shape[1], "producer")
-    _check_reachable(supply.quality, whole, alpha, names)
+    _check_reachable(supply.quality, units, alpha, names)
     buyers = _names(agents, costs.shape[0], "agent")
-    return Market(costs, whole, float(alpha), float(rho), names, buyers, source, supply)
+    return Market(costs, units, float(alpha), float(rho), names, buyers, source, supply)
 
 
 def _supply(
@@ -119,12 +119,16 @@ def _supply(
     capacity: NDArray[np.int64],
 ) -> Supply:
     if (quality is None) == (records is None):
-        raise ConfigError("a market has qualities or quality records, one of the two. Give one.")
+        raise ConfigError(
+            "a market has qualities or quality records, one of the two. Give one.",
+            rule="problems.quality.and-records",
+        )
     if records is None:
         rows = np.atleast_2d(_qualities(quality, "quality"))
         if rows.ndim != 2 or not rows.size:
             raise ConfigError(
-                f"qualities must be epochs x producers, got an array of shape {rows.shape}."
+                f"qualities must be epochs x producers, got an array of shape {rows.shape}.",
+                rule="problems.quality.not-a-table",
             )
         _check_producers(rows.shape[1], capacity.shape[1])
         return drawn(rows, int(every), capacity)
@@ -136,7 +140,8 @@ def _supply(
     if empty is not None or not tables:
         raise ConfigError(
             f"producer {(empty or 0) + 1} has no quality record. Add one, or leave the producer "
-            "out."
+            "out.",
+            rule="problems.records.empty",
         )
     _check_producers(len(tables), capacity.shape[1])
     return recorded(tables)
@@ -146,7 +151,8 @@ def _check_producers(qualities: int, offers: int) -> None:
     if qualities != offers:
         raise ConfigError(
             f"expected one quality a producer, got {qualities} for {offers} columns of costs. "
-            "Give as many of one as of the other."
+            "Give as many of one as of the other.",
+            rule="problems.quality.number",
         )
 
 
@@ -155,40 +161,48 @@ def _check_offers(cost: NDArray[np.float64], capacity: NDArray[np.float64]) -> N
         raise ConfigError(
             f"costs and capacities must be agents x producers, got {cost.shape} and "
             f"{capacity.shape}. "
-            "Give both a row an agent and a column a producer."
+            "Give both a row an agent and a column a producer.",
+            rule="problems.cost.not-a-table",
         )
-    _refuse(~(np.isfinite(cost) & (cost >= 0)), "cost must be a finite number at or above 0", cost)
-    _refuse(
-        ~(np.isfinite(capacity) & (capacity >= 0)),
-        "capacity must be a finite number at or above 0",
-        capacity,
-    )
-    _refuse(capacity != np.floor(capacity), "capacity must be a whole number", capacity)
-    _refuse(capacity > MOST_UNITS, "capacity must be at most 10^9 units a round", capacity)
+    for name, values in (("cost", cost), ("capacity", capacity)):
+        finite = np.isfinite(values) & (values >= 0)
+        _refuse(
+            ~finite, f"problems.{name}.negative", f"{name} must be a finite number >= 0", values
+        )
+    fraction = capacity != np.floor(capacity)
+    _refuse(fraction, "problems.capacity.fraction", "capacity must be a whole number", capacity)
+    large = capacity > MOST_UNITS
+    text = "capacity must be at most 10^9 units a round"
+    _refuse(large, "problems.capacity.too-large", text, capacity)
 
 
-def _refuse(wrong: NDArray[np.bool_], rule: str, values: NDArray[np.float64]) -> None:
+def _refuse(wrong: NDArray[np.bool_], rule: str, text: str, values: NDArray[np.float64]) -> None:
     if wrong.any():
         j, i = np.argwhere(wrong)[0]
         raise ConfigError(
-            f"{rule}, got {values[j, i]:.12g} for agent {j + 1} and producer {i + 1}. Correct it."
+            f"{text}, got {values[j, i]:.12g} for agent {j + 1} and producer {i + 1}. Correct it.",
+            rule=rule,
         )
 
 
-def _numbers(values: ArrayLike | None, what: str) -> NDArray[np.float64]:
+def _numbers(values: ArrayLike | None, name: str) -> NDArray[np.float64]:
     try:
         return np.array(values, np.float64)
     except (TypeError, ValueError):
         raise ConfigError(
-            f"{what} must be numbers in rows of equal length, got {values!r:.60}. Correct it."
+            f"{name} must be numbers in rows of equal length, got {values!r:.60}. Correct it.",
+            rule=f"problems.{name}.not-numbers",
         ) from None
 
 
 def _qualities(values: ArrayLike | None, what: str) -> NDArray[np.float64]:
-    array = _numbers(values, what)
+    array = _numbers(values, "quality")
     wrong = array[~((array >= 0) & (array <= 1))]
     if wrong.size:
-        raise ConfigError(f"{what} must be in [0, 1], got {wrong[0]:g}. Scale it.")
+        raise ConfigError(
+            f"{what} must be in [0, 1], got {wrong[0]:g}. Scale it.",
+            rule="problems.quality.out-of-range",
+        )
     return array
 
 
@@ -199,7 +213,8 @@ def _check_reachable(
     offered = (capacity > 0).any(axis=0)
     if not offered.any():
         raise ConfigError(
-            "no agent can buy anything: every capacity is 0. Give at least one above 0."
+            "no agent can buy anything: every capacity is 0. Give at least one above 0.",
+            rule="problems.capacity.all-zero",
         )
     best = np.where(offered, quality.max(axis=0), -1.0)
     i = int(best.argmax())
@@ -210,15 +225,22 @@ def _check_reachable(
         raise ConfigError(
             f"alpha = {alpha:g} is out of reach: the best quality on offer{ever} is {best[i]:.6g} "
             f"({names[i]}). "
-            f"Choose alpha at or below {reach:g}."
+            f"Choose alpha at or below {reach:g}.",
+            rule="problems.alpha.out-of-reach",
         )
 
 
-def _names(given: Sequence[str] | None, count: int, what: str) -> tuple[str, ...]:
-    names = tuple(given) if given is not None else tuple(f"{what}-{i + 1}" for i in range(count))
+def _names(chosen: Sequence[str] | None, count: int, what: str) -> tuple[str, ...]:
+    names = tuple(chosen) if chosen is not None else tuple(f"{what}-{i + 1}" for i in range(count))
     if len(names) != count:
-        raise ConfigError(f"expected {count} {what} names, got {len(names)}. Give one each.")
+        raise ConfigError(
+            f"expected {count} {what} names, got {len(names)}. Give one each.",
+            rule=f"problems.{what}.names-number",
+        )
     if len(set(names)) != count:
         twice = next(name for i, name in enumerate(names) if name in names[:i])
-        raise ConfigError(f"{what} names must differ, got '{twice}' twice. Rename one.")
+        raise ConfigError(
+            f"{what} names must differ, got '{twice}' twice. Rename one.",
+            rule=f"problems.{what}.names-twice",
+        )
     return names

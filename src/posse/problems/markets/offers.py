@@ -6,11 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError, DataError
-from posse.problems.datasets.columns import Columns, read_columns
-from posse.problems.datasets.files import FilePath
-from posse.problems.datasets.frames import Frame, read_table
-from posse.problems.datasets.reading import between, must
 from posse.problems.markets.market import MOST_UNITS, Market, make_market
+from posse.problems.tables.frames import Frame
+from posse.problems.tables.options import ReadOptions
+from posse.problems.tables.schema import Records, Rule, Schema, numbers, within, words
+from posse.problems.tables.table import open_table
+from posse.problems.tables.text import FilePath
 
 
 def read_market(
@@ -21,6 +22,7 @@ def read_market(
     alpha: float,
     rho: float = 1.0,
     delimiter: str | None = None,
+    options: ReadOptions | None = None,
 ) -> Market:
     """Read a market from two CSV files with a header each, or from frames.
 
@@ -46,22 +48,12 @@ def read_market(
     >>> market.capacity.tolist()
     [[10, 0], [4, 8]]
     """
-    known = check_known(qualities, records)
-    table = read_columns(
-        read_table(offers),
-        ["agent", "supplier"],
-        ["cost", "capacity"],
-        delimiter=delimiter,
-        rules=OFFERED,
-    )
+    qualified = check_known(qualities, records)
+    options = options or ReadOptions(delimiter=delimiter)
+    table = Schema(words("agent"), *OFFERED).read(open_table(offers, options))
     _check_pairs(table)
-    other = read_columns(
-        read_table(known),
-        ["supplier"],
-        ["quality"],
-        delimiter=delimiter,
-        rules=[between("quality", 0, 1)],
-    )
+    schema = Schema(words("supplier"), numbers("quality", within(0, 1)))
+    other = schema.read(open_table(qualified, options))
     if qualities is not None:
         other.check_distinct("supplier")
     _check_match(table, other)
@@ -90,47 +82,42 @@ def check_known(
     if qualities is not None and records is not None:
         raise ConfigError(
             "qualities and records both say how good suppliers are, got both. Give one of the two "
-            "files."
+            "files.",
+            rule="problems.qualities.and-records",
         )
-    known = qualities if qualities is not None else records
-    if known is None:
+    source = qualities if qualities is not None else records
+    if source is None:
         raise ConfigError(
             "how good suppliers are is not known: got neither qualities nor records. Give one of "
-            "the two files."
+            "the two files.",
+            rule="problems.qualities.missing",
         )
-    return known
+    return source
 
+
+_NOT_NEGATIVE = "not be negative"
 
 OFFERED = (
-    must(
+    words("supplier"),
+    numbers(
         "cost",
-        lambda cost: cost >= 0,
-        "not be negative",
-        "Give the price of a unit, 0 if it is free.",
+        Rule(lambda cost: cost >= 0, _NOT_NEGATIVE, "Give the price of a unit, 0 if it is free."),
     ),
-    must(
+    numbers(
         "capacity",
-        lambda units: units >= 0,
-        "not be negative",
-        "Give the most units a round, 0 for none.",
-    ),
-    must(
-        "capacity",
-        lambda units: units == np.floor(units),
-        "be a whole number of units",
-        "Round it.",
-    ),
-    must(
-        "capacity",
-        lambda units: units <= MOST_UNITS,
-        "be at most 10^9 units a round",
-        "Count larger units.",
+        Rule(lambda units: units >= 0, _NOT_NEGATIVE, "Give the most units a round, 0 for none."),
+        Rule(lambda units: units == np.floor(units), "be a whole number of units", "Round it."),
+        Rule(
+            lambda units: units <= MOST_UNITS,
+            "be at most 10^9 units a round",
+            "Count larger units.",
+        ),
     ),
 )
-"""What offers must be."""
+"""Records of what is offered to one agent."""
 
 
-def _check_pairs(table: Columns) -> None:
+def _check_pairs(table: Records) -> None:
     """Refuse two offers of one supplier to one agent: which of them holds is not ours to guess."""
     agents, suppliers = table.words["agent"], table.words["supplier"]
     pair = agents.code * len(suppliers.distinct) + suppliers.code
@@ -141,42 +128,45 @@ def _check_pairs(table: Columns) -> None:
         raise DataError(
             f"{table.place(row, 'supplier')}: agent '{agents[row]}' and supplier "
             f"'{suppliers[row]}' stand on row "
-            f"{table.line[first[index[row]]]} too. Keep one of the two rows."
+            f"{table.line[first[index[row]]]} too. Keep one of the two rows.",
+            rule="problems.supplier.pair-twice",
         )
 
 
-def _check_match(offers: Columns, other: Columns) -> None:
+def _check_match(offers: Records, other: Records) -> None:
     """Refuse a supplier that only one of the two files knows."""
-    offered, known = offers.words["supplier"], other.words["supplier"]
-    row = _stranger(offered.code, offered.distinct, known.distinct)
+    offered, rated = offers.words["supplier"], other.words["supplier"]
+    row = _stranger(offered.code, offered.distinct, rated.distinct)
     if row is not None:
         raise DataError(
             f"files do not match: {offers.place(row, 'supplier')}: '{offered[row]}' is not in "
             f"{other.file}. "
-            "Add its quality there, or delete its offers."
+            "Add its quality there, or delete its offers.",
+            rule="problems.supplier.without-quality",
         )
-    row = _stranger(known.code, known.distinct, offered.distinct)
+    row = _stranger(rated.code, rated.distinct, offered.distinct)
     if row is not None:
         raise DataError(
             f"files do not match: {other.place(row, 'supplier')}: no agent deals with "
-            f"'{known[row]}' in {offers.file}. "
-            "Add an offer there, or delete it here."
+            f"'{rated[row]}' in {offers.file}. "
+            "Add an offer there, or delete it here.",
+            rule="problems.supplier.without-offer",
         )
 
 
 def _stranger(
-    code: NDArray[np.int64], names: tuple[str, ...], known: tuple[str, ...]
+    code: NDArray[np.int64], names: tuple[str, ...], others: tuple[str, ...]
 ) -> int | None:
     """Give the first row that holds a name which is not known."""
-    strangers = set(names).difference(known)
+    strangers = set(names).difference(others)
     rows = np.flatnonzero(np.array([name in strangers for name in names])[code])
     return int(rows[0]) if len(rows) else None
 
 
-def _by_supplier(table: Columns, order: tuple[str, ...]) -> list[NDArray[np.float64]]:
+def _by_supplier(table: Records, order: tuple[str, ...]) -> list[NDArray[np.float64]]:
     """Qualities of each supplier, in the order of their rows."""
     words = table.words["supplier"]
     rows = words.code.argsort(kind="stable")
     parts = np.split(table.numbers["quality"][rows], np.cumsum(np.bincount(words.code))[:-1])
-    found = dict(zip(words.distinct, parts, strict=True))
-    return [found[name] for name in order]
+    by_name = dict(zip(words.distinct, parts, strict=True))
+    return [by_name[name] for name in order]

@@ -7,13 +7,14 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import model_validator
 
+from posse.core import check
 from posse.core.errors import ConfigError
 from posse.core.settings import External
-from posse.problems.data import DataSettings
-from posse.problems.datasets.frames import name_of_source
+from posse.problems.data import TableSettings
 from posse.problems.markets.instances import INSTANCES, check_instance, market_instance
 from posse.problems.markets.market import Market
 from posse.problems.markets.offers import check_known, read_market
+from posse.problems.tables.table import name_of_source
 
 _DRAWN = (
     "homogeneous",
@@ -27,7 +28,7 @@ _DRAWN = (
 """Settings of a random instance, which a user's own files leave no room for."""
 
 
-class MarketSettings(DataSettings):
+class MarketSettings(TableSettings):
     """Where a market comes from: a random instance, or a user's own tables.
 
     Your own are `data={"offers": ..., "qualities": ...}`, or `records` in place of qualities: CSV
@@ -90,14 +91,7 @@ class MarketSettings(DataSettings):
             self.leave_out(("sd",), f"a normal instance, and this one is {self.data}")
         if self.drift == 0:
             self.leave_out(("drift_every",), "a drift, and there is none")
-        if self.drift_every < 1:
-            raise ConfigError(
-                f"drift_every must be at least 1 round, got {self.drift_every}. Raise it."
-            )
-        if not 0 <= self.instance_seed < 2**63:
-            raise ConfigError(
-                f"instance_seed must be in [0, 2^63), got {self.instance_seed}. Choose another."
-            )
+        check.at_least(1, drift_every=self.drift_every)
         check_instance(
             self.instance_seed,
             self.agents,
@@ -161,12 +155,14 @@ class MarketSettings(DataSettings):
             if offers is None and self.data_part(name) is not None:
                 raise ConfigError(
                     f"{name} needs offers, got '{name_of_source(self.data_part(name))}' alone. "
-                    "Give both files."
+                    "Give both files.",
+                    rule="problems.offers.not-given",
                 )
         if offers is None:
             raise ConfigError(
                 "a market of your own needs offers, got none. Give offers, with qualities or "
-                "records."
+                "records.",
+                rule="problems.offers.missing",
             )
         check_known(qualities, records)
         self.check_files()
@@ -174,12 +170,20 @@ class MarketSettings(DataSettings):
     def _own(self) -> Market:
         """Read the user's tables; numbers given beside them must be theirs."""
         offers, qualities, records = (self.data_part(name) for name in self.parts)
-        market = read_market(offers, qualities, records, alpha=self.alpha, rho=self.rho)
+        market = read_market(
+            offers,
+            qualities,
+            records,
+            alpha=self.alpha,
+            rho=self.rho,
+            options=self.read_options(),
+        )
         for name, count in self.used(market).items():
-            given = getattr(self, name)
-            if name in self.model_fields_set and given != count:
+            value = getattr(self, name)
+            if name in self.model_fields_set and value != count:
                 raise ConfigError(
-                    f"{name} must be those of the offers, got {given} for {count}. Leave {name} "
-                    "out."
+                    f"{name} must be those of the offers, got {value} for {count}. Leave {name} "
+                    "out.",
+                    rule=f"problems.{name}.not-the-offers",
                 )
         return market

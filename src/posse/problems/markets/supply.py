@@ -90,9 +90,9 @@ def replayed(
     length = high - low
     place = (int(uniform(seed, PARTIAL, agent, 0, producer) * length) + before) % length
     first = low + producer
-    whole = units // length
+    cycles = units // length
     end = place + units % length
-    total = whole * supply.reached[first + length] - supply.reached[first + place]
+    total = cycles * supply.reached[first + length] - supply.reached[first + place]
     if end > length:
         return float(total + supply.reached[first + length] + supply.reached[first + end - length])
     return float(total + supply.reached[first + end])
@@ -128,9 +128,9 @@ def good_units(
     four = words32(seed, DELIVERY, agent, t, producer % blocks)
     place = producer // blocks
     word = four[0] if place == 0 else four[1] if place == 1 else four[2] if place == 2 else four[3]
-    found = from_word(supply, epoch_at(supply, t), producer, units, word)
-    if found >= 0:
-        return float(found)
+    tabled = from_word(supply, epoch_at(supply, t), producer, units, word)
+    if tabled >= 0:
+        return float(tabled)
     return untabled(supply, seed, agent, producer, t, before, units)
 
 
@@ -203,10 +203,10 @@ def drawn(quality: NDArray[np.float64], every: int, capacity: NDArray[np.int64])
 
     Costs one step a cell: some 0.2 ms an epoch for ten agents and thirty producers.
     """
-    wanted = np.zeros((capacity.shape[1], min(int(capacity.max()), LARGEST_TABLE) + 1), bool)
+    tabled = np.zeros((capacity.shape[1], min(int(capacity.max()), LARGEST_TABLE) + 1), bool)
     agent, producer = np.nonzero((capacity > 0) & (capacity <= LARGEST_TABLE))
-    wanted[producer, capacity[agent, producer]] = True
-    sizes = np.where(wanted, np.arange(wanted.shape[1]) + 1, 0)
+    tabled[producer, capacity[agent, producer]] = True
+    sizes = np.where(tabled, np.arange(tabled.shape[1]) + 1, 0)
     sizes = np.broadcast_to(sizes, (len(quality), *sizes.shape))
     cells = int(sizes.sum())
     if max(cells, sizes.size) > MOST_CELLS:

@@ -52,8 +52,8 @@ def holds_images(path: Path) -> bool:
         return not (path / "population.json").exists()
     if path.suffix == ".npz":
         try:
-            with np.load(path, allow_pickle=False) as found:
-                return "header" not in found.files and _first(found.files, _IMAGES) is not None
+            with np.load(path, allow_pickle=False) as arrays:
+                return "header" not in arrays.files and _first(arrays.files, _IMAGES) is not None
         except (OSError, ValueError, BadZipFile):
             return False
     if path.suffix == ".parquet":
@@ -89,28 +89,29 @@ def read_pictures(
 ) -> Population:
     """Read images as clients: those that the source names, or so many (10) of a Dirichlet split."""
     if path.is_dir():
-        found = _folder(path, side)
+        pictures = _folder(path, side)
     elif path.suffix == ".npz":
-        found = _arrays(path, side)
+        pictures = _arrays(path, side)
     elif path.suffix == ".parquet":
-        found = _parquet(path, side, label, client)
+        pictures = _parquet(path, side, label, client)
     else:
-        found = _idx(path, side)
-    names = sorted(set(found.labels))
+        pictures = _idx(path, side)
+    names = sorted(set(pictures.labels))
     arms = tuple(sorted(names, key=int) if all(name.isdecimal() for name in names) else names)
     if len(arms) < 2:
         raise DataError(
             f"{path} must have images of two labels at least, got {len(arms)}. Check where the "
-            "labels are."
+            "labels are.",
+            rule="problems.images.one-label",
         )
     place = {name: at for at, name in enumerate(arms)}
-    labels = np.array([place[name] for name in found.labels], np.int64)
+    labels = np.array([place[name] for name in pictures.labels], np.int64)
     split = (
         dirichlet(labels, clients or 10, alpha, seed)
-        if found.owners is None
-        else natural(found.owners)
+        if pictures.owners is None
+        else natural(pictures.owners)
     )
-    return population(path.name, found.images, labels, arms, split)
+    return population(path.name, pictures.images, labels, arms, split)
 
 
 def _square(images: Iterable[Any], side: int | None, where: str) -> NDArray[np.uint8]:
@@ -122,19 +123,23 @@ def _square(images: Iterable[Any], side: int | None, where: str) -> NDArray[np.u
         one if hasattr(one, "convert") else image.fromarray(np.asarray(one)) for one in images
     ]
     if not pictures:
-        raise DataError(f"{where} holds no images. Their names end in {', '.join(ENDS)}.")
+        raise DataError(
+            f"{where} holds no images. Their names end in {', '.join(ENDS)}.",
+            rule="problems.images.none",
+        )
     sizes = {one.size for one in pictures}
     (width, height), *others = sizes
     same = not others and width == height and width % 2 == 0
-    wanted = side or (width if same else SIDE)
-    if wanted < 6 or wanted % 2:
+    pixels = side or (width if same else SIDE)
+    if pixels < 6 or pixels % 2:
         raise ConfigError(
-            f"side must be an even number of at least 6 pixels, got {wanted}. Choose another."
+            f"side must be an even number of at least 6 pixels, got {pixels}. Choose another.",
+            rule="problems.side.not-even",
         )
     grey = (one.convert("L") for one in pictures)
     return np.stack(
         [
-            np.asarray(one if one.size == (wanted, wanted) else one.resize((wanted, wanted)))
+            np.asarray(one if one.size == (pixels, pixels) else one.resize((pixels, pixels)))
             for one in grey
         ]
     )
@@ -147,54 +152,60 @@ def _folder(path: Path, side: int | None) -> Pictures:
     if not files or depths not in ({2}, {3}):
         got = "no images" if not files else "images at other depths"
         raise DataError(
-            f"{path} must hold images as LABEL/file or CLIENT/LABEL/file, got {got}. Order them so."
+            f"{path} must hold images as LABEL/file or CLIENT/LABEL/file, got {got}. Order them so.",
+            rule="problems.images.wrong-folders",
         )
     opened = []
     for one in files:
         try:
-            with image.open(one) as found:
-                opened.append(found.convert("L"))
+            with image.open(one) as picture:
+                opened.append(picture.convert("L"))
         except (OSError, ValueError) as error:
             raise DataError(
-                f"{one} is not a whole image ({error}). Repair it, or take it away."
+                f"{one} is not a whole image ({error}). Repair it, or take it away.",
+                rule="problems.images.not-an-image",
             ) from None
     owners = [one.parts[-3] for one in files] if depths == {3} else None
     return Pictures(_square(opened, side, str(path)), [one.parts[-2] for one in files], owners)
 
 
 def _idx(path: Path, side: int | None) -> Pictures:
-    beside = path.with_name(path.name.replace("images", "labels").replace("idx3", "idx1"))
-    if beside == path or not beside.exists():
+    labels_file = path.with_name(path.name.replace("images", "labels").replace("idx3", "idx1"))
+    if labels_file == path or not labels_file.exists():
         raise DataError(
-            f"the labels of {path} must lie beside it as {beside.name}, and do not. Put them there."
+            f"the labels of {path} must lie beside it as {labels_file.name}, and do not. Put them there.",
+            rule="problems.images.no-labels-file",
         )
-    images, labels = read_idx(path, 3, verify=False), read_idx(beside, 1, verify=False)
+    images, labels = read_idx(path, 3, verify=False), read_idx(labels_file, 1, verify=False)
     if len(images) != len(labels):
         raise DataError(
-            f"{path.name} has {len(images)} images and {beside.name} {len(labels)} labels. Match "
-            "them."
+            f"{path.name} has {len(images)} images and {labels_file.name} {len(labels)} labels. Match "
+            "them.",
+            rule="problems.images.lengths",
         )
     return Pictures(_sized(images, side, str(path)), [str(one) for one in labels.tolist()], None)
 
 
 def _arrays(path: Path, side: int | None) -> Pictures:
-    with np.load(path, allow_pickle=False) as found:
-        image_name, label_name = _first(found.files, _IMAGES), _first(found.files, _LABELS)
+    with np.load(path, allow_pickle=False) as arrays:
+        image_name, label_name = _first(arrays.files, _IMAGES), _first(arrays.files, _LABELS)
         if image_name is None or label_name is None:
             raise DataError(
-                f"{path} must hold labels beside images, got {', '.join(found.files)}. Name them "
-                "labels."
+                f"{path} must hold labels beside images, got {', '.join(arrays.files)}. Name them "
+                "labels.",
+                rule="problems.images.no-labels",
             )
-        client_name = _first(found.files, _CLIENTS)
-        images, labels = found[image_name], found[label_name]
-        owners = None if client_name is None else found[client_name]
+        client_name = _first(arrays.files, _CLIENTS)
+        images, labels = arrays[image_name], arrays[label_name]
+        owners = None if client_name is None else arrays[client_name]
     if images.ndim == 4 and images.shape[-1] == 1:
         images = images[..., 0]
     if images.dtype != np.uint8 or images.ndim not in (3, 4) or labels.shape != (len(images),):
         raise DataError(
             f"{path}: images must be bytes of shape (n, height, width) or (n, height, width, 3), "
             "and labels one each, "
-            f"got {images.dtype} {images.shape} and {labels.shape}. Convert them."
+            f"got {images.dtype} {images.shape} and {labels.shape}. Convert them.",
+            rule="problems.images.wrong-arrays",
         )
     return Pictures(
         _sized(images, side, str(path)),
@@ -222,7 +233,9 @@ def _parquet(path: Path, side: int | None, label: str, client: str | None) -> Pi
     try:
         table = parquet.read_table(path)
     except (OSError, ValueError) as error:
-        raise DataError(f"{path} is no whole Parquet file ({error}).") from None
+        raise DataError(
+            f"{path} is no whole Parquet file ({error}).", rule="problems.images.not-parquet"
+        ) from None
     name = _first(table.column_names, _IMAGES)
     label_name = (
         label
@@ -232,13 +245,17 @@ def _parquet(path: Path, side: int | None, label: str, client: str | None) -> Pi
     if name is None or label_name is None:
         raise DataError(
             f"{path} must have columns image and {label}, got {', '.join(table.column_names)}. "
-            "Name them so."
+            "Name them so.",
+            rule="problems.images.no-columns",
         )
     cells = (one["bytes"] if isinstance(one, dict) else one for one in table[name].to_pylist())
     try:
         opened = [image.open(io.BytesIO(one)).convert("L") for one in cells]
     except (OSError, TypeError, ValueError) as error:
-        raise DataError(f"{path}: column {name} must hold encoded images ({error}).") from None
+        raise DataError(
+            f"{path}: column {name} must hold encoded images ({error}).",
+            rule="problems.images.not-encoded",
+        ) from None
     who = client if client in table.column_names else _first(table.column_names, _CLIENTS)
     owners = None if client is None or who is None else [str(one) for one in table[who].to_pylist()]
     return Pictures(
@@ -248,5 +265,5 @@ def _parquet(path: Path, side: int | None, label: str, client: str | None) -> Pi
     )
 
 
-def _first(names: Sequence[str], wanted: Sequence[str]) -> str | None:
-    return next((name for name in wanted if name in names), None)
+def _first(names: Sequence[str], choices: Sequence[str]) -> str | None:
+    return next((name for name in choices if name in names), None)

@@ -112,8 +112,8 @@ class Population:
 
     def __post_init__(self) -> None:
         for name in ("offsets", "inputs", "labels"):
-            if isinstance(found := getattr(self, name), list):
-                object.__setattr__(self, name, np.asarray(found))
+            if isinstance(value := getattr(self, name), list):
+                object.__setattr__(self, name, np.asarray(value))
         check_sizes(
             self.arms,
             self.offsets,
@@ -124,7 +124,8 @@ class Population:
         )
         if self.names is not None and len(self.names) != self.clients:
             raise DataError(
-                f"names must be one a client, got {len(self.names)} for {self.clients}. Match them."
+                f"names must be one a client, got {len(self.names)} for {self.clients}. Match them.",
+                rule="problems.population.names-number",
             )
         if self.largest < 0:
             object.__setattr__(self, "largest", largest_step(self.offsets))
@@ -160,7 +161,8 @@ class Population:
         if len(empty):
             raise DataError(
                 f"every client must have a sample, got none for {self.client_name(int(empty[0]))}. "
-                "Leave it out."
+                "Leave it out.",
+                rule="problems.population.client-without-sample",
             )
         check_inputs(self.inputs, len(self.vocabulary))
         check_labels(self.labels, len(self.arms))
@@ -197,18 +199,20 @@ class Population:
         if pad < 1 or (cap is not None and not 1 <= cap <= pad):
             raise ConfigError(
                 f"pad must be at least 1 and cap in [1, pad], got pad {pad} and cap {cap}. Change "
-                "them."
+                "them.",
+                rule="problems.pad.out-of-range",
             )
         start, size = np.asarray(self.offsets[chosen]), self.sizes(chosen)
-        kept = size if cap is None else np.minimum(size, cap)
-        if (kept > pad).any():
+        used = size if cap is None else np.minimum(size, cap)
+        if (used > pad).any():
             worst = int(size.argmax())
             raise DataError(
                 f"every client of a cohort must fit its padding of {pad} samples, got "
                 f"{size[worst]} of "
-                f"{self.client_name(int(chosen[worst]))}. Pad to {self.largest}, or give a cap."
+                f"{self.client_name(int(chosen[worst]))}. Pad to {self.largest}, or give a cap.",
+                rule="problems.pad.too-small",
             )
-        mask = np.arange(pad) < kept[:, None]
+        mask = np.arange(pad) < used[:, None]
         rows = np.where(mask, start[:, None] + np.arange(pad), start[:, None])
         if seed is not None and cap is not None:
             for row in np.flatnonzero(size > cap):
@@ -249,7 +253,8 @@ class Population:
         if len(wrong):
             raise ConfigError(
                 f"clients must be in [0, {self.clients}), got {chosen[wrong[0]]}. Number them from "
-                "0."
+                "0.",
+                rule="problems.clients.out-of-population",
             )
         return chosen
 
@@ -283,8 +288,8 @@ def standardised(population: Population) -> Population:
     """
     rows = np.asarray(population.inputs, np.float64)
     spread = rows.std(axis=0)
-    kept = (spread == 0) | ((rows == 0) | (rows == 1)).all(axis=0)
-    shift, spread = np.where(kept, 0.0, rows.mean(axis=0)), np.where(kept, 1.0, spread)
+    unscaled = (spread == 0) | ((rows == 0) | (rows == 1)).all(axis=0)
+    shift, spread = np.where(unscaled, 0.0, rows.mean(axis=0)), np.where(unscaled, 1.0, spread)
     scaling = Scaling(tuple(shift.tolist()), tuple(spread.tolist()))
     return replace(
         population, inputs=scaling(rows).astype(np.float32), scaling=scaling, checked=False
@@ -317,27 +322,39 @@ def check_sizes(
 ) -> None:
     """Refuse arrays that do not belong together."""
     if len(arms) < 2:
-        raise DataError(f"a bandit needs at least 2 arms, got {len(arms)}. Add another.")
+        raise DataError(
+            f"a bandit needs at least 2 arms, got {len(arms)}. Add another.",
+            rule="problems.population.too-few-arms",
+        )
     if len(set(arms)) != len(arms):
         twice = next(name for i, name in enumerate(arms) if name in arms[:i])
-        raise DataError(f"arm names must differ, got '{twice}' twice. Rename one.")
+        raise DataError(
+            f"arm names must differ, got '{twice}' twice. Rename one.",
+            rule="problems.population.arms-twice",
+        )
     if offsets.ndim != 1 or len(offsets) < 2:
         raise DataError(
             f"a population needs a client, got offsets of shape {offsets.shape}. Give clients + 1 "
-            "offsets."
+            "offsets.",
+            rule="problems.population.no-client",
         )
     if len(offsets) - 1 > MOST_CLIENTS:
-        raise DataError(f"a population has at most 2^24 clients, got {len(offsets) - 1}. Split it.")
+        raise DataError(
+            f"a population has at most 2^24 clients, got {len(offsets) - 1}. Split it.",
+            rule="problems.population.too-many-clients",
+        )
     if inputs != labels or int(offsets[0]) != 0 or int(offsets[-1]) != inputs:
         raise DataError(
             f"every sample must have an input, a label and a client, got {inputs} inputs, {labels} "
             "labels and offsets "
-            f"from {offsets[0]} to {offsets[-1]}. Match them."
+            f"from {offsets[0]} to {offsets[-1]}. Match them.",
+            rule="problems.population.lengths",
         )
     if bags and not vocabulary:
         raise DataError(
             "bags of words need a vocabulary, got none. Name the words, in the order of their "
-            "numbers."
+            "numbers.",
+            rule="problems.population.no-vocabulary",
         )
 
 
@@ -350,7 +367,8 @@ def check_inputs(inputs: NDArray[np.uint8] | NDArray[np.float32] | Ragged, vocab
         return
     if inputs.dtype != np.float32:
         raise DataError(
-            f"inputs must be bytes (uint8) or float32, got {inputs.dtype}. Convert them."
+            f"inputs must be bytes (uint8) or float32, got {inputs.dtype}. Convert them.",
+            rule="problems.population.wrong-type",
         )
     for low in range(0, len(inputs), _CHUNK):
         wrong = np.argwhere(~np.isfinite(inputs[low : low + _CHUNK]))
@@ -358,7 +376,8 @@ def check_inputs(inputs: NDArray[np.uint8] | NDArray[np.float32] | Ragged, vocab
             value = inputs[low : low + _CHUNK][tuple(wrong[0])]
             raise DataError(
                 f"inputs must be finite numbers, got {value} in sample {low + wrong[0][0] + 1}. "
-                "Correct it, or leave the sample out."
+                "Correct it, or leave the sample out.",
+                rule="problems.population.not-finite",
             )
 
 
@@ -369,7 +388,10 @@ def check_labels(labels: NDArray[np.int32] | Ragged, arms: int) -> None:
 
 def _within(values: NDArray[np.integer], count: int, what: str, whose: str) -> None:
     if not np.issubdtype(values.dtype, np.integer):
-        raise DataError(f"{what} must be whole numbers, got {values.dtype}. Number them from 0.")
+        raise DataError(
+            f"{what} must be whole numbers, got {values.dtype}. Number them from 0.",
+            rule="problems.population.not-whole-numbers",
+        )
     for low in range(0, len(values), 64 * _CHUNK):
         part = values[low : low + 64 * _CHUNK]
         wrong = np.flatnonzero((part < 0) | (part >= count))
@@ -377,5 +399,6 @@ def _within(values: NDArray[np.integer], count: int, what: str, whose: str) -> N
             raise DataError(
                 f"{what} must be in [0, {count}), the number of {whose}, got {part[wrong[0]]} at "
                 "position "
-                f"{low + wrong[0] + 1}. Correct it, or leave the sample out."
+                f"{low + wrong[0] + 1}. Correct it, or leave the sample out.",
+                rule="problems.population.out-of-range",
             )

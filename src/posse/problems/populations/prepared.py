@@ -24,9 +24,9 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError, DataError
-from posse.problems.datasets.files import FilePath
 from posse.problems.populations.population import Dense, Population, check_inputs, check_labels
 from posse.problems.populations.ragged import Ragged
+from posse.problems.tables.text import FilePath
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -53,12 +53,14 @@ def save(population: Population, path: FilePath) -> Path:
     if population.scaling is not None:
         raise ConfigError(
             "a population is written with its features as they are, got scaled ones. Leave scale "
-            "out."
+            "out.",
+            rule="problems.prepared.scaled",
         )
     if target.suffix == ".npz":
         if target.exists():
             raise ConfigError(
-                f"a population is written to a new file, and {target} exists. Choose another."
+                f"a population is written to a new file, and {target} exists. Choose another.",
+                rule="problems.prepared.file-exists",
             )
         arrays, ragged = _arrays(population.inputs, population.labels, population.names)
         arrays["offsets"] = np.asarray(population.offsets)
@@ -67,7 +69,7 @@ def save(population: Population, path: FilePath) -> Path:
             "clients": population.largest,
             **{what: rows.longest for what, rows in ragged.items()},
         }
-        kept = {
+        described = {
             name: {"dtype": array.dtype.str, "shape": list(array.shape)}
             for name, array in arrays.items()
         }
@@ -77,7 +79,7 @@ def save(population: Population, path: FilePath) -> Path:
                 population.arms,
                 population.vocabulary,
                 longest,
-                kept,
+                described,
                 population.features,
             )
         )
@@ -111,18 +113,20 @@ def load(path: FilePath, *, check: bool = False) -> Population:
         raise DataError(
             f"{target} must be a prepared population of version {VERSION}, got "
             f"{header.get('format')!r} version "
-            f"{header.get('version')!r}. Prepare it again."
+            f"{header.get('version')!r}. Prepare it again.",
+            rule="problems.prepared.other-version",
         )
     expected = {
         name: (what["dtype"], tuple(what["shape"])) for name, what in header["arrays"].items()
     }
-    found = {name: (array.dtype.str, array.shape) for name, array in arrays.items()}
+    shapes = {name: (array.dtype.str, array.shape) for name, array in arrays.items()}
     for name in expected:
-        if found.get(name) != expected[name]:
+        if shapes.get(name) != expected[name]:
             raise DataError(
                 f"{target}: array {name} must be {expected[name]} by the header, got "
-                f"{found.get(name)}. "
-                "Prepare it again."
+                f"{shapes.get(name)}. "
+                "Prepare it again.",
+                rule="problems.prepared.wrong-array",
             )
     counts = {"words": arrays.get("counts")}
     ragged = {
@@ -176,11 +180,13 @@ def _map_folder(folder: Path) -> tuple[dict[str, Any], Arrays]:
         names = list(header["arrays"])
     except FileNotFoundError:
         raise DataError(
-            f"no {HEADER} in {folder}: not a prepared population, or never finished. Prepare it."
+            f"no {HEADER} in {folder}: not a prepared population, or never finished. Prepare it.",
+            rule="problems.prepared.no-header",
         ) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(
-            f"{folder / HEADER} cannot be read ({error}). Prepare the population again."
+            f"{folder / HEADER} cannot be read ({error}). Prepare the population again.",
+            rule="problems.prepared.broken-header",
         ) from None
     try:
         return header, {
@@ -188,7 +194,10 @@ def _map_folder(folder: Path) -> tuple[dict[str, Any], Arrays]:
             for name in names
         }
     except (OSError, ValueError) as error:
-        raise DataError(f"{folder} is not whole ({error}). Prepare the population again.") from None
+        raise DataError(
+            f"{folder} is not whole ({error}). Prepare the population again.",
+            rule="problems.prepared.not-whole",
+        ) from None
 
 
 def _read_file(file: Path) -> tuple[dict[str, Any], Arrays]:
@@ -200,14 +209,18 @@ def _read_file(file: Path) -> tuple[dict[str, Any], Arrays]:
                 f"{file} is not a prepared population: it holds {', '.join(arrays) or 'nothing'} "
                 "and no header. Make a "
                 "Population of these arrays and write it with "
-                "posse.problems.populations.prepared.save."
+                "posse.problems.populations.prepared.save.",
+                rule="problems.prepared.not-prepared",
             )
         header: dict[str, Any] = json.loads(str(arrays.pop("header")))
     except FileNotFoundError:
-        raise DataError(f"no file {file}. Check the path.") from None
+        raise DataError(
+            f"no file {file}. Check the path.", rule="problems.prepared.missing"
+        ) from None
     except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
         raise DataError(
-            f"{file} is not a whole prepared population ({error}). Prepare it again."
+            f"{file} is not a whole prepared population ({error}). Prepare it again.",
+            rule="problems.prepared.broken-file",
         ) from None
     return header, arrays
 
@@ -235,15 +248,16 @@ class Column:
         if like != self._like:
             raise DataError(
                 f"{self._file.name}: every chunk must be alike, got {like} after {self._like}. "
-                "Convert it."
+                "Convert it.",
+                rule="problems.prepared.chunks-differ",
             )
         self._stream.write(np.ascontiguousarray(values).tobytes())
         self.rows += len(values)
 
     def close(self) -> dict[str, object]:
         """Write the number of rows and give what the header keeps."""
-        if self._stream is None or self._like is None:
-            raise DataError("a population needs a client, got none. Add a chunk.")
+        assert self._stream is not None
+        assert self._like is not None
         self._stream.seek(0)
         self._write_header()
         # numpy leaves room in the header for the first axis to grow.
@@ -287,7 +301,8 @@ class Writer:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise ConfigError(
                 f"a population is written to a new folder, and {folder} is not empty. Choose "
-                "another."
+                "another.",
+                rule="problems.prepared.folder-not-empty",
             )
         folder.mkdir(parents=True, exist_ok=True)
         self._folder, self._name, self._arms, self._vocabulary = folder, name, arms, vocabulary
@@ -316,7 +331,8 @@ class Writer:
                 "sizes from "
                 f"{sizes.min(initial=0)} that add up to {sizes.sum()}, {len(inputs)} inputs and "
                 f"{len(labels)} labels. "
-                "Leave empty clients out."
+                "Leave empty clients out.",
+                rule="problems.prepared.sizes",
             )
         check_inputs(inputs, len(self._vocabulary))
         check_labels(labels, len(self._arms))
@@ -337,6 +353,11 @@ class Writer:
             for column in self._columns.values():
                 column.abandon()
             return
+        if not self._columns:
+            raise DataError(
+                "a population needs a client, got none. Add a chunk.",
+                rule="problems.prepared.no-client",
+            )
         arrays = {name: column.close() for name, column in self._columns.items()}
         header = _header(
             self._name, self._arms, self._vocabulary, self._longest, arrays, self._features

@@ -41,18 +41,21 @@ class Ragged:
         if self.offsets.ndim != 1 or not len(self.offsets):
             raise DataError(
                 f"offsets must be a list that starts at 0, got shape {self.offsets.shape}. Add the "
-                "0."
+                "0.",
+                rule="problems.ragged.not-a-list",
             )
         if int(self.offsets[0]) != 0 or int(self.offsets[-1]) != len(self.values):
             raise DataError(
                 f"offsets must run from 0 to the {len(self.values)} values, got {self.offsets[0]} "
                 "to "
-                f"{self.offsets[-1]}. Give one offset a row and the end."
+                f"{self.offsets[-1]}. Give one offset a row and the end.",
+                rule="problems.ragged.not-to-end",
             )
         if self.counts is not None and len(self.counts) != len(self.values):
             raise DataError(
                 f"counts must be one a value, got {len(self.counts)} for {len(self.values)}. Match "
-                "them."
+                "them.",
+                rule="problems.ragged.counts",
             )
         if self.longest < 0:
             object.__setattr__(self, "longest", largest_step(self.offsets))
@@ -63,9 +66,9 @@ class Ragged:
     @classmethod
     def of(cls, rows: Iterable[Sequence[int]], dtype: type[np.integer] = np.int32) -> Ragged:
         """Make from lists."""
-        kept = [np.asarray(row, dtype) for row in rows]
-        offsets = np.concatenate([[0], np.cumsum([len(row) for row in kept])]).astype(np.int64)
-        return cls(offsets, np.concatenate(kept) if kept else np.empty(0, dtype))
+        arrays = [np.asarray(row, dtype) for row in rows]
+        offsets = np.concatenate([[0], np.cumsum([len(row) for row in arrays])]).astype(np.int64)
+        return cls(offsets, np.concatenate(arrays) if arrays else np.empty(0, dtype))
 
     def row(self, index: int) -> NDArray[np.integer]:
         """Give one row."""
@@ -83,7 +86,8 @@ class Ragged:
         if len(over):
             raise DataError(
                 f"a row must fit its width {width}, got {length.ravel()[over[0]]} values in row "
-                f"{rows.ravel()[over[0]]}. Widen it to {self.longest}."
+                f"{rows.ravel()[over[0]]}. Widen it to {self.longest}.",
+                rule="problems.ragged.too-wide",
             )
         column = np.arange(width)
         mask = column < length[..., None]
@@ -107,8 +111,8 @@ class Ragged:
 
     def take(self, rows: ArrayLike) -> Ragged:
         """Copy some rows, in the order given."""
-        wanted = np.asarray(rows, np.int64)
-        start, stop = np.asarray(self.offsets[wanted]), np.asarray(self.offsets[wanted + 1])
+        chosen = np.asarray(rows, np.int64)
+        start, stop = np.asarray(self.offsets[chosen]), np.asarray(self.offsets[chosen + 1])
         offsets = np.concatenate([[0], np.cumsum(stop - start)]).astype(np.int64)
         at = np.repeat(start - offsets[:-1], stop - start) + np.arange(offsets[-1])
         counts = None if self.counts is None else np.asarray(self.counts[at])
@@ -141,7 +145,8 @@ def largest_step(offsets: NDArray[np.int64]) -> int:
             row = low + int(steps.argmin())
             raise DataError(
                 f"offsets must not fall, got {offsets[row]} before {offsets[row + 1]} at row "
-                f"{row}. Sort."
+                f"{row}. Sort.",
+                rule="problems.ragged.falling",
             )
         most = max(most, int(steps.max()))
     return most

@@ -14,8 +14,7 @@ from pydantic import BeforeValidator, field_validator, model_validator
 from posse.core import check
 from posse.core.errors import ConfigError
 from posse.core.settings import IMPORTS, External
-from posse.problems.data import DataSettings
-from posse.problems.datasets.frames import Frame
+from posse.problems.data import TableSettings
 from posse.problems.datasets.mnist import (
     DIGIT_CLIENTS,
     digits_population,
@@ -43,6 +42,7 @@ from posse.problems.populations.worlds import (
     read_rewards,
     scenario,
 )
+from posse.problems.tables.frames import Frame
 
 POPULATIONS = {
     "digits": "1,797 images of digits that come with scikit-learn, over Dirichlet clients; no download",
@@ -71,7 +71,7 @@ MOVED = ("emnist", "femnist", "stackexchange", "stackoverflow")
 _PREPARE = "It belongs to 'python -m reproduction prepare', in a checkout of Posse."
 
 
-class PopulationSettings(DataSettings):
+class PopulationSettings(TableSettings):
     """Where clients and their data come from.
 
     `data` is one of `POPULATIONS`; or your own, a CSV file or a frame with a column of clients and
@@ -172,8 +172,8 @@ class PopulationSettings(DataSettings):
         return self.once("population", self._scaled)
 
     def _scaled(self) -> Population:
-        made = self._population()
-        return standardised(made) if self.scale == "standard" else made
+        population = self._population()
+        return standardised(population) if self.scale == "standard" else population
 
     @property
     def population_kind(self) -> str:
@@ -193,7 +193,8 @@ class PopulationSettings(DataSettings):
             raise ConfigError(
                 f"data '{self.data}' is no longer part of the package. In a checkout of Posse run "
                 f"'python -m reproduction prepare {self.data} FOLDER', and give that folder as "
-                "data."
+                "data.",
+                rule="problems.data.moved",
             )
         if (
             isinstance(self.data, str)
@@ -201,11 +202,12 @@ class PopulationSettings(DataSettings):
             and not Path(self.data).exists()
         ):
             self.check_name(POPULATIONS)
-        named = not isinstance(self.data, str) or self.data not in POPULATIONS
-        if named and self.file is not None:
+        is_path = not isinstance(self.data, str) or self.data not in POPULATIONS
+        if is_path and self.file is not None:
             raise ConfigError(
                 f"data and file both say where the clients are, got '{self.data_name}' and "
-                f"{self.file}."
+                f"{self.file}.",
+                rule="problems.data.and-file",
             )
         for name, where in _ONLY.items():
             if self.population_kind not in where:
@@ -246,9 +248,10 @@ class PopulationSettings(DataSettings):
                 clients=self.clients or 10,
                 alpha=self.alpha,
                 seed=self.seed,
+                options=self.read_options(),
             )
-        whole = self._natural()
-        return whole if self.clients is None else some_clients(whole, self.clients)
+        every_client = self._natural()
+        return every_client if self.clients is None else some_clients(every_client, self.clients)
 
     def data_files(self) -> tuple[Path, ...]:
         """Files or folders that `data` or `file` names, or that a data set of this name is found
@@ -287,10 +290,10 @@ class PopulationSettings(DataSettings):
             if "pretrained" in self.model_fields_set
             else min(INITIAL_CLIENTS, count)
         )
-        made = scenario(self.scenario, population, pretrained, before, among)
-        if made.pretrained:
-            made.initial(population.clients, self.seed)
-        return made
+        scenario_made = scenario(self.scenario, population, pretrained, before, among)
+        if scenario_made.pretrained:
+            scenario_made.initial(population.clients, self.seed)
+        return scenario_made
 
     def availability(self) -> Availability:
         """Make how clients answer."""
@@ -319,7 +322,9 @@ class PopulationSettings(DataSettings):
             return mnist_writers(self.data_dir, self.part, self.verify)
         if self.population_kind == "prepared":
             return load(Path(self.data) if self.data not in POPULATIONS else self._file())
-        return read_population(self._source(), self.client_column, self.label_column)
+        return read_population(
+            self._source(), self.client_column, self.label_column, options=self.read_options()
+        )
 
     def _source(self) -> Path | Frame:
         """Return the user's own table, or prepared population."""
@@ -334,5 +339,8 @@ class PopulationSettings(DataSettings):
                 "images": "a folder or file of images",
                 "prepared": "a prepared folder or .npz file",
             }.get(self.data, "a folder")
-            raise ConfigError(f"data '{self.data}' needs {what}, got no file. Give file.")
+            raise ConfigError(
+                f"data '{self.data}' needs {what}, got no file. Give file.",
+                rule="problems.file.needed",
+            )
         return self.file

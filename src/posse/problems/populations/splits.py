@@ -15,11 +15,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from posse.core import check
 from posse.core.errors import ConfigError, DataError
-from posse.problems.datasets.encoded import read_encoded
-from posse.problems.datasets.files import FilePath
-from posse.problems.datasets.frames import Frame, read_table
 from posse.problems.populations.population import Dense, Population
 from posse.problems.populations.ragged import Ragged, names_of
+from posse.problems.tables.encoded import read_encoded
+from posse.problems.tables.frames import Frame
+from posse.problems.tables.options import ReadOptions
+from posse.problems.tables.schema import words
+from posse.problems.tables.table import open_table
+from posse.problems.tables.text import FilePath
 
 
 class Split(NamedTuple):
@@ -41,7 +44,8 @@ def natural(owners: ArrayLike) -> Split:
     if keys.ndim != 1 or not len(keys):
         raise DataError(
             f"every sample must have one owner, got owners of shape {keys.shape}. Give one a "
-            "sample."
+            "sample.",
+            rule="problems.split.owners-shape",
         )
     distinct, code = np.unique(keys, return_inverse=True)
     sizes = np.bincount(code, minlength=len(distinct))
@@ -64,25 +68,29 @@ def dirichlet(labels: ArrayLike, clients: int, alpha: float, seed: int = 0) -> S
     >>> made.offsets.tolist(), sorted(made.order.tolist()) == list(range(12))
     ([0, 3, 6, 9, 12], True)
     """
-    kept = np.asarray(labels)
+    label_of = np.asarray(labels)
     check.positive(alpha=alpha)
-    if kept.ndim != 1:
+    if label_of.ndim != 1:
         raise ConfigError(
-            "a Dirichlet split needs one label a sample, got several. Split by owner."
+            "a Dirichlet split needs one label a sample, got several. Split by owner.",
+            rule="problems.split.several-labels",
         )
-    if not 1 <= clients <= len(kept):
+    if not 1 <= clients <= len(label_of):
         raise ConfigError(
-            f"clients must be in [1, {len(kept)}], the number of samples, got {clients}. Ask for "
-            "fewer."
+            f"clients must be in [1, {len(label_of)}], the number of samples, got {clients}. Ask for "
+            "fewer.",
+            rule="problems.clients.more-than-samples",
         )
     draw = np.random.Generator(np.random.Philox(seed))
-    distinct, code = np.unique(kept, return_inverse=True)
-    shuffled = draw.permutation(len(kept))
+    distinct, code = np.unique(label_of, return_inverse=True)
+    shuffled = draw.permutation(len(label_of))
     pools = shuffled[np.argsort(code[shuffled], kind="stable")]
     ends = np.cumsum(np.bincount(code))
     start = ends - np.bincount(code)
-    sizes = np.full(clients, len(kept) // clients) + (np.arange(clients) < len(kept) % clients)
-    order = np.empty(len(kept), np.int64)
+    sizes = np.full(clients, len(label_of) // clients) + (
+        np.arange(clients) < len(label_of) % clients
+    )
+    order = np.empty(len(label_of), np.int64)
     at = 0
     for size in sizes.tolist():
         # Below the least number whose powers a float holds, one label takes all: the limit itself.
@@ -110,56 +118,60 @@ def population(
     if len(split.order) != samples:
         raise DataError(
             f"a split must hold every sample once, got {len(split.order)} for {samples}. Split "
-            "again."
+            "again.",
+            rule="problems.split.not-every-sample",
         )
     ordered: Any = inputs.take(split.order) if isinstance(inputs, Ragged) else inputs[split.order]
-    named = None if split.names is None else names_of(split.names)
-    kept: NDArray[np.int32] | Ragged
+    client_names = None if split.names is None else names_of(split.names)
+    ordered_labels: NDArray[np.int32] | Ragged
     if isinstance(labels, Ragged):
-        kept = labels.take(split.order)
+        ordered_labels = labels.take(split.order)
     else:
         numbers = np.asarray(labels)
         if not np.issubdtype(numbers.dtype, np.integer):
             raise DataError(
-                f"labels must be whole numbers, got {numbers.dtype}. Number the arms from 0."
+                f"labels must be whole numbers, got {numbers.dtype}. Number the arms from 0.",
+                rule="problems.labels.not-whole-numbers",
             )
         if len(numbers) != samples:
             raise DataError(
                 f"every sample must have a label, got {len(numbers)} for {samples} samples. Match "
-                "them."
+                "them.",
+                rule="problems.labels.number",
             )
-        kept = numbers[split.order].astype(np.int32)
+        ordered_labels = numbers[split.order].astype(np.int32)
     return Population(
         name,
         tuple(arms),
         split.offsets,
         ordered,
-        kept,
-        named,
+        ordered_labels,
+        client_names,
         tuple(vocabulary),
         features=tuple(features),
     )
 
 
-def some_clients(whole: Population, clients: int) -> Population:
+def some_clients(population: Population, clients: int) -> Population:
     """Keep the first clients only."""
-    if not 1 <= clients <= whole.clients:
+    if not 1 <= clients <= population.clients:
         raise ConfigError(
-            f"clients must be in [1, {whole.clients}], those of {whole.name}, got {clients}. Take "
-            "fewer."
+            f"clients must be in [1, {population.clients}], those of {population.name}, got {clients}. Take "
+            "fewer.",
+            rule="problems.clients.more-than-there-are",
         )
-    last = int(whole.offsets[clients])
-    inputs, labels, names = whole.inputs, whole.labels, whole.names
+    last = int(population.offsets[clients])
+    inputs, labels, names = population.inputs, population.labels, population.names
     return Population(
-        whole.name,
-        whole.arms,
-        whole.offsets[: clients + 1],
+        population.name,
+        population.arms,
+        population.offsets[: clients + 1],
         inputs.part(0, last) if isinstance(inputs, Ragged) else inputs[:last],
         labels.part(0, last) if isinstance(labels, Ragged) else labels[:last],
         None if names is None else names.part(0, clients),
-        whole.vocabulary,
+        population.vocabulary,
         checked=True,
-        features=whole.features,
+        features=population.features,
     )
 
 
@@ -196,6 +208,7 @@ def read_population(
     alpha: float = 0.3,
     seed: int = 0,
     name: str = "own",
+    options: ReadOptions | None = None,
 ) -> Population:
     """Read a table; without a column of clients (`client=None`), split it over `clients` Dirichlet
     ones.
@@ -210,16 +223,17 @@ def read_population(
     >>> made.arms, made.client_name(0), made.sizes().tolist(), made.gather([0], pad=2).y.tolist()
     (('treat', 'wait'), 'ann', [2, 1], [[1, 0]])
     """
-    document = read_table(path)
-    words = [label] if client is None else [client, label]
-    table, names, features = read_encoded(document, words)
-    arms = tuple(sorted(table.words[label].distinct))
-    place = np.array([arms.index(word) for word in table.words[label].distinct])
-    labels = place[table.words[label].code]
-    inputs = features.astype(np.float32)
-    split: Split
+    table = open_table(path, options)
+    client_columns = [] if client is None else [words(client)]
+    records, names, features = read_encoded(table, [*client_columns, words(label)])
+    labels = records.words[label]
+    arms = tuple(sorted(labels.distinct))
+    place = np.array([arms.index(word) for word in labels.distinct])
+    numbers = place[labels.code]
     if client is None:
-        split = dirichlet(labels, clients, alpha, seed)
+        split = dirichlet(numbers, clients, alpha, seed)
     else:
-        split = natural(np.array(table.words[client].distinct)[table.words[client].code])
-    return population(name, inputs, labels, arms, split, features=names)
+        owners = records.words[client]
+        split = natural(np.array(owners.distinct)[owners.code])
+    inputs = features.astype(np.float32)
+    return population(name, inputs, numbers, arms, split, features=names)

@@ -37,6 +37,8 @@ from posse.core.errors import ConfigError, DataError
 from posse.problems.populations.draws import DRIFT, INITIAL, LATE, MISSING, NEVER, order, uniforms
 from posse.problems.populations.population import Population
 from posse.problems.populations.ragged import Ragged, release
+from posse.problems.tables.schema import Schema, numbers, words
+from posse.problems.tables.table import open_table
 
 SCENARIOS = ("scratch", "init", "init-shift")
 INITIAL_CLIENTS = 100
@@ -58,7 +60,8 @@ class Rewards:
     def __post_init__(self) -> None:
         if self.table.ndim != 2 or not np.isfinite(self.table).all():
             raise DataError(
-                f"rewards must be a table of finite numbers, labels x arms, got {self.table.shape}."
+                f"rewards must be a table of finite numbers, labels x arms, got {self.table.shape}.",
+                rule="problems.before.not-a-table",
             )
         self.table.flags.writeable = False
 
@@ -88,14 +91,19 @@ class Scenario:
 
         The bandit phase may draw any client, these among them.
         """
-        drawn = order(seed, INITIAL, clients)
-        drawn = drawn if self.among is None else drawn[np.isin(drawn, self.among)]
-        if self.pretrained > len(drawn):
+        clients_in_order = order(seed, INITIAL, clients)
+        clients_in_order = (
+            clients_in_order
+            if self.among is None
+            else clients_in_order[np.isin(clients_in_order, self.among)]
+        )
+        if self.pretrained > len(clients_in_order):
             raise ConfigError(
                 f"scenario {self.name} pre-trains on {self.pretrained} clients, and there are "
-                f"{len(drawn)}. Take fewer."
+                f"{len(clients_in_order)}. Take fewer.",
+                rule="problems.pretrained.too-many",
             )
-        return np.sort(drawn[: self.pretrained])
+        return np.sort(clients_in_order[: self.pretrained])
 
 
 class Before(NamedTuple):
@@ -124,72 +132,61 @@ def scenario(
     if name == "scratch":
         return Scenario(name, plain)
     check.at_least(1, pretrained=pretrained)
-    seen = np.ones(count, bool)
+    visible = np.ones(count, bool)
     if name == "init":
-        return Scenario(name, plain, pretrained, plain, seen, among)
+        return Scenario(name, plain, pretrained, plain, visible, among)
     if before is not None:
         return Scenario(name, plain, pretrained, *before, among)
     if not isinstance(population.labels, Ragged):
-        return Scenario(name, plain, pretrained, Rewards(near_case(population.arms)), seen, among)
+        return Scenario(
+            name, plain, pretrained, Rewards(near_case(population.arms)), visible, among
+        )
     counts = tag_counts(population)
-    seen = np.zeros(count, bool)
-    seen[np.argsort(-counts, kind="stable")[:PRETRAINED_TAGS]] = True
+    visible = np.zeros(count, bool)
+    visible[np.argsort(-counts, kind="stable")[:PRETRAINED_TAGS]] = True
     rare = Rewards(np.diag(inverse_frequency(counts)))
-    return Scenario(name, rare, pretrained, Rewards(np.diag(seen * 1.0)), seen, among)
+    return Scenario(name, rare, pretrained, Rewards(np.diag(visible * 1.0)), visible, among)
 
 
 def read_rewards(path: Path, arms: tuple[str, ...]) -> Before:
-    """Read what arms pay before deployment: a CSV file with a row a label, and a column an arm
-    behind its name.
+    """Read what arms pay before deployment: a table with one row per label.
 
-    Arms without a column are not seen before deployment; every label has a row.
+    The first column names the label; each other column is an arm. Arms without a column are not
+    seen before deployment.
     """
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as stream:
-            (_, *columns), *rows = [
-                [cell.strip() for cell in row] for row in csv.reader(stream) if row
-            ]
-    except (OSError, ValueError, csv.Error) as error:
-        missing = isinstance(error, FileNotFoundError)
-        why = "there is no such file" if missing else f"it is no table: {error}"
-        raise DataError(
-            f"rewards before deployment cannot be read from {path}: {why}. Give labels x arms."
-        ) from None
-    labels = [row[0] for row in rows]
-    _check_listed(path, "arm", columns, arms)
-    _check_listed(path, "label", labels, arms)
+    table = open_table(path)
+    label, *columns = table.header
+    _check_listed(table.name, "arm", columns, arms)
+    records = Schema(words(label), *map(numbers, columns)).read(table)
+    records.check_distinct(label)
+    labels = records.words[label].distinct
+    _check_listed(table.name, "label", labels, arms)
     unpaid = sorted(set(arms) - set(labels))
     if unpaid or not columns:
         raise DataError(
-            f"{path} needs an arm, and a row for every label, got none for {', '.join(unpaid[:4])}."
+            f"{path} needs an arm, and a row for every label, got none for "
+            f"{', '.join(unpaid[:4])}.",
+            rule="problems.before.incomplete",
         )
-    table = np.zeros((len(arms), len(arms)))
-    where = [arms.index(name) for name in columns]
-    for label, *cells in rows:
-        try:
-            values = [float(cell) for cell in cells]
-        except ValueError:
-            values = []
-        if len(values) != len(columns) or not np.isfinite(values).all():
-            raise DataError(
-                f"{path} needs a finite number for every arm in the row '{label}', got "
-                f"{', '.join(cells)}."
-            )
-        table[arms.index(label), where] = values
-    seen = np.zeros(len(arms), bool)
-    seen[where] = True
-    return Before(Rewards(table), seen)
+    rows = [arms.index(name) for name in labels]
+    paid = [arms.index(name) for name in columns]
+    rewards = np.zeros((len(arms), len(arms)))
+    for place, column in zip(paid, columns, strict=True):
+        rewards[rows, place] = records.numbers[column]
+    visible = np.zeros(len(arms), bool)
+    visible[paid] = True
+    return Before(Rewards(rewards), visible)
 
 
-def _check_listed(path: Path, what: str, names: list[str], arms: tuple[str, ...]) -> None:
-    """Refuse a name that is no arm of the data, and one that stands twice."""
-    for at, name in enumerate(names):
+def _check_listed(file: str, what: str, names: Sequence[str], arms: tuple[str, ...]) -> None:
+    """Raise if a name is no arm of the data."""
+    for name in names:
         if name not in arms:
             raise DataError(
-                f"{path} has the {what} '{name}', and the data do not.{check.suggestion(name, arms)}"
+                f"{file} has the {what} '{name}', and the data do not."
+                f"{check.suggestion(name, arms)}",
+                rule="problems.before.unknown-name",
             )
-        if name in names[:at]:
-            raise DataError(f"{path} has the {what} '{name}' twice. Leave one out.")
 
 
 def named_clients(population: Population, patterns: str) -> NDArray[np.int64]:
@@ -202,15 +199,16 @@ def named_clients(population: Population, patterns: str) -> NDArray[np.int64]:
     >>> named_clients(three, "client-[13]").tolist()
     [0, 2]
     """
-    wanted = [one.strip() for one in patterns.split(",")]
+    choices = [one.strip() for one in patterns.split(",")]
     names = [population.client_name(number) for number in range(population.clients)]
-    found = [at for at, name in enumerate(names) if any(fnmatchcase(name, one) for one in wanted)]
-    if not found:
+    chosen = [at for at, name in enumerate(names) if any(fnmatchcase(name, one) for one in choices)]
+    if not chosen:
         raise ConfigError(
             f"no client has a name like '{patterns}', and the first is {names[0]}. Change the "
-            "pattern."
+            "pattern.",
+            rule="problems.first.no-client",
         )
-    return np.array(found, np.int64)
+    return np.array(chosen, np.int64)
 
 
 def near_case(arms: tuple[str, ...]) -> NDArray[np.float64]:
@@ -230,7 +228,8 @@ def near_case(arms: tuple[str, ...]) -> NDArray[np.float64]:
             "init-shift needs arms that are letters of both cases, or tags, got "
             f"{', '.join(arms[:4])}, .... "
             "Give what arms paid before deployment (before: a table labels x arms, or a function), "
-            "or use 'init'."
+            "or use 'init'.",
+            rule="problems.before.not-letters",
         )
     for upper, lower in near:
         table[upper, lower] = NEAR
@@ -241,7 +240,8 @@ def tag_counts(population: Population) -> NDArray[np.int64]:
     """How many samples have each tag; one pass, a chunk at a time."""
     if not isinstance(population.labels, Ragged):
         raise DataError(
-            f"{population.name} has one label a sample, not tags. Give a population with tags."
+            f"{population.name} has one label a sample, not tags. Give a population with tags.",
+            rule="problems.population.no-tags",
         )
     counts, tags = np.zeros(len(population.arms), np.int64), population.labels.values
     for low in range(0, len(tags), _CHUNK):
@@ -256,10 +256,13 @@ def inverse_frequency(counts: ArrayLike) -> NDArray[np.float64]:
     >>> inverse_frequency([200, 100, 50]).tolist()
     [1.0, 2.0, 4.0]
     """
-    kept = np.asarray(counts, np.float64)
-    if not len(kept) or kept.min() <= 0:
-        raise DataError("every tag must stand in some sample, got a count of 0. Leave the tag out.")
-    return np.asarray(kept.max() / kept)
+    tags = np.asarray(counts, np.float64)
+    if not len(tags) or tags.min() <= 0:
+        raise DataError(
+            "every tag must stand in some sample, got a count of 0. Leave the tag out.",
+            rule="problems.tags.unused",
+        )
+    return np.asarray(tags.max() / tags)
 
 
 @dataclass(frozen=True)
@@ -357,14 +360,15 @@ class Presence:
             if name not in self.arms:
                 raise ConfigError(
                     f"available has the arm '{name}', and the data do "
-                    f"not.{check.suggestion(name, self.arms)}"
+                    f"not.{check.suggestion(name, self.arms)}",
+                    rule="problems.available.unknown-arm",
                 )
 
     def here(self, round_number: int) -> NDArray[np.bool_]:
         """Give for each arm whether it is there in a round (from 0 on)."""
-        named = {name for name, _, _ in self.periods}
+        with_periods = {name for name, _, _ in self.periods}
         there = {name for name, first, last in self.periods if first <= round_number + 1 <= last}
-        return np.array([arm not in named or arm in there for arm in self.arms])
+        return np.array([arm not in with_periods or arm in there for arm in self.arms])
 
     def check(self, rounds: int) -> None:
         """Raise where a round has no arm."""
@@ -376,7 +380,8 @@ class Presence:
         for at in sorted(int(one) for one in changes if one <= rounds):
             if not self.here(at - 1).any():
                 raise ConfigError(
-                    f"every round needs an arm, and available leaves none in round {at}. Change it."
+                    f"every round needs an arm, and available leaves none in round {at}. Change it.",
+                    rule="problems.available.no-arm",
                 )
 
     def rounds(self, arm: str) -> str:
@@ -400,11 +405,11 @@ def periods_of(text: str) -> tuple[tuple[str, int, float], ...]:
         (cells,) = csv.reader([text], skipinitialspace=True, strict=True)
         if not cells:
             raise ValueError
-        found = []
+        periods = []
         for cell in cells:
-            name, _, given = cell.rpartition(":")
-            first, dash, last = given.strip().partition("-")
-            found.append(
+            name, _, rounds = cell.rpartition(":")
+            first, dash, last = rounds.strip().partition("-")
+            periods.append(
                 (name.strip(), int(first or 1), float(int(last)) if last.strip() else math.inf)
             )
             if not (name and dash):
@@ -412,28 +417,30 @@ def periods_of(text: str) -> tuple[tuple[str, int, float], ...]:
     except (ValueError, OverflowError, csv.Error):
         raise ConfigError(
             "available must be arms with their first and last round, such as a:20-,b:1-99, got "
-            f"{text!r}. Correct it."
+            f"{text!r}. Correct it.",
+            rule="problems.available.not-periods",
         ) from None
-    for name, one, two in found:
+    for name, one, two in periods:
         if not 1 <= one <= two:
             raise ConfigError(
                 f"rounds of available are 1 on, first to last, got {one} to {two:g} for arm "
-                f"'{name}'."
+                f"'{name}'.",
+                rule="problems.available.rounds",
             )
-    return tuple(found)
+    return tuple(periods)
 
 
-def periods_text(given: object) -> object:
+def periods_text(table: object) -> object:
     """Write a table of arms, {arm: (first, last)} or {arm: [(first, last), ...]}, as `periods_of`
     reads it.
 
     >>> periods_text({"a": (20, None), "b, c": [(1, 9), (30, None)]})
     'a:20-,"b, c:1-9","b, c:30-"'
     """
-    if not isinstance(given, Mapping):
-        return given or None
+    if not isinstance(table, Mapping):
+        return table or None
     cells = []
-    for name, value in given.items():
+    for name, value in table.items():
         several = (
             value
             if isinstance(value, Sequence) and value and isinstance(value[0], Sequence)
@@ -443,7 +450,8 @@ def periods_text(given: object) -> object:
             if not isinstance(one, Sequence) or isinstance(one, str) or len(one) != 2:
                 raise ConfigError(
                     f"available needs the first and last round of arm '{name}', (20, None), got "
-                    f"{value!r}."
+                    f"{value!r}.",
+                    rule="problems.available.not-a-pair",
                 )
             cells.append(f"{name}:{'-'.join('' if end is None else str(end) for end in one)}")
     stream = io.StringIO()
@@ -476,7 +484,10 @@ class Availability:
         check.between(0, 1, never=self.never)
         check.at_least(1, delay=self.delay)
         if self.never == 1 or self.missing == 1:
-            raise ConfigError("somebody must answer, got never or missing of 1. Lower it.")
+            raise ConfigError(
+                "somebody must answer, got never or missing of 1. Lower it.",
+                rule="problems.never.everybody",
+            )
 
     def in_time(self, clients: ArrayLike, round_number: int) -> NDArray[np.bool_]:
         """Which of the clients answer within the round."""

@@ -23,9 +23,9 @@ from posse.core.settings import IMPORTS, Settings
 from posse.privacy.dp.ledger import Ledger
 from posse.privacy.dp.noise import SeededNoise
 from posse.privacy.dp.plans import Plan
-from posse.problems.datasets.columns import read_columns
-from posse.problems.datasets.files import read_document
 from posse.problems.markets.offers import OFFERED
+from posse.problems.tables.schema import Schema
+from posse.problems.tables.table import open_table
 from posse.results import words
 from posse.results.reports.sections import Section
 from posse.runtime.certificates.names import check_name
@@ -292,7 +292,7 @@ def _place_in(roster: tuple[str, ...], name: str) -> int:
 
 def _read_own(path: Path, suppliers: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Read an agent's own offers; suppliers without a row are not dealt with."""
-    table = read_columns(read_document(path), ["supplier"], ["cost", "capacity"], rules=OFFERED)
+    table = Schema(*OFFERED).read(open_table(path))
     table.check_distinct("supplier")
     cost, capacity = np.zeros(len(suppliers)), np.zeros(len(suppliers))
     for row, supplier in enumerate(table.words["supplier"].distinct):

@@ -20,7 +20,7 @@ from posse.privacy.sharing.dealing import Plan
 from posse.privacy.sharing.fixed import FixedPoint, Words
 from posse.problems.contexts.contexts import Contexts
 from posse.problems.contexts.features import read_block
-from posse.problems.datasets.reading import reading
+from posse.problems.tables.options import ReadOptions
 from posse.results.reports.sections import Section
 from posse.runtime.local import world_beside
 from posse.runtime.network.deployment import Deployment, Known
@@ -319,8 +319,12 @@ def features_of(
         )
     number = terms.parties.index(name)
     bound = options.norms()[number]
-    with reading(options.encoding, options.decimal):
-        block = read_block(folder / options.features, bound, scale=options.scale)
+    block = read_block(
+        folder / options.features,
+        bound,
+        scale=options.scale,
+        options=ReadOptions(encoding=options.encoding, decimal=options.decimal),
+    )
     check_block(block, options.rows, terms.features[number], terms.steps)
     return FixedPoint(terms.bits, bound).encode(block.values[: terms.steps]), tuple(block.names)
 

@@ -20,7 +20,7 @@ from posse.core.settings import Settings
 from posse.privacy.sharing.dealing import Plan
 from posse.problems.contexts.features import FeatureBlock, read_block
 from posse.problems.data import ENCODING
-from posse.problems.datasets.reading import check_encoding, reading
+from posse.problems.tables.options import ReadOptions, check_encoding
 from posse.runtime.certificates.names import check_name
 from posse.runtime.federation.consent import Demand
 from posse.runtime.federation.talk import Invitation
@@ -95,8 +95,8 @@ class PartyEntry(Settings):
                 f"party '{self.name}' has no features. Give it a file, or arriving contexts a "
                 "source."
             )
-        with reading(self.encoding, self.decimal):
-            return read_block(self.features, bound, scale=scale)
+        options = ReadOptions(encoding=self.encoding, decimal=self.decimal)
+        return read_block(self.features, bound, scale=scale, options=options)
 
 
 class OutsideEntry(Settings):

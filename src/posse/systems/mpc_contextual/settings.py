@@ -25,7 +25,7 @@ from posse.privacy.sharing.fixed import FixedPoint, Words
 from posse.problems.contexts.contexts import Contexts, check_bounds
 from posse.problems.contexts.settings import ContextSettings
 from posse.problems.data import ENCODING
-from posse.problems.datasets.reading import check_encoding
+from posse.problems.tables.options import check_encoding
 from posse.results.values import JSON, plain_dict
 from posse.systems.base import RunSettings, flatten_built_in_policy
 from posse.systems.mpc_contextual.roles.outside import check_fits, gathered, row_order

@@ -1,0 +1,137 @@
+"""`posse check FILE`: what Posse understands of a user's table, and the command that runs on it."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from posse.cli import flags
+from posse.cli.screen import bullets, print_json, say, table
+from posse.core.errors import PosseError
+
+if TYPE_CHECKING:
+    from posse.problems.summary import ArmSummary, Summary
+    from posse.systems.base import RunSettings
+
+S = TypeVar("S", bound="RunSettings")
+
+Files = Annotated[
+    list[Path],
+    typer.Argument(help="A table (CSV, Parquet, Arrow), or one per owner.", metavar="FILE..."),
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(help="What the table calls the columns: item=shop,rating=stars.", metavar="TEXT"),
+]
+SHOWN = 12
+"""Arms that are listed; the best ones."""
+
+
+def check(files: Files, columns: Columns = None, json: flags.Json = False) -> None:
+    """Print what Posse understands of a table, and the command that runs on it."""
+    from posse.problems.summary import summarise
+    from posse.problems.tables.mapping import read_columns_setting
+
+    summary = summarise(files, read_columns_setting(columns))
+    if json:
+        print_json(_document(summary))
+    else:
+        _show(files, summary)
+
+
+def _document(summary: Summary) -> dict[str, object]:
+    return {
+        "kind": summary.kind,
+        "settings": dict(summary.flags),
+        "rows": summary.rows,
+        "threshold": summary.threshold,
+        "arms": [
+            {"name": arm.name, "rows": arm.count, "mean": arm.mean, "interval": _interval(arm)}
+            for arm in summary.arms
+        ],
+        "dropped": list(summary.dropped),
+        "similar": [list(names) for names in summary.similar],
+        "command": shlex.join(summary.command),
+    }
+
+
+def _show(files: list[Path], summary: Summary) -> None:
+    from posse.problems.recognise import TITLES
+    from posse.problems.summary import as_flags
+
+    name = str(files[0]) if len(files) == 1 else f"{len(files)} files"
+    say(f"{name}: {TITLES[summary.kind]}", style="bold")
+    facts = [f"{summary.rows:,} rows" if summary.rows else "", f"{len(summary.arms)} arms"]
+    if summary.flags:
+        facts.append(f"read with {shlex.join(as_flags(summary.flags))}")
+    say("; ".join(fact for fact in facts if fact))
+    value = "mean"
+    if summary.kind == "clients":
+        value = "share of samples"
+    elif summary.threshold is not None:
+        value = f"share above {summary.threshold:g}"
+    rows = []
+    for arm in summary.arms[:SHOWN]:
+        interval = _interval(arm)
+        shown = "" if interval is None else f"{interval[0]:.3f} to {interval[1]:.3f}"
+        rows.append(
+            (arm.name, "" if arm.count is None else f"{arm.count:,}", f"{arm.mean:.3f}", shown)
+        )
+    table(("arm", "rows", value, "95 % interval"), rows, numeric=(1, 2, 3))
+    if len(summary.arms) > SHOWN:
+        say(f"and {len(summary.arms) - SHOWN} more arms")
+    notes = list(summary.dropped)
+    for names in summary.similar:
+        listed = ", ".join(repr(each) for each in names)
+        notes.append(f"Names that differ only in case or spaces: {listed}.")
+    if notes:
+        bullets(notes, style="yellow")
+    typer.echo(f"\n{shlex.join(summary.command)}")  # one line, to be copied
+
+
+def _interval(arm: ArmSummary) -> tuple[float, float] | None:
+    """Return the interval of an arm's mean; None without rows, or for rewards beyond [0, 1]."""
+    from posse.systems.scenes import wilson_interval
+
+    if not arm.count or not 0 <= arm.mean <= 1:
+        return None
+    return wilson_interval(arm.mean * arm.count, arm.count)
+
+
+def in_terminal() -> bool:
+    """Return whether somebody can be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def ask_for_settings(settings: S, error: PosseError) -> S:
+    """Ask whether a table is to be read with the settings that fit it.
+
+    Args:
+        settings: Settings whose table cannot be read.
+        error: Why not.
+
+    Raises:
+        PosseError: `error`, if nobody can be asked, nothing else fits, or the answer is no.
+    """
+    from posse.problems.data import TableSettings
+    from posse.problems.summary import as_flags, summarise
+
+    source: object = settings
+    asked = error.rule.startswith("problems.") and in_terminal()
+    if not asked or not isinstance(source, TableSettings):
+        raise error
+    try:
+        summary = summarise(list(source.data_files()), source.columns)
+    except PosseError:
+        raise error from None
+    if not summary.flags:
+        raise error
+    words = shlex.join(as_flags(summary.flags))
+    typer.echo(f"{error.text}", err=True)
+    if not typer.confirm(f"Read it with {words}?", default=True, err=True):
+        raise error
+    return settings.but(**summary.flags)

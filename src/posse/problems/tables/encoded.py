@@ -1,0 +1,205 @@
+"""Features from a table: numbers as they are, categories one-hot, dates left out.
+
+The first rows say what a column holds. A column of numbers has bad rows where a cell is none. Words
+that come back, twice on average and at most `MOST` different ones, are a category; other words are
+refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from posse.core.errors import DataError
+from posse.problems.tables.cells import Fault, Numbers
+from posse.problems.tables.schema import Column, Records, Schema, category, numbers
+from posse.problems.tables.table import MOST, Look, Table
+
+
+class Encoded(NamedTuple):
+    """The columns that a problem needs, and all others as features."""
+
+    records: Records
+    names: tuple[str, ...]
+    values: Numbers
+    """(rows, features)"""
+
+
+def other_columns(table: Table, columns: Sequence[Column]) -> list[str]:
+    """Return the names of the columns that a problem does not need by name.
+
+    >>> from posse.problems.tables.schema import words
+    >>> from posse.problems.tables.table import open_table
+    >>> from posse.problems.tables.text import Document
+    >>> table = open_table(Document("clinic.csv", b"row;age;dose\\nann;0.3;0.4"))
+    >>> other_columns(table, [words("row")])
+    ['age', 'dose']
+    """
+    needed = set(Schema(*columns).find(table).values())
+    others = [name for name in table.header if name not in needed]
+    if not others:
+        names = " and ".join(f"'{column.name}'" for column in columns)
+        raise DataError(
+            f"{table.header_place}: no column but {names} in the header. Add the numbers.",
+            rule="problems.columns.no-numbers",
+        )
+    if "" in others:
+        raise DataError(
+            f"{table.header_place}: a column has no name in the header. Name it, or delete it.",
+            rule="problems.columns.unnamed",
+        )
+    return others
+
+
+def read_encoded(
+    table: Table,
+    columns: Sequence[Column],
+    *,
+    features: Sequence[str] = (),
+    ignored: Sequence[str] = (),
+) -> Encoded:
+    """Read the columns that a problem needs, and all others as features.
+
+    Args:
+        table: The table.
+        columns: Columns that a problem needs; they are no features.
+        features: The features of a model, in this order: the other columns must be theirs by name,
+            and their words known.
+        ignored: Columns, in lower case, that the table may have in addition to these features.
+
+    >>> from posse.problems.tables.schema import words
+    >>> from posse.problems.tables.table import open_table
+    >>> from posse.problems.tables.text import Document
+    >>> text = "row,age,town\\n1,0.1,Bern\\n2,0.2,Chur\\n3,0.3,Bern\\n4,0.4,Chur"
+    >>> encoded = read_encoded(open_table(Document("v.csv", text.encode())), [words("row")])
+    >>> encoded.names, encoded.values[:2].tolist()
+    (('age', 'town=Bern', 'town=Chur'), [[0.1, 1.0, 0.0], [0.2, 0.0, 1.0]])
+    """
+    others = other_columns(table, columns)
+    looks = table.looks()
+    if features:
+        kinds = _kinds_of_model(table, others, looks, features, ignored)
+    else:
+        kinds = {name: _kind(table, name, looks[name]) for name in others}
+    needed = [_needed(name, kind, features) for name, kind in kinds.items() if kind in _READ]
+    dates = [name for name, kind in kinds.items() if kind == "date"]
+    if not needed:
+        raise DataError(
+            f"{table.name}: no column but dates ({', '.join(dates)}). Add numbers or categories.",
+            rule="problems.columns.dates-only",
+        )
+    records = Schema(*columns, *needed).read(table)
+    if dates:
+        table.options.note(f"{table.name}: dates were left out ({', '.join(dates)}).")
+    unused = [name for name, kind in kinds.items() if kind == "ignored"]
+    if unused:
+        table.options.note(
+            f"{table.name}: columns that are no features were left out ({', '.join(unused)})."
+        )
+    values: dict[str, Numbers] = {}
+    for name, kind in kinds.items():
+        if kind == "number":
+            values[name] = records.numbers[name]
+        elif kind == "category":
+            values |= _one_hot(records, name, limited=not features)
+    zeros = np.zeros(len(records))
+    names = tuple(features) or tuple(values)
+    return Encoded(records, names, np.stack([values.get(name, zeros) for name in names], axis=1))
+
+
+_READ = ("number", "category")
+
+
+def _needed(name: str, kind: str, features: Sequence[str]) -> Column:
+    """Return the column that a feature is read from."""
+    if kind == "number":
+        return numbers(name)
+    if not features:
+        return category(name)
+    features_known = frozenset(features)
+
+    def fault(word: str) -> Fault | None:
+        if f"{name}={word}" in features_known:
+            return None
+        return f"the model never learnt '{word}'", "Correct it, or leave the row out."
+
+    return category(name, fault)
+
+
+def _one_hot(records: Records, name: str, *, limited: bool) -> dict[str, Numbers]:
+    """Return a column of 0 and 1 for each word of a category."""
+    words = records.words[name]
+    if limited and len(words.distinct) > MOST:
+        raise DataError(
+            f"{records.file}, column '{name}': a category has at most {MOST} different words, got "
+            f"{len(words.distinct):,}. Group them, or delete the column.",
+            rule="problems.features.too-many-words",
+        )
+    columns = {}
+    for word in sorted(words.distinct):
+        place = words.distinct.index(word)
+        columns[f"{name}={word}"] = (words.code == place).astype(np.float64)
+    return columns
+
+
+def _kind(table: Table, name: str, look: Look) -> str:
+    """Return what a column holds; raise if it holds words that are no category."""
+    if look.kind == "truth":
+        return "category"
+    if look.kind != "text":
+        return look.kind
+    words = look.words
+    reason = "one word is no category"
+    if len(words) > 1:
+        reason = f"{len(set(words))} different words in {len(words)} rows are no category"
+    raise DataError(
+        f"{table.name}, column '{name}': '{words[0]}' is not a number, and {reason}: words of one "
+        f"come twice on average, and are at most {MOST}. Write numbers, group the words, or delete "
+        "the column.",
+        rule="problems.features.text",
+    )
+
+
+def _kinds_of_model(
+    table: Table,
+    names: Sequence[str],
+    looks: dict[str, Look],
+    features: Sequence[str],
+    ignored: Sequence[str],
+) -> dict[str, str]:
+    """Return what each column holds, by the features of a model."""
+    kinds: dict[str, str] = {}
+    unknown = []
+    sources: dict[str, int] = dict.fromkeys(features, 0)
+    for name in names:
+        own = [each for each in features if each == name]
+        own = own or [each for each in features if each.startswith(f"{name}=")]
+        for each in own:
+            sources[each] += 1
+        if own:
+            kinds[name] = "number" if own == [name] else "category"
+        elif name.lower() in ignored:
+            kinds[name] = "ignored"
+        elif looks[name].kind == "date":
+            kinds[name] = "date"
+        else:
+            unknown.append(f"'{name}'")
+    learnt = f"It learnt {', '.join(features[:8])}{', ...' if len(features) > 8 else ''}"
+    if unknown:
+        those = "column {} is no feature of the model. {}: delete it."
+        if len(unknown) > 1:
+            those = "columns {} are no features of the model. {}: delete them."
+        raise DataError(
+            f"{table.name}: {those.format(', '.join(unknown), learnt)}",
+            rule="problems.features.unknown",
+        )
+    for feature, count in sources.items():
+        if count != 1:
+            raise DataError(
+                f"{table.name}: the model's feature '{feature}' must come from one column, got "
+                f"{count}. {learnt}: give these columns.",
+                rule="problems.features.missing",
+            )
+    return kinds

@@ -1,0 +1,202 @@
+"""Tables in memory: frames of pandas, polars or pyarrow, rows as dictionaries, columns as lists.
+
+Anything with `columns` and `[column]` will do; a lazy frame is collected. Columns are copied when
+the frame is given, and read by column. Errors give its rows, counted from 1. No library of frames
+is imported.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from posse.core.check import require
+from posse.core.errors import DataError
+from posse.problems.tables.cells import ArrowCells, Cells, NumpyCells, ObjectCells
+from posse.problems.tables.text import FilePath, read_bytes
+
+COLUMNAR = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
+"""Suffixes of files that hold a frame; they need the extra `frames`."""
+INDEX = "index"
+"""What the column of an index without a name is called."""
+KEYS = frozenset(("item", "name", "row", "client", "label", "arm", "agent", "supplier"))
+"""Columns that say what a row is about. A frame without one of them has it as its index."""
+_LISTING = ("to_pylist", "to_list", "tolist")
+"""How columns of pyarrow, of pandas and polars, and of numpy give Python's own values."""
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """A copy of a table, with the name that errors give it; equal to another of the same content.
+
+    >>> frame = as_frame(
+    ...     [{"name": "clinic a", "mean": 0.25}, {"name": "clinic b", "mean": 0.75}], "data"
+    ... )
+    >>> frame
+    Frame('data', 2 rows, 2 columns)
+    >>> frame.described()["frame"]
+    [2, 2]
+    """
+
+    name: str
+    names: tuple[str, ...]
+    columns: tuple[Cells, ...]
+    rows: int
+
+    @property
+    def text(self) -> bytes:
+        """The frame as CSV, of which its digest is taken."""
+        stream = io.StringIO()
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(self.names)
+        writer.writerows(zip(*(column.texts() for column in self.columns), strict=True))
+        return stream.getvalue().encode()
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the content, as hex."""
+        return hashlib.sha256(self.text).hexdigest()
+
+    def described(self) -> dict[str, object]:
+        """Return what a record stores: size, and a digest of the content."""
+        return {"frame": [self.rows, len(self.names)], "digest": self.digest}
+
+    def __repr__(self) -> str:
+        return f"Frame({self.name!r}, {self.rows} rows, {len(self.names)} columns)"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Frame) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+
+def as_frame(value: object, name: str) -> Frame | None:
+    """Copy a table; None for anything that is no table.
+
+    >>> as_frame({"item": ["heat", "heat"], "rating": [4, 5]}, "data").text
+    b'item,rating\\nheat,4\\nheat,5\\n'
+    >>> as_frame("ratings.csv", "data") is None
+    True
+    """
+    if isinstance(value, Frame):
+        return value
+    columns = _columns_of(value)
+    if columns is None:
+        return None
+    names = [str(column) for column, _ in columns]
+    twice = next((word for i, word in enumerate(names) if word in names[:i]), None)
+    if twice is not None:
+        raise DataError(
+            f"{name}: column '{twice}' is listed more than once. Rename one.",
+            rule="problems.columns.twice-in-frame",
+        )
+    sizes = [len(column) for _, column in columns]
+    if len(set(sizes)) > 1:
+        lengths = ", ".join(f"{word} {size}" for word, size in zip(names, sizes, strict=True))
+        raise DataError(
+            f"{name}: columns must be of one length, got {lengths}. Complete them.",
+            rule="problems.columns.lengths",
+        )
+    cells = tuple(_copied(column) for _, column in columns)
+    return Frame(name, tuple(names), cells, sizes[0] if sizes else 0)
+
+
+def read_columnar(path: FilePath) -> Frame:
+    """Read a Parquet or Arrow file."""
+    name = os.fspath(path)
+    arrow = require("pyarrow", extra="frames")
+    source = arrow.BufferReader(read_bytes(path))
+    try:
+        if name.lower().endswith((".parquet", ".pq")):
+            table = _read_parquet(source)
+        else:
+            table = require("pyarrow.feather", extra="frames").read_table(source)
+    except (arrow.ArrowException, OSError) as error:
+        raise DataError(
+            f"{name} is no Parquet or Arrow file ({str(error).splitlines()[0]}). Write it again.",
+            rule="problems.file.not-columnar",
+        ) from None
+    frame = as_frame(table, name)
+    assert frame is not None
+    return frame
+
+
+def _read_parquet(source: Any) -> Any:
+    """Read a Parquet file; each word of a column is read once."""
+    parquet = require("pyarrow.parquet", extra="frames")
+    schema = parquet.read_schema(source)
+    source.seek(0)
+    words = [field.name for field in schema if str(field.type) in ("string", "large_string")]
+    return parquet.read_table(source, read_dictionary=words)
+
+
+def _columns_of(value: Any) -> list[tuple[object, Any]] | None:
+    """Return names and columns of a table; None for anything else."""
+    # A lazy frame of polars is a query that has not run yet.
+    if hasattr(value, "collect") and hasattr(value, "collect_schema"):
+        value = value.collect()
+    if isinstance(value, Mapping):
+        if not value or not all(map(_is_column, value.values())):
+            return None
+        return list(value.items())
+    if isinstance(value, list | tuple):
+        return _columns_of_rows(value)
+    if isinstance(value, str | os.PathLike | type) or not hasattr(value, "__getitem__"):
+        return None
+    headed = getattr(value, "column_names", None) or getattr(value, "columns", None)
+    if headed is None:
+        return None
+    names = list(headed)
+    if len(set(names)) != len(names):
+        return [(name, ()) for name in names]  # the caller refuses them by name
+    return [*_index_of(value, names), *((name, value[name]) for name in names)]
+
+
+def _columns_of_rows(rows: Sequence[Any]) -> list[tuple[object, Any]] | None:
+    """Return the columns of rows that are dictionaries; a missing cell is None."""
+    if not rows or not all(isinstance(row, Mapping) for row in rows):
+        return None
+    names = dict.fromkeys(name for row in rows for name in row)
+    return [(name, [row.get(name) for row in rows]) for name in names]
+
+
+def _index_of(frame: Any, names: Sequence[object]) -> Iterator[tuple[object, Any]]:
+    """Yield the index of a frame of pandas as columns, if no column says what a row is about.
+
+    An index that only numbers the rows is none.
+    """
+    index: Any = getattr(frame, "index", None)
+    if not hasattr(index, "get_level_values") or KEYS & {str(name).lower() for name in names}:
+        return
+    for level, name in enumerate(index.names):
+        values = index.get_level_values(level)
+        if name is not None or values.dtype.kind not in "iu":
+            yield INDEX if name is None else name, values
+
+
+def _is_column(value: object) -> bool:
+    if isinstance(value, str | bytes | Mapping | os.PathLike) or not hasattr(value, "__len__"):
+        return False
+    return isinstance(value, Sequence) or any(hasattr(value, way) for way in _LISTING)
+
+
+def _copied(column: Any) -> Cells:
+    """Copy a column; columns of pyarrow cannot change."""
+    if hasattr(column, "dictionary_encode"):
+        return ArrowCells(column) if hasattr(column, "chunks") else ObjectCells(column.to_pylist())
+    kind = getattr(getattr(column, "dtype", None), "kind", "")
+    if kind and kind in "biuf" and isinstance(column.dtype, np.dtype):
+        return NumpyCells(np.array(column))
+    for way in _LISTING:
+        if hasattr(column, way):
+            return ObjectCells(list(getattr(column, way)()))
+    return ObjectCells(list(column))
