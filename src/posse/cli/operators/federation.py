@@ -50,7 +50,10 @@ Without = Annotated[
 ]
 Federation = Annotated[Path | None, typer.Argument(help="The federation's file.", metavar="FILE")]
 Example = Annotated[
-    bool, typer.Option("--example", help="Run an example: four shops share 400 coupons.")
+    bool,
+    typer.Option(
+        "--example", help="Run an example in posse-example: four shops share 400 coupons."
+    ),
 ]
 Folder = Annotated[
     Path | None,
