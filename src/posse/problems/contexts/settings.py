@@ -28,9 +28,10 @@ from posse.problems.contexts.images import (
     mnist,
     shared,
 )
-from posse.problems.data import DataSettings, pairs_of
+from posse.problems.data import DataSettings
 from posse.problems.datasets.files import data_folder
 from posse.problems.datasets.mnist import find_mnist
+from posse.problems.tables.mapping import read_pairs
 
 PROBLEMS = {
     "digits": "1,797 images of digits that come with scikit-learn; ten arms, one a digit; no download",
@@ -109,7 +110,9 @@ class ContextSettings(DataSettings):
     @field_validator("bounds", mode="before")
     @classmethod
     def _bound_pairs(cls, value: object) -> object:
-        return pairs_of("bounds", value) if isinstance(value, str | list | tuple) else value
+        if isinstance(value, str | list | tuple):
+            return read_pairs(value, "bounds", "clinic=0.6,lab=0.8")
+        return value
 
     @model_validator(mode="after")
     def _check_contexts(self) -> Self:

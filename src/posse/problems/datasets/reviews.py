@@ -322,9 +322,9 @@ def read_reviews(path: FilePath, where: str | None = None) -> Ratings:
 @lru_cache(maxsize=1)
 def _read(path: Path, where: str | None, stamp: tuple[int, int] | None) -> Ratings:
     tests = Where.read(where)
-    fields_read = {name for form in FORMS for name in (form.item, *form.user, *form.values)}
+    field_names = {name for form in FORMS for name in (form.item, *form.user, *form.values)}
     reviews: _Reviews | None = None
-    for number, record in records(path, sorted(fields_read | set(tests.columns))):
+    for number, record in records(path, sorted(field_names | set(tests.columns))):
         place = f"{path.name}, line {number}"
         if reviews is None:
             reviews = _Reviews(_form(record, place), path)

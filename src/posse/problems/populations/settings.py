@@ -285,10 +285,10 @@ class PopulationSettings(TableSettings):
             if "pretrained" in self.model_fields_set
             else min(INITIAL_CLIENTS, count)
         )
-        scenario_made = scenario(self.scenario, population, pretrained, before, among)
-        if scenario_made.pretrained:
-            scenario_made.initial(population.clients, self.seed)
-        return scenario_made
+        chosen_scenario = scenario(self.scenario, population, pretrained, before, among)
+        if chosen_scenario.pretrained:
+            chosen_scenario.initial(population.clients, self.seed)
+        return chosen_scenario
 
     def availability(self) -> Availability:
         """Make how clients answer."""

@@ -118,10 +118,10 @@ def _needed(name: str, kind: str, features: Sequence[str]) -> Column:
         return numbers(name)
     if not features:
         return category(name)
-    features_known = frozenset(features)
+    vocabulary = frozenset(features)
 
     def fault(word: str) -> Fault | None:
-        if f"{name}={word}" in features_known:
+        if f"{name}={word}" in vocabulary:
             return None
         return f"the model never learnt '{word}'", "Correct it, or leave the row out."
 
