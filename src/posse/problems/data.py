@@ -55,7 +55,7 @@ class DataSettings(Settings):
     decimal: Literal[".", ","] = "."
     """Decimal mark of your files."""
     skip_bad: bool = False
-    """Drop rows of your files that cannot be read, and say so in the record."""
+    """Drop rows of your files that cannot be read, and list them in the record."""
 
     if TYPE_CHECKING:
         data: object
@@ -94,7 +94,7 @@ class DataSettings(Settings):
 
     @classmethod
     def _by_field(cls, values: Mapping[str, object]) -> dict[str, object]:
-        """Replace aliases; the word "own" beside parts says what they say."""
+        """Replace aliases; the word "own" next to parts adds nothing."""
         parts_given = [
             name
             for name, word in cls.aliases.items()
@@ -157,7 +157,7 @@ class DataSettings(Settings):
     def data_files(self) -> tuple[Path, ...]:
         """Files or folders that `data` names, or that a data set of this name is found in."""
         if isinstance(self.data, str | tuple):
-            with suppress(DataError):  # whoever reads them says what is missing
+            with suppress(DataError):  # the reader raises for a missing file
                 return tuple(path for path in self._found() if os.path.exists(path))
             return ()
         return tuple(source for source in _sources(self.data) if isinstance(source, Path))

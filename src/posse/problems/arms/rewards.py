@@ -171,7 +171,7 @@ def BetaArms(
 def EmpiricalArms(
     samples: Sequence[ArrayLike], names: Sequence[str] | None = None, source: str = ""
 ) -> Arms:
-    """Arms that pay one of their own observed rewards, drawn with replacement."""
+    """Arms that pay one of their observed rewards, drawn with replacement."""
     tables = [
         _valid(sample, "samples", f"rewards of arm {i + 1}") for i, sample in enumerate(samples)
     ]

@@ -34,7 +34,7 @@ from posse.problems.datasets.mnist import find_mnist
 from posse.problems.tables.mapping import read_pairs
 
 PROBLEMS = {
-    "digits": "1,797 images of digits that come with scikit-learn; ten arms, one a digit; no download",
+    "digits": "1,797 images of digits that come with scikit-learn; ten arms, one per digit; no download",
     "mnist": "60,000 images of digits (MNIST); ten arms, one a digit",
     "clusters": "any number of arms: clusters of the digits or of MNIST, which pay where an image is near",
     "own": "your own features, a CSV file a party, and a CSV file of rewards",
@@ -87,7 +87,7 @@ class ContextSettings(DataSettings):
     base: Literal["digits", "mnist"] = "digits"
     """Images that are clustered."""
     arms: int = 100
-    """Number of clusters, one an arm."""
+    """Number of clusters, one per arm."""
     sigma: float = SIGMA
     """How far a cluster pays: the chance is exp(-distance^2 / (2 sigma))."""
     normalise: Normalise = "none"
@@ -164,7 +164,7 @@ class ContextSettings(DataSettings):
         )
 
     def used(self, contexts: Contexts) -> dict[str, int]:
-        """Give what was used where a setting was left out, for the record of a run.
+        """Return what was used where a setting was left out, for the record of a run.
 
         >>> settings = ContextSettings(columns=(15, 5))
         >>> settings.used(settings.contexts())

@@ -92,8 +92,8 @@ class Pin(NamedTuple):
 
 @cache
 def known_files() -> dict[str, Pin]:
-    """Files whose content is known, uncompressed, by name; by folder and name where editions name
-    theirs alike.
+    """Files whose content is known, uncompressed, by name; by folder and name where editions have
+    files of the same name.
 
     >>> known_files()["ml-latest-small/ratings.csv"].size
     2483723
@@ -112,7 +112,7 @@ def read_pins(table: Traversable) -> dict[str, Pin]:
 
 
 def data_folder(data_dir: FilePath | None = None) -> Path:
-    """Give the folder of data files: the argument, else POSSE_DATA."""
+    """Return the folder of data files: the argument, else POSSE_DATA."""
     folder = os.environ.get(VARIABLE, "") if data_dir is None else os.fspath(data_dir)
     if not folder:
         raise DataError(
@@ -130,7 +130,7 @@ def data_folder(data_dir: FilePath | None = None) -> Path:
 
 
 def find(candidates: Sequence[str], home: str, data_dir: FilePath | None = None) -> Path:
-    """Give the first candidate (a path below the folder of data files) that exists, or say where to
+    """Return the first candidate (a path below the folder of data files) that exists, or say where to
     get it.
     """
     folder = data_folder(data_dir)

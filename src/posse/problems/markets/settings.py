@@ -138,8 +138,8 @@ class MarketSettings(TableSettings):
         )
 
     def used(self, market: Market) -> dict[str, int]:
-        """Give what was used where a setting was left out, for the record of a run: offers have
-        numbers of their own.
+        """Return what was used where a setting was left out, for the record of a run: offers have
+        their own numbers.
 
         >>> settings = MarketSettings(agents=4)
         >>> settings.used(settings.market(100))
@@ -168,7 +168,7 @@ class MarketSettings(TableSettings):
         self.check_files()
 
     def _own(self) -> Market:
-        """Read the user's tables; numbers given beside them must be theirs."""
+        """Read the user's tables; numbers that are also given must match them."""
         offers, qualities, records = (self.data_part(name) for name in self.parts)
         market = read_market(
             offers,

@@ -296,7 +296,7 @@ def is_number(text: str) -> bool:
 
 
 def is_missing(cell: str) -> bool:
-    """Return whether a cell says that it holds nothing: blank, or a word such as N/A."""
+    """Return whether a cell is empty, or has a word such as N/A."""
     word = cell.strip()
     return not word or word.lower() in _MISSING
 

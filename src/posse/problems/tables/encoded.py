@@ -1,6 +1,6 @@
 """Features from a table: numbers as they are, categories one-hot, dates left out.
 
-The first rows say what a column holds. A column of numbers has bad rows where a cell is none. Words
+The first rows decide what a column holds. A column of numbers has bad rows where a cell is none. Words
 that come back, twice on average and at most `MOST` different ones, are a category; other words are
 refused.
 """

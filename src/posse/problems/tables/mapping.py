@@ -12,7 +12,7 @@ from posse.problems.tables.names import fit
 from posse.problems.tables.table import Look, Table
 
 EVERY = "*"
-"""Stands for every column of numbers that nothing else needs: a table with one column per arm."""
+"""Means every column of numbers that nothing else needs: a table with one column per arm."""
 BAR = "|"
 """Separates columns of a table with one column per arm."""
 
@@ -89,7 +89,7 @@ def columns_text(columns: Mapping[str, str]) -> str:
 
 
 def as_flag(columns: Mapping[str, str]) -> str:
-    """Return columns as the flag that gives them.
+    """Return columns as a flag.
 
     >>> as_flag({"item": "Shop", "rating": "Stars (1-5)"})
     "--columns 'item=Shop,rating=Stars (1-5)'"
