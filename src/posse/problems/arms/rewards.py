@@ -89,7 +89,8 @@ class Arms:
             )
         if len(self.names) != len(self.means):
             raise ConfigError(
-                f"expected one name an arm, got {len(self.names)} names for {len(self.means)} arms.",
+                f"expected one name an arm, got {len(self.names)} names for {len(self.means)} "
+                "arms.",
                 rule="problems.names.number",
             )
         if len(set(self.names)) != len(self.names):

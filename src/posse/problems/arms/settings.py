@@ -284,7 +284,8 @@ class ProblemSettings(TableSettings):
         return self.data if isinstance(self.data, Frame) else self.owner_files()[0]
 
     def people(self) -> People | None:
-        """Return what the ratings show about people, to a party that computes the means in one place.
+        """Return what the ratings show about people, to a party that computes the means in one
+        place.
 
         None if nobody knows the people.
         """
@@ -423,7 +424,8 @@ def _no_file(path: Path) -> DataError:
     if path.is_dir():
         return DataError(
             "data must be a file or a folder with one table per owner, got the folder "
-            f"'{path}' without tables. Give a CSV file, or give the folder as data_dir (--data-dir) "
+            f"'{path}' without tables. Give a CSV file, or give the folder as data_dir "
+            "(--data-dir) "
             f"and data as one of: {', '.join(DATASETS)}.",
             rule="problems.data.folder",
         )

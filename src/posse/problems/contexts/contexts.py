@@ -214,7 +214,8 @@ def check_blocks(blocks: Sequence[Block], features: int) -> None:
     if len(holder) != features:
         missing = next(column for column in range(features) if column not in holder)
         raise DataError(
-            f"every column must be held by a party, got none for column {missing}. Add it to a party.",
+            f"every column must be held by a party, got none for column {missing}. Add it to a "
+            "party.",
             rule="problems.blocks.column-without-party",
         )
 

@@ -34,9 +34,11 @@ from posse.problems.datasets.mnist import find_mnist
 from posse.problems.tables.mapping import read_pairs
 
 PROBLEMS = {
-    "digits": "1,797 images of digits that come with scikit-learn; ten arms, one per digit; no download",
+    "digits": "1,797 images of digits that come with scikit-learn; ten arms, one per digit; no "
+    "download",
     "mnist": "60,000 images of digits (MNIST); ten arms, one a digit",
-    "clusters": "any number of arms: clusters of the digits or of MNIST, which pay where an image is near",
+    "clusters": "any number of arms: clusters of the digits or of MNIST, which pay where an "
+    "image is near",
     "own": "your own features, a CSV file a party, and a CSV file of rewards",
 }
 """Contextual problems, and what they are."""
@@ -62,8 +64,10 @@ class ContextSettings(DataSettings):
     parts: ClassVar[tuple[str, ...]] = ("features", "rewards")
     tables: ClassVar[tuple[str, ...]] = ("features",)
     part_help: ClassVar[Mapping[str, str]] = {
-        "features": "CSV files of your own, party=file,party=file: a column row, and a column a feature.",
-        "rewards": "CSV file of what arms pay: a column row, and a column an arm with the chance of a reward, or "
+        "features": "CSV files of your own, party=file,party=file: a column row, and a column a "
+        "feature.",
+        "rewards": "CSV file of what arms pay: a column row, and a column an arm with the chance "
+        "of a reward, or "
         "with --reward-range what it pays.",
     }
     own_words: ClassVar[str] = "a table of features (a file or frame a party) and rewards"

@@ -130,8 +130,9 @@ def data_folder(data_dir: FilePath | None = None) -> Path:
 
 
 def find(candidates: Sequence[str], home: str, data_dir: FilePath | None = None) -> Path:
-    """Return the first candidate (a path below the folder of data files) that exists, or say where to
-    get it.
+    """Return the first candidate that exists; the error names where to get it.
+
+    A candidate is a path below the folder of data files.
     """
     folder = data_folder(data_dir)
     for candidate in candidates:
@@ -199,7 +200,8 @@ def check_pin(name: str, data: bytes, pin: Pin, home: str) -> None:
     ...
     posse.core.errors.DataError: [P200] a.csv is not the known file: expected 3 bytes with sha256
     000000000000..., found
-    3 bytes with 7692c3ad3540.... Download it again from example.org, or switch verify off where there is such a
+    3 bytes with 7692c3ad3540.... Download it again from example.org, or switch verify off where
+    there is such a
     setting.
     """
     digest = hashlib.sha256(data).hexdigest()

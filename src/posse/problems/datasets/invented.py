@@ -2,8 +2,8 @@
 no download.
 
 For looking at what preprocessing shows: the mean of a store among people of one age or one
-neighbourhood, and what a party that computes it in one place would see. The numbers are a pure function
-of nothing: the same everywhere.
+neighbourhood, and what a party that computes it in one place would see. The numbers are a pure
+function of nothing: the same everywhere.
 """
 
 from __future__ import annotations

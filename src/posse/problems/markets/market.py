@@ -87,8 +87,8 @@ def make_market(
     """Make a market from qualities (one row, or one per epoch of `every` rounds) or from quality
     records to replay.
 
-    Costs and capacities have one row per agent. A record is one unit's quality in [0, 1], in the order
-    of delivery.
+    Costs and capacities have one row per agent. A record is one unit's quality in [0, 1], in the
+    order of delivery.
 
     >>> market = make_market(
     ...     None, [[1.5, 2.0]], [[5, 5]], alpha=0.4, rho=4.0, records=[[1, 0, 1, 1], [0.25, 0.75]]

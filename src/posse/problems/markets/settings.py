@@ -46,7 +46,8 @@ class MarketSettings(TableSettings):
     part_help: ClassVar[Mapping[str, str]] = {
         "offers": "CSV file of a market of your own: columns agent,supplier,cost,capacity.",
         "qualities": "CSV file with the suppliers' qualities: columns supplier,quality.",
-        "records": "CSV file with past units instead of qualities, oldest first: columns supplier,quality.",
+        "records": "CSV file with past units instead of qualities, oldest first: columns "
+        "supplier,quality.",
     }
     own_words: ClassVar[str] = "a table of offers, with qualities or records"
 

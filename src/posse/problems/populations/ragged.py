@@ -53,7 +53,8 @@ class Ragged:
             )
         if self.counts is not None and len(self.counts) != len(self.values):
             raise DataError(
-                f"counts must be one per value, got {len(self.counts)} for {len(self.values)}. Match "
+                f"counts must be one per value, got {len(self.counts)} for {len(self.values)}. "
+                "Match "
                 "them.",
                 rule="problems.ragged.counts",
             )

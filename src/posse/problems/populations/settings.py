@@ -45,7 +45,8 @@ from posse.problems.populations.worlds import (
 from posse.problems.tables.frames import Frame
 
 POPULATIONS = {
-    "digits": "1,797 images of digits that come with scikit-learn, over Dirichlet clients; no download",
+    "digits": "1,797 images of digits that come with scikit-learn, over Dirichlet clients; no "
+    "download",
     "mnist-writers": "60,000 images of digits (MNIST) by their 539 real writers",
     "own": "your own CSV file: a column of clients, one of labels, and features",
     "images": (
@@ -94,7 +95,7 @@ class PopulationSettings(TableSettings):
     clients: int | None = None
     """Number of Dirichlet clients; where clients are real, use the first ones only."""
     alpha: float = 0.3
-    """How similar Dirichlet clients are: small for few labels a client, large for the mix of all."""
+    """How similar Dirichlet clients are: small for few labels each, large for the mix of all."""
     seed: int = 0
     """Seed of the split, of who answers, and of drift."""
     part: Literal["train", "test"] = "train"
@@ -137,7 +138,8 @@ class PopulationSettings(TableSettings):
     never: float = 0.0
     """Share of clients that never answer."""
     stale: int = 0
-    """Rounds by which a deployment reaches a client late, at most, each number equally likely: until then
+    """Rounds by which a deployment reaches a client late, at most, each number equally likely:
+    until then
     the client acts with the model it has.
     """
     drift: Literal["none", "labels", "values"] = "none"

@@ -1,8 +1,8 @@
 """Features from a table: numbers as they are, categories one-hot, dates left out.
 
-The first rows decide what a column holds. A column of numbers has bad rows where a cell is none. Words
-that come back, twice on average and at most `MOST` different ones, are a category; other words are
-refused.
+The first rows decide what a column holds. A cell without a number makes a bad row in a column of
+numbers. Words that come back, twice on average and at most `MOST` different ones, are a category;
+other words are refused.
 """
 
 from __future__ import annotations
