@@ -85,7 +85,7 @@ def evaluate(
     from posse.problems.tables.options import ReadOptions
     from posse.results.logs import evaluate_logs, figure_of, section_of
 
-    options = ReadOptions(encoding, decimal, skip_bad, columns=read_columns_setting(columns) or {})
+    options = ReadOptions(encoding, decimal, skip_bad, columns=read_columns_setting(columns))
     logged, found = evaluate_logs(logs, learnt, options=options)
     made = section_of(logged, found)
     if figure is not None:
