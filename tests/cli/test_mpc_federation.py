@@ -109,7 +109,7 @@ def test_a_simulated_world_ends_as_the_run_in_memory(
     over = posse("up", str(file), COLUMNS="400")
     assert over.code == 0
     assert "payee/journal/result.json" in over.out
-    finished = posse("status", str(tmp_path / "fed" / "clinic-1.toml"))
+    finished = posse("party", "status", str(tmp_path / "fed" / "clinic-1.toml"))
     assert finished.code == 0
     assert "the payee has the total" in finished.out.replace("\n", " ")
     file.write_text(file.read_text().replace("steps = 20", "steps = 30"))
@@ -141,7 +141,7 @@ def test_files_and_systems_of_their_own_no_guarantee_and_a_source_that_fails(
             r"the source of 'payee' has failed \d+ times in a row: .*the clinic is closed", said
         )
         assert "Mend what [source] in " in said
-        shown = posse("status", str(tmp_path / "fed" / "payee.toml"))
+        shown = posse("party", "status", str(tmp_path / "fed" / "payee.toml"))
         assert "its source fails" in " ".join(shown.out.split())
         assert "the clinic is closed" in " ".join(shown.out.split())
         ready.touch()

@@ -9,18 +9,22 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from posse.cli import flags, tables
 from posse.cli.flags import INTERRUPTED, settings_of
+from posse.cli.groups import StoredCommand
+from posse.cli.help import make_command
 from posse.cli.progress import Doing, about
 from posse.cli.screen import print_json, remark
-from posse.cli.systems import STORED, command_of, system_command
+from posse.cli.systems import system_command
 from posse.core.interrupts import save_on_interrupt
 
 if TYPE_CHECKING:
+    from typer.core import TyperCommand
+
     from posse.core.roles import View
     from posse.results.record import Record
     from posse.results.reports.audits import Audit
@@ -31,7 +35,6 @@ Names = Annotated[
     list[str] | None, typer.Option("--attack", help="Only this attack; repeat it.", metavar="NAME")
 ]
 Seed = Annotated[int, typer.Option(help="Seed of the attacks' own draws.", metavar="INTEGER")]
-STORED_FLAGS = ("--all", "--attack", "--seed", "--json", "--no-save", "--like", "--help", "-h")
 What = Annotated[
     str,
     typer.Argument(
@@ -51,7 +54,7 @@ NoKeep = Annotated[
 ]
 
 
-def settings_audit(known: AnySystem) -> Any:
+def settings_audit(known: AnySystem) -> TyperCommand:
     """Make `posse audit NAME [SETTINGS]`."""
 
     def audit(
@@ -67,12 +70,12 @@ def settings_audit(known: AnySystem) -> Any:
         _audited(settings, all, attack, settings.seed, json)
 
     command = system_command(known, "path")
-    return command_of(
-        known.name, f"Attack runs of {known.about.title} with these settings.", command, audit
-    )
+    about = f"Attack runs of {known.about.title} with these settings."
+    examples = (f"posse audit {known.name}", f"posse audit {known.name} --attack NAME")
+    return make_command(known.name, about, examples, command, audit)
 
 
-def stored_audit() -> Any:
+def stored_audit() -> TyperCommand:
     """Make `posse audit RUN` and `posse audit FILE`."""
 
     def audit(
@@ -105,7 +108,7 @@ def stored_audit() -> Any:
         "recorded there are "
         "estimates only."
     )
-    return command_of(STORED, summary, typer.core.TyperCommand, audit)
+    return make_command("audit", summary, (), StoredCommand, audit)
 
 
 def _like(file: Path | None, name: str) -> RunSettings | None:

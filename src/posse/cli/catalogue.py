@@ -40,7 +40,12 @@ Data = Annotated[
 
 
 def policies(check: Check = None, json: flags.Json = False) -> None:
-    """List the policies of every system, or check your own."""
+    """List the policies of every system, or check your own.
+
+    Examples:
+        posse policies
+        posse policies --check mine.py:Mine
+    """
     from posse.policies.listing import listing
     from posse.systems.registry import systems
 
@@ -81,7 +86,12 @@ def _check(where: str, json: bool) -> None:
 
 
 def problems(data: Data = None, folder: Folder = None, json: flags.Json = False) -> None:
-    """List the data that every system can learn from, and whether the files are there."""
+    """List the data that every system can learn from, and whether the files are there.
+
+    Examples:
+        posse problems --data movielens
+        posse problems show embedded:movielens
+    """
     from posse.problems.listing import listing
     from posse.systems.registry import systems
 

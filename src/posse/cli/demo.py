@@ -43,7 +43,12 @@ def demo(
     horizon: Horizon = None,
     brief: flags.Brief = False,
 ) -> None:
-    """See it work: no download, half a minute."""
+    """See it work: no download, half a minute.
+
+    Examples:
+        posse demo
+        posse demo SYSTEM --horizon 200
+    """
     from posse.systems.registry import names, system
 
     known = system(name or names()[0])

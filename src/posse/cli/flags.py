@@ -13,17 +13,20 @@ import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
-from typer.core import TyperCommand, TyperGroup
 
+from posse.cli.help import Command
 from posse.core.errors import ConfigError
 from posse.core.interrupts import defer_interrupt, end_on_interrupt
 from posse.core.settings import Settings, read_toml
 
+if TYPE_CHECKING:
+    from click import Context, Parameter
+    from typer.core import TyperCommand
+
 S = TypeVar("S", bound=Settings)
-B = TypeVar("B", TyperCommand, TyperGroup)
 
 Config = Annotated[
     Path | None, typer.Option(help="TOML file with settings; flags win over it.", metavar="FILE")
@@ -60,64 +63,42 @@ def settings_command(
     The model is imported when flags are first looked at: `posse --help` lists the command without
     it. `defaults` are those of the command where they differ from the model's; help shows them.
     """
-    return _flagged(TyperCommand, load, skip, positional, defaults)
 
-
-def settings_group(load: Callable[[], type[Settings]]) -> type[TyperGroup]:
-    """Make the same of a command that has others below it."""
-    return _flagged(TyperGroup, load, (), (), {})
-
-
-def _flagged(
-    base: type[B],
-    load: Callable[[], type[Settings]],
-    skip: Sequence[str],
-    positional: Sequence[str],
-    defaults: Mapping[str, object],
-) -> type[B]:
-    class Command(base):  # type: ignore[valid-type, misc]
+    class SettingsCommand(Command):
         _flags: tuple[str, ...] | None = None
 
-        def get_params(self, ctx: Any) -> Any:
+        def get_params(self, ctx: Context) -> list[Parameter]:
             if self._flags is None:
-                with (
-                    end_on_interrupt(),
-                    defer_interrupt(),
-                ):  # what is imported may compile, and a compiler loses a Ctrl-C
-                    model: type[Settings] = load()
-                    self._flags = tuple(
-                        name for name in (*model.model_fields, *model.part_help) if name not in skip
-                    )
+                # What is imported may compile, and a compiler loses a Ctrl-C.
+                with end_on_interrupt(), defer_interrupt():
+                    model = load()
+                    names = (*model.model_fields, *model.part_help)
+                    self._flags = tuple(name for name in names if name not in skip)
                     self.params.extend(_options(model, self._flags, positional, defaults))
             return super().get_params(ctx)
 
-        def format_arguments(self, ctx: Any, formatter: Any) -> None:
-            """Leave arguments to typer, which lists them with the options."""
-
-        def invoke(self, ctx: Any) -> Any:
-            names = (*(self._flags or ()), *load().absent)
+        def invoke(self, ctx: Context) -> object:
+            model = load()
+            names = (*(self._flags or ()), *model.absent)
             values = {name: ctx.params.pop(name, None) for name in names}
             for name in positional:
-                named = ctx.params.pop(f"{name}_by_name", None)
-                if named is not None and values[name] is not None:
+                by_name = ctx.params.pop(f"{name}_by_name", None)
+                if by_name is None:
+                    continue
+                if values[name] is not None:
                     raise ConfigError(
-                        f"{name} is given twice, got '{values[name]}' and --{name} '{named}'. Give "
-                        "one."
+                        f"{name} is given twice, got '{values[name]}' and --{name} '{by_name}'. Give "
+                        "one.",
+                        rule="cli.argument.given-twice",
+                        field=name,
                     )
-                values[name] = values[name] if named is None else named
+                values[name] = by_name
             ctx.meta[_META] = {
-                name: _value(load(), name, value) for name, value in values.items() if _given(value)
+                name: _value(model, name, value) for name, value in values.items() if _given(value)
             }
             return super().invoke(ctx)
 
-    return Command
-
-
-def help_when_alone(context: typer.Context) -> None:
-    """Print the help of a group that is called without a command."""
-    if context.invoked_subcommand is None:
-        # With rich the help is printed while it is made, and what comes back is empty.
-        typer.echo(context.get_help(), nl=False)
+    return SettingsCommand
 
 
 def flags_given(context: typer.Context) -> dict[str, Any]:

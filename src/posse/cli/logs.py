@@ -74,7 +74,12 @@ def evaluate(
     skip_bad: SkipBad = False,
     json: flags.Json = False,
 ) -> None:
-    """Estimate from a log what other policies would have earned (IPS, SNIPS, DR)."""
+    """Estimate from a log what other policies would have earned (IPS, SNIPS, DR).
+
+    Examples:
+        posse evaluate log.csv
+        posse evaluate log.csv --model model.npz --figure intervals.svg
+    """
     Keeper(save=False, figure=figure)
     learnt = None if model is None else _learnt(model)
     from posse.results.logs import evaluate_logs, figure_of, section_of
@@ -102,7 +107,12 @@ def predict(
     skip_bad: SkipBad = False,
     json: flags.Json = False,
 ) -> None:
-    """Decide by what was learnt: the arm of largest predicted reward for every row."""
+    """Choose the arm of largest predicted reward for every row.
+
+    Examples:
+        posse predict model.npz rows.csv
+        posse predict last rows.csv --out decisions.csv
+    """
     check_place(out)
     learnt = _learnt(model)
     with _reading(encoding, decimal, skip_bad) as read:

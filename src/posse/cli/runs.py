@@ -20,12 +20,6 @@ if TYPE_CHECKING:
     from posse.results.record import Record
     from posse.results.store import RunRow, Store
 
-app = typer.Typer(
-    help="List, show, delete, export and report the runs on this machine.",
-    callback=flags.help_when_alone,
-    invoke_without_command=True,
-)
-
 Limit = Annotated[int, typer.Option(help="At most this many; 0 for all.", min=0, metavar="INTEGER")]
 Kind = Annotated[str | None, typer.Option(help="Only runs of this system.", metavar="TEXT")]
 Where = Annotated[
@@ -90,7 +84,6 @@ QUIET = 10.0
 """Seconds without a heartbeat after which it says so."""
 
 
-@app.command("list")
 def list_runs(
     limit: Limit = 20,
     kind: Kind = None,
@@ -100,8 +93,13 @@ def list_runs(
     shown: Shown = None,
     json: flags.Json = False,
 ) -> None:
-    """List the runs, the last one first; those that are running too, and settings in which they
-    differ.
+    """List the runs on this machine, the last one first.
+
+    Runs that still go on are listed too, with the settings in which runs differ.
+
+    Examples:
+        posse runs list --where policy=ucb --sort=-total_mean
+        posse runs list --group policy,level
     """
     from posse.results.store import Store
 
@@ -389,9 +387,13 @@ def _level(row: RunRow, protection: str, state: str) -> str:
     return f"{protection} ({state}{quiet})"
 
 
-@app.command()
 def show(id: flags.One, json: flags.Json = False, brief: flags.Brief = False) -> None:
-    """Show one run: what was earned, what it cost, what leaks."""
+    """Show one run: what was earned, what it cost, what leaks.
+
+    Examples:
+        posse runs show last
+        posse runs show last --json
+    """
     from posse.cli import tables
     from posse.results import words
     from posse.results.reports.sections import times
@@ -440,9 +442,13 @@ def show(id: flags.One, json: flags.Json = False, brief: flags.Brief = False) ->
         say(f"View recorded: {view} (what it shows: posse audit {record.id})")
 
 
-@app.command()
 def delete(ids: flags.Ids, yes: Yes = False) -> None:
-    """Delete runs; one unknown id, and none is deleted."""
+    """Delete runs; if one id is unknown, none is deleted.
+
+    Examples:
+        posse runs delete last
+        posse runs delete ID ID --yes
+    """
     from posse.results import words
     from posse.results.store import Store
 
@@ -460,9 +466,13 @@ def delete(ids: flags.Ids, yes: Yes = False) -> None:
     remark(f"deleted {words.count(store.delete(names), 'run')}.")
 
 
-@app.command()
 def export(ids: flags.Ids, out: Out, parties: Parties = False) -> None:
-    """Write runs to a file; its suffix says how."""
+    """Write runs to a file; its suffix is the format.
+
+    Examples:
+        posse runs export last --out run.json
+        posse runs export ID ID --out curves.csv
+    """
     from posse.results import export as export_records
     from posse.results.store import Store
 
@@ -470,9 +480,13 @@ def export(ids: flags.Ids, out: Out, parties: Parties = False) -> None:
     remark(f"wrote {export_records([store.get(id) for id in ids], out, parties=parties)}")
 
 
-@app.command()
 def report(ids: flags.Ids, out: Page = Path("posse-report.html")) -> None:
-    """Write one HTML page about one run or several."""
+    """Write one HTML page about one run or several.
+
+    Examples:
+        posse runs report last
+        posse runs report ID ID --out page.html
+    """
     from posse.results import report as write_report
     from posse.results.store import Store
 

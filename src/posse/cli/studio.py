@@ -56,7 +56,12 @@ def studio(
     token: Token = False,
     allow: Allowed = None,
 ) -> None:
-    """Open the studio: watch runs, compare them, choose a policy and its protection."""
+    """Open the studio in the browser: watch and compare runs.
+
+    Examples:
+        posse studio
+        posse studio --no-browser --port 8800
+    """
     require("fastapi", extra="studio")
     require("uvicorn", extra="studio")
     from posse.studio import serve

@@ -1,37 +1,35 @@
-"""Commands that every system has, made from what it declares: `posse run SYSTEM`, `simulate`,
-`compare`, `sweep`.
+"""Commands that every system has, made from what it declares: `posse run SYSTEM`, `compare`,
+`sweep`.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from posse.cli import flags
 from posse.cli.flags import flags_given, settings_command, settings_of
+from posse.cli.groups import StoredCommand
+from posse.cli.help import make_command
 from posse.cli.keep import Keeper, check_place
 from posse.cli.progress import Doing
 from posse.cli.screen import heading, print_json, remark, say
 from posse.core.errors import ConfigError
-from posse.core.interrupts import defer_interrupt, end_on_interrupt, save_on_interrupt
+from posse.core.interrupts import save_on_interrupt
 
 if TYPE_CHECKING:
+    from typer.core import TyperCommand
+
     from posse.results.record import Progress, Record
     from posse.systems.base import AnySystem, RunSettings
 
 SIMULATED_RUNS = 50
-STORED = "stored"
-"""Command of `compare` for records of the store."""
-STORED_FLAGS = ("--json", "--report", "--figure", "--brief", "--help", "-h")
-
-S = TypeVar("S", bound="RunSettings")
 
 Beside = Annotated[
     bool | None,
@@ -42,6 +40,13 @@ Beside = Annotated[
     ),
 ]
 PlainToo = Annotated[bool | None, typer.Option("--plain-too/--no-plain-too", hidden=True)]
+Plain = Annotated[
+    bool,
+    typer.Option(
+        "--plain",
+        help=f"Simulate it without protection; {SIMULATED_RUNS} runs unless --runs is given.",
+    ),
+]
 Policies = Annotated[
     list[str] | None, typer.Option("--policy", help="A policy; repeat it.", metavar="NAME")
 ]
@@ -62,78 +67,16 @@ Cluster = Annotated[
 ]
 
 
-def system_group(
-    make: Callable[[AnySystem], Any],
-    *,
-    first: bool = True,
-    other: Callable[[], Any] | None = None,
-    takes: Sequence[str] = STORED_FLAGS,
-) -> type[TyperGroup]:
-    """Make a group with a command for every system; `first`: without a name the registry's first is
-    meant.
-
-    `other` makes the command that takes arguments which are no system's name; `takes` are its
-    flags.
-    """
-
-    class Group(TyperGroup):
-        def list_commands(self, ctx: Any) -> list[str]:
-            from posse.systems.registry import systems
-
-            return [known.name for known in systems()]
-
-        def get_command(self, ctx: Any, cmd_name: str) -> Any:
-            from posse.systems.registry import names, system
-
-            if other is not None and cmd_name == STORED:
-                return other()
-            with (
-                end_on_interrupt(),
-                defer_interrupt(),
-            ):  # what is imported may compile, and a compiler loses a Ctrl-C
-                return make(system(cmd_name)) if cmd_name in names() else None
-
-        def parse_args(self, ctx: Any, args: list[str]) -> Any:
-            from posse.systems.registry import names
-
-            word = next((arg for arg in args if not arg.startswith("-")), None)
-            leading = args[0] if args else ""
-            if leading in names() or leading in ("--help", "-h"):
-                return super().parse_args(ctx, args)
-            if other is not None and word is not None and not leading.startswith("-"):
-                extra = [
-                    arg
-                    for arg in args
-                    if arg.startswith("-") and arg.partition("=")[0] not in takes
-                ]
-                if extra:
-                    raise ConfigError(
-                        f"ids of stored runs take no settings, got both, ids and {extra[0]}."
-                    )
-                args = [STORED, *args]
-            elif first:
-                args = [names()[0], *args]
-            return super().parse_args(ctx, args)
-
-    return Group
-
-
-def command_of(name: str, summary: str, cls: type[Any], function: Callable[..., None]) -> Any:
-    """Make one command of a function."""
-    scratch = typer.Typer(add_completion=False, rich_markup_mode=None)
-    scratch.command(name, cls=cls, help=summary)(function)
-    return typer.main.get_command(scratch)
-
-
 # One configuration --------------------------------------------------------------------------------
 
 
-def run_command(known: AnySystem) -> Any:
+def run_command(known: AnySystem) -> TyperCommand:
     """Make `posse run NAME`."""
 
     def run(
         context: typer.Context,
         config: flags.Config = None,
+        plain: Plain = False,
         beside: Beside = None,
         plain_too: PlainToo = None,
         json: flags.Json = False,
@@ -146,44 +89,23 @@ def run_command(known: AnySystem) -> Any:
         from posse.systems.modules import report_of
 
         own_report = report_of(known)
-        wanted = next(
-            (each for each in (beside, plain_too) if each is not None),
-            own_report.compared_by_default,
-        )
-        settings = _checked(settings_of(known.Settings, context, config))
+        if plain:
+            settings = settings_of(known.Settings, context, config, runs=SIMULATED_RUNS).plain()
+        else:
+            settings = settings_of(known.Settings, context, config)
+        wanted = own_report.compared_by_default and not plain
+        for answer in (plain_too, beside):
+            wanted = wanted if answer is None else answer
+        _check(settings)
         keeper = Keeper(save=not no_save, label=label, report=report, figure=figure)
-        _run(
-            known, settings, keeper, own_report.comparisons(settings) if wanted else (), json, brief
-        )
+        compared = own_report.comparisons(settings) if wanted else ()
+        _run(known, settings, keeper, compared, json, brief)
 
-    return command_of(known.name, known.about.summary, system_command(known), run)
-
-
-def simulate_command(known: AnySystem) -> Any:
-    """Make `posse simulate NAME`."""
-
-    def simulate(
-        context: typer.Context,
-        config: flags.Config = None,
-        json: flags.Json = False,
-        report: flags.Report = None,
-        figure: flags.Figure = None,
-        no_save: flags.NoSave = False,
-        label: flags.Label = None,
-        brief: flags.Brief = False,
-    ) -> None:
-        settings = _checked(
-            settings_of(known.Settings, context, config, runs=SIMULATED_RUNS).plain()
-        )
-        keeper = Keeper(save=not no_save, label=label, report=report, figure=figure)
-        _run(known, settings, keeper, (), json, brief)
-
-    summary = f"Simulate the plain twin, many runs at once ({SIMULATED_RUNS} unless --runs says otherwise)."
-    command = system_command(known, "path", runs=SIMULATED_RUNS)
-    return command_of(known.name, summary, command, simulate)
+    examples = (f"posse run {known.name} --policy NAME --seed 7", f"posse run {known.name} --plain")
+    return make_command(known.name, known.about.summary, examples, system_command(known), run)
 
 
-def system_command(known: AnySystem, *without: str, **defaults: Any) -> Any:
+def system_command(known: AnySystem, *without: str, **defaults: Any) -> type[TyperCommand]:
     """Make a command with a flag for each setting of a system, except those `without` one."""
     from posse.systems.modules import commands_of
 
@@ -191,13 +113,12 @@ def system_command(known: AnySystem, *without: str, **defaults: Any) -> Any:
     return settings_command(lambda: known.Settings, skip=skip, **defaults)
 
 
-def _checked(settings: S) -> S:
+def _check(settings: RunSettings) -> None:
     """Read the data and check everything, before a store is opened or a run begins."""
     from posse.problems.datasets.reading import watching
 
     with Doing("reading data and checking") as doing, watching(doing.at):
         settings.load()
-    return settings
 
 
 def _run(
@@ -317,7 +238,7 @@ def _show(
 # Several configurations ---------------------------------------------------------------------------
 
 
-def compare_command(known: AnySystem) -> Any:
+def compare_command(known: AnySystem) -> TyperCommand:
     """Make `posse compare NAME --policy A --policy B`: policies on the same worlds."""
 
     def compare(
@@ -341,18 +262,19 @@ def compare_command(known: AnySystem) -> Any:
             raise ConfigError(
                 "a policy is given twice. To compare parameters: posse sweep --over NAME=VALUE,VALUE"
             )
-        each = [
-            _checked(settings) for settings in _varied(known, context, config, {"policy": policies})
-        ]
+        each = _varied(known, context, config, {"policy": policies})
+        for settings in each:
+            _check(settings)
         keeper = Keeper(save=not no_save, label=label, report=report, figure=figure)
         _show_comparison([], keeper, json, brief, [settings.plain() for settings in each])
 
     summary = "Compare policies on the same worlds, by their plain twins."
     command = system_command(known, "policy", "path", runs=SIMULATED_RUNS)
-    return command_of(known.name, summary, command, compare)
+    examples = (f"posse compare {known.name} --policy NAME --policy NAME", "posse compare ID ID")
+    return make_command(known.name, summary, examples, command, compare)
 
 
-def stored_command() -> Any:
+def compare_stored_command() -> TyperCommand:
     """Make `posse compare ID ID ...`."""
 
     def stored(
@@ -374,7 +296,7 @@ def stored_command() -> Any:
         store = Store()
         _show_comparison([store.get(id) for id in ids], keeper, json, brief)
 
-    return command_of(STORED, "Compare stored runs.", typer.core.TyperCommand, stored)
+    return make_command("compare", "Compare stored runs.", (), StoredCommand, stored)
 
 
 def _show_comparison(
@@ -409,7 +331,7 @@ def _show_comparison(
         tables.saved(records, f"posse compare {' '.join(record.id for record in records)}")
 
 
-def sweep_command(known: AnySystem) -> Any:
+def sweep_command(known: AnySystem) -> TyperCommand:
     """Make `posse sweep NAME --over policy=ucb,thompson --over horizon=1000,10000`."""
 
     def sweep(
@@ -487,7 +409,11 @@ def sweep_command(known: AnySystem) -> Any:
         "Run a grid of settings, on processes or a cluster; what was run before is not run again."
     )
     command = system_command(known, runs=SIMULATED_RUNS)
-    return command_of(known.name, summary, command, sweep)
+    examples = (
+        f"posse sweep {known.name} --over policy=NAME,NAME",
+        f"posse sweep {known.name} --over seed=1,2,3 --out table.csv",
+    )
+    return make_command(known.name, summary, examples, command, sweep)
 
 
 def _grid(over: Iterable[str]) -> dict[str, list[Any]]:

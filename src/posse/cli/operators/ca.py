@@ -1,4 +1,4 @@
-"""`posse ca`, the customer's authority, which says who is who in a run; `posse enrol`, by which a
+"""`posse federation ca`, the customer's authority, which says who is who in a run; `posse party enrol`, by which a
 party joins it.
 """
 
@@ -23,12 +23,6 @@ if TYPE_CHECKING:
     from posse.runtime.certificates.enrolment import Enrolled
     from posse.runtime.certificates.register import CertificateRow, TokenRow
     from posse.runtime.certificates.tokens import Token
-
-app = typer.Typer(
-    help="Certify the parties of a run (the customer's work): tokens, certificates, revocation.",
-    callback=flags.help_when_alone,
-    invoke_without_command=True,
-)
 
 Folder = Annotated[Path, typer.Option("--ca", help="Folder of the authority.", metavar="FOLDER")]
 PassphraseFile = Annotated[
@@ -60,7 +54,8 @@ Host = Annotated[
 Address = Annotated[
     str | None,
     typer.Option(
-        help="Where the party reaches 'posse ca serve'; goes into the token.", metavar="HOST:PORT"
+        help="Where the party reaches 'posse federation ca serve'; goes into the token.",
+        metavar="HOST:PORT",
     ),
 ]
 Minutes = Annotated[int, typer.Option(help="How long the token can be used.", metavar="INTEGER")]
@@ -73,7 +68,9 @@ Port = Annotated[
     typer.Option(help="Port to listen on; 0 for a free one.", min=0, max=65535, metavar="INTEGER"),
 ]
 Keep = Annotated[bool, typer.Option("--keep", help="Go on when no token is open, until Ctrl-C.")]
-Asked = Annotated[Path, typer.Argument(help="What 'posse enrol --request' wrote.", metavar="FILE")]
+Asked = Annotated[
+    Path, typer.Argument(help="What 'posse party enrol --request' wrote.", metavar="FILE")
+]
 Out = Annotated[
     Path, typer.Option("--out", "-o", help="Where to write the answer.", metavar="FILE")
 ]
@@ -124,7 +121,6 @@ AnswerFile = Annotated[
 HERE = Path("posse-ca")
 
 
-@app.command()
 def init(
     run: Run,
     ca: Folder = HERE,
@@ -132,7 +128,12 @@ def init(
     passphrase: Ask = False,
     passphrase_file: PassphraseFile = None,
 ) -> None:
-    """Make the authority of a run."""
+    """Make the authority of a run.
+
+    Examples:
+        posse federation ca init --run trial-7
+        posse federation ca init --run trial-7 --passphrase
+    """
     from posse.runtime.certificates.authority import Authority
 
     secret = (
@@ -148,10 +149,9 @@ def init(
         remark(
             f"{ca / 'ca.key'} is not encrypted (--passphrase): who reads it can pose as any party."
         )
-    remark(f"next, for every party: posse ca token --ca {ca} --role ROLE --name NAME")
+    remark(f"next, for every party: posse federation ca token --ca {ca} --role ROLE --name NAME")
 
 
-@app.command()
 def token(
     role: Role,
     name: Name = None,
@@ -163,7 +163,14 @@ def token(
     out: TokenOut = None,
     json: flags.Json = False,
 ) -> None:
-    """Make a token that lets one party enrol once; the token is all that goes to stdout."""
+    """Make a token that lets one party enrol once.
+
+    Only the token goes to stdout.
+
+    Examples:
+        posse federation ca token --role owner --name clinic-b
+        posse federation ca token --role comp --out comp.token
+    """
     from posse.runtime.federation.talk import QUEUE
 
     authority = _authority(ca)
@@ -202,17 +209,16 @@ def token(
         "enrol."
     )
     serve = (
-        "posse serve, with the founder's file"
+        "posse party serve, with the founder's file"
         if (ca / QUEUE).is_dir()
-        else f"posse ca serve --ca {ca}"
+        else f"posse federation ca serve --ca {ca}"
     )
     remark(
-        f"they run: posse enrol --token-file FILE{'' if address else ' --address HOST:PORT'}; here "
+        f"they run: posse party enrol --token-file FILE{'' if address else ' --address HOST:PORT'}; here "
         f"runs: {serve}"
     )
 
 
-@app.command()
 def serve(
     ca: Folder = HERE,
     bind: Bind = "127.0.0.1",
@@ -220,7 +226,14 @@ def serve(
     keep: Keep = False,
     passphrase_file: PassphraseFile = None,
 ) -> None:
-    """Take requests on a port until all open tokens are used or expired, or Ctrl-C."""
+    """Answer requests on a port until all open tokens are used.
+
+    It also ends when they have expired, or by Ctrl-C.
+
+    Examples:
+        posse federation ca serve
+        posse federation ca serve --bind 0.0.0.0 --keep
+    """
     import asyncio
 
     from posse.runtime.certificates.authority import Desk
@@ -228,7 +241,7 @@ def serve(
     authority = _authority(ca, passphrase_file)
     if not keep and not authority.register.open_tokens(authority.now()):
         raise ConfigError(
-            "no token is open. Make one with 'posse ca token', or pass --keep to wait for one."
+            "no token is open. Make one with 'posse federation ca token', or pass --keep to wait for one."
         )
     try:
         asyncio.run(_serve(Desk(authority), bind, port, keep))
@@ -236,7 +249,7 @@ def serve(
         still = authority.register.open_tokens(authority.now())
         remark(f"stopped. Open tokens: {', '.join(row.name for row in still) or 'none'}.")
         raise typer.Exit(flags.INTERRUPTED) from None
-    remark(f"done: no token is open any more. See: posse ca list --ca {ca}")
+    remark(f"done: no token is open any more. See: posse federation ca list --ca {ca}")
 
 
 async def _serve(desk: Desk, bind: str, port: int, keep: bool) -> None:
@@ -274,9 +287,12 @@ def _say_decision(reply: Reply, address: str) -> None:
         remark(f"refused a request from {address}: {reply.reason}.")
 
 
-@app.command()
 def sign(file: Asked, out: Out, ca: Folder = HERE, passphrase_file: PassphraseFile = None) -> None:
-    """Answer a request that came as a file."""
+    """Answer a request that came as a file.
+
+    Examples:
+        posse federation ca sign clinic-b.request --out clinic-b.answer
+    """
     from posse.core.files import write_whole
     from posse.runtime.certificates.authority import Desk
     from posse.runtime.certificates.tokens import Refused, refused
@@ -290,12 +306,16 @@ def sign(file: Asked, out: Out, ca: Folder = HERE, passphrase_file: PassphraseFi
         )
     write_whole(out, reply.data)
     remark(f"enrolled {reply.peer} (serial {reply.serial}).")
-    remark(f"send {out} back; they run: posse enrol TOKEN --answer {out.name}")
+    remark(f"send {out} back; they run: posse party enrol TOKEN --answer {out.name}")
 
 
-@app.command("list")
 def list_all(ca: Folder = HERE, json: flags.Json = False) -> None:
-    """List tokens and certificates."""
+    """List tokens and certificates.
+
+    Examples:
+        posse federation ca list
+        posse federation ca list --json
+    """
     authority = _authority(ca)
     tokens, certificates = authority.list()
     if json:
@@ -310,7 +330,7 @@ def list_all(ca: Folder = HERE, json: flags.Json = False) -> None:
         return
     heading(f"Run {authority.run}, authority {authority.name} ({_fingerprint(authority)})")
     if not tokens and not certificates:
-        say("No parties yet. Make a token with: posse ca token --role ROLE --name NAME")
+        say("No parties yet. Make a token with: posse federation ca token --role ROLE --name NAME")
         return
     if certificates:
         heading("Certificates")
@@ -328,9 +348,13 @@ def list_all(ca: Folder = HERE, json: flags.Json = False) -> None:
         table(("name", "role", "state", "until (UTC)", "refused requests"), rows)
 
 
-@app.command()
 def revoke(which: Which, ca: Folder = HERE, passphrase_file: PassphraseFile = None) -> None:
-    """Revoke a certificate, or all of a party and its open tokens."""
+    """Revoke a certificate, or all of a party and its open tokens.
+
+    Examples:
+        posse federation ca revoke clinic-b
+        posse federation ca crl --out crl.pem
+    """
     serials = _authority(ca, passphrase_file).revoke(which)
     remark(f"revoked {', '.join(serials)}." if serials else f"withdrew the open tokens of {which}.")
     remark(
@@ -339,9 +363,13 @@ def revoke(which: Which, ca: Folder = HERE, passphrase_file: PassphraseFile = No
     )
 
 
-@app.command()
 def crl(ca: Folder = HERE, out: ListOut = None, passphrase_file: PassphraseFile = None) -> None:
-    """Sign the present revocation list, for every party's crl.pem."""
+    """Sign the present revocation list, for every party's crl.pem.
+
+    Examples:
+        posse federation ca crl
+        posse federation ca crl --out crl.pem
+    """
     from posse.core.files import write_whole
 
     pem = _authority(ca, passphrase_file).crl()
@@ -363,7 +391,14 @@ def enrol(
     request: RequestFile = None,
     answer: AnswerFile = None,
 ) -> None:
-    """Join a run with the customer's token: the key is drawn here and stays here."""
+    """Join a run with the customer's token.
+
+    The key is drawn on this machine and stays here.
+
+    Examples:
+        posse party enrol --token-file token
+        posse party enrol --token-file token --request clinic-b.request
+    """
     import asyncio
 
     from posse.core.files import forbid_core_dumps, write_whole
@@ -387,9 +422,9 @@ def enrol(
         write_whole(request, data)
         remark(f"drew the key of {read.peer} in {folder} and wrote the request.")
         remark(
-            f"send {request} to the customer, who runs: posse ca sign {request.name} --out ANSWER"
+            f"send {request} to the customer, who runs: posse federation ca sign {request.name} --out ANSWER"
         )
-        remark(f"then: posse enrol TOKEN --answer ANSWER --out {folder}")
+        remark(f"then: posse party enrol TOKEN --answer ANSWER --out {folder}")
     elif where is not None:
         _say_enrolled(complete(read, folder, asyncio.run(ask(read, data, *where)), utc_now()))
 
@@ -433,7 +468,7 @@ def _text(token: str) -> str:
         return sys.stdin.read(4096)
     except UnicodeDecodeError as error:
         raise EnrolmentError(
-            "what came on stdin is no token. Pass the text that 'posse ca token' printed."
+            "what came on stdin is no token. Pass the text that 'posse federation ca token' printed."
         ) from error
 
 

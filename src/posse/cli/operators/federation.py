@@ -54,16 +54,21 @@ Folder = Annotated[
 BEGUN = "federation.json"
 """In the folder of `posse up`: the settings the run began with."""
 STOPPING = 12.0
-"""Seconds that `posse stop` waits for the party to be gone."""
+"""Seconds that `posse party stop` waits for the party to be gone."""
 _CANNOT_LISTEN = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES, errno.EPERM)
 
 
 # One party ----------------------------------------------------------------------------------------
 
 
-def party(file: File, record_view: RecordView = False) -> None:
-    """Run one party of a federation until its part is over; started again, it goes on where it
-    was.
+def start(file: File, record_view: RecordView = False) -> None:
+    """Run one party until its part is over.
+
+    Started again, it continues where it was.
+
+    Examples:
+        posse party clinic-b.toml
+        posse party clinic-b.toml --record-view
     """
     from posse.core.files import forbid_core_dumps
     from posse.runtime.network.operate import json_log
@@ -123,7 +128,7 @@ def cannot_listen(error: OSError, file: Path) -> NoReturn:
     raise LinkError(
         f"cannot listen as {file} says: {error.strerror}. Stop what holds the port, or change "
         "listen or metrics; "
-        f"'posse doctor {file}' looks at both."
+        f"'posse party doctor {file}' looks at both."
     ) from error
 
 
@@ -138,7 +143,14 @@ def sentence(result: Mapping[str, Any]) -> str:
 
 
 def up(file: Federation, folder: Folder = None, json_: flags.Json = False) -> None:
-    """Run a whole federation on this machine: identities, files and a process for every party."""
+    """Run a whole federation on this machine.
+
+    It makes the identities and files, and starts one process for each party.
+
+    Examples:
+        posse up federation.toml
+        posse up federation.toml --folder trial --json
+    """
     place = folder or _folder_of(file)
     again = f"go on with: posse up {file}{f' --folder {folder}' if folder else ''}"
     try:
@@ -245,7 +257,9 @@ def _begin(begun: Path, now: Mapping[str, Any]) -> None:
 def _check_none_runs(paths: list[Path]) -> None:
     for path in paths:
         if asyncio.run(status_of(path)):
-            raise ConfigError(f"'{path.stem}' runs already. Stop it first with: posse stop {path}")
+            raise ConfigError(
+                f"'{path.stem}' runs already. Stop it first with: posse party stop {path}"
+            )
 
 
 def _ended(watch: Watch, federation: Layout, place: Path) -> dict[str, Any]:
@@ -313,7 +327,14 @@ def _command(file: Path, command: str) -> Any:
 
 
 def status(file: File, json_: flags.Json = False) -> None:
-    """Say how far a party is, and for whom it waits; of a service, as 'posse queue' does."""
+    """Show how far a party is, and for whom it waits.
+
+    Of a service it shows what 'posse federation queue' shows.
+
+    Examples:
+        posse party status clinic-b.toml
+        posse party status clinic-b.toml --json
+    """
     from posse.cli.operators import living
     from posse.runtime.network.health import SHOWN, progress
 
@@ -389,22 +410,35 @@ def _status_at_rest(file: Path, error: LinkError, as_json: bool) -> None:
 
 
 def pause(file: File) -> None:
-    """Hold a running party where it is; the others wait for it."""
+    """Hold a running party; the others wait for it.
+
+    Examples:
+        posse party pause clinic-b.toml
+        posse party resume clinic-b.toml
+    """
     _command(file, "pause")
-    say(f"paused, and the run with it; go on with: posse resume {file}")
+    say(f"paused, and the run with it; go on with: posse party resume {file}")
 
 
 def resume(file: File) -> None:
-    """Let a paused party go on."""
+    """Let a paused party continue.
+
+    Examples:
+        posse party resume clinic-b.toml
+    """
     _command(file, "resume")
     say("goes on")
 
 
 def end(file: File, without: Without = "") -> None:
-    """End a run early, at a party that may, with those that are left; what the others earned is
-    absent.
+    """End a run early, with the parties that are left.
 
-    Until all that are left have acknowledged it, another end corrects it.
+    Only some parties may do this. What absent parties earned is not in the result. Until all that
+    are left have acknowledged it, another end corrects it.
+
+    Examples:
+        posse party end customer.toml
+        posse party end customer.toml --without clinic-b,clinic-c
     """
     from posse.runtime.network.operate import NO_COMMAND
 
@@ -423,13 +457,17 @@ def end(file: File, without: Without = "") -> None:
     say(f"asked to end; it ends when all that are left have acknowledged{label}")
     if without:
         remark(
-            f"if one more of them is gone after all, correct it with: posse end {file} --without "
+            f"if one more of them is gone after all, correct it with: posse party end {file} --without "
             "NAME,..."
         )
 
 
-def change(file: File) -> None:
-    """Take what a party may change in a run, such as its price list, as its files have it now."""
+def update(file: File) -> None:
+    """Take changed files in a run, such as a price list.
+
+    Examples:
+        posse party update producer-1.toml
+    """
     from posse.systems.parties import update_stopped_party
 
     try:
@@ -442,7 +480,13 @@ def change(file: File) -> None:
 
 
 def stop(file: File) -> None:
-    """Stop a running party or service; started again, it goes on where it was."""
+    """Stop a running party or service.
+
+    Started again, it continues where it was.
+
+    Examples:
+        posse party stop clinic-b.toml
+    """
     from posse.cli.operators import living
 
     if living.is_service(file):
@@ -474,12 +518,18 @@ def _starting(file: Path) -> str:
 
 
 def doctor(file: File, json_: flags.Json = False) -> None:
-    """Check a party's file, identity, journal, peers and source, or a service, and say what to
-    mend.
+    """Check a party or service, and say what to fix.
+
+    It looks at the file, identity, journal, peers, source and systemd units.
+
+    Examples:
+        posse party doctor clinic-b.toml
+        posse party doctor clinic-b.toml --json
     """
     from posse.cli.operators.living import is_service
+    from posse.cli.operators.operations import units_with_old_names
     from posse.runtime.federation import care
-    from posse.runtime.network.doctor import examine
+    from posse.runtime.network.doctor import Finding, examine
     from posse.systems.parties import deploy_or_refuse
 
     try:
@@ -489,6 +539,7 @@ def doctor(file: File, json_: flags.Json = False) -> None:
     findings = (
         care.examine(file) if service else examine(file, lambda name: deploy_or_refuse(name).build)
     )
+    findings += [Finding("systemd", False, text) for text in units_with_old_names()]
     if json_:
         print_json([{"what": one.what, "fine": one.fine, "said": one.said} for one in findings])
     else:

@@ -1,4 +1,4 @@
-"""A federation that lives: `posse found`, `serve`, `submit`, `queue`, and what its operators ask of
+"""A federation that lives: `posse federation create`, `serve`, `submit`, `queue`, and what its operators ask of
 a service.
 """
 
@@ -65,7 +65,7 @@ system and its data.
 """
 
 
-def found(
+def create(
     name: FederationName,
     folder: Place = None,
     role: FounderRole = "customer",
@@ -76,8 +76,11 @@ def found(
     passphrase: Protected = False,
     passphrase_file: PassphraseFile = None,
 ) -> None:
-    """Found a federation: its authority, the founder's own identity, and the file of the founder's
-    service.
+    """Create a federation: authority, your identity and service file.
+
+    Examples:
+        posse federation create hospitals
+        posse federation create hospitals --listen 0.0.0.0:7400
     """
     from posse.cli.operators.ca import name_for
     from posse.core.files import make_folder
@@ -112,19 +115,23 @@ def found(
     )
     bullets(
         [
-            f"start its service: posse serve {file}",
-            f"for every member: posse ca token --ca {place / AUTHORITY} --role ROLE --name NAME "
+            f"start its service: posse party serve {file}",
+            f"for every member: posse federation ca token --ca {place / AUTHORITY} --role ROLE --name NAME "
             f"--address {enrol}",
             f'in the file of every member: home = "{listen}" (as members reach it), founder = '
             f'"{own}"',
-            f"propose a run: posse submit RUN.toml --at {file}",
+            f"propose a run: posse federation submit RUN.toml --at {file}",
         ]
     )
 
 
 def serve(file: File, passphrase_file: PassphraseFile = None) -> None:
-    """Be a member of a federation until stopped: take part in run after run, within the consent of
-    its file.
+    """Be a member of a federation: take part in run after run.
+
+    It takes part in what the consent of its file allows, until it is stopped.
+
+    Examples:
+        posse party serve clinic-b.toml
     """
     import sys
 
@@ -157,8 +164,13 @@ def serve(file: File, passphrase_file: PassphraseFile = None) -> None:
 
 
 def submit(run: RunFile, at: Through, json: flags.Json = False) -> None:
-    """Propose a run to a federation, follow it to its end and print its result; the same command
-    follows it again.
+    """Propose a run to a federation, and print its result.
+
+    The same command follows the run again after an interruption.
+
+    Examples:
+        posse federation submit run.toml --at hospitals/customer.toml
+        posse federation submit run.toml --at clinic-b.toml --json
     """
     from posse.core.settings import read_toml
 
@@ -169,7 +181,7 @@ def submit(run: RunFile, at: Through, json: flags.Json = False) -> None:
     except KeyboardInterrupt:
         remark(
             f"run '{shown['run']}' goes on; follow it with the same command, drop it with: "
-            f"posse queue {at} --cancel {shown['run']}"
+            f"posse federation queue {at} --cancel {shown['run']}"
         )
         raise typer.Exit(INTERRUPTED) from None
     _finish(shown, json)
@@ -227,8 +239,11 @@ def _finish(shown: Mapping[str, Any], as_json: bool) -> None:
 def queue(
     file: File, cancel: Cancelled = "", complete: Complete = False, json: flags.Json = False
 ) -> None:
-    """Show a service: members and runs at the founder, its own parts and what they have asked of
-    it.
+    """Show a service: its members, runs and limits.
+
+    Examples:
+        posse federation queue hospitals/customer.toml
+        posse federation queue hospitals/customer.toml --cancel trial-8
     """
     if complete:
         _ask(file, "complete")
@@ -292,8 +307,12 @@ def queue(
 
 
 def expel(name: Member, at: At) -> None:
-    """Expel a member: its certificate is revoked, and runs that it is in end without it where they
-    can.
+    """Expel a member, and revoke its certificate.
+
+    Runs that it is in end without it where they can.
+
+    Examples:
+        posse federation expel clinic-b --at hospitals/customer.toml
     """
     if "members" not in (shown := _ask(at, "status")):
         raise ConfigError(
@@ -304,8 +323,12 @@ def expel(name: Member, at: At) -> None:
 
 
 def leave(file: File) -> None:
-    """Leave a federation, between runs: the founder revokes this member's certificate, and its
-    service stops.
+    """Leave a federation, between runs.
+
+    The founder revokes this member's certificate, and its service stops.
+
+    Examples:
+        posse party leave clinic-b.toml
     """
     answer = _wait(file, "leave", "left")
     if answer != "left":
@@ -314,7 +337,14 @@ def leave(file: File) -> None:
 
 
 def renew(file: File, new_key: NewKey = False) -> None:
-    """Renew a member's certificate now; a service does it by itself before the end."""
+    """Renew a member's certificate now.
+
+    A service renews it automatically before it expires.
+
+    Examples:
+        posse party renew clinic-b.toml
+        posse party renew clinic-b.toml --new-key
+    """
     before = _ask(file, "status")["serial"]
     answer = _ask(file, f"renew {'new' if new_key else ''}".strip())
     end = time.monotonic() + PATIENCE
@@ -345,7 +375,7 @@ def stop_service(file: Path) -> None:
                 f"the service was asked to stop and runs still after {PATIENCE:g} s. See its log."
             )
         time.sleep(0.1)
-    say(f"stopped; go on with: posse serve {file}")
+    say(f"stopped; go on with: posse party serve {file}")
 
 
 def _process(file: Path) -> int:
@@ -398,5 +428,5 @@ def _answer(path: Path, command: str, patience: float) -> Any:
         if frozen := not_answering(folder):
             raise LinkError(f"the service of {path} does not answer: {frozen}.") from None
         raise LinkError(
-            f"no service of {path} answers. Start it with: posse serve {path}"
+            f"no service of {path} answers. Start it with: posse party serve {path}"
         ) from None
