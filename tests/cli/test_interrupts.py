@@ -33,8 +33,8 @@ Start = Callable[..., "subprocess.Popen[str]"]
 LONG = {
     "plain samba": (
         "run",
-        "--plain",
         "samba",
+        "--plain",
         "--policy",
         "thompson",
         "--owners",

@@ -182,7 +182,7 @@ def test_the_documented_commands_run_as_printed(
         for words in lines:
             if words[1] == "serve":
                 running.append(process(*words))
-                file = words[1]
+                file = words[2]
                 until(lambda file=file: posse("federation", "queue", file).code == 0)  # type: ignore[misc]
                 until(lambda file=file: is_connected(posse, file))  # type: ignore[misc]
                 continue
