@@ -36,7 +36,10 @@ def test_a_mistake_exits_with_2_and_one_line(process: Start) -> None:
     started = process("run", "samba", "--owners", "1")
     out, err = started.communicate(timeout=SECONDS)
     assert (started.returncode, out) == (2, "")
-    assert err == "error: [P100] owners must be at least 2, got 1. Ask for 2 or more.\n"
+    assert (
+        err
+        == "error: [P100] owners must be at least 2, got 1. Ask for 2 or more. (see errors/P100)\n"
+    )
 
 
 def test_what_forks_for_tests_outlives_any_one_that_asks(process: Start) -> None:

@@ -35,7 +35,7 @@ from posse.cli.names import OLD, removal, rename
 from posse.cli.operators import ca, federation, living, operations
 from posse.cli.screen import complain, remark
 from posse.core.check import did_you_mean
-from posse.core.errors import PosseError
+from posse.core.errors import PosseError, page_of
 from posse.core.interrupts import end_on_interrupt
 from posse.version import __version__
 
@@ -155,7 +155,8 @@ class Root(Group):
         except PosseError as error:
             if "--json" in args and error.exit_code == PosseError.exit_code:
                 print(json.dumps({"error": error.as_dict()}))
-            complain(f"{error} (rule: {error.rule})" if error.rule else str(error))
+            rule = f"rule: {error.rule}; " if error.rule else ""
+            complain(f"{error} ({rule}see {page_of(error.code)})")
             return error.exit_code
         except (KeyboardInterrupt, typer.Abort):
             remark("interrupted; nothing was saved.")
