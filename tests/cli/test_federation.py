@@ -82,7 +82,7 @@ def test_a_source_that_fails_at_every_call_is_said_with_what_to_do() -> None:
         watch._look_at_source(process, shown)
     assert len(said) == 2
     assert said[0].startswith(
-        "the source of 'clinic-1' has failed 3 times in a row: OSError: closed. Mend what [source]"
+        "the source of 'clinic-1' has failed 3 times in a row: OSError: closed. Fix what [source]"
     )
 
 
@@ -178,7 +178,7 @@ def test_a_federation_is_paused_killed_interrupted_and_ends_as_the_plain_bandit(
         assert running.returncode == 130
         assert "'clinic-2' was killed" in err
         assert re.search(
-            rf"stopped at pull \d+ of {BUDGET}; go on with: posse up \S*fed.toml$", err.strip()
+            rf"stopped at pull \d+ of {BUDGET}; continue with: posse up \S*fed.toml$", err.strip()
         )
     assert "No such process" not in err
     assert [row.status for row in Store().list()] == ["interrupted"] * 6
@@ -321,7 +321,7 @@ def test_a_party_alone_waits_says_for_whom_and_stops(
         assert "the part of this comp cannot end the run. Ask the operator" in one_line(
             posse("party", "end", str(comp))
         )
-        assert "go on with: posse party" in posse("party", "stop", str(comp)).out
+        assert "continue with: posse party" in posse("party", "stop", str(comp)).out
         out, err = running.communicate(timeout=SECONDS)
     assert running.returncode == 0
     assert "stopped before the end" in out
@@ -372,7 +372,7 @@ def test_an_early_interrupt_of_a_run_that_has_begun_says_how_it_goes_on(
         assert told.code == 130
         assert (
             told.err.splitlines()[-1]
-            == f"interrupted; go on with: {' '.join(['posse up', str(file), *more])}"
+            == f"interrupted; continue with: {' '.join(['posse up', str(file), *more])}"
         )
 
 

@@ -140,7 +140,7 @@ def test_files_and_systems_of_their_own_no_guarantee_and_a_source_that_fails(
         assert re.match(
             r"the source of 'payee' has failed \d+ times in a row: .*the clinic is closed", said
         )
-        assert "Mend what [source] in " in said
+        assert "Fix what [source] in " in said
         shown = posse("party", "status", str(tmp_path / "fed" / "payee.toml"))
         assert "its source fails" in " ".join(shown.out.split())
         assert "the clinic is closed" in " ".join(shown.out.split())

@@ -84,7 +84,7 @@ def test_no_command_acts_on_the_service_of_another_member(
         )
         assert federation.ask("clinic-e", "status") == before
         assert all(one["fine"] for one in findings(posse, own).values())
-        assert "stopped; go on with" in posse("party", "stop", str(own)).out
+        assert "stopped; continue with" in posse("party", "stop", str(own)).out
     finally:
         federation.__exit__()
 

@@ -7,7 +7,7 @@
 | 2 | the user's mistake, or the machine's: one line on stderr says what to do |
 | 3 | start the party again when the other is there: a peer has not confirmed its last messages, or the run stalled |
 | 130 | interrupted by Ctrl-C |
-| 141 | whoever read the output closed it |
+| 141 | the reader of the output closed it |
 
 Anything else is a bug: it keeps its traceback, which shows lines of code and never values of
 variables.
@@ -119,7 +119,7 @@ class Root(Group):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> NoReturn:
-        """Run, tell what went wrong, and leave."""
+        """Run, print what went wrong, and exit."""
         arguments = list(sys.argv[1:] if args is None else args)
         sys.exit(self._guarded(arguments, prog_name or "posse", extra))
 

@@ -143,7 +143,7 @@ def _audited(
 
     if auditor.estimated_seconds > 2:
         takes = about(auditor.estimated_seconds).removesuffix(" left")
-        remark(f"{len(auditor.chosen)} attacks, some with runs of their own: {takes}.")
+        remark(f"{len(auditor.chosen)} attacks, some with further runs: {takes}.")
     stopped = False
     with Doing("preparing") as doing:
         try:

@@ -121,7 +121,9 @@ def _named_like(data: str, lists: Mapping[str, Listing | None]) -> dict[str, Lis
         )
     if not matches:
         known = tuple(dict.fromkeys(name for text in names for name in text.split(", ")))
-        raise ConfigError(f"no data set '{data}'.{suggestion(data, known)}")
+        raise ConfigError(
+            f"no data set '{data}'.{suggestion(data, known)}", rule="cli.data.unknown"
+        )
     return matches
 
 

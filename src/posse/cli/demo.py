@@ -1,4 +1,4 @@
-"""`posse demo`: a system at each of its levels, beside its plain twin."""
+"""`posse demo`: a system at each of its levels, compared with its plain twin."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _tell(known: AnySystem, pairs: Sequence[tuple[Record, Record]], brief: bool)
         return
     tables.protection(protected[0])
     for record in protected[1:]:
-        heading(f"What level '{record.level}' does not protect beside")
+        heading(f"What level '{record.level}' does not protect in addition")
         bullets([leak for leak in record.leaks if leak not in protected[0].leaks], style="yellow")
 
 

@@ -38,7 +38,7 @@ Figure = Annotated[
 ]
 NoSave = Annotated[bool, typer.Option("--no-save", help="Do not keep the run in the store.")]
 Label = Annotated[str | None, typer.Option(help="A name of yours for the run.", metavar="TEXT")]
-Brief = Annotated[bool, typer.Option("--brief", help="The answer alone: caveats in a line.")]
+Brief = Annotated[bool, typer.Option("--brief", help="The answer alone: caveats in one line.")]
 Ids = Annotated[
     list[str], typer.Argument(help="Ids, beginnings of ids, or 'last'.", metavar="ID...")
 ]
@@ -144,13 +144,13 @@ def _options(
     for option in options:
         if (
             option.name in positional
-        ):  # made without help: click's own constructor forgets what typer gives it
+        ):  # made without help: click's own constructor drops what typer passes
             option.help = _told(model, option.name, defaults)
     return options
 
 
 def _by_name(name: str) -> inspect.Parameter:
-    """Take what stands in a place by its name too, as other commands do."""
+    """Take a positional argument by its name too, as other commands do."""
     flag = f"--{name.replace('_', '-')}"
     option = typer.Option(
         None, flag, help=f"The same as [{name.upper()}].", metavar="TEXT", show_default=False

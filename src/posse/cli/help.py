@@ -60,7 +60,7 @@ _SYSTEM = "SYSTEM"
 """In an example, the name of the first system."""
 _OTHER_NAMES = re.compile(r"(?<=\w\w), --[\w-]+|/--no-[\w-]+| / --no-[\w-]+")
 _FIRST_COLUMN = 30
-"""Width from which on the first column of a list has lines of its own (click)."""
+"""Width from which on the first column of a list has separate lines (click)."""
 
 Rows = Sequence[tuple[str, str]]
 
@@ -213,7 +213,7 @@ def _beginning(text: str, most: int) -> str:
 
 
 def _importance(parameter: Parameter) -> tuple[int, int]:
-    """Return where a parameter stands on a short page: arguments, common options, the others."""
+    """Return the place of a parameter on a short page: arguments, common options, the others."""
     name = parameter.name or ""
     is_option = int(parameter.param_type_name == "option")
     required = int(not parameter.required)

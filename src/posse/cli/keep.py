@@ -45,9 +45,15 @@ class Keeper:
         """`late`: the store is opened only when there is something to keep."""
         self._label, self._report, self._figure = label, report, figure
         if label is not None and not label.strip():
-            raise ConfigError("label must not be empty. Leave --label out, or give it a word.")
+            raise ConfigError(
+                "label must not be empty. Leave --label out, or give it a word.",
+                rule="cli.label.empty",
+            )
         if figure is not None and figure.suffix.lower() not in _PICTURES:
-            raise ConfigError(f"a figure must end in {', '.join(_PICTURES)}, got '{figure.name}'.")
+            raise ConfigError(
+                f"a figure must end in {', '.join(_PICTURES)}, got '{figure.name}'.",
+                rule="cli.figure.unknown-format",
+            )
         for path in (report, figure):
             check_place(path)
         if report or figure:
@@ -166,7 +172,7 @@ class Keeper:
 
     @contextmanager
     def on_interrupt(self, json: bool = False) -> Iterator[None]:
-        """Keep what an interrupted run had done, say its id and how it goes on, and leave with the
+        """Keep what an interrupted run had done, say its id and how it continues, and exit with the
         code of Ctrl-C.
         """
         from posse.results.record import Interrupted
@@ -188,7 +194,7 @@ class Keeper:
         if not record.runs:
             if listed := self._listed.pop(record.id, None):
                 listed.drop()
-            return resume or "a run had not begun, and there is nothing of it to save"
+            return resume or "a run had not started, and there is nothing of it to save"
         if self.store is None:
             return resume or "nothing was saved (--no-save)"
         self._save(record)
@@ -222,7 +228,9 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DataError(f"cannot make the folder {folder}: {os_reason(error)}") from error
+        raise DataError(
+            f"cannot make the folder {folder}: {os_reason(error)}", rule="cli.folder.not-made"
+        ) from error
 
 
 def check_place(path: Path | None) -> None:
@@ -232,11 +240,16 @@ def check_place(path: Path | None) -> None:
     folder = path.expanduser().resolve().parent
     if not folder.is_dir():
         raise DataError(
-            f"cannot write {path}: the folder {folder} does not exist. Create it first."
+            f"cannot write {path}: the folder {folder} does not exist. Create it first.",
+            rule="cli.path.no-folder",
         )
     if path.is_dir():
-        raise DataError(f"cannot write {path}: it is a folder. Give the name of a file.")
+        raise DataError(
+            f"cannot write {path}: it is a folder. Give the name of a file.",
+            rule="cli.path.is-a-folder",
+        )
     if not os.access(folder, os.W_OK):
         raise DataError(
-            f"cannot write {path}: {folder} is not yours to write. Choose another place."
+            f"cannot write {path}: {folder} is not yours to write. Choose another place.",
+            rule="cli.path.not-writable",
         )

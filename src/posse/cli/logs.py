@@ -127,7 +127,7 @@ def predict(
         }
         for row, arm in enumerate(scores.argmax(axis=1).tolist())
     ]
-    if skip_bad:  # rows are then told by where they stand in the file
+    if skip_bad:  # rows then have their line in the file
         facts = [
             {"row": one["row"], "line": line, **one} for one, line in zip(facts, lines, strict=True)
         ]
@@ -152,7 +152,9 @@ def _reading(encoding: str, decimal: str, skip_bad: bool) -> AbstractContextMana
 
     check_encoding(encoding)
     if decimal not in (".", ","):
-        raise ConfigError(f"decimal must be . or a comma, got {decimal!r}.")
+        raise ConfigError(
+            f"decimal must be . or a comma, got {decimal!r}.", rule="cli.decimal.unknown"
+        )
     return reading(encoding, decimal, skip_bad)
 
 
@@ -175,7 +177,8 @@ def _contexts(rows: Path, learnt: Learnt) -> tuple[list[int], NDArray[np.float64
         raise DataError(
             f"{document.name} has {len(names)} columns, and the model takes {len(learnt.weights)} "
             "numbers. Give these "
-            "columns alone, in the order in which it learnt them."
+            "columns alone, in the order in which it learnt them.",
+            rule="cli.rows.other-columns",
         )
     table = read_columns(document, (), names, delimiter=delimiter)
     return table.line.tolist(), np.stack([table.numbers[name] for name in names], axis=1)
@@ -195,7 +198,8 @@ def _learnt(model: str) -> Learnt:
         there = "is no model that a run wrote" if place.exists() else "does not exist"
         raise DataError(
             f"{model} {there}. Take a file of --model-out, or a folder with the shares of all "
-            "parties."
+            "parties.",
+            rule="cli.model.not-a-model",
         )
     from posse.results.store import Store
 
@@ -204,6 +208,7 @@ def _learnt(model: str) -> Learnt:
         raise ConfigError(
             f"run {record.id} keeps no learnt policy: its system has none in the clear, or its "
             "model is too large. "
-            "Keep the model in a file with --model-out."
+            "Keep the model in a file with --model-out.",
+            rule="cli.model.not-kept",
         )
     return record.policy.learnt

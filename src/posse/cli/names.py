@@ -58,4 +58,6 @@ def removal(words: str) -> str:
     """Return the error for a command that was removed; empty if it was not."""
     if words not in REMOVED:
         return ""
-    return str(ConfigError(f"'posse {words}' was removed. {REMOVED[words]}"))
+    return str(
+        ConfigError(f"'posse {words}' was removed. {REMOVED[words]}", rule="cli.command.removed")
+    )

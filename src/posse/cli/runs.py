@@ -62,7 +62,7 @@ LISTED = (
     "status",
     "seeds",
 )
-"""What a list shows in columns of its own, or not at all."""
+"""What a list shows in separate columns, or not at all."""
 STORED = (
     "record",
     "kind",
@@ -81,7 +81,7 @@ STORED = (
 MOST = 4
 """Further settings that it shows at most, where they differ."""
 QUIET = 10.0
-"""Seconds without a heartbeat after which it says so."""
+"""Seconds without a heartbeat after which the list shows it."""
 
 
 def list_runs(
@@ -95,7 +95,7 @@ def list_runs(
 ) -> None:
     """List the runs on this machine, the last one first.
 
-    Runs that still go on are listed too, with the settings in which runs differ.
+    Runs that still run are listed too, with the settings in which runs differ.
 
     Examples:
         posse runs list --where policy=ucb --sort=-total_mean
@@ -134,7 +134,7 @@ def list_runs(
 def _print_list(
     rows: Sequence[RunRow], heads: Mapping[str, Record], asked: Mapping[str, Row] | None = None
 ) -> None:
-    """Print a line a run; `heads` lack damaged ones, and `asked` has further columns that were
+    """Print one line per run; `heads` lack damaged ones, and `asked` has further columns that were
     asked for, by id.
     """
     from posse.results import differences, words
@@ -286,7 +286,7 @@ def _query(
     shown: str | None,
     json: bool,
 ) -> None:
-    """Group the runs, or show columns of one's own; the limit is on what is left."""
+    """Group the runs, or show chosen columns; the limit is on what is left."""
     from posse.results import words
     from posse.results.export import column, filtered, grouped, ordered
 
@@ -458,7 +458,8 @@ def delete(ids: flags.Ids, yes: Yes = False) -> None:
     if not yes:
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise ConfigError(
-                "delete asks before it deletes, and this is not a terminal. Pass --yes to delete."
+                "delete asks before it deletes, and this is not a terminal. Pass --yes to delete.",
+                rule="cli.yes.no-terminal",
             )
         if not typer.confirm(f"Delete {', '.join(names)}?", err=True):
             remark("nothing was deleted.")

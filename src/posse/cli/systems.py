@@ -35,7 +35,7 @@ Beside = Annotated[
     bool | None,
     typer.Option(
         "--beside/--no-beside",
-        help="Run its twins, or what it is compared with, beside it.",
+        help="Run its twins, or what it is compared with, too.",
         show_default=False,
     ),
 ]
@@ -129,13 +129,13 @@ def _run(
     json: bool,
     brief: bool,
 ) -> None:
-    """Run settings and what goes beside them, show the records and keep them."""
+    """Run settings and what they are compared with, show the records and keep them."""
     from posse.cli import tables
     from posse.results import identical
 
     with keeper.on_interrupt(json):
         records = [go(settings, keeper)]
-    with keeper.kept(records):  # from here on what was finished is kept, whatever happens beside it
+    with keeper.kept(records):  # from here on what was finished is kept, whatever happens next
         with keeper.on_interrupt(json):
             records.extend(go(other, keeper) for other in beside)
         exact = known.about.exact and len(records) > 1 and beside[0] == settings.plain()
@@ -191,7 +191,7 @@ def go(settings: RunSettings, keeper: Keeper) -> Record:
 
 
 def title(settings: RunSettings) -> str:
-    """Name a run while it goes on: its system and its protection."""
+    """Name a run while it runs: its system and its protection."""
     from posse.systems.registry import system_of
 
     known = system_of(settings)
@@ -256,11 +256,13 @@ def compare_command(known: AnySystem) -> TyperCommand:
         if len(policies) < 2:
             raise ConfigError(
                 f"a comparison needs at least 2 runs, got {len(policies)}. Give two ids ('posse runs list'), or "
-                "--policy twice, as in: posse compare --policy ucb --policy thompson"
+                "--policy twice, as in: posse compare --policy ucb --policy thompson",
+                rule="cli.policy.too-few",
             )
         if len(set(policies)) < len(policies):
             raise ConfigError(
-                "a policy is given twice. To compare parameters: posse sweep --over NAME=VALUE,VALUE"
+                "a policy is given twice. To compare parameters: posse sweep --over NAME=VALUE,VALUE",
+                rule="cli.policy.twice",
             )
         each = _varied(known, context, config, {"policy": policies})
         for settings in each:
@@ -290,7 +292,8 @@ def compare_stored_command() -> TyperCommand:
         if len(ids) < 2:
             what = f"Systems: {', '.join(names())}."
             raise ConfigError(
-                f"a comparison needs at least 2 runs, got {len(ids)}. Give two ids. {what}"
+                f"a comparison needs at least 2 runs, got {len(ids)}. Give two ids. {what}",
+                rule="cli.ids.too-few",
             )
         keeper = Keeper(save=False, report=report, figure=figure)
         store = Store()
@@ -355,7 +358,8 @@ def sweep_command(known: AnySystem) -> TyperCommand:
         grid = _grid(over or ())
         if not grid:
             raise ConfigError(
-                "a sweep varies something. Give --over, as in: --over policy=ucb,thompson"
+                "a sweep varies something. Give --over, as in: --over policy=ucb,thompson",
+                rule="cli.over.missing",
             )
         check_place(out)
         keeper = Keeper(save=not no_save, report=report, figure=figure)
@@ -363,7 +367,7 @@ def sweep_command(known: AnySystem) -> TyperCommand:
         at = [0]
 
         def kept() -> str:
-            also = "the same command goes on" if keeper.saves else "nothing was saved (--no-save)"
+            also = "the same command continues" if keeper.saves else "nothing was saved (--no-save)"
             return f"{at[0]} of {len(settings)} settings are done; {also}"
 
         def watch(done: int, whole: int) -> None:
@@ -422,11 +426,15 @@ def _grid(over: Iterable[str]) -> dict[str, list[Any]]:
     for text in over:
         name, equals, values = text.partition("=")
         if not equals or not values:
-            raise ConfigError(f"expected NAME=VALUE,VALUE,... after --over, got '{text}'.")
+            raise ConfigError(
+                f"expected NAME=VALUE,VALUE,... after --over, got '{text}'.",
+                rule="cli.over.not-a-list",
+            )
         name = name.strip().replace("-", "_")
         if name in grid:
             raise ConfigError(
-                f"{name} is varied twice. Give all its values in one --over, with commas."
+                f"{name} is varied twice. Give all its values in one --over, with commas.",
+                rule="cli.over.twice",
             )
         grid[name] = list(_values(values))
     return grid

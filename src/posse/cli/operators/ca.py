@@ -1,4 +1,4 @@
-"""`posse federation ca`, the customer's authority, which says who is who in a run; `posse party enrol`, by which a
+"""`posse federation ca`, the customer's authority, which certifies the parties of a run; `posse party enrol`, by which a
 party joins it.
 """
 
@@ -67,7 +67,7 @@ Port = Annotated[
     int,
     typer.Option(help="Port to listen on; 0 for a free one.", min=0, max=65535, metavar="INTEGER"),
 ]
-Keep = Annotated[bool, typer.Option("--keep", help="Go on when no token is open, until Ctrl-C.")]
+Keep = Annotated[bool, typer.Option("--keep", help="Continue when no token is open, until Ctrl-C.")]
 Asked = Annotated[
     Path, typer.Argument(help="What 'posse party enrol --request' wrote.", metavar="FILE")
 ]
@@ -241,7 +241,8 @@ def serve(
     authority = _authority(ca, passphrase_file)
     if not keep and not authority.register.open_tokens(authority.now()):
         raise ConfigError(
-            "no token is open. Make one with 'posse federation ca token', or pass --keep to wait for one."
+            "no token is open. Make one with 'posse federation ca token', or pass --keep to wait for one.",
+            rule="cli.token.none-open",
         )
     try:
         asyncio.run(_serve(Desk(authority), bind, port, keep))
@@ -302,7 +303,9 @@ def sign(file: Asked, out: Out, ca: Folder = HERE, passphrase_file: PassphraseFi
     if reply.reason:
         whose = f" for {reply.peer}" if reply.peer else ""
         raise EnrolmentError(
-            f"the request{whose} is refused: {refused(Refused(reply.reason)).text}", reply.reason
+            f"the request{whose} is refused: {refused(Refused(reply.reason)).text}",
+            reply.reason,
+            rule="cli.request.refused",
         )
     write_whole(out, reply.data)
     remark(f"enrolled {reply.peer} (serial {reply.serial}).")
@@ -408,7 +411,8 @@ def enrol(
 
     if sum(one is not None for one in (address, request, answer)) > 1:
         raise ConfigError(
-            "--address, --request and --answer are three ways to enrol. Pass one of them."
+            "--address, --request and --answer are three ways to enrol. Pass one of them.",
+            rule="cli.address.several-ways",
         )
     forbid_core_dumps()
     read = Token.read(_given(token, token_file))
@@ -437,7 +441,8 @@ def _where(token: Token, address: str | None) -> tuple[str, int]:
         raise ConfigError(
             "the token does not say where the authority listens. Pass --address host:port, or "
             "--request FILE to send "
-            "the request yourself."
+            "the request yourself.",
+            rule="cli.address.missing",
         )
     return split_address(where)
 
@@ -448,7 +453,8 @@ def _given(token: str | None, file: Path | None) -> str:
 
     if (token is None) == (file is None):
         raise ConfigError(
-            "a token is needed, once. Pass --token-file FILE, or - to read it from stdin."
+            "a token is needed, once. Pass --token-file FILE, or - to read it from stdin.",
+            rule="cli.token.missing",
         )
     if file is None:
         assert token is not None
@@ -468,7 +474,8 @@ def _text(token: str) -> str:
         return sys.stdin.read(4096)
     except UnicodeDecodeError as error:
         raise EnrolmentError(
-            "what came on stdin is no token. Pass the text that 'posse federation ca token' printed."
+            "what came on stdin is no token. Pass the text that 'posse federation ca token' printed.",
+            rule="cli.token.not-a-token",
         ) from error
 
 
@@ -497,10 +504,13 @@ def _read(path: Path, what: str) -> bytes:
         with path.open("rb") as file:
             data = file.read(LONGEST + 1)
     except OSError as error:
-        raise DataError(f"cannot read the {what} {path}: {error.strerror}.") from error
+        raise DataError(
+            f"cannot read the {what} {path}: {error.strerror}.", rule="cli.request.not-readable"
+        ) from error
     if len(data) > LONGEST:
         raise DataError(
-            f"{path} is too long for an enrolment {what}: it has more than {LONGEST} bytes."
+            f"{path} is too long for an enrolment {what}: it has more than {LONGEST} bytes.",
+            rule="cli.request.too-long",
         )
     return data
 
@@ -522,11 +532,13 @@ def passphrase_of(file: Path | None, *, confirm: bool = False) -> Callable[[], b
                 return file.read_bytes().rstrip(b"\r\n")
             except OSError as error:
                 raise DataError(
-                    f"cannot read the passphrase file {file}: {error.strerror}."
+                    f"cannot read the passphrase file {file}: {error.strerror}.",
+                    rule="cli.passphrase_file.not-readable",
                 ) from error
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise ConfigError(
-                "a passphrase is needed, and this is not a terminal. Pass --passphrase-file FILE."
+                "a passphrase is needed, and this is not a terminal. Pass --passphrase-file FILE.",
+                rule="cli.passphrase.no-terminal",
             )
         return str(
             typer.prompt(
@@ -551,20 +563,26 @@ def name_for(role: str, name: str | None, flag: str = "--name") -> str:
         kind.kind: kind for system in deployed_systems() for kind in system.roles if kind.party
     }
     if role not in (*roles, NO_PART):
-        raise ConfigError(f"unknown role '{role}'.{suggestion(role, (*roles, NO_PART))}")
+        raise ConfigError(
+            f"unknown role '{role}'.{suggestion(role, (*roles, NO_PART))}", rule="cli.role.unknown"
+        )
     sole = [kind for kind, one in roles.items() if one.sole]
     if role in sole and name in (None, role):
         return role
     some = f"{'an' if role[0] in 'aeiou' else 'a'} {role}"
     if name is None:
-        raise ConfigError(f"{some} needs a name. Pass {flag}, such as {flag} clinic-b.")
+        raise ConfigError(
+            f"{some} needs a name. Pass {flag}, such as {flag} clinic-b.", rule="cli.name.missing"
+        )
     if role in sole:
         raise ConfigError(
-            f"the {role} of a run is called '{role}', got '{name}'. Leave {flag} out."
+            f"the {role} of a run is called '{role}', got '{name}'. Leave {flag} out.",
+            rule="cli.name.given-to-sole-role",
         )
     if name in (*sole, NO_PART):
         raise ConfigError(
-            f"'{name}' is the name of a role, got it for {some}. Choose another name."
+            f"'{name}' is the name of a role, got it for {some}. Choose another name.",
+            rule="cli.name.is-a-role",
         )
     return name
 

@@ -49,7 +49,7 @@ Without = Annotated[
 Federation = Annotated[Path, typer.Argument(help="The federation's file.", metavar="FILE")]
 Folder = Annotated[
     Path | None,
-    typer.Option(help="Where identities, journals and logs go; beside the file if not given."),
+    typer.Option(help="Where identities, journals and logs go; next to the file if not given."),
 ]
 BEGUN = "federation.json"
 """In the folder of `posse up`: the settings the run began with."""
@@ -94,7 +94,7 @@ def start(file: File, record_view: RecordView = False) -> None:
         say(sentence(read_result(place.journal)))
         raise
     except KeyboardInterrupt:
-        remark(f"interrupted; go on with: posse party {file}")
+        remark(f"interrupted; continue with: posse party {file}")
         raise typer.Exit(INTERRUPTED) from None
     except PosseError as error:
         log("failed", code=error.code, why=error.text)
@@ -106,7 +106,7 @@ def start(file: File, record_view: RecordView = False) -> None:
         say(sentence(result))
     else:
         log("stopped")
-        say(f"stopped before the end; go on with: posse party {file}")
+        say(f"stopped before the end; continue with: posse party {file}")
 
 
 def _reachable(place: Place, made: Deployment) -> Deployment:
@@ -115,7 +115,10 @@ def _reachable(place: Place, made: Deployment) -> Deployment:
 
     lost = sorted(set(made.peers) - set(place.file.connect)) if place.file.listen is None else []
     if lost:
-        raise ConfigError(f"neither listen nor [connect] gives a way to '{lost[0]}'. {ONE_LISTENS}")
+        raise ConfigError(
+            f"neither listen nor [connect] gives a way to '{lost[0]}'. {ONE_LISTENS}",
+            rule="cli.listen.no-way-to-peer",
+        )
     for text in made.remarks:
         remark(text)
     return made
@@ -128,12 +131,13 @@ def cannot_listen(error: OSError, file: Path) -> NoReturn:
     raise LinkError(
         f"cannot listen as {file} says: {error.strerror}. Stop what holds the port, or change "
         "listen or metrics; "
-        f"'posse party doctor {file}' looks at both."
+        f"'posse party doctor {file}' looks at both.",
+        rule="cli.listen.cannot-listen",
     ) from error
 
 
 def sentence(result: Mapping[str, Any]) -> str:
-    """Say in a line what came out for a party."""
+    """Return in one line what came out for a party."""
     if "parties" in result:
         return f"run {result['run']}: the parts of all {len(result['parties'])} parties are over"
     return f"run {result['run']}: {result['outcome']}"
@@ -152,7 +156,7 @@ def up(file: Federation, folder: Folder = None, json_: flags.Json = False) -> No
         posse up federation.toml --folder trial --json
     """
     place = folder or _folder_of(file)
-    again = f"go on with: posse up {file}{f' --folder {folder}' if folder else ''}"
+    again = f"continue with: posse up {file}{f' --folder {folder}' if folder else ''}"
     try:
         _up(file, place, again, json_)
     except KeyboardInterrupt:  # before its processes are watched
@@ -179,16 +183,17 @@ def _up(file: Path, place: Path, again: str, json_: bool) -> None:
         _begin(place / BEGUN, settings)
     except OSError as error:
         raise DataError(
-            f"cannot write in {place}: {error.strerror}. Pass --folder with a place you own."
+            f"cannot write in {place}: {error.strerror}. Pass --folder with a place you own.",
+            rule="cli.folder.not-writable",
         ) from error
     _check_none_runs(paths)
-    # Modules of sources are beside the federation's file, not beside the parties' files.
+    # Modules of sources are next to the federation's file, not next to the parties' files.
     os.environ["PYTHONPATH"] = os.pathsep.join(
         filter(None, (str(file.resolve().parent), os.environ.get("PYTHONPATH")))
     )
     for text in (
         *federation.remarks,
-        f"{len(paths)} parties in {place}; Ctrl-C stops them, and the same command goes on.",
+        f"{len(paths)} parties in {place}; Ctrl-C stops them, and the same command continues.",
     ):
         remark(text)
     watch = Watch(local.start_one, federation)
@@ -229,13 +234,16 @@ def _folder_of(file: Path) -> Path:
 def _check_same(
     begun: Path, now: Mapping[str, Any], place: Path, may_change: tuple[str, ...]
 ) -> None:
-    """A run goes on with the settings it began with: everyone has signed them."""
+    """A run continues with the settings it began with: everyone has signed them."""
     try:
         before: dict[str, Any] = json.loads(begun.read_text())
     except FileNotFoundError:
         return
     except (OSError, ValueError) as error:
-        raise DataError(f"{begun} cannot be read: {error}. Pass --folder to begin anew.") from error
+        raise DataError(
+            f"{begun} cannot be read: {error}. Pass --folder to start again.",
+            rule="cli.folder.not-readable",
+        ) from error
     was, given = (
         as_texts({key: value for key, value in values.items() if key not in may_change})
         for values in (before, now)
@@ -244,7 +252,8 @@ def _check_same(
         raise ConfigError(
             f"the run in {place} has other settings: {text}. Put the file back, or give the run "
             "another name and pass "
-            "--folder."
+            "--folder.",
+            rule="cli.file.other-settings",
         )
 
 
@@ -258,7 +267,8 @@ def _check_none_runs(paths: list[Path]) -> None:
     for path in paths:
         if asyncio.run(status_of(path)):
             raise ConfigError(
-                f"'{path.stem}' runs already. Stop it first with: posse party stop {path}"
+                f"'{path.stem}' runs already. Stop it first with: posse party stop {path}",
+                rule="cli.party.runs-already",
             )
 
 
@@ -275,11 +285,13 @@ def _ended(watch: Watch, federation: Layout, place: Path) -> dict[str, Any]:
         error = StalledError if stalled else PosseError
         raise error(
             f"'{failed[0].name}' ended early: {last.removeprefix('error: ')} (its log: "
-            f"{failed[0].log})"
+            f"{failed[0].log})",
+            rule="cli.party.ended-early",
         )
     if not (outcome := _outcome(federation, place)):
         raise PosseError(
-            "the parties were stopped before the end of the run. The same command goes on."
+            "the parties were stopped before the end of the run. The same command continues.",
+            rule="cli.run.stopped",
         )
     return outcome
 
@@ -322,7 +334,9 @@ def _command(file: Path, command: str) -> Any:
         return asyncio.run(ask(journal, command))
     except LinkError:
         if (result := read_result(journal)) and not not_answering(journal):
-            raise LinkError(f"it does not run any more: {sentence(result)}.") from None
+            raise LinkError(
+                f"it does not run any more: {sentence(result)}.", rule="cli.party.not-running"
+            ) from None
         raise
 
 
@@ -384,7 +398,7 @@ _STATE = (
 
 
 def _status_at_rest(file: Path, error: LinkError, as_json: bool) -> None:
-    """Say what the folder of a party says that does not answer: finished is no error."""
+    """Print what the folder of a party has that does not answer: finished is no error."""
     from posse.runtime.network.health import at_rest
     from posse.systems.parties import read_result
 
@@ -417,7 +431,7 @@ def pause(file: File) -> None:
         posse party resume clinic-b.toml
     """
     _command(file, "pause")
-    say(f"paused, and the run with it; go on with: posse party resume {file}")
+    say(f"paused, and the run with it; continue with: posse party resume {file}")
 
 
 def resume(file: File) -> None:
@@ -451,7 +465,8 @@ def end(file: File, without: Without = "") -> None:
         raise ConfigError(
             f"the part of this {role} cannot end the run. Ask the operator of a party that can: "
             "the deployment page of "
-            "the system names it."
+            "the system names it.",
+            rule="cli.party.cannot-end",
         ) from None
     label = ", and a total over some of them is labelled so" if without else ""
     say(f"asked to end; it ends when all that are left have acknowledged{label}")
@@ -497,10 +512,11 @@ def stop(file: File) -> None:
     while asyncio.run(status_of(file)):
         if time.monotonic() > end:
             raise LinkError(
-                f"the party was asked to stop and still answers after {STOPPING:g} s. See its log."
+                f"the party was asked to stop and still answers after {STOPPING:g} s. See its log.",
+                rule="cli.party.not-stopped",
             )
         time.sleep(0.1)
-    say(f"stopped; go on with: {_starting(file)}")
+    say(f"stopped; continue with: {_starting(file)}")
 
 
 def _starting(file: Path) -> str:

@@ -146,7 +146,7 @@ def serve(file: File, passphrase_file: PassphraseFile = None) -> None:
     place = open_service(file)
     sys.path.insert(
         0, str(file.resolve().parent)
-    )  # modules of sources lie beside the service's file
+    )  # modules of sources are next to the service's file
 
     async def run() -> None:
         log = json_log(place.identity.name, least=place.file.log)
@@ -180,7 +180,7 @@ def submit(run: RunFile, at: Through, json: flags.Json = False) -> None:
         shown = _follow(at, shown)
     except KeyboardInterrupt:
         remark(
-            f"run '{shown['run']}' goes on; follow it with the same command, drop it with: "
+            f"run '{shown['run']}' continues; follow it with the same command, drop it with: "
             f"posse federation queue {at} --cancel {shown['run']}"
         )
         raise typer.Exit(INTERRUPTED) from None
@@ -220,11 +220,14 @@ def _finish(shown: Mapping[str, Any], as_json: bool) -> None:
     from posse.systems.parties import read_result
 
     if shown["phase"] == "refused":
-        raise PosseError(f"run '{shown['run']}' is not in the queue: {shown['text']}")
+        raise PosseError(
+            f"run '{shown['run']}' is not in the queue: {shown['text']}", rule="cli.run.refused"
+        )
     if shown["phase"] == "dropped":
         raise PosseError(
             f"run '{shown['run']}' was dropped: {shown['text'].rstrip('.')}. To propose it again, "
-            "give it another name."
+            "give it another name.",
+            rule="cli.run.dropped",
         )
     result = read_result(Path(shown["journal"])) if shown["journal"] else {}
     if as_json:
@@ -250,7 +253,10 @@ def queue(
     if cancel:
         shown = _ask(file, f"cancel {cancel}")
         if shown and (shown := _follow(file, shown))["phase"] != "dropped":
-            raise PosseError(f"run '{cancel}' is not dropped: {shown['text'] or 'it is over'}")
+            raise PosseError(
+                f"run '{cancel}' is not dropped: {shown['text'] or 'it is over'}",
+                rule="cli.run.not-dropped",
+            )
         say(f"dropped run '{cancel}'")
         return
     shown = _ask(file, "status")
@@ -316,7 +322,8 @@ def expel(name: Member, at: At) -> None:
     """
     if "members" not in (shown := _ask(at, "status")):
         raise ConfigError(
-            f"only the founder expels; {at} is the file of {shown['role']} '{shown['service']}'."
+            f"only the founder expels; {at} is the file of {shown['role']} '{shown['service']}'.",
+            rule="cli.at.not-the-founder",
         )
     _ask(at, f"expel {name}")
     say(f"expelled '{name}': all members are told, and its connections are cut")
@@ -332,7 +339,7 @@ def leave(file: File) -> None:
     """
     answer = _wait(file, "leave", "left")
     if answer != "left":
-        raise ConfigError(f"it has not left: {answer}")
+        raise ConfigError(f"it has not left: {answer}", rule="cli.service.not-left")
     say("left the federation; its service has stopped, and its journals stay")
 
 
@@ -353,8 +360,10 @@ def renew(file: File, new_key: NewKey = False) -> None:
         answer = _ask(file, "status")["renewal"]
     shown = _ask(file, "status")
     if shown["serial"] == before:
-        raise LinkError(f"the certificate is not renewed: {answer}")
-    say(f"renewed, until {shown['until'][:16].replace('T', ' ')} UTC; connections that stand go on")
+        raise LinkError(
+            f"the certificate is not renewed: {answer}", rule="cli.certificate.not-renewed"
+        )
+    say(f"renewed, until {shown['until'][:16].replace('T', ' ')} UTC; open connections stay")
 
 
 def is_service(file: Path) -> bool:
@@ -366,16 +375,17 @@ def is_service(file: Path) -> bool:
 
 
 def stop_service(file: Path) -> None:
-    """Stop a service and its parties; started again, it goes on with all its runs."""
+    """Stop a service and its parties; started again, it continues with all its runs."""
     _ask(file, "stop")
     end = time.monotonic() + PATIENCE
     while _process(file):
         if time.monotonic() > end:
             raise LinkError(
-                f"the service was asked to stop and runs still after {PATIENCE:g} s. See its log."
+                f"the service was asked to stop and runs still after {PATIENCE:g} s. See its log.",
+                rule="cli.service.not-stopped",
             )
         time.sleep(0.1)
-    say(f"stopped; go on with: posse party serve {file}")
+    say(f"stopped; continue with: posse party serve {file}")
 
 
 def _process(file: Path) -> int:
@@ -409,7 +419,10 @@ def _ask(path: Path, command: str) -> Any:
     from posse.runtime.federation.place import check_answers
 
     if len(command) > 60_000:
-        raise DataError(f"a run's file may have 60,000 characters, got {len(command):,}.")
+        raise DataError(
+            f"a run's file may have 60,000 characters, got {len(command):,}.",
+            rule="cli.run.too-long",
+        )
     status = _answer(path, "status", PATIENCE)
     check_answers(path, status)
     return status if command == "status" else _answer(path, command, ANSWER)
@@ -424,9 +437,14 @@ def _answer(path: Path, command: str, patience: float) -> Any:
         return asyncio.run(ask(folder, command, patience=patience))
     except LinkError as error:
         if "answers: " in error.text:
-            raise PosseError(error.text.partition("answers: ")[2]) from None
+            raise PosseError(
+                error.text.partition("answers: ")[2], rule="cli.service.refused"
+            ) from None
         if frozen := not_answering(folder):
-            raise LinkError(f"the service of {path} does not answer: {frozen}.") from None
+            raise LinkError(
+                f"the service of {path} does not answer: {frozen}.", rule="cli.service.stuck"
+            ) from None
         raise LinkError(
-            f"no service of {path} answers. Start it with: posse party serve {path}"
+            f"no service of {path} answers. Start it with: posse party serve {path}",
+            rule="cli.service.not-running",
         ) from None

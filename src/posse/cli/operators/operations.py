@@ -20,7 +20,7 @@ from posse.core.settings import read_toml
 File = Annotated[Path, typer.Argument(help="The party's file.", metavar="FILE")]
 Archive = Annotated[Path, typer.Argument(help="The backup.", metavar="BACKUP")]
 Out = Annotated[
-    Path | None, typer.Option(help="Where the backup goes; beside the party's file if not given.")
+    Path | None, typer.Option(help="Where the backup goes; next to the party's file if not given.")
 ]
 User = Annotated[str, typer.Option(help="The user that runs it; one for each party.")]
 Serve = Annotated[
@@ -87,7 +87,8 @@ def restore(archive: Archive, file: File, without_journal: WithoutJournal = Fals
     if read(archive)[0].kind == "service":
         if without_journal:
             raise ConfigError(
-                "a service is restored with all its runs. Leave --without-journal out."
+                "a service is restored with all its runs. Leave --without-journal out.",
+                rule="cli.without_journal.of-a-service",
             )
         service, notes = care.restore(archive, file)
         say(
@@ -106,8 +107,8 @@ def restore(archive: Archive, file: File, without_journal: WithoutJournal = Fals
         remark("without its journal: it can take part in another run, not in this one.")
     elif made.begun and not made.finished:
         remark(
-            "started, it asks every peer whether the run has gone on since, and goes on only if "
-            "none says so."
+            "started, it asks every peer whether the run has continued since, and continues only if "
+            "none has."
         )
     remark(f"check it with: posse party doctor {file}")
 

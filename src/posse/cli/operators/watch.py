@@ -90,8 +90,8 @@ def source_failing(name: str, source: Mapping[str, Any], file: Path) -> str:
     """Say that a party's source fails at every call, why, and what to do."""
     return (
         f"the source of '{name}' has failed {source['failures']} times in a row: {source['why']}. "
-        "Mend what [source] "
-        f"in {file} names: it is asked again and again, and the run goes on when it answers. A "
+        "Fix what [source] "
+        f"in {file} names: it is asked again and again, and the run continues when it answers. A "
         "changed module is read "
         "when the party is started again."
     )
@@ -101,7 +101,7 @@ class Watch:
     """Follows the processes of a federation to their end."""
 
     def __init__(self, again: Callable[[Path], Process], federation: Layout) -> None:
-        """`again` starts a party anew that was killed; the federation says whose steps may be
+        """`again` restarts a party that was killed; the federation says whose steps may be
         shown.
         """
         self._again, self._federation = again, federation
@@ -172,8 +172,8 @@ class Watch:
         )
 
     def _look_at_source(self, process: Process, status: Mapping[str, Any]) -> None:
-        """Say on screen that a source fails at every call, once a minute: the run stands still
-        until it is mended.
+        """Say on screen that a source fails at every call, once a minute: the run waits
+        until it is fixed.
         """
         if not (source := status.get("source")):
             self._failing.pop(process.name, None)
@@ -188,10 +188,11 @@ class Watch:
             raise PosseError(
                 f"'{process.name}' was killed {MOST_RESTARTS + 1} times (signal {signal}). See "
                 f"{process.log}, and "
-                "whether the machine has memory enough; the same command goes on."
+                "whether the machine has memory enough; the same command continues.",
+                rule="cli.party.killed-too-often",
             )
         self._say(
-            f"'{process.name}' was killed (signal {signal}) and is started again; it goes on where "
+            f"'{process.name}' was killed (signal {signal}) and is started again; it continues where "
             "it was."
         )
         self._seen.discard(process.name)
