@@ -1,5 +1,5 @@
-"""`posse federation ca`, the customer's authority, which certifies the parties of a run; `posse party enrol`, by which a
-party joins it.
+"""`posse federation ca`, the customer's authority, which certifies the parties of a run, and
+`posse party enrol`, by which a party joins it.
 """
 
 from __future__ import annotations
