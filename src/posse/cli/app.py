@@ -31,7 +31,7 @@ from posse.cli import actions, audit, catalogue, demo, logs, runs, studio, syste
 from posse.cli.flags import INTERRUPTED
 from posse.cli.groups import Group, group_of_systems, group_with_default, top_level_command
 from posse.cli.help import HELP, WIDEST, Command
-from posse.cli.names import OLD, removal, rename
+from posse.cli.names import OLD, refuse_removed, rename
 from posse.cli.operators import ca, federation, living, operations
 from posse.cli.screen import complain, remark
 from posse.core.check import did_you_mean
@@ -126,8 +126,8 @@ class Root(Group):
     def _guarded(self, args: list[str], name: str, extra: dict[str, Any]) -> int:
         try:
             with end_on_interrupt() if args and args[0] in WORK else nullcontext():
-                code = self._told(_renamed(args), name, extra)
-            # Flushed here, where a closed pipe or a full disk can still be told.
+                code = self._run(args, name, extra)
+            # Flushed here, where a closed pipe or a full disk can still be reported.
             sys.stdout.flush()
         except BrokenPipeError:
             _discard_output()
@@ -142,8 +142,9 @@ class Root(Group):
             return PosseError.exit_code
         return code
 
-    def _told(self, args: list[str], name: str, extra: dict[str, Any]) -> int:
+    def _run(self, args: list[str], name: str, extra: dict[str, Any]) -> int:
         try:
+            args = _current_names(args)
             # Inherited by every command below.
             settings: dict[str, Any] = {"help_option_names": [*HELP], "terminal_width": _narrow()}
             with self.make_context(
@@ -167,8 +168,9 @@ class Root(Group):
         return 0
 
 
-def _renamed(args: list[str]) -> list[str]:
-    """Return arguments with the new name of a command, and print it, if they begin with an old one."""
+def _current_names(args: list[str]) -> list[str]:
+    """Return arguments with the name that a command has now; print it if it is another one."""
+    refuse_removed(args)
     old = args[0] if args else ""
     if old not in OLD or old in actions.summaries():
         return args
@@ -188,9 +190,6 @@ def _usage(error: Exception) -> str:
     context = getattr(error, "ctx", None)
     unknown = re.fullmatch(r"No such command '([^']*)'\.", text)
     if unknown and context is not None:
-        words = f"{context.command_path} {unknown[1]}".partition(" ")[2]
-        if removal(words):
-            return removal(words)
         # typer does not know the commands that are made when they are called
         text += did_you_mean(unknown[1], tuple(context.command.list_commands(context)))
     # Some versions of typer suggest, and click does so again, in brackets or without.

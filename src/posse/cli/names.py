@@ -54,10 +54,10 @@ def rename(args: Sequence[str]) -> list[str]:
     return [*names, *flags, *args[1:]]
 
 
-def removal(words: str) -> str:
-    """Return the error for a command that was removed; empty if it was not."""
-    if words not in REMOVED:
-        return ""
-    return str(
-        ConfigError(f"'posse {words}' was removed. {REMOVED[words]}", rule="cli.command.removed")
-    )
+def refuse_removed(args: Sequence[str]) -> None:
+    """Raise an error if arguments begin with a command that was removed."""
+    for words in (" ".join(args[:1]), " ".join(args[:2])):
+        if words in REMOVED:
+            raise ConfigError(
+                f"'posse {words}' was removed. {REMOVED[words]}", rule="cli.command.removed"
+            )
