@@ -547,17 +547,17 @@ def test_files_that_are_not_there(posse: Call) -> None:
 
 def test_a_state_says_who_is_missing_and_never_whose_reward_is_awaited() -> None:
     status = {"waiting": {}, "paused": False, "finished": False, "step": 4}
-    assert state_of(status, None, seen=True, over=False) == "connected"
-    assert state_of({**status, "paused": True}, None, seen=True, over=False) == "paused"
-    assert state_of({**status, "finished": True}, None, seen=True, over=False) == "finished"
+    assert state_of(status, None, answered=True, over=False) == "connected"
+    assert state_of({**status, "paused": True}, None, answered=True, over=False) == "paused"
+    assert state_of({**status, "finished": True}, None, answered=True, over=False) == "finished"
     assert (
-        state_of({**status, "waiting": {"comp": "", "a": ""}}, None, seen=True, over=False)
+        state_of({**status, "waiting": {"comp": "", "a": ""}}, None, answered=True, over=False)
         == "waiting for comp, a"
     )
     ends = {None: "connected", 0: "stopped", 2: "failed", -9: "killed"}
-    assert {code: state_of({}, code, seen=True, over=False) for code in ends} == ends
-    assert state_of({}, None, seen=False, over=False) == "starting"
-    assert state_of({}, 0, seen=True, over=True) == "finished"
+    assert {code: state_of({}, code, answered=True, over=False) for code in ends} == ends
+    assert state_of({}, None, answered=False, over=False) == "starting"
+    assert state_of({}, 0, answered=True, over=True) == "finished"
 
 
 def test_the_pace_is_of_the_last_half_minute() -> None:

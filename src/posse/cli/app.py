@@ -208,8 +208,8 @@ def _discard_output() -> None:
         return
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(f"posse {__version__}")
         raise typer.Exit
 

@@ -54,7 +54,7 @@ NoKeep = Annotated[
 ]
 
 
-def settings_audit(known: AnySystem) -> TyperCommand:
+def settings_audit(protocol: AnySystem) -> TyperCommand:
     """Make `posse audit NAME [SETTINGS]`."""
 
     def audit(
@@ -64,15 +64,15 @@ def settings_audit(known: AnySystem) -> TyperCommand:
         attack: Names = None,
         json: flags.Json = False,
     ) -> None:
-        settings = settings_of(known.Settings, context, config)
+        settings = settings_of(protocol.Settings, context, config)
         with Doing("reading data and checking"):
             settings.load()
         _audited(settings, all, attack, settings.seed, json)
 
-    command = system_command(known, "path")
-    about = f"Attack runs of {known.about.title} with these settings."
-    examples = (f"posse audit {known.name}", f"posse audit {known.name} --attack NAME")
-    return make_command(known.name, about, examples, command, audit)
+    command = system_command(protocol, "path")
+    about = f"Attack runs of {protocol.about.title} with these settings."
+    examples = (f"posse audit {protocol.name}", f"posse audit {protocol.name} --attack NAME")
+    return make_command(protocol.name, about, examples, command, audit)
 
 
 def stored_audit() -> TyperCommand:
@@ -97,9 +97,9 @@ def stored_audit() -> TyperCommand:
         store = Store()
         record = store.get(id)
 
-        def keep(found: Audit) -> None:
-            if found.rows and not no_save:
-                store.save(replace(record, audits=(*record.audits, found.plain())), replace=True)
+        def keep(result: Audit) -> None:
+            if result.rows and not no_save:
+                store.save(replace(record, audits=(*record.audits, result.plain())), replace=True)
 
         _audited(record, all, attack, seed, json, _like(like, record.kind), keep)
 
@@ -125,7 +125,7 @@ def _audited(
     seed: int,
     json: bool,
     like: RunSettings | None = None,
-    keep: Callable[[Audit], object] = lambda found: None,
+    keep: Callable[[Audit], object] = lambda result: None,
 ) -> None:
     """Make the attacks with progress, keep and show what they find; Ctrl-C keeps those that are
     done.
@@ -136,10 +136,10 @@ def _audited(
     auditor = Auditor(what, attacks=names, all=all, seed=seed, like=like)
 
     def rescued() -> str:
-        found = auditor.result("interrupted")
-        keep(found)
-        _print(found, json)
-        return _DONE.format(len(found.rows))
+        result = auditor.result("interrupted")
+        keep(result)
+        _print(result, json)
+        return _DONE.format(len(result.rows))
 
     if auditor.estimated_seconds > 2:
         takes = about(auditor.estimated_seconds).removesuffix(" left")
@@ -151,18 +151,18 @@ def _audited(
                 auditor.run(doing.at)
         except KeyboardInterrupt:
             stopped = True
-    found = auditor.result("interrupted") if stopped else auditor.result()
-    keep(found)
-    _print(found, json)
+    result = auditor.result("interrupted") if stopped else auditor.result()
+    keep(result)
+    _print(result, json)
     if stopped:
-        remark(f"interrupted; {_DONE.format(len(found.rows))}.")
+        remark(f"interrupted; {_DONE.format(len(result.rows))}.")
         raise typer.Exit(INTERRUPTED)
 
 
-def _print(found: Audit, json: bool) -> None:
+def _print(result: Audit, json: bool) -> None:
     if json:
-        print_json(found.plain())
+        print_json(result.plain())
         sys.stdout.flush()
         return
-    for section in found.sections():
+    for section in result.sections():
         tables.section(section)

@@ -112,27 +112,27 @@ def _named_like(data: str, lists: Mapping[str, Listing | None]) -> dict[str, Lis
         rows = tuple(row for row in listing.rows if word in row[0].lower())
         if not rows:
             continue
-        shown = tuple(f"{row[0]}:" for row in rows)
+        labels = tuple(f"{row[0]}:" for row in rows)
         matches[system] = replace(
             listing,
             rows=rows,
             entries=tuple(entry for entry in listing.entries if word in entry["name"].lower()),
-            notes=tuple(note for note in listing.notes if note.startswith(shown)),
+            notes=tuple(note for note in listing.notes if note.startswith(labels)),
         )
     if not matches:
-        known = tuple(dict.fromkeys(name for text in names for name in text.split(", ")))
+        choices = tuple(dict.fromkeys(name for text in names for name in text.split(", ")))
         raise ConfigError(
-            f"no data set '{data}'.{suggestion(data, known)}", rule="cli.data.unknown"
+            f"no data set '{data}'.{suggestion(data, choices)}", rule="cli.data.unknown"
         )
     return matches
 
 
 def _show_lists(what: str, lists: Mapping[str, Listing | None], json: bool) -> None:
-    listed = {system: listing for system, listing in lists.items() if listing is not None}
+    present = {system: listing for system, listing in lists.items() if listing is not None}
     if json:
-        print_json({system: {what: listing.entries} for system, listing in listed.items()})
+        print_json({system: {what: listing.entries} for system, listing in present.items()})
         return
-    for system, listing in listed.items():
+    for system, listing in present.items():
         heading(f"{listing.title} ({system})")
         table(listing.columns, listing.rows, numeric=listing.numeric)
         for note in listing.notes:

@@ -112,13 +112,16 @@ def settings_of(
     """Build the settings: flags win over the file, the file over `defaults`, these over the model's
     own defaults.
     """
-    given = flags_given(context)
+    on_command_line = flags_given(context)
     fields = {
         model.aliases.get(word, word)
-        for word in (*given, *(read_toml(file) if file is not None else ()))
+        for word in (*on_command_line, *(read_toml(file) if file is not None else ()))
     }
     return model.make(
-        {**{name: value for name, value in defaults.items() if name not in fields}, **given},
+        {
+            **{name: value for name, value in defaults.items() if name not in fields},
+            **on_command_line,
+        },
         file=file,
     )
 
@@ -172,8 +175,8 @@ def _told(model: type[Settings], name: str, defaults: Mapping[str, object]) -> s
     """Say what a setting is, and its default."""
     field = model.model_fields[name]
     default = defaults.get(name, field.default)
-    shown = "" if default in (None, "") or field.is_required() else f" (default: {_shown(default)})"
-    return help_of(model, name) + shown
+    text = "" if default in (None, "") or field.is_required() else f" (default: {_shown(default)})"
+    return help_of(model, name) + text
 
 
 def _parameter(

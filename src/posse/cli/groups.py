@@ -203,7 +203,7 @@ def group_of_systems(
         def list_commands(self, ctx: Context) -> list[str]:
             from posse.systems.registry import systems
 
-            return [known.name for known in systems()]
+            return [each.name for each in systems()]
 
         def get_command(self, ctx: Context, cmd_name: str) -> ClickCommand | None:
             from posse.systems.registry import names, system

@@ -167,10 +167,12 @@ def write_page(
         from posse.systems.registry import names
 
         examples = examples.replace(_SYSTEM, names()[0])
-    shown = tuple(line.strip() for line in examples.splitlines() if line.strip())
+    example_lines = tuple(line.strip() for line in examples.splitlines() if line.strip())
     if context.meta.get(_ALL_META):
         options = _by_panel(command, context)
-        Page(usage, text, panels or {}, options, "", shown).write(context.command_path, formatter)
+        Page(usage, text, panels or {}, options, "", example_lines).write(
+            context.command_path, formatter
+        )
         return
     parameters = sorted(command.get_params(context), key=_importance)
     rows = [row for row in _rows(command, parameters, context) if not row[0].startswith(HELP)]
@@ -180,7 +182,9 @@ def write_page(
         all_options = f"{more} more: {context.command_path} --help --all" if more and count else ""
         options = {title: _one_line_each(rows[:count], formatter.width)} if count else {}
         trial = context.make_formatter()
-        page = Page(usage, text.partition("\n\n")[0], panels or {}, options, all_options, shown)
+        page = Page(
+            usage, text.partition("\n\n")[0], panels or {}, options, all_options, example_lines
+        )
         page.write(context.command_path, trial)
         if trial.getvalue().count("\n") <= most_lines:
             break
@@ -201,14 +205,14 @@ def _beginning(text: str, most: int) -> str:
     >>> _beginning("Level of protection: strict, or 'paper' as published.", 30)
     'Level of protection.'
     """
-    for whole in (text, text.partition(" (default")[0]):
-        if len(whole) <= most:
-            return whole
-    ends = [whole.rfind(mark, 0, most) for mark in (". ", "; ", ": ", " (")]
+    for sentence in (text, text.partition(" (default")[0]):
+        if len(sentence) <= most:
+            return sentence
+    ends = [sentence.rfind(mark, 0, most) for mark in (". ", "; ", ": ", " (")]
     return (
-        f"{whole[: max(ends)].rstrip(' .,')}."
+        f"{sentence[: max(ends)].rstrip(' .,')}."
         if max(ends) > 0
-        else shorten(whole, most, placeholder=" ...")
+        else shorten(sentence, most, placeholder=" ...")
     )
 
 

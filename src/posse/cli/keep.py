@@ -82,22 +82,22 @@ class Keeper:
                 return handle
         return None
 
-    def name(self, record: Record, listed: RunHandle | None = None) -> Record:
+    def name(self, record: Record, handle: RunHandle | None = None) -> Record:
         """Give a record the user's label, and the id under which its run is listed."""
         label = {} if self._label is None else {"label": self._label}
-        id = record.id if listed is None else listed.id
+        id = record.id if handle is None else handle.id
         return replace(record, id=id, run_id=id, summary={**record.summary, **label})
 
     def _save(self, record: Record) -> None:
-        listed = self._listed.pop(record.id, None)
+        handle = self._listed.pop(record.id, None)
         try:
-            if listed is not None:
-                listed.end(record)
+            if handle is not None:
+                handle.end(record)
             elif self.store is not None:
                 self.store.save(record)
         except StoreError:
-            if listed is not None:
-                listed.drop()
+            if handle is not None:
+                handle.drop()
             raise
 
     @contextmanager
@@ -129,8 +129,8 @@ class Keeper:
         """
         for record in reversed(records if self.saves else ()):
             self._save(record)
-        for listed in self._listed.values():
-            listed.drop()
+        for handle in self._listed.values():
+            handle.drop()
         return (
             f"what was finished before is saved as {_ids(records)}"
             if records and self.saves
@@ -142,8 +142,8 @@ class Keeper:
         for record in reversed(records):
             if self.saves:
                 self._save(record)
-        for listed in self._listed.values():  # runs that were only compared with
-            listed.drop()
+        for handle in self._listed.values():  # runs that were only compared with
+            handle.drop()
         self._listed.clear()
         for what in (what for record in records for what in record.shown("wrote")):
             remark(f"wrote {what}")
@@ -192,8 +192,8 @@ class Keeper:
         """Keep the record of an interrupted run, and return what there is to say of it."""
         resume = str(record.show.get("resume", ""))
         if not record.runs:
-            if listed := self._listed.pop(record.id, None):
-                listed.drop()
+            if handle := self._listed.pop(record.id, None):
+                handle.drop()
             return resume or "a run had not started, and there is nothing of it to save"
         if self.store is None:
             return resume or "nothing was saved (--no-save)"
@@ -215,8 +215,8 @@ def write_figure(records: Sequence[Record], path: Path) -> None:
     from posse.core.files import whole
     from posse.results import regret_curves, reward_curves
 
-    known = all(record.regret is not None for record in records)
-    figure = regret_curves(records) if known else reward_curves(records)
+    has_regret = all(record.regret is not None for record in records)
+    figure = regret_curves(records) if has_regret else reward_curves(records)
     with whole(path) as file:
         figure.savefig(file, format=path.suffix[1:].lower())
 

@@ -85,17 +85,17 @@ def evaluate(
     from posse.results.logs import evaluate_logs, figure_of, section_of
 
     with _reading(encoding, decimal, skip_bad):
-        logged, found = evaluate_logs(logs, learnt)
-    made = section_of(logged, found)
+        logged, results = evaluate_logs(logs, learnt)
+    estimates = section_of(logged, results)
     if figure is not None:
-        drawn = io.BytesIO()
-        figure_of(logged, found).savefig(drawn, format=figure.suffix[1:].lower())
-        write_whole(figure, drawn.getvalue())
+        picture = io.BytesIO()
+        figure_of(logged, results).savefig(picture, format=figure.suffix[1:].lower())
+        write_whole(figure, picture.getvalue())
         remark(f"drew {figure}")
     if json:
-        print_json(made.data)
+        print_json(estimates.data)
     else:
-        section(made)
+        section(estimates)
 
 
 def predict(

@@ -90,7 +90,7 @@ def list_runs(
     where: Where = None,
     sort: Sort = None,
     group: Group = None,
-    shown: Shown = None,
+    columns: Shown = None,
     json: flags.Json = False,
 ) -> None:
     """List the runs on this machine, the last one first.
@@ -104,10 +104,10 @@ def list_runs(
     from posse.results.store import Store
 
     store = Store()
-    query = Query(where or [], _names(sort), _names(group), _names(shown))
+    query = Query(where or [], _names(sort), _names(group), _names(columns))
     is_plain_list = query == Query([], [], [], [])
     rows = store.list((limit or None) if is_plain_list else None, kind)
-    if not query.group and not query.shown:
+    if not query.group and not query.columns:
         # A pair is saved so that its protected run is 'last'; the list has the newer one first.
         rows.sort(key=lambda row: (row.created, row.id), reverse=True)
     heads = store.heads(row.id for row in rows)  # damaged runs have none
@@ -234,14 +234,14 @@ def _columns_of_facts(rows: Sequence[RunRow], heads: Mapping[str, Record]) -> li
 
 
 def _varied_settings(
-    rows: Sequence[RunRow], heads: Mapping[str, Record], listed: Sequence[str]
+    rows: Sequence[RunRow], heads: Mapping[str, Record], others: Sequence[str]
 ) -> list[Column]:
     """Return columns of settings in which the runs differ, and which the list lacks."""
     from posse.results import differences
 
     settings = dict(zip(heads, differences(heads.values()), strict=True))
     names = dict.fromkeys(name for own in settings.values() for name in own)
-    chosen = [name for name in names if name not in listed][:MOST]
+    chosen = [name for name in names if name not in others][:MOST]
     return [
         Column(
             name.removeprefix("policy."),
@@ -314,7 +314,7 @@ class Query:
     where: list[str]
     sort: list[str]
     group: list[str]
-    shown: list[str]
+    columns: list[str]
 
 
 def _print_query(
@@ -339,7 +339,7 @@ def _print_query(
     selected = selected[: limit or None]
     columns = _columns_of_query(query, selected, headings)
     if json:
-        if query.shown:
+        if query.columns:
             selected = [{name: row.get(name) for name in columns} for row in selected]
         print_json(selected)
         return
@@ -357,8 +357,8 @@ def _columns_of_query(
     """Return the columns that a query shows, each with its heading; empty for a list of runs."""
     from posse.results.export import ALSO, column
 
-    if query.shown:
-        return {column(name, rows, headings): name for name in query.shown}
+    if query.columns:
+        return {column(name, rows, headings): name for name in query.columns}
     if not query.group:
         return {}
     keys = list(rows[0]) if rows else ["records"]

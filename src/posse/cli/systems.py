@@ -70,14 +70,14 @@ Cluster = Annotated[
 # One configuration --------------------------------------------------------------------------------
 
 
-def run_command(known: AnySystem) -> TyperCommand:
+def run_command(system: AnySystem) -> TyperCommand:
     """Make `posse run NAME`."""
 
     def run(
         context: typer.Context,
         config: flags.Config = None,
         plain: Plain = False,
-        beside: Beside = None,
+        compared: Beside = None,
         plain_too: PlainToo = None,
         json: flags.Json = False,
         report: flags.Report = None,
@@ -88,29 +88,32 @@ def run_command(known: AnySystem) -> TyperCommand:
     ) -> None:
         from posse.systems.modules import report_of
 
-        own_report = report_of(known)
+        own_report = report_of(system)
         if plain:
-            settings = settings_of(known.Settings, context, config, runs=SIMULATED_RUNS).plain()
+            settings = settings_of(system.Settings, context, config, runs=SIMULATED_RUNS).plain()
         else:
-            settings = settings_of(known.Settings, context, config)
-        wanted = own_report.compared_by_default and not plain
-        for answer in (plain_too, beside):
-            wanted = wanted if answer is None else answer
+            settings = settings_of(system.Settings, context, config)
+        compares = own_report.compared_by_default and not plain
+        for answer in (plain_too, compared):
+            compares = compares if answer is None else answer
         _check(settings)
         keeper = Keeper(save=not no_save, label=label, report=report, figure=figure)
-        compared = own_report.comparisons(settings) if wanted else ()
-        _run(known, settings, keeper, compared, json, brief)
+        twins = own_report.comparisons(settings) if compares else ()
+        _run(system, settings, keeper, twins, json, brief)
 
-    examples = (f"posse run {known.name} --policy NAME --seed 7", f"posse run {known.name} --plain")
-    return make_command(known.name, known.about.summary, examples, system_command(known), run)
+    examples = (
+        f"posse run {system.name} --policy NAME --seed 7",
+        f"posse run {system.name} --plain",
+    )
+    return make_command(system.name, system.about.summary, examples, system_command(system), run)
 
 
-def system_command(known: AnySystem, *without: str, **defaults: Any) -> type[TyperCommand]:
+def system_command(system: AnySystem, *without: str, **defaults: Any) -> type[TyperCommand]:
     """Make a command with a flag for each setting of a system, except those `without` one."""
     from posse.systems.modules import commands_of
 
-    skip = (*commands_of(known).without_flag, *without)
-    return settings_command(lambda: known.Settings, skip=skip, **defaults)
+    skip = (*commands_of(system).without_flag, *without)
+    return settings_command(lambda: system.Settings, skip=skip, **defaults)
 
 
 def _check(settings: RunSettings) -> None:
@@ -122,10 +125,10 @@ def _check(settings: RunSettings) -> None:
 
 
 def _run(
-    known: AnySystem,
+    system: AnySystem,
     settings: RunSettings,
     keeper: Keeper,
-    beside: Sequence[RunSettings],
+    twins: Sequence[RunSettings],
     json: bool,
     brief: bool,
 ) -> None:
@@ -137,13 +140,13 @@ def _run(
         records = [go(settings, keeper)]
     with keeper.kept(records):  # from here on what was finished is kept, whatever happens next
         with keeper.on_interrupt(json):
-            records.extend(go(other, keeper) for other in beside)
-        exact = known.about.exact and len(records) > 1 and beside[0] == settings.plain()
+            records.extend(go(other, keeper) for other in twins)
+        exact = system.about.exact and len(records) > 1 and twins[0] == settings.plain()
         if json:
             same = identical(*records[:2]) if exact else None
-            print_json(_document(known, records, keeper, identical=same))
+            print_json(_document(system, records, keeper, identical=same))
         else:
-            _show(known, records, exact, brief, keeper.saves)
+            _show(system, records, exact, brief, keeper.saves)
     for record in records:
         if stopped := record.show.get("stopped"):
             remark(f"stopped early: {stopped}")
@@ -163,7 +166,7 @@ def go(settings: RunSettings, keeper: Keeper) -> Record:
     name = title(settings)
     with Doing(f"{name}: preparing") as doing:
         going = start(settings, transcript=0)
-        listed = keeper.begin(going.record())
+        handle = keeper.begin(going.record())
 
         def watch(progress: Progress) -> None:
             first, last = progress.run + 1, progress.run + progress.together
@@ -172,38 +175,38 @@ def go(settings: RunSettings, keeper: Keeper) -> Record:
                 progress.fraction,
                 f"{name}, {which} of {progress.runs}" if progress.runs > 1 else name,
             )
-            if listed is not None:
-                listed.beat(going.time, going.horizon)
+            if handle is not None:
+                handle.beat(going.time, going.horizon)
 
         def keep() -> str:
-            return keeper.interrupted(keeper.name(going.record_interrupted(), listed))
+            return keeper.interrupted(keeper.name(going.record_interrupted(), handle))
 
         try:
             with save_on_interrupt(keep, lambda: going.records_while_running or not going.time):
                 going.finish(watch)
         except KeyboardInterrupt as stop:
-            raise Interrupted(keeper.name(going.record("interrupted"), listed)) from stop
+            raise Interrupted(keeper.name(going.record("interrupted"), handle)) from stop
         except BaseException:
-            if listed is not None:
-                listed.drop()
+            if handle is not None:
+                handle.drop()
             raise
-        return keeper.name(going.record(), listed)
+        return keeper.name(going.record(), handle)
 
 
 def title(settings: RunSettings) -> str:
     """Name a run while it runs: its system and its protection."""
     from posse.systems.registry import system_of
 
-    known = system_of(settings)
-    return f"{known.about.title} ({known.level_of(settings)})"
+    system = system_of(settings)
+    return f"{system.about.title} ({system.level_of(settings)})"
 
 
 def _document(
-    known: AnySystem, records: Sequence[Record], keeper: Keeper, **more: Any
-) -> dict[str, Any]:
+    system: AnySystem, records: Sequence[Record], keeper: Keeper, **more: object
+) -> dict[str, object]:
     from posse.systems.modules import report_of
 
-    sections = report_of(known).sections(records)
+    sections = report_of(system).sections(records)
     remarks = [section.data or section.plain() for section in sections]
     return {
         **more,
@@ -214,13 +217,13 @@ def _document(
 
 
 def _show(
-    known: AnySystem, records: Sequence[Record], exact: bool, brief: bool, stored: bool
+    system: AnySystem, records: Sequence[Record], exact: bool, brief: bool, stored: bool
 ) -> None:
     from posse.cli import tables
     from posse.systems.modules import report_of
 
     first = records[0]
-    heading(f"{known.about.title}: {tables.describe(first)}")
+    heading(f"{system.about.title}: {tables.describe(first)}")
     tables.first(records)
     say("")
     # What it is compared with first: the cost of protection is measured against it.
@@ -230,7 +233,7 @@ def _show(
     if brief:
         tables.folded(first, stored)
         return
-    for section in report_of(known).sections(records):
+    for section in report_of(system).sections(records):
         tables.section(section)
     tables.details(first, records[1:])
 
@@ -238,7 +241,7 @@ def _show(
 # Several configurations ---------------------------------------------------------------------------
 
 
-def compare_command(known: AnySystem) -> TyperCommand:
+def compare_command(system: AnySystem) -> TyperCommand:
     """Make `posse compare NAME --policy A --policy B`: policies on the same worlds."""
 
     def compare(
@@ -264,16 +267,16 @@ def compare_command(known: AnySystem) -> TyperCommand:
                 "a policy is given twice. To compare parameters: posse sweep --over NAME=VALUE,VALUE",
                 rule="cli.policy.twice",
             )
-        each = _varied(known, context, config, {"policy": policies})
+        each = _varied(system, context, config, {"policy": policies})
         for settings in each:
             _check(settings)
         keeper = Keeper(save=not no_save, label=label, report=report, figure=figure)
         _show_comparison([], keeper, json, brief, [settings.plain() for settings in each])
 
     summary = "Compare policies on the same worlds, by their plain twins."
-    command = system_command(known, "policy", "path", runs=SIMULATED_RUNS)
-    examples = (f"posse compare {known.name} --policy NAME --policy NAME", "posse compare ID ID")
-    return make_command(known.name, summary, examples, command, compare)
+    command = system_command(system, "policy", "path", runs=SIMULATED_RUNS)
+    examples = (f"posse compare {system.name} --policy NAME --policy NAME", "posse compare ID ID")
+    return make_command(system.name, summary, examples, command, compare)
 
 
 def compare_stored_command() -> TyperCommand:
@@ -334,7 +337,7 @@ def _show_comparison(
         tables.saved(records, f"posse compare {' '.join(record.id for record in records)}")
 
 
-def sweep_command(known: AnySystem) -> TyperCommand:
+def sweep_command(system: AnySystem) -> TyperCommand:
     """Make `posse sweep NAME --over policy=ucb,thompson --over horizon=1000,10000`."""
 
     def sweep(
@@ -363,38 +366,38 @@ def sweep_command(known: AnySystem) -> TyperCommand:
             )
         check_place(out)
         keeper = Keeper(save=not no_save, report=report, figure=figure)
-        settings = _varied(known, context, config, grid)
+        settings = _varied(system, context, config, grid)
         at = [0]
 
         def kept() -> str:
             also = "the same command continues" if keeper.saves else "nothing was saved (--no-save)"
             return f"{at[0]} of {len(settings)} settings are done; {also}"
 
-        def watch(done: int, whole: int) -> None:
+        def watch(done: int, total: int) -> None:
             at[0] = done
-            doing.at(done / whole, f"{known.about.title}: {done} of {whole} settings")
+            doing.at(done / total, f"{system.about.title}: {done} of {total} settings")
 
         try:
             with (
-                Doing(f"{known.about.title}: {len(settings)} settings") as doing,
+                Doing(f"{system.about.title}: {len(settings)} settings") as doing,
                 save_on_interrupt(kept),
             ):
-                made = run_sweep(
+                results = run_sweep(
                     settings, store=keeper.store, executor=cluster, workers=workers, watch=watch
                 )
         except SweepInterrupted:
             remark(f"interrupted; {kept()}.")
             raise typer.Exit(flags.INTERRUPTED) from None
         if out is not None:
-            made.write(out)
+            results.write(out)
             remark(f"table: {out}")
-        keeper.draw(made.records)
+        keeper.draw(results.records)
         if json:
             print_json(
                 {
-                    "records": [record.document() for record in made.records],
-                    "run": made.run,
-                    "kept": made.kept,
+                    "records": [record.document() for record in results.records],
+                    "run": results.run,
+                    "kept": results.kept,
                 }
             )
             return
@@ -402,22 +405,23 @@ def sweep_command(known: AnySystem) -> TyperCommand:
         from posse.results import compare
 
         heading(
-            f"{known.about.title}: {len(made.records)} settings, {made.run} run now, {made.kept} found in the store"
+            f"{system.about.title}: {len(results.records)} settings, {results.run} run now, "
+            f"{results.kept} found in the store"
         )
-        tables.first(made.records)
-        if len(made.records) > 1:
+        tables.first(results.records)
+        if len(results.records) > 1:
             say("")
-            tables.comparison(compare(made.records), brief)
+            tables.comparison(compare(results.records), brief)
 
     summary = (
         "Run a grid of settings, on processes or a cluster; what was run before is not run again."
     )
-    command = system_command(known, runs=SIMULATED_RUNS)
+    command = system_command(system, runs=SIMULATED_RUNS)
     examples = (
-        f"posse sweep {known.name} --over policy=NAME,NAME",
-        f"posse sweep {known.name} --over seed=1,2,3 --out table.csv",
+        f"posse sweep {system.name} --over policy=NAME,NAME",
+        f"posse sweep {system.name} --over seed=1,2,3 --out table.csv",
     )
-    return make_command(known.name, summary, examples, command, sweep)
+    return make_command(system.name, summary, examples, command, sweep)
 
 
 def _grid(over: Iterable[str]) -> dict[str, list[Any]]:
@@ -440,7 +444,7 @@ def _grid(over: Iterable[str]) -> dict[str, list[Any]]:
     return grid
 
 
-def _values(text: str) -> Iterator[Any]:
+def _values(text: str) -> Iterator[object]:
     """Take values apart at commas; a list or table, as TOML writes it, is one value."""
     parts, at = text.split(","), 0
     while at < len(parts):
@@ -458,7 +462,7 @@ def _values(text: str) -> Iterator[Any]:
 
 
 def _varied(
-    known: AnySystem, context: typer.Context, config: Path | None, grid: dict[str, list[Any]]
+    system: AnySystem, context: typer.Context, config: Path | None, grid: dict[str, list[Any]]
 ) -> list[Any]:
     """Build the settings of a grid; a parameter that a policy lacks is left out where another one
     has it.
@@ -467,4 +471,4 @@ def _varied(
     from posse.sweeps import grid_of
 
     file = {"runs": SIMULATED_RUNS, **(read_toml(config) if config is not None else {})}
-    return list(grid_of(known.Settings, known.Settings.merged(file, flags_given(context)), grid))
+    return list(grid_of(system.Settings, system.Settings.merged(file, flags_given(context)), grid))

@@ -7,7 +7,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -139,12 +139,12 @@ def init(
     secret = (
         passphrase_of(passphrase_file, confirm=True)() if passphrase or passphrase_file else None
     )
-    made = Authority.init(ca, name, run, passphrase=secret)
+    created = Authority.init(ca, name, run, passphrase=secret)
     remark(
         f"made the authority '{name}' of run '{run}' in {ca}, until "
-        f"{_day(made.certificate.not_valid_after_utc)}."
+        f"{_day(created.certificate.not_valid_after_utc)}."
     )
-    remark(f"fingerprint: {_fingerprint(made)}")
+    remark(f"fingerprint: {_fingerprint(created)}")
     if secret is None:
         remark(
             f"{ca / 'ca.key'} is not encrypted (--passphrase): who reads it can pose as any party."
@@ -174,7 +174,7 @@ def token(
     from posse.runtime.federation.talk import QUEUE
 
     authority = _authority(ca)
-    made = authority.token(
+    created = authority.token(
         role,
         name_for(role, name),
         minutes=minutes,
@@ -185,25 +185,25 @@ def token(
     if json:
         print_json(
             {
-                "token": made.text(),
-                "run": made.peer.run,
-                "role": made.peer.role,
-                "name": made.peer.name,
-                "expires": made.expires.isoformat(),
-                "authority": made.fingerprint.hex(),
-                "address": made.address,
+                "token": created.text(),
+                "run": created.peer.run,
+                "role": created.peer.role,
+                "name": created.peer.name,
+                "expires": created.expires.isoformat(),
+                "authority": created.fingerprint.hex(),
+                "address": created.address,
                 "hosts": host or [],
             }
         )
         return
     if out is None:
-        sys.stdout.write(made.text() + "\n")
+        sys.stdout.write(created.text() + "\n")
         sys.stdout.flush()
     else:
         from posse.core.files import PRIVATE, write_whole
 
-        write_whole(out, f"{made.text()}\n".encode(), mode=PRIVATE, replace=False)
-    remark(f"for {made.peer}, once, until {made.expires:%H:%M} UTC ({minutes} min).")
+        write_whole(out, f"{created.text()}\n".encode(), mode=PRIVATE, replace=False)
+    remark(f"for {created.peer}, once, until {created.expires:%H:%M} UTC ({minutes} min).")
     remark(
         "send it to that party by a channel you trust, not over this network: who has it first can "
         "enrol."
@@ -261,9 +261,9 @@ async def _serve(desk: Desk, bind: str, port: int, keep: bool) -> None:
     server = EnrolmentServer(desk, decided=_say_decision)
     try:
         host, bound = await server.start(bind, port)
-        shown = f"[{host}]" if ":" in host else host
+        shown_host = f"[{host}]" if ":" in host else host
         remark(
-            f"taking requests on {shown}:{bound}; the authority's fingerprint is "
+            f"taking requests on {shown_host}:{bound}; the authority's fingerprint is "
             f"{_fingerprint(desk.authority)}."
         )
         if host in ("127.0.0.1", "::1"):
@@ -587,7 +587,7 @@ def name_for(role: str, name: str | None, flag: str = "--name") -> str:
     return name
 
 
-def _token_entry(row: TokenRow) -> dict[str, Any]:
+def _token_entry(row: TokenRow) -> dict[str, object]:
     return {
         "name": row.name,
         "role": row.role,
@@ -601,7 +601,7 @@ def _token_entry(row: TokenRow) -> dict[str, Any]:
     }
 
 
-def _certificate_entry(row: CertificateRow, now: datetime) -> dict[str, Any]:
+def _certificate_entry(row: CertificateRow, now: datetime) -> dict[str, object]:
     return {
         "serial": row.serial,
         "name": row.name,

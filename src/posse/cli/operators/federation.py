@@ -7,7 +7,6 @@ import errno
 import json
 import os
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +32,7 @@ from posse.core.interrupts import handle_signals
 if TYPE_CHECKING:
     from posse.runtime.local import Layout
     from posse.runtime.network.deployment import Deployment
+    from posse.runtime.network.health import Status
     from posse.runtime.place import Place
 
 File = Annotated[Path, typer.Argument(help="The party's file.", metavar="FILE")]
@@ -109,19 +109,21 @@ def start(file: File, record_view: RecordView = False) -> None:
         say(f"stopped before the end; continue with: posse party {file}")
 
 
-def _reachable(place: Place, made: Deployment) -> Deployment:
+def _reachable(place: Place, deployment: Deployment) -> Deployment:
     """Refuse a file after which a peer could never be reached: the party would wait for ever."""
     from posse.runtime.place import ONE_LISTENS
 
-    lost = sorted(set(made.peers) - set(place.file.connect)) if place.file.listen is None else []
+    lost = (
+        sorted(set(deployment.peers) - set(place.file.connect)) if place.file.listen is None else []
+    )
     if lost:
         raise ConfigError(
             f"neither listen nor [connect] gives a way to '{lost[0]}'. {ONE_LISTENS}",
             rule="cli.listen.no-way-to-peer",
         )
-    for text in made.remarks:
+    for text in deployment.remarks:
         remark(text)
-    return made
+    return deployment
 
 
 def cannot_listen(error: OSError, file: Path) -> NoReturn:
@@ -136,7 +138,7 @@ def cannot_listen(error: OSError, file: Path) -> NoReturn:
     ) from error
 
 
-def sentence(result: Mapping[str, Any]) -> str:
+def sentence(result: Status) -> str:
     """Return in one line what came out for a party."""
     if "parties" in result:
         return f"run {result['run']}: the parts of all {len(result['parties'])} parties are over"
@@ -231,24 +233,22 @@ def _folder_of(file: Path) -> Path:
     return folder if folder != file else file.with_name(f"{file.name}.d")
 
 
-def _check_same(
-    begun: Path, now: Mapping[str, Any], place: Path, may_change: tuple[str, ...]
-) -> None:
+def _check_same(settings_file: Path, now: Status, place: Path, may_change: tuple[str, ...]) -> None:
     """A run continues with the settings it began with: everyone has signed them."""
     try:
-        before: dict[str, Any] = json.loads(begun.read_text())
+        before: dict[str, Any] = json.loads(settings_file.read_text())
     except FileNotFoundError:
         return
     except (OSError, ValueError) as error:
         raise DataError(
-            f"{begun} cannot be read: {error}. Pass --folder to start again.",
+            f"{settings_file} cannot be read: {error}. Pass --folder to start again.",
             rule="cli.folder.not-readable",
         ) from error
-    was, given = (
+    before_texts, now_texts = (
         as_texts({key: value for key, value in values.items() if key not in may_change})
         for values in (before, now)
     )
-    if text := difference(was, given, ("when it began", "in the file now")):
+    if text := difference(before_texts, now_texts, ("when it began", "in the file now")):
         raise ConfigError(
             f"the run in {place} has other settings: {text}. Put the file back, or give the run "
             "another name and pass "
@@ -257,10 +257,10 @@ def _check_same(
         )
 
 
-def _begin(begun: Path, now: Mapping[str, Any]) -> None:
+def _begin(settings_file: Path, now: Status) -> None:
     from posse.core import files
 
-    files.write_whole(begun, json.dumps(now, indent=1).encode())
+    files.write_whole(settings_file, json.dumps(now, indent=1).encode())
 
 
 def _check_none_runs(paths: list[Path]) -> None:
@@ -296,7 +296,7 @@ def _ended(watch: Watch, federation: Layout, place: Path) -> dict[str, Any]:
     return outcome
 
 
-def _show(outcome: Mapping[str, Any], place: Path, federation: Layout, as_json: bool) -> None:
+def _show(outcome: Status, place: Path, federation: Layout, as_json: bool) -> None:
     from posse.systems.parties import RESULT
 
     if as_json:
@@ -356,25 +356,25 @@ def status(file: File, json_: flags.Json = False) -> None:
         living.queue(file, json=json_)
         return
     try:
-        shown = _command(file, "status")
+        answer = _command(file, "status")
     except LinkError as error:
         _status_at_rest(file, error, json_)
         return
     if json_:
-        print_json({"running": True, **shown})
+        print_json({"running": True, **answer})
         return
-    leaves = "; it leaves when others have its last messages" if shown["finished"] else ""
-    state, name, done = f"{state_of(shown)}{leaves}", shown.pop("party"), progress(shown)
-    digest, waiting, over = shown.pop("digest", ""), shown["waiting"], shown["over"]
+    leaves = "; it leaves when others have its last messages" if answer["finished"] else ""
+    state, name, done = f"{state_of(answer)}{leaves}", answer.pop("party"), progress(answer)
+    digest, waiting, over = answer.pop("digest", ""), answer["waiting"], answer["over"]
     rows = [("state", state), *([("progress", done)] if done else [])]
-    rows += [(key, str(shown[key])) for key in ("role", "run", "version", "pid")]
-    rows += [(key, str(value)) for key, value in shown.items() if key not in (*SHOWN, *_STATE)]
+    rows += [(key, str(answer[key])) for key in ("role", "run", "version", "pid")]
+    rows += [(key, str(value)) for key, value in answer.items() if key not in (*SHOWN, *_STATE)]
     if digest:
         rows.append(("manifest", f"{digest} (all parties must see the same: compare by telephone)"))
     table(("party", name), rows)
     for peer, why in waiting.items():
         say(f"waiting for: {peer} ({why})", style="yellow")
-    if source := shown.get("source"):
+    if source := answer.get("source"):
         say(source_failing(name, source, file), style="yellow")
     if over:
         say(f"over for: {', '.join(over)}")
@@ -403,13 +403,13 @@ def _status_at_rest(file: Path, error: LinkError, as_json: bool) -> None:
     from posse.systems.parties import read_result
 
     journal = _journal(file)
-    found, result = at_rest(journal), read_result(journal)
-    finished = bool(result) and not found["running"]
+    resting, result = at_rest(journal), read_result(journal)
+    finished = bool(result) and not resting["running"]
     if as_json:
-        state = "finished" if finished else "not answering" if found["running"] else "not running"
+        state = "finished" if finished else "not answering" if resting["running"] else "not running"
         print_json(
             {
-                **found,
+                **resting,
                 "finished": finished,
                 "state": state,
                 **({"result": result} if finished else {}),

@@ -19,7 +19,7 @@ from posse.cli.screen import bullets, heading, print_json, remark, say, table
 from posse.core.errors import ConfigError, DataError, LinkError, PosseError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from posse.runtime.network.health import Status
 
 File = Annotated[Path, typer.Argument(help="The file of a service.", metavar="FILE")]
 At = Annotated[
@@ -175,66 +175,66 @@ def submit(run: RunFile, at: Through, json: flags.Json = False) -> None:
     from posse.core.settings import read_toml
 
     values = read_toml(run)
-    shown = _ask(at, f"submit {json_module.dumps(values, default=str)}")
+    status = _ask(at, f"submit {json_module.dumps(values, default=str)}")
     try:
-        shown = _follow(at, shown)
+        status = _follow(at, status)
     except KeyboardInterrupt:
         remark(
-            f"run '{shown['run']}' continues; follow it with the same command, drop it with: "
-            f"posse federation queue {at} --cancel {shown['run']}"
+            f"run '{status['run']}' continues; follow it with the same command, drop it with: "
+            f"posse federation queue {at} --cancel {status['run']}"
         )
         raise typer.Exit(INTERRUPTED) from None
-    _finish(shown, json)
+    _finish(status, json)
 
 
-def _follow(at: Path, shown: dict[str, Any]) -> dict[str, Any]:
+def _follow(at: Path, status: dict[str, Any]) -> dict[str, Any]:
     """Say how far a run is whenever that changes, until it is over; a service that is started again
     is waited for.
     """
-    said, missed = "", 0.0
-    while shown["phase"] not in ("over", "dropped", "refused"):
-        if (line := _line(shown)) != said:
+    last_line, missed = "", 0.0
+    while status["phase"] not in ("over", "dropped", "refused"):
+        if (line := _line(status)) != last_line:
             remark(line)
-            said = line
+            last_line = line
         time.sleep(EVERY)
         try:
-            shown, missed = _ask(at, f"follow {shown['run']}"), 0.0
+            status, missed = _ask(at, f"follow {status['run']}"), 0.0
         except LinkError:
             missed += EVERY
             if missed > PATIENCE:
                 raise
-    return shown
+    return status
 
 
-def _line(shown: Mapping[str, Any]) -> str:
-    waiting = ", ".join(f"{name} ({why})" for name, why in shown["waiting"].items())
-    without = f", without {', '.join(shown['without'])}" if shown["without"] else ""
+def _line(status: Status) -> str:
+    waiting = ", ".join(f"{name} ({why})" for name, why in status["waiting"].items())
+    without = f", without {', '.join(status['without'])}" if status["without"] else ""
     return (
-        f"run '{shown['run']}' is "
-        f"{shown['phase']}{without}{f'; waiting for {waiting}' if waiting else ''}"
+        f"run '{status['run']}' is "
+        f"{status['phase']}{without}{f'; waiting for {waiting}' if waiting else ''}"
     )
 
 
-def _finish(shown: Mapping[str, Any], as_json: bool) -> None:
+def _finish(status: Status, as_json: bool) -> None:
     from posse.cli.operators.federation import sentence
     from posse.systems.parties import read_result
 
-    if shown["phase"] == "refused":
+    if status["phase"] == "refused":
         raise PosseError(
-            f"run '{shown['run']}' is not in the queue: {shown['text']}", rule="cli.run.refused"
+            f"run '{status['run']}' is not in the queue: {status['text']}", rule="cli.run.refused"
         )
-    if shown["phase"] == "dropped":
+    if status["phase"] == "dropped":
         raise PosseError(
-            f"run '{shown['run']}' was dropped: {shown['text'].rstrip('.')}. To propose it again, "
+            f"run '{status['run']}' was dropped: {status['text'].rstrip('.')}. To propose it again, "
             "give it another name.",
             rule="cli.run.dropped",
         )
-    result = read_result(Path(shown["journal"])) if shown["journal"] else {}
+    result = read_result(Path(status["journal"])) if status["journal"] else {}
     if as_json:
-        print_json(result or {"run": shown["run"]})
+        print_json(result or {"run": status["run"]})
     else:
         say(
-            sentence(result) if result else f"run {shown['run']}: the parts of all are over",
+            sentence(result) if result else f"run {status['run']}: the parts of all are over",
             style="bold",
         )
 
@@ -251,25 +251,25 @@ def queue(
     if complete:
         _ask(file, "complete")
     if cancel:
-        shown = _ask(file, f"cancel {cancel}")
-        if shown and (shown := _follow(file, shown))["phase"] != "dropped":
+        status = _ask(file, f"cancel {cancel}")
+        if status and (status := _follow(file, status))["phase"] != "dropped":
             raise PosseError(
-                f"run '{cancel}' is not dropped: {shown['text'] or 'it is over'}",
+                f"run '{cancel}' is not dropped: {status['text'] or 'it is over'}",
                 rule="cli.run.not-dropped",
             )
         say(f"dropped run '{cancel}'")
         return
-    shown = _ask(file, "status")
+    status = _ask(file, "status")
     if json:
-        print_json(shown)
+        print_json(status)
         return
-    heading(f"{shown['role']} '{shown['service']}' of federation '{shown['federation']}'")
+    heading(f"{status['role']} '{status['service']}' of federation '{status['federation']}'")
     rows = [
-        ("process", str(shown["pid"])),
-        ("certificate until", shown["until"][:16].replace("T", " ")),
+        ("process", str(status["pid"])),
+        ("certificate until", status["until"][:16].replace("T", " ")),
     ]
-    rows += [("founder", shown["home"])] if "home" in shown else []
-    spent = shown["spent"]
+    rows += [("founder", status["home"])] if "home" in status else []
+    spent = status["spent"]
     rows.append(
         (
             "asked of it in all",
@@ -277,29 +277,29 @@ def queue(
             f"{spent['epsilon']:g}, delta {spent['delta']:g}",
         )
     )
-    if shown.get("edited"):  # a service of the release before does not say it
-        rows.append(("its file", shown["edited"]))
-    if shown["uncounted"]:
+    if status.get("edited"):  # a service of the release before does not say it
+        rows.append(("its file", status["edited"]))
+    if status["uncounted"]:
         rows.append(
             (
                 "since its backup, not counted",
-                f"{', '.join(shown['uncounted'])}: lower the limits of [consent] "
+                f"{', '.join(status['uncounted'])}: lower the limits of [consent] "
                 "by what they asked, then say --complete",
             )
         )
-    if shown.get("queue_restored"):
+    if status.get("queue_restored"):
         rows.append(
             ("queue", "of a backup: when it lacks no run that started since, say --complete")
         )
-    table(("service", shown["service"]), rows)
-    if "members" in shown:
+    table(("service", status["service"]), rows)
+    if "members" in status:
         members = [
             (name, one["role"], "yes" if one["connected"] else "no")
-            for name, one in shown["members"].items()
+            for name, one in status["members"].items()
         ]
         table(("member", "role", "connected"), members)
         runs = []
-        for one in shown["runs"]:
+        for one in status["runs"]:
             waiting = ", ".join(
                 f"waiting for {name}: {why}" for name, why in one["waiting"].items()
             )
@@ -308,7 +308,7 @@ def queue(
     else:
         table(
             ("run", "state", "why"),
-            [(run, one["state"], one["text"]) for run, one in shown["parts"].items()],
+            [(run, one["state"], one["text"]) for run, one in status["parts"].items()],
         )
 
 
@@ -320,9 +320,9 @@ def expel(name: Member, at: At) -> None:
     Examples:
         posse federation expel clinic-b --at hospitals/customer.toml
     """
-    if "members" not in (shown := _ask(at, "status")):
+    if "members" not in (status := _ask(at, "status")):
         raise ConfigError(
-            f"only the founder expels; {at} is the file of {shown['role']} '{shown['service']}'.",
+            f"only the founder expels; {at} is the file of {status['role']} '{status['service']}'.",
             rule="cli.at.not-the-founder",
         )
     _ask(at, f"expel {name}")
@@ -358,12 +358,12 @@ def renew(file: File, new_key: NewKey = False) -> None:
     while answer == "asked" and time.monotonic() < end:
         time.sleep(0.1)
         answer = _ask(file, "status")["renewal"]
-    shown = _ask(file, "status")
-    if shown["serial"] == before:
+    status = _ask(file, "status")
+    if status["serial"] == before:
         raise LinkError(
             f"the certificate is not renewed: {answer}", rule="cli.certificate.not-renewed"
         )
-    say(f"renewed, until {shown['until'][:16].replace('T', ' ')} UTC; open connections stay")
+    say(f"renewed, until {status['until'][:16].replace('T', ' ')} UTC; open connections stay")
 
 
 def is_service(file: Path) -> bool:
@@ -394,7 +394,7 @@ def _process(file: Path) -> int:
     return holder(file.resolve().parent / _file(file).runs)
 
 
-def _wait(file: Path, command: str, wanted: str) -> str:
+def _wait(file: Path, command: str, expected: str) -> str:
     """Ask until the founder has answered; a service that has stopped has done what was asked."""
     answer, end = str(_ask(file, command)), time.monotonic() + PATIENCE
     while answer == "asked" and time.monotonic() < end:
@@ -402,7 +402,7 @@ def _wait(file: Path, command: str, wanted: str) -> str:
         try:
             answer = str(_ask(file, command))
         except LinkError:
-            return wanted
+            return expected
     return answer
 
 

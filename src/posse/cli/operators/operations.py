@@ -53,22 +53,22 @@ def backup(file: File, out: Out = None) -> None:
     when = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     out = out or file.with_name(f"{file.stem}-{when}.backup")
     if is_service(file):
-        made = care.backup(file, out)
+        archived = care.backup(file, out)
         say(
-            f"{out}: the service of {made.role} '{made.party}' in federation {made.run}, with all "
+            f"{out}: the service of {archived.role} '{archived.party}' in federation {archived.run}, with all "
             "its runs"
         )
         remark("it holds the member's keys: keep it where only you can read it.")
         return
-    made = make(file, out)
+    archived = make(file, out)
     state = (
         "its part is over"
-        if made.finished
+        if archived.finished
         else "in the middle of its run"
-        if made.begun
+        if archived.begun
         else "not begun"
     )
-    say(f"{out}: {made.role} '{made.party}' of run {made.run}, {state}")
+    say(f"{out}: {archived.role} '{archived.party}' of run {archived.run}, {state}")
     remark("it holds the party's keys: keep it where only you can read it.")
 
 
@@ -101,11 +101,13 @@ def restore(archive: Archive, file: File, without_journal: WithoutJournal = Fals
             f"check it with 'posse party doctor {file}', start it with: posse party serve {file}"
         )
         return
-    made = restore(archive, file, journal=not without_journal)
-    say(f"restored {made.role} '{made.party}' of run {made.run}, as it was at {made.made}")
+    archived = restore(archive, file, journal=not without_journal)
+    say(
+        f"restored {archived.role} '{archived.party}' of run {archived.run}, as it was at {archived.made}"
+    )
     if without_journal:
         remark("without its journal: it can take part in another run, not in this one.")
-    elif made.begun and not made.finished:
+    elif archived.begun and not archived.finished:
         remark(
             "started, it asks every peer whether the run has continued since, and continues only if "
             "none has."
