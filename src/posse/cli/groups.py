@@ -44,8 +44,9 @@ class Group(TyperGroup):
         return [name for name in super().list_commands(ctx) if not name.startswith("_")]
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
-        """Parse arguments; without any, help is meant."""
-        return super().parse_args(ctx, take_all(ctx, args or [HELP[0]]))
+        """Parse arguments; without any, help is meant, and nothing behind `--help` counts."""
+        args = take_all(ctx, args or [HELP[0]])
+        return super().parse_args(ctx, args[:1] if args[0] in HELP else args)
 
     def resolve_command(
         self, ctx: Context, args: list[str]

@@ -46,12 +46,9 @@ def rename(args: Sequence[str]) -> list[str]:
     >>> rename(["found", "hospitals"]), rename(["simulate", "NAME", "--runs", "5"])
     (['federation', 'create', 'hospitals'], ['run', 'NAME', '--runs', '5', '--plain'])
     """
-    words = OLD[args[0]].split()
-    flags = [word for word in words if word.startswith("-")]
-    names = [word for word in words if not word.startswith("-")]
-    if args[1:] and not args[1].startswith("-"):  # the name of a system comes before flags
-        return [*names, *args[1:], *flags]
-    return [*names, *flags, *args[1:]]
+    names, dashes, flag = OLD[args[0]].partition(" --")
+    # A flag comes last: the name of a system is before it.
+    return [*names.split(), *args[1:], *([dashes.strip() + flag] if flag else ())]
 
 
 def refuse_removed(args: Sequence[str]) -> None:

@@ -202,15 +202,12 @@ def _first_columns(rows: Sequence[RunRow], heads: Mapping[str, Record]) -> list[
     from posse.results import words
     from posse.results.words import Vocabulary, common, plural
 
-    levels = []
-    earned = []
-    for row in rows:
-        head = heads.get(row.id)
-        facts = _facts(row, head)
-        levels.append(_level(row, str(facts["protection"]), str(facts["state"])))
-        nouns = Vocabulary() if head is None else head.words
-        earned.append(nouns.priced(words.number(row.total_mean)))
-    shared = common(Vocabulary() if row.id not in heads else heads[row.id].words for row in rows)
+    nouns = [heads[row.id].words if row.id in heads else Vocabulary() for row in rows]
+    shared = common(nouns)
+    levels = [_level(row, heads.get(row.id)) for row in rows]
+    earned = [
+        own.priced(words.number(row.total_mean)) for own, row in zip(nouns, rows, strict=True)
+    ]
     columns = [
         Column("id", [row.id for row in rows]),
         Column("system", [row.kind for row in rows]),
@@ -275,9 +272,8 @@ def _difference_column(
         if len(ids) == 1:
             continue
         for id, own in zip(ids, differences([heads[id] for id in ids]), strict=True):
-            words = [f"{name.removeprefix('policy.')} {own[name]}" for name in own]
             texts[id] = ", ".join(
-                word for name, word in zip(own, words, strict=True) if name not in LISTED
+                f"{name.removeprefix('policy.')} {own[name]}" for name in own if name not in LISTED
             )
     if not any(texts.values()):
         return []
@@ -294,14 +290,17 @@ def _facts(row: RunRow, head: Record | None) -> dict[str, object]:
     return {**facts, **names, "settings": head.settings()}
 
 
-def _level(row: RunRow, protection: str, state: str) -> str:
+def _level(row: RunRow, head: Record | None) -> str:
+    """Return the level of a run, and its state if it is not finished."""
     from posse.results.words import seconds
 
+    facts = _facts(row, head)
     if row.status == "finished":
-        return protection
+        return str(facts["protection"])
+    state = facts["state"]
     if row.age is not None and row.age > QUIET:
         state = f"{state}, last heartbeat {seconds(row.age)} ago"
-    return f"{protection} ({state})"
+    return f"{facts['protection']} ({state})"
 
 
 # A query ------------------------------------------------------------------------------------------

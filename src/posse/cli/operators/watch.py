@@ -148,23 +148,23 @@ class Watch:
         from posse.systems.parties import RESULT
 
         statuses = asyncio.run(_ask_all([process.file for process in self.processes]))
-        over = [
-            (process.file.with_suffix("") / "journal" / RESULT).exists()
+        over = {
+            process.name
             for process in self.processes
-        ]
-        left = {process.name for process, ended in zip(self.processes, over, strict=True) if ended}
-        for number, process in enumerate(self.processes):
-            status, code = statuses[number], process.handle.poll()
+            if (process.file.with_suffix("") / "journal" / RESULT).exists()
+        }
+        for number, (process, status) in enumerate(zip(self.processes, statuses, strict=True)):
+            code = process.handle.poll()
             if status:
                 self._seen.add(process.name)
                 # Nobody waits for who has done its part.
                 status["waiting"] = {
-                    peer: why for peer, why in status["waiting"].items() if peer not in left
+                    peer: why for peer, why in status["waiting"].items() if peer not in over
                 }
                 self._look_at_source(process, status)
             row = self._rows[process.name]
             row.state = state_of(
-                status, code, answered=process.name in self._seen, over=over[number]
+                status, code, answered=process.name in self._seen, over=process.name in over
             )
             if row.role in self._federation.shown and status:
                 row.step = status.get("step")
