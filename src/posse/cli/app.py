@@ -44,15 +44,28 @@ if TYPE_CHECKING:
     from click import Context, HelpFormatter
 
 PANELS = {
-    "Try it": ("demo", "studio"),
-    "Run": ("run", "compare", "sweep", "audit"),
-    "Your data": ("check", "evaluate", "predict", "export"),
-    "Results": ("runs",),
-    "What there is": ("policies", "problems", "budget"),
-    "Between organisations": ("up", "federation", "party"),
-    "On devices": ("devices",),
+    "demo": "Try it",
+    "studio": "Try it",
+    "run": "Run",
+    "compare": "Run",
+    "sweep": "Run",
+    "audit": "Run",
+    "check": "Your data",
+    "evaluate": "Your data",
+    "predict": "Your data",
+    "export": "Your data",
+    "runs": "Results",
+    "policies": "What there is",
+    "problems": "What there is",
+    "budget": "What there is",
+    "up": "Between organisations",
+    "federation": "Between organisations",
+    "party": "Between organisations",
+    "devices": "On devices",
 }
-"""All commands at the top level, in the order a newcomer needs them."""
+"""All commands at the top level, in the order a newcomer needs them, with the titles of their
+panels.
+"""
 
 WORK = frozenset(
     (
@@ -91,7 +104,8 @@ class Root(Group):
 
     def list_commands(self, ctx: Context) -> list[str]:
         """List the commands, those of systems included."""
-        return list(dict.fromkeys([*super().list_commands(ctx), *actions.summaries()]))
+        names = {*super().list_commands(ctx), *actions.summaries()}
+        return [*(name for name in PANELS if name in names), *sorted(names - set(PANELS))]
 
     def get_command(self, ctx: Context, cmd_name: str) -> ClickCommand | None:
         """Return a command; those of systems are made when they are called."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from typer.core import TyperCommand, TyperGroup
 
 from posse.cli import actions
-from posse.cli.help import HELP, LINES, Command, Rows, summary, take_all, text_of, write_page
+from posse.cli.help import HELP, LINES, Command, summary, take_all, text_of, write_page
 from posse.core.errors import ConfigError
 from posse.core.interrupts import defer_interrupt, end_on_interrupt
 
@@ -34,8 +34,8 @@ class Group(TyperGroup):
     """Name of the command that takes arguments which name no command. One that begins with `_` is
     not listed.
     """
-    panels: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    """Names of commands below the titles of help; the others are listed below `Commands`."""
+    panels: ClassVar[Mapping[str, str]] = {}
+    """Title on the help page for each command that is not listed below `Commands`."""
     most_lines: ClassVar[int] = LINES
     """Lines of its help page."""
 
@@ -100,25 +100,15 @@ class Group(TyperGroup):
 
     def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:
         """Write the help page."""
-        panels: dict[str, Rows] = {}
-        commands = self._summaries(ctx)
-        widest = max((len(name) for name in commands), default=0)
-        rest = [
-            name for name in commands if not any(name in names for names in self.panels.values())
-        ]
-        for title, names in {**self.panels, "Commands": rest}.items():
-            rows = [(name.ljust(widest), commands[name]) for name in names if name in commands]
-            if rows:
-                panels[title] = rows
+        names = self.list_commands(ctx)
+        widest = max(len(name) for name in names)
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for name in names:
+            command = self.get_command(ctx, name)
+            if command is not None:
+                row = (name.ljust(widest), summary(command))
+                panels.setdefault(self.panels.get(name, "Commands"), []).append(row)
         write_page(ctx, formatter, self.default_command(ctx) or self, panels, self.most_lines)
-
-    def _summaries(self, ctx: Context) -> dict[str, str]:
-        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
-        return {
-            name: summary(command)
-            for name, command in commands.items()
-            if command is not None and not command.hidden
-        }
 
 
 def _like_a_file(word: str) -> bool:

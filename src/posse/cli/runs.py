@@ -174,60 +174,62 @@ def _print_list(
         heads: Their records, without those of damaged runs.
         requested: Cells of further columns that the user asked for, by name.
     """
+    from posse.results.words import Vocabulary, common, plural
+
+    nouns = common(head.words for head in heads.values()) if heads else Vocabulary()
+    arms = plural(nouns.arm)
+    cells = [_cells(row, heads.get(row.id)) for row in rows]
+
+    def column(name: str, heading: str = "", *, optional: bool = False) -> Column:
+        return Column(heading or name, [each[name] for each in cells], optional)
+
+    columns = [column("id"), column("system"), column("policy"), column("level")]
+    if len({row.kind for row in rows}) == 1:
+        del columns[1]
+    columns += [column("arms", arms), column("horizon", plural(nouns.step))]
+    columns += [column("runs"), column("earned")]
     requested = requested or {}
-    first = _first_columns(rows, heads)
-    varied = _varied_settings(rows, heads, (*LISTED, *requested))
-    columns = [
-        *first,
-        *(Column(name, cells) for name, cells in requested.items()),
-        *_columns_of_facts(rows, heads),
-        *varied,
-    ]
-    rest = _difference_column(rows, heads, [*columns, _data_column(rows, heads)])
-    columns += [_data_column(rows, heads), *rest]
-    columns.append(Column("made (UTC)", [row.created[:16].replace("T", " ") for row in rows], True))
-    names = [column.name for column in columns]
-    arms = len(first) - 4  # of four numbers: arms, steps, runs, what was earned
+    columns += [Column(name, texts) for name, texts in requested.items()]
+    columns += [each for each in (column("party"), column("label")) if any(each.cells)]
+    columns += _varied_settings(rows, heads, (*LISTED, *requested))
+    columns.append(column("data", optional=True))
+    columns += _differences(rows, heads, columns)
+    columns.append(column("made", "made (UTC)", optional=True))
+    names = [each.name for each in columns]
+    numbers = names.index(arms)
     table(
         names,
-        list(zip(*(column.cells for column in columns), strict=True)),
-        numeric=range(arms, arms + 4),
-        optional=sum(column.optional for column in columns),
-        spare=(names[arms], "runs"),
+        list(zip(*(each.cells for each in columns), strict=True)),
+        numeric=range(numbers, numbers + 4),
+        optional=sum(each.optional for each in columns),
+        spare=(arms, "runs"),
     )
 
 
-def _first_columns(rows: Sequence[RunRow], heads: Mapping[str, Record]) -> list[Column]:
-    """Return what every list has: what ran, for how long, and what it earned."""
+def _cells(row: RunRow, head: Record | None) -> dict[str, str]:
+    """Return what a list shows of one run; of a damaged one, what the store's index has."""
     from posse.results import words
-    from posse.results.words import Vocabulary, common, plural
+    from posse.results.export import data_of
 
-    nouns = [heads[row.id].words if row.id in heads else Vocabulary() for row in rows]
-    shared = common(nouns)
-    levels = [_level(row, heads.get(row.id)) for row in rows]
-    earned = [
-        own.priced(words.number(row.total_mean)) for own, row in zip(nouns, rows, strict=True)
-    ]
-    columns = [
-        Column("id", [row.id for row in rows]),
-        Column("system", [row.kind for row in rows]),
-        Column("policy", [row.policy for row in rows]),
-        Column("level", levels),
-        Column(plural(shared.arm), [str(row.arms or words.UNKNOWN) for row in rows]),
-        Column(plural(shared.step), [f"{row.horizon:,}" for row in rows]),
-        Column("runs", [str(row.runs or words.UNKNOWN) for row in rows]),
-        Column("earned", earned),
-    ]
-    if len({row.kind for row in rows}) == 1:
-        del columns[1]
-    return columns
-
-
-def _columns_of_facts(rows: Sequence[RunRow], heads: Mapping[str, Record]) -> list[Column]:
-    """Return the columns of parties and labels, where a run has one."""
-    facts = [_facts(row, heads.get(row.id)) for row in rows]
-    columns = [Column(name, [str(each[name]) for each in facts]) for name in ("party", "label")]
-    return [column for column in columns if any(column.cells)]
+    cells = {
+        "id": row.id,
+        "system": row.kind,
+        "policy": row.policy,
+        "level": _level(row, head),
+        "arms": str(row.arms or words.UNKNOWN),
+        "horizon": f"{row.horizon:,}",
+        "runs": str(row.runs or words.UNKNOWN),
+        "earned": words.number(row.total_mean),
+        "party": row.party,
+        "label": "",
+        "data": row.problem,
+        "made": row.created[:16].replace("T", " "),
+    }
+    if head is not None:
+        cells["earned"] = head.words.priced(cells["earned"])
+        cells["label"] = head.own_label
+        cells["data"] = data_of(head)
+    return cells
 
 
 def _varied_settings(
@@ -249,14 +251,7 @@ def _varied_settings(
     ]
 
 
-def _data_column(rows: Sequence[RunRow], heads: Mapping[str, Record]) -> Column:
-    from posse.results.export import data_of
-
-    cells = [data_of(heads[row.id]) if row.id in heads else row.problem for row in rows]
-    return Column("data", cells, optional=True)
-
-
-def _difference_column(
+def _differences(
     rows: Sequence[RunRow], heads: Mapping[str, Record], columns: Sequence[Column]
 ) -> list[Column]:
     """Return a column with what distinguishes runs of which the others show the same."""
