@@ -6,6 +6,7 @@ import asyncio
 import errno
 import json
 import os
+import re
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -273,27 +274,32 @@ def _check_none_runs(paths: list[Path]) -> None:
 
 
 def _ended(watch: Watch, federation: Layout, place: Path) -> dict[str, Any]:
-    failed = [process for process in watch.processes if (process.handle.returncode or 0) > 0]
-    if failed:
-        with suppress(OSError):
-            lines = failed[0].log.read_text(errors="replace").strip().splitlines()
-        last = next(
-            (line for line in reversed(lines) if line.startswith("error:")),
-            lines[-1] if lines else "no word",
-        )
-        stalled = failed[0].handle.returncode == StalledError.exit_code
-        error = StalledError if stalled else PosseError
+    """Return how a run ended; raise the error of the first party that failed."""
+    for process in watch.processes:
+        code = process.handle.returncode
+        if code is None or code <= 0:
+            continue
+        error = StalledError if code == StalledError.exit_code else PosseError
         raise error(
-            f"'{failed[0].name}' ended early: {last.removeprefix('error: ')} (its log: "
-            f"{failed[0].log})",
+            f"'{process.name}' ended early: {_last_error(process.log)} (its log: {process.log})",
             rule="cli.party.ended-early",
         )
-    if not (outcome := _outcome(federation, place)):
+    outcome = _outcome(federation, place)
+    if not outcome:
         raise PosseError(
             "the parties were stopped before the end of the run. The same command continues.",
             rule="cli.run.stopped",
         )
     return outcome
+
+
+def _last_error(log: Path) -> str:
+    """Return the last error in a log without its page, which the new error names."""
+    lines = ["no word"]
+    with suppress(OSError):
+        lines += log.read_text(errors="replace").strip().splitlines()
+    errors = [line for line in lines if line.startswith("error:")] or lines
+    return re.sub(r" \((rule: \S+; )?see errors/P\d+\)$", "", errors[-1].removeprefix("error: "))
 
 
 def _show(outcome: Status, place: Path, federation: Layout, as_json: bool) -> None:
