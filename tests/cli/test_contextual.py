@@ -121,7 +121,7 @@ def test_without_the_twins_and_a_twin_alone(posse: Call) -> None:
 
 
 def test_bounds_of_everything_without_a_run(posse: Call, home: Path) -> None:
-    out = posse("ranges").out
+    out = posse("check", "ranges").out
     assert "rewards are in [0, 1]" in out
     for wanted in (
         "scores",
@@ -132,7 +132,7 @@ def test_bounds_of_everything_without_a_run(posse: Call, home: Path) -> None:
         "Closest to the limit",
     ):
         assert wanted in out, wanted
-    found = json.loads(posse("ranges", "--bits", "20", "--json").out)
+    found = json.loads(posse("check", "ranges", "--bits", "20", "--json").out)
     assert found["fraction_bits"] == 20
     assert all(one["log2"] < found["limit_log2"] == 62 for one in found["ranges"])
     assert not home.exists()

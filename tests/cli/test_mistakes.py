@@ -67,7 +67,7 @@ def test_an_unknown_option_suggests_the_nearest(posse: Call) -> None:
 
 
 def test_an_unknown_command_suggests_the_nearest(posse: Call) -> None:
-    assert "Did you mean 'simulate'" in one_line(posse("simulat"))
+    assert "Did you mean 'compare'" in one_line(posse("compar"))
     assert "No such option" in one_line(posse("--wrong"))
 
 
@@ -119,7 +119,7 @@ def test_a_damaged_store_is_told_before_the_run(posse: Call, home: Path) -> None
 
 def test_a_home_that_is_a_file(posse: Call, home: Path) -> None:
     home.write_text("")
-    assert "a part of the path is a file" in one_line(posse("simulate", *SMALL))
+    assert "a part of the path is a file" in one_line(posse("run", "--plain", *SMALL))
 
 
 def test_a_locked_store_loses_no_result(posse: Call, home: Path) -> None:
@@ -127,7 +127,7 @@ def test_a_locked_store_loses_no_result(posse: Call, home: Path) -> None:
     other = sqlite3.connect(home / "runs.sqlite", isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     try:
-        outcome = posse("simulate", *SMALL, "--runs", "2")
+        outcome = posse("run", "--plain", *SMALL, "--runs", "2")
     finally:
         other.close()
     assert outcome.code == 2
@@ -149,7 +149,9 @@ def test_no_space_left_keeps_nothing(posse: Call, monkeypatch: pytest.MonkeyPatc
 
     with monkeypatch.context() as patch:
         patch.setattr(store, "connect", full)
-        outcome = posse("simulate", "--owners", "50", "--budget", "400", "--runs", "50", "--json")
+        outcome = posse(
+            "run", "--plain", "--owners", "50", "--budget", "400", "--runs", "50", "--json"
+        )
     assert outcome.code == 2
     assert "no space left" in outcome.err
     assert "No runs yet" in posse("runs", "list").out

@@ -73,7 +73,9 @@ def test_a_protection_that_is_off_is_said_aloud(posse: Call) -> None:
 
 
 def test_simulate_with_report_and_figure(posse: Call, tmp_path: Path) -> None:
-    outcome = posse("simulate", *SMALL, "--runs", "3", "--report", "r.html", "--figure", "f.svg")
+    outcome = posse(
+        "run", "--plain", *SMALL, "--runs", "3", "--report", "r.html", "--figure", "f.svg"
+    )
     assert outcome.code == 0
     assert "±" in outcome.out
     assert "<html" in (tmp_path / "r.html").read_text()

@@ -326,7 +326,7 @@ def test_brief_says_the_answer_and_folds_the_caveats(posse: Call) -> None:
 
 
 def test_a_run_that_is_not_saved_names_no_id_to_look_up(posse: Call) -> None:
-    out = " ".join(posse("simulate", "--horizon", "20", "--brief", "--no-save").out.split())
+    out = " ".join(posse("run", "--plain", "--horizon", "20", "--brief", "--no-save").out.split())
     assert "caveat (without --brief, or in a report)." in out
     assert "posse runs show" not in out
 
@@ -334,17 +334,18 @@ def test_a_run_that_is_not_saved_names_no_id_to_look_up(posse: Call) -> None:
 def test_dropped_rows_are_named_by_show_and_arms(posse: Call, tmp_path: Path) -> None:
     (tmp_path / "r.csv").write_text("item,rating\nheat,4\nalien,1\nheat,x\nheat,N/A\n")
     words = ("--data", "r.csv", "--threshold", "3", "--skip-bad")
-    assert posse("simulate", "samba", *words, "--horizon", "20", "--runs", "1").code == 0
+    assert posse("run", "samba", "--plain", *words, "--horizon", "20", "--runs", "1").code == 0
     for brief in ((), ("--brief",)):
         assert "r.csv: 2 of 4 rows were dropped as bad" in " ".join(
             posse("runs", "show", "last", *brief).out.split()
         )
-    shown = posse("arms", *words)
+    shown = posse("problems", "show", *words)
     assert "warning: r.csv: 2 of 4 rows were dropped as bad" in shown.err
     assert (
-        "2 of 4 rows" in json.loads(posse("arms", "r.csv", *words[2:], "--json").out)["dropped"][0]
+        "2 of 4 rows"
+        in json.loads(posse("problems", "show", "r.csv", *words[2:], "--json").out)["dropped"][0]
     )
-    both = posse("arms", "r.csv", *words)
+    both = posse("problems", "show", "r.csv", *words)
     assert both.code == 2
     assert "data is given twice" in both.err
 

@@ -9,18 +9,22 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from posse.cli import flags, tables
 from posse.cli.flags import INTERRUPTED, settings_of
+from posse.cli.groups import StoredCommand
+from posse.cli.help import make_command
 from posse.cli.progress import Doing, about
 from posse.cli.screen import print_json, remark
-from posse.cli.systems import STORED, command_of, system_command
+from posse.cli.systems import system_command
 from posse.core.interrupts import save_on_interrupt
 
 if TYPE_CHECKING:
+    from typer.core import TyperCommand
+
     from posse.core.roles import View
     from posse.results.record import Record
     from posse.results.reports.audits import Audit
@@ -31,7 +35,6 @@ Names = Annotated[
     list[str] | None, typer.Option("--attack", help="Only this attack; repeat it.", metavar="NAME")
 ]
 Seed = Annotated[int, typer.Option(help="Seed of the attacks' own draws.", metavar="INTEGER")]
-STORED_FLAGS = ("--all", "--attack", "--seed", "--json", "--no-save", "--like", "--help", "-h")
 What = Annotated[
     str,
     typer.Argument(
@@ -51,7 +54,7 @@ NoKeep = Annotated[
 ]
 
 
-def settings_audit(known: AnySystem) -> Any:
+def settings_audit(protocol: AnySystem) -> TyperCommand:
     """Make `posse audit NAME [SETTINGS]`."""
 
     def audit(
@@ -61,18 +64,18 @@ def settings_audit(known: AnySystem) -> Any:
         attack: Names = None,
         json: flags.Json = False,
     ) -> None:
-        settings = settings_of(known.Settings, context, config)
+        settings = settings_of(protocol.Settings, context, config)
         with Doing("reading data and checking"):
             settings.load()
         _audited(settings, all, attack, settings.seed, json)
 
-    command = system_command(known, "path")
-    return command_of(
-        known.name, f"Attack runs of {known.about.title} with these settings.", command, audit
-    )
+    command = system_command(protocol, "path")
+    about = f"Attack runs of {protocol.about.title} with these settings."
+    examples = (f"posse audit {protocol.name}", f"posse audit {protocol.name} --attack NAME")
+    return make_command(protocol.name, about, examples, command, audit)
 
 
-def stored_audit() -> Any:
+def stored_audit() -> TyperCommand:
     """Make `posse audit RUN` and `posse audit FILE`."""
 
     def audit(
@@ -94,9 +97,9 @@ def stored_audit() -> Any:
         store = Store()
         record = store.get(id)
 
-        def keep(found: Audit) -> None:
-            if found.rows and not no_save:
-                store.save(replace(record, audits=(*record.audits, found.plain())), replace=True)
+        def keep(result: Audit) -> None:
+            if result.rows and not no_save:
+                store.save(replace(record, audits=(*record.audits, result.plain())), replace=True)
 
         _audited(record, all, attack, seed, json, _like(like, record.kind), keep)
 
@@ -105,7 +108,7 @@ def stored_audit() -> Any:
         "recorded there are "
         "estimates only."
     )
-    return command_of(STORED, summary, typer.core.TyperCommand, audit)
+    return make_command("audit", summary, (), StoredCommand, audit)
 
 
 def _like(file: Path | None, name: str) -> RunSettings | None:
@@ -122,7 +125,7 @@ def _audited(
     seed: int,
     json: bool,
     like: RunSettings | None = None,
-    keep: Callable[[Audit], object] = lambda found: None,
+    keep: Callable[[Audit], object] = lambda result: None,
 ) -> None:
     """Make the attacks with progress, keep and show what they find; Ctrl-C keeps those that are
     done.
@@ -133,14 +136,14 @@ def _audited(
     auditor = Auditor(what, attacks=names, all=all, seed=seed, like=like)
 
     def rescued() -> str:
-        found = auditor.result("interrupted")
-        keep(found)
-        _print(found, json)
-        return _DONE.format(len(found.rows))
+        result = auditor.result("interrupted")
+        keep(result)
+        _print(result, json)
+        return _DONE.format(len(result.rows))
 
     if auditor.seconds_of_own_runs > 2:
         takes = about(auditor.seconds_of_own_runs).removesuffix(" left")
-        remark(f"{len(auditor.chosen)} attacks, some with runs of their own: {takes}.")
+        remark(f"{len(auditor.chosen)} attacks, some with further runs: {takes}.")
     stopped = False
     with Doing("preparing") as doing:
         try:
@@ -148,18 +151,18 @@ def _audited(
                 auditor.run(doing.at)
         except KeyboardInterrupt:
             stopped = True
-    found = auditor.result("interrupted") if stopped else auditor.result()
-    keep(found)
-    _print(found, json)
+    result = auditor.result("interrupted") if stopped else auditor.result()
+    keep(result)
+    _print(result, json)
     if stopped:
-        remark(f"interrupted; {_DONE.format(len(found.rows))}.")
+        remark(f"interrupted; {_DONE.format(len(result.rows))}.")
         raise typer.Exit(INTERRUPTED)
 
 
-def _print(found: Audit, json: bool) -> None:
+def _print(result: Audit, json: bool) -> None:
     if json:
-        print_json(found.plain())
+        print_json(result.plain())
         sys.stdout.flush()
         return
-    for section in found.sections():
+    for section in result.sections():
         tables.section(section)

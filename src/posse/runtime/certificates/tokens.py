@@ -8,7 +8,7 @@ A token is the text that lets one party enrol once, sent to it by another channe
 
 Its secret never travels to the authority. Three keys are derived from it, one a purpose,
 
-    k_purpose = HKDF-SHA256(secret, "posse enrol " + purpose),   purpose in request, answer, refusal
+    k_purpose = HKDF-SHA256(secret, "posse party enrol " + purpose),   purpose in request, answer, refusal
 
     request = msgpack[version, token id, CSR, nonce, run, role, name]            | HMAC under k_request
     answer  = msgpack[version, nonce, serial, certificate, authority, revoked]   | HMAC under k_answer
@@ -47,7 +47,7 @@ MINUTES, MOST_MINUTES = 15, 24 * 60
 _LONGEST = 2048
 _WIRE = tuple[bytes, bytes, bytes, str, str, str, int, str]
 """Id, secret, fingerprint, run, role, name, expiry and address of a token."""
-_AGAIN = "Copy it again, whole, from the output of 'posse ca token'."
+_AGAIN = "Copy it again, whole, from the output of 'posse federation ca token'."
 
 
 class Token(msgspec.Struct, frozen=True):
@@ -78,7 +78,7 @@ class Token(msgspec.Struct, frozen=True):
 
     def key(self, purpose: Literal["request", "answer", "refusal"]) -> bytes:
         """Derive the key for one purpose."""
-        return hkdf(self.secret, f"posse enrol {purpose}".encode())
+        return hkdf(self.secret, f"posse party enrol {purpose}".encode())
 
     def text(self) -> str:
         """Write it as one word; whoever reads it can enrol."""
@@ -181,7 +181,7 @@ class Refused(StrEnum):
         made._value_, made.text = reason, text
         return made
 
-    MALFORMED = "malformed", "the request does not decode. Make it again with 'posse enrol'."
+    MALFORMED = "malformed", "the request does not decode. Make it again with 'posse party enrol'."
     VERSION = (
         "version",
         "the request is of another version. Install the same version of posse at both ends.",
@@ -200,7 +200,7 @@ class Refused(StrEnum):
         "used",
         "the token was used already, for another request. If that was not you, tell the customer "
         "at once: it must "
-        "revoke this name ('posse ca revoke') and make a new token.",
+        "revoke this name ('posse federation ca revoke') and make a new token.",
     )
     WITHDRAWN = "withdrawn", "the token was withdrawn by the customer. Ask for a new one."
     OTHER_RUN = "other-run", "the token is for another run. Use the token you were sent, unchanged."
@@ -214,7 +214,7 @@ class Refused(StrEnum):
     )
     BAD_KEY = (
         "bad-key",
-        "the request does not prove that you hold a P-256 key. Make it again with 'posse enrol'.",
+        "the request does not prove that you hold a P-256 key. Make it again with 'posse party enrol'.",
     )
     KEY_IN_USE = (
         "key-in-use",
@@ -232,7 +232,7 @@ class Request(
     array_like=True,
     forbid_unknown_fields=True,
     frozen=True,
-    tag="posse enrol request",
+    tag="posse party enrol request",
 ):
     """What a party asks for."""
 
@@ -250,7 +250,7 @@ class Answer(
     array_like=True,
     forbid_unknown_fields=True,
     frozen=True,
-    tag="posse enrol answer",
+    tag="posse party enrol answer",
 ):
     """What an authority grants, all of it public."""
 
@@ -267,7 +267,7 @@ class Refusal(
     array_like=True,
     forbid_unknown_fields=True,
     frozen=True,
-    tag="posse enrol refusal",
+    tag="posse party enrol refusal",
 ):
     """Why an authority grants nothing."""
 

@@ -143,12 +143,20 @@ COMMANDS = Commands(
             "See what the arms of epsilon-greedy give away: one step, and all steps together.",
             _arm_settings,
             show_arms,
+            examples=(
+                "posse budget arms --arms 5 --epsilon 0.1",
+                "posse budget arms --steps 1000 --limit 2",
+            ),
         ),
         Command(
-            ("ranges",),
+            ("check", "ranges"),
             "Print how large every intermediate of mpc-contextual can become, and run nothing.",
             _run_settings,
             show_ranges,
+            examples=(
+                "posse check ranges",
+                "posse check ranges --horizon 100000 --bits 20",
+            ),
         ),
     )
 )
