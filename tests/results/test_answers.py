@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from posse.results.reports.answers import answer, averages, spread, yardsticks
 
 from posse.results import Record, render_report
-from posse.results.reports.answers import answer, averages, spread, yardsticks
 from tests.kit.pages import Page
 from tests.kit.records import example_contextual_record, example_market_record, example_record
 

@@ -9,10 +9,10 @@ import json
 from pathlib import Path
 
 import pytest
-
-from posse.results import Store, compare, export, render_report
 from posse.results.reports.report import twins
 from posse.results.reports.sections import HOLLOW, guarantees, not_covered, up
+
+from posse.results import Store, compare, export, render_report
 from tests.kit.pages import Page
 from tests.kit.records import example_contextual_record, example_record
 

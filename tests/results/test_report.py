@@ -2,10 +2,10 @@ import re
 from pathlib import Path
 
 import pytest
+from posse.results.reports.sections import REST, guarantees, times
 
 from posse.core.errors import DataError
 from posse.results import Record, render_report, report
-from posse.results.reports.sections import REST, guarantees, times
 from tests.kit.pages import Page
 from tests.kit.records import example_market_record, example_record
 

@@ -25,7 +25,7 @@ from posse.results import (
     summary_rows,
     to_arrow,
 )
-from posse.results.reports.sections import sections
+from posse.results.document import sections
 from tests.kit.pages import Page
 from tests.kit.records import example_contextual_record, example_market_record, example_record
 

@@ -11,7 +11,7 @@ from posse.cli import flags
 from posse.cli.flags import flags_given, settings_command, settings_group, settings_of
 from posse.cli.keep import Keeper
 from posse.cli.progress import Doing
-from posse.cli.screen import print_json, remark, say
+from posse.cli.screen import print_json, remark, saved, say, section
 from posse.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -113,8 +113,7 @@ def _running(action: Command) -> Any:
 
 def _carry_out(action: Command, settings: Any, json: bool) -> None:
     """Run an action and show what it gives as it comes; records are kept."""
-    from posse.cli import tables
-    from posse.results.reports.sections import Section
+    from posse.results.section import Section
 
     document: dict[str, Any] = {"settings": settings.resolved()}
     records = []
@@ -136,7 +135,7 @@ def _carry_out(action: Command, settings: Any, json: bool) -> None:
         elif isinstance(one, Section):
             document.update(one.data or {})
             if not json:
-                tables.section(one)
+                section(one)
         else:
             records.append(one)
     if json:
@@ -150,4 +149,4 @@ def _carry_out(action: Command, settings: Any, json: bool) -> None:
         pass
     if records and not json and keeper.saves:
         say("")
-        tables.saved(records)
+        saved(records)

@@ -203,6 +203,9 @@ def _usage(error: Exception) -> str:
     """Say what is wrong with the command line, and where help is."""
     text = str(getattr(error, "format_message", error.__str__)()).rstrip()
     context = getattr(error, "ctx", None)
+    if getattr(error, "option_name", "") == "--brief":
+        text = "--brief was removed: commands print the answer alone, and all of it with --full."
+        return str(ConfigError(text))
     unknown = re.fullmatch(r"No such command '([^']*)'\.", text)
     if unknown and context is not None:
         words = f"{context.command_path} {unknown[1]}".partition(" ")[2]

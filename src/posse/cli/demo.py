@@ -12,7 +12,7 @@ import typer
 from posse.cli import flags
 from posse.cli.keep import Keeper, check_place, make_folder
 from posse.cli.progress import Doing
-from posse.cli.screen import bullets, heading, remark, say
+from posse.cli.screen import bullets, heading, remark, say, show
 from posse.cli.systems import go, title
 from posse.core.check import require
 from posse.core.errors import MissingExtraError
@@ -41,7 +41,7 @@ def demo(
     name: Name = None,
     out: Out = Path("posse-demo"),
     horizon: Horizon = None,
-    brief: flags.Brief = False,
+    full: flags.Full = False,
 ) -> None:
     """See it work: no download, half a minute."""
     from posse.systems.registry import names, system
@@ -59,8 +59,8 @@ def demo(
             for record, twin in _pairs(known, keeper, horizon, records):
                 pairs.append((record, twin))
         records.append(records.pop(0))  # the twin of the first level goes behind the protected runs
-        _tell(known, pairs, brief)
-        if not brief:
+        _tell(known, pairs, full)
+        if full:
             _attack(known, [record.level for record, _ in pairs], min(horizon or AUDITED, AUDITED))
         page = _report(records, out / "report.html") if draws else None
     _end(known, records, page)
@@ -92,24 +92,16 @@ def _pairs(
         yield records[-1], twin
 
 
-def _tell(known: AnySystem, pairs: Sequence[tuple[Record, Record]], brief: bool) -> None:
-    from posse.cli import tables
+def _tell(known: AnySystem, pairs: Sequence[tuple[Record, Record]], full: bool) -> None:
+    """Print the document of the protected runs and the plain twin of the first."""
+    from posse.results.document import document, sameness
 
     protected = [record for record, _ in pairs]
-    heading("The answer")
-    tables.first(protected[:1])
-    heading("What was earned, and what protection cost")
-    tables.earned_and_cost([*(twin for _, twin in pairs[:1]), *protected])
-    say("")
-    for record, twin in pairs if known.about.exact else ():
-        say(tables.sameness(record, twin), style="bold")
-    if brief:
-        tables.folded(protected[0])
-        return
-    tables.protection(protected[0])
-    for record in protected[1:]:
-        heading(f"What level '{record.level}' does not protect beside")
-        bullets([leak for leak in record.leaks if leak not in protected[0].leaks], style="yellow")
+    notes = [sameness(*pair) for pair in pairs] if known.about.exact else []
+    shown = document([*protected, *(twin for _, twin in pairs[:1])])
+    show(shown, full=full)
+    for note in notes if full else notes[:1]:
+        say(note, style="bold")
 
 
 def _attack(known: AnySystem, levels: Sequence[str], horizon: int) -> None:
@@ -151,6 +143,6 @@ def _report(records: Sequence[Record], path: Path) -> Path:
 
 
 def _end(known: AnySystem, records: Sequence[Record], page: Path | None) -> None:
-    heading("Next")
-    lines = [f"posse runs show {records[0].id}", f"posse run {known.name} --help", "posse policies"]
-    bullets([f"the report: {page}", *lines] if page else lines)
+    if page:
+        say(f"The report: {page}")
+    say(f"Next: posse runs show {records[0].id} --full; posse run {known.name} --help")

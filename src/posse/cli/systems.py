@@ -18,7 +18,7 @@ from posse.cli import flags
 from posse.cli.flags import flags_given, settings_command, settings_of
 from posse.cli.keep import Keeper, check_place
 from posse.cli.progress import Doing
-from posse.cli.screen import heading, print_json, remark, say
+from posse.cli.screen import print_json, remark, saved, say, show
 from posse.core.errors import ConfigError
 from posse.core.interrupts import defer_interrupt, end_on_interrupt, save_on_interrupt
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SIMULATED_RUNS = 50
 STORED = "stored"
 """Command of `compare` for records of the store."""
-STORED_FLAGS = ("--json", "--report", "--figure", "--brief", "--help", "-h")
+STORED_FLAGS = ("--json", "--report", "--figure", "--full", "--help", "-h")
 
 S = TypeVar("S", bound="RunSettings")
 
@@ -141,7 +141,7 @@ def run_command(known: AnySystem) -> Any:
         figure: flags.Figure = None,
         no_save: flags.NoSave = False,
         label: flags.Label = None,
-        brief: flags.Brief = False,
+        full: flags.Full = False,
     ) -> None:
         from posse.systems.modules import report_of
 
@@ -153,7 +153,7 @@ def run_command(known: AnySystem) -> Any:
         settings = _checked(settings_of(known.Settings, context, config))
         keeper = Keeper(save=not no_save, label=label, report=report, figure=figure)
         _run(
-            known, settings, keeper, own_report.comparisons(settings) if wanted else (), json, brief
+            known, settings, keeper, own_report.comparisons(settings) if wanted else (), json, full
         )
 
     return command_of(known.name, known.about.summary, system_command(known), run)
@@ -170,13 +170,13 @@ def simulate_command(known: AnySystem) -> Any:
         figure: flags.Figure = None,
         no_save: flags.NoSave = False,
         label: flags.Label = None,
-        brief: flags.Brief = False,
+        full: flags.Full = False,
     ) -> None:
         settings = _checked(
             settings_of(known.Settings, context, config, runs=SIMULATED_RUNS).plain()
         )
         keeper = Keeper(save=not no_save, label=label, report=report, figure=figure)
-        _run(known, settings, keeper, (), json, brief)
+        _run(known, settings, keeper, (), json, full)
 
     summary = f"Simulate the plain twin, many runs at once ({SIMULATED_RUNS} unless --runs says otherwise)."
     command = system_command(known, "path", runs=SIMULATED_RUNS)
@@ -206,10 +206,9 @@ def _run(
     keeper: Keeper,
     beside: Sequence[RunSettings],
     json: bool,
-    brief: bool,
+    full: bool,
 ) -> None:
-    """Run settings and what goes beside them, show the records and keep them."""
-    from posse.cli import tables
+    """Run settings and what they are compared with, show the records and keep them."""
     from posse.results import identical
 
     with keeper.on_interrupt(json):
@@ -222,7 +221,7 @@ def _run(
             same = identical(*records[:2]) if exact else None
             print_json(_document(known, records, keeper, identical=same))
         else:
-            _show(known, records, exact, brief, keeper.saves)
+            _show(known, records, exact, full, keeper.saves)
     for record in records:
         if stopped := record.show.get("stopped"):
             remark(f"stopped early: {stopped}")
@@ -231,7 +230,7 @@ def _run(
     ):
         remark(f"warning: {sentence}")
     if keeper.saves and not json:
-        tables.saved(records)
+        saved(records)
 
 
 def go(settings: RunSettings, keeper: Keeper) -> Record:
@@ -293,25 +292,22 @@ def _document(
 
 
 def _show(
-    known: AnySystem, records: Sequence[Record], exact: bool, brief: bool, stored: bool
+    known: AnySystem, records: Sequence[Record], exact: bool, full: bool, stored: bool
 ) -> None:
-    from posse.cli import tables
+    """Print the document of a run and of what it is compared with."""
+    from posse.results.document import document, sameness
     from posse.systems.modules import report_of
 
-    first = records[0]
-    heading(f"{known.about.title}: {tables.describe(first)}")
-    tables.first(records)
-    say("")
-    # What it is compared with first: the cost of protection is measured against it.
-    tables.earned_and_cost([*records[1:], first])
-    if exact:
-        say(f"\n{tables.sameness(*records[:2])}", style="bold")
-    if brief:
-        tables.folded(first, stored)
-        return
-    for section in report_of(known).sections(records):
-        tables.section(section)
-    tables.details(first, records[1:])
+    notes = [sameness(*records[:2])] if exact else []
+    shown = document(records, report_of(known).sections(records), notes)
+    show(shown, full=full, more=_command(records[0], stored))
+    if exact and not full and notes[0].startswith("NOT"):
+        say(notes[0], style="bold red")
+
+
+def _command(record: Record, stored: bool) -> str:
+    """Return the command that prints all details of a record."""
+    return f"posse runs show {record.id} --full" if stored else "the same command with --full"
 
 
 # Several configurations ---------------------------------------------------------------------------
@@ -329,7 +325,7 @@ def compare_command(known: AnySystem) -> Any:
         figure: flags.Figure = None,
         no_save: flags.NoSave = False,
         label: flags.Label = None,
-        brief: flags.Brief = False,
+        full: flags.Full = False,
     ) -> None:
         policies = policy or []
         if len(policies) < 2:
@@ -345,7 +341,7 @@ def compare_command(known: AnySystem) -> Any:
             _checked(settings) for settings in _varied(known, context, config, {"policy": policies})
         ]
         keeper = Keeper(save=not no_save, label=label, report=report, figure=figure)
-        _show_comparison([], keeper, json, brief, [settings.plain() for settings in each])
+        _show_comparison([], keeper, json, full, [settings.plain() for settings in each])
 
     summary = "Compare policies on the same worlds, by their plain twins."
     command = system_command(known, "policy", "path", runs=SIMULATED_RUNS)
@@ -360,7 +356,7 @@ def stored_command() -> Any:
         json: flags.Json = False,
         report: flags.Report = None,
         figure: flags.Figure = None,
-        brief: flags.Brief = False,
+        full: flags.Full = False,
     ) -> None:
         from posse.results.store import Store
         from posse.systems.registry import names
@@ -372,17 +368,17 @@ def stored_command() -> Any:
             )
         keeper = Keeper(save=False, report=report, figure=figure)
         store = Store()
-        _show_comparison([store.get(id) for id in ids], keeper, json, brief)
+        _show_comparison([store.get(id) for id in ids], keeper, json, full)
 
     return command_of(STORED, "Compare stored runs.", typer.core.TyperCommand, stored)
 
 
 def _show_comparison(
-    records: list[Record], keeper: Keeper, json: bool, brief: bool, each: Sequence[RunSettings] = ()
+    records: list[Record], keeper: Keeper, json: bool, full: bool, each: Sequence[RunSettings] = ()
 ) -> None:
-    """Compare records and those that are still to be made; of these, what was finished is kept."""
-    from posse.cli import tables
+    """Compare stored records, or run settings and compare these; what was finished is kept."""
     from posse.results import compare
+    from posse.results.document import document
 
     with keeper.kept(records):
         with keeper.on_interrupt(json):
@@ -398,15 +394,11 @@ def _show_comparison(
                 }
             )
         else:
-            names = list(
-                dict.fromkeys(tables.describe(record).partition(" · ")[2] for record in records)
-            )
-            heading(names[0] if len(names) == 1 else f"{len(records)} runs")
-            tables.first(records)
-            say("")
-            tables.comparison(compared, brief)
+            again = f"posse compare {' '.join(record.id for record in records)} --full"
+            stored = keeper.saves or not each
+            show(document(records), full=full, more=again if stored else "the same with --full")
     if keeper.saves and not json:
-        tables.saved(records, f"posse compare {' '.join(record.id for record in records)}")
+        saved(records)
 
 
 def sweep_command(known: AnySystem) -> Any:
@@ -425,7 +417,7 @@ def sweep_command(known: AnySystem) -> Any:
         report: flags.Report = None,
         figure: flags.Figure = None,
         no_save: flags.NoSave = False,
-        brief: flags.Brief = False,
+        full: flags.Full = False,
     ) -> None:
         from posse.sweeps import SweepInterrupted
         from posse.sweeps import sweep as run_sweep
@@ -472,16 +464,13 @@ def sweep_command(known: AnySystem) -> Any:
                 }
             )
             return
-        from posse.cli import tables
-        from posse.results import compare
+        from posse.results.document import document
 
-        heading(
-            f"{known.about.title}: {len(made.records)} settings, {made.run} run now, {made.kept} found in the store"
+        remark(
+            f"{known.about.title}: {len(made.records)} settings, {made.run} run now, {made.kept} "
+            "found in the store"
         )
-        tables.first(made.records)
-        if len(made.records) > 1:
-            say("")
-            tables.comparison(compare(made.records), brief)
+        show(document(made.records), full=full, more="the same command with --full")
 
     summary = (
         "Run a grid of settings, on processes or a cluster; what was run before is not run again."

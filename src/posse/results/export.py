@@ -20,7 +20,7 @@ from posse.core.errors import ConfigError, DataError, MissingExtraError
 from posse.core.files import whole
 from posse.results.naming import labels
 from posse.results.record import Record, several
-from posse.results.reports.report import render_report
+from posse.results.render import render_report
 from posse.results.statistics import standard_error
 from posse.results.words import words_of
 from posse.version import __version__

@@ -26,7 +26,7 @@ from posse.problems.datasets.encoded import read_encoded
 from posse.problems.datasets.frames import as_frame, read_table
 from posse.problems.datasets.reading import current, must
 from posse.results import words
-from posse.results.reports.sections import Section
+from posse.results.section import Section
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -177,23 +177,16 @@ class Evaluation(NamedTuple):
     found: list[Evaluated]
 
     def _repr_html_(self) -> str:
-        """Return the best policy, the table and its notes for a notebook."""
-        from posse.results.reports.page import fragment, table, tag
+        """Return the best policy and the table for a notebook; notes are folded."""
+        from posse.results.render import fragment
 
-        made = section_of(self.logged, self.found)
-        best = next((one for one in self.found if one.estimates), None)
-        parts = [tag("h2", made.title)]
-        if best is not None:
-            snips = best.estimates["snips"]
-            parts.append(
-                tag(
-                    "p",
-                    tag("b", f"Best: {best.policy}, {snips.value:.4f} a decision ({snips.shown})"),
-                )
-            )
-        notes = (tag("p", note, cls="soft") for note in made.notes)
-        folded = tag("details", tag("summary", words.count(len(made.notes), "note")), *notes)
-        return fragment(*parts, table(made.columns, made.rows, numeric=made.numeric), folded)
+        table = section_of(self.logged, self.found)
+        best = []
+        for each in self.found[:1]:
+            if each.estimates:
+                snips = each.estimates["snips"]
+                best = [f"Best: {each.policy}, {snips.value:.4f} a decision ({snips.shown})"]
+        return fragment(table.title, best, [table])
 
 
 def evaluate_logs(source: Any, model: Learnt | None = None, level: float = 0.95) -> Evaluation:

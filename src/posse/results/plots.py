@@ -100,16 +100,6 @@ def regret_curves(
     )
 
 
-def shared_curves(records: Sequence[Record]) -> list[str]:
-    """Names of the curves that all of some records show (`Record.show`), in the order of the
-    first.
-    """
-    named = [
-        [str(one["name"]) for one in cast(Any, record.show.get("curves", []))] for record in records
-    ]
-    return [name for name in (named[0] if named else []) if all(name in names for names in named)]
-
-
 def shown_curves(records: Records, labels: Sequence[str] | None = None, *, name: str) -> Figure:
     """Draw a curve that records show beside reward and regret, by its name."""
     drawn = _drawable(records, "curve")

@@ -33,8 +33,8 @@ from posse.privacy.leakage.attack import (
     check_view,
 )
 from posse.results import words
+from posse.results.audits import OTHER_ROLES, UNSCORED, Audit, Row
 from posse.results.record import Progress, Record, Watch
-from posse.results.reports.audits import OTHER_ROLES, UNSCORED, Audit, Row
 from posse.runtime.network import recording
 from posse.systems import base
 from posse.systems.base import AnySystem, RunSettings

@@ -27,7 +27,7 @@ from posse.problems.datasets.columns import read_columns
 from posse.problems.datasets.files import read_document
 from posse.problems.markets.offers import OFFERED
 from posse.results import words
-from posse.results.reports.sections import Section
+from posse.results.section import Section
 from posse.runtime.certificates.names import check_name
 from posse.runtime.federation.consent import Demand
 from posse.runtime.federation.talk import Invitation

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from posse.results import words
 from posse.results.record import Record
-from posse.results.reports.sections import Section
+from posse.results.section import Section
 from posse.results.statistics import standard_error
 from posse.systems.modules import Report
 

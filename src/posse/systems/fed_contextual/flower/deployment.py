@@ -37,7 +37,7 @@ import numpy as np
 from posse.core.errors import ConfigError, DataError, ProtocolError
 from posse.core.files import make_folder, write_whole
 from posse.results import words
-from posse.results.reports.sections import Section
+from posse.results.section import Section
 from posse.systems.fed_contextual.flower.settings import (
     EVALUATIONS,
     HELD,

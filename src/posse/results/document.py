@@ -1,0 +1,1136 @@
+"""What is shown of records: one document, which terminals, pages, notebooks and files render.
+
+`document` makes it from records. It is the one place that decides what is said about a result, and
+in which order: the answer, what it cost, how it was protected, and details. What a record does not
+know is omitted: a party of a deployment reads only what it may know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from posse.results import words
+from posse.results.compare import compare, difference, identical
+from posse.results.guarantees import guarantees, ledger, not_covered
+from posse.results.joining import ALL, Joining, Share, joining
+from posse.results.naming import ALONE, PLACEBO, PLAIN, described, labels
+from posse.results.record import BEST, BEST_ARM, CHANCE, Record, several
+from posse.results.section import Section
+from posse.results.statistics import Floats, standard_error, t_quantile
+from posse.results.values import JSON, flat
+from posse.results.words import Vocabulary, common, plural
+
+Labelled = Sequence[tuple[Record, str]]
+"""Records with their labels."""
+
+UNPROTECTED = (PLAIN, ALONE, PLACEBO)
+"""Levels that protect nothing, and so have no plain twin."""
+REST = "rest of the process"
+"""CPU time that no role took: the simulated world, passing messages, writing the record."""
+MOST_PULLED = 10
+"""Arms in the table of pulls."""
+MOST_SEEDS = 50
+"""Seeds in the table of a record."""
+
+
+# What a document consists of ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Bar:
+    """An average reward, of a run or of a yardstick such as an even split."""
+
+    label: str
+    value: float
+    text: str
+    """The value with its interval."""
+    gain: str
+    """How much more than the reference of the picture, in percent."""
+    yardstick: bool = False
+
+
+@dataclass(frozen=True)
+class Picture:
+    """The answer in bars."""
+
+    title: str
+    """What the bars are averages of, such as "reward per step"."""
+    reference: str
+    """What gains are relative to, such as "an even split"; empty without one."""
+    bars: tuple[Bar, ...]
+
+    def section(self) -> Section:
+        """Return the bars as a table."""
+        columns: tuple[str, ...] = ("", self.title)
+        rows = [(bar.label, bar.text) for bar in self.bars]
+        if not self.reference:
+            return Section("", columns, tuple(rows), numeric=(1,))
+        gains = [(bar.label, bar.text, bar.gain) for bar in self.bars]
+        columns += (f"against {self.reference}",)
+        return Section("", columns, tuple(gains), numeric=(1, 2))
+
+
+@dataclass(frozen=True)
+class Protection:
+    """How records of one level were protected, in three lines."""
+
+    level: str
+    against: str
+    broken_by: str
+    """The smallest group that learns what is protected."""
+    verified: str
+    """The attacks that were made to verify it."""
+    privacy: str = ""
+    """Epsilon and delta with their unit, if noise protects."""
+    warning: str = ""
+    """What is switched off; empty if the level holds what it promises."""
+    command: str = ""
+    """The command that switches stronger protection on."""
+
+    @property
+    def lines(self) -> tuple[tuple[str, str], ...]:
+        """The three lines with their names, and figure and command if there are any."""
+        lines = [
+            ("against", self.against),
+            ("broken by", self.broken_by),
+            ("verified by", self.verified),
+        ]
+        if self.privacy:
+            lines.append(("privacy", self.privacy))
+        if self.command:
+            lines.append(("to protect more", self.command))
+        return tuple(lines)
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A figure that `posse.results.plots` can draw."""
+
+    kind: str
+    """Name of the function that draws it."""
+    caption: str
+    records: tuple[Record, ...] = field(repr=False)
+    labels: tuple[str, ...]
+    curve: str = ""
+    """Name of the curve, if the system names several."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """What is shown of records."""
+
+    title: str
+    """What was run: system, policy, data and sizes."""
+    headline: str
+    """The answer."""
+    sentences: tuple[str, ...]
+    warnings: tuple[str, ...]
+    picture: Picture | None
+    table: Section
+    """What was earned and what it cost, one row per record."""
+    protection: tuple[Protection, ...]
+    notes: tuple[str, ...]
+    details: tuple[Section, ...]
+    plots: tuple[Plot, ...]
+    records: tuple[Record, ...] = field(repr=False)
+
+
+def document(
+    records: Record | Iterable[Record], tables: Sequence[Section] = (), notes: Sequence[str] = ()
+) -> Document:
+    """Return the document of records that are shown together.
+
+    Args:
+        records: The first one is the one that was asked for; others are compared with it.
+        tables: Further tables that only the system of these records has.
+        notes: Further sentences.
+    """
+    chosen = several(records)
+    named = list(zip(chosen, labels(chosen), strict=True))
+    joined_records = joining(chosen) if any(record.parties for record in chosen) else ()
+    headline, sentences = _answer(named, joined_records)
+    warnings = []
+    for record, label in named:
+        owner = f"{label}: " if len(named) > 1 else ""
+        warnings += [f"{owner}{sentence}" for sentence in record.warnings]
+    return Document(
+        title=describe(chosen),
+        headline=headline,
+        sentences=tuple(filter(None, sentences)),
+        warnings=tuple(warnings),
+        picture=_picture(named),
+        table=_cost_table(named),
+        protection=_protections(chosen),
+        notes=tuple(notes),
+        details=tuple(_details(named, tables, joined_records)),
+        plots=tuple(_plots(named)),
+        records=chosen,
+    )
+
+
+def describe(records: Sequence[Record]) -> str:
+    """Return in one line what was run: system, policies, data and sizes of the first record."""
+    first = records[0]
+    nouns = first.words
+    problems = list(dict.fromkeys(record.problem_name for record in records))
+    if len(problems) > 1:
+        return f"{len(records)} runs on {len(problems)} problems"
+    names = first.problem.get("names")
+    clients = first.problem.get("clients")
+    arms = first.arms
+    parties = len(first.party_names)
+    if isinstance(clients, int) and isinstance(names, list):  # devices have no names
+        parties = clients
+        arms = len(names)
+    if not parties and arms:  # one arm per party
+        parties = arms
+        arms = 0
+    parts = [f"{first.title}: {first.policy}", first.problem_name]
+    if parties:
+        parts.append(words.count(parties, nouns.party))
+    if arms:
+        parts.append(words.count(arms, nouns.arm))
+    parts.append(words.count(first.horizon, nouns.step))
+    if first.runs > 1:
+        parts.append(words.count(first.runs, "run"))
+    if first.status != "finished":
+        parts.append(first.state)
+    return " · ".join(parts)
+
+
+# The answer ---------------------------------------------------------------------------------------
+
+
+def _answer(named: Labelled, joined_records: Sequence[Joining]) -> tuple[str, tuple[str, ...]]:
+    """Return the headline, and the sentences below it."""
+    rivals = _rivals(named)
+    first = rivals[0][0]
+    for joined in joined_records:
+        if joined.baseline is not None:
+            headline, sentences = _answer_of_joining(joined)
+            break
+    else:
+        if len(rivals) > 1:
+            headline, sentences = _answer_of_several(rivals)
+        else:
+            headline, sentences = _answer_of_one(*rivals[0])
+    equal = [record for record, _ in named if record is not first and identical(record, first)]
+    if equal:
+        nouns = first.words
+        names = words.listed(short_labels([(record, record.label) for record in equal[:3]]))
+        more = f" and {len(equal) - 3} more" if len(equal) > 3 else ""
+        what = f"Same {plural(nouns.pull)} and same {nouns.reward} as {names}{more}"
+        sentences = (*sentences, f"{what}, bit for bit.")
+    return headline, sentences
+
+
+def short_labels(named: Labelled) -> list[str]:
+    """Return the protection of each record if nothing else distinguishes them, else their labels."""
+    protections = [record.protection for record, _ in named]
+    policies = {str(record.policy) for record, _ in named}
+    if len(policies) == 1 and len(set(protections)) == len(protections):
+        return protections
+    return [label for _, label in named]
+
+
+def origin(record: Record) -> str:
+    """Return a sentence about the data that a simulation draws rewards from; else empty."""
+    if not record.seeds:
+        return ""
+    ratings = record.show.get("ratings")
+    if isinstance(ratings, list):
+        total = sum(int(count) for count in ratings if isinstance(count, int))
+        return f"Simulated from {words.count(total, 'rating')}."
+    for key in ("samples", "rows"):
+        count = record.problem.get(key)
+        if isinstance(count, int):
+            return f"Simulated from {words.count(count, key[:-1])} of data."
+    source = record.problem.get("source")
+    return f"Simulated: {source}." if source else "Simulated."
+
+
+def _answer_of_one(record: Record, label: str) -> tuple[str, tuple[str, ...]]:
+    text = sentence(record, label)
+    arm = _winner(record)
+    unfinished = record.status != "finished" and "headline" in record.show
+    if arm is None or unfinished:
+        shown = CHANCE in record.summary and record.status == "finished"
+        about = (_about_intervals(record), origin(record))
+        return _headline_without_winner(record, label), ("" if shown else text, *about)
+    nouns = record.words
+    shares = 100 * record.pulls[:, arm] / record.pulls.sum(axis=1)
+    mean, low, high = spread(shares)
+    share = words.interval(mean, max(low, 0.0), min(high, 100.0))
+    pulls_by_run = record.pulls.sum(axis=1)
+    pulls = words.count(int(pulls_by_run[0]), nouns.pull)
+    if (pulls_by_run != pulls_by_run[0]).any():  # an interrupted run pulled less often
+        total = words.count(int(pulls_by_run.sum()), nouns.pull)
+        pulls = f"{total} in {words.count(record.runs, 'run')}"
+    headline = f"{record.arm_names[arm]} was pulled most: {share} % of {pulls}"
+    unsaid = text if record.status != "finished" or not record.total else ""
+    return headline, (_truth(record, arm), unsaid, _about_intervals(record), origin(record))
+
+
+def _winner(record: Record) -> int | None:
+    """Return the arm that was pulled most, if the system learns a single arm."""
+    if record.show.get("learnt") != {} or not record.arms:
+        return None
+    if not record.pulls.sum(axis=1).all():
+        return None
+    return int(record.pulls.sum(axis=0).argmax())
+
+
+def _truth(record: Record, arm: int) -> str:
+    """Return whether the arm is the best one, if the means are known."""
+    best = record.summary.get(BEST_ARM)
+    names = record.arm_names
+    if best not in names:
+        return ""
+    noun = record.words.arm
+    best_pays = _mean_with_interval(record, names.index(str(best)))
+    if best == names[arm]:
+        return f"It is the best {noun} of these data: it pays {best_pays} on average."
+    return (
+        f"The best {noun} of these data is {best}, which pays {best_pays} on average; "
+        f"{names[arm]} pays {_mean_with_interval(record, arm)}."
+    )
+
+
+def _mean_with_interval(record: Record, arm: int) -> str:
+    """Write the mean of an arm with its 95 % interval, if it is known from how many ratings."""
+    means = record.problem.get("means")
+    if not isinstance(means, list) or len(means) != record.arms:
+        return words.number(float(record.summary[BEST]), 3)
+    mean = float(means[arm])
+    counts = record.show.get("ratings")
+    count = counts[arm] if isinstance(counts, list) and len(counts) == record.arms else None
+    if not isinstance(count, int) or count < 1:
+        return words.number(mean, 3)
+    low, high = proportion_interval(mean, count)
+    return f"{words.interval(mean, low, high)} ({words.count(count, 'rating')})"
+
+
+def proportion_interval(mean: float, count: int) -> tuple[float, float]:
+    """Return Wilson's 95 % interval of a mean of ratings in [0, 1].
+
+    For ratings that are not 0 or 1 it is wider than needed.
+
+    >>> [round(end, 2) for end in proportion_interval(1.0, 3)]
+    [0.44, 1.0]
+    """
+    z = 1.96
+    centre = (mean + z * z / (2 * count)) / (1 + z * z / count)
+    variance = mean * (1 - mean) / count + (z / (2 * count)) ** 2
+    half = z / (1 + z * z / count) * max(0.0, variance) ** 0.5
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def _headline_without_winner(record: Record, label: str) -> str:
+    """Return what a step earned, or what a party knows, or the name of the data."""
+    averages = averages_of(record)
+    chance = record.summary.get(CHANCE)
+    nouns = record.words
+    if averages is not None and isinstance(chance, float):
+        text = f"{label} earned {nouns.priced(words.interval(*spread(averages)))}"
+        text += f" per {unit_of(nouns)}"
+        if chance > 0:
+            gain = float(averages.mean()) / chance - 1
+            text += f", {words.percent(gain)} against an even split"
+        return text
+    if headline := record.show.get("headline"):
+        return f"{label} {headline}"
+    if record.party and record.total:
+        return f"{record.party}: a total of {nouns.priced(words.number(record.total_mean))}"
+    if record.party and record.arms == 1:
+        pulls = words.count(int(record.pulls.sum()), nouns.pull)
+        return f"{record.party}: {pulls} of {record.arm_names[0]}"
+    return f"{record.party}: {record.problem_name}" if record.party else record.problem_name
+
+
+def sentence(record: Record, label: str) -> str:
+    """Return what was earned, in what time, and whether the run finished."""
+    nouns = record.words
+    steps = words.count(record.horizon, nouns.step)
+    if record.total:
+        amount = words.plus_minus(record.total_mean, standard_error(record.total))
+        runs = words.count(record.runs, "run")
+        text = f"{label} earned {nouns.priced(amount)} over {steps} ({runs})"
+        if record.seconds:  # 0 if nobody measured it
+            text += f" in {words.seconds(record.seconds)}"
+        text += "."
+    elif record.party:
+        text = f"{label} took part in {steps}; it does not know what was earned."
+    else:
+        text = f"{label} finished no run."
+    if record.status == "running" and record.show.get("in_use"):
+        return f"{text} It is in use: more decisions may follow."
+    if record.status != "finished":
+        return f"{text} It was not finished: {record.state}."
+    return text
+
+
+def _rivals(named: Labelled) -> Labelled:
+    """Omit records that equal an earlier one, and plain twins of protected ones."""
+    protected = {_question(record) for record, _ in named if record.level != PLAIN}
+    rivals: list[tuple[Record, str]] = []
+    for record, label in named:
+        twin = record.level == PLAIN and _question(record) in protected
+        if not twin and not any(identical(record, other) for other, _ in rivals):
+            rivals.append((record, label))
+    return rivals
+
+
+def _question(record: Record) -> tuple[str, str, int]:
+    """Return what a record and its plain twin have in common."""
+    return str(record.policy), str(record.problem), record.horizon
+
+
+def _answer_of_several(rivals: Labelled) -> tuple[str, tuple[str, ...]]:
+    """Return which run earned most, with its interval, and how much more than the next."""
+    first = rivals[0][0]
+    problems = list(dict.fromkeys(record.problem_name for record, _ in rivals))
+    if any(record.problem != first.problem for record, _ in rivals):
+        where = f"{len(problems)} problems" if len(problems) > 1 else problems[0]
+        headline = f"{len(rivals)} runs on {where}: no comparison"
+        return headline, ("Rewards of different problems cannot be compared.",)
+    earning = [pair for pair in rivals if averages_of(pair[0]) is not None]
+    if len(earning) < 2:
+        return problems[0], (sentence(*rivals[0]),)
+    comparable = all(
+        record.horizon == first.horizon and record.status == "finished" for record, _ in earning
+    )
+    ranking = sorted(earning, key=lambda pair: -_score(pair[0], comparable))
+    top, label = ranking[0]
+    nouns = common(record.words for record, _ in rivals)
+    if not comparable:
+        return _answer_by_averages(top, label, nouns)
+    total = nouns.priced(words.interval(*spread(top.total)))
+    headline = f"{label} earned most: {total} over {words.count(top.horizon, nouns.step)}"
+    lead = _lead(top, *ranking[1])
+    return headline, (lead, _best_arm(top, label), _about_intervals(top), origin(top))
+
+
+def _score(record: Record, comparable: bool) -> float:
+    values = record.total if comparable else averages_of(record)
+    return float(np.mean(values))  # type: ignore[arg-type]
+
+
+def _answer_by_averages(top: Record, label: str, nouns: Vocabulary) -> tuple[str, tuple[str, ...]]:
+    unit = unit_of(nouns) if CHANCE in top.summary else nouns.step
+    averages = averages_of(top)
+    assert averages is not None
+    amount = nouns.priced(words.interval(*spread(averages)))
+    why = f"Compared by what a {unit} earned: the horizons differ, or a run did not finish."
+    return f"{label} earned most: {amount} per {unit}", (why, _about_intervals(top))
+
+
+def _lead(top: Record, second: Record, name: str) -> str:
+    """Return how much more the first of a ranking earned than the second."""
+    lead, error, paired = difference(top, second)
+    if lead is None:
+        return ""
+    base = second.total_mean
+    percent = f" ({words.percent(lead / base)})" if base and base > 0 else ""
+    if error is None:
+        return f"{words.number(lead)} more than {name}{percent}, in one run: it may be chance."
+    half = t_quantile(0.95, min(top.runs, second.runs) - 1) * error
+    amount = words.interval(lead, lead - half, lead + half)
+    if lead <= half:
+        return f"Not clearly more than {name}: the difference is {amount}, which may be chance."
+    how = ", paired by world seed" if paired else ""
+    return f"{amount} more than {name}{percent}{how}."
+
+
+def _best_arm(record: Record, label: str) -> str:
+    """Return the best arm of a simulation, and how often it was pulled; empty if not known."""
+    best = record.summary.get(BEST_ARM)
+    names = record.arm_names
+    if _winner(record) is None or best not in names:
+        return ""
+    arm = names.index(str(best))
+    share = record.pulls[:, arm].sum() / record.pulls.sum()
+    return (
+        f"The best {record.words.arm} of these data is {best} ({_mean_with_interval(record, arm)}):"
+        f" {label} pulled it in {share:.0%} of the {plural(record.words.step)}."
+    )
+
+
+def _about_intervals(record: Record) -> str:
+    if record.runs < 2:
+        return "One run has no interval (--runs 10)." if record.seeds else ""
+    return f"In brackets: 95 % intervals over {words.count(record.runs, 'run')}."
+
+
+def _answer_of_joining(joined: Joining) -> tuple[str, tuple[str, ...]]:
+    """Return what joining earned all parties together, and who is worse off."""
+    record = joined.record
+    whole = joined.whole
+    nouns = record.words
+    gain = whole.difference or 0.0
+    size = abs(gain)
+    side = "more" if gain >= 0 else "less"
+    half = float("nan")
+    if whole.error is not None:
+        half = t_quantile(0.95, whole.runs - 1) * whole.error
+    amount = nouns.priced(words.interval(size, size - half, size + half))
+    if whole.alone:
+        amount += f" ({words.percent(gain / whole.alone)})"
+    if whole.error is None:
+        headline = f"In this one run joining earned {amount} {side} {nouns.reward} than alone"
+    elif size <= half:
+        headline = f"It is not clear whether joining pays: {amount} {side} {nouns.reward}"
+    else:
+        headline = f"Joining earned {amount} {side} {nouns.reward} than alone"
+    steps = words.count(record.horizon, nouns.step)
+    totals = (
+        f"{joined.label}: {nouns.priced(words.number(whole.total))} against "
+        f"{nouns.priced(words.number(whole.alone))} alone, all {plural(nouns.party)} together, "
+        f"over {steps} ({words.count(record.runs, 'run')})."
+    )
+    unfinished = ""
+    if record.status != "finished":
+        unfinished = f"It was not finished: {record.state}."
+    return headline, (totals, joined.sentence, unfinished, _about_intervals(record), origin(record))
+
+
+def sameness(secure: Record, plain: Record, *, twin: str = "the plain one") -> str:
+    """Return whether protection changed anything."""
+    if secure.status != "finished" or plain.status != "finished":
+        return "One of the two runs did not finish: they cannot be compared."
+    if not identical(secure, plain):
+        return (
+            f"NOT identical: {secure.label} and its plain twin differ. This is a defect, please "
+            "report it."
+        )
+    nouns = secure.words
+    run = "the secure run" if secure.protected else "the run"
+    pulls = "pulled every arm as often"
+    if nouns.pull != "pull":
+        pulls = f"took as many {plural(nouns.pull)} of each"
+    every = f" in each of the {secure.runs} runs" if secure.runs > 1 else ""
+    return (
+        f"Identical: {run} ({secure.protection}) {pulls} as {twin} and earned the same "
+        f"{words.number(secure.total_mean)}, to the last bit{every}."
+    )
+
+
+# Averages and bars --------------------------------------------------------------------------------
+
+
+def spread(values: npt.ArrayLike) -> tuple[float, float, float]:
+    """Return the mean and the ends of Student's 95 % interval; NaN for the ends of one value."""
+    x = np.asarray(values, np.float64)
+    mean = float(x.mean())
+    error = standard_error(x)
+    if error is None:
+        return mean, float("nan"), float("nan")
+    half = t_quantile(0.95, x.size - 1) * error
+    return mean, mean - half, mean + half
+
+
+def averages_of(record: Record) -> Floats | None:
+    """Return what a decision earned on average in every run; a step, if it makes one decision."""
+    if not record.total:
+        return None
+    if CHANCE in record.summary and record.arms:
+        decisions = record.pulls.sum(axis=1).astype(np.float64)
+    else:
+        steps = record.steps_done or record.horizon * record.runs
+        decisions = np.full(record.runs, steps / record.runs)
+    return np.array(record.total) / decisions if decisions.all() else None
+
+
+def unit_of(nouns: Vocabulary) -> str:
+    """Return the noun of a decision; a step, if it makes one decision."""
+    return nouns.step if nouns.pull == "pull" else nouns.pull
+
+
+def _picture(named: Labelled) -> Picture | None:
+    """Return averages of the runs, the best fixed arm and an even split; None if not known."""
+    first = named[0][0]
+    if any(record.problem != first.problem for record, _ in named):
+        return None
+    runs: list[tuple[Record, str, Floats]] = []
+    for record, label in named:
+        averages = averages_of(record)
+        repeated = any(identical(record, other) for other, *_ in runs)
+        if averages is not None and not repeated:
+            runs.append((record, label, averages))
+    reference, base = _reference(runs)
+    if not reference:
+        return None
+    bars = [
+        Bar(label, float(each.mean()), words.interval(*spread(each)), _gain(each.mean(), base))
+        for _, label, each in runs
+    ]
+    nouns = common(record.words for record, *_ in runs)
+    if CHANCE not in first.summary:
+        return Picture(f"{nouns.earned} per {nouns.step}", reference, tuple(bars))
+    best = float(first.summary[BEST])
+    name = f"best fixed {nouns.arm} ({first.summary[BEST_ARM]})"
+    bars += [
+        Bar(name, best, words.number(best, 3), _gain(best, base), yardstick=True),
+        Bar("even split", base, words.number(base, 3), "", yardstick=True),
+    ]
+    return Picture(f"{nouns.earned} per {unit_of(nouns)}", reference, tuple(bars))
+
+
+def _reference(runs: Sequence[tuple[Record, str, Floats]]) -> tuple[str, float]:
+    """Return what gains are relative to: an even split, or the parties alone, if either is known."""
+    if runs and CHANCE in runs[0][0].summary:
+        return "an even split", float(runs[0][0].summary[CHANCE])
+    for record, label, averages in runs:
+        if not record.federated and len(runs) > 1:
+            return label, float(averages.mean())
+    return "", 0.0
+
+
+def _gain(value: float, base: float) -> str:
+    if base <= 0 or value == base:
+        return ""
+    return words.percent(float(value) / base - 1)
+
+
+# What it cost -------------------------------------------------------------------------------------
+
+
+def _cost_table(named: Labelled) -> Section:
+    """Return what was earned and what it cost, one row per record; costs relative to the base."""
+    base = _base_of_costs(named)
+    times = f"times {base.level}" if base.level in UNPROTECTED else "times the first"
+    nouns = common(record.words for record, _ in named)
+    first = [label for _, label in named]
+    if len(named) > 1:
+        first = short_labels(named)
+    differences = _differences(named)
+    columns = {"": first}
+    columns[nouns.earned] = [
+        words.plus_minus(record.total_mean, standard_error(record.total)) for record, _ in named
+    ]
+    if differences:
+        columns["difference"] = differences
+    regrets = [record.regret_mean for record, _ in named]
+    if any(regret is not None for regret in regrets) and len(named) > 1:
+        columns["regret"] = [words.number(regret) for regret in regrets]
+    if any(record.seconds for record, _ in named):  # a bandit in use measures none
+        columns["CPU time"] = [words.seconds(record.seconds) for record, _ in named]
+    if len(named) > 1 and base.seconds:
+        ratios = [words.ratio(record.seconds / base.seconds) for record, _ in named]
+        columns[times] = ratios
+    if any(record.traffic for record, _ in named):
+        columns["traffic"] = [_traffic(record) for record, _ in named]
+    rows = tuple(zip(*columns.values(), strict=True))
+    return Section(
+        "What it earned and cost", tuple(columns), rows, numeric=tuple(range(1, len(columns)))
+    )
+
+
+def _traffic(record: Record) -> str:
+    return words.size(record.bytes) if record.traffic else "none"
+
+
+def _base_of_costs(named: Labelled) -> Record:
+    """Return the plain twin of the first record, or the parties alone, or the first record."""
+    first = named[0][0]
+    for record, _ in named:
+        if record.level == PLAIN and record.policy == first.policy:
+            return record
+    for record, _ in named:
+        if record.level == ALONE:
+            return record
+    return first
+
+
+def _differences(named: Labelled) -> list[str]:
+    """Return how much more each record earned than the first, in percent; empty for one record."""
+    if len(named) < 2:
+        return []
+    rows = compare([record for record, _ in named]).rows
+    base = rows[0].mean
+    texts = [words.UNKNOWN]
+    for row in rows[1:]:
+        if row.identical:
+            texts.append("identical")
+        elif row.difference is None or not base or base < 0:
+            texts.append(words.plus_minus(row.difference, row.difference_error))
+        else:
+            texts.append(_relative(row.difference / base, row.difference_error, base))
+    return texts
+
+
+def _relative(gain: float, error: float | None, base: float) -> str:
+    """Write a relative gain in percent, with its standard error.
+
+    >>> _relative(0.0412, 0.9, 100.0), _relative(-0.1, None, 100.0)
+    ('+4.1 ± 0.9 %', '-10 %')
+    """
+    if error is None:
+        return words.percent(gain)
+    text = words.plus_minus(100 * gain, 100 * error / base)
+    return f"{'+' if gain > 0 else ''}{text} %"
+
+
+def seconds_per_step(record: Record) -> float | None:
+    """Return CPU seconds per party and step that was taken."""
+    steps = record.steps_done * (len(record.party_names) or record.arms)
+    return record.seconds / steps if steps else None
+
+
+# Protection ---------------------------------------------------------------------------------------
+
+
+def _protections(records: Sequence[Record]) -> tuple[Protection, ...]:
+    """Return how records were protected, one per level; plain twins of protected ones are omitted."""
+    protected = [record for record in records if record.level not in UNPROTECTED]
+    levels: dict[str, Record] = {}
+    for record in protected or records[:1]:
+        levels.setdefault(record.protection, record)
+    return tuple(_protection(record) for record in levels.values())
+
+
+def _protection(record: Record) -> Protection:
+    summary = record.show.get("protection_summary")
+    known: Mapping[str, JSON] = summary if isinstance(summary, Mapping) else {}
+    against = str(known.get("against") or _against(record))
+    figures = []
+    for guarantee in guarantees([record]):
+        figures.append(f"{guarantee.figure} (unit {guarantee.entry.get('unit', 'not stated')})")
+    broken_by = str(known.get("broken_by") or _broken_by(record))
+    warning = ""
+    if record.off:
+        warning = f"OFF: {', '.join(record.off)}. What the level promises does not hold."
+    return Protection(
+        described(record.protection),
+        against,
+        broken_by,
+        _verified(record, known.get("attacks")),
+        "; ".join(dict.fromkeys(figures)),
+        warning,
+        str(known.get("command") or ""),
+    )
+
+
+def _against(record: Record) -> str:
+    """Return whom an older record, or one without protection, is protected against."""
+    if record.level == ALONE:
+        return "everybody: nothing is shared"
+    if record.level in UNPROTECTED:
+        return "nobody: this run has no protection"
+    return " ".join(record.shown("protects")) or "not stated in this record"
+
+
+def _broken_by(record: Record) -> str:
+    if record.level == ALONE:
+        return "nobody: nothing leaves a party"
+    if record.level in UNPROTECTED:
+        return "any single party that runs it"
+    if record.leaks:
+        return f"see {words.count(len(record.leaks), 'sentence')} on what is not protected"
+    return "not stated in this record; do not take that for nobody"
+
+
+def _verified(record: Record, attacks: JSON) -> str:
+    """Return which attacks were made on this run, or which ones verify the level."""
+    if record.audits:
+        from posse.results.audits import audits
+
+        return f"{audits(record)[-1].headline.lower()} (this run)"
+    if record.level in UNPROTECTED and not attacks:
+        return "no attack needed"
+    if isinstance(attacks, list) and attacks:
+        names = ", ".join(map(str, attacks))
+        return f"attacks {names}"
+    return "no attack on this run yet (posse audit)"
+
+
+def _protection_details(records: Sequence[Record]) -> list[Section]:
+    sections = []
+    for title, key in (
+        ("What is protected", "protects"),
+        ("What each role learns", "learns"),
+        ("What is not protected", "leaks"),
+    ):
+        by_level: dict[str, dict[str, None]] = {}
+        for record in records:
+            own = record.leaks if key == "leaks" else record.shown(key)
+            if key == "leaks" and not own and record.federated:
+                own = ("This record does not state what leaks. Do not take that for nothing.",)
+            by_level.setdefault(record.protection, {}).update(dict.fromkeys(own))
+        for level, items in by_level.items():
+            if items:
+                sections.append(Section(title, items=tuple(items), label=described(level)))
+    return sections
+
+
+def _privacy_details(named: Labelled) -> list[Section]:
+    """Return what the ledgers prove, their releases, and what they do not cover."""
+    records = [record for record, _ in named]
+    if not any(record.privacy for record in records):
+        return []
+    nouns = common(record.words for record in records)
+    sections = []
+    if promised := guarantees(records):
+        sentences = tuple(guarantee.sentence(nouns.party) for guarantee in promised)
+        sections.append(Section("Privacy spent", items=sentences))
+    for record, label in named:
+        if entries := ledger(record):
+            sections.append(_ledger_table(record, label, entries))
+    if excluded := not_covered(records):
+        sections.append(Section("Privacy spent: not covered", items=tuple(excluded)))
+    return sections
+
+
+def _ledger_table(record: Record, label: str, entries: Sequence[Mapping[str, JSON]]) -> Section:
+    keys: dict[str, None] = {}
+    for entry in entries:
+        keys |= dict.fromkeys(entry)
+    rows = tuple(tuple(_cell(key, entry.get(key)) for key in keys) for entry in entries)
+    names = [record.words.party if key == "party" else key.replace("_", " ") for key in keys]
+    title = f"Ledger: {words.count(len(entries), 'entry')}"
+    return Section(title, tuple(names), rows, label=label)
+
+
+def _cell(key: str, value: JSON) -> str:
+    if value is None:
+        return words.UNKNOWN
+    if isinstance(value, float):
+        return words.rounded_up(value) if key in ("epsilon", "delta") else f"{value:.4g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {words.words_of(each)}" for name, each in flat(value))
+    return words.words_of(value)
+
+
+# Details ------------------------------------------------------------------------------------------
+
+
+def _details(
+    named: Labelled, tables: Sequence[Section], joined_records: Sequence[Joining]
+) -> list[Section]:
+    """Return all further tables: of the systems, of parties, of arms, protection, costs, settings."""
+    from posse.results.audits import audits
+
+    records = [record for record, _ in named]
+    details = list(tables)
+    details += [_parties_table(joined) for joined in joined_records]
+    details += sections_of(named)
+    details += [
+        _pulls_table(record, label) for record, label in named if record.arms > 1 and record.runs
+    ]
+    details += _protection_details(records)
+    details += _privacy_details(named)
+    for record in records:
+        for audit in audits(record)[-1:]:
+            details += audit.sections()
+    for record, label in named:
+        details += _cost_details(record, label)
+    if len(records) > 1:
+        details.append(Section("How to read the comparison", items=compare(records).notes))
+    details += [_facts(record, label) for record, label in named]
+    return details
+
+
+def sections(
+    records: Record | Iterable[Record], names: Sequence[str] | None = None
+) -> list[Section]:
+    """Return the tables that the systems of these records want shown (`Record.show`).
+
+    Tables of two columns that several records have under one title are merged, one column per
+    record.
+    """
+    chosen = several(records)
+    return sections_of(list(zip(chosen, names or labels(chosen), strict=True)))
+
+
+def sections_of(named: Labelled) -> list[Section]:
+    """Return the tables that the systems of labelled records want shown."""
+    by_title: dict[str, list[Section]] = {}
+    for record, label in named:
+        tables = record.show.get("sections")
+        for table in tables if isinstance(tables, list) else ():
+            section = Section.read(table, label if len(named) > 1 else "")
+            by_title.setdefault(section.title, []).append(section)
+    merged = []
+    for same in by_title.values():
+        merged += _merged(same)
+    return merged
+
+
+def _merged(same: Sequence[Section]) -> list[Section]:
+    first = same[0]
+    pairs = all(len(each.columns) == 2 and each.columns[0] == first.columns[0] for each in same)
+    different_labels = len({each.label for each in same}) == len(same)
+    if len(same) == 1 or not pairs or not different_labels:
+        return list(same)
+    cells = [dict(each.rows) for each in same]
+    names: dict[str, None] = {}
+    notes: dict[str, None] = {}
+    for section, values in zip(same, cells, strict=True):
+        names |= dict.fromkeys(values)
+        notes |= dict.fromkeys(section.notes)
+    rows = tuple((name, *(each.get(name, words.UNKNOWN) for each in cells)) for name in names)
+    columns = (first.columns[0], *(each.label for each in same))
+    return [
+        Section(first.title, columns, rows, tuple(notes), numeric=tuple(range(1, len(columns))))
+    ]
+
+
+def _parties_table(joined: Joining) -> Section:
+    """Return what each party earned, and what joining changed if that is known."""
+    nouns = joined.record.words
+    shares = joined.shares
+    if len(shares) > 1:
+        shares = (*shares, joined.whole)
+    if joined.baseline is None:
+        rows = [
+            (share.party, words.number(share.total), words.number(share.regret)) for share in shares
+        ]
+        columns = (nouns.party, nouns.earned, nouns.regret)
+        title = f"What each {nouns.party} earned"
+        return Section(title, columns, tuple(rows), numeric=(1, 2), label=joined.label)
+    columns = (nouns.party, "joined", "alone", "joined", "difference", "regret ratio")
+    notes = [
+        f"{nouns.earned.capitalize()}. Differences are paired by world seed, ± standard error. "
+        "Ratio: regret joined over regret alone."
+    ]
+    if joined.record.runs > 1:
+        notes.append(
+            f"A verdict is about one {nouns.party}: Student's t at 5 %. Who is worse off: at 5 % "
+            "for the whole table (Holm)."
+        )
+    if joined.ratio is not None:
+        how = joined.ratio.what if joined.ratio.known else "too few runs for an interval"
+        notes.append(f"Regret ratio of {ALL}: {joined.ratio} ({how}).")
+    return Section(
+        "What joining is worth",
+        ("verdict", *columns[:1], *columns[2:]),
+        tuple(_worth(share) for share in shares),
+        (joined.sentence, *notes),
+        numeric=(2, 3, 4, 5),
+        label=joined.label,
+    )
+
+
+def _worth(share: Share) -> tuple[str, ...]:
+    return (
+        share.verdict,
+        share.party,
+        words.number(share.alone),
+        words.number(share.total),
+        words.plus_minus(share.difference, share.error),
+        words.fraction(share.ratio),
+    )
+
+
+def _pulls_table(record: Record, label: str) -> Section:
+    """Return the arms that were pulled most, with their means if they are known."""
+    pulls = record.pulls.sum(axis=0)
+    share = pulls / max(1, int(pulls.sum()))
+    order = np.argsort(-share, kind="stable")
+    rows = []
+    for arm in order[:MOST_PULLED]:
+        mean = words.UNKNOWN
+        if record.regret is not None and not record.contextual and _means_known(record):
+            mean = _mean_with_interval(record, int(arm))
+        rows.append((record.arm_names[arm], mean, f"{pulls[arm]:,}", f"{share[arm]:.1%}"))
+    others = order[MOST_PULLED:]
+    if others.size:
+        total = int(pulls[others].sum())
+        rest = float(share[others].sum())
+        rows.append((f"{others.size} others", "", f"{total:,}", f"{rest:.1%}"))
+    nouns = record.words
+    columns = (nouns.arm, "mean", plural(nouns.pull), "share")
+    return Section(nouns.pulled, columns, tuple(rows), numeric=(1, 2, 3), label=label)
+
+
+def _means_known(record: Record) -> bool:
+    means = record.problem.get("means")
+    return isinstance(means, list) and len(means) == record.arms
+
+
+def times(record: Record) -> dict[str, float]:
+    """Return CPU time by role, the longest first, and the rest of the process (`REST`) last.
+
+    Records of several processes may have more time of roles than of the process that wrote them,
+    and then no rest.
+    """
+    roles = dict(sorted(record.role_seconds.items(), key=lambda item: -item[1]))
+    rest = record.seconds - sum(roles.values())
+    if roles and rest > 0.001 * record.seconds:
+        roles[REST] = rest
+    return roles
+
+
+def _cost_details(record: Record, label: str) -> list[Section]:
+    """Return CPU time by role and traffic by hop, if they are known."""
+    sections = []
+    shown = times(record)
+    if shown:
+        total = sum(shown.values())
+        rows = [
+            (record.role_label(role), words.seconds(value), f"{value / (total or 1):.1%}")
+            for role, value in shown.items()
+        ]
+        each = words.seconds(seconds_per_step(record))
+        rows.append(("all", words.seconds(total), "100.0%"))
+        rows.append((f"per {record.words.step} and {record.words.party}", each, ""))
+        columns = ("role", "CPU time", "share")
+        sections.append(
+            Section("CPU time by role", columns, tuple(rows), numeric=(1, 2), label=label)
+        )
+    if record.traffic:
+        hops = [
+            (hop.hop.replace("->", "→"), f"{hop.messages:,}", words.size(hop.bytes))
+            for hop in record.traffic
+        ]
+        hops.append(("all", f"{record.messages:,}", words.size(record.bytes)))
+        columns = ("from → to", "messages", "bytes")
+        sections.append(Section("Traffic", columns, tuple(hops), numeric=(1, 2), label=label))
+    return sections
+
+
+def _facts(record: Record, label: str) -> Section:
+    """Return configuration, problem, figures and seeds of a record."""
+    facts: dict[str, JSON] = {
+        "id": record.id,
+        "system": record.title,
+        "status": record.state,
+        "created": record.created,
+        "version": record.version,
+    }
+    if record.party or record.run_id != record.id:
+        facts |= {"run": record.run_id, "party": record.party or "all"}
+    tables: dict[str, JSON] = {
+        "": facts,
+        "config": record.config,
+        "problem": {key: record.problem[key] for key in record.problem if key != "words"},
+        "summary": record.summary,
+    }
+    rows = [
+        (name, words.words_of(value))
+        for prefix, table in tables.items()
+        for name, value in flat(table, prefix)
+    ]
+    rows.append(("world seeds", _seeds(record)))
+    return Section("Configuration", ("key", "value"), tuple(rows), label=label)
+
+
+def _seeds(record: Record) -> str:
+    if not record.seeds:
+        return "none: rewards came from the world, not from a simulation"
+    seeds = ", ".join(map(str, record.seeds[:MOST_SEEDS]))
+    if len(record.seeds) > MOST_SEEDS:
+        seeds += f", … ({len(record.seeds):,} in all)"
+    return f"{seeds} (a party that knows one knows every {record.words.reward})"
+
+
+# Figures ------------------------------------------------------------------------------------------
+
+
+def _plots(named: Labelled) -> list[Plot]:
+    """Return the figures that these records allow. Curves of equal runs are drawn once."""
+    curved = [pair for pair in named if pair[0].runs and pair[0].steps.size]
+    different = _different(curved)
+    nouns = common(record.words for record, _ in named)
+    plots = []
+    twins = twins_of([record for record, _ in curved])
+    learning = _learns_from_contexts(different)
+    if twins and len(curved) == 2:
+        secure = twins[0]
+        name = "Protected" if secure.protected else f"Level {secure.protection},"
+        caption = f"{name} against plain: {nouns.reward} over the {plural(nouns.step)}, and time."
+        ordered = sorted(curved, key=lambda pair: pair[0] is not secure)
+        plots.append(_plot("secure_against_plain", caption, ordered))
+    elif different and not learning:
+        caption = f"Cumulative {nouns.reward}, the mean over runs."
+        plots.append(_plot("reward_curves", caption, different))
+    if learning:
+        caption = f"{nouns.reward.capitalize()} per {nouns.step} over the run."
+        plots.append(_plot("reward_rates", caption, different))
+    regretful = [pair for pair in different if pair[0].regret is not None]
+    if regretful:
+        plots.append(_plot("regret_curves", _regret_caption(regretful), regretful))
+    for name in shared_curves([record for record, _ in different]):
+        caption = f"{name[:1].upper()}{name[1:]}."
+        plots.append(_plot("shown_curves", caption, different, curve=name))
+    plots += _pull_plots(named)
+    timed = [pair for pair in named if sum(x > 0 for x in pair[0].role_seconds.values()) > 1]
+    if len(timed) > 1:
+        plots.append(_plot("role_times", "CPU time by role.", timed))
+    return plots
+
+
+def _plot(kind: str, caption: str, named: Labelled, curve: str = "") -> Plot:
+    records = tuple(record for record, _ in named)
+    return Plot(kind, caption, records, tuple(label for _, label in named), curve)
+
+
+def _pull_plots(named: Labelled) -> list[Plot]:
+    """Return a figure of pulls for each set of arms; one arm alone needs no figure."""
+    by_arms: dict[tuple[str, ...], list[tuple[Record, str]]] = {}
+    pulled = [pair for pair in named if pair[0].runs and 1 < pair[0].arms <= 200]
+    for record, label in _different(pulled):
+        by_arms.setdefault(record.arm_names, []).append((record, label))
+    plots = []
+    for same in by_arms.values():
+        caption = common(record.words for record, _ in same).pulled
+        if len(same) == 1:
+            caption += f" by {same[0][1]}"
+        plots.append(_plot("pulls_per_arm", f"{caption}.", same))
+    return plots
+
+
+def _different(named: Labelled) -> list[tuple[Record, str]]:
+    """Return the records of which no two are equal."""
+    different: list[tuple[Record, str]] = []
+    for record, label in named:
+        if not any(identical(record, other) for other, _ in different):
+            different.append((record, label))
+    return different
+
+
+def _learns_from_contexts(named: Labelled) -> bool:
+    """Return whether the reward per step grows, which its sum hides."""
+    if not named:
+        return False
+    return all(CHANCE in record.summary and record.show.get("learnt") != {} for record, _ in named)
+
+
+def twins_of(records: Sequence[Record]) -> tuple[Record, Record] | None:
+    """Return a protected record and its plain twin; None if there is no such pair."""
+    for secure in records:
+        for plain in records:
+            if secure.runs and plain.runs and _is_twin(plain, secure):
+                return secure, plain
+    return None
+
+
+def _is_twin(plain: Record, secure: Record) -> bool:
+    if plain.level != PLAIN or secure.level in UNPROTECTED:
+        return False
+    # The twin of another level may draw in another order: it is not this run without protection.
+    if plain.summary.get("twin_of", secure.level) != secure.level:
+        return False
+    return plain.policy == secure.policy and plain.problem == secure.problem
+
+
+def _regret_caption(named: Labelled) -> str:
+    caption = common(record.words for record, _ in named).regret_caption
+    if all(record.contextual for record, _ in named):
+        return caption.replace("the best arm", "the best arm of every context")
+    return caption
+
+
+def shared_curves(records: Sequence[Record]) -> list[str]:
+    """Return the names of curves that all of some records show, in the order of the first."""
+    names: list[list[str]] = []
+    for record in records:
+        curves = record.show.get("curves")
+        curves = curves if isinstance(curves, list) else []
+        names.append([str(curve["name"]) for curve in curves if isinstance(curve, Mapping)])
+    if not names:
+        return []
+    return [name for name in names[0] if all(name in each for each in names)]
