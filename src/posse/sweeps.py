@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -512,4 +512,4 @@ def _run_one(task: tuple[str, RunSettings, Run]) -> Record:
     """Run settings, in a worker; the record keeps their digest."""
     digest, settings, run = task
     record = run(settings)
-    return replace(record, summary={**record.summary, DIGEST: digest})
+    return record.but(summary={**record.summary, DIGEST: digest})

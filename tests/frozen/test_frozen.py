@@ -46,6 +46,11 @@ CHANGED = {
         "covers every setting; those of another version do not count"
     ),
     "commands/runs list --json/json/[01]/figures/digest": "0.2: the same, of the stored records",
+    "*/show/protection_summary": (
+        "0.2: display: whom a level protects against, the smallest group that breaks it, attacks"
+    ),
+    "*/show/ratings": "0.2: display: the number of ratings behind the mean of each arm",
+    "*/figures/label": "0.2: display: a label has the first setting that differs",
     "devices/*/config/words": "0.2: the setting belongs to those data sets",
     "devices/*/config/tags": "0.2: the same",
 }

@@ -6,10 +6,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from posse.results.reports.report import sentence
-from posse.results.reports.sections import guarantees, sections
-
 from posse.results import Store, differences, joining, labels, party_rows, rows
+from posse.results.document import sections, sentence
+from posse.results.guarantees import guarantees
 from posse.results.naming import distinct
 from tests.kit.records import example_contextual_record, example_market_record, example_record
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -112,7 +111,8 @@ def stored_audit() -> Any:
 
         def keep(found: Audit) -> None:
             if found.rows and not no_save:
-                store.save(replace(record, audits=(*record.audits, found.plain())), replace=True)
+                audits = (*record.audits, found.plain())
+                store.save(record.but(audits=audits), replace=True)
 
         _audited(record, all, attack, seed, json, full, _like(like, record.kind), keep)
 

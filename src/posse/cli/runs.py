@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from posse.cli import flags
-from posse.cli.screen import print_json, remark, say, table
+from posse.cli.screen import details, print_json, remark, say, table
 from posse.cli.screen import show as show_document
 from posse.core.errors import ConfigError, StoreError
 
@@ -408,7 +408,9 @@ def show(id: flags.One, json: flags.Json = False, full: flags.Full = False) -> N
         "made": record.created,
     }
     say(" · ".join(f"{name} {value}".strip() for name, value in names.items() if value))
-    show_document(document(record), full=full, more=f"posse runs show {record.id} --full")
+    show_document(document(record), full=full)
+    if not full:
+        details(f"posse runs show {record.id}")
     if view := record.summary.get("view"):
         say(f"View recorded: {view} (what it shows: posse audit {record.id})")
 

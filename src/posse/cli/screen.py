@@ -24,8 +24,6 @@ MOST_ROWS = 6
 """Rows of a table in the short form of a document."""
 MOST_LINES = 3
 """Lines of sentences below the answer in the short form."""
-MOST_SAVED = 3
-"""Ids that a line names."""
 
 
 def out() -> Console:
@@ -208,10 +206,10 @@ def _block(columns: Sequence[str], row: tuple[str, ...]) -> Table:
 # Documents ----------------------------------------------------------------------------------------
 
 
-def show(document: Document, *, full: bool, more: str = "") -> None:
+def show(document: Document, *, full: bool) -> None:
     """Print a document: the answer, what it cost and its protection; `full` adds the details.
 
-    Without `full` it has at most 25 lines of 80 columns. `more` is the command that prints the rest.
+    Without `full` it has at most 24 lines of 80 columns, so that one more can name the records.
     """
     say(document.headline, style="bold")
     say(document.title, style="dim")
@@ -233,8 +231,6 @@ def show(document: Document, *, full: bool, more: str = "") -> None:
     for protection in document.protection:
         _protection(protection, full)
     if not full:
-        if more:
-            say(f"Details: {more}", style="dim")
         return
     for note in document.notes:
         say(note)
@@ -287,12 +283,15 @@ def paragraph(head: str, text: str, most: int) -> None:
         say((head if i == 0 else " " * len(head)) + line)
 
 
-def saved(records: Sequence[Record]) -> None:
-    """Print the ids under which records were stored."""
-    ids = [record.id for record in records[:MOST_SAVED]]
-    if len(records) > MOST_SAVED:
-        ids.append(f"and {len(records) - MOST_SAVED} more (posse runs list)")
-    say(f"Saved: {', '.join(ids)}")
+def saved(records: Sequence[Record], command: str = "") -> None:
+    """Print where records were stored, and the command that prints all details."""
+    others = f" and {len(records) - 1} more" if len(records) > 1 else ""
+    details(command or f"posse runs show {records[0].id}", f"Saved: {records[0].id}{others}. ")
+
+
+def details(command: str, before: str = "") -> None:
+    """Print the command that prints all details."""
+    say(f"{before}Details: {command} --full", style="dim")
 
 
 def print_json(document: object) -> None:

@@ -18,7 +18,7 @@ from posse.cli import flags
 from posse.cli.flags import flags_given, settings_command, settings_of
 from posse.cli.keep import Keeper, check_place
 from posse.cli.progress import Doing
-from posse.cli.screen import print_json, remark, saved, say, show
+from posse.cli.screen import details, print_json, remark, saved, say, show
 from posse.core.errors import ConfigError
 from posse.core.interrupts import defer_interrupt, end_on_interrupt, save_on_interrupt
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from posse.systems.base import AnySystem, RunSettings
 
 SIMULATED_RUNS = 50
+MOST_IDS = 2
+"""Ids that are printed as a command."""
 STORED = "stored"
 """Command of `compare` for records of the store."""
 STORED_FLAGS = ("--json", "--report", "--figure", "--full", "--help", "-h")
@@ -300,14 +302,11 @@ def _show(
 
     notes = [sameness(*records[:2])] if exact else []
     shown = document(records, report_of(known).sections(records), notes)
-    show(shown, full=full, more=_command(records[0], stored))
+    show(shown, full=full)
     if exact and not full and notes[0].startswith("NOT"):
         say(notes[0], style="bold red")
-
-
-def _command(record: Record, stored: bool) -> str:
-    """Return the command that prints all details of a record."""
-    return f"posse runs show {record.id} --full" if stored else "the same command with --full"
+    if not stored and not full:
+        details("the same command with")
 
 
 # Several configurations ---------------------------------------------------------------------------
@@ -394,11 +393,12 @@ def _show_comparison(
                 }
             )
         else:
-            again = f"posse compare {' '.join(record.id for record in records)} --full"
-            stored = keeper.saves or not each
-            show(document(records), full=full, more=again if stored else "the same with --full")
+            show(document(records), full=full)
+            again = f"posse compare {' '.join(record.id for record in records)}"
+            if not keeper.saves and not full:
+                details("the same command with" if each else again)
     if keeper.saves and not json:
-        saved(records)
+        saved(records, "the same command with" if len(records) > MOST_IDS else again)
 
 
 def sweep_command(known: AnySystem) -> Any:
@@ -470,7 +470,9 @@ def sweep_command(known: AnySystem) -> Any:
             f"{known.about.title}: {len(made.records)} settings, {made.run} run now, {made.kept} "
             "found in the store"
         )
-        show(document(made.records), full=full, more="the same command with --full")
+        show(document(made.records), full=full)
+        if not full:
+            details("the same command with")
 
     summary = (
         "Run a grid of settings, on processes or a cluster; what was run before is not run again."

@@ -97,12 +97,12 @@ class Protection:
         lines = [
             ("against", self.against),
             ("broken by", self.broken_by),
-            ("verified by", self.verified),
+            ("tested by", self.verified),
         ]
         if self.privacy:
             lines.append(("privacy", self.privacy))
         if self.command:
-            lines.append(("to protect more", self.command))
+            lines.append(("stronger", self.command))
         return tuple(lines)
 
 
@@ -228,6 +228,18 @@ def _answer(named: Labelled, joined_records: Sequence[Joining]) -> tuple[str, tu
     return headline, sentences
 
 
+def _cards(record: Record) -> tuple[str, ...]:
+    """Return figures that the system wants shown with the answer, one sentence each."""
+    cards = record.show.get("cards")
+    sentences = []
+    for card in cards if isinstance(cards, list) else ():
+        if not isinstance(card, list) or len(card) != 2:
+            continue
+        value, meaning = map(str, card)
+        sentences.append(f"{meaning[:1].upper()}{meaning[1:]}: {value}.")
+    return tuple(sentences)
+
+
 def short_labels(named: Labelled) -> list[str]:
     """Return the protection of each record if nothing else distinguishes them, else their labels."""
     protections = [record.protection for record, _ in named]
@@ -260,7 +272,8 @@ def _answer_of_one(record: Record, label: str) -> tuple[str, tuple[str, ...]]:
     if arm is None or unfinished:
         shown = CHANCE in record.summary and record.status == "finished"
         about = (_about_intervals(record), origin(record))
-        return _headline_without_winner(record, label), ("" if shown else text, *about)
+        sentences = ("" if shown else text, *_cards(record), *about)
+        return _headline_without_winner(record, label), sentences
     nouns = record.words
     shares = 100 * record.pulls[:, arm] / record.pulls.sum(axis=1)
     mean, low, high = spread(shares)
@@ -494,7 +507,14 @@ def _answer_of_joining(joined: Joining) -> tuple[str, tuple[str, ...]]:
     unfinished = ""
     if record.status != "finished":
         unfinished = f"It was not finished: {record.state}."
-    return headline, (totals, joined.sentence, unfinished, _about_intervals(record), origin(record))
+    return headline, (
+        totals,
+        joined.sentence,
+        *_cards(record),
+        unfinished,
+        _about_intervals(record),
+        origin(record),
+    )
 
 
 def sameness(secure: Record, plain: Record, *, twin: str = "the plain one") -> str:
@@ -666,7 +686,7 @@ def _relative(gain: float, error: float | None, base: float) -> str:
     """Write a relative gain in percent, with its standard error.
 
     >>> _relative(0.0412, 0.9, 100.0), _relative(-0.1, None, 100.0)
-    ('+4.1 ± 0.9 %', '-10 %')
+    ('+4.12 ± 0.90 %', '-10 %')
     """
     if error is None:
         return words.percent(gain)

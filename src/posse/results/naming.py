@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import takewhile
 
 from posse.policies.decisions import Learnt, PolicyName
 from posse.results import words
@@ -25,7 +26,7 @@ HORIZON = ("horizon", "budget", "steps", "rounds")
 """Settings that give the number of steps of a run; the first one that is set counts."""
 
 LONGEST = 32
-"""Letters of a value in a label. Longer ones are cut in the middle."""
+"""Letters of a value in a label; longer ones are cut."""
 
 TWIN = "twin of"
 """Fact of a plain twin: the level that it is the twin of."""
@@ -218,8 +219,35 @@ def differences(records: Iterable[Named]) -> list[dict[str, str]]:
     names: dict[str, None] = {}
     for each in facts:
         names |= dict.fromkeys(each)
-    differing = [name for name in names if _differs(name, facts)]
-    return [{name: each[name] for name in differing if name in each} for each in facts]
+    tables: list[dict[str, str]] = [{} for _ in facts]
+    for name in names:
+        if _differs(name, facts):
+            texts = {i: each[name] for i, each in enumerate(facts) if name in each}
+            for i, text in _shortened(texts).items():
+                tables[i][name] = text
+    return tables
+
+
+def _shortened(texts: Mapping[int, str]) -> dict[int, str]:
+    """Cut long texts to the part around the first letter in which they differ.
+
+    >>> _shortened({0: "a" * 40 + "1" + "b" * 40, 1: "a" * 40 + "2"})
+    {0: '…aaaaaaaa1bbbbbbbbbbbbbbbbbbbbbb…', 1: '…aaaaaaaa2'}
+    """
+    if all(len(text) <= LONGEST for text in texts.values()):
+        return dict(texts)
+    columns = zip(*texts.values(), strict=False)
+    common = sum(1 for _ in takewhile(lambda letters: len(set(letters)) == 1, columns))
+    start = max(0, common - LONGEST // 4)
+    shortened = {}
+    for i, text in texts.items():
+        end = start + LONGEST - 1
+        shortened[i] = text[start:end]
+        if start:
+            shortened[i] = f"…{shortened[i]}"
+        if len(text) > end:
+            shortened[i] += "…"
+    return shortened
 
 
 def labels(records: Iterable[Named]) -> list[str]:
@@ -335,7 +363,4 @@ def _differs(name: str, facts: Sequence[Mapping[str, str]]) -> bool:
 def _text(value: JSON) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
-    text = words.words_of(value)
-    if len(text) <= LONGEST:
-        return text
-    return f"{text[: LONGEST // 2 - 1]}…{text[-LONGEST // 2 :]}"
+    return words.words_of(value)

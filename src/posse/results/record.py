@@ -331,6 +331,7 @@ class Record(Named):
         for name in ("reward", "regret", "party_total", "party_regret"):
             if (array := record.__dict__[name]) is not None:
                 record.__dict__[name] = floats(array, 2, name)
+        record.__dict__["run_id"] = record.run_id or record.id
         record._shape_empty_arrays()
         return record
 

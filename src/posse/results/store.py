@@ -105,7 +105,7 @@ class Store:
 
     def begin(self, head: Record) -> RunHandle:
         """List a run that begins, in this process; `head` is its record as far as it is known."""
-        self.insert(replace(head, status="running"), live=True)
+        self.insert(head.but(status="running"), live=True)
         return RunHandle(self, head)
 
     def get(self, id: str) -> Record:
@@ -118,11 +118,19 @@ class Store:
                 f"SELECT runs.fields, {_LIVE} {_FROM} WHERE runs.id = ?", (whole,)
             ).fetchone()
             blobs = dict(db.execute("SELECT name, data FROM arrays WHERE run = ?", (whole,)))
-        record = build(text, blobs, f"run {whole} in {self.path}")
+        where = f"run {whole} in {self.path}"
+        for name in ("steps", "reward", "pulls"):
+            if name not in blobs:
+                raise StoreError(
+                    f"{where} is damaged: its array '{name}' is missing. Delete the run, or "
+                    "restore a copy.",
+                    rule="results.array.missing",
+                )
+        record = build(text, blobs, where)
         if live[0] is None:
             return record
         status, _, done, _ = _standing(live)
-        return replace(record, status=status, summary={**record.summary, "steps_done": done})
+        return record.but(status=status, summary={**record.summary, "steps_done": done})
 
     def list(self, limit: int | None = None, kind: str | None = None) -> builtins.list[RunRow]:
         """List runs, the one saved last first, without loading their arrays."""
@@ -182,7 +190,8 @@ class Store:
         """Do nothing: between operations a store holds nothing that could be closed."""
 
     def insert(self, record: Record, *, over: Iterable[str] = (), live: bool = False) -> None:
-        """Insert a record in place of those of the ids `over`."""
+        """Validate a record, and insert it in place of those of the ids `over`."""
+        record.validate()
         row = tuple(
             getattr(record, {"problem": "problem_name"}.get(name, name)) for name in COLUMNS
         )
@@ -296,7 +305,7 @@ class RunHandle:
         """Forget a run that has not ended; list it as failed where an exception ended it."""
         if self._open and error is not None:
             with suppress(StoreError):
-                self.end(replace(self._head, status="failed"))
+                self.end(self._head.but(status="failed"))
         self.drop()
 
 
@@ -381,13 +390,15 @@ def build(text: str, blobs: Mapping[str, bytes], where: str) -> Record:
         except ValueError as error:
             raise StoreError(
                 f"{where} is damaged: its array '{name}' {error}. Delete the run, or restore a "
-                "copy."
+                "copy.",
+                rule="results.array.damaged",
             ) from error
     try:
         values = json.loads(text)
         values["traffic"] = tuple(Traffic(**hop) for hop in values["traffic"])
-        return Record(**{**values, **arrays})
+        return Record.restored({**values, **arrays})
     except (ValueError, TypeError, KeyError, AttributeError, PosseError) as error:
         raise StoreError(
-            f"{where} is damaged: {error}. Delete the run, or restore a copy."
+            f"{where} is damaged: {error}. Delete the run, or restore a copy.",
+            rule="results.record.damaged",
         ) from error

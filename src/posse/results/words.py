@@ -165,7 +165,7 @@ def plural(noun: str) -> str:
     >>> plural("round"), plural("company"), plural("day"), plural("purchase"), plural("box")
     ('rounds', 'companies', 'days', 'purchases', 'boxes')
     """
-    if noun.endswith("y") and not noun.endswith(("ay", "ey", "oy", "uy")):
+    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
         return f"{noun[:-1]}ies"
     if noun.endswith(("s", "x", "z", "ch", "sh")):
         return f"{noun}es"

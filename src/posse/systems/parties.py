@@ -16,7 +16,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -279,7 +278,7 @@ def add_privacy_of_all_runs(record: Record, store: Store) -> Record:
     spent_by_others = filter(None, map(_privacy_spent, store.heads(others).values()))
     table = _privacy_table(record.party, [spent, *spent_by_others])
     sections: Any = record.show["sections"]
-    return replace(record, show={**record.show, "sections": [*sections, table.plain()]})
+    return record.but(show={**record.show, "sections": [*sections, table.plain()]})
 
 
 def _privacy_table(party: str, spent: Sequence[tuple[float, float]]) -> Section:
