@@ -10,6 +10,8 @@ import json
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
+from contextlib import redirect_stdout
+from io import StringIO
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -20,10 +22,10 @@ if TYPE_CHECKING:
     from posse.results.record import Record
     from posse.results.section import Section
 
-MOST_ROWS = 6
-"""Rows of a table in the short form of a document."""
-MOST_LINES = 3
-"""Lines of sentences below the answer in the short form."""
+LINES = 24
+"""Lines of the short form of a document; one more names the records."""
+SHORT = ((6, 240), (5, 240), (4, 160), (3, 160), (2, 80), (1, 80))
+"""Rows of a table and letters of sentences in the short form; the first that fits is printed."""
 
 
 def out() -> Console:
@@ -211,42 +213,51 @@ def show(document: Document, *, full: bool) -> None:
 
     Without `full` it has at most 24 lines of 80 columns, so that one more can name the records.
     """
-    say(document.headline, style="bold")
-    say(document.title, style="dim")
-    text = ""
-    for sentence in document.sentences:
-        longer = f"{text} {sentence}".strip()
-        if not full and len(textwrap.wrap(longer, out().width)) > MOST_LINES:
-            continue
-        text = longer
-    if text:
-        say(text)
-    for warning in document.warnings if full else document.warnings[:1]:
-        say(f"Warning: {warning}", style="yellow")
-    if document.picture is not None:
-        say("")
-        _answer_table(document.picture.section(), full)
-    say("")
-    _answer_table(document.table, full)
-    for protection in document.protection:
-        _protection(protection, full)
     if not full:
+        for rows, letters in SHORT:
+            with redirect_stdout(StringIO()) as text:
+                _answer(document, rows, letters)
+            if text.getvalue().count("\n") <= LINES:
+                break
+        _answer(document, rows, letters)
         return
+    _answer(document)
     for note in document.notes:
         say(note)
     for part in document.details:
         section(part)
 
 
-def _answer_table(part: Section, full: bool) -> None:
+def _answer(document: Document, rows: int | None = None, letters: int | None = None) -> None:
+    """Print the answer; tables have at most so many rows, and sentences so many letters."""
+    say(document.headline, style="bold")
+    say(document.title, style="dim")
+    text = ""
+    for sentence in document.sentences:
+        longer = f"{text} {sentence}".strip()
+        if letters is None or len(longer) <= letters:
+            text = longer
+    if text:
+        say(text)
+    for warning in document.warnings[:rows]:
+        say(f"Warning: {warning}", style="yellow")
+    if document.picture is not None:
+        say("")
+        _answer_table(document.picture.section(), rows)
+    say("")
+    _answer_table(document.table, rows)
+    for protection in document.protection[:rows]:
+        _protection(protection, 100 if rows is None else 2)
+
+
+def _answer_table(part: Section, most: int | None) -> None:
     """Print a table of the answer; in the short form its first rows, without the regret."""
-    hidden = 0 if full else max(0, len(part.rows) - MOST_ROWS)
-    rows = [part.columns, *part.rows[: len(part.rows) - hidden]]
-    if not full:
+    rows = [part.columns, *part.rows[:most]]
+    if most is not None:
         shown = [i for i, name in enumerate(part.columns) if name != "regret"]
         rows = [tuple(row[i] for i in shown) for row in rows]
-    numeric = range(1, len(rows[0]))
-    table(rows[0], rows[1:], numeric=numeric, spare=("traffic", "CPU time"))
+    table(rows[0], rows[1:], numeric=range(1, len(rows[0])), spare=("traffic", "CPU time"))
+    hidden = len(part.rows) - len(rows) + 1
     if hidden:
         say(f"and {hidden} more (--full)", style="dim")
 
@@ -263,13 +274,13 @@ def section(part: Section) -> None:
         say(note, style="dim" if part.rows else "")
 
 
-def _protection(protection: Protection, full: bool) -> None:
+def _protection(protection: Protection, lines: int) -> None:
     heading(f"Protection: {protection.level}")
     if protection.warning:
         say(protection.warning, style="bold red")
     width = max(len(name) for name, _ in protection.lines)
     for name, text in protection.lines:
-        paragraph(f"{name:{width}}  ", text, most=100 if full else 2)
+        paragraph(f"{name:{width}}  ", text, lines)
 
 
 def paragraph(head: str, text: str, most: int) -> None:

@@ -723,6 +723,8 @@ def _protection(record: Record) -> Protection:
     warning = ""
     if record.off:
         warning = f"OFF: {', '.join(record.off)}. What the level promises does not hold."
+    elif any(guarantee.entry["epsilon"] is None for guarantee in guarantees([record])):
+        warning = "No finite ε. This is no promise at all."
     return Protection(
         described(record.protection),
         against,
