@@ -839,9 +839,8 @@ def _details(
     details = list(tables)
     details += [_parties_table(joined) for joined in joined_records]
     details += sections_of(named)
-    details += [
-        _pulls_table(record, label) for record, label in named if record.arms > 1 and record.runs
-    ]
+    pulled = [pair for pair in named if pair[0].arms > 1 and pair[0].runs]
+    details += [_pulls_table(*pair) for pair in _different(pulled)]
     details += _protection_details(records)
     details += _privacy_details(named)
     for record in records:
