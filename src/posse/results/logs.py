@@ -89,7 +89,8 @@ def read_logs(source: Any, features: Sequence[str] = ()) -> Logged:
     )
     if not 2 <= len(arms) <= MOST_ARMS:
         raise DataError(
-            f"{document.name}: a log needs 2 to {MOST_ARMS} different arms, got {len(arms)}."
+            f"{document.name}: a log needs 2 to {MOST_ARMS} different arms, got {len(arms)}.",
+            rule="results.arm.wrong-number",
         )
     place = np.array([arms.index(name) for name in found.distinct])
     clients = table.words["client"].code if "client" in table.words else None
@@ -156,7 +157,8 @@ def targets(logged: Logged, predicted: Floats, model: Learnt | None = None) -> d
         if len(model.names) != arms:
             raise DataError(
                 f"the model has {len(model.names)} arms, and the log {arms}. Take the model of "
-                "these arms."
+                "these arms.",
+                rule="results.model.other-arms",
             )
         if model.weights is not None:
             chosen = model.scores(logged.contexts).argmax(axis=1)

@@ -155,7 +155,10 @@ def pulls_per_arm(records: Records, labels: Sequence[str] | None = None) -> Figu
     drawn = _drawable(records, "pulls")
     first = drawn[0]
     if any(record.arms != first.arms for record in drawn):
-        raise DataError("the records have different numbers of arms. Draw them one by one.")
+        raise DataError(
+            "the records have different numbers of arms. Draw them one by one.",
+            rule="results.arms.different",
+        )
     nouns = common(record.words for record in drawn)
     figure = blank()
     ax = axes(figure, x=nouns.arm, y=f"{plural(nouns.pull)} a run (mean)", grid="y")
@@ -205,16 +208,19 @@ def _drawable(records: Records, what: str) -> tuple[Record, ...]:
     """Return the records; refuse one that has no curve, or no pulls."""
     chosen = several(records)
     if not chosen:
-        raise DataError("a figure needs at least one record.")
+        raise DataError("a figure needs at least one record.", rule="results.records.none")
     for record in chosen:
         if record.runs == 0:
             raise DataError(
-                f"run {record.id} holds no finished run, so there is nothing to draw. Leave it out."
+                f"run {record.id} holds no finished run, so there is nothing to draw. Leave it "
+                "out.",
+                rule="results.runs.none",
             )
         if not (record.steps.size if what == "curve" else record.arms):
             raise DataError(
                 f"run {record.id} does not know its {what}, so there is nothing to draw. Leave it "
-                "out."
+                "out.",
+                rule=f"results.{what}.not-known",
             )
     return chosen
 
@@ -266,7 +272,8 @@ def role_times(records: Records, labels: Sequence[str] | None = None) -> Figure:
     if not timed:
         raise DataError(
             "none of these records holds time by role. Only runs with roles have it, not "
-            "simulations."
+            "simulations.",
+            rule="results.role_seconds.not-known",
         )
     return _one_time(*timed.values()) if len(timed) == 1 else _time_shares(timed)
 

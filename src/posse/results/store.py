@@ -202,7 +202,8 @@ class Store:
             if db.execute("SELECT 1 FROM runs WHERE id = ?", (record.id,)).fetchone():
                 raise StoreError(
                     f"run {record.id} is already in {self.path}. Give it a new id, or pass "
-                    "replace=True."
+                    "replace=True.",
+                    rule="results.id.taken",
                 )
             marks = ", ".join("?" * (len(COLUMNS) + 1))
             db.execute(
@@ -344,7 +345,8 @@ def _resolve(db: sqlite3.Connection, wanted: str, path: Path) -> str:
         if row is None:
             raise StoreError(
                 f"there is no run in {path} yet. Run one first, or set POSSE_HOME to where they "
-                "are."
+                "are.",
+                rule="results.id.none",
             )
         return str(row[0])
     query = (
@@ -357,13 +359,17 @@ def _resolve(db: sqlite3.Connection, wanted: str, path: Path) -> str:
     if close:
         more = ", ..." if len(close) == 6 else ""
         raise StoreError(
-            f"'{wanted}' begins several ids: {', '.join(close[:5])}{more}. Give more characters."
+            f"'{wanted}' begins several ids: {', '.join(close[:5])}{more}. Give more characters.",
+            rule="results.id.ambiguous",
         )
     recent = tuple(
         str(row[0]) for row in db.execute("SELECT id FROM runs ORDER BY seq DESC LIMIT 5")
     )
     hint = check.suggestion(wanted, recent) if recent else " The store is empty."
-    raise StoreError(f"no run '{wanted}' in {path}.{hint.replace('Known:', 'Most recent:')}")
+    raise StoreError(
+        f"no run '{wanted}' in {path}.{hint.replace('Known:', 'Most recent:')}",
+        rule="results.id.unknown",
+    )
 
 
 def arrays_of(record: Record) -> dict[str, bytes]:
