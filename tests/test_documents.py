@@ -237,7 +237,7 @@ def test_the_first_five_minutes_of_each_reader_run_as_written(script: Path, tmp_
     )
     assert done.returncode == 0, done.stderr
     wanted = {
-        "start_retailer": "What is not protected",
+        "start_retailer": "against an even split",
         "start_researcher": "may run in a federation",
         "start_platform": "total reward",
         "start_ml": "best by",

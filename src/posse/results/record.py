@@ -418,7 +418,7 @@ class Record(Named):
         """
         names = self.problem.get("names")
         if isinstance(names, list) and len(names) == self.arms:
-            return tuple(str(name) for name in names)
+            return tuple(map(str, names))
         return tuple(f"{self.words.arm} {i + 1}" for i in range(self.arms))
 
     @property
@@ -473,7 +473,8 @@ class Record(Named):
         values: dict[str, JSON] = {}
         for each in fields(self):
             if each.name not in (*ARRAYS, "traffic"):
-                values[each.name] = plain(getattr(self, each.name), each.name)
+                value = getattr(self, each.name)
+                values[each.name] = list(value) if isinstance(value, tuple) else value
         values["traffic"] = [
             {"hop": each.hop, "messages": each.messages, "bytes": each.bytes}
             for each in self.traffic

@@ -141,7 +141,7 @@ def floats(values: npt.ArrayLike, dimensions: int, name: str) -> npt.NDArray[np.
 
 def integers(values: npt.ArrayLike, dimensions: int, name: str) -> npt.NDArray[np.int64]:
     """Copy into a read-only int64 array; a fraction is refused, not rounded."""
-    array = np.asarray(values)
+    array = _converted(values, name, None)
     if array.size and array.dtype.kind not in "iu":
         raise DataError(
             f"{name} must hold integers, got {array.dtype}. Convert it with astype('int64').",
@@ -153,13 +153,7 @@ def integers(values: npt.ArrayLike, dimensions: int, name: str) -> npt.NDArray[n
 def _array(
     values: npt.ArrayLike, dimensions: int, name: str, dtype: type[Scalar]
 ) -> npt.NDArray[Scalar]:
-    try:
-        array = np.array(values, dtype=dtype, order="C")
-    except (TypeError, ValueError, OverflowError) as error:
-        raise DataError(
-            f"{name} must be an array of {np.dtype(dtype)}: {error}.",
-            rule=f"results.{name}.not-an-array",
-        ) from error
+    array = _converted(values, name, dtype)
     if array.size == 0 and array.ndim < dimensions:
         array = array.reshape((0,) * dimensions)  # [] means "no runs" on every axis
     if array.ndim != dimensions:
@@ -169,6 +163,17 @@ def _array(
         )
     array.flags.writeable = False
     return array
+
+
+def _converted(
+    values: npt.ArrayLike, name: str, dtype: type[Scalar] | None
+) -> npt.NDArray[Scalar]:
+    try:
+        return np.array(values, dtype=dtype, order="C")
+    except (TypeError, ValueError, OverflowError) as error:
+        raise DataError(
+            f"{name} must be an array of numbers: {error}.", rule=f"results.{name}.not-an-array"
+        ) from error
 
 
 def same(a: npt.NDArray[np.generic] | None, b: npt.NDArray[np.generic] | None) -> bool:
