@@ -1,5 +1,4 @@
-"""Where words go: tables to stdout, everything said on the way to stderr, one JSON document when
-asked.
+"""Output: results to stdout, messages to stderr, and with `--json` one JSON document.
 
 Colours and widths follow the terminal, NO_COLOR and COLUMNS (rich reads them).
 """
@@ -51,12 +50,12 @@ def _console(*, stderr: bool) -> Console:
 
 
 def complain(text: str) -> None:
-    """Say on stderr, in one line, what went wrong."""
+    """Print an error on stderr, in one line."""
     _line("error: ", text, "bold red")
 
 
 def remark(text: str) -> None:
-    """Say something on stderr that is not a result."""
+    """Print a message on stderr."""
     _line("", text, "")
 
 
@@ -190,7 +189,7 @@ def _table(
 
 
 def _block(columns: Sequence[str], row: tuple[str, ...]) -> Table:
-    """Make a block of one row: its first cell, and below it a line a column."""
+    """Make a block of one row: its first cell, and below it one line per column."""
     from rich.table import Table
     from rich.text import Text
 

@@ -33,9 +33,7 @@ class Row:
     at: str
     """Who attacks: kinds of role."""
     verdict: str
-    """"finds it out", "a little", "nothing found", "says nothing", or "not scored" where there is
-    no truth.
-    """
+    """The result: "finds it out", "a little", "nothing found", or "not scored" without a truth."""
     says: str = ""
     """The estimate in words."""
     statistic: str = ""
@@ -54,7 +52,7 @@ class Row:
     shuffled: float | None = None
     """p against truths that it cannot know."""
     claims: tuple[str, ...] = ()
-    """Beginnings of the sentences that it stands behind."""
+    """Beginnings of the sentences of a level that it verifies."""
     seconds: float = 0.0
     note: str = ""
     """Why it was not made, where it was not."""
@@ -98,7 +96,7 @@ class Audit:
     status: str = "finished"
     """"finished" or "interrupted"."""
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """Attacks that say nothing about such a run, or were not asked for, and why."""
+    """Attacks that do not apply to such a run, or were not asked for, and why."""
     level: float = 0.01
     """Probability, over all rows together, that one seems to find something where there is
     nothing.

@@ -1,6 +1,4 @@
-"""The file of a store: where it lies, its tables, how it is opened, and which process writes to a
-row.
-"""
+"""The file of a store: its path, its tables, how it is opened, and which process writes a row."""
 
 from __future__ import annotations
 
@@ -68,8 +66,8 @@ def _user_data() -> Path:
 
 
 def connect(path: Path, timeout: float) -> sqlite3.Connection:
-    """Open a store that has our tables, making them in a new file; transactions are begun by the
-    caller.
+    """Open a store that has our tables, making them in a new file; the caller starts
+    transactions.
 
     The tables of an older version are brought up to date in place.
     """

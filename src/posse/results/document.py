@@ -150,24 +150,24 @@ def document(
         notes: Further sentences.
     """
     chosen = several(records)
-    named = list(zip(chosen, labels(chosen), strict=True))
+    pairs = list(zip(chosen, labels(chosen), strict=True))
     joined_records = joining(chosen) if any(record.parties for record in chosen) else ()
-    headline, sentences = _answer(named, joined_records)
+    headline, sentences = _answer(pairs, joined_records)
     warnings = []
-    for record, label in named:
-        owner = f"{label}: " if len(named) > 1 else ""
+    for record, label in pairs:
+        owner = f"{label}: " if len(pairs) > 1 else ""
         warnings += [f"{owner}{sentence}" for sentence in record.warnings]
     return Document(
         title=describe(chosen),
         headline=headline,
         sentences=tuple(filter(None, sentences)),
         warnings=tuple(warnings),
-        picture=_picture(named),
-        table=_cost_table(named),
+        picture=_picture(pairs),
+        table=_cost_table(pairs),
         protection=_protections(chosen),
         notes=tuple(notes),
-        details=tuple(_details(named, tables, joined_records)),
-        plots=tuple(_plots(named)),
+        details=tuple(_details(pairs, tables, joined_records)),
+        plots=tuple(_plots(pairs)),
         records=chosen,
     )
 
@@ -205,9 +205,9 @@ def describe(records: Sequence[Record]) -> str:
 # The answer ---------------------------------------------------------------------------------------
 
 
-def _answer(named: Labelled, joined_records: Sequence[Joining]) -> tuple[str, tuple[str, ...]]:
+def _answer(pairs: Labelled, joined_records: Sequence[Joining]) -> tuple[str, tuple[str, ...]]:
     """Return the headline, and the sentences below it."""
-    rivals = _rivals(named)
+    rivals = _rivals(pairs)
     first = rivals[0][0]
     for joined in joined_records:
         if joined.baseline is not None:
@@ -218,7 +218,7 @@ def _answer(named: Labelled, joined_records: Sequence[Joining]) -> tuple[str, tu
             headline, sentences = _answer_of_several(rivals)
         else:
             headline, sentences = _answer_of_one(*rivals[0])
-    equal = [record for record, _ in named if record is not first and identical(record, first)]
+    equal = [record for record, _ in pairs if record is not first and identical(record, first)]
     if equal:
         nouns = first.words
         names = words.listed(short_labels([(record, record.label) for record in equal[:3]]))
@@ -240,13 +240,13 @@ def _cards(record: Record) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def short_labels(named: Labelled) -> list[str]:
+def short_labels(pairs: Labelled) -> list[str]:
     """Return the protection of each record if nothing else distinguishes them, else their labels."""
-    protections = [record.protection for record, _ in named]
-    policies = {str(record.policy) for record, _ in named}
+    protections = [record.protection for record, _ in pairs]
+    policies = {str(record.policy) for record, _ in pairs}
     if len(policies) == 1 and len(set(protections)) == len(protections):
         return protections
-    return [label for _, label in named]
+    return [label for _, label in pairs]
 
 
 def origin(record: Record) -> str:
@@ -386,11 +386,11 @@ def sentence(record: Record, label: str) -> str:
     return text
 
 
-def _rivals(named: Labelled) -> Labelled:
+def _rivals(pairs: Labelled) -> Labelled:
     """Omit records that equal an earlier one, and plain twins of protected ones."""
-    protected = {_question(record) for record, _ in named if record.level != PLAIN}
+    protected = {_question(record) for record, _ in pairs if record.level != PLAIN}
     rivals: list[tuple[Record, str]] = []
-    for record, label in named:
+    for record, label in pairs:
         twin = record.level == PLAIN and _question(record) in protected
         if not twin and not any(identical(record, other) for other, _ in rivals):
             rivals.append((record, label))
@@ -569,13 +569,13 @@ def unit_of(nouns: Vocabulary) -> str:
     return nouns.step if nouns.pull == "pull" else nouns.pull
 
 
-def _picture(named: Labelled) -> Picture | None:
+def _picture(pairs: Labelled) -> Picture | None:
     """Return averages of the runs, the best fixed arm and an even split; None if not known."""
-    first = named[0][0]
-    if any(record.problem != first.problem for record, _ in named):
+    first = pairs[0][0]
+    if any(record.problem != first.problem for record, _ in pairs):
         return None
     runs: list[tuple[Record, str, Floats]] = []
-    for record, label in named:
+    for record, label in pairs:
         averages = averages_of(record)
         repeated = any(identical(record, other) for other, *_ in runs)
         if averages is not None and not repeated:
@@ -618,31 +618,31 @@ def _gain(value: float, base: float) -> str:
 # What it cost -------------------------------------------------------------------------------------
 
 
-def _cost_table(named: Labelled) -> Section:
+def _cost_table(pairs: Labelled) -> Section:
     """Return what was earned and what it cost, one row per record; costs relative to the base."""
-    base = _base_of_costs(named)
+    base = _base_of_costs(pairs)
     times = f"times {base.level}" if base.level in UNPROTECTED else "times the first"
-    nouns = common(record.words for record, _ in named)
-    first = [label for _, label in named]
-    if len(named) > 1:
-        first = short_labels(named)
-    differences = _differences(named)
+    nouns = common(record.words for record, _ in pairs)
+    first = [label for _, label in pairs]
+    if len(pairs) > 1:
+        first = short_labels(pairs)
+    differences = _differences(pairs)
     columns = {"": first}
     columns[nouns.earned] = [
-        words.plus_minus(record.total_mean, standard_error(record.total)) for record, _ in named
+        words.plus_minus(record.total_mean, standard_error(record.total)) for record, _ in pairs
     ]
     if differences:
         columns["difference"] = differences
-    regrets = [record.regret_mean for record, _ in named]
-    if any(regret is not None for regret in regrets) and len(named) > 1:
+    regrets = [record.regret_mean for record, _ in pairs]
+    if any(regret is not None for regret in regrets) and len(pairs) > 1:
         columns["regret"] = [words.number(regret) for regret in regrets]
-    if any(record.seconds for record, _ in named):  # a bandit in use measures none
-        columns["CPU time"] = [words.seconds(record.seconds) for record, _ in named]
-    if len(named) > 1 and base.seconds:
-        ratios = [words.ratio(record.seconds / base.seconds) for record, _ in named]
+    if any(record.seconds for record, _ in pairs):  # a bandit in use measures none
+        columns["CPU time"] = [words.seconds(record.seconds) for record, _ in pairs]
+    if len(pairs) > 1 and base.seconds:
+        ratios = [words.ratio(record.seconds / base.seconds) for record, _ in pairs]
         columns[times] = ratios
-    if any(record.traffic for record, _ in named):
-        columns["traffic"] = [_traffic(record) for record, _ in named]
+    if any(record.traffic for record, _ in pairs):
+        columns["traffic"] = [_traffic(record) for record, _ in pairs]
     rows = tuple(zip(*columns.values(), strict=True))
     return Section(
         "What it earned and cost", tuple(columns), rows, numeric=tuple(range(1, len(columns)))
@@ -653,23 +653,23 @@ def _traffic(record: Record) -> str:
     return words.size(record.bytes) if record.traffic else "none"
 
 
-def _base_of_costs(named: Labelled) -> Record:
+def _base_of_costs(pairs: Labelled) -> Record:
     """Return the plain twin of the first record, or the parties alone, or the first record."""
-    first = named[0][0]
-    for record, _ in named:
+    first = pairs[0][0]
+    for record, _ in pairs:
         if record.level == PLAIN and record.policy == first.policy:
             return record
-    for record, _ in named:
+    for record, _ in pairs:
         if record.level == ALONE:
             return record
     return first
 
 
-def _differences(named: Labelled) -> list[str]:
+def _differences(pairs: Labelled) -> list[str]:
     """Return how much more each record earned than the first, in percent; empty for one record."""
-    if len(named) < 2:
+    if len(pairs) < 2:
         return []
-    rows = compare([record for record, _ in named]).rows
+    rows = compare([record for record, _ in pairs]).rows
     base = rows[0].mean
     texts = [words.UNKNOWN]
     for row in rows[1:]:
@@ -780,7 +780,7 @@ def _protection_details(records: Sequence[Record]) -> list[Section]:
         for record in records:
             own = record.leaks if key == "leaks" else record.shown(key)
             if key == "leaks" and not own and record.federated:
-                own = ("This record does not state what leaks. Do not take that for nothing.",)
+                own = ("This record does not state what leaks. Do not read that as no leak.",)
             by_level.setdefault(record.protection, {}).update(dict.fromkeys(own))
         for level, items in by_level.items():
             if items:
@@ -788,9 +788,9 @@ def _protection_details(records: Sequence[Record]) -> list[Section]:
     return sections
 
 
-def _privacy_details(named: Labelled) -> list[Section]:
+def _privacy_details(pairs: Labelled) -> list[Section]:
     """Return what the ledgers prove, their releases, and what they do not cover."""
-    records = [record for record, _ in named]
+    records = [record for record, _ in pairs]
     if not any(record.privacy for record in records):
         return []
     nouns = common(record.words for record in records)
@@ -798,7 +798,7 @@ def _privacy_details(named: Labelled) -> list[Section]:
     if promised := guarantees(records):
         sentences = tuple(guarantee.sentence(nouns.party) for guarantee in promised)
         sections.append(Section("Privacy spent", items=sentences))
-    for record, label in named:
+    for record, label in pairs:
         if entries := ledger(record):
             sections.append(_ledger_table(record, label, entries))
     if excluded := not_covered(records):
@@ -830,27 +830,27 @@ def _cell(key: str, value: JSON) -> str:
 
 
 def _details(
-    named: Labelled, tables: Sequence[Section], joined_records: Sequence[Joining]
+    pairs: Labelled, tables: Sequence[Section], joined_records: Sequence[Joining]
 ) -> list[Section]:
     """Return all further tables: of the systems, of parties, of arms, protection, costs, settings."""
     from posse.results.audits import audits
 
-    records = [record for record, _ in named]
+    records = [record for record, _ in pairs]
     details = list(tables)
     details += [_parties_table(joined) for joined in joined_records]
-    details += sections_of(named)
-    pulled = [pair for pair in named if pair[0].arms > 1 and pair[0].runs]
+    details += sections_of(pairs)
+    pulled = [pair for pair in pairs if pair[0].arms > 1 and pair[0].runs]
     details += [_pulls_table(*pair) for pair in _different(pulled)]
     details += _protection_details(records)
-    details += _privacy_details(named)
+    details += _privacy_details(pairs)
     for record in records:
         for audit in audits(record)[-1:]:
             details += audit.sections()
-    for record, label in named:
+    for record, label in pairs:
         details += _cost_details(record, label)
     if len(records) > 1:
         details.append(Section("How to read the comparison", items=compare(records).notes))
-    details += [_facts(record, label) for record, label in named]
+    details += [_facts(record, label) for record, label in pairs]
     return details
 
 
@@ -866,13 +866,13 @@ def sections(
     return sections_of(list(zip(chosen, names or labels(chosen), strict=True)))
 
 
-def sections_of(named: Labelled) -> list[Section]:
+def sections_of(pairs: Labelled) -> list[Section]:
     """Return the tables that the systems of labelled records want shown."""
     by_title: dict[str, list[Section]] = {}
-    for record, label in named:
+    for record, label in pairs:
         tables = record.show.get("sections")
         for table in tables if isinstance(tables, list) else ():
-            section = Section.read(table, label if len(named) > 1 else "")
+            section = Section.read(table, label if len(pairs) > 1 else "")
             by_title.setdefault(section.title, []).append(section)
     merged = []
     for same in by_title.values():
@@ -1051,11 +1051,11 @@ def _seeds(record: Record) -> str:
 # Figures ------------------------------------------------------------------------------------------
 
 
-def _plots(named: Labelled) -> list[Plot]:
+def _plots(pairs: Labelled) -> list[Plot]:
     """Return the figures that these records allow. Curves of equal runs are drawn once."""
-    curved = [pair for pair in named if pair[0].runs and pair[0].steps.size]
+    curved = [pair for pair in pairs if pair[0].runs and pair[0].steps.size]
     different = _different(curved)
-    nouns = common(record.words for record, _ in named)
+    nouns = common(record.words for record, _ in pairs)
     plots = []
     twins = twins_of([record for record, _ in curved])
     learning = _learns_from_contexts(different)
@@ -1077,22 +1077,22 @@ def _plots(named: Labelled) -> list[Plot]:
     for name in shared_curves([record for record, _ in different]):
         caption = f"{name[:1].upper()}{name[1:]}."
         plots.append(_plot("shown_curves", caption, different, curve=name))
-    plots += _pull_plots(named)
-    timed = [pair for pair in named if sum(x > 0 for x in pair[0].role_seconds.values()) > 1]
+    plots += _pull_plots(pairs)
+    timed = [pair for pair in pairs if sum(x > 0 for x in pair[0].role_seconds.values()) > 1]
     if len(timed) > 1:
         plots.append(_plot("role_times", "CPU time by role.", timed))
     return plots
 
 
-def _plot(kind: str, caption: str, named: Labelled, curve: str = "") -> Plot:
-    records = tuple(record for record, _ in named)
-    return Plot(kind, caption, records, tuple(label for _, label in named), curve)
+def _plot(kind: str, caption: str, pairs: Labelled, curve: str = "") -> Plot:
+    records = tuple(record for record, _ in pairs)
+    return Plot(kind, caption, records, tuple(label for _, label in pairs), curve)
 
 
-def _pull_plots(named: Labelled) -> list[Plot]:
+def _pull_plots(pairs: Labelled) -> list[Plot]:
     """Return a figure of pulls for each set of arms; one arm alone needs no figure."""
     by_arms: dict[tuple[str, ...], list[tuple[Record, str]]] = {}
-    pulled = [pair for pair in named if pair[0].runs and 1 < pair[0].arms <= 200]
+    pulled = [pair for pair in pairs if pair[0].runs and 1 < pair[0].arms <= 200]
     for record, label in _different(pulled):
         by_arms.setdefault(record.arm_names, []).append((record, label))
     plots = []
@@ -1104,20 +1104,20 @@ def _pull_plots(named: Labelled) -> list[Plot]:
     return plots
 
 
-def _different(named: Labelled) -> list[tuple[Record, str]]:
+def _different(pairs: Labelled) -> list[tuple[Record, str]]:
     """Return the records of which no two are equal."""
     different: list[tuple[Record, str]] = []
-    for record, label in named:
+    for record, label in pairs:
         if not any(identical(record, other) for other, _ in different):
             different.append((record, label))
     return different
 
 
-def _learns_from_contexts(named: Labelled) -> bool:
+def _learns_from_contexts(pairs: Labelled) -> bool:
     """Return whether the reward per step grows, which its sum hides."""
-    if not named:
+    if not pairs:
         return False
-    return all(CHANCE in record.summary and record.show.get("learnt") != {} for record, _ in named)
+    return all(CHANCE in record.summary and record.show.get("learnt") != {} for record, _ in pairs)
 
 
 def twins_of(records: Sequence[Record]) -> tuple[Record, Record] | None:
@@ -1138,9 +1138,9 @@ def _is_twin(plain: Record, secure: Record) -> bool:
     return plain.policy == secure.policy and plain.problem == secure.problem
 
 
-def _regret_caption(named: Labelled) -> str:
-    caption = common(record.words for record, _ in named).regret_caption
-    if all(record.contextual for record, _ in named):
+def _regret_caption(pairs: Labelled) -> str:
+    caption = common(record.words for record, _ in pairs).regret_caption
+    if all(record.contextual for record, _ in pairs):
         return caption.replace("the best arm", "the best arm of every context")
     return caption
 

@@ -482,7 +482,7 @@ Writer = Callable[[Sequence[Record], BinaryIO, bool], None]
 
 
 def export(records: Record | Iterable[Record], path: str | Path, *, parties: bool = False) -> Path:
-    """Write records to a file and return its path; the suffix says how.
+    """Write records to a file in the format of its suffix, and return its path.
 
     | suffix | holds |
     |---|---|
@@ -517,7 +517,7 @@ def export(records: Record | Iterable[Record], path: str | Path, *, parties: boo
         )
     if parties and not any(record.parties for record in chosen):
         raise DataError(
-            "none of these records says what each party earned. Export the curves, without "
+            "none of these records has what each party earned. Export the curves, without "
             "'parties'.",
             rule="results.parties.none",
         )

@@ -93,7 +93,7 @@ class Share:
         """How joining changed the result of the party; empty without a comparison.
 
         If joining does nothing to a party, at most 5 % of the verdicts are clear: its two tests are
-        adjusted by Holm. The verdict of one run says that it is one.
+        adjusted by Holm. The verdict on one run names it as one.
 
         >>> Share("a", 5.0, 9.0, -4.0, 1.0, runs=9).verdict
         'loses'

@@ -1,7 +1,7 @@
 """What other policies would have earned, from a log of decisions with the probabilities of the
 chosen arms.
 
-A log is a table with a row a decision: `arm`, `reward`, `probability`, `client` where rows of one
+A log is a table with one row per decision: `arm`, `reward`, `probability`, `client` where rows of one
 client depend on each other, and any further columns, which are the context: numbers as they are,
 words one-hot, dates left out. The estimators are those of `posse.policies.evaluation.offline`.
 Doubly robust estimates use a ridge regression of the reward an arm on the context, fitted on one
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 NEEDED = ("arm", "reward", "probability")
 MOST_ARMS = 200
 RIDGE = 1.0
-"""Weight of the squared coefficients beside the squared errors, on standardised contexts."""
+"""Weight of the squared coefficients against the squared errors, on standardised contexts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,7 +212,7 @@ def evaluate_logs(source: Any, model: Learnt | None = None, level: float = 0.95)
 
 
 def section_of(logged: Logged, found: Sequence[Evaluated]) -> Section:
-    """Put estimates into a table, and say what they rest on."""
+    """Return the estimates as a table, with notes about the log."""
     log = logged.log
     rows = []
     for one in (one for one in found if one.estimates):
@@ -234,7 +234,7 @@ def section_of(logged: Logged, found: Sequence[Evaluated]) -> Section:
         f"{log.rewards.mean():.4f} each."
         if log.clients is not None
         else f"{words.count(len(log), 'decision')} earned {log.rewards.mean():.4f} each; without a column 'client' "
-        "every row counts as a client of its own."
+        "every row counts as one client."
     )
     notes = [
         about,
@@ -271,7 +271,7 @@ def section_of(logged: Logged, found: Sequence[Evaluated]) -> Section:
 
 
 def figure_of(logged: Logged, found: Sequence[Evaluated]) -> Figure:
-    """Draw SNIPS and DR with their intervals, a line a policy, beside what the log earned."""
+    """Draw SNIPS and DR with their intervals, one line per policy, and the mean of the log."""
     from posse.results import plots
 
     shown = [one for one in found if one.estimates][::-1]

@@ -48,7 +48,7 @@ LIGHT_PAGE, DARK_PAGE = "#ffffff", "#10151f"
 
 WIDTH = 5.6
 LINE = 54
-"""Letters of a line in a legend; a longer label goes on in the next one."""
+"""Letters of a line in a legend; a longer label continues on the next one."""
 
 RATES = 20
 """Points at most of a curve of what a step earned: fewer than a curve has, so that chance averages
@@ -59,7 +59,7 @@ LINES = 3
 """Lines of a label at most."""
 
 UPRIGHT = 28
-"""Letters of a line beside an axis, which is about as high as 30 of them are wide in the fonts of
+"""Letters of a line at an axis, which is about as high as 30 of them are wide in the fonts of
 browsers.
 """
 
@@ -69,7 +69,7 @@ MANY_ARMS = 40
 """Beyond this many arms their names are not legible, and numbers are shown instead."""
 
 SLANTED = 12
-"""Names of arms up to which slanted ones stay apart; those of more arms stand upright."""
+"""Names of arms up to which slanted ones do not overlap; those of more arms are upright."""
 
 Records = Record | Iterable[Record]
 Quantiles = tuple[float, float] | None
@@ -101,7 +101,7 @@ def regret_curves(
 
 
 def shown_curves(records: Records, labels: Sequence[str] | None = None, *, name: str) -> Figure:
-    """Draw a curve that records show beside reward and regret, by its name."""
+    """Draw a further curve of records, by its name."""
     drawn = _drawable(records, "curve")
     found = [
         one["values"] for r in drawn for one in cast(Any, r.show["curves"]) if one["name"] == name
@@ -226,7 +226,7 @@ def _drawable(records: Records, what: str) -> tuple[Record, ...]:
 
 
 def _note(what: str, bands: Sequence[Band]) -> str:
-    """Say what the bands are; one run has none."""
+    """Return what the bands are; one run has none."""
     kinds = dict.fromkeys(b.what for b in bands if b.runs > 1)
     return f"{what}: {'; '.join(kinds)}" if kinds else "one run"
 
@@ -281,8 +281,7 @@ def role_times(records: Records, labels: Sequence[str] | None = None) -> Figure:
 def secure_against_plain(
     secure: Record, plain: Record, *, labels: Sequence[str] | None = None
 ) -> Figure:
-    """Draw what protection changes: the reward curves over each other, and the seconds beside each
-    other.
+    """Draw what protection changes: the reward curves in one pair of axes, the seconds in another.
 
     The bars are on a logarithmic axis when one is more than twenty times the other.
     """
@@ -381,7 +380,7 @@ def _time_bars(ax: Axes, secure: Record, plain: Record) -> None:
 
 def role_colours(records: Iterable[Named], kinds: Iterable[str]) -> dict[str, tuple[str, str]]:
     """Return the colours of kinds of role on a light and on a dark page: those that the records'
-    systems give them.
+    systems declare.
 
     A kind without one gets the next colour of `SERIES` that no other has.
     """
@@ -418,7 +417,7 @@ def blank(height: float = 3.4, width: float = WIDTH) -> Figure:
     figure: Figure = require("matplotlib.figure", extra="plot").Figure(figsize=(width, height))
     figure.set_layout_engine("constrained", w_pad=0.09, h_pad=0.07)
     figure.patch.set_alpha(0.0)
-    # A notebook shows by itself only figures of pyplot.
+    # A notebook shows only figures of pyplot without this.
     figure._repr_png_ = partial(_png, figure)  # type: ignore[attr-defined, unused-ignore]
     return figure
 
@@ -435,9 +434,7 @@ def axes(figure: Figure, *, x: str, y: str, grid: Grid = "both") -> Axes:
 
 
 def style(ax: Axes, *, x: str, y: str, grid: Grid = "both") -> Axes:
-    """Style a pair of axes and label them with quantity and unit; a long label beside them takes
-    two lines.
-    """
+    """Style a pair of axes, and label them with quantity and unit; a long label has two lines."""
     ax.patch.set_alpha(0.0)
     ax.set_xlabel(x, color=INK, fontsize=9.5)
     lines = (

@@ -123,19 +123,19 @@ def points_of(steps: int, points: int = 200) -> Ints:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a record is."""
+    """How far a run is."""
 
     run: int
-    """Number of the run that is going on, from 0."""
+    """Number of the current run, from 0."""
     runs: int
     fraction: float
     """Share of the whole record's work that is done."""
     together: int = 1
-    """Runs that go side by side, from `run` on."""
+    """Runs that advance together, starting with `run`."""
 
 
 Watch = Callable[[Progress], None]
-"""Called with the progress of a run on its way."""
+"""Is called with the progress of a run."""
 
 
 @dataclass(frozen=True)
@@ -202,8 +202,8 @@ class Record(Named):
     """The resolved configuration; `policy` and `horizon` are read from it.
 
     A policy is a table with its `name` and its `parameters`, and the `digest` of its source where
-    it has one of its own; a name alone, and parameters beside the name, as earlier versions wrote
-    them, are read too.
+    it is custom. A name alone, and parameters next to the name, as earlier versions wrote them, are
+    read too.
     """
     problem: Mapping[str, JSON]
     """What was learnt: `name`, `names` of the arms, `means` where they are known, `source`, `words`
@@ -230,9 +230,7 @@ class Record(Named):
     party_regret: Floats | None = None
     """(runs, parties) cumulative pseudo-regret of each party at the end of each run."""
     seeds: tuple[int, ...] = ()
-    """World seeds of a simulation, one a run (known before the first); empty in a deployment, which
-    has none.
-    """
+    """World seeds of a simulation, one per run; empty in a deployment."""
     leaks: tuple[str, ...] = ()
     """Plain sentences: what is not protected."""
     status: str = "finished"
@@ -246,11 +244,10 @@ class Record(Named):
     privacy: tuple[Mapping[str, JSON], ...] = ()
     """Entries of the privacy ledger."""
     audits: tuple[Mapping[str, JSON], ...] = ()
-    """What attacks found in runs of these settings (`results.reports.audits`), the latest last."""
+    """What attacks found in runs of these settings (`results.audits`), the latest last."""
     summary: Mapping[str, str | float | int] = field(default_factory=dict)
-    """Further figures worth a line in a table; `label` is the user's own label, and what a step
-    would pay without learning stands in `chance_reward`, `best_fixed_reward` and `best_fixed_arm`
-    (`answers.yardsticks`).
+    """Further figures. `label` is the user's own label; `yardsticks` are what a step would pay
+    without learning.
     """
     show: Mapping[str, JSON] = field(default_factory=dict)
     """What the system wants shown, as data: `title`, `roles` (by kind: `label`, and `colour` on a
@@ -259,7 +256,7 @@ class Record(Named):
     (further ones, at `steps`: `name`, and `values` of every run), `protection` (the level in a few
     words), `off` (what is switched off), `implied` (settings that the protection says already),
     `stopped` and `warnings` (sentences), `headline` (what was earned, where chance is unknown),
-    `in_use` (whether it goes on for as long as it is used), `baseline` (settings that a record of
+    `in_use` (whether it continues as long as it is used), `baseline` (settings that a record of
     level "alone" must share: `joining`).
     """
     id: str = field(default_factory=new_id)

@@ -172,7 +172,7 @@ def fragment(
 
 
 def _curves(records: Sequence[Record], names: Sequence[str], prefix: str) -> list[str]:
-    """Return the reward curves as SVG; nothing if there are none, or matplotlib is missing."""
+    """Return the reward curves as SVG; an empty list without curves or matplotlib."""
     if not records or not all(record.runs and record.steps.size for record in records):
         return []
     with suppress(MissingExtraError):

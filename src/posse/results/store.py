@@ -270,8 +270,9 @@ class RunHandle:
         return self._head.id
 
     def beat(self, done: int, whole: int) -> None:
-        """Say that the run goes on, and how far it is: at most once a second. A busy or full store
-        stops no run.
+        """Note that the run is alive and how far it is, at most once per second.
+
+        A busy or full store stops no run.
         """
         now = time.monotonic()
         if self._open and now >= self._next:
@@ -337,7 +338,7 @@ def _remove(db: sqlite3.Connection, id: str) -> None:
 
 
 def _resolve(db: sqlite3.Connection, wanted: str, path: Path) -> str:
-    """Return the one id that is meant, or say what is there instead."""
+    """Return the id that an id, a prefix or "last" means."""
     if wanted == "last":
         row = db.execute(
             f"SELECT runs.id {_FROM} WHERE live.run IS NULL ORDER BY seq DESC LIMIT 1"
@@ -386,9 +387,7 @@ def text_of(record: Record) -> str:
 
 
 def build(text: str, blobs: Mapping[str, bytes], where: str) -> Record:
-    """Rebuild a record from its parts, or say which part is damaged; `where` names the run and its
-    file.
-    """
+    """Return a record from its stored parts; `where` names the run and its file in errors."""
     arrays: dict[str, npt.NDArray[np.generic]] = {}
     for name, blob in blobs.items():
         try:

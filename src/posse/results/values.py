@@ -6,7 +6,7 @@ import math
 import re
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -141,7 +141,7 @@ def floats(values: npt.ArrayLike, dimensions: int, name: str) -> npt.NDArray[np.
 
 def integers(values: npt.ArrayLike, dimensions: int, name: str) -> npt.NDArray[np.int64]:
     """Copy into a read-only int64 array; a fraction is refused, not rounded."""
-    array = _converted(values, name, None)
+    array: npt.NDArray[Any] = _converted(values, name, None)
     if array.size and array.dtype.kind not in "iu":
         raise DataError(
             f"{name} must hold integers, got {array.dtype}. Convert it with astype('int64').",
@@ -165,9 +165,7 @@ def _array(
     return array
 
 
-def _converted(
-    values: npt.ArrayLike, name: str, dtype: type[Scalar] | None
-) -> npt.NDArray[Scalar]:
+def _converted(values: npt.ArrayLike, name: str, dtype: type[Scalar] | None) -> npt.NDArray[Scalar]:
     try:
         return np.array(values, dtype=dtype, order="C")
     except (TypeError, ValueError, OverflowError) as error:
