@@ -85,7 +85,7 @@ def test_costs_are_numbers_however_short_a_run_is() -> None:
     shown = document([secure, plain])
     assert column(shown, "times plain") == ["205×", "1×"]
     assert column(shown, "difference") == ["–", "identical"]
-    assert column(shown, "traffic")[1] == "none"
+    assert column(shown, "traffic")[1] == "–"
     short = document([replace(secure, seconds=0.002), replace(plain, seconds=0.000001)])
     assert column(short, "times plain") == ["2,000×", "1×"]
 

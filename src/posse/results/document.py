@@ -619,38 +619,39 @@ def _gain(value: float, base: float) -> str:
 
 
 def _cost_table(pairs: Labelled) -> Section:
-    """Return what was earned and what it cost, one row per record; costs relative to the base."""
+    """Return what was earned and what it cost, one row per record; unknown columns are omitted."""
+    records = [record for record, _ in pairs]
     base = _base_of_costs(pairs)
     times = f"times {base.level}" if base.level in UNPROTECTED else "times the first"
-    nouns = common(record.words for record, _ in pairs)
-    first = [label for _, label in pairs]
-    if len(pairs) > 1:
-        first = short_labels(pairs)
-    differences = _differences(pairs)
-    columns = {"": first}
-    columns[nouns.earned] = [
-        words.plus_minus(record.total_mean, standard_error(record.total)) for record, _ in pairs
-    ]
-    if differences:
-        columns["difference"] = differences
-    regrets = [record.regret_mean for record, _ in pairs]
-    if any(regret is not None for regret in regrets) and len(pairs) > 1:
-        columns["regret"] = [words.number(regret) for regret in regrets]
-    if any(record.seconds for record, _ in pairs):  # a bandit in use measures none
-        columns["CPU time"] = [words.seconds(record.seconds) for record, _ in pairs]
-    if len(pairs) > 1 and base.seconds:
-        ratios = [words.ratio(record.seconds / base.seconds) for record, _ in pairs]
-        columns[times] = ratios
-    if any(record.traffic for record, _ in pairs):
-        columns["traffic"] = [_traffic(record) for record, _ in pairs]
+    nouns = common(record.words for record in records)
+    columns = {
+        "": short_labels(pairs) if len(pairs) > 1 else [pairs[0][1]],
+        nouns.earned: [_earned(record) for record in records],
+        "difference": _differences(pairs),
+        "regret": [words.number(record.regret_mean) for record in records],
+        "CPU time": [words.seconds(record.seconds or None) for record in records],
+        times: [_ratio(record, base, len(records)) for record in records],
+        "traffic": [_traffic(record) for record in records],
+    }
+    columns = {name: cells for name, cells in columns.items() if set(cells) != {words.UNKNOWN}}
     rows = tuple(zip(*columns.values(), strict=True))
-    return Section(
-        "What it earned and cost", tuple(columns), rows, numeric=tuple(range(1, len(columns)))
-    )
+    numeric = tuple(range(1, len(columns)))
+    return Section("What it earned and cost", tuple(columns), rows, numeric=numeric)
+
+
+def _earned(record: Record) -> str:
+    return words.plus_minus(record.total_mean, standard_error(record.total))
+
+
+def _ratio(record: Record, base: Record, count: int) -> str:
+    """Return the CPU time in units of that of the base; unknown for one record alone."""
+    if count < 2 or not base.seconds:
+        return words.UNKNOWN
+    return words.ratio(record.seconds / base.seconds)
 
 
 def _traffic(record: Record) -> str:
-    return words.size(record.bytes) if record.traffic else "none"
+    return words.size(record.bytes) if record.traffic else words.UNKNOWN
 
 
 def _base_of_costs(pairs: Labelled) -> Record:
@@ -666,9 +667,9 @@ def _base_of_costs(pairs: Labelled) -> Record:
 
 
 def _differences(pairs: Labelled) -> list[str]:
-    """Return how much more each record earned than the first, in percent; empty for one record."""
+    """Return how much more each record earned than the first, in percent."""
     if len(pairs) < 2:
-        return []
+        return [words.UNKNOWN]
     rows = compare([record for record, _ in pairs]).rows
     base = rows[0].mean
     texts = [words.UNKNOWN]
@@ -1055,22 +1056,7 @@ def _plots(pairs: Labelled) -> list[Plot]:
     """Return the figures that these records allow. Curves of equal runs are drawn once."""
     curved = [pair for pair in pairs if pair[0].runs and pair[0].steps.size]
     different = _different(curved)
-    nouns = common(record.words for record, _ in pairs)
-    plots = []
-    twins = twins_of([record for record, _ in curved])
-    learning = _learns_from_contexts(different)
-    if twins and len(curved) == 2:
-        secure = twins[0]
-        name = "Protected" if secure.protected else f"Level {secure.protection},"
-        caption = f"{name} against plain: {nouns.reward} over the {plural(nouns.step)}, and time."
-        ordered = sorted(curved, key=lambda pair: pair[0] is not secure)
-        plots.append(_plot("secure_against_plain", caption, ordered))
-    elif different and not learning:
-        caption = f"Cumulative {nouns.reward}, the mean over runs."
-        plots.append(_plot("reward_curves", caption, different))
-    if learning:
-        caption = f"{nouns.reward.capitalize()} per {nouns.step} over the run."
-        plots.append(_plot("reward_rates", caption, different))
+    plots = _reward_plots(curved, different) if curved else []
     regretful = [pair for pair in different if pair[0].regret is not None]
     if regretful:
         plots.append(_plot("regret_curves", _regret_caption(regretful), regretful))
@@ -1081,6 +1067,27 @@ def _plots(pairs: Labelled) -> list[Plot]:
     timed = [pair for pair in pairs if sum(x > 0 for x in pair[0].role_seconds.values()) > 1]
     if len(timed) > 1:
         plots.append(_plot("role_times", "CPU time by role.", timed))
+    return plots
+
+
+def _reward_plots(curved: Labelled, different: Labelled) -> list[Plot]:
+    """Return figures of the reward: of a protected run and its twin, or its sum, or per step."""
+    nouns = common(record.words for record, _ in curved)
+    plots = []
+    twins = twins_of([record for record, _ in curved])
+    learning = _learns_from_contexts(different)
+    if twins and len(curved) == 2:
+        secure = twins[0]
+        name = "Protected" if secure.protected else f"Level {secure.protection},"
+        caption = f"{name} against plain: {nouns.reward} over the {plural(nouns.step)}, and time."
+        ordered = sorted(curved, key=lambda pair: pair[0] is not secure)
+        plots.append(_plot("secure_against_plain", caption, ordered))
+    elif not learning:
+        caption = f"Cumulative {nouns.reward}, the mean over runs."
+        plots.append(_plot("reward_curves", caption, different))
+    if learning:
+        caption = f"{nouns.reward.capitalize()} per {nouns.step} over the run."
+        plots.append(_plot("reward_rates", caption, different))
     return plots
 
 
