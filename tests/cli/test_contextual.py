@@ -54,7 +54,7 @@ def test_says_what_was_earned_what_it_cost_who_learns_what_and_both_figures(poss
         "fixed-point twin",
         "float twin",
         "times plain",
-        "Identical: the secure run (shared)",
+        "Identical: shared and its plain twin",
         "The float twin earned",
         "rounds 11",
         "bytes that a party sends",

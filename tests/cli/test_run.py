@@ -70,7 +70,7 @@ def test_a_protection_that_is_off_is_said_aloud(posse: Call) -> None:
     assert "AES is OFF" in outcome.out
     assert "OFF: aes" in posse(*words).out
     assert "the secure run" not in outcome.out
-    assert "Identical: the run (paper, aes off)" in " ".join(outcome.out.split())
+    assert "Identical: paper, aes off and its plain twin" in " ".join(outcome.out.split())
 
 
 def test_simulate_with_report_and_figure(posse: Call, tmp_path: Path) -> None:

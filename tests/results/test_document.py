@@ -19,6 +19,7 @@ from posse.results.document import (
 )
 from posse.results.record import yardsticks
 from posse.results.render import render_json, render_markdown
+from posse.results.words import interval
 from tests.kit.pages import Page
 from tests.kit.records import example_contextual_record, example_market_record, example_record
 
@@ -104,9 +105,8 @@ def test_gains_of_several_runs_are_percentages_with_their_errors() -> None:
     config = {**ucb.config, "policy": "thompson"}
     better = replace(ucb, id="0better", config=config, total=total)
     shown = document([ucb, better])
-    mean, low, high = spread(better.total)
-    assert shown.headline.startswith("thompson (plain) ")
-    assert f"{mean:.0f} [{low:.0f}, {high:.0f}]" in shown.headline
+    amount = interval(*spread(averages_of(better)))
+    assert shown.headline == f"thompson (plain) earned most: {amount} per step"
     gain = 100 * 9 / float(np.mean(ucb.total))
     assert column(shown, "difference") == ["–", f"+{gain:.0f} ± 0 %"]
     lead, best, *_ = shown.sentences
@@ -128,7 +128,7 @@ def test_other_problems_have_no_winner_and_other_horizons_are_compared_per_step(
     assert "2 problems" in shown.headline
     assert shown.picture is None
     longer = replace(ucb, id="0l", total=total, config={**config, "horizon": 400})
-    assert document([ucb, longer]).headline.endswith(" per step")
+    assert "horizons differ" in document([ucb, longer]).sentences[0]
 
 
 def test_an_interrupted_run_is_compared_per_step_and_counts_its_pulls() -> None:
@@ -149,9 +149,9 @@ def test_an_interrupted_run_is_compared_per_step_and_counts_its_pulls() -> None:
     assert "90 % of 50 pulls" in document(cut).headline
     two = learnt(runs=2, status="interrupted", pulls=[[0, 0, 200], [30, 0, 30]])
     assert "260 pulls in 2 runs" in document(two).headline
-    # If a step has several pulls the headline names totals, so totals decide.
+    # The headline names averages, so averages decide.
     more = replace(ucb, id="0more", total=(ucb.total[0] + 1,), pulls=2 * ucb.pulls)
-    assert document([ucb, more]).headline.startswith("ucb (plain) · 0more earned most: ")
+    assert document([ucb, more]).headline.startswith(f"ucb (plain) · {ucb.id} earned most: ")
 
 
 def test_a_learning_system_is_measured_against_an_even_split() -> None:

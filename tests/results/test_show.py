@@ -132,27 +132,14 @@ def test_tables_of_a_system_are_shown_as_they_are() -> None:
     assert page.open == []
 
 
-def test_tables_of_several_records_stand_side_by_side_where_they_can() -> None:
-    pairs = [
-        {
-            "title": "Cost",
-            "columns": ["what", "much"],
-            "rows": [["rounds", str(n)], [f"only {n}", "x"]],
-        }
-        for n in (1, 2)
-    ]
-    records = [
-        example_record(horizon=100 * n, show={"sections": [pair]})
-        for n, pair in enumerate(pairs, 1)
-    ]
-    (section,) = sections(records)
-    assert section.columns == ("what", "ucb (standard), 100 steps", "ucb (standard), 200 steps")
-    assert section.rows == (("rounds", "1", "2"), ("only 1", "x", "–"), ("only 2", "–", "x"))
-    wide = {"title": "Cost", "columns": ["a", "b", "c"], "rows": [["1", "2", "3"]]}
-    apart = sections([records[0], example_record(show={"sections": [wide]})])
-    assert [(one.label != "", one.columns) for one in apart] == [
-        (True, ("what", "much")),
-        (True, ("a", "b", "c")),
+def test_tables_of_one_title_are_together_with_their_labels() -> None:
+    tables = [{"title": title, "columns": ["a"], "rows": [["1"]]} for title in ("Cost", "Time")]
+    records = [example_record(horizon=100 * number, show={"sections": tables}) for number in (1, 2)]
+    assert [section.heading for section in sections(records)] == [
+        "Cost: ucb (standard), 100 steps",
+        "Cost: ucb (standard), 200 steps",
+        "Time: ucb (standard), 100 steps",
+        "Time: ucb (standard), 200 steps",
     ]
 
 

@@ -58,19 +58,17 @@ _UNIT = 2.0**-53
 
 
 @inlined
-def _round(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
-    p0 = _M0 * c0
-    p1 = _M1 * c2
-    return (p1 >> _S32) ^ c1 ^ k0, p1 & _MASK32, (p0 >> _S32) ^ c3 ^ k1, p0 & _MASK32
-
-
-@inlined
 def _philox(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
-    for _ in range(9):
-        c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1)
+    for _ in range(10):
+        p0 = _M0 * c0
+        p1 = _M1 * c2
+        c0 = (p1 >> _S32) ^ c1 ^ k0
+        c1 = p1 & _MASK32
+        c2 = (p0 >> _S32) ^ c3 ^ k1
+        c3 = p0 & _MASK32
         k0 = (k0 + _W0) & _MASK32
         k1 = (k1 + _W1) & _MASK32
-    return _round(c0, c1, c2, c3, k0, k1)
+    return c0, c1, c2, c3
 
 
 @elementary

@@ -413,32 +413,20 @@ def _answer_of_several(rivals: Labelled) -> tuple[str, tuple[str, ...]]:
     earning = [pair for pair in rivals if averages_of(pair[0]) is not None]
     if len(earning) < 2:
         return problems[0], (sentence(*rivals[0]),)
-    comparable = all(
-        record.horizon == first.horizon and record.status == "finished" for record, _ in earning
-    )
-    ranking = sorted(earning, key=lambda pair: -_score(pair[0], comparable))
+    ranking = sorted(earning, key=lambda pair: -spread(averages_of(pair[0]))[0])
     top, label = ranking[0]
     nouns = common(record.words for record, _ in rivals)
-    if not comparable:
-        return _answer_by_averages(top, label, nouns)
-    total = nouns.priced(words.interval(*spread(top.total)))
-    headline = f"{label} earned most: {total} over {words.count(top.horizon, nouns.step)}"
-    lead = _lead(top, *ranking[1])
-    return headline, (lead, _best_arm(top, label), _about_intervals(top), origin(top))
+    amount = nouns.priced(words.interval(*spread(averages_of(top))))
+    headline = f"{label} earned most: {amount} per {unit_of(nouns)}"
+    if all(_complete(record, first) for record, _ in earning):
+        sentences = (_lead(top, *ranking[1]), _best_arm(top, label))
+    else:
+        sentences = ("The horizons differ, or a run did not finish.",)
+    return headline, (*sentences, _about_intervals(top), origin(top))
 
 
-def _score(record: Record, comparable: bool) -> float:
-    values = record.total if comparable else averages_of(record)
-    return float(np.mean(values))  # type: ignore[arg-type]
-
-
-def _answer_by_averages(top: Record, label: str, nouns: Vocabulary) -> tuple[str, tuple[str, ...]]:
-    unit = unit_of(nouns) if CHANCE in top.summary else nouns.step
-    averages = averages_of(top)
-    assert averages is not None
-    amount = nouns.priced(words.interval(*spread(averages)))
-    why = f"Compared by what a {unit} earned: the horizons differ, or a run did not finish."
-    return f"{label} earned most: {amount} per {unit}", (why, _about_intervals(top))
+def _complete(record: Record, first: Record) -> bool:
+    return record.horizon == first.horizon and record.status == "finished"
 
 
 def _lead(top: Record, second: Record, name: str) -> str:
@@ -517,7 +505,7 @@ def _answer_of_joining(joined: Joining) -> tuple[str, tuple[str, ...]]:
     )
 
 
-def sameness(secure: Record, plain: Record, *, twin: str = "the plain one") -> str:
+def sameness(secure: Record, plain: Record) -> str:
     """Return whether protection changed anything."""
     if secure.status != "finished" or plain.status != "finished":
         return "One of the two runs did not finish: they cannot be compared."
@@ -526,22 +514,16 @@ def sameness(secure: Record, plain: Record, *, twin: str = "the plain one") -> s
             f"NOT identical: {secure.label} and its plain twin differ. This is a defect, please "
             "report it."
         )
-    nouns = secure.words
-    run = "the secure run" if secure.protected else "the run"
-    pulls = "pulled every arm as often"
-    if nouns.pull != "pull":
-        pulls = f"took as many {plural(nouns.pull)} of each"
-    every = f" in each of the {secure.runs} runs" if secure.runs > 1 else ""
     return (
-        f"Identical: {run} ({secure.protection}) {pulls} as {twin} and earned the same "
-        f"{words.number(secure.total_mean)}, to the last bit{every}."
+        f"Identical: {secure.protection} and its plain twin have the same "
+        f"{plural(secure.words.pull)} and the same {secure.words.reward}, to the last bit."
     )
 
 
 # Averages and bars --------------------------------------------------------------------------------
 
 
-def spread(values: npt.ArrayLike) -> tuple[float, float, float]:
+def spread(values: npt.ArrayLike | None) -> tuple[float, float, float]:
     """Return the mean and the ends of Student's 95 % interval; NaN for the ends of one value."""
     x = np.asarray(values, np.float64)
     mean = float(x.mean())
@@ -858,11 +840,7 @@ def _details(
 def sections(
     records: Record | Iterable[Record], names: Sequence[str] | None = None
 ) -> list[Section]:
-    """Return the tables that the systems of these records want shown (`Record.show`).
-
-    Tables of two columns that several records have under one title are merged, one column per
-    record.
-    """
+    """Return the tables that the systems of these records want shown, those of one title together."""
     chosen = several(records)
     return sections_of(list(zip(chosen, names or labels(chosen), strict=True)))
 
@@ -875,29 +853,7 @@ def sections_of(pairs: Labelled) -> list[Section]:
         for table in tables if isinstance(tables, list) else ():
             section = Section.read(table, label if len(pairs) > 1 else "")
             by_title.setdefault(section.title, []).append(section)
-    merged = []
-    for same in by_title.values():
-        merged += _merged(same)
-    return merged
-
-
-def _merged(same: Sequence[Section]) -> list[Section]:
-    first = same[0]
-    pairs = all(len(each.columns) == 2 and each.columns[0] == first.columns[0] for each in same)
-    different_labels = len({each.label for each in same}) == len(same)
-    if len(same) == 1 or not pairs or not different_labels:
-        return list(same)
-    cells = [dict(each.rows) for each in same]
-    names: dict[str, None] = {}
-    notes: dict[str, None] = {}
-    for section, values in zip(same, cells, strict=True):
-        names |= dict.fromkeys(values)
-        notes |= dict.fromkeys(section.notes)
-    rows = tuple((name, *(each.get(name, words.UNKNOWN) for each in cells)) for name in names)
-    columns = (first.columns[0], *(each.label for each in same))
-    return [
-        Section(first.title, columns, rows, tuple(notes), numeric=tuple(range(1, len(columns))))
-    ]
+    return [section for same in by_title.values() for section in same]
 
 
 def _parties_table(joined: Joining) -> Section:
