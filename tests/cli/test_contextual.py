@@ -156,7 +156,7 @@ def test_a_stored_run_is_shown_compared_exported_and_reported(posse: Call) -> No
     assert "plain, fixed-point twin of shared" in posse("compare", *ids, COLUMNS="200").out
     posse("runs", "export", "last", "--out", "run.csv")
     assert len(Path("run.csv").read_text().splitlines()) == 61
-    assert "none of these records says what each party earned" in one_line(
+    assert "results.parties.none" in one_line(
         posse("runs", "export", "last", "--parties", "--out", "p.csv")
     )
     posse("runs", "report", "last", "--out", "r.html")

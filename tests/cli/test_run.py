@@ -226,6 +226,8 @@ PLAIN = ("--owners", "3", "--budget", "60", "--runs", "2")
         ("sweep", *PLAIN, "--path", "plain", "--over", "seed=1,2,3,4,5,6,7,8,9", "--workers", "1"),
         ("run", "mpc-contextual", "--rows", "100", "--steps", "20"),
         ("run", "dp-combinatorial", "--rounds", "300", "--agents", "3", "--runs", "2"),
+        ("run", "fed-contextual", "--rounds", "4", "--clients", "12", "--cohort", "3"),
+        ("demo", "--horizon", "60"),
     ],
     ids=lambda words: " ".join(words[:2]),
 )

@@ -71,6 +71,9 @@ def test_an_arm_with_three_ratings_is_named_with_its_interval() -> None:
     assert high - low > 0.5
     assert "(3 ratings)" in truth
     assert truth.count("[") == 1
+    picture = document(record).picture
+    assert picture is not None
+    assert "[" in picture.bars[1].text
     assert origin(record) == "Simulated from 493 ratings."
 
 

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 ENOUGH_SECONDS = 45.0
 """When the first level took longer than this, the others are left out: a demo is short."""
 
+LINES = 21
+"""Lines of the result in the short form, which has 25 with what to do next."""
+
 AUDITED = 300
 """Steps of the runs that the demo attacks."""
 
@@ -50,7 +53,7 @@ def demo(
     keeper = Keeper(save=True)
     make_folder(out)
     check_place(out / "report.html")
-    say(known.about.demo.story)
+    remark(known.about.demo.story)
     draws = _can_draw()
     pairs: list[tuple[Record, Record]] = []
     records: list[Record] = []
@@ -99,7 +102,7 @@ def _tell(known: AnySystem, pairs: Sequence[tuple[Record, Record]], full: bool) 
     protected = [record for record, _ in pairs]
     notes = [sameness(*pair) for pair in pairs] if known.about.exact else []
     shown = document([*protected, *(twin for _, twin in pairs[:1])])
-    show(shown, full=full)
+    show(shown, full=full, lines=LINES)
     for note in notes if full else notes[:1]:
         say(note, style="bold")
 

@@ -207,16 +207,17 @@ def _block(columns: Sequence[str], row: tuple[str, ...]) -> Table:
 # Documents ----------------------------------------------------------------------------------------
 
 
-def show(document: Document, *, full: bool) -> None:
+def show(document: Document, *, full: bool, lines: int = LINES) -> None:
     """Print a document: the answer, what it cost and its protection; `full` adds the details.
 
-    Without `full` it has at most 24 lines of 80 columns, so that one more can name the records.
+    Without `full` it has at most so many lines of 80 columns, by default 24: one more can name the
+    records.
     """
     if not full:
         for rows, letters in SHORT:
             with redirect_stdout(StringIO()) as text:
                 _answer(document, rows, letters)
-            if text.getvalue().count("\n") <= LINES:
+            if text.getvalue().count("\n") <= lines:
                 break
         _answer(document, rows, letters)
         return
@@ -245,7 +246,8 @@ def _answer(document: Document, rows: int | None = None, letters: int | None = N
         _answer_table(document.picture.section(), rows)
     say("")
     _answer_table(document.table, rows)
-    for protection in document.protection[:rows]:
+    shown = document.protection if rows is None else document.protection[:1]
+    for protection in shown:
         _protection(protection, 100 if rows is None else 2)
 
 

@@ -573,9 +573,13 @@ def _picture(pairs: Labelled) -> Picture | None:
     if CHANCE not in first.summary:
         return Picture(f"{nouns.earned} per {nouns.step}", reference, tuple(bars))
     best = float(first.summary[BEST])
-    name = f"best fixed {nouns.arm} ({first.summary[BEST_ARM]})"
+    best_arm = str(first.summary[BEST_ARM])
+    name = f"best fixed {nouns.arm} ({best_arm})"
+    text = words.number(best, 3)
+    if best_arm in first.arm_names:
+        text = _mean_with_interval(first, first.arm_names.index(best_arm)).partition(" (")[0]
     bars += [
-        Bar(name, best, words.number(best, 3), _gain(best, base), yardstick=True),
+        Bar(name, best, text, _gain(best, base), yardstick=True),
         Bar("even split", base, words.number(base, 3), "", yardstick=True),
     ]
     return Picture(f"{nouns.earned} per {unit_of(nouns)}", reference, tuple(bars))
