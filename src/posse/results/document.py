@@ -418,10 +418,9 @@ def _answer_of_several(rivals: Labelled) -> tuple[str, tuple[str, ...]]:
     nouns = common(record.words for record, _ in rivals)
     amount = nouns.priced(words.interval(*spread(averages_of(top))))
     headline = f"{label} earned most: {amount} per {unit_of(nouns)}"
+    sentences = ["The horizons differ, or a run did not finish."]
     if all(_complete(record, first) for record, _ in earning):
-        sentences = (_lead(top, *ranking[1]), _best_arm(top, label))
-    else:
-        sentences = ("The horizons differ, or a run did not finish.",)
+        sentences = [_lead(top, *ranking[1]), _best_arm(top, label)]
     return headline, (*sentences, _about_intervals(top), origin(top))
 
 
@@ -867,13 +866,15 @@ def _parties_table(joined: Joining) -> Section:
     if len(shares) > 1:
         shares = (*shares, joined.whole)
     if joined.baseline is None:
-        rows = [
-            (share.party, words.number(share.total), words.number(share.regret)) for share in shares
-        ]
-        columns = (nouns.party, nouns.earned, nouns.regret)
-        title = f"What each {nouns.party} earned"
-        return Section(title, columns, tuple(rows), numeric=(1, 2), label=joined.label)
-    columns = (nouns.party, "joined", "alone", "joined", "difference", "regret ratio")
+        return Section(
+            f"What each {nouns.party} earned",
+            (nouns.party, nouns.earned, nouns.regret),
+            tuple(
+                (each.party, words.number(each.total), words.number(each.regret)) for each in shares
+            ),
+            numeric=(1, 2),
+            label=joined.label,
+        )
     notes = [
         f"{nouns.earned.capitalize()}. Differences are paired by world seed, ± standard error. "
         "Ratio: regret joined over regret alone."
@@ -888,7 +889,7 @@ def _parties_table(joined: Joining) -> Section:
         notes.append(f"Regret ratio of {ALL}: {joined.ratio} ({how}).")
     return Section(
         "What joining is worth",
-        ("verdict", *columns[:1], *columns[2:]),
+        ("verdict", nouns.party, "alone", "joined", "difference", "regret ratio"),
         tuple(_worth(share) for share in shares),
         (joined.sentence, *notes),
         numeric=(2, 3, 4, 5),

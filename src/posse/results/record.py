@@ -316,10 +316,10 @@ class Record(Named):
         record = object.__new__(cls)
         for each in fields(cls):
             value = values.get(each.name, each.default)
-            if value is MISSING and each.default_factory is MISSING:
-                raise KeyError(each.name)
+            if value is MISSING and each.default_factory is not MISSING:
+                value = each.default_factory()
             if value is MISSING:
-                value = each.default_factory()  # type: ignore[misc]
+                raise KeyError(each.name)
             record.__dict__[each.name] = value
         for name in ("total", "parties", "seeds", "leaks", "privacy", "audits"):
             record.__dict__[name] = tuple(record.__dict__[name])

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 from posse.core.errors import DataError, MissingExtraError
 from posse.core.files import whole
 from posse.results import plots, words
-from posse.results.document import Document, Plot, Section, document, sentence
+from posse.results.document import Document, Plot, document, sentence
 from posse.results.naming import described, labels
 from posse.results.record import Record, several
+from posse.results.section import Section
 from posse.results.statistics import standard_error
 from posse.results.values import JSON, plain_dict
 from posse.version import __version__

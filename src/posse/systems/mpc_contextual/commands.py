@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from posse.results import words
-from posse.results.guarantees import Guarantee
+from posse.results import guarantees, words
 from posse.results.section import Section
 from posse.systems.modules import Command, Commands
 
@@ -56,7 +55,7 @@ def show_arms(settings: ArmSettings) -> Iterator[Section]:
 
 def _proved(title: str, guarantee: Guarantee) -> Section:
     notes = [f"covers {guarantee.covers}", f"adjacency: {guarantee.adjacency}", guarantee.terms]
-    hollow = Guarantee("", (), dict(guarantee.entry())).hollow
+    hollow = guarantees.Guarantee("", (), dict(guarantee.entry())).hollow
     if hollow:
         notes.append(hollow)
     return Section(
