@@ -52,4 +52,6 @@ def test_a_run_with_a_report_enters_few_files_and_makes_few_calls(counter: Count
     results = [name for name in counter.files if name.startswith("results/")]
     assert "results/document.py" in results
     assert len(results) <= 14, sorted(results)
-    assert sum(counter.files[name] for name in results) <= 10_000
+    assert sum(counter.files[name] for name in results) <= 9_000
+    assert len(counter.files) <= 76, sorted(counter.files)
+    assert counter.calls <= 80_000

@@ -118,13 +118,13 @@ def table(
     chosen = list(range(len(cells[0])))
     for name in (None, *spare):
         chosen = [i for i in chosen if columns[i] != name]
-        shown = [tuple(row[i] for i in chosen) for row in cells]
+        visible = [tuple(row[i] for i in chosen) for row in cells]
         right = [place for place, i in enumerate(chosen) if i in numeric]
         # A wide gap is easier to read; a narrow one may make the table fit.
         gaps = len(chosen) - 1
-        gap = 3 if _natural(shown) + 3 * gaps <= console.width else 1
-        if widths := _widths(shown, console.width - gap * gaps):
-            console.print(_table(shown[0], shown[1:], widths, right, gap))
+        gap = 3 if _natural(visible) + 3 * gaps <= console.width else 1
+        if widths := _widths(visible, console.width - gap * gaps):
+            console.print(_table(visible[0], visible[1:], widths, right, gap))
             return
     for row in cells[1:]:
         console.print(_block(cells[0], row))
@@ -246,8 +246,8 @@ def _answer(document: Document, rows: int | None = None, letters: int | None = N
         _answer_table(document.picture.section(), rows)
     say("")
     _answer_table(document.table, rows)
-    shown = document.protection if rows is None else document.protection[:1]
-    for protection in shown:
+    levels = document.protection if rows is None else document.protection[:1]
+    for protection in levels:
         _protection(protection, 100 if rows is None else 2)
 
 
@@ -255,8 +255,8 @@ def _answer_table(part: Section, most: int | None) -> None:
     """Print a table of the answer; in the short form its first rows, without the regret."""
     rows = [part.columns, *part.rows[:most]]
     if most is not None:
-        shown = [i for i, name in enumerate(part.columns) if name != "regret"]
-        rows = [tuple(row[i] for i in shown) for row in rows]
+        places = [i for i, name in enumerate(part.columns) if name != "regret"]
+        rows = [tuple(row[i] for i in places) for row in rows]
     table(rows[0], rows[1:], numeric=range(1, len(rows[0])), spare=("traffic", "CPU time"))
     hidden = len(part.rows) - len(rows) + 1
     if hidden:

@@ -270,9 +270,9 @@ def _answer_of_one(record: Record, label: str) -> tuple[str, tuple[str, ...]]:
     arm = _winner(record)
     unfinished = record.status != "finished" and "headline" in record.show
     if arm is None or unfinished:
-        shown = CHANCE in record.summary and record.status == "finished"
+        complete = CHANCE in record.summary and record.status == "finished"
         about = (_about_intervals(record), origin(record))
-        sentences = ("" if shown else text, *_cards(record), *about)
+        sentences = ("" if complete else text, *_cards(record), *about)
         return _headline_without_winner(record, label), sentences
     nouns = record.words
     shares = 100 * record.pulls[:, arm] / record.pulls.sum(axis=1)
@@ -700,12 +700,12 @@ def _protections(records: Sequence[Record]) -> tuple[Protection, ...]:
 
 def _protection(record: Record) -> Protection:
     summary = record.show.get("protection_summary")
-    known: Mapping[str, JSON] = summary if isinstance(summary, Mapping) else {}
-    against = str(known.get("against") or _against(record))
+    declared: Mapping[str, JSON] = summary if isinstance(summary, Mapping) else {}
+    against = str(declared.get("against") or _against(record))
     figures = []
     for guarantee in guarantees([record]):
         figures.append(f"{guarantee.figure} (unit {guarantee.entry.get('unit', 'not stated')})")
-    broken_by = str(known.get("broken_by") or _broken_by(record))
+    broken_by = str(declared.get("broken_by") or _broken_by(record))
     warning = ""
     if record.off:
         warning = f"OFF: {', '.join(record.off)}. What the level promises does not hold."
@@ -715,10 +715,10 @@ def _protection(record: Record) -> Protection:
         described(record.protection),
         against,
         broken_by,
-        _verified(record, known.get("attacks")),
+        _verified(record, declared.get("attacks")),
         "; ".join(dict.fromkeys(figures)),
         warning,
-        str(known.get("command") or ""),
+        str(declared.get("command") or ""),
     )
 
 
@@ -950,12 +950,12 @@ def times(record: Record) -> dict[str, float]:
 def _cost_details(record: Record, label: str) -> list[Section]:
     """Return CPU time by role and traffic by hop, if they are known."""
     sections = []
-    shown = times(record)
-    if shown:
-        total = sum(shown.values())
+    by_role = times(record)
+    if by_role:
+        total = sum(by_role.values())
         rows = [
             (record.role_label(role), words.seconds(value), f"{value / (total or 1):.1%}")
-            for role, value in shown.items()
+            for role, value in by_role.items()
         ]
         each = words.seconds(seconds_per_step(record))
         rows.append(("all", words.seconds(total), "100.0%"))

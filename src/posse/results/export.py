@@ -389,15 +389,20 @@ def column(name: str, rows: Sequence[Row], also: Mapping[str, str] | None = None
     for row in rows:
         names |= dict.fromkeys(row)
     aliases = ALSO if also is None else also
-    for meant in (aliases.get(name, name), name):
-        for spelling in (meant, meant.replace("-", "_"), f"policy.{meant}", f"config.{meant}"):
+    for full_name in (aliases.get(name, name), name):
+        for spelling in (
+            full_name,
+            full_name.replace("-", "_"),
+            f"policy.{full_name}",
+            f"config.{full_name}",
+        ):
             if spelling in names or not names:
                 return spelling
-    shown = [alias for alias, stored in aliases.items() if stored in names]
-    choices = (*names, *shown)
+    headings = [alias for alias, stored in aliases.items() if stored in names]
+    choices = (*names, *headings)
     hint = suggestion(name, choices)
     if len(names) > MANY:
-        usual = sorted({*shown, *SHOWN.intersection(names)})
+        usual = sorted({*headings, *SHOWN.intersection(names)})
         hint = f"{did_you_mean(name, choices)} Known: {', '.join(usual)}; and every name in "
         hint += "'posse runs list --json'."
     raise ConfigError(f"unknown column '{name}'.{hint}", rule="results.column.unknown")
@@ -501,12 +506,12 @@ def export(records: Record | Iterable[Record], path: str | Path, *, parties: boo
     """
     path = Path(path)
     suffix = path.suffix.lower()
-    known = PARTY_FORMATS if parties else tuple(FORMATS)
-    if suffix not in known:
+    formats = PARTY_FORMATS if parties else tuple(FORMATS)
+    if suffix not in formats:
         what = " what parties earned" if parties else ""
         raise DataError(
             f"cannot export{what} to '{path.suffix or path.name}'. Known: "
-            f"{', '.join(sorted(known))}.",
+            f"{', '.join(sorted(formats))}.",
             rule="results.suffix.unknown",
         )
     chosen = several(records)

@@ -178,8 +178,8 @@ def joining(records: Iterable[Record]) -> tuple[Joining, ...]:
     the record is returned without a comparison. A baseline itself is not returned.
     """
     chosen = several(records)
-    named = list(zip(chosen, labels(chosen), strict=True))
-    pairs = [pair for pair in named if _has_party_totals(pair[0])]
+    labelled = list(zip(chosen, labels(chosen), strict=True))
+    pairs = [pair for pair in labelled if _has_party_totals(pair[0])]
     candidates = [record for record, _ in pairs]
     results = []
     baselines = []

@@ -80,10 +80,10 @@ def read_logs(source: Any, features: Sequence[str] = ()) -> Logged:
     else:
         table, names = read_columns(document, named, numbers, delimiter=delimiter, rules=rules), ()
         contexts = np.zeros((len(table.line), 0))
-    found = table.words["arm"]
+    column = table.words["arm"]
     arms = tuple(
         sorted(
-            found.distinct,
+            column.distinct,
             key=lambda name: (not name.isdigit(), int(name) if name.isdigit() else 0, name),
         )
     )
@@ -92,10 +92,10 @@ def read_logs(source: Any, features: Sequence[str] = ()) -> Logged:
             f"{document.name}: a log needs 2 to {MOST_ARMS} different arms, got {len(arms)}.",
             rule="results.arm.wrong-number",
         )
-    place = np.array([arms.index(name) for name in found.distinct])
+    place = np.array([arms.index(name) for name in column.distinct])
     clients = table.words["client"].code if "client" in table.words else None
     log = Log(
-        place[found.code], table.numbers["reward"], table.numbers["probability"], None, clients
+        place[column.code], table.numbers["reward"], table.numbers["probability"], None, clients
     )
     return Logged(document.name, log, arms, names, contexts, tuple(current().dropped))
 
@@ -106,12 +106,12 @@ def predictions(logged: Logged) -> Floats:
     """
     log = logged.log
     half = (np.arange(len(log)) if log.clients is None else log.clients) % 2
-    made = np.zeros((len(log), len(logged.arms)))
+    predicted = np.zeros((len(log), len(logged.arms)))
     for side in (0, 1):
         use = half == side if (half != side).any() else np.ones(len(log), bool)
         fit = half != side if (half != side).any() else use
-        made[use] = fitted(logged, fit, use)
-    return made
+        predicted[use] = fitted(logged, fit, use)
+    return predicted
 
 
 def fitted(logged: Logged, fit: NDArray[np.bool_], use: NDArray[np.bool_]) -> Floats:
@@ -121,15 +121,15 @@ def fitted(logged: Logged, fit: NDArray[np.bool_], use: NDArray[np.bool_]) -> Fl
     rows = np.concatenate([np.ones((len(log), 1)), x], axis=1)
     shrink = RIDGE * np.eye(rows.shape[1])
     shrink[0, 0] = 1e-9
-    made = np.zeros((int(use.sum()), len(logged.arms)))
+    predicted = np.zeros((int(use.sum()), len(logged.arms)))
     for arm in range(len(logged.arms)):
         own = fit & (log.arms == arm)
         if not own.any():
-            made[:, arm] = log.rewards[fit].mean()
+            predicted[:, arm] = log.rewards[fit].mean()
             continue
         a = rows[own]
-        made[:, arm] = rows[use] @ np.linalg.solve(a.T @ a + shrink, a.T @ log.rewards[own])
-    return made
+        predicted[:, arm] = rows[use] @ np.linalg.solve(a.T @ a + shrink, a.T @ log.rewards[own])
+    return predicted
 
 
 @dataclass(frozen=True)
@@ -146,13 +146,13 @@ def targets(logged: Logged, predicted: Floats, model: Learnt | None = None) -> d
     a given model.
     """
     rows, arms = predicted.shape
-    found = {
+    chances = {
         f"always {name}": np.tile(np.eye(arms)[at], (rows, 1))
         for at, name in enumerate(logged.arms)
     }
-    found["any arm"] = np.full((rows, arms), 1 / arms)
+    chances["any arm"] = np.full((rows, arms), 1 / arms)
     if logged.features:
-        found["best by context"] = np.eye(arms)[predicted.argmax(axis=1)]
+        chances["best by context"] = np.eye(arms)[predicted.argmax(axis=1)]
     if model is not None:
         if len(model.names) != arms:
             raise DataError(
@@ -166,8 +166,8 @@ def targets(logged: Logged, predicted: Floats, model: Learnt | None = None) -> d
             chosen = np.full(rows, model.decide().arm)
         if set(model.names) == set(logged.arms):  # else they are the same arms by number
             chosen = np.array([logged.arms.index(name) for name in model.names])[chosen]
-        found["the model"] = np.eye(arms)[chosen]
-    return found
+        chances["the model"] = np.eye(arms)[chosen]
+    return chances
 
 
 class Evaluation(NamedTuple):
@@ -197,25 +197,25 @@ def evaluate_logs(source: Any, model: Learnt | None = None, level: float = 0.95)
     """
     logged = read_logs(source, () if model is None else model.features)
     predicted = predictions(logged)
-    found = []
+    policies = []
     for name, target in targets(logged, predicted, model).items():
         try:
             each = {
                 how: evaluate(logged.log, target, how, predictions=predicted, level=level)
                 for how in ESTIMATORS
             }
-            found.append(Evaluated(name, each))
+            policies.append(Evaluated(name, each))
         except DataError as error:
-            found.append(Evaluated(name, {}, error.text))
-    found.sort(key=lambda one: -one.estimates["snips"].value if one.estimates else np.inf)
-    return Evaluation(logged, found)
+            policies.append(Evaluated(name, {}, error.text))
+    policies.sort(key=lambda one: -one.estimates["snips"].value if one.estimates else np.inf)
+    return Evaluation(logged, policies)
 
 
-def section_of(logged: Logged, found: Sequence[Evaluated]) -> Section:
+def section_of(logged: Logged, policies: Sequence[Evaluated]) -> Section:
     """Return the estimates as a table, with notes about the log."""
     log = logged.log
     rows = []
-    for one in (one for one in found if one.estimates):
+    for one in (one for one in policies if one.estimates):
         ips, snips, dr = (one.estimates[how] for how in ESTIMATORS)
         shown = [f"{value:.4f}" for value in (ips.value, snips.value)]
         rows.append(
@@ -242,15 +242,15 @@ def section_of(logged: Logged, found: Sequence[Evaluated]) -> Section:
         "an "
         f"effective sample size of {FEWEST:.0f} there is none.",
     ]
-    notes += [f"{one.policy}: {one.refused}" for one in found if one.refused] + [*logged.dropped]
+    notes += [f"{one.policy}: {one.refused}" for one in policies if one.refused] + [*logged.dropped]
     columns = ("policy", "IPS", "SNIPS", "interval", "DR", "interval ", "effective rows")
     facts = [
         {
             "policy": one.policy,
             "refused": one.refused,
-            **{how: vars(made) for how, made in one.estimates.items()},
+            **{how: vars(estimate) for how, estimate in one.estimates.items()},
         }
-        for one in found
+        for one in policies
     ]
     data = {
         "rows": len(log),
@@ -270,11 +270,11 @@ def section_of(logged: Logged, found: Sequence[Evaluated]) -> Section:
     )
 
 
-def figure_of(logged: Logged, found: Sequence[Evaluated]) -> Figure:
+def figure_of(logged: Logged, policies: Sequence[Evaluated]) -> Figure:
     """Draw SNIPS and DR with their intervals, one line per policy, and the mean of the log."""
     from posse.results import plots
 
-    shown = [one for one in found if one.estimates][::-1]
+    shown = [one for one in policies if one.estimates][::-1]
     figure = plots.blank(height=1.6 + 0.36 * len(shown))
     ax = plots.axes(figure, x="reward a decision", y="", grid="x")
     for shift, (how, mark) in zip((0.12, -0.12), (("snips", "o"), ("dr", "s")), strict=True):

@@ -336,8 +336,8 @@ def _facts(record: Named, implied: set[str]) -> dict[str, str]:
             continue
         if name == "level" and text in record.protection:
             continue
-        taken = name in facts or name in last
-        facts[f"config.{name}" if taken else name] = text
+        reserved = name in facts or name in last
+        facts[f"config.{name}" if reserved else name] = text
     facts.setdefault("data", record.problem_name)
     if "seed" not in facts and record.seeds:
         facts["seeds"] = _text(list(record.seeds))

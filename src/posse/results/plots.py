@@ -81,9 +81,9 @@ def reward_curves(
     """Draw the mean cumulative reward of each record, with its band (see `band`), one colour a
     label.
     """
-    drawn = _drawable(records, "curve")
-    bands = [record.reward_band(quantiles) for record in drawn]
-    return _curves(drawn, bands, labels, common(r.words for r in drawn).cumulative)
+    chosen = _drawable(records, "curve")
+    bands = [record.reward_band(quantiles) for record in chosen]
+    return _curves(chosen, bands, labels, common(r.words for r in chosen).cumulative)
 
 
 def regret_curves(
@@ -92,21 +92,23 @@ def regret_curves(
     """Draw the mean cumulative pseudo-regret; records whose true means are not known are
     refused.
     """
-    drawn = _drawable(records, "curve")
-    bands = [record.regret_band(quantiles) for record in drawn]
-    nouns = common(record.words for record in drawn)
+    chosen = _drawable(records, "curve")
+    bands = [record.regret_band(quantiles) for record in chosen]
+    nouns = common(record.words for record in chosen)
     return _curves(
-        drawn, bands, labels, f"cumulative pseudo-regret ({nouns.money or nouns.reward})"
+        chosen, bands, labels, f"cumulative pseudo-regret ({nouns.money or nouns.reward})"
     )
 
 
 def shown_curves(records: Records, labels: Sequence[str] | None = None, *, name: str) -> Figure:
     """Draw a further curve of records, by its name."""
-    drawn = _drawable(records, "curve")
-    found = [
-        one["values"] for r in drawn for one in cast(Any, r.show["curves"]) if one["name"] == name
-    ]
-    return _curves(drawn, [band(np.asarray(values, np.float64)) for values in found], labels, name)
+    chosen = _drawable(records, "curve")
+    bands = []
+    for record in chosen:
+        for curve in cast(Any, record.show["curves"]):
+            if curve["name"] == name:
+                bands.append(band(np.asarray(curve["values"], np.float64)))
+    return _curves(chosen, bands, labels, name)
 
 
 def reward_rates(
@@ -115,12 +117,12 @@ def reward_rates(
     """Draw what a step earned on the way, between points of the curve; what chance would earn is
     dotted where known.
     """
-    drawn = _drawable(records, "curve")
-    nouns = common(record.words for record in drawn)
+    chosen = _drawable(records, "curve")
+    nouns = common(record.words for record in chosen)
     figure = blank()
     ax = axes(figure, x=nouns.step, y=f"{nouns.earned} a {nouns.step}")
     bands = []
-    for i, (record, label) in enumerate(zip(drawn, legend_labels(drawn, labels), strict=True)):
+    for i, (record, label) in enumerate(zip(chosen, legend_labels(chosen, labels), strict=True)):
         edges = (
             np.unique(
                 np.linspace(0, record.steps.size, min(RATES, record.steps.size) + 1).astype(int)
@@ -131,13 +133,13 @@ def reward_rates(
         rates = gained / np.diff(record.steps[edges], prepend=0)
         bands.append(band(rates, quantiles))
         draw_band(ax, record.steps[edges], bands[-1], i, label)
-    chance = drawn[0].summary.get("chance_reward")
+    chance = chosen[0].summary.get("chance_reward")
     if (
         isinstance(chance, float)
-        and drawn[0].arms
-        and all(record.problem == drawn[0].problem for record in drawn)
+        and chosen[0].arms
+        and all(record.problem == chosen[0].problem for record in chosen)
     ):
-        each = chance * float(drawn[0].pulls.sum()) / max(1, drawn[0].steps_done)
+        each = chance * float(chosen[0].pulls.sum()) / max(1, chosen[0].steps_done)
         ax.axhline(each, color=INK, linestyle=":", linewidth=1.2, label="chance")
     ax.margins(x=0.01)
     means = np.concatenate(
@@ -152,20 +154,20 @@ def pulls_per_arm(records: Records, labels: Sequence[str] | None = None) -> Figu
     """Draw how often each arm was pulled, the mean over runs, with the band of that mean; the best
     arm is marked.
     """
-    drawn = _drawable(records, "pulls")
-    first = drawn[0]
-    if any(record.arms != first.arms for record in drawn):
+    chosen = _drawable(records, "pulls")
+    first = chosen[0]
+    if any(record.arms != first.arms for record in chosen):
         raise DataError(
             "the records have different numbers of arms. Draw them one by one.",
             rule="results.arms.different",
         )
-    nouns = common(record.words for record in drawn)
+    nouns = common(record.words for record in chosen)
     figure = blank()
     ax = axes(figure, x=nouns.arm, y=f"{plural(nouns.pull)} a run (mean)", grid="y")
-    width = 0.8 / len(drawn)
-    for i, (record, label) in enumerate(zip(drawn, legend_labels(drawn, labels), strict=True)):
+    width = 0.8 / len(chosen)
+    for i, (record, label) in enumerate(zip(chosen, legend_labels(chosen, labels), strict=True)):
         b = band(record.pulls)
-        at = np.arange(first.arms) + (i - (len(drawn) - 1) / 2) * width
+        at = np.arange(first.arms) + (i - (len(chosen) - 1) / 2) * width
         ax.bar(at, b.mean, width * 0.92, color=SERIES[i % len(SERIES)], label=label)
         if b.runs > 1:
             ax.errorbar(
@@ -173,7 +175,7 @@ def pulls_per_arm(records: Records, labels: Sequence[str] | None = None) -> Figu
             )
     _name_arms(ax, first)
     ax.set_ylim(bottom=0)
-    legend(figure, ax, _note("bars", [band(record.pulls) for record in drawn]))
+    legend(figure, ax, _note("bars", [band(record.pulls) for record in chosen]))
     return figure
 
 
@@ -322,8 +324,9 @@ def _one_time(record: Record) -> Figure:
     return figure
 
 
-def _time_shares(named: Mapping[str, Record]) -> Figure:
-    names, records = list(named), list(named.values())
+def _time_shares(by_label: Mapping[str, Record]) -> Figure:
+    names = list(by_label)
+    records = list(by_label.values())
     figure = blank(1.35 + 0.5 * len(records))
     ax = axes(figure, x="share of CPU time (%)", y="", grid="x")
     roles = {role: record.role_label(role) for record in records for role in record.role_seconds}
@@ -491,9 +494,10 @@ def text(value: str, limit: int = 36) -> str:
     >>> text("_$5 arm$"), text("a" * 50, limit=8)
     ('\\\\$5 arm\\\\$', 'aaaaaaa…')
     """
-    shown = "".join(c if c.isprintable() else " " for c in value).lstrip("_ ") or "unnamed"
-    shown = shown if len(shown) <= limit else shown[: limit - 1] + "…"
-    return shown.replace("$", r"\$")
+    printable = "".join(c if c.isprintable() else " " for c in value).lstrip("_ ") or "unnamed"
+    if len(printable) > limit:
+        printable = printable[: limit - 1] + "…"
+    return printable.replace("$", r"\$")
 
 
 def legend_labels(records: Sequence[Named], names: Sequence[str] | None = None) -> list[str]:
@@ -531,7 +535,7 @@ def inline(
         matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "posse"}),
         warnings.catch_warnings(),
     ):
-        # A glyph that matplotlib's font lacks is drawn by the browser, in a font that has it.
+        # A glyph that matplotlib's font lacks is chosen by the browser, in a font that has it.
         warnings.filterwarnings("ignore", message=r"Glyph \d+ .*missing")
         figure.savefig(
             file, format="svg", transparent=True, metadata={"Date": None, "Creator": None}

@@ -316,7 +316,7 @@ class Record(Named):
         record = object.__new__(cls)
         for each in fields(cls):
             value = values.get(each.name, each.default)
-            if value is MISSING and each.default_factory is not MISSING:
+            if value is MISSING and callable(each.default_factory):
                 value = each.default_factory()
             if value is MISSING:
                 raise KeyError(each.name)
@@ -397,8 +397,8 @@ class Record(Named):
     @property
     def state(self) -> str:
         """The status; if the run has not finished, with the number of steps done, if known."""
-        counted = self.arms or "steps_done" in self.summary
-        if self.status == "finished" or not counted:
+        steps_known = self.arms or "steps_done" in self.summary
+        if self.status == "finished" or not steps_known:
             return self.status
         if self.status != "running":
             planned = words.count(self.steps_planned, self.words.step)

@@ -52,25 +52,25 @@ def render_report(records: Record | Iterable[Record], notes: Sequence[str] = ())
     return render_html(document(chosen, notes=notes))
 
 
-def render_html(shown: Document) -> str:
+def render_html(content: Document) -> str:
     """Return the page of a document."""
     kinds: dict[str, None] = {}
-    for record in shown.records:
+    for record in content.records:
         kinds |= dict.fromkeys(record.role_seconds)
-    colours = list(plots.role_colours(shown.records, kinds).values())
+    colours = list(plots.role_colours(content.records, kinds).values())
     figures = [
         (
             plot.caption,
             plots.inline(_draw(plot), prefix=f"f{i}", title=plot.caption, colours=colours),
         )
-        for i, plot in enumerate(shown.plots)
+        for i, plot in enumerate(content.plots)
     ]
     return (
         _environment()
         .get_template("page.html")
         .render(
-            document=shown,
-            bars=list(_bars(shown)),
+            document=content,
+            bars=list(_bars(content)),
             figures=figures,
             dark_style=plots.dark_style(colours),
             version=__version__,
@@ -78,24 +78,24 @@ def render_html(shown: Document) -> str:
     )
 
 
-def render_markdown(shown: Document) -> str:
+def render_markdown(content: Document) -> str:
     """Return a document as Markdown, without figures."""
-    return _environment().get_template("document.md").render(document=shown)
+    return _environment().get_template("document.md").render(document=content)
 
 
-def render_json(shown: Document) -> dict[str, JSON]:
+def render_json(content: Document) -> dict[str, JSON]:
     """Return a document as plain values."""
     values = {
-        "title": shown.title,
-        "headline": shown.headline,
-        "sentences": shown.sentences,
-        "warnings": shown.warnings,
-        "bars": [asdict(bar) for bar in shown.picture.bars] if shown.picture else [],
-        "table": shown.table.plain(),
-        "protection": [{"level": each.level, **dict(each.lines)} for each in shown.protection],
-        "notes": shown.notes,
+        "title": content.title,
+        "headline": content.headline,
+        "sentences": content.sentences,
+        "warnings": content.warnings,
+        "bars": [asdict(bar) for bar in content.picture.bars] if content.picture else [],
+        "table": content.table.plain(),
+        "protection": [{"level": each.level, **dict(each.lines)} for each in content.protection],
+        "notes": content.notes,
         "details": [
-            {**each.plain(), "label": each.label, "items": each.items} for each in shown.details
+            {**each.plain(), "label": each.label, "items": each.items} for each in content.details
         ],
     }
     return plain_dict(values, "document")
@@ -104,7 +104,7 @@ def render_json(shown: Document) -> dict[str, JSON]:
 def card(record: Record) -> str:
     """Return a record as a notebook shows it; without matplotlib there is no curve."""
     (label,) = labels([record])
-    shown = document(record)
+    content = document(record)
     facts = {"system": record.title, "data": record.problem_name}
     facts["protection"] = described(record.protection)
     if record.total:
@@ -117,7 +117,7 @@ def card(record: Record) -> str:
     if record.traffic:
         messages = words.count(record.messages, "message")
         facts["traffic"] = f"{messages}, {words.size(record.bytes)}"
-    sentences = [sentence(record, label), *(f"Warning: {each}" for each in shown.warnings)]
+    sentences = [sentence(record, label), *(f"Warning: {each}" for each in content.warnings)]
     leaks = f"What is not protected ({len(record.leaks)})"
     return fragment(
         f"{label} · {record.id}",
@@ -130,13 +130,13 @@ def card(record: Record) -> str:
 
 def comparison_card(compared: Comparison) -> str:
     """Return a comparison as a notebook shows it: the answer, the table and curves."""
-    shown = document(compared.records)
+    content = document(compared.records)
     names = [row.label for row in compared.rows]
     ids = "-".join(record.id for record in compared.records)
     return fragment(
-        shown.headline,
-        shown.sentences,
-        [shown.table],
+        content.headline,
+        content.sentences,
+        [content.table],
         folded=[Section(words.count(len(compared.notes), "note"), items=compared.notes)],
         figures=_curves(compared.records, names, f"posse-{ids}"),
     )
@@ -193,17 +193,17 @@ def _draw(plot: Plot) -> plots.Figure:
     return figure
 
 
-def _bars(shown: Document) -> Iterator[tuple[str, str, str, str, bool]]:
+def _bars(content: Document) -> Iterator[tuple[str, str, str, str, bool]]:
     """Yield label, value, gain, width in percent and whether it is a yardstick, for each bar.
 
     All bars have one scale, from 0, or from the smallest value if it is below 0.
     """
-    if shown.picture is None:
+    if content.picture is None:
         return
-    values = [bar.value for bar in shown.picture.bars]
+    values = [bar.value for bar in content.picture.bars]
     lowest = min(0.0, *values)
     scale = max(values) - lowest or 1.0
-    for bar in shown.picture.bars:
+    for bar in content.picture.bars:
         width = f"{100 * (bar.value - lowest) / scale:.1f}"
         yield bar.label, bar.text, bar.gain, width, bar.yardstick
 

@@ -337,9 +337,9 @@ def _remove(db: sqlite3.Connection, id: str) -> None:
     db.execute("DELETE FROM runs WHERE id = ?", (id,))
 
 
-def _resolve(db: sqlite3.Connection, wanted: str, path: Path) -> str:
+def _resolve(db: sqlite3.Connection, word: str, path: Path) -> str:
     """Return the id that an id, a prefix or "last" means."""
-    if wanted == "last":
+    if word == "last":
         row = db.execute(
             f"SELECT runs.id {_FROM} WHERE live.run IS NULL ORDER BY seq DESC LIMIT 1"
         ).fetchone()
@@ -354,21 +354,21 @@ def _resolve(db: sqlite3.Connection, wanted: str, path: Path) -> str:
         "SELECT id FROM runs WHERE substr(id, 1, length(?1)) = ?1 ORDER BY id = ?1 DESC, seq DESC "
         "LIMIT 6"
     )
-    close = [str(row[0]) for row in db.execute(query, (wanted,))] if wanted else []
-    if close and (close[0] == wanted or len(close) == 1):
+    close = [str(row[0]) for row in db.execute(query, (word,))] if word else []
+    if close and (close[0] == word or len(close) == 1):
         return close[0]
     if close:
         more = ", ..." if len(close) == 6 else ""
         raise StoreError(
-            f"'{wanted}' begins several ids: {', '.join(close[:5])}{more}. Give more characters.",
+            f"'{word}' begins several ids: {', '.join(close[:5])}{more}. Give more characters.",
             rule="results.id.ambiguous",
         )
     recent = tuple(
         str(row[0]) for row in db.execute("SELECT id FROM runs ORDER BY seq DESC LIMIT 5")
     )
-    hint = check.suggestion(wanted, recent) if recent else " The store is empty."
+    hint = check.suggestion(word, recent) if recent else " The store is empty."
     raise StoreError(
-        f"no run '{wanted}' in {path}.{hint.replace('Known:', 'Most recent:')}",
+        f"no run '{word}' in {path}.{hint.replace('Known:', 'Most recent:')}",
         rule="results.id.unknown",
     )
 
