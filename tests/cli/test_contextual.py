@@ -67,7 +67,7 @@ def test_says_what_was_earned_what_it_cost_who_learns_what_and_both_figures(poss
         "(unit score;",
         "at δ = 1e-05 for one row",
         "(unit context;",
-        "promises nothing by itself",
+        "promises nothing alone",
         "not covered",
         "later rounds: a context moves",
         "What is not protected",

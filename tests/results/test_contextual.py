@@ -83,7 +83,7 @@ def test_the_report_has_all_of_it() -> None:
         "Privacy spent",
         "ε = 3.332 at δ = 0",
         "ε = 912.4 at δ = 1e-05",
-        "promises nothing by itself",
+        "promises nothing alone",
         "not covered",
         "later rounds",
         "estimated time at 20 ms one way",

@@ -53,7 +53,7 @@ class Guarantee:
         if epsilon is None:
             return "This is no promise at all."
         if isinstance(epsilon, int | float) and epsilon > HOLLOW:
-            return f"True, but an ε above {HOLLOW:g} promises nothing by itself."
+            return f"True, but an ε above {HOLLOW:g} promises nothing alone."
         return ""
 
     @property
