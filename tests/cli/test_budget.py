@@ -125,7 +125,7 @@ def test_what_arms_give_away_in_one_step_and_in_all(posse: Call) -> None:
         "adjacency: replace",
         "60000 releases",
         "dp-accounting",
-        "promises nothing by itself",
+        "promises nothing alone",
         "Not covered",
         "later rounds: a context moves",
     ):

@@ -131,7 +131,7 @@ def test_a_locked_store_loses_no_result(posse: Call, home: Path) -> None:
     finally:
         other.close()
     assert outcome.code == 2
-    assert "earned" in outcome.out
+    assert "reward per step" in outcome.out
     assert "Saved" not in outcome.out
     assert outcome.err.splitlines()[-1].startswith("error: [P300]")
     assert "locked by another process" in outcome.err

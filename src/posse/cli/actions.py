@@ -11,7 +11,7 @@ from posse.cli.flags import settings_command, settings_of
 from posse.cli.help import make_command
 from posse.cli.keep import Keeper
 from posse.cli.progress import Doing
-from posse.cli.screen import print_json, remark, say
+from posse.cli.screen import print_json, remark, saved, say, section
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from posse.core.settings import Settings
     from posse.results.record import Record
-    from posse.results.reports.sections import Section
+    from posse.results.section import Section
     from posse.systems.base import AnySystem
     from posse.systems.modules import Command
 
@@ -86,8 +86,7 @@ def command_of(declared: Command) -> TyperCommand:
 
 def _carry_out(declared: Command, settings: Settings, json: bool) -> None:
     """Run a command and print what it yields as it comes; records are stored."""
-    from posse.cli import tables
-    from posse.results.reports.sections import Section
+    from posse.results.section import Section
 
     document: dict[str, object] = {"settings": settings.resolved()}
     records: list[Record] = []
@@ -98,7 +97,7 @@ def _carry_out(declared: Command, settings: Settings, json: bool) -> None:
         elif isinstance(item, Section):
             document.update(item.data or {})
             if not json:
-                tables.section(item)
+                section(item)
         else:
             records.append(item)
     if json:
@@ -109,7 +108,7 @@ def _carry_out(declared: Command, settings: Settings, json: bool) -> None:
         pass
     if records and not json and keeper.saves:
         say("")
-        tables.saved(records)
+        saved(records)
 
 
 def _items(declared: Command, settings: Settings) -> Iterator[str | Section | Record]:

@@ -12,7 +12,7 @@ import typer
 from posse.cli import flags
 from posse.cli.keep import Keeper, check_place, make_folder
 from posse.cli.progress import Doing
-from posse.cli.screen import bullets, heading, remark, say
+from posse.cli.screen import bullets, heading, remark, say, show
 from posse.cli.systems import go, title
 from posse.core.check import require
 from posse.core.errors import MissingExtraError
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 ENOUGH_SECONDS = 45.0
 """When the first level took longer than this, the others are left out: a demo is short."""
+
+LINES = 21
+"""Lines of the result in the short form, which has 25 with what to do next."""
 
 AUDITED = 300
 """Steps of the runs that the demo attacks."""
@@ -41,7 +44,7 @@ def demo(
     name: Name = None,
     out: Out = Path("posse-demo"),
     horizon: Horizon = None,
-    brief: flags.Brief = False,
+    full: flags.Full = False,
 ) -> None:
     """See it work: no download, half a minute.
 
@@ -55,7 +58,7 @@ def demo(
     keeper = Keeper(save=True)
     make_folder(out)
     check_place(out / "report.html")
-    say(chosen.about.demo.story)
+    remark(chosen.about.demo.story)
     draws = _can_draw()
     pairs: list[tuple[Record, Record]] = []
     records: list[Record] = []
@@ -64,8 +67,8 @@ def demo(
             for record, twin in _pairs(chosen, keeper, horizon, records):
                 pairs.append((record, twin))
         records.append(records.pop(0))  # the twin of the first level goes behind the protected runs
-        _tell(chosen, pairs, brief)
-        if not brief:
+        _tell(chosen, pairs, full)
+        if full:
             _attack(chosen, [record.level for record, _ in pairs], min(horizon or AUDITED, AUDITED))
         page = _report(records, out / "report.html") if draws else None
     _end(chosen, records, page)
@@ -97,24 +100,16 @@ def _pairs(
         yield records[-1], twin
 
 
-def _tell(chosen: AnySystem, pairs: Sequence[tuple[Record, Record]], brief: bool) -> None:
-    from posse.cli import tables
+def _tell(chosen: AnySystem, pairs: Sequence[tuple[Record, Record]], full: bool) -> None:
+    """Print the document of the protected runs and the plain twin of the first."""
+    from posse.results.document import document, sameness
 
     protected = [record for record, _ in pairs]
-    heading("The answer")
-    tables.first(protected[:1])
-    heading("What was earned, and what protection cost")
-    tables.earned_and_cost([*(twin for _, twin in pairs[:1]), *protected])
-    say("")
-    for record, twin in pairs if chosen.about.exact else ():
-        say(tables.sameness(record, twin), style="bold")
-    if brief:
-        tables.folded(protected[0])
-        return
-    tables.protection(protected[0])
-    for record in protected[1:]:
-        heading(f"What level '{record.level}' does not protect in addition")
-        bullets([leak for leak in record.leaks if leak not in protected[0].leaks], style="yellow")
+    notes = [sameness(*pair) for pair in pairs] if chosen.about.exact else []
+    shown = document([*protected, *(twin for _, twin in pairs[:1])])
+    show(shown, full=full, lines=LINES)
+    for note in notes if full else notes[:1]:
+        say(note, style="bold")
 
 
 def _attack(chosen: AnySystem, levels: Sequence[str], horizon: int) -> None:
@@ -156,10 +151,6 @@ def _report(records: Sequence[Record], path: Path) -> Path:
 
 
 def _end(chosen: AnySystem, records: Sequence[Record], page: Path | None) -> None:
-    heading("Next")
-    lines = [
-        f"posse runs show {records[0].id}",
-        f"posse run {chosen.name} --help",
-        "posse policies",
-    ]
-    bullets([f"the report: {page}", *lines] if page else lines)
+    if page:
+        say(f"The report: {page}")
+    say(f"Next: posse runs show {records[0].id} --full; posse run {chosen.name} --help")

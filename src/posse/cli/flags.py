@@ -38,7 +38,7 @@ Figure = Annotated[
 ]
 NoSave = Annotated[bool, typer.Option("--no-save", help="Do not keep the run in the store.")]
 Label = Annotated[str | None, typer.Option(help="A name of yours for the run.", metavar="TEXT")]
-Brief = Annotated[bool, typer.Option("--brief", help="The answer alone: caveats in one line.")]
+Full = Annotated[bool, typer.Option("--full", help="Print all details, not the answer alone.")]
 Ids = Annotated[
     list[str], typer.Argument(help="Ids, beginnings of ids, or 'last'.", metavar="ID...")
 ]

@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -86,7 +85,7 @@ class Keeper:
         """Give a record the user's label, and the id under which its run is listed."""
         label = {} if self._label is None else {"label": self._label}
         id = record.id if handle is None else handle.id
-        return replace(record, id=id, run_id=id, summary={**record.summary, **label})
+        return record.but(id=id, run_id=id, summary={**record.summary, **label})
 
     def _save(self, record: Record) -> None:
         handle = self._listed.pop(record.id, None)

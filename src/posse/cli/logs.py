@@ -13,8 +13,7 @@ import typer
 
 from posse.cli import flags
 from posse.cli.keep import Keeper, check_place
-from posse.cli.screen import print_json, remark
-from posse.cli.tables import section
+from posse.cli.screen import print_json, remark, section
 from posse.core.errors import ConfigError, DataError
 from posse.core.files import write_whole
 

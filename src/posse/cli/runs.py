@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from posse.cli import flags
-from posse.cli.screen import heading, print_json, remark, say, table
+from posse.cli.screen import details, print_json, remark, say, table
+from posse.cli.screen import show as show_document
 from posse.core.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
@@ -419,57 +420,31 @@ def _headings(heads: Mapping[str, Record]) -> dict[str, str]:
     return {**headings, **ALSO}
 
 
-def show(id: flags.One, json: flags.Json = False, brief: flags.Brief = False) -> None:
-    """Show one run: what was earned, what it cost, what leaks.
+def show(id: flags.One, json: flags.Json = False, full: flags.Full = False) -> None:
+    """Show one run: what was earned, what it cost, how it was protected.
 
     Examples:
         posse runs show last
-        posse runs show last --json
+        posse runs show last --full
     """
-    from posse.cli import tables
-    from posse.results import words
-    from posse.results.reports.sections import times
+    from posse.results.document import document
     from posse.results.store import Store
 
     record = Store().get(id)
     if json:
         print_json(record.document())
         return
-    heading(f"{record.id}: {tables.describe(record)}")
-    facts = [
-        ("label", record.own_label),
-        ("kind", record.kind),
-        ("party", record.party),
-        ("status", record.state),
-    ]
-    facts += [
-        ("made", record.created),
-        ("run", record.run_id if record.run_id != record.id else ""),
-    ]
-    say(" · ".join(f"{name} {value}" for name, value in facts if value))
-    tables.first([record])
-    say("")
-    tables.earned_and_cost([record])
-    for sentence in record.warnings:
-        say(f"Warning: {sentence}", style="yellow")
-    if brief:
-        tables.folded(record)
-        return
-    if record.arms:
-        heading(words.plural(record.words.pull).capitalize())
-        tables.pulls(record)
-    if record.traffic:
-        heading("Traffic")
-        rows = [(hop.hop, f"{hop.messages:,}", words.size(hop.bytes)) for hop in record.traffic]
-        table(("from -> to", "messages", "bytes"), rows, numeric=(1, 2))
-    if record.role_seconds:
-        heading("CPU time by role")
-        table(
-            ("role", "time"),
-            [(role, words.seconds(spent)) for role, spent in times(record).items()],
-            numeric=(1,),
-        )
-    tables.details(record)
+    names = {
+        "": record.id,
+        "label": record.own_label,
+        "party": record.party,
+        "run": record.run_id if record.run_id != record.id else "",
+        "made": record.created,
+    }
+    say(" · ".join(f"{name} {value}".strip() for name, value in names.items() if value))
+    show_document(document(record), full=full)
+    if not full:
+        details(f"posse runs show {record.id}")
     if view := record.summary.get("view"):
         say(f"View recorded: {view} (what it shows: posse audit {record.id})")
 

@@ -19,7 +19,7 @@ from posse.cli.groups import StoredCommand
 from posse.cli.help import make_command
 from posse.cli.keep import Keeper, check_place
 from posse.cli.progress import Doing
-from posse.cli.screen import heading, print_json, remark, say
+from posse.cli.screen import details, print_json, remark, saved, say, show
 from posse.core.errors import ConfigError, PosseError
 from posse.core.interrupts import save_on_interrupt
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from posse.systems.base import AnySystem, RunSettings
 
 SIMULATED_RUNS = 50
+MOST_IDS = 2
+"""Ids that are printed as a command."""
 
 Beside = Annotated[
     bool | None,
@@ -84,7 +86,7 @@ def run_command(system: AnySystem) -> TyperCommand:
         figure: flags.Figure = None,
         no_save: flags.NoSave = False,
         label: flags.Label = None,
-        brief: flags.Brief = False,
+        full: flags.Full = False,
     ) -> None:
         from posse.systems.modules import report_of
 
@@ -99,7 +101,7 @@ def run_command(system: AnySystem) -> TyperCommand:
         settings = _check(settings)
         keeper = Keeper(save=not no_save, label=label, report=report, figure=figure)
         twins = own_report.comparisons(settings) if compares else ()
-        _run(system, settings, keeper, twins, json, brief)
+        _run(system, settings, keeper, twins, json, full)
 
     examples = (
         f"posse run {system.name} --policy NAME --seed 7",
@@ -144,10 +146,9 @@ def _run(
     keeper: Keeper,
     twins: Sequence[RunSettings],
     json: bool,
-    brief: bool,
+    full: bool,
 ) -> None:
     """Run settings and what they are compared with, show the records and keep them."""
-    from posse.cli import tables
     from posse.results import identical
 
     with keeper.on_interrupt(json):
@@ -160,7 +161,7 @@ def _run(
             same = identical(*records[:2]) if exact else None
             print_json(_document(system, records, keeper, identical=same))
         else:
-            _show(system, records, exact, brief, keeper.saves)
+            _show(system, records, exact, full, keeper.saves)
     for record in records:
         if stopped := record.show.get("stopped"):
             remark(f"stopped early: {stopped}")
@@ -169,7 +170,7 @@ def _run(
     ):
         remark(f"warning: {sentence}")
     if keeper.saves and not json:
-        tables.saved(records)
+        saved(records)
 
 
 def go(settings: RunSettings, keeper: Keeper) -> Record:
@@ -231,25 +232,19 @@ def _document(
 
 
 def _show(
-    system: AnySystem, records: Sequence[Record], exact: bool, brief: bool, stored: bool
+    system: AnySystem, records: Sequence[Record], exact: bool, full: bool, stored: bool
 ) -> None:
-    from posse.cli import tables
+    """Print the document of a run and of what it is compared with."""
+    from posse.results.document import document, sameness
     from posse.systems.modules import report_of
 
-    first = records[0]
-    heading(f"{system.about.title}: {tables.describe(first)}")
-    tables.first(records)
-    say("")
-    # What it is compared with first: the cost of protection is measured against it.
-    tables.earned_and_cost([*records[1:], first])
-    if exact:
-        say(f"\n{tables.sameness(*records[:2])}", style="bold")
-    if brief:
-        tables.folded(first, stored)
-        return
-    for section in report_of(system).sections(records):
-        tables.section(section)
-    tables.details(first, records[1:])
+    notes = [sameness(*records[:2])] if exact else []
+    shown = document(records, report_of(system).sections(records), notes)
+    show(shown, full=full)
+    if exact and not full and notes[0].startswith("NOT"):
+        say(notes[0], style="bold red")
+    if not stored and not full:
+        details("the same command with")
 
 
 # Several configurations ---------------------------------------------------------------------------
@@ -267,7 +262,7 @@ def compare_command(system: AnySystem) -> TyperCommand:
         figure: flags.Figure = None,
         no_save: flags.NoSave = False,
         label: flags.Label = None,
-        brief: flags.Brief = False,
+        full: flags.Full = False,
     ) -> None:
         policies = policy or []
         if len(policies) < 2:
@@ -284,7 +279,7 @@ def compare_command(system: AnySystem) -> TyperCommand:
         each = _varied(system, context, config, {"policy": policies})
         each = [_check(settings) for settings in each]
         keeper = Keeper(save=not no_save, label=label, report=report, figure=figure)
-        _show_comparison([], keeper, json, brief, [settings.plain() for settings in each])
+        _show_comparison([], keeper, json, full, [settings.plain() for settings in each])
 
     summary = "Compare policies on the same worlds, by their plain twins."
     command = system_command(system, "policy", "path", runs=SIMULATED_RUNS)
@@ -300,7 +295,7 @@ def compare_stored_command() -> TyperCommand:
         json: flags.Json = False,
         report: flags.Report = None,
         figure: flags.Figure = None,
-        brief: flags.Brief = False,
+        full: flags.Full = False,
     ) -> None:
         from posse.results.store import Store
         from posse.systems.registry import names
@@ -313,17 +308,17 @@ def compare_stored_command() -> TyperCommand:
             )
         keeper = Keeper(save=False, report=report, figure=figure)
         store = Store()
-        _show_comparison([store.get(id) for id in ids], keeper, json, brief)
+        _show_comparison([store.get(id) for id in ids], keeper, json, full)
 
     return make_command("compare", "Compare stored runs.", (), StoredCommand, stored)
 
 
 def _show_comparison(
-    records: list[Record], keeper: Keeper, json: bool, brief: bool, each: Sequence[RunSettings] = ()
+    records: list[Record], keeper: Keeper, json: bool, full: bool, each: Sequence[RunSettings] = ()
 ) -> None:
-    """Compare records and those that are still to be made; of these, what was finished is kept."""
-    from posse.cli import tables
+    """Compare stored records, or run settings and compare these; what was finished is kept."""
     from posse.results import compare
+    from posse.results.document import document
 
     with keeper.kept(records):
         with keeper.on_interrupt(json):
@@ -339,15 +334,12 @@ def _show_comparison(
                 }
             )
         else:
-            names = list(
-                dict.fromkeys(tables.describe(record).partition(" · ")[2] for record in records)
-            )
-            heading(names[0] if len(names) == 1 else f"{len(records)} runs")
-            tables.first(records)
-            say("")
-            tables.comparison(compared, brief)
+            show(document(records), full=full)
+            again = f"posse compare {' '.join(record.id for record in records)}"
+            if not keeper.saves and not full:
+                details("the same command with" if each else again)
     if keeper.saves and not json:
-        tables.saved(records, f"posse compare {' '.join(record.id for record in records)}")
+        saved(records, "the same command with" if len(records) > MOST_IDS else again)
 
 
 def sweep_command(system: AnySystem) -> TyperCommand:
@@ -366,7 +358,7 @@ def sweep_command(system: AnySystem) -> TyperCommand:
         report: flags.Report = None,
         figure: flags.Figure = None,
         no_save: flags.NoSave = False,
-        brief: flags.Brief = False,
+        full: flags.Full = False,
     ) -> None:
         from posse.sweeps import SweepInterrupted, changed_by_twin, plain_where_equal
         from posse.sweeps import sweep as run_sweep
@@ -421,17 +413,15 @@ def sweep_command(system: AnySystem) -> TyperCommand:
                 }
             )
             return
-        from posse.cli import tables
-        from posse.results import compare
+        from posse.results.document import document
 
-        heading(
-            f"{system.about.title}: {len(results.records)} settings, {results.run} run now, "
-            f"{results.kept} found in the store"
+        remark(
+            f"{system.about.title}: {len(results.records)} settings, {results.run} run now, {results.kept} "
+            "found in the store"
         )
-        tables.first(results.records)
-        if len(results.records) > 1:
-            say("")
-            tables.comparison(compare(results.records), brief)
+        show(document(results.records), full=full)
+        if not full:
+            details("the same command with")
 
     summary = (
         "Run a grid of settings, on processes or a cluster; what was run before is not run again."

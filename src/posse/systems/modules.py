@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from posse.core.errors import ConfigError
 from posse.core.settings import Settings
 from posse.results.record import Record
-from posse.results.reports.sections import Section
+from posse.results.section import Section
 from posse.runtime.memory import Delivery
 from posse.systems.base import AnySystem, RoleKind, RunSettings, level_or_none, not_protected
 from posse.systems.registry import system_of

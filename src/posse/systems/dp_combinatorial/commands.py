@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from posse.results import words
-from posse.results.reports.sections import Section
+from posse.results.section import Section
 from posse.systems.modules import Command, Commands
 
 if TYPE_CHECKING:

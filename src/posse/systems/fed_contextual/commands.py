@@ -13,7 +13,7 @@ from posse.core.settings import Settings
 from posse.privacy.dp.guarantee import Budget, Guarantee, check_delta
 from posse.privacy.dp.sampled import Accountant, SampledGaussian, noise_for
 from posse.results import words
-from posse.results.reports.sections import Section
+from posse.results.section import Section
 from posse.systems.modules import Command, Commands
 
 USUAL_NOISE = 0.7

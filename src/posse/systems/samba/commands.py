@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from posse.results import words
-from posse.results.reports.sections import Section
+from posse.results.section import Section
 from posse.systems.modules import Command, Commands
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from posse.policies.evaluation.offline import Estimate, Floats, Log, evaluate
 from posse.problems.populations.population import Population
 from posse.results import words
 from posse.results.logs import Logged, fitted, read_logs
-from posse.results.reports.sections import Section
+from posse.results.section import Section
 from posse.systems.fed_contextual.computing import tasks
 from posse.systems.fed_contextual.computing.cohorts import draw
 from posse.systems.fed_contextual.computing.models import named_model
