@@ -255,7 +255,7 @@ def test_decoders_take_any_structure(
     exchange: tuple[Token, bytes, bytes], fields: list[object], kind: str
 ) -> None:
     token, request, _ = exchange
-    data = msgspec.msgpack.encode([f"posse party enrol {kind}", *fields]) + bytes(TAG)
+    data = msgspec.msgpack.encode([f"posse enrol {kind}", *fields]) + bytes(TAG)
     with pytest.raises(EnrolmentError):
         read_request(data)
     refusal(token, request, data)

@@ -8,7 +8,7 @@ A token is the text that lets one party enrol once, sent to it by another channe
 
 Its secret never travels to the authority. Three keys are derived from it, one a purpose,
 
-    k_purpose = HKDF-SHA256(secret, "posse party enrol " + purpose),   purpose in request, answer, refusal
+    k_purpose = HKDF-SHA256(secret, "posse enrol " + purpose),   purpose in request, answer, refusal
 
     request = msgpack[version, token id, CSR, nonce, run, role, name]            | HMAC under k_request
     answer  = msgpack[version, nonce, serial, certificate, authority, revoked]   | HMAC under k_answer
@@ -78,7 +78,7 @@ class Token(msgspec.Struct, frozen=True):
 
     def key(self, purpose: Literal["request", "answer", "refusal"]) -> bytes:
         """Derive the key for one purpose."""
-        return hkdf(self.secret, f"posse party enrol {purpose}".encode())
+        return hkdf(self.secret, f"posse enrol {purpose}".encode())
 
     def text(self) -> str:
         """Write it as one word; whoever reads it can enrol."""
@@ -232,7 +232,7 @@ class Request(
     array_like=True,
     forbid_unknown_fields=True,
     frozen=True,
-    tag="posse party enrol request",
+    tag="posse enrol request",
 ):
     """What a party asks for."""
 
@@ -250,7 +250,7 @@ class Answer(
     array_like=True,
     forbid_unknown_fields=True,
     frozen=True,
-    tag="posse party enrol answer",
+    tag="posse enrol answer",
 ):
     """What an authority grants, all of it public."""
 
@@ -267,7 +267,7 @@ class Refusal(
     array_like=True,
     forbid_unknown_fields=True,
     frozen=True,
-    tag="posse party enrol refusal",
+    tag="posse enrol refusal",
 ):
     """Why an authority grants nothing."""
 
