@@ -16,7 +16,7 @@ from posse.cli import app
 from posse.core import errors
 from posse.core.check import between, one_of, positive
 from posse.core.errors import ConfigError, PosseError
-from posse.core.settings import _RULES
+from posse.core.settings import _PROBLEMS
 from tests.kit.stated_rules import rules
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -74,7 +74,7 @@ def test_rules_that_settings_and_validators_make_are_on_the_page_of_settings() -
         with pytest.raises(ConfigError) as caught:
             call()
         assert f"{caught.value.rule.split('.')[-1]}`" in text
-    for word in (*_RULES.values(), "invalid"):
+    for word in (*_PROBLEMS.values(), "invalid"):
         assert f"{word}`" in text, word
 
 

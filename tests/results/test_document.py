@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from posse.core.statistics import wilson
 from posse.results import Record, render_report
 from posse.results.document import (
     averages_of,
     document,
     origin,
-    proportion_interval,
     sameness,
     spread,
 )
@@ -67,7 +67,7 @@ def test_an_arm_with_three_ratings_is_named_with_its_interval() -> None:
     record = learnt()
     record = replace(record, show={**record.show, "ratings": [400, 90, 3]})
     (truth, *_) = document(record).sentences
-    low, high = proportion_interval(0.7, 3)
+    low, high = wilson(2.1, 3)
     assert high - low > 0.5
     assert "(3 ratings)" in truth
     assert truth.count("[") == 1
