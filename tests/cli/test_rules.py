@@ -33,7 +33,7 @@ COMMANDS = {
     "cli.figure.unknown-format": f"{RUN} --figure a.gif",
     "cli.path.no-folder": f"{RUN} --report none/r.html",
     "cli.path.is-a-folder": f"{RUN} --report folder",
-    "cli.decimal.unknown": "evaluate log.csv --decimal x",
+    "cli.brief.removed": f"{RUN} --brief",
     "cli.rows.other-columns": "predict model.npz rows.csv",
     "cli.model.not-a-model": "predict rows.csv rows.csv",
     "cli.model.not-kept": "predict 0run rows.csv",
@@ -287,6 +287,8 @@ def test_a_federation_in_a_folder_that_cannot_be_written_is_refused(
 
 
 ELSEWHERE = {
+    "cli.example.with-file",
+    "cli.file.missing",
     "cli.folder.not-writable",
     "cli.without_journal.of-a-service",
     "cli.token.not-a-token",

@@ -104,16 +104,16 @@ def test_the_twin_is_not_a_rival() -> None:
 
 def test_gains_of_several_runs_are_percentages_with_their_errors() -> None:
     ucb = learnt(level="plain")
-    total = tuple(x + 9 for x in ucb.total)
+    total = tuple(x + 60 for x in ucb.total)
     config = {**ucb.config, "policy": "thompson"}
     better = replace(ucb, id="0better", config=config, total=total)
     shown = document([ucb, better])
     amount = interval(*spread(averages_of(better)))
     assert shown.headline == f"thompson (plain) earned most: {amount} per step"
-    gain = 100 * 9 / float(np.mean(ucb.total))
+    gain = 100 * 60 / float(np.mean(ucb.total))
     assert column(shown, "difference") == ["–", f"+{gain:.0f} ± 0 %"]
     lead, best, *_ = shown.sentences
-    assert lead.startswith("9 [9, 9] more than ucb (plain)")
+    assert lead.startswith("60 [60, 60] more than ucb (plain)")
     assert "clinic-c" in best
     chance = replace(
         better, total=tuple(x + sign for x, sign in zip(ucb.total, (5, -5, 5, -4), strict=True))
@@ -124,7 +124,7 @@ def test_gains_of_several_runs_are_percentages_with_their_errors() -> None:
 def test_other_problems_have_no_winner_and_other_horizons_are_compared_per_step() -> None:
     ucb = learnt(level="plain")
     config = {**ucb.config, "policy": "thompson"}
-    total = tuple(x + 9 for x in ucb.total)
+    total = tuple(x + 60 for x in ucb.total)
     problem = {**ucb.problem, "name": "elsewhere"}
     other = replace(ucb, id="0o", config=config, total=total, problem=problem)
     shown = document([ucb, other])

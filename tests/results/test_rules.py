@@ -156,7 +156,7 @@ CASES: dict[str, Callable[[Path], object]] = {
     "results.store.newer": edited("PRAGMA user_version = 99"),
     "results.store.sqlite": random_file,
     "results.store.disk": full_disk,
-    "results.arm.wrong-number": lambda folder: read_logs([{**row, "arm": "a"} for row in LOG]),
+    "results.arm.wrong-count": lambda folder: read_logs([{**row, "arm": "a"} for row in LOG]),
     "results.model.other-arms": lambda folder: evaluate_logs(
         LOG, Learnt.read({}, ("a", "b", "c"), [1, 2, 3])
     ),

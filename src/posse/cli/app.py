@@ -35,7 +35,7 @@ from posse.cli.names import OLD, refuse_removed, rename
 from posse.cli.operators import ca, federation, living, operations
 from posse.cli.screen import complain, remark
 from posse.core.check import did_you_mean
-from posse.core.errors import ConfigError, PosseError, page_of
+from posse.core.errors import PosseError, page_of
 from posse.core.interrupts import enforce_interrupts
 from posse.version import __version__
 
@@ -202,9 +202,6 @@ def _usage(error: Exception) -> str:
     """Say what is wrong with the command line, and where help is."""
     text = str(getattr(error, "format_message", error.__str__)()).rstrip()
     context = getattr(error, "ctx", None)
-    if getattr(error, "option_name", "") == "--brief":
-        text = "--brief was removed: commands print the answer alone, and all of it with --full."
-        return str(ConfigError(text, rule="cli.brief.removed"))
     unknown = re.fullmatch(r"No such command '([^']*)'\.", text)
     if unknown and context is not None:
         # typer does not know the commands that are made when they are called

@@ -52,7 +52,12 @@ def rename(args: Sequence[str]) -> list[str]:
 
 
 def refuse_removed(args: Sequence[str]) -> None:
-    """Raise an error if arguments begin with a command that was removed."""
+    """Raise an error if arguments begin with a command that was removed, or have such a flag."""
+    if "--brief" in args:
+        raise ConfigError(
+            "--brief was removed: commands print the answer alone, and all of it with --full.",
+            rule="cli.brief.removed",
+        )
     for words in (" ".join(args[:1]), " ".join(args[:2])):
         if words in REMOVED:
             raise ConfigError(

@@ -216,7 +216,9 @@ class PopulationSettings(TableSettings):
                 self.leave_out((name,), ", ".join(where), f" for {self.population_kind}")
         if self.scale == "standard" and self.population_kind != "own":
             raise ConfigError(
-                f"scale applies to own, got standard for {self.population_kind}. Leave scale out."
+                f"scale applies to own, got standard for {self.population_kind}. Leave scale out.",
+                rule="problems.scale.not-own",
+                field="scale",
             )
         if self.data in ("own", "images", "prepared"):
             self._file()
