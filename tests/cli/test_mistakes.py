@@ -31,7 +31,7 @@ FLAGS = [
         "data must be a file or a folder with one table per owner, got the folder '.'",
     ),
     (["--data", "jester"], "POSSE_DATA"),
-    (["--data", "jester", "--means", "0.1,0.2"], "means and data both say what the arms are"),
+    (["--data", "jester", "--means", "0.1,0.2"], "means and data both name the arms"),
     (["--means", "0.1,0.2", "--threshold", "3"], "threshold applies to ratings"),
     (["--data", "jester", "--items", "a", "--items", "b", "--owners", "3"], "got 3 for 2 items"),
     (["--budget", "0"], "got 0 for 10 owners. Raise it to 10 or more"),
