@@ -63,6 +63,7 @@ CHANGED = {
     ),
     "*/show/ratings": "0.2: display: the number of ratings behind the mean of each arm",
     "*/figures/label": "0.2: display: a label has the first setting that differs",
+    "devices/*/settings/scaling*": "0.2: a fleet scales contexts by the constants of a file",
     "devices/*/settings/canary": "0.2: the canary share of models was removed",
     "devices/*/config/words": "0.2: the setting belongs to those data sets",
     "devices/*/config/tags": "0.2: the same",

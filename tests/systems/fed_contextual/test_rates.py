@@ -95,6 +95,13 @@ def test_divergence_is_said_with_fixed_clips_and_noise(values: dict[str, Any]) -
     assert "not_learnt" not in posse.run(asked.but(noise=0.0, quantile=0.0)).summary
 
 
+def test_privacy_of_data_that_are_not_scaled_names_no_measured_mean() -> None:
+    record = posse.run(FedContextual(rounds=1, cohort=4, noise=1.0, delta=1e-3))
+    assert record.privacy
+    for entry in record.privacy:
+        assert "standard deviation" not in " ".join(entry["not_covered"])  # type: ignore[arg-type]
+
+
 def test_figures_of_privacy_do_not_cover_measured_rates() -> None:
     asked = FedContextual(rounds=1, cohort=4, noise=1.0, delta=1e-3, scale="none")
     measured, declared = (

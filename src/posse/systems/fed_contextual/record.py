@@ -397,7 +397,9 @@ def privacy_of(
     if made is None or not done:
         return ()
     accountants: tuple[Accountant, ...] = ("pld", "rdp") if made.sampling == "poisson" else ("rdp",)
-    before, missing = setup.before, not_covered(settings.resolved())
+    before = setup.before
+    # Scaling that is left out depends on the data: the set-up has what was done.
+    missing = not_covered(settings.resolved() | {"scale": setup.scale})
     kept = (
         f"; a log was learnt from in up to {words.count(used, 'round')}, each counted in full"
         if used
