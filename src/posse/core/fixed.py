@@ -79,8 +79,8 @@ class RewardRange(NamedTuple):
         if limits is None:
             return UNIT_RANGE
         numbers = tuple(map(float, limits))
-        in_limits = all(abs(number) <= LARGEST_REWARD for number in numbers)
-        if len(numbers) != 2 or not in_limits or numbers[0] >= numbers[1]:
+        finite = all(abs(number) <= LARGEST_REWARD for number in numbers)
+        if len(numbers) != 2 or not finite or numbers[0] >= numbers[1]:
             text = ",".join(f"{number:g}" for number in numbers)
             raise ConfigError(
                 f"reward_range must be two finite numbers of up to {LARGEST_REWARD:g}, "

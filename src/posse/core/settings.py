@@ -160,7 +160,10 @@ class Settings(BaseModel):
     @classmethod
     def _word_for_field(cls, field: str, values: Mapping[str, Any]) -> str | None:
         """Return the key in `values` for a field: its name or an alias; None without a value."""
-        return next((word for word in values if cls.aliases.get(word, word) == field), None)
+        for word in values:
+            if cls.aliases.get(word, word) == field:
+                return word
+        return None
 
     @classmethod
     def _fields_with_parts(cls) -> set[str]:

@@ -421,7 +421,8 @@ def wilson(hits: float, tries: int, level: float = LEVEL) -> tuple[float, float]
     middle = share + square / 2
     variance = share * (1 - share) / tries + square / tries / 4
     half = z * math.sqrt(max(0.0, variance))
-    return (middle - half) / (1 + square), (middle + half) / (1 + square)
+    scale = 1 + square
+    return (middle - half) / scale, (middle + half) / scale
 
 
 # Medians, ratios and other statistics of instances ------------------------------------------------

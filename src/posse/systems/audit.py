@@ -409,10 +409,10 @@ class ViewTarget(Target):
         # Count the run only when an attack reads its view: all attacks may be left out.
         self.run_count = 1
         check_view(attack, self._view)
-        seen: Any = self._view
+        view: Any = self._view
         if attack.of_view is not None:
-            seen = attack.of_view(self._view, self._like)
-        return [Evidence(seen, truth={})]
+            view = attack.of_view(view, self._like)
+        return [Evidence(view, truth={})]
 
 
 @singledispatch
@@ -471,16 +471,17 @@ class Auditor:
         self.plantings = plantings
         self._started = time.monotonic()
         self._rows: list[Row] = []
-        considered = self._attacks_to_consider(attacks, all=all)
-        requested = all or bool(attacks)
-        reasons = {
-            attack.name: self.target.reason_to_skip(attack, requested=requested)
-            for attack in considered
-        }
-        self.left_out = {name: reason for name, reason in reasons.items() if reason}
-        """Names of the attacks that are left out, each with the reason."""
-        self.chosen = tuple(attack for attack in considered if not reasons[attack.name])
+        self.chosen: list[Attack] = []
         """The attacks to make."""
+        self.left_out: dict[str, str] = {}
+        """Names of the attacks that are left out, each with the reason."""
+        requested = all or bool(attacks)
+        for attack in self._attacks_to_consider(attacks, all=all):
+            reason = self.target.reason_to_skip(attack, requested=requested)
+            if reason:
+                self.left_out[attack.name] = reason
+            else:
+                self.chosen.append(attack)
 
     def _attacks_to_consider(self, names: tuple[str, ...], *, all: bool) -> Sequence[Attack]:
         """Return the attacks that the user named; without names, all or those by default."""
