@@ -502,10 +502,10 @@ def live(
 
 
 def _settings_of_0_1(settings: RunSettings) -> RunSettings | None:
-    """Return what these settings meant in version 0.1, whose defaults were other ones.
+    """Return what these settings meant in version 0.1, which had other defaults.
 
-    A bandit that 0.1 saved can so be loaded with the settings that it was made with. Returns None
-    if no setting that was left out has another default now.
+    They are needed to load a bandit that 0.1 saved. Returns None if the defaults of the settings
+    that were left out have not changed.
     """
     left_out = {
         name: value

@@ -184,7 +184,7 @@ def reread_inputs(file: Path) -> None:
             rule="systems.party.not-started",
         )
     # `change=True` makes the role receive the new inputs, which writes them to the journal. A role
-    # without such inputs receives nothing, so nothing is written before the error below.
+    # without such inputs receives nothing, so its journal does not change before the error below.
     party, deployment = make_party(place, deploy_by_name(place.file.protocol).build, change=True)
     party.engine.sync()
     party.engine.close()

@@ -62,7 +62,7 @@ class Run(ABC):
     @property
     @abstractmethod
     def horizon(self) -> int:
-        """Number of decisions (or rounds) at the end: the setting `horizon` times all seeds."""
+        """Number of decisions (or rounds) of one seed, times the number of seeds."""
 
     @property
     @abstractmethod
@@ -119,10 +119,11 @@ class Run(ABC):
 
         Args:
             explain: Whether the result has an explanation of the message.
-            until: Deliver nothing once this number of decisions is reached, counted over all seeds.
+            until: Stop without a message if the run reaches this number of decisions, counted over
+                all seeds. It has no effect if the run is there already.
 
         Returns:
-            The message; None if the run is over, or if no message comes before decision `until`.
+            The message; None if the run is over or stopped at `until`.
         """
         if self.done:
             return None
@@ -411,9 +412,8 @@ class RolesRun(Run):
     def _end_seed(self) -> None:
         """Begin the next seed, or end the run after the last one.
 
-        Does nothing else if the current seed waits for the outside world.
+        If the current seed waits for the outside world, it continues, and only the time is set.
         """
-        # Messages that are delivered from now on have the time of the last decision.
         self.memory.time = self._seed_time
         if self.asks:
             return
