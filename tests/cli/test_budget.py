@@ -77,7 +77,7 @@ def test_it_fits_the_terminal(posse: Call, columns: int) -> None:
 @pytest.mark.parametrize("name", list(BudgetSettings.model_fields))
 def test_every_setting_is_a_flag_with_help(posse: Call, name: str) -> None:
     assert help_of(BudgetSettings, name)
-    assert f"--{name}" in posse("budget", "--help", COLUMNS="200").out
+    assert f"--{name}" in posse("budget", "--help", "--all", COLUMNS="200").out
 
 
 def test_settings_from_a_file(posse: Call) -> None:
@@ -125,7 +125,7 @@ def test_what_arms_give_away_in_one_step_and_in_all(posse: Call) -> None:
         "adjacency: replace",
         "60000 releases",
         "dp-accounting",
-        "promises nothing by itself",
+        "promises nothing alone",
         "Not covered",
         "later rounds: a context moves",
     ):
@@ -168,7 +168,7 @@ def test_arms_fit_the_terminal(posse: Call, columns: int) -> None:
 @pytest.mark.parametrize("name", list(ArmSettings.model_fields))
 def test_every_setting_of_arms_is_a_flag_with_help(posse: Call, name: str) -> None:
     assert help_of(ArmSettings, name)
-    assert f"--{name}" in posse("budget", "arms", "--help", COLUMNS="200").out
+    assert f"--{name}" in posse("budget", "arms", "--help", "--all", COLUMNS="200").out
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`posse ca` and `posse enrol`: the whole way, on the wire and by files, and every mistake in one
+"""`posse federation ca` and `posse party enrol`: the whole way, on the wire and by files, and every mistake in one
 line.
 """
 
@@ -30,26 +30,26 @@ Start = Callable[..., "subprocess.Popen[str]"]
 @pytest.fixture
 def ready(posse: Call) -> Call:
     """A command line in a folder with an authority."""
-    outcome = posse("ca", "init", "--run", "trial-7")
+    outcome = posse("federation", "ca", "init", "--run", "trial-7")
     assert (outcome.code, outcome.out) == (0, "")
-    assert "posse ca token" in outcome.err
+    assert "posse federation ca token" in outcome.err
     return posse
 
 
 def token_of(posse: Call, *args: str) -> str:
-    outcome = posse("ca", "token", "--role", "owner", "--name", "clinic-b", *args)
+    outcome = posse("federation", "ca", "token", "--role", "owner", "--name", "clinic-b", *args)
     assert outcome.code == 0, outcome.err
     return outcome.out.strip()
 
 
 def test_by_files(ready: Call, tmp_path: Path) -> None:
     token = token_of(ready)
-    asked = ready("enrol", token, "--request", "b.request")
+    asked = ready("party", "enrol", token, "--request", "b.request")
     assert (asked.code, asked.out) == (0, "")
-    assert "posse ca sign b.request" in asked.err
-    signed = ready("ca", "sign", "b.request", "--out", "b.answer")
+    assert "posse federation ca sign b.request" in asked.err
+    signed = ready("federation", "ca", "sign", "b.request", "--out", "b.answer")
     assert "enrolled owner 'clinic-b' of run 'trial-7'" in signed.err
-    done = ready("enrol", token, "--answer", "b.answer")
+    done = ready("party", "enrol", token, "--answer", "b.answer")
     assert done.code == 0, done.err
     assert len(re.findall(r"fingerprint of .*: +([0-9a-f]{4}-){7}[0-9a-f]{4}\n", done.err)) == 2
     assert PartyIdentity.load("clinic-b").name == "clinic-b"
@@ -62,29 +62,29 @@ def test_by_files(ready: Call, tmp_path: Path) -> None:
 
 def test_signing_twice_gives_the_same_answer(ready: Call) -> None:
     token = token_of(ready)
-    ready("enrol", token, "--request", "r")
-    ready("ca", "sign", "r", "--out", "one")
-    ready("ca", "sign", "r", "--out", "two")
+    ready("party", "enrol", token, "--request", "r")
+    ready("federation", "ca", "sign", "r", "--out", "one")
+    ready("federation", "ca", "sign", "r", "--out", "two")
     assert Path("one").read_bytes() == Path("two").read_bytes()
-    ready("enrol", token, "--request", "other", "--out", "elsewhere")
-    said = one_line(ready("ca", "sign", "other", "--out", "three"))
+    ready("party", "enrol", token, "--request", "other", "--out", "elsewhere")
+    said = one_line(ready("federation", "ca", "sign", "other", "--out", "three"))
     assert (
         "[P710] the request for owner 'clinic-b' of run 'trial-7' is refused: the token was used "
         "already" in said
     )
     assert not Path("three").exists()
-    assert "1 (used)" in ready("ca", "list").out
+    assert "1 (used)" in ready("federation", "ca", "list").out
 
 
 def test_over_the_wire_as_processes(process: Start, ready: Call) -> None:
     token = token_of(ready, "--host", "localhost")
-    server = process("ca", "serve", "--port", "0")
+    server = process("federation", "ca", "serve", "--port", "0")
     try:
         assert server.stderr is not None
         port = re.search(r"taking requests on 127\.0\.0\.1:(\d+)", server.stderr.readline())
         assert port is not None
         enrolling = process(
-            "enrol", "-", "--address", f"127.0.0.1:{port[1]}", stdin=subprocess.PIPE
+            "party", "enrol", "-", "--address", f"127.0.0.1:{port[1]}", stdin=subprocess.PIPE
         )
         out, err = enrolling.communicate(token + "\n", timeout=SECONDS)
         assert (enrolling.returncode, out) == (0, ""), err
@@ -101,7 +101,7 @@ def test_over_the_wire_as_processes(process: Start, ready: Call) -> None:
 
 def test_ctrl_c_stops_the_server(process: Start, ready: Call) -> None:
     token_of(ready)
-    server = process("ca", "serve", "--port", "0")
+    server = process("federation", "ca", "serve", "--port", "0")
     assert server.stderr is not None
     while "waiting for owner 'clinic-b'" not in (line := server.stderr.readline()):
         assert line, "ended before it was interrupted"
@@ -112,7 +112,9 @@ def test_ctrl_c_stops_the_server(process: Start, ready: Call) -> None:
 
 
 def test_a_token_says_where_and_json_has_it_all(ready: Call) -> None:
-    outcome = ready("ca", "token", "--role", "comp", "--address", "127.0.0.1:9", "--json")
+    outcome = ready(
+        "federation", "ca", "token", "--role", "comp", "--address", "127.0.0.1:9", "--json"
+    )
     told = json.loads(outcome.out)
     assert (told["role"], told["name"], told["run"], told["address"]) == (
         "comp",
@@ -121,16 +123,16 @@ def test_a_token_says_where_and_json_has_it_all(ready: Call) -> None:
         "127.0.0.1:9",
     )
     assert outcome.err == ""
-    assert "[P710] cannot enrol at 127.0.0.1:9" in one_line(ready("enrol", told["token"]))
+    assert "[P710] cannot enrol at 127.0.0.1:9" in one_line(ready("party", "enrol", told["token"]))
 
 
 def test_the_list_shows_no_secrets(ready: Call) -> None:
-    assert "No parties yet" in ready("ca", "list").out
+    assert "No parties yet" in ready("federation", "ca", "list").out
     token = token_of(ready)
-    ready("enrol", token, "--request", "r")
-    ready("ca", "sign", "r", "--out", "a")
+    ready("party", "enrol", token, "--request", "r")
+    ready("federation", "ca", "sign", "r", "--out", "a")
     token_of(ready)
-    plain, listed = ready("ca", "list"), ready("ca", "list", "--json")
+    plain, listed = ready("federation", "ca", "list"), ready("federation", "ca", "list", "--json")
     assert "valid" in plain.out
     document = json.loads(listed.out)
     assert [row["state"] for row in document["tokens"]] == ["used", "open"]
@@ -151,69 +153,77 @@ def test_the_list_shows_no_secrets(ready: Call) -> None:
 
 def test_revoking(ready: Call) -> None:
     token = token_of(ready)
-    ready("enrol", token, "--request", "r")
-    ready("ca", "sign", "r", "--out", "a")
-    ready("enrol", token, "--answer", "a")
-    outcome = ready("ca", "revoke", "clinic-b")
+    ready("party", "enrol", token, "--request", "r")
+    ready("federation", "ca", "sign", "r", "--out", "a")
+    ready("party", "enrol", token, "--answer", "a")
+    outcome = ready("federation", "ca", "revoke", "clinic-b")
     assert outcome.err.startswith("revoked ")
-    assert "revoked" in ready("ca", "list").out
-    assert "nothing to revoke" in one_line(ready("ca", "revoke", "clinic-b"))
-    assert ready("ca", "crl", "--out", "clinic-b/crl.pem").code == 0
-    assert ready("ca", "crl").out.startswith("-----BEGIN X509 CRL-----")
+    assert "revoked" in ready("federation", "ca", "list").out
+    assert "nothing to revoke" in one_line(ready("federation", "ca", "revoke", "clinic-b"))
+    assert ready("federation", "ca", "crl", "--out", "clinic-b/crl.pem").code == 0
+    assert ready("federation", "ca", "crl").out.startswith("-----BEGIN X509 CRL-----")
     with pytest.raises(Exception, match="was revoked"):
         PartyIdentity.load("clinic-b")
     token_of(ready)
-    assert "withdrew the open tokens of clinic-b" in ready("ca", "revoke", "clinic-b").err
+    assert (
+        "withdrew the open tokens of clinic-b"
+        in ready("federation", "ca", "revoke", "clinic-b").err
+    )
 
 
 def test_a_passphrase_from_a_file(posse: Call) -> None:
     Path("secret").write_text("correct horse\n")
-    assert posse("ca", "init", "--run", "r", "--passphrase-file", "secret").code == 0
+    assert posse("federation", "ca", "init", "--run", "r", "--passphrase-file", "secret").code == 0
     token = token_of(posse)
-    posse("enrol", token, "--request", "q")
+    posse("party", "enrol", token, "--request", "q")
     assert "this is not a terminal. Pass --passphrase-file" in one_line(
-        posse("ca", "sign", "q", "--out", "a")
+        posse("federation", "ca", "sign", "q", "--out", "a")
     )
     Path("wrong").write_text("incorrect horse\n")
-    refused = one_line(posse("ca", "sign", "q", "--out", "a", "--passphrase-file", "wrong"))
+    refused = one_line(
+        posse("federation", "ca", "sign", "q", "--out", "a", "--passphrase-file", "wrong")
+    )
     assert "[P700] the passphrase does not open" in refused
-    outcome = posse("ca", "sign", "q", "--out", "a", "--passphrase-file", "secret")
+    outcome = posse("federation", "ca", "sign", "q", "--out", "a", "--passphrase-file", "secret")
     assert outcome.code == 0
     assert "correct horse" not in outcome.err
 
 
 WRONG = [
-    (["ca", "init", "--run", "Trial 7"], "[P100] run must be 1 to 63 of a-z, 0-9 and -"),
-    (["ca", "init", "--run", "r", "--name", "A"], "[P100] name must be 1 to 63"),
     (
-        ["ca", "init", "--run", "r", "--passphrase"],
+        ["federation", "ca", "init", "--run", "Trial 7"],
+        "[P100] run must be 1 to 63 of a-z, 0-9 and -",
+    ),
+    (["federation", "ca", "init", "--run", "r", "--name", "A"], "[P100] name must be 1 to 63"),
+    (
+        ["federation", "ca", "init", "--run", "r", "--passphrase"],
         "this is not a terminal. Pass --passphrase-file FILE",
     ),
     (
-        ["ca", "init", "--run", "r", "--passphrase-file", "none"],
+        ["federation", "ca", "init", "--run", "r", "--passphrase-file", "none"],
         "cannot read the passphrase file none",
     ),
-    (["ca", "init"], "Missing option '--run'"),
+    (["federation", "ca", "init"], "Missing option '--run'"),
     (
-        ["ca", "token", "--role", "owner", "--name", "a"],
+        ["federation", "ca", "token", "--role", "owner", "--name", "a"],
         "[P700] there is no authority in posse-ca. Make one with",
     ),
     (
-        ["found", "f", "--called", "acme"],
+        ["federation", "create", "f", "--called", "acme"],
         "the customer of a run is called 'customer', got 'acme'. Leave --called out.",
     ),
     (
-        ["found", "f", "--role", "agent"],
+        ["federation", "create", "f", "--role", "agent"],
         "an agent needs a name. Pass --called, such as --called clinic-b.",
     ),
-    (["ca", "list"], "there is no authority in posse-ca"),
-    (["ca", "serve"], "there is no authority in posse-ca"),
-    (["ca", "sgin"], "No such command 'sgin'"),
-    (["enrol", "hello"], "[P710] this is not a token: it must begin with 'posse1_'"),
-    (["enrol", "posse1_abcd"], "the token has a typo"),
-    (["enrol"], "a token is needed, once. Pass --token-file FILE"),
+    (["federation", "ca", "list"], "there is no authority in posse-ca"),
+    (["federation", "ca", "serve"], "there is no authority in posse-ca"),
+    (["federation", "ca", "sgin"], "No such command 'sgin'"),
+    (["party", "enrol", "hello"], "[P710] this is not a token: it must begin with 'posse1_'"),
+    (["party", "enrol", "posse1_abcd"], "the token has a typo"),
+    (["party", "enrol"], "a token is needed, once. Pass --token-file FILE"),
     (
-        ["enrol", "x", "--request", "a", "--answer", "b"],
+        ["party", "enrol", "x", "--request", "a", "--answer", "b"],
         "are three ways to enrol. Pass one of them",
     ),
 ]
@@ -228,40 +238,49 @@ def test_mistakes_before_anything_is_written(
 
 
 LATER = [
-    (["ca", "init", "--run", "r"], "posse-ca exists and is not overwritten"),
+    (["federation", "ca", "init", "--run", "r"], "posse-ca exists and is not overwritten"),
     (
-        ["ca", "token", "--role", "ownr", "--name", "a"],
+        ["federation", "ca", "token", "--role", "ownr", "--name", "a"],
         "unknown role 'ownr'. Did you mean 'owner'?",
     ),
-    (["ca", "token", "--role", "owner"], "an owner needs a name. Pass --name"),
-    (["ca", "token", "--role", "party"], "a party needs a name. Pass --name"),
+    (["federation", "ca", "token", "--role", "owner"], "an owner needs a name. Pass --name"),
+    (["federation", "ca", "token", "--role", "party"], "a party needs a name. Pass --name"),
     (
-        ["ca", "token", "--role", "dealer", "--name", "x"],
+        ["federation", "ca", "token", "--role", "dealer", "--name", "x"],
         "the dealer of a run is called 'dealer', got 'x'",
     ),
     (
-        ["ca", "token", "--role", "comp", "--name", "x"],
+        ["federation", "ca", "token", "--role", "comp", "--name", "x"],
         "the comp of a run is called 'comp', got 'x'",
     ),
-    (["ca", "token", "--role", "owner", "--name", "comp"], "'comp' is the name of a role"),
-    (["ca", "token", "--role", "owner", "--name", "A"], "name must be 1 to 63"),
-    (["ca", "token", "--role", "owner", "--name", "a", "--host", "*.x"], "host must be a DNS name"),
     (
-        ["ca", "token", "--role", "owner", "--name", "a", "--minutes", "0"],
+        ["federation", "ca", "token", "--role", "owner", "--name", "comp"],
+        "'comp' is the name of a role",
+    ),
+    (["federation", "ca", "token", "--role", "owner", "--name", "A"], "name must be 1 to 63"),
+    (
+        ["federation", "ca", "token", "--role", "owner", "--name", "a", "--host", "*.x"],
+        "host must be a DNS name",
+    ),
+    (
+        ["federation", "ca", "token", "--role", "owner", "--name", "a", "--minutes", "0"],
         "minutes must be in [1, 1440], got 0",
     ),
-    (["ca", "token", "--role", "owner", "--name", "a", "--days", "9999"], "825], got 9999"),
     (
-        ["ca", "token", "--role", "owner", "--name", "a", "--address", "x"],
+        ["federation", "ca", "token", "--role", "owner", "--name", "a", "--days", "9999"],
+        "825], got 9999",
+    ),
+    (
+        ["federation", "ca", "token", "--role", "owner", "--name", "a", "--address", "x"],
         "address must be host:port",
     ),
-    (["ca", "serve"], "no token is open. Make one with 'posse ca token'"),
-    (["ca", "sign", "none", "--out", "x"], "[P200] cannot read the request none"),
+    (["federation", "ca", "serve"], "no token is open. Make one with 'posse federation ca token'"),
+    (["federation", "ca", "sign", "none", "--out", "x"], "[P200] cannot read the request none"),
     (
-        ["ca", "sign", "posse-ca/ca.crt", "--out", "x"],
+        ["federation", "ca", "sign", "posse-ca/ca.crt", "--out", "x"],
         "[P710] the request is refused: the request does not decode",
     ),
-    (["ca", "revoke", "nobody"], "[P700] nothing to revoke"),
+    (["federation", "ca", "revoke", "nobody"], "[P700] nothing to revoke"),
 ]
 
 
@@ -275,23 +294,31 @@ def test_mistakes_with_an_authority(
 
 def test_mistakes_with_a_token(ready: Call) -> None:
     token = token_of(ready)
-    assert "does not say where the authority listens" in one_line(ready("enrol", token))
-    assert "address must be host:port" in one_line(ready("enrol", token, "--address", "x"))
+    assert "does not say where the authority listens" in one_line(ready("party", "enrol", token))
+    assert "address must be host:port" in one_line(ready("party", "enrol", token, "--address", "x"))
     assert not Path("clinic-b").exists(), "no key is drawn for a command that cannot work"
-    assert "cannot read the answer none" in one_line(ready("enrol", token, "--answer", "none"))
+    assert "cannot read the answer none" in one_line(
+        ready("party", "enrol", token, "--answer", "none")
+    )
     Path("big").write_bytes(bytes(70_000))
-    assert "has more than 65536 bytes" in one_line(ready("enrol", token, "--answer", "big"))
+    assert "has more than 65536 bytes" in one_line(
+        ready("party", "enrol", token, "--answer", "big")
+    )
     Path("junk").write_bytes(bytes(100))
-    assert "no request was made in clinic-b" in one_line(ready("enrol", token, "--answer", "junk"))
-    ready("enrol", token, "--request", "r")
-    assert "the answer does not decode" in one_line(ready("enrol", token, "--answer", "junk"))
-    assert "a typo" in one_line(ready("enrol", token[:-3], "--request", "r"))
-    outcome = CliRunner().invoke(app, ["enrol", "-", "--request", "r2"], input=b"\xff\xfe")
+    assert "no request was made in clinic-b" in one_line(
+        ready("party", "enrol", token, "--answer", "junk")
+    )
+    ready("party", "enrol", token, "--request", "r")
+    assert "the answer does not decode" in one_line(
+        ready("party", "enrol", token, "--answer", "junk")
+    )
+    assert "a typo" in one_line(ready("party", "enrol", token[:-3], "--request", "r"))
+    outcome = CliRunner().invoke(app, ["party", "enrol", "-", "--request", "r2"], input=b"\xff\xfe")
     assert outcome.exit_code == 2
 
 
 def test_help_alone(posse: Call) -> None:
-    outcome = posse("ca")
+    outcome = posse("federation", "ca")
     assert outcome.code == 0
     for name in ("init", "token", "serve", "sign", "list", "revoke", "crl"):
         assert name in outcome.out
@@ -299,10 +326,10 @@ def test_help_alone(posse: Call) -> None:
 
 @pytest.mark.parametrize("role", ["puller", "payee", "dealer"])
 def test_roles_outside_the_parties_go_by_their_name(ready: Call, role: str) -> None:
-    told = json.loads(ready("ca", "token", "--role", role, "--json").out)
+    told = json.loads(ready("federation", "ca", "token", "--role", role, "--json").out)
     assert (told["role"], told["name"]) == (role, role)
     assert f"'{role}' is the name of a role" in one_line(
-        ready("ca", "token", "--role", "party", "--name", role)
+        ready("federation", "ca", "token", "--role", "party", "--name", role)
     )
 
 
@@ -325,30 +352,54 @@ def test_a_token_goes_through_files_that_only_their_owner_reads(
     tmp_path: Path, posse: Call
 ) -> None:
     ca, file = tmp_path / "ca", tmp_path / "clinic-b.token"
-    posse("ca", "init", "--run", "trial-9", "--ca", str(ca))
+    posse("federation", "ca", "init", "--run", "trial-9", "--ca", str(ca))
     made = posse(
-        "ca", "token", "--ca", str(ca), "--role", "owner", "--name", "clinic-b", "--out", str(file)
+        "federation",
+        "ca",
+        "token",
+        "--ca",
+        str(ca),
+        "--role",
+        "owner",
+        "--name",
+        "clinic-b",
+        "--out",
+        str(file),
     )
     assert made.code == 0
     token = file.read_text().strip()
     assert token not in made.out + made.err
     assert file.stat().st_mode & 0o077 == 0
     again = posse(
-        "ca", "token", "--ca", str(ca), "--role", "owner", "--name", "clinic-c", "--out", str(file)
+        "federation",
+        "ca",
+        "token",
+        "--ca",
+        str(ca),
+        "--role",
+        "owner",
+        "--name",
+        "clinic-c",
+        "--out",
+        str(file),
     )
     assert again.code != 0
     assert file.read_text().strip() == token
     asked, identity = tmp_path / "request", str(tmp_path / "clinic-b")
-    taken = posse("enrol", "--token-file", str(file), "--request", str(asked), "--out", identity)
+    taken = posse(
+        "party", "enrol", "--token-file", str(file), "--request", str(asked), "--out", identity
+    )
     assert taken.code == 0
     assert asked.exists()
     assert token not in taken.out + taken.err
     file.chmod(0o644)
-    wide = posse("enrol", "--token-file", str(file), "--request", str(asked), "--out", identity)
+    wide = posse(
+        "party", "enrol", "--token-file", str(file), "--request", str(asked), "--out", identity
+    )
     assert wide.code == 2
     assert "others" in wide.err
     for wrong in ((), (token, "--token-file", str(file))):
-        told = posse("enrol", *wrong)
+        told = posse("party", "enrol", *wrong)
         assert told.code == 2
         assert "--token-file" in told.err
 

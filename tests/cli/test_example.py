@@ -115,10 +115,10 @@ def test_files_that_the_user_changed_stay(tmp_path: Path) -> None:
 def test_a_file_or_the_example_is_needed_and_not_both(
     words: tuple[str, ...], rule: str, posse: Call
 ) -> None:
-    assert f"(rule: {rule})" in one_line(posse("up", *words))
+    assert f"(rule: {rule}; see errors/P100)" in one_line(posse("up", *words))
 
 
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path, posse: Call) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     refused = posse("up", "--example", "--folder", str(tmp_path / "file" / "below"))
-    assert "(rule: cli.folder.not-writable)" in one_line(refused)
+    assert "(rule: cli.folder.not-writable; " in one_line(refused)

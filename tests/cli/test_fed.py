@@ -30,9 +30,8 @@ NOISY = (*SMALL, "--noise", "1", "--delta", "0.001")
 
 
 def test_says_what_was_earned_who_learns_what_and_every_figure_whole(posse: Call) -> None:
-    outcome = posse(
-        *RUN, *NOISY, "--limit", "3", "--report", "run.html", "--evaluate", "greedy", COLUMNS="120"
-    )
+    words = ("--limit", "3", "--report", "run.html", "--evaluate", "greedy", "--full")
+    outcome = posse(*RUN, *NOISY, *words, COLUMNS="120")
     assert outcome.code == 0, outcome.err
     out = " ".join(outcome.out.split())
     for wanted in (
@@ -55,7 +54,7 @@ def test_says_what_was_earned_who_learns_what_and_every_figure_whole(posse: Call
     ):
         assert wanted in out, wanted
     told = [part for part in out.split("ε = ")[1:] if part[0].isdigit()]
-    assert len(told) == 2
+    assert len(told) == 4  # two figures, with the answer and in the details
     assert all(" at δ = " in part[:20] for part in told)
     assert "stopped early: privacy budget (3, 0.001) spent after" in outcome.err
     page = Page(Path("run.html").read_text())
@@ -80,9 +79,8 @@ def test_one_json_document_with_the_plain_run_beside_it(posse: Call, home: Path)
 
 
 def test_the_model_goes_to_a_file_and_decisions_to_the_page(posse: Call) -> None:
-    outcome = posse(
-        *RUN, *NOISY, "--model-out", "model.npz", "--plain-too", "--no-save", "--report", "r.html"
-    )
+    words = ("--model-out", "model.npz", "--plain-too", "--no-save", "--report", "r.html")
+    outcome = posse(*RUN, *NOISY, *words, "--full")
     assert outcome.code == 0, outcome.err
     assert "absl" not in outcome.err
     assert "Excluding this order" not in outcome.err
@@ -95,18 +93,18 @@ def test_the_model_goes_to_a_file_and_decisions_to_the_page(posse: Call) -> None
 
 def test_a_run_shown_again_has_the_rows_of_the_command(posse: Call) -> None:
     flags = (*RUN, *SMALL, "--runs", "2", "--deploy-every", "6", "--evaluate", "greedy")
-    outcome = posse(*flags, COLUMNS="120")
+    outcome = posse(*flags, "--full", COLUMNS="120")
     assert (
         "warning: no device acted with what was learnt in 6 rounds: deploy_every is 6"
         in outcome.err
     )
-    shown = posse("runs", "show", "last", COLUMNS="120").out
+    shown = posse("runs", "show", "last", "--full", COLUMNS="120").out
     for wanted in (
-        "Average reward a decision",
+        "reward per decision",
         "average reward, smallest to largest run",
         "last tenth of the rounds",
         "best fixed arm (",
-        "chance 0.1",
+        "even split 0.1",
         "clip norm",
         "share of updates within the clip",
         "rounds a second",
@@ -313,7 +311,7 @@ def test_mistakes_of_sampled_rounds(posse: Call, flags: tuple[str, ...], what: s
 
 
 def test_a_model_that_was_written_is_named(posse: Call) -> None:
-    words = "run fed-contextual --rounds 2 --clients 12 --cohort 3 --model-out m.npz --brief"
+    words = "run fed-contextual --rounds 2 --clients 12 --cohort 3 --model-out m.npz"
     for more in ((), ("--no-save",)):
         done = posse(*words.split(), *more)
         assert done.code == 0, done.err

@@ -82,7 +82,7 @@ def test_a_source_that_fails_at_every_call_is_said_with_what_to_do() -> None:
         watch._look_at_source(process, shown)
     assert len(said) == 2
     assert said[0].startswith(
-        "the source of 'clinic-1' has failed 3 times in a row: OSError: closed. Mend what [source]"
+        "the source of 'clinic-1' has failed 3 times in a row: OSError: closed. Fix what [source]"
     )
 
 
@@ -139,7 +139,7 @@ def test_a_party_whose_run_stalls_exits_with_3_and_can_be_started_again(
 
 
 def step_of(posse: Call, file: Path) -> int:
-    told = posse("status", str(file), "--json")
+    told = posse("party", "status", str(file), "--json")
     return int(json.loads(told.out)["step"]) if told.code == 0 else 0
 
 
@@ -154,10 +154,10 @@ def test_a_federation_is_paused_killed_interrupted_and_ends_as_the_plain_bandit(
         until(
             lambda: {row.status for row in Store().list()} == {"running"}, "a row for every party"
         )
-        assert "posse resume" in posse("pause", str(controller)).out
-        shown = posse("status", str(controller))
+        assert "posse party resume" in posse("party", "pause", str(controller)).out
+        shown = posse("party", "status", str(controller))
         assert re.search(r"state +paused", shown.out)
-        found = json.loads(posse("doctor", str(controller), "--json").out)
+        found = json.loads(posse("party", "doctor", str(controller), "--json").out)
         (manifest,) = [one["said"] for one in found if one["what"] == "manifest"]
         assert manifest.split(":")[0] in shown.out
         assert [one["what"] for one in found if not one["fine"]] == ["running"]  # for it is paused
@@ -166,19 +166,19 @@ def test_a_federation_is_paused_killed_interrupted_and_ends_as_the_plain_bandit(
         killed = child(running.pid, "clinic-2.toml")
         os.kill(killed, signal.SIGKILL)
         until(
-            lambda: posse("status", str(tmp_path / "fed" / "clinic-2.toml")).code == 0,
+            lambda: posse("party", "status", str(tmp_path / "fed" / "clinic-2.toml")).code == 0,
             "its second life",
         )
         assert child(running.pid, "clinic-2.toml") != killed
         at = step_of(posse, controller)
-        assert posse("resume", str(controller)).code == 0
+        assert posse("party", "resume", str(controller)).code == 0
         until(lambda: step_of(posse, controller) > at, "steps after the pause")
         running.send_signal(signal.SIGINT)
         _, err = running.communicate(timeout=SECONDS)
         assert running.returncode == 130
         assert "'clinic-2' was killed" in err
         assert re.search(
-            rf"stopped at pull \d+ of {BUDGET}; go on with: posse up \S*fed.toml$", err.strip()
+            rf"stopped at pull \d+ of {BUDGET}; continue with: posse up \S*fed.toml$", err.strip()
         )
     assert "No such process" not in err
     assert [row.status for row in Store().list()] == ["interrupted"] * 6
@@ -194,7 +194,7 @@ def test_a_federation_is_paused_killed_interrupted_and_ends_as_the_plain_bandit(
     assert (over.code, json.loads(over.out)) == (0, told)
     assert "over" in over.err
     records_fit(posse, told)
-    comp = posse("status", str(tmp_path / "fed" / "comp.toml"))
+    comp = posse("party", "status", str(tmp_path / "fed" / "comp.toml"))
     assert comp.code == 0
     assert "the part of comp is over" in comp.out.replace("\n", " ")
     file.write_text(FILE.format(budget=BUDGET + 1, port=free_port()))
@@ -249,7 +249,7 @@ def test_a_deleted_journal_is_named_by_every_party_until_it_is_put_back(
     others = ["controller", "comp", "dealer", "customer", "clinic-1"]
 
     def reasons() -> list[str]:
-        told = [posse("status", str(folder / f"{name}.toml"), "--json") for name in others]
+        told = [posse("party", "status", str(folder / f"{name}.toml"), "--json") for name in others]
         shown = [json.loads(each.out) for each in told if each.code == 0]
         return [
             each["waiting"]["clinic-2"]
@@ -272,7 +272,7 @@ def test_a_deleted_journal_is_named_by_every_party_until_it_is_put_back(
         )
         found = {
             one["what"]: one
-            for one in json.loads(posse("doctor", str(folder / "comp.toml"), "--json").out)
+            for one in json.loads(posse("party", "doctor", str(folder / "comp.toml"), "--json").out)
         }
         assert not found["running"]["fine"]
         assert "[P810]" in found["running"]["said"]
@@ -312,14 +312,16 @@ def test_a_party_alone_waits_says_for_whom_and_stops(
 ) -> None:
     comp = next(path for path in laid_out(tmp_path) if path.stem == "comp")
     with stopped(process("party", str(comp))) as running:
-        until(lambda: posse("status", str(comp)).code == 0, "an answer")
-        until(lambda: "cannot reach" in posse("status", str(comp)).out, "a call that fails")
-        assert re.search(r"state +waiting for controller", posse("status", str(comp)).out)
+        until(lambda: posse("party", "status", str(comp)).code == 0, "an answer")
+        until(
+            lambda: "cannot reach" in posse("party", "status", str(comp)).out, "a call that fails"
+        )
+        assert re.search(r"state +waiting for controller", posse("party", "status", str(comp)).out)
         assert "is in use by another process" in last_line(posse("party", str(comp)).err)
         assert "the part of this comp cannot end the run. Ask the operator" in one_line(
-            posse("end", str(comp))
+            posse("party", "end", str(comp))
         )
-        assert "go on with: posse party" in posse("stop", str(comp)).out
+        assert "continue with: posse party" in posse("party", "stop", str(comp)).out
         out, err = running.communicate(timeout=SECONDS)
     assert running.returncode == 0
     assert "stopped before the end" in out
@@ -328,8 +330,8 @@ def test_a_party_alone_waits_says_for_whom_and_stops(
         "unreachable",
         "stopped",
     ]
-    assert "no party runs with the journal" in one_line(posse("status", str(comp)))
-    assert "Start it with 'posse party'" in one_line(posse("pause", str(comp)))
+    assert "no party runs with the journal" in one_line(posse("party", "status", str(comp)))
+    assert "Start it with 'posse party'" in one_line(posse("party", "pause", str(comp)))
 
 
 def test_a_port_in_use_is_one_line(tmp_path: Path, posse: Call) -> None:
@@ -344,7 +346,7 @@ def test_a_port_in_use_is_one_line(tmp_path: Path, posse: Call) -> None:
 
 
 def findings(posse: Call, file: Path) -> list[tuple[str, bool]]:
-    told = posse("doctor", str(file), "--json")
+    told = posse("party", "doctor", str(file), "--json")
     found = [(one["what"], one["fine"]) for one in json.loads(told.out)]
     assert told.code == (0 if all(fine for _, fine in found) else 1)
     return found
@@ -353,7 +355,7 @@ def findings(posse: Call, file: Path) -> list[tuple[str, bool]]:
 def test_the_doctor_finds_nothing_in_a_good_set_up(tmp_path: Path, posse: Call) -> None:
     controller = laid_out(tmp_path)[0]
     assert all(fine for _, fine in findings(posse, controller))
-    assert "is free" in posse("doctor", str(controller)).out
+    assert "is free" in posse("party", "doctor", str(controller)).out
 
 
 def test_an_early_interrupt_of_a_run_that_has_begun_says_how_it_goes_on(
@@ -370,7 +372,7 @@ def test_an_early_interrupt_of_a_run_that_has_begun_says_how_it_goes_on(
         assert told.code == 130
         assert (
             told.err.splitlines()[-1]
-            == f"interrupted; go on with: {' '.join(['posse up', str(file), *more])}"
+            == f"interrupted; continue with: {' '.join(['posse up', str(file), *more])}"
         )
 
 
@@ -379,15 +381,15 @@ def test_a_federation_s_file_or_a_folder_in_the_place_of_a_party_s_is_named(
 ) -> None:
     file = tmp_path / "federation.toml"
     file.write_text('run = "trial"\nbudget = 9\n[[owner]]\nname = "a"\n')
-    for command in ("status", "party", "pause", "end"):
+    for command in ("status", "start", "pause", "end"):
         assert "a federation's file, with [[owner]], and not a party's" in one_line(
-            posse(command, str(file))
+            posse("party", command, str(file))
         )
-    assert "a federation's file" in posse("doctor", str(file), "--json").out
-    assert "it is a folder. Give a TOML file" in one_line(posse("status", str(tmp_path)))
+    assert "a federation's file" in posse("party", "doctor", str(file), "--json").out
+    assert "it is a folder. Give a TOML file" in one_line(posse("party", "status", str(tmp_path)))
     file.write_text('identity = "a"\nhome = "127.0.0.1:7400"\n[consent]\nsystems = ["samba"]\n')
     assert (
-        "this is the file of a service, and not of one party. Start it with 'posse serve'."
+        "this is the file of a service, and not of one party. Start it with 'posse party serve'."
         in one_line(posse("party", str(file)))
     )
 
@@ -395,7 +397,7 @@ def test_a_federation_s_file_or_a_folder_in_the_place_of_a_party_s_is_named(
 @pytest.mark.parametrize(
     ("old", "new", "what", "said"),
     [
-        ('identity = "clinic-1"', 'identity = "nowhere"', "file and identity", "posse enrol"),
+        ('identity = "clinic-1"', 'identity = "nowhere"', "file and identity", "posse party enrol"),
         ("sync =", "snyc =", "file and identity", "Did you mean 'sync'"),
         ("customer/party.crt", "nowhere.crt", "options and source", "nowhere.crt cannot be read"),
         ("customer/party.crt", "comp/party.crt", "options and source", "not of the customer"),
@@ -430,7 +432,7 @@ def test_the_doctor_says_what_to_mend(
     file.write_text(text.replace(old, new, 1))
     (tmp_path / "broken.py").write_text("x = (\n")
     monkeypatch.setattr(sys, "path", list(sys.path))
-    told = posse("doctor", str(file), "--json")
+    told = posse("party", "doctor", str(file), "--json")
     assert told.code == 1
     found = {one["what"]: one for one in json.loads(told.out)}
     assert not found[what]["fine"]
@@ -512,7 +514,7 @@ def test_a_party_that_could_reach_nobody_does_not_start(tmp_path: Path, posse: C
         assert words in last_line(told.err)
 
 
-@pytest.mark.parametrize("command", ["party", "doctor", "status"])
+@pytest.mark.parametrize("command", ["start", "doctor", "status"])
 def test_a_party_folder_that_used_a_relay_is_told_what_replaces_it(
     tmp_path: Path, posse: Call, command: str
 ) -> None:
@@ -522,12 +524,12 @@ def test_a_party_folder_that_used_a_relay_is_told_what_replaces_it(
     assert relayed != text
     for changed, names in ((f"relays = true\n{text}", "relays"), (relayed, "relay:hub")):
         comp.write_text(changed)
-        told = posse(command, str(comp))
+        told = posse("party", command, str(comp))
         assert told.code == 2 if command != "doctor" else told.code != 0
         for words in (names, "removed in 0.2", "Give listen", "VPN or a tunnel"):
             assert words in told.out + told.err
     comp.write_text(text)
-    assert "removed" not in posse("doctor", str(comp)).out
+    assert "removed" not in posse("party", "doctor", str(comp)).out
 
 
 def test_owners_are_needed(tmp_path: Path, posse: Call) -> None:
@@ -537,25 +539,25 @@ def test_owners_are_needed(tmp_path: Path, posse: Call) -> None:
 
 
 def test_files_that_are_not_there(posse: Call) -> None:
-    for command in ("up", "party", "status", "pause", "resume", "stop"):
+    for command in ("up", "party", "party start", "party status", "party pause", "party stop"):
         assert "there is no configuration file nowhere.toml" in one_line(
-            posse(command, "nowhere.toml")
+            posse(*command.split(), "nowhere.toml")
         )
 
 
 def test_a_state_says_who_is_missing_and_never_whose_reward_is_awaited() -> None:
     status = {"waiting": {}, "paused": False, "finished": False, "step": 4}
-    assert state_of(status, None, seen=True, over=False) == "connected"
-    assert state_of({**status, "paused": True}, None, seen=True, over=False) == "paused"
-    assert state_of({**status, "finished": True}, None, seen=True, over=False) == "finished"
+    assert state_of(status, None, answered=True, over=False) == "connected"
+    assert state_of({**status, "paused": True}, None, answered=True, over=False) == "paused"
+    assert state_of({**status, "finished": True}, None, answered=True, over=False) == "finished"
     assert (
-        state_of({**status, "waiting": {"comp": "", "a": ""}}, None, seen=True, over=False)
+        state_of({**status, "waiting": {"comp": "", "a": ""}}, None, answered=True, over=False)
         == "waiting for comp, a"
     )
     ends = {None: "connected", 0: "stopped", 2: "failed", -9: "killed"}
-    assert {code: state_of({}, code, seen=True, over=False) for code in ends} == ends
-    assert state_of({}, None, seen=False, over=False) == "starting"
-    assert state_of({}, 0, seen=True, over=True) == "finished"
+    assert {code: state_of({}, code, answered=True, over=False) for code in ends} == ends
+    assert state_of({}, None, answered=False, over=False) == "starting"
+    assert state_of({}, 0, answered=True, over=True) == "finished"
 
 
 def test_the_pace_is_of_the_last_half_minute() -> None:

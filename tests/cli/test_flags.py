@@ -27,7 +27,7 @@ def test_every_setting_is_a_flag_with_help(name: str) -> None:
 
 
 def test_other_commands_take_their_settings(posse: Call) -> None:
-    shown = posse("arms", "--help", COLUMNS="200").out
+    shown = posse("problems", "show", "--help", "--all", COLUMNS="200").out
     for name in ProblemSettings.model_fields:
         assert f"--{name.replace('_', '-')} " in shown
 
@@ -52,8 +52,10 @@ def test_flags_win_over_the_file_and_the_file_over_defaults(posse: Call) -> None
 def test_file_flags_and_python_give_the_same_run(posse: Call) -> None:
     Path("run.toml").write_text('owners = 3\nbudget = 60\nreward = "beta"\nseed = 9\nruns = 2\n')
     flags = ("--owners", "3", "--budget", "60", "--reward", "beta", "--seed", "9", "--runs", "2")
-    by_file = json.loads(posse("simulate", "--config", "run.toml", "--json").out)["records"][0]
-    by_flags = json.loads(posse("simulate", *flags, "--json").out)["records"][0]
+    by_file = json.loads(posse("run", "--plain", "--config", "run.toml", "--json").out)["records"][
+        0
+    ]
+    by_flags = json.loads(posse("run", "--plain", *flags, "--json").out)["records"][0]
     expected = Samba(owners=3, budget=60, reward="beta", seed=9, runs=2)
     assert by_file["total"] == by_flags["total"]
     assert by_file["config"] == by_flags["config"]
@@ -62,29 +64,33 @@ def test_file_flags_and_python_give_the_same_run(posse: Call) -> None:
 
 def test_lists_are_given_by_commas_or_by_repeating(posse: Call) -> None:
     for flags in (("--means", "0.1,0.5,0.9"), ("--means", "0.1", "--means", "0.5,0.9")):
-        outcome = posse("simulate", *flags, "--budget", "30", "--runs", "2", "--no-save", "--json")
+        outcome = posse(
+            "run", "--plain", *flags, "--budget", "30", "--runs", "2", "--no-save", "--json"
+        )
         assert json.loads(outcome.out)["records"][0]["problem"]["means"] == [0.1, 0.5, 0.9]
     Path("data.csv").write_text('item,rating\n"Matrix, The",5\nHeat,1\nAlien,4\nHeat,5\n')
     items = ("--items", "Matrix, The", "--items", "Heat")
-    outcome = posse("arms", "data.csv", "--threshold", "3", *items, "--json")
+    outcome = posse("problems", "show", "data.csv", "--threshold", "3", *items, "--json")
     assert json.loads(outcome.out)["names"] == ["Matrix, The", "Heat"]
 
 
 def test_simulate_makes_fifty_runs_unless_told(posse: Call) -> None:
-    runs = json.loads(posse("simulate", *SMALL, "--no-save", "--json").out)["records"][0]["runs"]
+    runs = json.loads(posse("run", "--plain", *SMALL, "--no-save", "--json").out)["records"][0][
+        "runs"
+    ]
     assert runs == 50
 
 
 def test_help_shows_the_default_of_the_command(posse: Call) -> None:
     shown = {
-        name: " ".join(posse(*name, "--help", COLUMNS="200").out.split())
-        for name in (("simulate", "samba"), ("compare", "samba"))
+        name: " ".join(posse(*name, "--help", "--all", COLUMNS="200").out.split())
+        for name in (("sweep", "samba"), ("compare", "samba"))
     }
     for text in shown.values():
         assert "seed + 1, ... (default: 50)" in text
-    assert "seed + 1, ... (default: 1)" in " ".join(
-        posse("run", "samba", "--help", COLUMNS="200").out.split()
-    )
+    shown_of_run = " ".join(posse("run", "samba", "--help", "--all", COLUMNS="200").out.split())
+    assert "seed + 1, ... (default: 1)" in shown_of_run
+    assert "50 runs unless --runs is given" in shown_of_run
 
 
 def test_a_record_holds_what_was_used(posse: Call) -> None:
@@ -103,12 +109,12 @@ def test_a_record_holds_what_was_used(posse: Call) -> None:
         "--no-save",
         "--json",
     )
-    config = json.loads(posse("simulate", *flags).out)["records"][0]["config"]
+    config = json.loads(posse("run", "--plain", *flags).out)["records"][0]["config"]
     assert (config["owners"], config["threshold"], config["minimum"]) == (2, 3.0, 1)
     assert not {"epsilon", "tau", "beta"} & config.keys()
     assert config["policy"]["name"] == "ucb"
     default = json.loads(
-        posse("simulate", "--budget", "30", "--runs", "2", "--no-save", "--json").out
+        posse("run", "--plain", "--budget", "30", "--runs", "2", "--no-save", "--json").out
     )
     assert default["records"][0]["config"]["owners"] == 10
     assert default["records"][0]["config"]["policy"]["name"] == "thompson"
@@ -116,9 +122,13 @@ def test_a_record_holds_what_was_used(posse: Call) -> None:
 
 def test_fewer_owners_than_means_in_a_file_are_the_largest(posse: Call) -> None:
     Path("means.csv").write_text("name,mean\na,0.2\nb,0.9\nc,0.5\n")
-    shown = json.loads(posse("arms", "means.csv", "--owners", "2", "--json").out)
+    shown = json.loads(posse("problems", "show", "means.csv", "--owners", "2", "--json").out)
     assert shown["names"] == ["b", "c"]
-    assert json.loads(posse("arms", "means.csv", "--json").out)["names"] == ["a", "b", "c"]
+    assert json.loads(posse("problems", "show", "means.csv", "--json").out)["names"] == [
+        "a",
+        "b",
+        "c",
+    ]
 
 
 def test_parts_of_data_have_flags_and_old_words_work(
@@ -142,6 +152,6 @@ def test_parts_of_data_have_flags_and_old_words_work(
     assert runner.invoke(app, ["--config", "run.toml", "--qualities", "q.csv"]).exit_code == 0
     assert seen[0] == seen[1] == MarketSettings(data="normal", sd=0.2)
     assert seen[2] == seen[3] == MarketSettings(data={"offers": "o.csv", "qualities": "q.csv"})
-    shown = runner.invoke(app, ["--help"]).output
+    shown = runner.invoke(app, ["--help", "--all"]).output
     assert "--offers" in shown
     assert "supplier,quality" in shown

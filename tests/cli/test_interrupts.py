@@ -32,8 +32,9 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 LONG = {
     "plain samba": (
-        "simulate",
+        "run",
         "samba",
+        "--plain",
         "--policy",
         "thompson",
         "--owners",
@@ -44,7 +45,7 @@ LONG = {
         "400",
     ),
     "strict samba": ("run", "samba", "--owners", "4", "--budget", "5000000", "--no-beside"),
-    "a market": ("simulate", "dp-combinatorial", "--horizon", "5000000"),
+    "a market": ("run", "dp-combinatorial", "--plain", "--horizon", "5000000"),
     "shared contexts": (
         "run",
         "mpc-contextual",

@@ -109,10 +109,10 @@ def test_problems_with_files(posse: Call, data_dir: Path) -> None:
 
 
 def test_show_a_problem(posse: Call) -> None:
-    out = posse("arms", "embedded:jester", "--owners", "3").out
+    out = posse("problems", "show", "embedded:jester", "--owners", "3").out
     assert "joke 3" in out
     assert "joke 4" not in out
-    assert "there is no data file" in one_line(posse("arms", "nothing"))
+    assert "there is no data file" in one_line(posse("problems", "show", "nothing"))
 
 
 @pytest.mark.parametrize("words", [(), ("--list",), ("samba/fig8a", "--small", "--out", "x")])

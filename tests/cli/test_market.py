@@ -13,12 +13,12 @@ RUN = ("run", "dp-combinatorial")
 
 
 def test_says_what_joining_is_worth_and_what_it_costs_in_privacy(posse):
-    out = posse(*RUN, *SMALL, "--currency", "EUR").out
+    out = posse(*RUN, *SMALL, "--currency", "EUR", "--full").out
     for wanted in (
-        "earned (EUR)",
-        "what joining is worth",
+        "revenue (EUR)",
+        "What joining is worth",
         "agent-3",
-        "Regret ratio",
+        "regret ratio",
         "δ = 0.01",
         "not covered",
         "parallel over disjoint windows",
@@ -47,7 +47,7 @@ def test_without_the_others_beside_it(posse):
 
 def test_a_stored_run_can_be_shown_reported_and_exported(posse, tmp_path):
     posse(*RUN, *SMALL)
-    shown = " ".join(posse("runs", "show", "last").out.split())
+    shown = " ".join(posse("runs", "show", "last", "--full").out.split())
     assert "p-fcb" in shown
     assert "one noisy pair for each producer" in shown
     page, table = tmp_path / "r.html", tmp_path / "parties.csv"

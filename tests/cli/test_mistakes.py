@@ -31,7 +31,7 @@ FLAGS = [
         "data must be a file or a folder with one table per owner, got the folder '.'",
     ),
     (["--data", "jester"], "POSSE_DATA"),
-    (["--data", "jester", "--means", "0.1,0.2"], "means and data both say what the arms are"),
+    (["--data", "jester", "--means", "0.1,0.2"], "means and data both name the arms"),
     (["--means", "0.1,0.2", "--threshold", "3"], "threshold applies to ratings"),
     (["--data", "jester", "--items", "a", "--items", "b", "--owners", "3"], "got 3 for 2 items"),
     (["--budget", "0"], "got 0 for 10 owners. Raise it to 10 or more"),
@@ -67,7 +67,7 @@ def test_an_unknown_option_suggests_the_nearest(posse: Call) -> None:
 
 
 def test_an_unknown_command_suggests_the_nearest(posse: Call) -> None:
-    assert "Did you mean 'simulate'" in one_line(posse("simulat"))
+    assert "Did you mean 'compare'" in one_line(posse("compar"))
     assert "No such option" in one_line(posse("--wrong"))
 
 
@@ -119,7 +119,7 @@ def test_a_damaged_store_is_told_before_the_run(posse: Call, home: Path) -> None
 
 def test_a_home_that_is_a_file(posse: Call, home: Path) -> None:
     home.write_text("")
-    assert "a part of the path is a file" in one_line(posse("simulate", *SMALL))
+    assert "a part of the path is a file" in one_line(posse("run", "--plain", *SMALL))
 
 
 def test_a_locked_store_loses_no_result(posse: Call, home: Path) -> None:
@@ -127,11 +127,11 @@ def test_a_locked_store_loses_no_result(posse: Call, home: Path) -> None:
     other = sqlite3.connect(home / "runs.sqlite", isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     try:
-        outcome = posse("simulate", *SMALL, "--runs", "2")
+        outcome = posse("run", "--plain", *SMALL, "--runs", "2")
     finally:
         other.close()
     assert outcome.code == 2
-    assert "earned" in outcome.out
+    assert "reward per step" in outcome.out
     assert "Saved" not in outcome.out
     assert outcome.err.splitlines()[-1].startswith("error: [P300]")
     assert "locked by another process" in outcome.err
@@ -149,7 +149,9 @@ def test_no_space_left_keeps_nothing(posse: Call, monkeypatch: pytest.MonkeyPatc
 
     with monkeypatch.context() as patch:
         patch.setattr(store, "connect", full)
-        outcome = posse("simulate", "--owners", "50", "--budget", "400", "--runs", "50", "--json")
+        outcome = posse(
+            "run", "--plain", "--owners", "50", "--budget", "400", "--runs", "50", "--json"
+        )
     assert outcome.code == 2
     assert "no space left" in outcome.err
     assert "No runs yet" in posse("runs", "list").out

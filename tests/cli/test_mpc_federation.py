@@ -109,7 +109,7 @@ def test_a_simulated_world_ends_as_the_run_in_memory(
     over = posse("up", str(file), COLUMNS="400")
     assert over.code == 0
     assert "payee/journal/result.json" in over.out
-    finished = posse("status", str(tmp_path / "fed" / "clinic-1.toml"))
+    finished = posse("party", "status", str(tmp_path / "fed" / "clinic-1.toml"))
     assert finished.code == 0
     assert "the payee has the total" in finished.out.replace("\n", " ")
     file.write_text(file.read_text().replace("steps = 20", "steps = 30"))
@@ -140,8 +140,8 @@ def test_files_and_systems_of_their_own_no_guarantee_and_a_source_that_fails(
         assert re.match(
             r"the source of 'payee' has failed \d+ times in a row: .*the clinic is closed", said
         )
-        assert "Mend what [source] in " in said
-        shown = posse("status", str(tmp_path / "fed" / "payee.toml"))
+        assert "Fix what [source] in " in said
+        shown = posse("party", "status", str(tmp_path / "fed" / "payee.toml"))
         assert "its source fails" in " ".join(shown.out.split())
         assert "the clinic is closed" in " ".join(shown.out.split())
         ready.touch()
@@ -293,7 +293,7 @@ def test_a_party_alone_gives_up_and_names_whom_it_misses(tmp_path: Path, posse: 
     told = posse("party", str(path))
     assert told.code == 2
     assert "'clinic-1' has been missing for 0.5 s (cannot reach 127.0.0.1:" in last_line(told.err)
-    assert last_line(told.err).endswith("and then 'clinic-2': this run goes on where it was.")
+    assert "and then 'clinic-2': this run goes on where it was. (see" in last_line(told.err)
 
 
 def test_parties_that_disagree_stop_and_say_so(tmp_path: Path, process: Start) -> None:

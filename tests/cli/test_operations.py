@@ -15,7 +15,7 @@ import yaml
 from typer.testing import CliRunner
 
 from posse.cli.app import app
-from posse.cli.operators.operations import unit
+from posse.cli.operators.operations import unit_text, units_with_old_names
 from posse.core.settings import read_toml
 from posse.runtime.local import write_party
 from tests.kit.federations import laid_out
@@ -45,12 +45,14 @@ def party(tmp_path):
 
 
 def test_a_unit_runs_the_party_with_few_rights(party, tmp_path):
-    said = CliRunner().invoke(app, ["units", str(party), "--user", "clinic"])
+    said = CliRunner().invoke(app, ["party", "unit", str(party), "--user", "clinic"])
     assert said.exit_code == 0, said.output
     found = sections(said.stdout)
     service = {key: " ".join(values) for key, values in found["Service"].items()}
     assert service["User"] == "clinic"
-    assert service["ExecStart"].endswith(f' party "{str(party.resolve()).replace("%", "%%")}"')
+    assert service["ExecStart"].endswith(
+        f' party start "{str(party.resolve()).replace("%", "%%")}"'
+    )
     assert service["Restart"] == "on-failure"
     for name in ("NoNewPrivileges", "PrivateTmp", "ProtectKernelTunables", "RestrictNamespaces"):
         assert service[name] == "yes"
@@ -66,7 +68,9 @@ def test_a_unit_runs_the_party_with_few_rights(party, tmp_path):
 def test_a_port_below_1024_gets_the_one_right_it_needs(party):
     write_party(party, {**read_toml(party), "listen": "*:443"})
     service = sections(
-        unit(party, "posse", "party", Path("/opt/posse/bin/posse"), Path("/var/lib/posse"))
+        unit_text(
+            party, "posse", "party start", Path("/opt/posse/bin/posse"), Path("/var/lib/posse")
+        )
     )["Service"]
     assert (
         service["CapabilityBoundingSet"]
@@ -78,30 +82,31 @@ def test_a_port_below_1024_gets_the_one_right_it_needs(party):
 def test_a_file_that_would_not_start_gets_no_unit(party, tmp_path):
     federation = tmp_path / "federation.toml"
     federation.write_text('protocol = "samba"\n[[owners]]\nname = "clinic-1"\n', encoding="utf-8")
-    said = CliRunner().invoke(app, ["units", str(federation)])
+    said = CliRunner().invoke(app, ["party", "unit", str(federation)])
     assert said.exit_code == 2
     assert "this is a federation's file" in " ".join(said.stderr.split())
     service = tmp_path / "service.toml"
     service.write_text('home = "home"\nidentity = "clinic-1"\n', encoding="utf-8")
-    assert " serve " in CliRunner().invoke(app, ["units", str(service)]).stdout
+    assert " serve " in CliRunner().invoke(app, ["party", "unit", str(service)]).stdout
 
 
 def test_a_unit_is_not_written_over_another(party, tmp_path):
     out = tmp_path / "posse-clinic.service"
     for expected in (0, 2):
         assert (
-            CliRunner().invoke(app, ["units", str(party), "--out", str(out)]).exit_code == expected
+            CliRunner().invoke(app, ["party", "unit", str(party), "--out", str(out)]).exit_code
+            == expected
         )
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
-@pytest.mark.parametrize("command", ["party", "serve"])
+@pytest.mark.parametrize("command", ["party start", "party serve"])
 def test_systemd_accepts_the_unit(party, tmp_path, command):
     out = tmp_path / "posse-clinic.service"
     program = tmp_path / "posse"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    out.write_text(unit(party, "root", command, program, tmp_path))
+    out.write_text(unit_text(party, "root", command, program, tmp_path))
     verify = ["systemd-analyze", "verify", "--man=no", str(out)]
     found = subprocess.run(verify, capture_output=True, text=True, timeout=120)
     about = [line for line in (found.stdout + found.stderr).splitlines() if out.name in line]
@@ -241,6 +246,32 @@ def test_the_entry_point_runs_in_a_bare_environment(tmp_path):
     folder = tmp_path / "run"
     folder.mkdir()
     path = next(path for path in laid_out(folder) if path.stem == "controller")
-    said = posse("doctor", str(path))
+    said = posse("party", "doctor", str(path))
     assert said.returncode == 0, said.stdout + said.stderr
     assert "is free" in said.stdout
+
+
+# Units with old names -----------------------------------------------------------------------------
+
+
+def test_doctor_names_units_that_call_posse_by_an_old_name(party, tmp_path, monkeypatch):
+    folder = tmp_path / "units"
+    folder.mkdir()
+    monkeypatch.setattr("posse.cli.operators.operations.UNIT_FOLDERS", (folder, tmp_path / "none"))
+    (folder / "other.service").write_text("[Service]\nExecStart=/bin/true serve a.toml\n")
+    (folder / "new.service").write_text(
+        unit_text(party, "a", "party serve", Path("/b/posse"), party)
+    )
+    assert units_with_old_names() == []
+    (folder / "old.service").write_text(
+        '[Service]\nExecStart="/opt/posse/bin/posse" serve "/srv/a.toml"\n'
+        "ExecStop=/opt/posse/bin/posse stop /srv/a.toml\n"
+    )
+    serve, stop = units_with_old_names()
+    assert "old.service calls 'posse serve'" in serve
+    assert "Write 'posse party serve'" in serve
+    assert "Write 'posse party stop'" in stop
+    examined = CliRunner().invoke(app, ["party", "doctor", str(party), "--json"])
+    found = [one for one in json.loads(examined.stdout) if one["what"] == "systemd"]
+    assert [one["fine"] for one in found] == [False, False]
+    assert examined.exit_code == 1

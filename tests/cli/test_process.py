@@ -28,7 +28,7 @@ def test_version_and_help(process: Start) -> None:
     out, err = process("--version").communicate(timeout=SECONDS)
     assert (out, err) == (f"posse {__version__}\n", "")
     started = process()
-    assert "Commands" in started.communicate(timeout=SECONDS)[0]
+    assert "Between organisations:" in started.communicate(timeout=SECONDS)[0]
     assert started.returncode == 0
 
 
@@ -37,7 +37,7 @@ def test_a_mistake_exits_with_2_and_one_line(process: Start) -> None:
     out, err = started.communicate(timeout=SECONDS)
     assert (started.returncode, out) == (2, "")
     assert err.startswith("error: [P100] owners must be at least 2, got 1. Ask for 2 or more.")
-    assert err.endswith(" (rule: problems.owners.below-two)\n")
+    assert err.endswith(" (rule: problems.owners.below-two; see errors/P100)\n")
 
 
 def test_what_forks_for_tests_outlives_any_one_that_asks(process: Start) -> None:
@@ -82,13 +82,13 @@ def test_a_fork_computes_on_as_many_threads_as_it_is_told(
 
 
 def test_json_alone_on_stdout(process: Start) -> None:
-    started = process("simulate", *SMALL, "--runs", "2", "--json")
+    started = process("run", "--plain", *SMALL, "--runs", "2", "--json")
     assert json.loads(started.communicate(timeout=SECONDS)[0])["records"][0]["runs"] == 2
     assert started.returncode == 0
 
 
 def test_a_closed_pipe_is_quiet(process: Start) -> None:
-    started = process("arms", "embedded:jester", "--owners", "100")
+    started = process("problems", "show", "embedded:jester", "--owners", "100")
     assert started.stdout is not None
     assert started.stderr is not None
     started.stdout.close()
@@ -100,7 +100,7 @@ def test_a_closed_pipe_is_quiet(process: Start) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_behind_stdout(process: Start) -> None:
     with open("/dev/full", "w") as full:
-        started = process("arms", "embedded:jester", stdout=full)
+        started = process("problems", "show", "embedded:jester", stdout=full)
         _, err = started.communicate(timeout=SECONDS)
     assert started.returncode == 2
     assert (
@@ -157,7 +157,7 @@ def test_starting_needs_no_compiler() -> None:
 
 
 def test_a_closed_pipe_loses_no_run(process: Start) -> None:
-    started = process("simulate", *SMALL, "--runs", "2")
+    started = process("run", "--plain", *SMALL, "--runs", "2")
     assert started.stdout is not None
     assert started.stderr is not None
     started.stdout.close()
@@ -169,7 +169,8 @@ def test_a_closed_pipe_loses_no_run(process: Start) -> None:
 
 def test_ctrl_c_in_a_simulation_keeps_what_all_runs_did(process: Start) -> None:
     started = process(
-        "simulate",
+        "run",
+        "--plain",
         "--budget",
         "1000000",
         "--runs",
@@ -190,7 +191,7 @@ def test_ctrl_c_in_a_simulation_keeps_what_all_runs_did(process: Start) -> None:
 
 def test_a_terminal_without_unicode(process: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
-    started = process("simulate", *SMALL, "--runs", "3", "--no-save")
+    started = process("run", "--plain", *SMALL, "--runs", "3", "--no-save")
     out, err = started.communicate(timeout=SECONDS)
     assert started.returncode == 0, err
-    assert "earned" in out
+    assert "reward per step" in out

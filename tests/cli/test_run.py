@@ -29,10 +29,10 @@ def strict(text: str) -> dict[str, Any]:
 
 
 def test_samba_says_that_both_are_the_same_and_what_leaks(posse: Call) -> None:
-    outcome = posse("run", "samba", *SMALL, "--label", "first try")
+    outcome = posse("run", "samba", *SMALL, "--label", "first try", "--full")
     assert outcome.code == 0
     for word in (
-        "earned",
+        "reward per step",
         "Identical",
         "Protection: strict",
         "What is not protected",
@@ -63,17 +63,20 @@ def test_no_save_and_no_plain_twin(posse: Call, home: Path) -> None:
 
 
 def test_a_protection_that_is_off_is_said_aloud(posse: Call) -> None:
-    outcome = posse("run", "samba", *SMALL, "--level", "paper", "--no-aes", "--no-save")
+    words = ("run", "samba", *SMALL, "--level", "paper", "--no-aes", "--no-save")
+    outcome = posse(*words, "--full")
     assert outcome.code == 0
     assert "OFF: aes" in outcome.out
     assert "AES is OFF" in outcome.out
-    assert "Protection: paper, aes off. What each role learns" in outcome.out
+    assert "OFF: aes" in posse(*words).out
     assert "the secure run" not in outcome.out
-    assert "Identical: the run (paper, aes off)" in " ".join(outcome.out.split())
+    assert "Identical: paper, aes off and its plain twin" in " ".join(outcome.out.split())
 
 
 def test_simulate_with_report_and_figure(posse: Call, tmp_path: Path) -> None:
-    outcome = posse("simulate", *SMALL, "--runs", "3", "--report", "r.html", "--figure", "f.svg")
+    outcome = posse(
+        "run", "--plain", *SMALL, "--runs", "3", "--report", "r.html", "--figure", "f.svg"
+    )
     assert outcome.code == 0
     assert "±" in outcome.out
     assert "<html" in (tmp_path / "r.html").read_text()
@@ -95,7 +98,7 @@ def test_compare_policies_and_then_their_ids(posse: Call) -> None:
     )
     outcome = posse("compare", *flags)
     assert outcome.code == 0
-    assert "differences are paired" in outcome.out
+    assert "95 % intervals over 4 runs" in " ".join(outcome.out.split())
     ids = [row.id for row in Store().list()]
     assert len(ids) == 2
     document = strict(posse("compare", *ids, "--json").out)
@@ -114,15 +117,15 @@ def shorten_demo(monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]) -> N
 def test_demo(posse: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     quick = {"policy": "ucb", "owners": 10, "horizon": 200, "paillier_bits": 2048}
     shorten_demo(monkeypatch, quick)
-    outcome = posse("demo")
+    outcome = posse("demo", "--full")
     assert outcome.code == 0
     assert outcome.out.count("Identical") == 2
     for word in (
         "strict",
         "paper",
-        "times as long",
-        "pseudo-regret",
-        "all included",
+        "times plain",
+        "regret",
+        "per step and owner",
         "messages",
         "What each role learns",
     ):
@@ -139,7 +142,7 @@ def test_a_slow_demo_leaves_the_second_level_out(
     quick = {"policy": "ucb", "owners": 10, "horizon": 200, "paillier_bits": 2048}
     shorten_demo(monkeypatch, quick)
     monkeypatch.setattr(demo, "ENOUGH_SECONDS", 0.0)
-    assert posse("demo").out.count("Identical") == 1
+    assert posse("demo", "--full").out.count("Identical") == 1
 
 
 def test_what_leaks_does_not_contradict_itself() -> None:
@@ -213,19 +216,30 @@ def test_a_list_tells_runs_apart_that_its_columns_do_not(
     assert len({tuple(line) for line in lines}) == len(lines) == len(changes) + 2
 
 
-def test_brief_is_the_answer_alone(posse: Call) -> None:
-    plain = ("--owners", "3", "--budget", "60", "--runs", "2")
-    for words in (
-        ("compare", *plain, "--policy", "ucb", "--policy", "softmax"),
-        ("sweep", *plain, "--path", "plain", "--over", "policy=ucb,softmax", "--workers", "1"),
-    ):
-        whole, brief = posse(*words), posse(*words, "--brief")
-        assert (whole.code, brief.code) == (0, 0)
-        assert "Difference and ratio: to the first line" in " ".join(whole.out.split())
-        assert "on how to read it: leave --brief out." in " ".join(brief.out.split())
-        assert "Difference and ratio" not in brief.out
-    demo = posse("demo", "--horizon", "60", "--brief")
-    assert demo.code == 0
-    assert "caveats (posse runs show" in " ".join(demo.out.split())
-    assert "What an attack finds" not in demo.out
-    assert "Identical" in demo.out
+PLAIN = ("--owners", "3", "--budget", "60", "--runs", "2")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "samba", *SMALL),
+        ("compare", *PLAIN, "--policy", "ucb", "--policy", "softmax"),
+        ("sweep", *PLAIN, "--path", "plain", "--over", "policy=ucb,softmax", "--workers", "1"),
+        ("sweep", *PLAIN, "--path", "plain", "--over", "seed=1,2,3,4,5,6,7,8,9", "--workers", "1"),
+        ("run", "mpc-contextual", "--rows", "100", "--steps", "20"),
+        ("run", "dp-combinatorial", "--rounds", "300", "--agents", "3", "--runs", "2"),
+        ("run", "fed-contextual", "--rounds", "4", "--clients", "12", "--cohort", "3"),
+        ("demo", "--horizon", "60"),
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_a_command_prints_at_most_25_lines_of_80_columns(
+    posse: Call, words: tuple[str, ...]
+) -> None:
+    short = posse(*words, COLUMNS="80")
+    assert short.code == 0, short.err
+    assert len(short.out.splitlines()) <= 25
+    assert max(map(len, short.out.splitlines())) <= 80
+    full = posse(*words, "--full", COLUMNS="80")
+    assert full.code == 0, full.err
+    assert len(full.out.splitlines()) > 25

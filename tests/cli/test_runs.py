@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from pathlib import Path
 
 import pytest
 
-from posse.cli import tables
 from posse.results import Row, Store
+from posse.results.document import document, seconds_per_step
 from posse.results.export import filtered
 from tests.kit.commands import Call, one_line
 from tests.kit.records import example_market_record, example_record
@@ -64,11 +65,11 @@ def test_a_damaged_curve_takes_no_figure_from_other_runs(posse: Call, store: Sto
 
 @pytest.mark.usefixtures("store")
 def test_show_by_prefix_and_last(posse: Call) -> None:
-    shown = posse("runs", "show", "0a").out
+    shown = posse("runs", "show", "0a", "--full").out
     for word in (
         "0a-first",
         "clinic-c",
-        "owner -> controller",
+        "owner → controller",
         "CPU time by role",
         "What is not protected",
     ):
@@ -119,10 +120,8 @@ def test_a_list_shows_what_is_off_what_was_done_and_the_newer_first(posse: Call)
     assert "three clinics" in out
     assert "2026-01-01 00:00" in out
     assert "three clinics" not in posse("runs", "list", COLUMNS="60").out
-    assert (
-        "interrupted after 800 of 1,800 steps"
-        in posse("runs", "show", "0c", COLUMNS="200").out.splitlines()[1]
-    )
+    shown = posse("runs", "show", "0c", COLUMNS="200").out
+    assert "interrupted after 800 of 1,800 steps" in shown
     assert Store().get("last").id == "0c"
 
 
@@ -167,7 +166,7 @@ def test_what_a_party_recorded_is_shown_without_what_it_does_not_know(posse: Cal
     listed = posse("runs", "list", COLUMNS="200").out
     assert [word in listed for word in ("controller", "customer", "120")] == [True] * 3
     shown = posse("runs", "show", "0p-controller", COLUMNS="200").out
-    assert "0p-controller: ucb · three clinics · 200 steps\n" in shown
+    assert "ucb · three clinics · 200 steps\n" in shown
     assert "party controller" in shown
     assert "run 0run" in shown
     assert (
@@ -189,12 +188,12 @@ def market() -> Store:
 def test_a_market_is_shown_in_its_own_words(posse: Call) -> None:
     listed = posse("runs", "list", COLUMNS="120").out
     assert all(word in listed for word in ("producers", "rounds", "12,042 EUR", "alone"))
-    shown = posse("runs", "show", "0m-tight", COLUMNS="120").out
+    shown = posse("runs", "show", "0m-tight", "--full", COLUMNS="120").out
     for words in (
         "4 agents · 6 producers · 1,000 rounds · 6 runs",
-        "earned (EUR)",
-        "CPU time per round and agent",
-        "what each agent earned (EUR)",
+        "revenue (EUR)",
+        "per round and agent",
+        "What each agent earned",
         "Units",
         "Protection: tight",
         "ε = 1 at δ = 1e-05 for one purchase",
@@ -204,7 +203,7 @@ def test_a_market_is_shown_in_its_own_words(posse: Call) -> None:
     assert "owner" not in shown
     assert "reward" not in shown
     assert "alone: nothing is shared" in posse("runs", "show", "0m-alone", COLUMNS="120").out
-    assert "Protection: none" in posse("runs", "show", "0m-plain", COLUMNS="120").out
+    assert "no protection" in posse("runs", "show", "0m-plain", COLUMNS="120").out
     assert "revenue (EUR)" in posse("compare", "0m-alone", "0m-tight", COLUMNS="120").out
 
 
@@ -234,21 +233,22 @@ def test_what_parties_earned_is_exported(posse: Call, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("columns", ["40", "80", "120"])
 def test_what_joining_is_worth_fits_and_names_the_loser(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str
+    posse: Call, market: Store, columns: str
 ) -> None:
-    monkeypatch.setenv("COLUMNS", columns)
-    tables.joining([example_market_record(level=level) for level in ("alone", "tight")])
-    out = capsys.readouterr().out
-    assert "Worse off joined, in revenue or regret: isles." in " ".join(out.split())
-    assert "loses" in out
-    assert max(len(line) for line in out.splitlines()) <= int(columns)
+    words = ("compare", "0m-alone", "0m-tight")
+    short = posse(*words, COLUMNS=columns).out
+    assert "isles" in short
+    full = posse(*words, "--full", COLUMNS=columns).out
+    assert "loses" in full
+    for out in (short, full):
+        assert max(len(line) for line in out.splitlines()) <= int(columns)
 
 
-def test_seconds_are_shared_out_among_parties() -> None:
+def test_seconds_are_divided_among_parties() -> None:
     record = example_market_record(seconds=24.0)
-    assert tables.per_step(record) == pytest.approx(24.0 / (6 * 1000 * 4))
+    assert seconds_per_step(record) == pytest.approx(24.0 / (6 * 1000 * 4))
     samba = example_record()
-    assert tables.per_step(samba) == pytest.approx(samba.seconds / (800 * 3))
+    assert seconds_per_step(samba) == pytest.approx(samba.seconds / (800 * 3))
 
 
 @pytest.fixture
@@ -316,35 +316,48 @@ def test_a_column_of_numbers_and_words_compares_numbers_as_numbers() -> None:
 
 
 @pytest.mark.usefixtures("store")
-def test_brief_says_the_answer_and_folds_the_caveats(posse: Call) -> None:
-    whole, brief = posse("runs", "show", "0a").out, posse("runs", "show", "0a", "--brief").out
-    assert len(brief) < len(whole)
-    assert "What is not protected: 2 caveats (posse runs show 0a-first, or a report)." in " ".join(
-        brief.split()
-    )
-    assert "ucb (standard) earned" in brief
+def test_the_short_form_has_25_lines_and_names_the_command_for_the_rest(posse: Call) -> None:
+    short = posse("runs", "show", "0a", COLUMNS="80").out
+    assert len(short.splitlines()) <= 25
+    command = re.search(r"posse (runs show \S+ --full)", short)
+    assert command is not None
+    full = posse(*command[1].split()).out
+    shown = document(Store().get("0a"))
+    assert len(full) > 2 * len(short)
+    for part in shown.details:
+        assert part.heading in " ".join(full.split())
+    for text in (short, full):
+        assert shown.headline in " ".join(text.split())
+        assert all(name in text for name, _ in shown.protection[0].lines)
+
+
+def test_the_flag_of_the_short_form_names_the_other_one(posse: Call) -> None:
+    Store().save(example_record(id="0a-first"))
+    for words in (("runs", "show", "0a"), ("simulate", "--horizon", "20"), ("demo",)):
+        assert "--full" in one_line(posse(*words, "--brief"))
 
 
 def test_a_run_that_is_not_saved_names_no_id_to_look_up(posse: Call) -> None:
-    out = " ".join(posse("simulate", "--horizon", "20", "--brief", "--no-save").out.split())
-    assert "caveat (without --brief, or in a report)." in out
+    out = " ".join(posse("run", "--plain", "--horizon", "20", "--no-save").out.split())
+    assert "--full" in out
     assert "posse runs show" not in out
 
 
 def test_dropped_rows_are_named_by_show_and_arms(posse: Call, tmp_path: Path) -> None:
     (tmp_path / "r.csv").write_text("item,rating\nheat,4\nalien,1\nheat,x\nheat,N/A\n")
     words = ("--data", "r.csv", "--threshold", "3", "--skip-bad")
-    assert posse("simulate", "samba", *words, "--horizon", "20", "--runs", "1").code == 0
-    for brief in ((), ("--brief",)):
+    assert posse("run", "samba", "--plain", *words, "--horizon", "20", "--runs", "1").code == 0
+    for full in ((), ("--full",)):
         assert "r.csv: 2 of 4 rows were dropped as bad" in " ".join(
-            posse("runs", "show", "last", *brief).out.split()
+            posse("runs", "show", "last", *full).out.split()
         )
-    shown = posse("arms", *words)
+    shown = posse("problems", "show", *words)
     assert "warning: r.csv: 2 of 4 rows were dropped as bad" in shown.err
     assert (
-        "2 of 4 rows" in json.loads(posse("arms", "r.csv", *words[2:], "--json").out)["dropped"][0]
+        "2 of 4 rows"
+        in json.loads(posse("problems", "show", "r.csv", *words[2:], "--json").out)["dropped"][0]
     )
-    both = posse("arms", "r.csv", *words)
+    both = posse("problems", "show", "r.csv", *words)
     assert both.code == 2
     assert "data is given twice" in both.err
 

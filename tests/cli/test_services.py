@@ -28,7 +28,9 @@ def federation(tmp_path: Path) -> LivingFederation:
 
 
 def findings(posse: Call, file: Path) -> dict[str, dict[str, Any]]:
-    return {one["what"]: one for one in json.loads(posse("doctor", str(file), "--json").out)}
+    return {
+        one["what"]: one for one in json.loads(posse("party", "doctor", str(file), "--json").out)
+    }
 
 
 def until_connected(federation: LivingFederation, name: str) -> None:
@@ -49,29 +51,29 @@ def test_no_command_acts_on_the_service_of_another_member(
         until_connected(federation, "clinic-e")
         before = federation.ask("clinic-e", "status")
         for command in (
-            ("stop",),
-            ("leave",),
-            ("renew",),
-            ("queue",),
-            ("status",),
-            ("queue", "--complete"),
+            ("party", "stop"),
+            ("party", "leave"),
+            ("party", "renew"),
+            ("federation", "queue"),
+            ("party", "status"),
+            ("federation", "queue", "--complete"),
         ):
-            words = one_line(posse(command[0], str(other), *command[1:]))
+            words = one_line(posse(*command[:2], str(other), *command[2:]))
             assert (
                 "serves 'clinic-e' of federation 'hospitals', and clinic-f.toml is the file of "
                 "'clinic-f'" in words
             )
         assert not any(one["fine"] for one in findings(posse, other).values())
-        assert "holds the runs of 'clinic-e'" in posse("serve", str(other)).err
+        assert "holds the runs of 'clinic-e'" in posse("party", "serve", str(other)).err
         (federation.runs("clinic-e") / MEMBER).unlink()  # a service of the release before
-        assert "serves 'clinic-e' of federation" in one_line(posse("stop", str(other)))
+        assert "serves 'clinic-e' of federation" in one_line(posse("party", "stop", str(other)))
         for command, words in (
-            (("expel", "clinic-f", "--at", str(own)), "only the founder expels; "),
+            (("federation", "expel", "clinic-f", "--at", str(own)), "only the founder expels; "),
             (
-                ("expel", "customer", "--at", str(federation.file("customer"))),
+                ("federation", "expel", "customer", "--at", str(federation.file("customer"))),
                 "the founder cannot expel itself.",
             ),
-            (("queue", str(own), "--complete"), "nothing waits for this"),
+            (("federation", "queue", str(own), "--complete"), "nothing waits for this"),
         ):
             said = one_line(posse(*command))
             assert words in said
@@ -82,7 +84,7 @@ def test_no_command_acts_on_the_service_of_another_member(
         )
         assert federation.ask("clinic-e", "status") == before
         assert all(one["fine"] for one in findings(posse, own).values())
-        assert "stopped; go on with" in posse("stop", str(own)).out
+        assert "stopped; continue with" in posse("party", "stop", str(own)).out
     finally:
         federation.__exit__()
 
@@ -98,8 +100,8 @@ def test_a_service_that_is_frozen_is_named_and_told_nothing(
         try:
             while not is_stopped(runs):
                 federation.tick("a process to be stopped")
-            for command in ("stop", "status", "queue"):
-                words = one_line(posse(command, str(file)))
+            for command in (("party", "stop"), ("party", "status"), ("federation", "queue")):
+                words = one_line(posse(*command, str(file)))
                 assert "does not answer: process" in words
                 assert f"is stopped; let it go on with: kill -CONT {pid}." in words
             found = findings(posse, file)["process"]
@@ -123,7 +125,7 @@ def test_a_service_that_its_founder_refuses_says_so(
     with federation:
         until_connected(federation, "clinic-e")
         assert findings(posse, file)["way to customer"]["said"] == "connected"
-        assert posse("leave", str(file)).code == 0
+        assert posse("party", "leave", str(file)).code == 0
         assert federation.running["clinic-e"].wait(60) == 0
         serial = PartyIdentity.load(federation.folder / "identity").certificate.serial_number
         # Before the founder has its own list, it would take the call, and send the list along.

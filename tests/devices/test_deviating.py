@@ -614,3 +614,24 @@ def test_one_deviating_device_ends_no_plain_run(tmp_path: Path, what: str) -> No
 
     server_app.run(FakeGrid(made, 4, tmp_path, meddle), made, "1")
     assert [sorted(one) for one in clients_of(tmp_path)] == [[0, 2, 3]]
+
+
+@pytest.mark.parametrize(
+    "measured",
+    [{"samples": 1e9}, {"within": 2.0}, {"reward": 1e31}, {"probability": -1.0}],
+    ids=str,
+)
+def test_what_no_honest_device_measures_is_not_added(
+    tmp_path: Path, measured: dict[str, float]
+) -> None:
+    made = settings(tmp_path, cohort=4, secure=False)
+
+    def meddle(node: int, sent: Message, reply: Message | None) -> Message | None:
+        assert reply is not None
+        if node == 1:
+            for name, value in measured.items():
+                reply.content[wire.TOLD][name] = value
+        return reply
+
+    server_app.run(FakeGrid(made, 4, tmp_path, meddle), made, "1")
+    assert [sorted(one) for one in clients_of(tmp_path)] == [[0, 2, 3]]

@@ -20,7 +20,7 @@ pytest.importorskip(
 from flwr.app import Array, ArrayRecord, Error, Message
 
 from posse.core.errors import ConfigError, ProtocolError
-from posse.results.reports.sections import Section
+from posse.results.section import Section
 from posse.systems.fed_contextual.computing.rounds import host
 from posse.systems.fed_contextual.flower import fleet, server_app, trial
 from posse.systems.fed_contextual.flower.samples import DATA, samples_of

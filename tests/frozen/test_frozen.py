@@ -58,6 +58,12 @@ CHANGED = {
     ),
     "devices/rates log.csv --json/json/candidates/*/low": "0.2: the same intervals",
     "devices/rates log.csv --json/json/candidates/*/high": "0.2: the same",
+    "*/show/protection_summary": (
+        "0.2: display: whom a level protects against, the smallest group that breaks it, attacks"
+    ),
+    "*/show/ratings": "0.2: display: the number of ratings behind the mean of each arm",
+    "*/figures/label": "0.2: display: a label has the first setting that differs",
+    "devices/*/settings/canary": "0.2: the canary share of models was removed",
     "devices/*/config/words": "0.2: the setting belongs to those data sets",
     "devices/*/config/tags": "0.2: the same",
 }

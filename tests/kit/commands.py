@@ -22,8 +22,8 @@ SMALL = ("--owners", "3", "--budget", "60", "--paillier-bits", "2048")
 
 @cache
 def help_text(*command: str) -> str:
-    """The help of a command on a wide terminal; many tests look for a line of it."""
-    return str(CliRunner(env={"COLUMNS": "200"}).invoke(app, [*command, "--help"]).stdout)
+    """The whole help of a command on a wide terminal; many tests look for a line of it."""
+    return str(CliRunner(env={"COLUMNS": "200"}).invoke(app, [*command, "--help", "--all"]).stdout)
 
 
 class Outcome:

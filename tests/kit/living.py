@@ -109,7 +109,7 @@ class LivingFederation:
         environment = {**os.environ, **own}
         with self.file(name).with_suffix(".log").open("ab") as log:
             self.running[name] = subprocess.Popen(
-                [sys.executable, "-m", "posse", "serve", str(self.file(name))],
+                [sys.executable, "-m", "posse", "party", "serve", str(self.file(name))],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

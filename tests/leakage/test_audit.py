@@ -18,7 +18,7 @@ from posse.core.errors import ConfigError, DataError
 from posse.core.roles import View
 from posse.privacy.leakage.attack import SIGNIFICANCE, Attack, Evidence, attempt, check_view
 from posse.results import render_report
-from posse.results.reports.audits import Audit, audits
+from posse.results.audits import Audit, audits
 from posse.systems import base
 from posse.systems.audit import AuditInterrupted, audit, view_of
 from posse.systems.modules import attacks_of, scene_of

@@ -342,13 +342,13 @@ def test_the_identity_alone_gives_a_journal_with_secrets_of_its_own(tmp_path):
     path, place = paths["clinic-1"], open_place(paths["clinic-1"])
     before = (place.journal / "root.key").read_bytes()
     runner = CliRunner()
-    made = runner.invoke(app, ["backup", str(path), "--out", str(tmp_path / "b")])
+    made = runner.invoke(app, ["party", "backup", str(path), "--out", str(tmp_path / "b")])
     assert made.exit_code == 0, made.output
     assert (tmp_path / "b").stat().st_mode & 0o777 == 0o600
     shutil.rmtree(tmp_path / "clinic-1")
     assert (
         runner.invoke(
-            app, ["restore", str(tmp_path / "b"), str(path), "--without-journal"]
+            app, ["party", "restore", str(tmp_path / "b"), str(path), "--without-journal"]
         ).exit_code
         == 0
     )

@@ -379,7 +379,7 @@ def test_the_status_of_a_party_that_has_finished_is_no_error(tmp_path, monkeypat
     monkeypatch.setenv("POSSE_HOME", str(tmp_path / "home"))
     paths = {path.stem: path for path in laid_out(tmp_path, budget=12)}
     file, runner = str(paths["customer"]), CliRunner()
-    before = runner.invoke(app, ["status", file, "--json"])
+    before = runner.invoke(app, ["party", "status", file, "--json"])
     assert before.exit_code == 1
     assert json.loads(before.output)["state"] == "not running"
 
@@ -391,12 +391,12 @@ def test_the_status_of_a_party_that_has_finished_is_no_error(tmp_path, monkeypat
         await asyncio.wait_for(asyncio.gather(own, run_all(others)), 240)
 
     asyncio.run(go())
-    said = runner.invoke(app, ["status", file])
+    said = runner.invoke(app, ["party", "status", file])
     assert said.exit_code == 0
     assert "finished, and does not run any more: run trial-1: total reward" in said.output.replace(
         "\n", " "
     )
-    shown = json.loads(runner.invoke(app, ["status", file, "--json"]).output)
+    shown = json.loads(runner.invoke(app, ["party", "status", file, "--json"]).output)
     assert shown["finished"]
     assert not shown["running"]
     assert shown["result"]["pulls"] == 12

@@ -360,7 +360,9 @@ def test_an_edited_price_list_is_refused_and_the_remedy_takes_it_from_the_next_r
     noise = role._noise.pair(sent, 0, 100.0)
     close(before)
     (tmp_path / "ada.csv").write_text("supplier,cost,capacity\nnorth,0.25,20\nsouth,0.5,10\n")
-    with pytest.raises(JournalError, match=r"other offers than its file has now.*posse change"):
+    with pytest.raises(
+        JournalError, match=r"other offers than its file has now.*posse party update"
+    ):
         opened(paths[0])
     assert "other offers than its file has now" in doctor(paths[0]).said
     reread_inputs(paths[0])
@@ -381,7 +383,7 @@ def test_an_edited_price_list_is_refused_and_the_remedy_takes_it_from_the_next_r
         ada.knowledge.good.sum() - old * 0.5 - (30 - step) * 20 * 0.25 - 30 * 10 * 0.5
     )
     (tmp_path / "ada.csv").write_text("supplier,cost,capacity\nnorth,0.25,30\nsouth,0.5,10\n")
-    with pytest.raises(JournalError, match="posse change"):
+    with pytest.raises(JournalError, match="posse party update"):
         opened(paths[0])
 
 
@@ -397,11 +399,13 @@ def test_the_command_takes_a_list_at_a_running_agent_and_at_a_stopped_one(tmp_pa
 
     async def running():
         await control.start()
-        before = await asyncio.to_thread(CliRunner().invoke, app, ["change", str(paths[0])])
+        before = await asyncio.to_thread(
+            CliRunner().invoke, app, ["party", "update", str(paths[0])]
+        )
         assert (before.exit_code, "P810" in before.stderr) == (2, True)  # nobody has connected yet
         for link in party.engine.links.values():
             link.connected(link.sent, link.durable_there)
-        told = await asyncio.to_thread(CliRunner().invoke, app, ["change", str(paths[0])])
+        told = await asyncio.to_thread(CliRunner().invoke, app, ["party", "update", str(paths[0])])
         control.close()
         return told.exit_code
 
@@ -410,12 +414,12 @@ def test_the_command_takes_a_list_at_a_running_agent_and_at_a_stopped_one(tmp_pa
     close(party)
     close(opened(paths[0]))
     (tmp_path / "ada.csv").write_text("supplier,cost,capacity\nnorth,-1,20\n")
-    refused = CliRunner().invoke(app, ["change", str(paths[0])])
+    refused = CliRunner().invoke(app, ["party", "update", str(paths[0])])
     assert (refused.exit_code, "cost" in refused.stderr) == (2, True)
     (tmp_path / "ada.csv").write_text("supplier,cost,capacity\nnorth,0.25,5\n")
-    with pytest.raises(JournalError, match="posse change"):
+    with pytest.raises(JournalError, match="posse party update"):
         opened(paths[0])
-    assert CliRunner().invoke(app, ["change", str(paths[0])]).exit_code == 0
+    assert CliRunner().invoke(app, ["party", "update", str(paths[0])]).exit_code == 0
     again = opened(paths[0])
     assert again.engine.role.brings.capacity == (5.0, 0.0)
     close(again)

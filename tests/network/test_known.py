@@ -10,7 +10,7 @@ import pytest
 
 import posse
 from posse.core.errors import DisagreementError
-from posse.results.reports.sections import sections
+from posse.results.document import sections
 from posse.results.store import Store
 from posse.runtime.sources import SourceSettings
 from posse.systems.dp_combinatorial.deploy import MarketFederation, lay_out

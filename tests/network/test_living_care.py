@@ -133,9 +133,9 @@ def test_a_service_that_lost_its_disk_goes_on_from_its_backup(tmp_path: Path) ->
                 examine, run, lambda name: deploy_by_name(name).build
             )
         }
-        assert findings["process"].said == "none; start it with 'posse serve'"
+        assert findings["process"].said == "none; start it with 'posse party serve'"
         assert findings["journal"].fine
-        with pytest.raises(LinkError, match="Start it with 'posse serve'"):
+        with pytest.raises(LinkError, match="Start it with 'posse party serve'"):
             await ask(run.parent / "journal", "status")
         together.lose("clinic-2")
         _, notes = await asyncio.to_thread(care.restore, out, file)
@@ -146,7 +146,7 @@ def test_a_service_that_lost_its_disk_goes_on_from_its_backup(tmp_path: Path) ->
         findings = {each.what: each for each in await asyncio.to_thread(care.examine, file)}
         assert "no proposal is answered until the founder has said" in findings["ledger"].said
         assert "it goes on when all peers say that the run has not" in findings["run march"].said
-        assert findings["process"].said == "none; start it with 'posse serve'"
+        assert findings["process"].said == "none; start it with 'posse party serve'"
         together.start("clinic-2")
         await together.resume("march")
         await together.over("march")

@@ -240,7 +240,7 @@ def test_a_record_of_own_files_can_be_given_again(files: dict[str, Path]) -> Non
             {"features": "a.csv"},
             "features must be pairs like clinic=clinic.csv,lab=lab.csv, got 'a.csv'",
         ),
-        ({"features": "a=a.csv,a=b.csv"}, "features must be pairs of different names"),
+        ({"features": "a=a.csv,a=b.csv"}, "features must be pairs like .* Give each name once"),
         ({"bounds": "a=much"}, "bounds.a must be a valid number"),
         ({"problem": "digit"}, "unknown data 'digit'. Did you mean 'digits'"),
         ({"party": 4}, "unknown setting 'party'. Did you mean 'parties'"),

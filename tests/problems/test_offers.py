@@ -103,7 +103,7 @@ def test_a_delimiter_can_be_told(write: Write) -> None:
         (",oak,1,3", r"offers.csv, row 5, column 'agent' is empty"),
         (
             "south,oak,1,3",
-            r"row 5, column 'supplier': agent 'south' and supplier 'oak' stand on row 4 too. Keep "
+            r"row 5, column 'supplier': agent 'south' and supplier 'oak' are on row 4 too. Keep "
             r"one",
         ),
         (

@@ -415,3 +415,25 @@ def test_invented_people_show_what_one_place_would_see() -> None:
     assert plain is not None
     assert plain["histogram"] == []
     assert "central" not in plain
+
+
+def test_a_filter_keeps_reviews_by_their_fields(tmp_path: Path) -> None:
+    path = tmp_path / "steam_reviews.json"
+    write(path, list(map(python2, STEAM)), packed=False)
+    everyone = read_reviews(path)
+    early = read_reviews(path, "early_access = 0")
+    assert 0 < len(early) < len(everyone)
+    long = read_reviews(path, "hours>=7, products<100")
+    assert long.value.min() >= 7
+    assert long.source.startswith("Steam reviews (hours) of steam_reviews.json where hours>=7")
+    settings = ProblemSettings(data=str(path), threshold=5, where="hours>=7")
+    assert settings.ratings() is not None
+    with refused("problems.where.no-rows"):
+        read_reviews(path, "hours>1e9")
+    folder = tmp_path / "steam"
+    folder.mkdir()
+    path.rename(folder / "steam_reviews.json")
+    by_name = ProblemSettings(data="steam-reviews", data_dir=tmp_path, where="hours>=7", owners=2)
+    filtered = by_name.ratings()
+    assert filtered is not None
+    assert filtered.value.min() >= 7

@@ -7,9 +7,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from posse.results import Store, differences, joining, labels, party_rows, rows
+from posse.results.document import sections, sentence
+from posse.results.guarantees import guarantees
 from posse.results.naming import distinct
-from posse.results.reports.report import sentence
-from posse.results.reports.sections import guarantees, sections
 from tests.kit.records import example_contextual_record, example_market_record, example_record
 
 TAUS = [example_record(config={"policy": {"name": "softmax", "tau": tau}}) for tau in (0.1, 0.5)]
@@ -74,11 +74,13 @@ def test_a_sentence_says_what_was_earned_or_that_it_is_not_known() -> None:
     )
 
 
-def test_tables_of_several_records_stand_side_by_side() -> None:
+def test_tables_of_several_records_have_their_labels() -> None:
     first, second = (example_contextual_record(horizon=horizon) for horizon in (300, 600))
-    assert sections(first)[0].columns == ("cost", "a step")
-    both = ("cost", "epsilon-greedy (shared), 300 steps", "epsilon-greedy (shared), 600 steps")
-    assert sections([first, second])[0].columns == both
+    assert sections(first)[0].heading == "What a step costs"
+    assert [section.label for section in sections([first, second])] == [
+        "epsilon-greedy (shared), 300 steps",
+        "epsilon-greedy (shared), 600 steps",
+    ]
 
 
 def test_a_guarantee_in_a_sentence() -> None:

@@ -8,8 +8,8 @@ from html.parser import HTMLParser
 
 import posse
 from posse.results import compare, render_report
+from posse.results.audits import Audit, Row
 from posse.results.logs import Evaluation, evaluate_logs
-from posse.results.reports.audits import Audit, Row
 from tests.kit.records import example_record
 
 

@@ -25,7 +25,7 @@ from tests.kit.records import example_market_record, example_record
 )
 def test_parties_that_do_not_fit_are_refused(change: dict[str, object], says: str) -> None:
     with pytest.raises(DataError, match=says):
-        example_market_record(**change)
+        example_market_record(**change).validate()
 
 
 def test_parties_come_back_bit_for_bit(tmp_path: Path) -> None:

@@ -55,12 +55,12 @@ def test_arrays_are_copied_typed_and_read_only() -> None:
 )
 def test_parts_that_do_not_fit_are_refused(change: dict[str, object], says: str) -> None:
     with pytest.raises(DataError, match=says):
-        example_record(**change)
+        example_record(**change).validate()
 
 
 def test_a_wrong_status_and_nan_in_a_curve_are_refused() -> None:
     with pytest.raises(ConfigError, match="Did you mean 'finished'"):
-        example_record(status="finish")
+        example_record(status="finish").validate()
     reward = example_record().reward.copy()
     reward[1, 3] = np.nan
     with pytest.raises(DataError, match="reward must be finite"):

@@ -4,7 +4,6 @@ a word.
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from posse.results import (
     summary_rows,
     to_arrow,
 )
-from posse.results.reports.sections import sections
+from posse.results.document import document, sections
 from tests.kit.pages import Page
 from tests.kit.records import example_contextual_record, example_market_record, example_record
 
@@ -79,20 +78,16 @@ def test_deployed_records_are_stored_compared_exported_and_reported(tmp_path: Pa
     table = compare(records)
     assert [row.identical for row in table.rows] == [True, False, False]
     assert any(note.startswith(f"Records of one run: {CUSTOMER.id}, ") for note in table.notes)
-    page = Page(render_report(records))
-    assert "ucb (standard), customer earned 212 over 500 steps" in page.text
-    assert "What each owner earned" in page.text
-    assert "did not finish" not in page.text
+    titles = [section.title for section in document(records).details]
+    assert "What each owner earned" in titles
     assert to_arrow(records).num_rows == 0
     assert [row["party"] for row in summary_rows(records)] == ["customer", "controller", "clinic-a"]
     for name in ("a.csv", "a.json", "a.parquet", "a.html"):
         assert export(records, tmp_path / name).stat().st_size > 0
-    lead = Page(render_report(CONTROLLER)).text
-    assert (
-        "ucb (standard), controller took part in 500 steps; it does not know what was earned."
-        in lead
-    )
-    assert "controller: three clinics" in lead
+    controller = document(CONTROLLER)
+    assert controller.headline == "controller: three clinics"
+    assert "does not know what was earned" in " ".join(controller.sentences)
+    assert document(CUSTOMER).headline == "customer: a total of 212"
 
 
 def test_what_is_not_known_is_not_drawn() -> None:
@@ -106,7 +101,7 @@ def test_what_is_not_known_is_not_drawn() -> None:
 def test_unfinished_records_say_how_far_they_are() -> None:
     record = deployed("", status="running", summary={"steps_done": 120})
     assert record.state == "running: 120 of 500 steps"
-    assert "It was not finished: running: 120 of 500 steps." in Page(render_report(record)).text
+    assert document(record).title.endswith("running: 120 of 500 steps")
     assert deployed("", status="lost").state == "lost"
 
 
@@ -132,32 +127,19 @@ def test_tables_of_a_system_are_shown_as_they_are() -> None:
         (("linear", "3 kB"),),
     )
     page = Page(render_report(record))
-    for part in ("Posse report · Fleet", "Devices", "linear", "3 kB", "Small."):
+    for part in ("Posse report · Fleet: ucb", "Devices", "linear", "3 kB", "Small."):
         assert part in page.text
     assert page.open == []
 
 
-def test_tables_of_several_records_stand_side_by_side_where_they_can() -> None:
-    pairs = [
-        {
-            "title": "Cost",
-            "columns": ["what", "much"],
-            "rows": [["rounds", str(n)], [f"only {n}", "x"]],
-        }
-        for n in (1, 2)
-    ]
-    records = [
-        example_record(horizon=100 * n, show={"sections": [pair]})
-        for n, pair in enumerate(pairs, 1)
-    ]
-    (section,) = sections(records)
-    assert section.columns == ("what", "ucb (standard), 100 steps", "ucb (standard), 200 steps")
-    assert section.rows == (("rounds", "1", "2"), ("only 1", "x", "–"), ("only 2", "–", "x"))
-    wide = {"title": "Cost", "columns": ["a", "b", "c"], "rows": [["1", "2", "3"]]}
-    apart = sections([records[0], example_record(show={"sections": [wide]})])
-    assert [(one.label != "", one.columns) for one in apart] == [
-        (True, ("what", "much")),
-        (True, ("a", "b", "c")),
+def test_tables_of_one_title_are_together_with_their_labels() -> None:
+    tables = [{"title": title, "columns": ["a"], "rows": [["1"]]} for title in ("Cost", "Time")]
+    records = [example_record(horizon=100 * number, show={"sections": tables}) for number in (1, 2)]
+    assert [section.heading for section in sections(records)] == [
+        "Cost: ucb (standard), 100 steps",
+        "Cost: ucb (standard), 200 steps",
+        "Time: ucb (standard), 100 steps",
+        "Time: ucb (standard), 200 steps",
     ]
 
 
@@ -173,14 +155,13 @@ def test_roles_are_called_and_coloured_as_their_system_says() -> None:
     assert "data owner" in text
     assert "--c2f7fd6: #4f95e3;" in text  # on a dark page
     assert "fill: var(--c2f7fd6, #2f7fd6)" in text
-    assert "background:var(--c2f7fd6, #2f7fd6)" in text
 
 
 def test_a_system_that_says_nothing_still_has_names_and_colours() -> None:
     record = example_record(show={})
     text = render_report(record)
     assert "Posse report · clinics" in text
-    assert re.search(r"background:#[0-9a-f]{6}", text)
+    assert "owner" in text
 
 
 @pytest.mark.parametrize(
@@ -196,8 +177,10 @@ def test_a_system_that_says_nothing_still_has_names_and_colours() -> None:
     ],
 )
 def test_what_could_not_be_shown_is_refused(show: dict[str, Any]) -> None:
-    with pytest.raises(DataError, match=r"show\."):
-        example_record(show=show)
+    with pytest.raises(DataError) as error:
+        example_record(show=show).validate()
+    assert error.value.rule.startswith("results.show.")
+    assert error.value.field.startswith("show.")
 
 
 def test_a_record_shows_itself_in_a_notebook() -> None:
@@ -247,7 +230,7 @@ def test_a_comparison_shows_itself_in_a_notebook() -> None:
     table = compare([example_record(level="plain"), example_record()])
     page = Page(table._repr_html_())
     assert page.open == []
-    for part in ("Comparison", "ucb (plain)", "ucb (standard)", "identical", "paired, run by run"):
+    for part in ("plain", "standard", "identical", "paired, run by run"):
         assert part in page.text, part
 
 

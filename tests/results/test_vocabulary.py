@@ -27,7 +27,7 @@ def test_words_that_do_not_fit_are_refused_when_the_record_is_made(
     given: object, error: type[Exception], says: str
 ) -> None:
     with pytest.raises(error, match=says):
-        example_record(problem={"words": given})
+        example_record(problem={"words": given}).validate()
 
 
 def test_a_currency_is_put_behind_amounts_only() -> None:

@@ -709,6 +709,17 @@ def test_ctrl_c_ends_the_processes() -> None:
     assert set(multiprocessing.active_children()) <= before
 
 
+def test_ctrl_c_does_not_wait_for_what_is_being_run() -> None:
+    def interrupt(done: int, whole: int) -> None:
+        if done:
+            raise KeyboardInterrupt
+
+    started = time.monotonic()
+    with pytest.raises(SweepInterrupted):
+        quick(Toy(), {"horizon": [10, 17]}, workers=2, watch=interrupt)
+    assert time.monotonic() - started < 80  # a worker at horizon 17 sleeps for 100 seconds
+
+
 SCRIPT = """
 import sys
 from posse.sweeps import SweepInterrupted, sweep

@@ -24,7 +24,5 @@ def main() -> None:
     except SystemExit as stop:
         if stop.code == INTERRUPTED and sys.argv[1:2] and sys.argv[1] in WORK:
             sys.stdout.flush()
-            os._exit(
-                INTERRUPTED
-            )  # Python would wait for work that goes on in threads, or crash beside it
+            os._exit(INTERRUPTED)  # Python would wait for work in threads, or crash
         raise

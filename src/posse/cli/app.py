@@ -7,7 +7,7 @@
 | 2 | the user's mistake, or the machine's: one line on stderr says what to do |
 | 3 | start the party again when the other is there: a peer has not confirmed its last messages, or the run stalled |
 | 130 | interrupted by Ctrl-C |
-| 141 | whoever read the output closed it |
+| 141 | the reader of the output closed it |
 
 Anything else is a bug: it keeps its traceback, which shows lines of code and never values of
 variables.
@@ -26,60 +26,46 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperGroup
 
 from posse.cli import actions, audit, catalogue, check, demo, logs, runs, studio, systems
-from posse.cli.flags import INTERRUPTED, help_when_alone
+from posse.cli.flags import INTERRUPTED
+from posse.cli.groups import Group, group_of_systems, group_with_default, top_level_command
+from posse.cli.help import HELP, WIDEST, Command
+from posse.cli.names import OLD, refuse_removed, rename
 from posse.cli.operators import ca, federation, living, operations
 from posse.cli.screen import complain, remark
 from posse.core.check import did_you_mean
-from posse.core.errors import ConfigError, PosseError
+from posse.core.errors import PosseError, page_of
 from posse.core.interrupts import enforce_interrupts
 from posse.version import __version__
 
 if TYPE_CHECKING:
-    from posse.systems.base import AnySystem
+    from click import Command as ClickCommand
+    from click import Context, HelpFormatter
 
-FRAMED = 70
-"""Columns from which on help is set in frames."""
-
-ORDER = (
-    "demo",
-    "studio",
-    "run",
-    "simulate",
-    "compare",
-    "sweep",
-    "audit",
-    "runs",
-    "check",
-    "evaluate",
-    "predict",
-    "export",
-    "policies",
-    "problems",
-    "ca",
-    "enrol",
-    "found",
-    "serve",
-    "submit",
-    "queue",
-    "expel",
-    "leave",
-    "renew",
-    "up",
-    "party",
-    "status",
-    "pause",
-    "resume",
-    "stop",
-    "end",
-    "change",
-    "doctor",
-    "backup",
-    "restore",
-    "units",
-)
+PANELS = {
+    "demo": "Try it",
+    "studio": "Try it",
+    "run": "Run",
+    "compare": "Run",
+    "sweep": "Run",
+    "audit": "Run",
+    "check": "Your data",
+    "evaluate": "Your data",
+    "predict": "Your data",
+    "export": "Your data",
+    "runs": "Results",
+    "policies": "What there is",
+    "problems": "What there is",
+    "budget": "What there is",
+    "up": "Between organisations",
+    "federation": "Between organisations",
+    "party": "Between organisations",
+    "devices": "On devices",
+}
+"""All commands at the top level, in the order a newcomer needs them, with the titles of their
+panels.
+"""
 
 WORK = frozenset(
     (
@@ -89,8 +75,8 @@ WORK = frozenset(
         "compare",
         "sweep",
         "audit",
-        "runs",
         "check",
+        "runs",
         "evaluate",
         "predict",
         "policies",
@@ -106,33 +92,32 @@ CLOSED = 141
 # typer carries its own copy of click in some versions and uses the installed one in others.
 UsageError: type[Exception] = typer.BadParameter.__mro__[2]
 
-REMOVED = {
-    "reproduce": "Published figures are computed in a checkout of Posse: python -m reproduction list.",
-    "devices rollback": "Use 'posse devices deploy --version N', which also holds back newer versions.",
-}
-"""Commands that 0.1 had, and what to use instead."""
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-class Root(TyperGroup):
-    """A group of commands that never ends in a traceback for a user's mistake."""
+class Root(Group):
+    """All commands. It never ends in a traceback for a user's mistake."""
 
+    panels = PANELS
+    most_lines = 45
     _listing = False
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        """List the commands in the order a newcomer needs them."""
-        known = [*super().list_commands(ctx), *actions.words()]
-        return sorted(known, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
+    def list_commands(self, ctx: Context) -> list[str]:
+        """List the commands, those of systems included."""
+        names = {*super().list_commands(ctx), *actions.summaries()}
+        return [*(name for name in PANELS if name in names), *sorted(names - set(PANELS))]
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Give a command; those of systems are made when they are called."""
+    def get_command(self, ctx: Context, cmd_name: str) -> ClickCommand | None:
+        """Return a command; those of systems are made when they are called."""
         own = super().get_command(ctx, cmd_name)
-        if own is not None or cmd_name not in actions.words():
+        if own is not None or cmd_name not in actions.summaries():
             return own
-        return actions.listed(cmd_name) if self._listing else actions.command(cmd_name)
+        if self._listing:  # for a list of commands no system is imported
+            return Command(cmd_name, help=actions.summaries()[cmd_name])
+        return top_level_command(cmd_name)
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help; for a list of commands no system is imported."""
+    def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:
+        """Write the help."""
         self._listing = True
         try:
             super().format_help(ctx, formatter)
@@ -148,16 +133,15 @@ class Root(TyperGroup):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> NoReturn:
-        """Run, tell what went wrong, and leave."""
-        sys.exit(
-            self._guarded(list(sys.argv[1:] if args is None else args), prog_name or "posse", extra)
-        )
+        """Run, print what went wrong, and exit."""
+        arguments = list(sys.argv[1:] if args is None else args)
+        sys.exit(self._guarded(arguments, prog_name or "posse", extra))
 
     def _guarded(self, args: list[str], name: str, extra: dict[str, Any]) -> int:
         try:
             with enforce_interrupts() if args and args[0] in WORK else nullcontext():
-                code = self._told(args, name, extra)
-            # Flushed here, where a closed pipe or a full disk can still be told.
+                code = self._run(args, name, extra)
+            # Flushed here, where a closed pipe or a full disk can still be reported.
             sys.stdout.flush()
         except BrokenPipeError:
             _discard_output()
@@ -172,11 +156,13 @@ class Root(TyperGroup):
             return PosseError.exit_code
         return code
 
-    def _told(self, args: list[str], name: str, extra: dict[str, Any]) -> int:
+    def _run(self, args: list[str], name: str, extra: dict[str, Any]) -> int:
         try:
-            names = ["-h", "--help"]  # inherited by every command below
+            args = _current_names(args)
+            # Inherited by every command below.
+            settings: dict[str, Any] = {"help_option_names": [*HELP], "terminal_width": _narrow()}
             with self.make_context(
-                name, args, terminal_width=_narrow(), help_option_names=names, **extra
+                name, args, max_content_width=WIDEST, **settings, **extra
             ) as context:
                 self.invoke(context)
         except typer.Exit as leave:
@@ -184,7 +170,8 @@ class Root(TyperGroup):
         except PosseError as error:
             if "--json" in args and error.exit_code == PosseError.exit_code:
                 print(json.dumps({"error": error.as_dict()}))
-            complain(f"{error} (rule: {error.rule})" if error.rule else str(error))
+            rule = f"rule: {error.rule}; " if error.rule else ""
+            complain(f"{error} ({rule}see {page_of(error.code)})")
             return error.exit_code
         except (KeyboardInterrupt, typer.Abort):
             remark("interrupted; nothing was saved.")
@@ -193,6 +180,16 @@ class Root(TyperGroup):
             complain(_usage(error))
             return int(getattr(error, "exit_code", PosseError.exit_code))
         return 0
+
+
+def _current_names(args: list[str]) -> list[str]:
+    """Return arguments with the name that a command has now; print it if it is another one."""
+    refuse_removed(args)
+    old = args[0] if args else ""
+    if old not in OLD or old in actions.summaries():
+        return args
+    remark(f"'posse {old}' is now 'posse {OLD[old]}'. The old name works until Posse 0.3.")
+    return rename(args)
 
 
 def _narrow() -> int | None:
@@ -207,9 +204,6 @@ def _usage(error: Exception) -> str:
     context = getattr(error, "ctx", None)
     unknown = re.fullmatch(r"No such command '([^']*)'\.", text)
     if unknown and context is not None:
-        words = f"{context.command_path} {unknown[1]}".partition(" ")[2]
-        if words in REMOVED:
-            return str(ConfigError(f"'posse {words}' was removed. {REMOVED[words]}"))
         # typer does not know the commands that are made when they are called
         text += did_you_mean(unknown[1], tuple(context.command.list_commands(context)))
     # Some versions of typer suggest, and click does so again, in brackets or without.
@@ -228,82 +222,189 @@ def _discard_output() -> None:
         return
 
 
-# Locals in a traceback could print keys; markup in help texts would eat brackets.
+def _version(requested: bool) -> None:
+    if requested:
+        typer.echo(f"posse {__version__}")
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Bandits across organisations that will not show each other their data.
+
+    Examples:
+        posse demo
+        posse run --help
+    """
+
+
+# Locals in a traceback could print keys.
 app = typer.Typer(
     name="posse",
     cls=Root,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    help="Bandits across organisations that will not show each other their data.",
-    epilog="Start with: posse demo",
+    rich_markup_mode=None,
+    callback=_root,
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
-        typer.echo(f"posse {__version__}")
-        raise typer.Exit
+def _group(
+    parent: typer.Typer,
+    name: str,
+    text: str,
+    cls: type[Group] = Group,
+    **commands: Callable[..., None],
+) -> typer.Typer:
+    """Add a group with its commands."""
+    group = typer.Typer(cls=cls, help=text)
+    parent.add_typer(group, name=name)
+    for word, function in commands.items():
+        group.command(word, cls=Command)(function)
+    return group
 
 
-@app.callback(invoke_without_command=True)
-def _root(
-    context: typer.Context,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
-    ] = False,
-) -> None:
-    help_when_alone(context)
+_RUN = """Run a protected protocol, or its plain bandit with --plain.
 
+Examples:
+    posse run SYSTEM --owners 10
+    posse run SYSTEM --plain --policy thompson
+"""
+_COMPARE = """Compare stored runs (ids), or policies on the same worlds.
 
-def _of_systems(name: str, make: Callable[[AnySystem], Any], summary: str, **more: Any) -> None:
-    """Add a group with a command for every system."""
-    group = typer.Typer(
-        cls=systems.system_group(make, **more),
-        help=summary,
-        callback=help_when_alone,
-        invoke_without_command=True,
-    )
-    app.add_typer(group, name=name)
+Examples:
+    posse compare last ID
+    posse compare SYSTEM --policy ucb --policy thompson
+"""
+_SWEEP = """Run a grid of settings.
 
+Examples:
+    posse sweep SYSTEM --over policy=ucb,thompson
+    posse sweep SYSTEM --over horizon=1000,10000 --out table.csv
+"""
+_AUDIT = """Attack a stored run (id), a recorded view (file), or settings.
 
-app.command("demo")(demo.demo)
-app.command("studio")(studio.studio)
-_of_systems("run", systems.run_command, "Run a protected protocol.", first=False)
-_of_systems("simulate", systems.simulate_command, "Simulate plain bandits, many runs at once.")
-_of_systems(
+Examples:
+    posse audit last
+    posse audit SYSTEM --level paper
+"""
+_CHECK = """Check a table of yours, or the ranges of a protocol.
+
+Examples:
+    posse check ratings.csv
+    posse check ranges --bits 20
+"""
+_EVALUATE = """Estimate from a log what other policies would have earned.
+
+Examples:
+    posse evaluate log.csv
+    posse evaluate rates log.csv
+"""
+_RUNS = """List, show, delete, export and report the runs on this machine.
+
+Examples:
+    posse runs list
+    posse runs show last
+"""
+_PROBLEMS = """List the data that every system can learn from.
+
+Examples:
+    posse problems --data movielens
+    posse problems show embedded:movielens
+"""
+_FEDERATION = """Create a federation, and propose runs to it.
+
+Examples:
+    posse federation create hospitals
+    posse federation submit run.toml --at hospitals/customer.toml
+"""
+_CA = """Certify the parties of a run: tokens, certificates, revocation.
+
+Examples:
+    posse federation ca init --run trial-7
+    posse federation ca token --role owner --name clinic-b
+"""
+_PARTY = """Take part in a run or a federation.
+
+Examples:
+    posse party enrol --token-file token
+    posse party clinic-b.toml
+"""
+
+for _function in (demo.demo, studio.studio, logs.predict, catalogue.policies, federation.up):
+    app.command(_function.__name__, cls=Command)(_function)
+_group(app, "run", _RUN, group_of_systems(systems.run_command, alone=False))
+_group(
+    app,
     "compare",
-    systems.compare_command,
-    "Compare stored runs (ids), or policies on the same worlds (--policy A --policy B).",
-    other=systems.stored_command,
+    _COMPARE,
+    group_of_systems(systems.compare_command, systems.compare_stored_command),
 )
-_of_systems("sweep", systems.sweep_command, "Run a grid of settings.")
-_of_systems(
-    "audit",
-    audit.settings_audit,
-    "Attack a stored run (id), a recorded view (file), or settings.",
-    other=audit.stored_audit,
-    takes=audit.STORED_FLAGS,
+_group(app, "sweep", _SWEEP, group_of_systems(systems.sweep_command))
+_group(app, "audit", _AUDIT, group_of_systems(audit.settings_audit, audit.stored_audit))
+_group(app, "check", _CHECK, group_with_default("_own"), _own=check.check)
+_group(app, "evaluate", _EVALUATE, group_with_default("_own"), _own=logs.evaluate)
+_group(app, "problems", _PROBLEMS, group_with_default("_own"), _own=catalogue.problems)
+_group(
+    app,
+    "runs",
+    _RUNS,
+    list=runs.list_runs,
+    show=runs.show,
+    delete=runs.delete,
+    export=runs.export,
+    report=runs.report,
 )
-app.add_typer(runs.app, name="runs")
-app.command("check")(check.check)
-app.command("evaluate")(logs.evaluate)
-app.command("predict")(logs.predict)
-app.command("policies")(catalogue.policies)
-app.command("problems")(catalogue.problems)
-app.add_typer(ca.app, name="ca")
-app.command("enrol")(ca.enrol)
-for operation in ("found", "serve", "submit", "queue", "expel", "leave", "renew"):
-    app.command(operation)(getattr(living, operation))
-for operation in ("up", "party", "status", "pause", "resume", "stop", "end", "change", "doctor"):
-    app.command(operation)(getattr(federation, operation))
-for operation in ("backup", "restore", "units"):
-    app.command(operation)(getattr(operations, operation))
+_federation = _group(
+    app,
+    "federation",
+    _FEDERATION,
+    create=living.create,
+    submit=living.submit,
+    queue=living.queue,
+    expel=living.expel,
+)
+_group(
+    _federation,
+    "ca",
+    _CA,
+    init=ca.init,
+    token=ca.token,
+    sign=ca.sign,
+    list=ca.list_all,
+    revoke=ca.revoke,
+    crl=ca.crl,
+    serve=ca.serve,
+)
+_group(
+    app,
+    "party",
+    _PARTY,
+    group_with_default("start"),
+    enrol=ca.enrol,
+    start=federation.start,
+    serve=living.serve,
+    status=federation.status,
+    pause=federation.pause,
+    resume=federation.resume,
+    stop=federation.stop,
+    end=federation.end,
+    update=federation.update,
+    leave=living.leave,
+    renew=living.renew,
+    doctor=federation.doctor,
+    backup=operations.backup,
+    restore=operations.restore,
+    unit=operations.unit,
+)
 
 
-def command() -> Any:
-    """Make the command that runs everything; help in frames needs a terminal wide enough for
-    them.
-    """
-    app.rich_markup_mode = "rich" if shutil.get_terminal_size().columns >= FRAMED else None
+def command() -> ClickCommand:
+    """Make the command that runs everything."""
     return typer.main.get_command(app)

@@ -15,9 +15,10 @@ from posse.core.check import suggestion
 from posse.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from posse.core.listing import Listing
+    from posse.systems.base import AnySystem
 
 Check = Annotated[
     str | None,
@@ -40,15 +41,18 @@ Data = Annotated[
 
 
 def policies(check: Check = None, json: flags.Json = False) -> None:
-    """List the policies of every system, or check your own."""
+    """List the policies of every system, or check your own.
+
+    Examples:
+        posse policies
+        posse policies --check mine.py:Mine
+    """
     from posse.policies.listing import listing
-    from posse.systems.registry import systems
 
     if check is not None:
         _check(check, json)
         return
-    lists = {system.name: listing(system.about.policies) for system in systems()}
-    _show_lists("policies", lists, json)
+    _show_lists("policies", _lists(lambda system: listing(system.about.policies)), json)
     if not json:
         say(
             "\nYour own: subclass posse.policies.Policy, then: posse policies --check "
@@ -81,47 +85,60 @@ def _check(where: str, json: bool) -> None:
 
 
 def problems(data: Data = None, folder: Folder = None, json: flags.Json = False) -> None:
-    """List the data that every system can learn from, and whether the files are there."""
+    """List the data that every system can learn from, and whether the files are there.
+
+    Examples:
+        posse problems --data movielens
+        posse problems show embedded:movielens
+    """
     from posse.problems.listing import listing
-    from posse.systems.registry import systems
 
     with Doing("reading the data sets"):
-        lists = {system.name: listing(system.about.problems, folder) for system in systems()}
+        lists = _lists(lambda system: listing(system.about.problems, folder))
     _show_lists("data", lists if data is None else _named_like(data, lists), json)
 
 
-def _named_like(data: str, lists: Mapping[str, Listing | None]) -> dict[str, Listing | None]:
+def _named_like(data: str, lists: Mapping[str, Listing]) -> dict[str, Listing]:
     """Return the rows whose name contains a word; refuse a word that no name contains."""
-    word = data.lower()
-    matches: dict[str, Listing | None] = {}
-    names: list[str] = []
-    for system, listing in lists.items():
-        if listing is None:
-            continue
-        names.extend(row[0] for row in listing.rows)
-        rows = tuple(row for row in listing.rows if word in row[0].lower())
-        if not rows:
-            continue
-        shown = tuple(f"{row[0]}:" for row in rows)
-        matches[system] = replace(
-            listing,
-            rows=rows,
-            entries=tuple(entry for entry in listing.entries if word in entry["name"].lower()),
-            notes=tuple(note for note in listing.notes if note.startswith(shown)),
+    matches = {system: _rows_like(data.lower(), listing) for system, listing in lists.items()}
+    if not any(listing.rows for listing in matches.values()):
+        names = [row[0] for listing in lists.values() for row in listing.rows]
+        choices = tuple(dict.fromkeys(", ".join(names).split(", ")))
+        raise ConfigError(
+            f"no data set '{data}'.{suggestion(data, choices)}", rule="cli.data.unknown"
         )
-    if not matches:
-        known = tuple(dict.fromkeys(name for text in names for name in text.split(", ")))
-        raise ConfigError(f"no data set '{data}'.{suggestion(data, known)}")
-    return matches
+    return {system: listing for system, listing in matches.items() if listing.rows}
 
 
-def _show_lists(what: str, lists: Mapping[str, Listing | None], json: bool) -> None:
-    listed = {system: listing for system, listing in lists.items() if listing is not None}
+def _rows_like(word: str, listing: Listing) -> Listing:
+    rows = tuple(row for row in listing.rows if word in row[0].lower())
+    labels = tuple(f"{row[0]}:" for row in rows)
+    return replace(
+        listing,
+        rows=rows,
+        entries=tuple(entry for entry in listing.entries if word in entry["name"].lower()),
+        notes=tuple(note for note in listing.notes if note.startswith(labels)),
+    )
+
+
+def _show_lists(what: str, lists: Mapping[str, Listing], json: bool) -> None:
     if json:
-        print_json({system: {what: listing.entries} for system, listing in listed.items()})
+        print_json({system: {what: listing.entries} for system, listing in lists.items()})
         return
-    for system, listing in listed.items():
+    for system, listing in lists.items():
         heading(f"{listing.title} ({system})")
         table(listing.columns, listing.rows, numeric=listing.numeric)
         for note in listing.notes:
             say(note, style="dim")
+
+
+def _lists(listing_of: Callable[[AnySystem], Listing | None]) -> dict[str, Listing]:
+    """Return the lists of all systems that have one, by the system's name."""
+    from posse.systems.registry import systems
+
+    lists = {}
+    for system in systems():
+        listing = listing_of(system)
+        if listing is not None:
+            lists[system.name] = listing
+    return lists

@@ -1,4 +1,4 @@
-"""`posse demo`: a system at each of its levels, beside its plain twin."""
+"""`posse demo`: a system at each of its levels, compared with its plain twin."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 from posse.cli import flags
 from posse.cli.keep import Keeper, check_place, make_folder
 from posse.cli.progress import Doing
-from posse.cli.screen import bullets, heading, remark, say
+from posse.cli.screen import bullets, heading, remark, say, show
 from posse.cli.systems import go, title
 from posse.core.check import require
 from posse.core.errors import MissingExtraError
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 ENOUGH_SECONDS = 45.0
 """When the first level took longer than this, the others are left out: a demo is short."""
+
+LINES = 21
+"""Lines of the result in the short form, which has 25 with what to do next."""
 
 AUDITED = 300
 """Steps of the runs that the demo attacks."""
@@ -41,89 +44,86 @@ def demo(
     name: Name = None,
     out: Out = Path("posse-demo"),
     horizon: Horizon = None,
-    brief: flags.Brief = False,
+    full: flags.Full = False,
 ) -> None:
-    """See it work: no download, half a minute."""
+    """See it work: no download, half a minute.
+
+    Examples:
+        posse demo
+        posse demo SYSTEM --horizon 200
+    """
     from posse.systems.registry import names, system
 
-    known = system(name or names()[0])
+    chosen = system(name or names()[0])
     keeper = Keeper(save=True)
     make_folder(out)
     check_place(out / "report.html")
-    say(known.about.demo.story)
+    remark(chosen.about.demo.story)
     draws = _can_draw()
     pairs: list[tuple[Record, Record]] = []
     records: list[Record] = []
     with keeper.kept(records):
         with keeper.on_interrupt(False):
-            for record, twin in _pairs(known, keeper, horizon, records):
+            for record, twin in _pairs(chosen, keeper, horizon, records):
                 pairs.append((record, twin))
         records.append(records.pop(0))  # the twin of the first level goes behind the protected runs
-        _tell(known, pairs, brief)
-        if not brief:
-            _attack(known, [record.level for record, _ in pairs], min(horizon or AUDITED, AUDITED))
+        _tell(chosen, pairs, full)
+        if full:
+            _attack(chosen, [record.level for record, _ in pairs], min(horizon or AUDITED, AUDITED))
         page = _report(records, out / "report.html") if draws else None
-    _end(known, records, page)
+    _end(chosen, records, page)
 
 
 def _pairs(
-    known: AnySystem, keeper: Keeper, horizon: int | None, records: list[Record]
+    chosen: AnySystem, keeper: Keeper, horizon: int | None, records: list[Record]
 ) -> Iterator[tuple[Record, Record]]:
     """Run the levels and the plain twin of each, saying what is being done; the first twin is among
     the records.
     """
     started = time.monotonic()
-    settings = known.Settings(**known.about.demo.settings)
+    settings = chosen.Settings(**chosen.about.demo.settings)
     settings = settings if horizon is None else settings.but(horizon=horizon)
-    named = "level" in known.Settings.model_fields
-    levels = [level.name for level in known.levels] if named else [None]
+    has_levels = "level" in chosen.Settings.model_fields
+    levels = [level.name for level in chosen.levels] if has_levels else [None]
     for number, level in enumerate(levels):
         if number and time.monotonic() - started > ENOUGH_SECONDS:
             return
-        chosen = settings if level is None else settings.but(level=level)
+        variant = settings if level is None else settings.but(level=level)
         remark(
             f"{2 * number + 1}. the plain bandit, without protection (the first time, its code is "
             "compiled) ..."
         )
-        twin = go(chosen.plain(), keeper)
+        twin = go(variant.plain(), keeper)
         records.extend([] if number else [twin])
-        remark(f"{2 * number + 2}. {title(chosen)} ...")
-        records.append(go(chosen, keeper))
+        remark(f"{2 * number + 2}. {title(variant)} ...")
+        records.append(go(variant, keeper))
         yield records[-1], twin
 
 
-def _tell(known: AnySystem, pairs: Sequence[tuple[Record, Record]], brief: bool) -> None:
-    from posse.cli import tables
+def _tell(chosen: AnySystem, pairs: Sequence[tuple[Record, Record]], full: bool) -> None:
+    """Print the document of the protected runs and the plain twin of the first."""
+    from posse.results.document import document, sameness
 
     protected = [record for record, _ in pairs]
-    heading("The answer")
-    tables.first(protected[:1])
-    heading("What was earned, and what protection cost")
-    tables.earned_and_cost([*(twin for _, twin in pairs[:1]), *protected])
-    say("")
-    for record, twin in pairs if known.about.exact else ():
-        say(tables.sameness(record, twin), style="bold")
-    if brief:
-        tables.folded(protected[0])
-        return
-    tables.protection(protected[0])
-    for record in protected[1:]:
-        heading(f"What level '{record.level}' does not protect beside")
-        bullets([leak for leak in record.leaks if leak not in protected[0].leaks], style="yellow")
+    notes = [sameness(*pair) for pair in pairs] if chosen.about.exact else []
+    shown = document([*protected, *(twin for _, twin in pairs[:1])])
+    show(shown, full=full, lines=LINES)
+    for note in notes if full else notes[:1]:
+        say(note, style="bold")
 
 
-def _attack(known: AnySystem, levels: Sequence[str], horizon: int) -> None:
+def _attack(chosen: AnySystem, levels: Sequence[str], horizon: int) -> None:
     """Make one attack at every level that was run, on a short run, and say what it finds."""
     from posse.systems.audit import audit
 
-    attack = known.about.demo.attack
+    attack = chosen.about.demo.attack
     if not attack:
         return
     lines = []
     with Doing("attacking short runs"):
         for level in levels:
-            settings = known.Settings(
-                **{**known.about.demo.settings, "horizon": horizon, "level": level}
+            settings = chosen.Settings(
+                **{**chosen.about.demo.settings, "horizon": horizon, "level": level}
             )
             row = audit(settings, attacks=attack, plantings=1)[attack]
             lines.append(
@@ -150,7 +150,7 @@ def _report(records: Sequence[Record], path: Path) -> Path:
         return report(records, path)
 
 
-def _end(known: AnySystem, records: Sequence[Record], page: Path | None) -> None:
-    heading("Next")
-    lines = [f"posse runs show {records[0].id}", f"posse run {known.name} --help", "posse policies"]
-    bullets([f"the report: {page}", *lines] if page else lines)
+def _end(chosen: AnySystem, records: Sequence[Record], page: Path | None) -> None:
+    if page:
+        say(f"The report: {page}")
+    say(f"Next: posse runs show {records[0].id} --full; posse run {chosen.name} --help")

@@ -13,17 +13,20 @@ import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
-from typer.core import TyperCommand, TyperGroup
 
+from posse.cli.help import Command
 from posse.core.errors import ConfigError
 from posse.core.interrupts import defer_interrupt, enforce_interrupts
 from posse.core.settings import Settings, read_toml
 
+if TYPE_CHECKING:
+    from click import Context, Parameter
+    from typer.core import TyperCommand
+
 S = TypeVar("S", bound=Settings)
-B = TypeVar("B", TyperCommand, TyperGroup)
 
 Config = Annotated[
     Path | None, typer.Option(help="TOML file with settings; flags win over it.", metavar="FILE")
@@ -35,7 +38,7 @@ Figure = Annotated[
 ]
 NoSave = Annotated[bool, typer.Option("--no-save", help="Do not keep the run in the store.")]
 Label = Annotated[str | None, typer.Option(help="A name of yours for the run.", metavar="TEXT")]
-Brief = Annotated[bool, typer.Option("--brief", help="The answer alone: caveats in a line.")]
+Full = Annotated[bool, typer.Option("--full", help="Print all details, not the answer alone.")]
 Ids = Annotated[
     list[str], typer.Argument(help="Ids, beginnings of ids, or 'last'.", metavar="ID...")
 ]
@@ -60,60 +63,45 @@ def settings_command(
     The model is imported when flags are first looked at: `posse --help` lists the command without
     it. `defaults` are those of the command where they differ from the model's; help shows them.
     """
-    return _flagged(TyperCommand, load, skip, positional, defaults)
 
-
-def settings_group(load: Callable[[], type[Settings]]) -> type[TyperGroup]:
-    """Make the same of a command that has others below it."""
-    return _flagged(TyperGroup, load, (), (), {})
-
-
-def _flagged(
-    base: type[B],
-    load: Callable[[], type[Settings]],
-    skip: Sequence[str],
-    positional: Sequence[str],
-    defaults: Mapping[str, object],
-) -> type[B]:
-    class Command(base):  # type: ignore[valid-type, misc]
+    class SettingsCommand(Command):
         _flags: tuple[str, ...] | None = None
 
-        def get_params(self, ctx: Any) -> Any:
+        def get_params(self, ctx: Context) -> list[Parameter]:
             if self._flags is None:
-                with (
-                    enforce_interrupts(),
-                    defer_interrupt(),
-                ):  # what is imported may compile, and a compiler loses a Ctrl-C
-                    model: type[Settings] = load()
-                    self._flags = tuple(
-                        name for name in (*model.model_fields, *model.part_help) if name not in skip
-                    )
+                # What is imported may compile, and a compiler loses a Ctrl-C.
+                with enforce_interrupts(), defer_interrupt():
+                    model = load()
+                    names = (*model.model_fields, *model.part_help)
+                    self._flags = tuple(name for name in names if name not in skip)
                     self.params.extend(_options(model, self._flags, positional, defaults))
             return super().get_params(ctx)
 
-        def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
             return super().parse_args(ctx, args if positional else join_files(args))
 
-        def format_arguments(self, ctx: Any, formatter: Any) -> None:
-            """Leave arguments to typer, which lists them with the options."""
-
-        def invoke(self, ctx: Any) -> Any:
-            names = (*(self._flags or ()), *load().absent)
+        def invoke(self, ctx: Context) -> object:
+            model = load()
+            names = (*(self._flags or ()), *model.absent)
             values = {name: ctx.params.pop(name, None) for name in names}
             for name in positional:
-                named = ctx.params.pop(f"{name}_by_name", None)
-                if named is not None and values[name] is not None:
+                by_name = ctx.params.pop(f"{name}_by_name", None)
+                if by_name is None:
+                    continue
+                if values[name] is not None:
                     raise ConfigError(
-                        f"{name} is given twice, got '{values[name]}' and --{name} '{named}'. Give "
-                        "one."
+                        f"{name} is given twice, got '{values[name]}' and --{name} '{by_name}'. Give "
+                        "one.",
+                        rule="cli.argument.given-twice",
+                        field=name,
                     )
-                values[name] = values[name] if named is None else named
+                values[name] = by_name
             ctx.meta[_META] = {
-                name: _value(load(), name, value) for name, value in values.items() if _given(value)
+                name: _value(model, name, value) for name, value in values.items() if _given(value)
             }
             return super().invoke(ctx)
 
-    return Command
+    return SettingsCommand
 
 
 def join_files(args: Sequence[str]) -> list[str]:
@@ -134,13 +122,6 @@ def join_files(args: Sequence[str]) -> list[str]:
     return joined
 
 
-def help_when_alone(context: typer.Context) -> None:
-    """Print the help of a group that is called without a command."""
-    if context.invoked_subcommand is None:
-        # With rich the help is printed while it is made, and what comes back is empty.
-        typer.echo(context.get_help(), nl=False)
-
-
 def flags_given(context: typer.Context) -> dict[str, Any]:
     """Give the settings that stood on the command line."""
     return dict(context.meta.get(_META, {}))
@@ -152,13 +133,16 @@ def settings_of(
     """Build the settings: flags win over the file, the file over `defaults`, these over the model's
     own defaults.
     """
-    given = flags_given(context)
+    on_command_line = flags_given(context)
     fields = {
         model.aliases.get(word, word)
-        for word in (*given, *(read_toml(file) if file is not None else ()))
+        for word in (*on_command_line, *(read_toml(file) if file is not None else ()))
     }
     return model.make(
-        {**{name: value for name, value in defaults.items() if name not in fields}, **given},
+        {
+            **{name: value for name, value in defaults.items() if name not in fields},
+            **on_command_line,
+        },
         file=file,
     )
 
@@ -184,13 +168,13 @@ def _options(
     for option in options:
         if (
             option.name in positional
-        ):  # made without help: click's own constructor forgets what typer gives it
+        ):  # made without help: click's own constructor drops what typer passes
             option.help = _told(model, option.name, defaults)
     return options
 
 
 def _by_name(name: str) -> inspect.Parameter:
-    """Take what stands in a place by its name too, as other commands do."""
+    """Take a positional argument by its name too, as other commands do."""
     flag = f"--{name.replace('_', '-')}"
     option = typer.Option(
         None, flag, help=f"The same as [{name.upper()}].", metavar="TEXT", show_default=False
@@ -212,8 +196,8 @@ def _told(model: type[Settings], name: str, defaults: Mapping[str, object]) -> s
     """Say what a setting is, and its default."""
     field = model.model_fields[name]
     default = defaults.get(name, field.default)
-    shown = "" if default in (None, "") or field.is_required() else f" (default: {_shown(default)})"
-    return help_of(model, name) + shown
+    text = "" if default in (None, "") or field.is_required() else f" (default: {_shown(default)})"
+    return help_of(model, name) + text
 
 
 def _parameter(

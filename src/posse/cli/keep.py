@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,9 +44,15 @@ class Keeper:
         """`late`: the store is opened only when there is something to keep."""
         self._label, self._report, self._figure = label, report, figure
         if label is not None and not label.strip():
-            raise ConfigError("label must not be empty. Leave --label out, or give it a word.")
+            raise ConfigError(
+                "label must not be empty. Leave --label out, or give it a word.",
+                rule="cli.label.empty",
+            )
         if figure is not None and figure.suffix.lower() not in _PICTURES:
-            raise ConfigError(f"a figure must end in {', '.join(_PICTURES)}, got '{figure.name}'.")
+            raise ConfigError(
+                f"a figure must end in {', '.join(_PICTURES)}, got '{figure.name}'.",
+                rule="cli.figure.unknown-format",
+            )
         for path in (report, figure):
             check_place(path)
         if report or figure:
@@ -76,22 +81,22 @@ class Keeper:
                 return handle
         return None
 
-    def name(self, record: Record, listed: RunHandle | None = None) -> Record:
+    def name(self, record: Record, handle: RunHandle | None = None) -> Record:
         """Give a record the user's label, and the id under which its run is listed."""
         label = {} if self._label is None else {"label": self._label}
-        id = record.id if listed is None else listed.id
-        return replace(record, id=id, run_id=id, summary={**record.summary, **label})
+        id = record.id if handle is None else handle.id
+        return record.but(id=id, run_id=id, summary={**record.summary, **label})
 
     def _save(self, record: Record) -> None:
-        listed = self._listed.pop(record.id, None)
+        handle = self._listed.pop(record.id, None)
         try:
-            if listed is not None:
-                listed.end(record)
+            if handle is not None:
+                handle.end(record)
             elif self.store is not None:
                 self.store.save(record)
         except StoreError:
-            if listed is not None:
-                listed.drop()
+            if handle is not None:
+                handle.drop()
             raise
 
     @contextmanager
@@ -123,8 +128,8 @@ class Keeper:
         """
         for record in reversed(records if self.saves else ()):
             self._save(record)
-        for listed in self._listed.values():
-            listed.drop()
+        for handle in self._listed.values():
+            handle.drop()
         return (
             f"what was finished before is saved as {_ids(records)}"
             if records and self.saves
@@ -136,8 +141,8 @@ class Keeper:
         for record in reversed(records):
             if self.saves:
                 self._save(record)
-        for listed in self._listed.values():  # runs that were only compared with
-            listed.drop()
+        for handle in self._listed.values():  # runs that were only compared with
+            handle.drop()
         self._listed.clear()
         for what in (what for record in records for what in record.shown("wrote")):
             remark(f"wrote {what}")
@@ -166,7 +171,7 @@ class Keeper:
 
     @contextmanager
     def on_interrupt(self, json: bool = False) -> Iterator[None]:
-        """Keep what an interrupted run had done, say its id and how it goes on, and leave with the
+        """Keep what an interrupted run had done, say its id and how it continues, and exit with the
         code of Ctrl-C.
         """
         from posse.results.record import Interrupted
@@ -186,9 +191,9 @@ class Keeper:
         """Keep the record of an interrupted run, and return what there is to say of it."""
         resume = str(record.show.get("resume", ""))
         if not record.runs:
-            if listed := self._listed.pop(record.id, None):
-                listed.drop()
-            return resume or "a run had not begun, and there is nothing of it to save"
+            if handle := self._listed.pop(record.id, None):
+                handle.drop()
+            return resume or "a run had not started, and there is nothing of it to save"
         if self.store is None:
             return resume or "nothing was saved (--no-save)"
         self._save(record)
@@ -209,8 +214,8 @@ def write_figure(records: Sequence[Record], path: Path) -> None:
     from posse.core.files import open_whole
     from posse.results import regret_curves, reward_curves
 
-    known = all(record.regret is not None for record in records)
-    figure = regret_curves(records) if known else reward_curves(records)
+    has_regret = all(record.regret is not None for record in records)
+    figure = regret_curves(records) if has_regret else reward_curves(records)
     with open_whole(path) as file:
         figure.savefig(file, format=path.suffix[1:].lower())
 
@@ -222,7 +227,10 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DataError(f"cannot make the folder {folder}: {explain_os_error(error)}") from error
+        raise DataError(
+            f"cannot make the folder {folder}: {explain_os_error(error)}",
+            rule="cli.folder.not-made",
+        ) from error
 
 
 def check_place(path: Path | None) -> None:
@@ -232,11 +240,16 @@ def check_place(path: Path | None) -> None:
     folder = path.expanduser().resolve().parent
     if not folder.is_dir():
         raise DataError(
-            f"cannot write {path}: the folder {folder} does not exist. Create it first."
+            f"cannot write {path}: the folder {folder} does not exist. Create it first.",
+            rule="cli.path.no-folder",
         )
     if path.is_dir():
-        raise DataError(f"cannot write {path}: it is a folder. Give the name of a file.")
+        raise DataError(
+            f"cannot write {path}: it is a folder. Give the name of a file.",
+            rule="cli.path.is-a-folder",
+        )
     if not os.access(folder, os.W_OK):
         raise DataError(
-            f"cannot write {path}: {folder} is not yours to write. Choose another place."
+            f"cannot write {path}: {folder} is not yours to write. Choose another place.",
+            rule="cli.path.not-writable",
         )

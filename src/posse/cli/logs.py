@@ -13,8 +13,7 @@ import typer
 
 from posse.cli import flags
 from posse.cli.keep import Keeper, check_place
-from posse.cli.screen import print_json, remark
-from posse.cli.tables import section
+from posse.cli.screen import print_json, remark, section
 from posse.core.errors import ConfigError, DataError
 from posse.core.files import write_whole
 
@@ -78,25 +77,30 @@ def evaluate(
     columns: Columns = None,
     json: flags.Json = False,
 ) -> None:
-    """Estimate from a log what other policies would have earned (IPS, SNIPS, DR)."""
+    """Estimate from a log what other policies would have earned (IPS, SNIPS, DR).
+
+    Examples:
+        posse evaluate log.csv
+        posse evaluate log.csv --model model.npz --figure intervals.svg
+    """
     Keeper(save=False, figure=figure)
     learnt = None if model is None else _learnt(model)
     from posse.problems.tables.mapping import read_columns_setting
     from posse.problems.tables.options import ReadOptions
     from posse.results.logs import evaluate_logs, figure_of, section_of
 
-    options = ReadOptions(encoding, decimal, skip_bad, columns=read_columns_setting(columns) or {})
-    logged, found = evaluate_logs(logs, learnt, options=options)
-    made = section_of(logged, found)
+    options = ReadOptions(encoding, decimal, skip_bad, columns=read_columns_setting(columns))
+    logged, results = evaluate_logs(logs, learnt, options=options)
+    estimates = section_of(logged, results)
     if figure is not None:
-        drawn = io.BytesIO()
-        figure_of(logged, found).savefig(drawn, format=figure.suffix[1:].lower())
-        write_whole(figure, drawn.getvalue())
+        picture = io.BytesIO()
+        figure_of(logged, results).savefig(picture, format=figure.suffix[1:].lower())
+        write_whole(figure, picture.getvalue())
         remark(f"drew {figure}")
     if json:
-        print_json(made.data)
+        print_json(estimates.data)
     else:
-        section(made)
+        section(estimates)
 
 
 def predict(
@@ -108,7 +112,12 @@ def predict(
     skip_bad: SkipBad = False,
     json: flags.Json = False,
 ) -> None:
-    """Decide by what was learnt: the arm of largest predicted reward for every row."""
+    """Choose the arm of largest predicted reward for every row.
+
+    Examples:
+        posse predict model.npz rows.csv
+        posse predict last rows.csv --out decisions.csv
+    """
     check_place(out)
     learnt = _learnt(model)
     from posse.problems.tables.options import ReadOptions
@@ -125,7 +134,7 @@ def predict(
         }
         for row, arm in enumerate(scores.argmax(axis=1).tolist())
     ]
-    if skip_bad:  # rows are then told by where they stand in the file
+    if skip_bad:  # rows then have their line in the file
         facts = [
             {"row": one["row"], "line": line, **one} for one, line in zip(facts, lines, strict=True)
         ]
@@ -166,7 +175,8 @@ def _contexts(
         raise DataError(
             f"{table.name} has {len(names)} columns, and the model takes {len(learnt.weights)} "
             "numbers. Give these "
-            "columns alone, in the order in which it learnt them."
+            "columns alone, in the order in which it learnt them.",
+            rule="cli.rows.other-columns",
         )
     records = Schema(*map(numbers, names)).read(table)
     return records.line.tolist(), np.stack([records.numbers[name] for name in names], axis=1)
@@ -186,7 +196,8 @@ def _learnt(model: str) -> Learnt:
         there = "is no model that a run wrote" if place.exists() else "does not exist"
         raise DataError(
             f"{model} {there}. Take a file of --model-out, or a folder with the shares of all "
-            "parties."
+            "parties.",
+            rule="cli.model.not-a-model",
         )
     from posse.results.store import Store
 
@@ -195,6 +206,7 @@ def _learnt(model: str) -> Learnt:
         raise ConfigError(
             f"run {record.id} keeps no learnt policy: its system has none in the clear, or its "
             "model is too large. "
-            "Keep the model in a file with --model-out."
+            "Keep the model in a file with --model-out.",
+            rule="cli.model.not-kept",
         )
     return record.policy.learnt

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 QUIET_SECONDS = 1.0
-"""Work that ends sooner says nothing."""
+"""Work that ends sooner prints nothing."""
 FIRST_LINE, NEXT_LINE = 3.0, 5.0
 """Away from a terminal: when the first line comes, and how long until the next."""
 
 
 class Doing:
-    """Says on stderr what is being done, from a thread of its own, so that work tells its progress
+    """Says on stderr what is being done, from another thread, so that work tells its progress
     at no cost.
 
     >>> with Doing("counting") as doing:
@@ -38,7 +38,7 @@ class Doing:
         self._thread = threading.Thread(target=self._tell, daemon=True, name="posse-progress")
 
     def at(self, fraction: float, what: str | None = None) -> None:
-        """Tell that this part of the work (0 to 1) is done, and what is being done now."""
+        """Note that this part of the work (0 to 1) is done, and what is being done now."""
         self._fraction = min(max(fraction, 0.0), 1.0)
         if what is not None:
             self._what = what

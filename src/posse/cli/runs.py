@@ -5,26 +5,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from posse.cli import flags
-from posse.cli.screen import heading, print_json, remark, say, table
+from posse.cli.screen import details, print_json, remark, say, table
+from posse.cli.screen import show as show_document
 from posse.core.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
     from posse.results.export import Row, Scalar
     from posse.results.record import Record
     from posse.results.store import RunRow, Store
-
-app = typer.Typer(
-    help="List, show, delete, export and report the runs on this machine.",
-    callback=flags.help_when_alone,
-    invoke_without_command=True,
-)
 
 Limit = Annotated[int, typer.Option(help="At most this many; 0 for all.", min=0, metavar="INTEGER")]
 Kind = Annotated[str | None, typer.Option(help="Only runs of this system.", metavar="TEXT")]
@@ -68,7 +63,7 @@ LISTED = (
     "status",
     "seeds",
 )
-"""What a list shows in columns of its own, or not at all."""
+"""What a list shows in separate columns, or not at all."""
 STORED = (
     "record",
     "kind",
@@ -87,151 +82,65 @@ STORED = (
 MOST = 4
 """Further settings that it shows at most, where they differ."""
 QUIET = 10.0
-"""Seconds without a heartbeat after which it says so."""
+"""Seconds without a heartbeat after which the list shows it."""
 
 
-@app.command("list")
 def list_runs(
     limit: Limit = 20,
     kind: Kind = None,
     where: Where = None,
     sort: Sort = None,
     group: Group = None,
-    shown: Shown = None,
+    columns: Shown = None,
     json: flags.Json = False,
 ) -> None:
-    """List the runs, the last one first; those that are running too, and settings in which they
-    differ.
+    """List the runs on this machine, the last one first.
+
+    Runs that still run are listed too, with the settings in which runs differ.
+
+    Examples:
+        posse runs list --where policy=ucb --sort=-total_mean
+        posse runs list --group policy,level
     """
     from posse.results.store import Store
 
     store = Store()
-    # A pair is saved so that its protected run is 'last'; in the list the newer of the two comes
-    # first.
-    rows = sorted(
-        store.list(None if where or sort else limit or None, kind),
-        key=lambda row: (row.created, row.id),
-        reverse=True,
-    )
-    if group or shown:
-        _query(store, store.list(None, kind), limit, where or (), sort, group, shown, json)
-    elif where or sort:
-        _filtered(store, rows, limit, where or (), sort, json)
+    query = Query(where or [], _names(sort), _names(group), _names(columns))
+    is_plain_list = query == Query([], [], [], [])
+    rows = store.list((limit or None) if is_plain_list else None, kind)
+    if not query.group and not query.columns:
+        # A pair is saved so that its protected run is 'last'; the list has the newer one first.
+        rows.sort(key=lambda row: (row.created, row.id), reverse=True)
+    heads = store.heads(row.id for row in rows)  # damaged runs have none
+    if not is_plain_list:
+        _print_query(query, _figures(store, heads), rows, heads, limit, json)
     elif json:
-        heads = store.heads(row.id for row in rows)
         figures = {row["record"]: row for row in _figures(store, heads)}
         print_json(
             [{**_facts(row, heads.get(row.id)), "figures": figures.get(row.id, {})} for row in rows]
         )
     elif not rows:
-        kinds = ", ".join(sorted({row.kind for row in store.list()}))
-        none = f"No runs of '{kind}' in {store.path}. It has runs of: {kinds}."
-        say(none if kinds else f"No runs yet in {store.path}. Make one with: posse demo")
+        _print_nothing(store, kind)
     else:
-        _print_list(rows, store.heads(row.id for row in rows))
+        _print_list(rows, heads)
         if len(rows) == limit < len(store):
             remark(f"the last {limit} of {len(store):,} runs; --limit 0 lists all.")
 
 
-def _print_list(
-    rows: Sequence[RunRow], heads: Mapping[str, Record], asked: Mapping[str, Row] | None = None
-) -> None:
-    """Print a line a run; `heads` lack damaged ones, and `asked` has further columns that were
-    asked for, by id.
-    """
-    from posse.results import differences, words
-    from posse.results.export import data_of
-    from posse.results.words import Vocabulary, common
-
-    settings = dict(zip(heads, differences(heads.values()), strict=True))
-    further = list(dict.fromkeys(name for one in (asked or {}).values() for name in one))
-    names = [
-        name
-        for name in dict.fromkeys(name for one in settings.values() for name in one)
-        if name not in (*LISTED, *further)
-    ][:MOST]
-    nouns = {row.id: heads[row.id].words if row.id in heads else Vocabulary() for row in rows}
-    also = [
-        what
-        for what in ("party", "label")
-        if any(_facts(row, heads.get(row.id))[what] for row in rows)
-    ]
-    system = ["system"] if len({row.kind for row in rows}) > 1 else []
-    lines = []
-    for row in rows:
-        facts, own, head = (
-            _facts(row, heads.get(row.id)),
-            settings.get(row.id, {}),
-            heads.get(row.id),
-        )
-        lines.append(
-            (
-                row.id,
-                *(row.kind for _ in system),
-                row.policy,
-                _level(row, str(facts["protection"]), str(facts["state"])),
-                f"{row.arms or words.UNKNOWN}",
-                f"{row.horizon:,}",
-                f"{row.runs or words.UNKNOWN}",
-                nouns[row.id].priced(words.number(row.total_mean)),
-                *(_cell((asked or {}).get(row.id, {}).get(name)) for name in further),
-                *(str(facts[what]) for what in also),
-                *(own.get(name, "") for name in names),
-                row.problem if head is None else data_of(head),
-                row.created[:16].replace("T", " "),
-            )
-        )
-    more = _told_apart({row.id: line[1:-1] for row, line in zip(rows, lines, strict=True)}, heads)
-    if more:
-        lines = [(*line[:-1], more.get(line[0], ""), line[-1]) for line in lines]
-    shared = common(nouns.values())
-    arms = words.plural(shared.arm)
-    columns = [
-        "id",
-        *system,
-        "policy",
-        "level",
-        arms,
-        words.plural(shared.step),
-        "runs",
-        "earned",
-        *further,
-        *also,
-    ]
-    columns += [name.removeprefix("policy.") for name in names]
-    columns += ["data", "more", "made (UTC)"] if more else ["data", "made (UTC)"]
-    first, optional = columns.index(arms), 2 + len(names) + bool(more)
-    table(columns, lines, numeric=range(first, first + 4), optional=optional, spare=(arms, "runs"))
+def _print_nothing(store: Store, kind: str | None) -> None:
+    kinds = ", ".join(sorted({row.kind for row in store.list()}))
+    if kinds:
+        say(f"No runs of '{kind}' in {store.path}. It has runs of: {kinds}.")
+    else:
+        say(f"No runs yet in {store.path}. Make one with: posse demo")
 
 
-def _told_apart(
-    shown: Mapping[str, tuple[str, ...]], heads: Mapping[str, Record]
-) -> dict[str, str]:
-    """Say in what runs differ of which a list shows the same; empty where it shows of none the
-    same.
-    """
-    from posse.results import differences
-
-    alike: dict[tuple[str, ...], list[str]] = {}
-    for id in heads:
-        alike.setdefault(shown[id], []).append(id)
-    several = [ids for ids in alike.values() if len(ids) > 1]
-    found = {
-        id: ", ".join(
-            f"{name.removeprefix('policy.')} {value}"
-            for name, value in own.items()
-            if name not in LISTED
-        )
-        for ids in several
-        for id, own in zip(ids, differences([heads[id] for id in ids]), strict=True)
-    }
-    return {id: text for id, text in found.items() if text}
+def _names(text: str | None) -> list[str]:
+    return [name.strip() for name in (text or "").split(",") if name.strip()]
 
 
 def _figures(store: Store, heads: Mapping[str, Record]) -> list[Row]:
-    """Load runs and give a row each: every setting and every figure; of damaged curves, what the
-    head says.
-    """
+    """Return one row per run: every setting and every figure; of damaged curves, the head's."""
     from posse.results.export import aligned, summary_rows
 
     records = dict(heads)
@@ -241,79 +150,254 @@ def _figures(store: Store, heads: Mapping[str, Record]) -> list[Row]:
     return aligned(summary_rows(records.values()))
 
 
-def _filtered(
-    store: Store,
+# A list -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the list."""
+
+    name: str
+    cells: Sequence[str]
+    optional: bool = False
+    """Whether it is left out of a list that is too wide."""
+
+
+def _print_list(
     rows: Sequence[RunRow],
+    heads: Mapping[str, Record],
+    requested: Mapping[str, Sequence[str]] | None = None,
+) -> None:
+    """Print one line per run.
+
+    Args:
+        rows: The runs.
+        heads: Their records, without those of damaged runs.
+        requested: Cells of further columns that the user asked for, by name.
+    """
+    from posse.results.words import Vocabulary, common, plural
+
+    nouns = common(head.words for head in heads.values()) if heads else Vocabulary()
+    arms = plural(nouns.arm)
+    cells = [_cells(row, heads.get(row.id)) for row in rows]
+
+    def column(name: str, heading: str = "", *, optional: bool = False) -> Column:
+        return Column(heading or name, [each[name] for each in cells], optional)
+
+    columns = [column("id"), column("system"), column("policy"), column("level")]
+    if len({row.kind for row in rows}) == 1:
+        del columns[1]
+    columns += [column("arms", arms), column("horizon", plural(nouns.step))]
+    columns += [column("runs"), column("earned")]
+    requested = requested or {}
+    columns += [Column(name, texts) for name, texts in requested.items()]
+    columns += [each for each in (column("party"), column("label")) if any(each.cells)]
+    columns += _varied_settings(rows, heads, (*LISTED, *requested))
+    columns.append(column("data", optional=True))
+    columns += _differences(rows, heads, columns)
+    columns.append(column("made", "made (UTC)", optional=True))
+    names = [each.name for each in columns]
+    numbers = names.index(arms)
+    table(
+        names,
+        list(zip(*(each.cells for each in columns), strict=True)),
+        numeric=range(numbers, numbers + 4),
+        optional=sum(each.optional for each in columns),
+        spare=(arms, "runs"),
+    )
+
+
+def _cells(row: RunRow, head: Record | None) -> dict[str, str]:
+    """Return what a list shows of one run; of a damaged one, what the store's index has."""
+    from posse.results import words
+    from posse.results.export import data_of
+
+    cells = {
+        "id": row.id,
+        "system": row.kind,
+        "policy": row.policy,
+        "level": _level(row, head),
+        "arms": str(row.arms or words.UNKNOWN),
+        "horizon": f"{row.horizon:,}",
+        "runs": str(row.runs or words.UNKNOWN),
+        "earned": words.number(row.total_mean),
+        "party": row.party,
+        "label": "",
+        "data": row.problem,
+        "made": row.created[:16].replace("T", " "),
+    }
+    if head is not None:
+        cells["earned"] = head.words.priced(cells["earned"])
+        cells["label"] = head.own_label
+        cells["data"] = data_of(head)
+    return cells
+
+
+def _varied_settings(
+    rows: Sequence[RunRow], heads: Mapping[str, Record], others: Sequence[str]
+) -> list[Column]:
+    """Return columns of settings in which the runs differ, and which the list lacks."""
+    from posse.results import differences
+
+    settings = dict(zip(heads, differences(heads.values()), strict=True))
+    names = dict.fromkeys(name for own in settings.values() for name in own)
+    chosen = [name for name in names if name not in others][:MOST]
+    return [
+        Column(
+            name.removeprefix("policy."),
+            [settings.get(row.id, {}).get(name, "") for row in rows],
+            optional=True,
+        )
+        for name in chosen
+    ]
+
+
+def _differences(
+    rows: Sequence[RunRow], heads: Mapping[str, Record], columns: Sequence[Column]
+) -> list[Column]:
+    """Return a column with what distinguishes runs of which the others show the same."""
+    from posse.results import differences
+
+    lines = list(zip(*(column.cells for column in columns), strict=True))
+    same: dict[tuple[str, ...], list[str]] = {}
+    for row, line in zip(rows, lines, strict=True):
+        if row.id in heads:
+            same.setdefault(line[1:], []).append(row.id)
+    texts: dict[str, str] = {}
+    for ids in same.values():
+        if len(ids) == 1:
+            continue
+        for id, own in zip(ids, differences([heads[id] for id in ids]), strict=True):
+            texts[id] = ", ".join(
+                f"{name.removeprefix('policy.')} {own[name]}" for name in own if name not in LISTED
+            )
+    if not any(texts.values()):
+        return []
+    return [Column("more", [texts.get(row.id, "") for row in rows], optional=True)]
+
+
+def _facts(row: RunRow, head: Record | None) -> dict[str, object]:
+    """Return a row with what its record adds; a damaged one adds nothing."""
+    facts: dict[str, object] = asdict(row)
+    if head is None:
+        return {**facts, "label": "", "protection": row.level, "state": row.status, "settings": {}}
+    state = head.state if row.time is None else f"{row.status}, {row.progress}"
+    names = {"label": head.own_label, "protection": head.protection, "state": state}
+    return {**facts, **names, "settings": head.settings()}
+
+
+def _level(row: RunRow, head: Record | None) -> str:
+    """Return the level of a run, and its state if it is not finished."""
+    from posse.results.words import seconds
+
+    facts = _facts(row, head)
+    if row.status == "finished":
+        return str(facts["protection"])
+    state = facts["state"]
+    if row.age is not None and row.age > QUIET:
+        state = f"{state}, last heartbeat {seconds(row.age)} ago"
+    return f"{facts['protection']} ({state})"
+
+
+# A query ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Query:
+    """What a list was filtered, sorted and grouped by, and the columns it shows."""
+
+    where: list[str]
+    sort: list[str]
+    group: list[str]
+    columns: list[str]
+
+
+def _print_query(
+    query: Query,
+    figures: list[Row],
+    rows: Sequence[RunRow],
+    heads: Mapping[str, Record],
     limit: int,
-    where: Sequence[str],
-    sort: str | None,
     json: bool,
 ) -> None:
-    """Print the list, filtered and sorted as a frame would be; the limit is on what is left."""
+    """Print the runs that a query selects; the limit is on what is left."""
     from posse.results import words
-    from posse.results.export import column, filtered, ordered, split
+    from posse.results.export import filtered, grouped, ordered
 
-    heads = store.heads(row.id for row in rows)
-    also = _headings(heads)
-    figures = _figures(store, heads)
-    found = filtered(figures, where, also)
-    found = ordered(found, _names(sort), also) if sort else found
-    many, found = len(found), found[: limit or None]
+    headings = _headings(heads)
+    selected = filtered(figures, query.where, headings)
+    if query.group:
+        selected = grouped(selected, query.group, headings)
+    if query.sort:
+        selected = ordered(selected, query.sort, headings)
+    total = len(selected)
+    selected = selected[: limit or None]
+    columns = _columns_of_query(query, selected, headings)
     if json:
-        print_json(found)
+        if query.columns:
+            selected = [{name: row.get(name) for name in columns} for row in selected]
+        print_json(selected)
         return
-    by_id = {row.id: row for row in rows}
-    wanted = [split(one)[0] for one in where] + [
-        name.removeprefix("-") for name in _names(sort or "")
-    ]
-    stored = [
-        name
-        for name in dict.fromkeys(column(name, figures, also) for name in wanted)
-        if name not in STORED
-    ]
-    chosen = [str(row["record"]) for row in found]
-    extra = {str(row["record"]): {name: row.get(name) for name in stored} for row in found}
-    if chosen:
-        _print_list([by_id[id] for id in chosen], {id: heads[id] for id in chosen}, extra)
-    _counted(words.count(len(found), "row"), many - len(found), many)
+    if columns:
+        _print_columns(columns, selected, headings)
+    elif selected:
+        _print_selected(query, figures, selected, rows, heads)
+    left_out = f" of {total:,}; --limit 0 lists all" if total > len(selected) else ""
+    remark(f"{words.count(len(selected), 'row')}{left_out}.")
 
 
-def _query(
-    store: Store,
-    listed: Sequence[RunRow],
-    limit: int,
-    where: Sequence[str],
-    sort: str | None,
-    group: str | None,
-    shown: str | None,
-    json: bool,
+def _columns_of_query(
+    query: Query, rows: Sequence[Row], headings: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the columns that a query shows, each with its heading; empty for a list of runs."""
+    from posse.results.export import ALSO, column
+
+    if query.columns:
+        return {column(name, rows, headings): name for name in query.columns}
+    if not query.group:
+        return {}
+    keys = list(rows[0]) if rows else ["records"]
+    first = keys[: keys.index("records") + 1]
+    sorted_by = [column(name.removeprefix("-"), rows, headings) for name in query.sort]
+    names = dict.fromkeys((*first, *sorted_by, "total_mean", "total_error", "seconds"))
+    words = {name: word for word, name in ALSO.items()}
+    return {name: words.get(name, name) for name in names if any(name in row for row in rows)}
+
+
+def _print_columns(
+    columns: Mapping[str, str], rows: Sequence[Row], headings: Mapping[str, str]
 ) -> None:
-    """Group the runs, or show columns of one's own; the limit is on what is left."""
-    from posse.results import words
-    from posse.results.export import column, filtered, grouped, ordered
-
-    heads = store.heads(row.id for row in listed)  # damaged ones are left out
-    also = _headings(heads)
-    rows = filtered(_figures(store, heads), where, also)
-    rows = grouped(rows, _names(group), also) if group else rows
-    rows = ordered(rows, _names(sort), also) if sort else rows
-    many, rows = len(rows), rows[: limit or None]
-    if shown:
-        columns = {column(name, rows, also): name for name in _names(shown)}
-    else:
-        columns = _of_groups(rows, sort, also)
-    if json:
-        print_json([{name: row.get(name) for name in columns} if shown else row for row in rows])
-        return
     numeric = [
-        i
-        for i, name in enumerate(columns)
+        number
+        for number, name in enumerate(columns)
         if all(isinstance(row.get(name), int | float) for row in rows)
     ]
     # A heading is the word that was given for a column, or its own longer name.
-    names = [word if word in also else name for name, word in columns.items()]
-    table(names, [[_cell(row.get(name)) for name in columns] for row in rows], numeric=numeric)
-    _counted(words.count(len(rows), "row"), many - len(rows), many)
+    names = [word if word in headings else name for name, word in columns.items()]
+    cells = [[_cell(row.get(name)) for name in columns] for row in rows]
+    table(names, cells, numeric=numeric)
+
+
+def _print_selected(
+    query: Query,
+    figures: Sequence[Row],
+    selected: Sequence[Row],
+    rows: Sequence[RunRow],
+    heads: Mapping[str, Record],
+) -> None:
+    """Print selected runs as a list, with columns of what they were selected by."""
+    from posse.results.export import column, split
+
+    headings = _headings(heads)
+    words = [split(condition)[0] for condition in query.where]
+    words += [name.removeprefix("-") for name in query.sort]
+    names = dict.fromkeys(column(word, figures, headings) for word in words)
+    requested = {
+        name: [_cell(row.get(name)) for row in selected] for name in names if name not in STORED
+    }
+    by_id = {row.id: row for row in rows}
+    ids = [str(row["record"]) for row in selected]
+    _print_list([by_id[id] for id in ids], {id: heads[id] for id in ids}, requested)
 
 
 def _cell(value: Scalar) -> str:
@@ -324,125 +408,54 @@ def _cell(value: Scalar) -> str:
     return words.words_of(value) if isinstance(value, str | bool) else words.number(value)
 
 
-def _counted(shown: str, left: int, many: int) -> None:
-    remark(f"{shown}{f' of {many:,}; --limit 0 lists all' if left else ''}.")
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
 def _headings(heads: Mapping[str, Record]) -> dict[str, str]:
-    """Return the words for columns: headings of a list, which name steps and arms as the systems of
-    its runs do.
+    """Return words for columns: the headings of a list, which name steps and arms as the systems
+    of its runs do.
     """
     from posse.results.export import ALSO
     from posse.results.words import plural
 
-    nouns = [head.words for head in heads.values()]
-    steps, arms = (
-        {plural(getattr(one, what)): name for one in nouns}
-        for what, name in (("step", "horizon"), ("arm", "arms"))
-    )
-    return {**steps, **arms, **ALSO}
+    headings = {plural(head.words.step): "horizon" for head in heads.values()}
+    headings |= {plural(head.words.arm): "arms" for head in heads.values()}
+    return {**headings, **ALSO}
 
 
-def _of_groups(rows: Sequence[Row], sort: str | None, also: Mapping[str, str]) -> dict[str, str]:
-    """Choose columns of groups, each with its heading: what they are of, what they were sorted by,
-    what they earned.
+def show(id: flags.One, json: flags.Json = False, full: flags.Full = False) -> None:
+    """Show one run: what was earned, what it cost, how it was protected.
+
+    Examples:
+        posse runs show last
+        posse runs show last --full
     """
-    from posse.results.export import ALSO, column
-
-    keys = list(rows[0]) if rows else []
-    words = {name: word for word, name in ALSO.items()}
-    first = keys[: keys.index("records") + 1] if keys else ["records"]
-    asked = [column(name.removeprefix("-"), rows, also) for name in _names(sort or "")]
-    wanted = (*first, *asked, "total_mean", "total_error", "seconds")
-    return {name: words.get(name, name) for name in wanted if any(name in row for row in rows)}
-
-
-def _facts(row: RunRow, head: Record | None) -> dict[str, object]:
-    """Give a row with what its record adds; a damaged one adds nothing."""
-    if head is None:
-        return {
-            **asdict(row),
-            "label": "",
-            "protection": row.level,
-            "state": row.status,
-            "settings": {},
-        }
-    state = head.state if row.time is None else f"{row.status}, {row.progress}"
-    names = {"label": head.own_label, "protection": head.protection, "state": state}
-    return {**asdict(row), **names, "settings": head.settings()}
-
-
-def _level(row: RunRow, protection: str, state: str) -> str:
-    from posse.results.words import seconds
-
-    if row.status == "finished":
-        return protection
-    quiet = (
-        f", last heartbeat {seconds(row.age)} ago"
-        if row.age is not None and row.age > QUIET
-        else ""
-    )
-    return f"{protection} ({state}{quiet})"
-
-
-@app.command()
-def show(id: flags.One, json: flags.Json = False, brief: flags.Brief = False) -> None:
-    """Show one run: what was earned, what it cost, what leaks."""
-    from posse.cli import tables
-    from posse.results import words
-    from posse.results.reports.sections import times
+    from posse.results.document import document
     from posse.results.store import Store
 
     record = Store().get(id)
     if json:
         print_json(record.document())
         return
-    heading(f"{record.id}: {tables.describe(record)}")
-    facts = [
-        ("label", record.own_label),
-        ("kind", record.kind),
-        ("party", record.party),
-        ("status", record.state),
-    ]
-    facts += [
-        ("made", record.created),
-        ("run", record.run_id if record.run_id != record.id else ""),
-    ]
-    say(" · ".join(f"{name} {value}" for name, value in facts if value))
-    tables.first([record])
-    say("")
-    tables.earned_and_cost([record])
-    for sentence in record.warnings:
-        say(f"Warning: {sentence}", style="yellow")
-    if brief:
-        tables.folded(record)
-        return
-    if record.arms:
-        heading(words.plural(record.words.pull).capitalize())
-        tables.pulls(record)
-    if record.traffic:
-        heading("Traffic")
-        rows = [(hop.hop, f"{hop.messages:,}", words.size(hop.bytes)) for hop in record.traffic]
-        table(("from -> to", "messages", "bytes"), rows, numeric=(1, 2))
-    if record.role_seconds:
-        heading("CPU time by role")
-        table(
-            ("role", "time"),
-            [(role, words.seconds(spent)) for role, spent in times(record).items()],
-            numeric=(1,),
-        )
-    tables.details(record)
+    names = {
+        "": record.id,
+        "label": record.own_label,
+        "party": record.party,
+        "run": record.run_id if record.run_id != record.id else "",
+        "made": record.created,
+    }
+    say(" · ".join(f"{name} {value}".strip() for name, value in names.items() if value))
+    show_document(document(record), full=full)
+    if not full:
+        details(f"posse runs show {record.id}")
     if view := record.summary.get("view"):
         say(f"View recorded: {view} (what it shows: posse audit {record.id})")
 
 
-@app.command()
 def delete(ids: flags.Ids, yes: Yes = False) -> None:
-    """Delete runs; one unknown id, and none is deleted."""
+    """Delete runs; if one id is unknown, none is deleted.
+
+    Examples:
+        posse runs delete last
+        posse runs delete ID ID --yes
+    """
     from posse.results import words
     from posse.results.store import Store
 
@@ -452,7 +465,8 @@ def delete(ids: flags.Ids, yes: Yes = False) -> None:
     if not yes:
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise ConfigError(
-                "delete asks before it deletes, and this is not a terminal. Pass --yes to delete."
+                "delete asks before it deletes, and this is not a terminal. Pass --yes to delete.",
+                rule="cli.yes.no-terminal",
             )
         if not typer.confirm(f"Delete {', '.join(names)}?", err=True):
             remark("nothing was deleted.")
@@ -460,9 +474,13 @@ def delete(ids: flags.Ids, yes: Yes = False) -> None:
     remark(f"deleted {words.count(store.delete(names), 'run')}.")
 
 
-@app.command()
 def export(ids: flags.Ids, out: Out, parties: Parties = False) -> None:
-    """Write runs to a file; its suffix says how."""
+    """Write runs to a file; its suffix is the format.
+
+    Examples:
+        posse runs export last --out run.json
+        posse runs export ID ID --out curves.csv
+    """
     from posse.results import export as export_records
     from posse.results.store import Store
 
@@ -470,9 +488,13 @@ def export(ids: flags.Ids, out: Out, parties: Parties = False) -> None:
     remark(f"wrote {export_records([store.get(id) for id in ids], out, parties=parties)}")
 
 
-@app.command()
 def report(ids: flags.Ids, out: Page = Path("posse-report.html")) -> None:
-    """Write one HTML page about one run or several."""
+    """Write one HTML page about one run or several.
+
+    Examples:
+        posse runs report last
+        posse runs report ID ID --out page.html
+    """
     from posse.results import report as write_report
     from posse.results.store import Store
 

@@ -28,7 +28,7 @@ Key = Annotated[Path | None, typer.Option(help="Key of the certificate (PEM).", 
 Proxy = Annotated[
     str | None,
     typer.Option(
-        "--behind-proxy", help="Address that a TLS proxy gives it: https://NAME.", metavar="ADDRESS"
+        "--behind-proxy", help="Address of the TLS proxy in front: https://NAME.", metavar="ADDRESS"
     ),
 ]
 Token = Annotated[
@@ -56,7 +56,12 @@ def studio(
     token: Token = False,
     allow: Allowed = None,
 ) -> None:
-    """Open the studio: watch runs, compare them, choose a policy and its protection."""
+    """Open the studio in the browser: watch and compare runs.
+
+    Examples:
+        posse studio
+        posse studio --no-browser --port 8800
+    """
     require("fastapi", extra="studio")
     require("uvicorn", extra="studio")
     from posse.studio import serve
@@ -89,5 +94,6 @@ def _check(name: str) -> None:
     elif not Path(name).is_file():
         raise ConfigError(
             f"--allow takes module:name, file.py:name or a file that exists, got '{name}'. Check "
-            "it."
+            "it.",
+            rule="cli.allow.not-found",
         )

@@ -1,47 +1,54 @@
-"""Commands that every system has, made from what it declares: `posse run SYSTEM`, `simulate`,
-`compare`, `sweep`.
+"""Commands that every system has, made from what it declares: `posse run SYSTEM`, `compare`,
+`sweep`.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from posse.cli import flags
 from posse.cli.flags import flags_given, settings_command, settings_of
+from posse.cli.groups import StoredCommand
+from posse.cli.help import make_command
 from posse.cli.keep import Keeper, check_place
 from posse.cli.progress import Doing
-from posse.cli.screen import heading, print_json, remark, say
+from posse.cli.screen import details, print_json, remark, saved, say, show
 from posse.core.errors import ConfigError, PosseError
-from posse.core.interrupts import defer_interrupt, enforce_interrupts, save_on_interrupt
+from posse.core.interrupts import save_on_interrupt
 
 if TYPE_CHECKING:
+    from typer.core import TyperCommand
+
     from posse.results.record import Progress, Record
     from posse.systems.base import AnySystem, RunSettings
 
 SIMULATED_RUNS = 50
-STORED = "stored"
-"""Command of `compare` for records of the store."""
-STORED_FLAGS = ("--json", "--report", "--figure", "--brief", "--help", "-h")
-
-S = TypeVar("S", bound="RunSettings")
+MOST_IDS = 2
+"""Ids that are printed as a command."""
 
 Beside = Annotated[
     bool | None,
     typer.Option(
         "--beside/--no-beside",
-        help="Run its twins, or what it is compared with, beside it.",
+        help="Run its twins, or what it is compared with, too.",
         show_default=False,
     ),
 ]
 PlainToo = Annotated[bool | None, typer.Option("--plain-too/--no-plain-too", hidden=True)]
+Plain = Annotated[
+    bool,
+    typer.Option(
+        "--plain",
+        help=f"Simulate it without protection; {SIMULATED_RUNS} runs unless --runs is given.",
+    ),
+]
 Policies = Annotated[
     list[str] | None, typer.Option("--policy", help="A policy; repeat it.", metavar="NAME")
 ]
@@ -62,136 +69,56 @@ Cluster = Annotated[
 ]
 
 
-def system_group(
-    make: Callable[[AnySystem], Any],
-    *,
-    first: bool = True,
-    other: Callable[[], Any] | None = None,
-    takes: Sequence[str] = STORED_FLAGS,
-) -> type[TyperGroup]:
-    """Make a group with a command for every system; `first`: without a name the registry's first is
-    meant.
-
-    `other` makes the command that takes arguments which are no system's name; `takes` are its
-    flags.
-    """
-
-    class Group(TyperGroup):
-        def list_commands(self, ctx: Any) -> list[str]:
-            from posse.systems.registry import systems
-
-            return [known.name for known in systems()]
-
-        def get_command(self, ctx: Any, cmd_name: str) -> Any:
-            from posse.systems.registry import names, system
-
-            if other is not None and cmd_name == STORED:
-                return other()
-            with (
-                enforce_interrupts(),
-                defer_interrupt(),
-            ):  # what is imported may compile, and a compiler loses a Ctrl-C
-                return make(system(cmd_name)) if cmd_name in names() else None
-
-        def parse_args(self, ctx: Any, args: list[str]) -> Any:
-            from posse.systems.registry import names
-
-            word = next((arg for arg in args if not arg.startswith("-")), None)
-            leading = args[0] if args else ""
-            if leading in names() or leading in ("--help", "-h"):
-                return super().parse_args(ctx, args)
-            if other is not None and word is not None and not leading.startswith("-"):
-                extra = [
-                    arg
-                    for arg in args
-                    if arg.startswith("-") and arg.partition("=")[0] not in takes
-                ]
-                if extra:
-                    raise ConfigError(
-                        f"ids of stored runs take no settings, got both, ids and {extra[0]}."
-                    )
-                args = [STORED, *args]
-            elif first:
-                args = [names()[0], *args]
-            return super().parse_args(ctx, args)
-
-    return Group
-
-
-def command_of(name: str, summary: str, cls: type[Any], function: Callable[..., None]) -> Any:
-    """Make one command of a function."""
-    scratch = typer.Typer(add_completion=False, rich_markup_mode=None)
-    scratch.command(name, cls=cls, help=summary)(function)
-    return typer.main.get_command(scratch)
-
-
 # One configuration --------------------------------------------------------------------------------
 
 
-def run_command(known: AnySystem) -> Any:
+def run_command(system: AnySystem) -> TyperCommand:
     """Make `posse run NAME`."""
 
     def run(
         context: typer.Context,
         config: flags.Config = None,
-        beside: Beside = None,
+        plain: Plain = False,
+        compared: Beside = None,
         plain_too: PlainToo = None,
         json: flags.Json = False,
         report: flags.Report = None,
         figure: flags.Figure = None,
         no_save: flags.NoSave = False,
         label: flags.Label = None,
-        brief: flags.Brief = False,
+        full: flags.Full = False,
     ) -> None:
         from posse.systems.modules import report_of
 
-        own_report = report_of(known)
-        wanted = next(
-            (each for each in (beside, plain_too) if each is not None),
-            own_report.compared_by_default,
-        )
-        settings = _checked(settings_of(known.Settings, context, config))
+        own_report = report_of(system)
+        if plain:
+            settings = settings_of(system.Settings, context, config, runs=SIMULATED_RUNS).plain()
+        else:
+            settings = settings_of(system.Settings, context, config)
+        compares = own_report.compared_by_default and not plain
+        for answer in (plain_too, compared):
+            compares = compares if answer is None else answer
+        settings = _check(settings)
         keeper = Keeper(save=not no_save, label=label, report=report, figure=figure)
-        _run(
-            known, settings, keeper, own_report.comparisons(settings) if wanted else (), json, brief
-        )
+        twins = own_report.comparisons(settings) if compares else ()
+        _run(system, settings, keeper, twins, json, full)
 
-    return command_of(known.name, known.about.summary, system_command(known), run)
-
-
-def simulate_command(known: AnySystem) -> Any:
-    """Make `posse simulate NAME`."""
-
-    def simulate(
-        context: typer.Context,
-        config: flags.Config = None,
-        json: flags.Json = False,
-        report: flags.Report = None,
-        figure: flags.Figure = None,
-        no_save: flags.NoSave = False,
-        label: flags.Label = None,
-        brief: flags.Brief = False,
-    ) -> None:
-        settings = _checked(
-            settings_of(known.Settings, context, config, runs=SIMULATED_RUNS).plain()
-        )
-        keeper = Keeper(save=not no_save, label=label, report=report, figure=figure)
-        _run(known, settings, keeper, (), json, brief)
-
-    summary = f"Simulate the plain twin, many runs at once ({SIMULATED_RUNS} unless --runs says otherwise)."
-    command = system_command(known, "path", runs=SIMULATED_RUNS)
-    return command_of(known.name, summary, command, simulate)
+    examples = (
+        f"posse run {system.name} --policy NAME --seed 7",
+        f"posse run {system.name} --plain",
+    )
+    return make_command(system.name, system.about.summary, examples, system_command(system), run)
 
 
-def system_command(known: AnySystem, *without: str, **defaults: Any) -> Any:
+def system_command(system: AnySystem, *without: str, **defaults: Any) -> type[TyperCommand]:
     """Make a command with a flag for each setting of a system, except those `without` one."""
     from posse.systems.modules import commands_of
 
-    skip = (*commands_of(known).without_flag, *without)
-    return settings_command(lambda: known.Settings, skip=skip, **defaults)
+    skip = (*commands_of(system).without_flag, *without)
+    return settings_command(lambda: system.Settings, skip=skip, **defaults)
 
 
-def _checked(settings: S) -> S:
+def _check(settings: RunSettings) -> RunSettings:
     """Read the data and check everything, before a store is opened or a run begins."""
     from posse.cli.check import ask_for_settings
 
@@ -214,28 +141,27 @@ def _load(settings: RunSettings) -> None:
 
 
 def _run(
-    known: AnySystem,
+    system: AnySystem,
     settings: RunSettings,
     keeper: Keeper,
-    beside: Sequence[RunSettings],
+    twins: Sequence[RunSettings],
     json: bool,
-    brief: bool,
+    full: bool,
 ) -> None:
-    """Run settings and what goes beside them, show the records and keep them."""
-    from posse.cli import tables
+    """Run settings and what they are compared with, show the records and keep them."""
     from posse.results import identical
 
     with keeper.on_interrupt(json):
         records = [go(settings, keeper)]
-    with keeper.kept(records):  # from here on what was finished is kept, whatever happens beside it
+    with keeper.kept(records):  # from here on what was finished is kept, whatever happens next
         with keeper.on_interrupt(json):
-            records.extend(go(other, keeper) for other in beside)
-        exact = known.about.exact and len(records) > 1 and beside[0] == settings.plain()
+            records.extend(go(other, keeper) for other in twins)
+        exact = system.about.exact and len(records) > 1 and twins[0] == settings.plain()
         if json:
             same = identical(*records[:2]) if exact else None
-            print_json(_document(known, records, keeper, identical=same))
+            print_json(_document(system, records, keeper, identical=same))
         else:
-            _show(known, records, exact, brief, keeper.saves)
+            _show(system, records, exact, full, keeper.saves)
     for record in records:
         if stopped := record.show.get("stopped"):
             remark(f"stopped early: {stopped}")
@@ -244,7 +170,7 @@ def _run(
     ):
         remark(f"warning: {sentence}")
     if keeper.saves and not json:
-        tables.saved(records)
+        saved(records)
 
 
 def go(settings: RunSettings, keeper: Keeper) -> Record:
@@ -255,7 +181,7 @@ def go(settings: RunSettings, keeper: Keeper) -> Record:
     name = title(settings)
     with Doing(f"{name}: preparing") as doing:
         going = start(settings, transcript=0)
-        listed = keeper.begin(going.record())
+        handle = keeper.begin(going.record())
 
         def watch(progress: Progress) -> None:
             first, last = progress.run + 1, progress.run + progress.together
@@ -264,38 +190,38 @@ def go(settings: RunSettings, keeper: Keeper) -> Record:
                 progress.fraction,
                 f"{name}, {which} of {progress.runs}" if progress.runs > 1 else name,
             )
-            if listed is not None:
-                listed.beat(going.time, going.horizon)
+            if handle is not None:
+                handle.beat(going.time, going.horizon)
 
         def keep() -> str:
-            return keeper.interrupted(keeper.name(going.record_interrupted(), listed))
+            return keeper.interrupted(keeper.name(going.record_interrupted(), handle))
 
         try:
             with save_on_interrupt(keep, lambda: going.records_while_running or not going.time):
                 going.finish(watch)
         except KeyboardInterrupt as stop:
-            raise Interrupted(keeper.name(going.record("interrupted"), listed)) from stop
+            raise Interrupted(keeper.name(going.record("interrupted"), handle)) from stop
         except BaseException:
-            if listed is not None:
-                listed.drop()
+            if handle is not None:
+                handle.drop()
             raise
-        return keeper.name(going.record(), listed)
+        return keeper.name(going.record(), handle)
 
 
 def title(settings: RunSettings) -> str:
-    """Name a run while it goes on: its system and its protection."""
+    """Name a run while it runs: its system and its protection."""
     from posse.systems.registry import system_of
 
-    known = system_of(settings)
-    return f"{known.about.title} ({known.level_of(settings)})"
+    system = system_of(settings)
+    return f"{system.about.title} ({system.level_of(settings)})"
 
 
 def _document(
-    known: AnySystem, records: Sequence[Record], keeper: Keeper, **more: Any
-) -> dict[str, Any]:
+    system: AnySystem, records: Sequence[Record], keeper: Keeper, **more: object
+) -> dict[str, object]:
     from posse.systems.modules import report_of
 
-    sections = report_of(known).sections(records)
+    sections = report_of(system).sections(records)
     remarks = [section.data or section.plain() for section in sections]
     return {
         **more,
@@ -306,31 +232,25 @@ def _document(
 
 
 def _show(
-    known: AnySystem, records: Sequence[Record], exact: bool, brief: bool, stored: bool
+    system: AnySystem, records: Sequence[Record], exact: bool, full: bool, stored: bool
 ) -> None:
-    from posse.cli import tables
+    """Print the document of a run and of what it is compared with."""
+    from posse.results.document import document, sameness
     from posse.systems.modules import report_of
 
-    first = records[0]
-    heading(f"{known.about.title}: {tables.describe(first)}")
-    tables.first(records)
-    say("")
-    # What it is compared with first: the cost of protection is measured against it.
-    tables.earned_and_cost([*records[1:], first])
-    if exact:
-        say(f"\n{tables.sameness(*records[:2])}", style="bold")
-    if brief:
-        tables.folded(first, stored)
-        return
-    for section in report_of(known).sections(records):
-        tables.section(section)
-    tables.details(first, records[1:])
+    notes = [sameness(*records[:2])] if exact else []
+    shown = document(records, report_of(system).sections(records), notes)
+    show(shown, full=full)
+    if exact and not full and notes[0].startswith("NOT"):
+        say(notes[0], style="bold red")
+    if not stored and not full:
+        details("the same command with")
 
 
 # Several configurations ---------------------------------------------------------------------------
 
 
-def compare_command(known: AnySystem) -> Any:
+def compare_command(system: AnySystem) -> TyperCommand:
     """Make `posse compare NAME --policy A --policy B`: policies on the same worlds."""
 
     def compare(
@@ -342,30 +262,32 @@ def compare_command(known: AnySystem) -> Any:
         figure: flags.Figure = None,
         no_save: flags.NoSave = False,
         label: flags.Label = None,
-        brief: flags.Brief = False,
+        full: flags.Full = False,
     ) -> None:
         policies = policy or []
         if len(policies) < 2:
             raise ConfigError(
                 f"a comparison needs at least 2 runs, got {len(policies)}. Give two ids ('posse runs list'), or "
-                "--policy twice, as in: posse compare --policy ucb --policy thompson"
+                "--policy twice, as in: posse compare --policy ucb --policy thompson",
+                rule="cli.policy.too-few",
             )
         if len(set(policies)) < len(policies):
             raise ConfigError(
-                "a policy is given twice. To compare parameters: posse sweep --over NAME=VALUE,VALUE"
+                "a policy is given twice. To compare parameters: posse sweep --over NAME=VALUE,VALUE",
+                rule="cli.policy.twice",
             )
-        each = [
-            _checked(settings) for settings in _varied(known, context, config, {"policy": policies})
-        ]
+        each = _varied(system, context, config, {"policy": policies})
+        each = [_check(settings) for settings in each]
         keeper = Keeper(save=not no_save, label=label, report=report, figure=figure)
-        _show_comparison([], keeper, json, brief, [settings.plain() for settings in each])
+        _show_comparison([], keeper, json, full, [settings.plain() for settings in each])
 
     summary = "Compare policies on the same worlds, by their plain twins."
-    command = system_command(known, "policy", "path", runs=SIMULATED_RUNS)
-    return command_of(known.name, summary, command, compare)
+    command = system_command(system, "policy", "path", runs=SIMULATED_RUNS)
+    examples = (f"posse compare {system.name} --policy NAME --policy NAME", "posse compare ID ID")
+    return make_command(system.name, summary, examples, command, compare)
 
 
-def stored_command() -> Any:
+def compare_stored_command() -> TyperCommand:
     """Make `posse compare ID ID ...`."""
 
     def stored(
@@ -373,7 +295,7 @@ def stored_command() -> Any:
         json: flags.Json = False,
         report: flags.Report = None,
         figure: flags.Figure = None,
-        brief: flags.Brief = False,
+        full: flags.Full = False,
     ) -> None:
         from posse.results.store import Store
         from posse.systems.registry import names
@@ -381,21 +303,22 @@ def stored_command() -> Any:
         if len(ids) < 2:
             what = f"Systems: {', '.join(names())}."
             raise ConfigError(
-                f"a comparison needs at least 2 runs, got {len(ids)}. Give two ids. {what}"
+                f"a comparison needs at least 2 runs, got {len(ids)}. Give two ids. {what}",
+                rule="cli.ids.too-few",
             )
         keeper = Keeper(save=False, report=report, figure=figure)
         store = Store()
-        _show_comparison([store.get(id) for id in ids], keeper, json, brief)
+        _show_comparison([store.get(id) for id in ids], keeper, json, full)
 
-    return command_of(STORED, "Compare stored runs.", typer.core.TyperCommand, stored)
+    return make_command("compare", "Compare stored runs.", (), StoredCommand, stored)
 
 
 def _show_comparison(
-    records: list[Record], keeper: Keeper, json: bool, brief: bool, each: Sequence[RunSettings] = ()
+    records: list[Record], keeper: Keeper, json: bool, full: bool, each: Sequence[RunSettings] = ()
 ) -> None:
-    """Compare records and those that are still to be made; of these, what was finished is kept."""
-    from posse.cli import tables
+    """Compare stored records, or run settings and compare these; what was finished is kept."""
     from posse.results import compare
+    from posse.results.document import document
 
     with keeper.kept(records):
         with keeper.on_interrupt(json):
@@ -411,18 +334,15 @@ def _show_comparison(
                 }
             )
         else:
-            names = list(
-                dict.fromkeys(tables.describe(record).partition(" · ")[2] for record in records)
-            )
-            heading(names[0] if len(names) == 1 else f"{len(records)} runs")
-            tables.first(records)
-            say("")
-            tables.comparison(compared, brief)
+            show(document(records), full=full)
+            again = f"posse compare {' '.join(record.id for record in records)}"
+            if not keeper.saves and not full:
+                details("the same command with" if each else again)
     if keeper.saves and not json:
-        tables.saved(records, f"posse compare {' '.join(record.id for record in records)}")
+        saved(records, "the same command with" if len(records) > MOST_IDS else again)
 
 
-def sweep_command(known: AnySystem) -> Any:
+def sweep_command(system: AnySystem) -> TyperCommand:
     """Make `posse sweep NAME --over policy=ucb,thompson --over horizon=1000,10000`."""
 
     def sweep(
@@ -438,7 +358,7 @@ def sweep_command(known: AnySystem) -> Any:
         report: flags.Report = None,
         figure: flags.Figure = None,
         no_save: flags.NoSave = False,
-        brief: flags.Brief = False,
+        full: flags.Full = False,
     ) -> None:
         from posse.sweeps import SweepInterrupted, changed_by_twin, plain_where_equal
         from posse.sweeps import sweep as run_sweep
@@ -446,11 +366,12 @@ def sweep_command(known: AnySystem) -> Any:
         grid = _grid(over or ())
         if not grid:
             raise ConfigError(
-                "a sweep varies something. Give --over, as in: --over policy=ucb,thompson"
+                "a sweep varies something. Give --over, as in: --over policy=ucb,thompson",
+                rule="cli.over.missing",
             )
         check_place(out)
         keeper = Keeper(save=not no_save, report=report, figure=figure)
-        varied = _varied(known, context, config, grid)
+        varied = _varied(system, context, config, grid)
         settings = plain_where_equal(varied)
         if settings != varied:
             (name, *_) = changed_by_twin(varied[0])
@@ -461,53 +382,56 @@ def sweep_command(known: AnySystem) -> Any:
         at = [0]
 
         def kept() -> str:
-            also = "the same command goes on" if keeper.saves else "nothing was saved (--no-save)"
+            also = "the same command continues" if keeper.saves else "nothing was saved (--no-save)"
             return f"{at[0]} of {len(settings)} settings are done; {also}"
 
-        def watch(done: int, whole: int) -> None:
+        def watch(done: int, total: int) -> None:
             at[0] = done
-            doing.at(done / whole, f"{known.about.title}: {done} of {whole} settings")
+            doing.at(done / total, f"{system.about.title}: {done} of {total} settings")
 
         try:
             with (
-                Doing(f"{known.about.title}: {len(settings)} settings") as doing,
+                Doing(f"{system.about.title}: {len(settings)} settings") as doing,
                 save_on_interrupt(kept),
             ):
-                made = run_sweep(
+                results = run_sweep(
                     settings, store=keeper.store, executor=cluster, workers=workers, watch=watch
                 )
         except SweepInterrupted:
             remark(f"interrupted; {kept()}.")
             raise typer.Exit(flags.INTERRUPTED) from None
         if out is not None:
-            made.write(out)
+            results.write(out)
             remark(f"table: {out}")
-        keeper.draw(made.records)
+        keeper.draw(results.records)
         if json:
             print_json(
                 {
-                    "records": [record.document() for record in made.records],
-                    "run": made.run,
-                    "kept": made.kept,
+                    "records": [record.document() for record in results.records],
+                    "run": results.run,
+                    "kept": results.kept,
                 }
             )
             return
-        from posse.cli import tables
-        from posse.results import compare
+        from posse.results.document import document
 
-        heading(
-            f"{known.about.title}: {len(made.records)} settings, {made.run} run now, {made.kept} found in the store"
+        remark(
+            f"{system.about.title}: {len(results.records)} settings, {results.run} run now, {results.kept} "
+            "found in the store"
         )
-        tables.first(made.records)
-        if len(made.records) > 1:
-            say("")
-            tables.comparison(compare(made.records), brief)
+        show(document(results.records), full=full)
+        if not full:
+            details("the same command with")
 
     summary = (
         "Run a grid of settings, on processes or a cluster; what was run before is not run again."
     )
-    command = system_command(known, runs=SIMULATED_RUNS)
-    return command_of(known.name, summary, command, sweep)
+    command = system_command(system, runs=SIMULATED_RUNS)
+    examples = (
+        f"posse sweep {system.name} --over policy=NAME,NAME",
+        f"posse sweep {system.name} --over seed=1,2,3 --out table.csv",
+    )
+    return make_command(system.name, summary, examples, command, sweep)
 
 
 def _grid(over: Iterable[str]) -> dict[str, list[Any]]:
@@ -516,17 +440,21 @@ def _grid(over: Iterable[str]) -> dict[str, list[Any]]:
     for text in over:
         name, equals, values = text.partition("=")
         if not equals or not values:
-            raise ConfigError(f"expected NAME=VALUE,VALUE,... after --over, got '{text}'.")
+            raise ConfigError(
+                f"expected NAME=VALUE,VALUE,... after --over, got '{text}'.",
+                rule="cli.over.not-a-list",
+            )
         name = name.strip().replace("-", "_")
         if name in grid:
             raise ConfigError(
-                f"{name} is varied twice. Give all its values in one --over, with commas."
+                f"{name} is varied twice. Give all its values in one --over, with commas.",
+                rule="cli.over.twice",
             )
         grid[name] = list(_values(values))
     return grid
 
 
-def _values(text: str) -> Iterator[Any]:
+def _values(text: str) -> Iterator[object]:
     """Take values apart at commas; a list or table, as TOML writes it, is one value."""
     parts, at = text.split(","), 0
     while at < len(parts):
@@ -544,7 +472,7 @@ def _values(text: str) -> Iterator[Any]:
 
 
 def _varied(
-    known: AnySystem, context: typer.Context, config: Path | None, grid: dict[str, list[Any]]
+    system: AnySystem, context: typer.Context, config: Path | None, grid: dict[str, list[Any]]
 ) -> list[Any]:
     """Build the settings of a grid; a parameter that a policy lacks is left out where another one
     has it.
@@ -553,4 +481,4 @@ def _varied(
     from posse.sweeps import grid_of
 
     file = {"runs": SIMULATED_RUNS, **(read_toml(config) if config is not None else {})}
-    return list(grid_of(known.Settings, known.Settings.merged(file, flags_given(context)), grid))
+    return list(grid_of(system.Settings, system.Settings.merged(file, flags_given(context)), grid))

@@ -75,6 +75,15 @@ class PosseError(Exception):
         return {"code": self.code, "rule": self.rule, "field": self.field, "text": self.text}
 
 
+def page_of(code: str) -> str:
+    """Return the page of the documentation about a code and its family.
+
+    >>> page_of("P110")
+    'errors/P100'
+    """
+    return f"errors/{code[:2]}00"
+
+
 def room_of(module: str) -> str:
     """Return the room of a module: a folder of the package, or a system's folder.
 

@@ -23,7 +23,7 @@ from posse.core.check import suggestion
 from posse.core.errors import ConfigError, DataError
 from posse.core.settings import External, Settings
 from posse.problems.tables.frames import Frame, as_frame
-from posse.problems.tables.mapping import read_columns_setting
+from posse.problems.tables.mapping import read_columns_setting, read_pairs
 from posse.problems.tables.options import ReadOptions, check_encoding
 from posse.problems.tables.table import Source
 
@@ -55,7 +55,7 @@ class DataSettings(Settings):
     decimal: Literal[".", ","] = "."
     """Decimal mark of your files."""
     skip_bad: bool = False
-    """Drop rows of your files that cannot be read, and say so in the record."""
+    """Drop rows of your files that cannot be read, and list them in the record."""
 
     if TYPE_CHECKING:
         data: object
@@ -94,7 +94,7 @@ class DataSettings(Settings):
 
     @classmethod
     def _resolve_aliases(cls, values: Mapping[str, object]) -> dict[str, object]:
-        """Replace aliases; the word "own" beside parts says what they say."""
+        """Replace aliases; the word "own" next to parts adds nothing."""
         parts_given = [
             name
             for name, word in cls.aliases.items()
@@ -108,7 +108,7 @@ class DataSettings(Settings):
     @field_validator("data", mode="before", check_fields=False)
     @classmethod
     def _read_data(cls, value: Any) -> object:
-        """Bring `data` into one form: text, a frame, or a dictionary of parts."""
+        """Bring `data` into one form: text, files, a frame, or a dictionary of parts."""
         if isinstance(value, Mapping) and set(value) == {"frame", "digest"}:
             raise ConfigError(
                 "data was a frame, of which a record keeps size and digest alone. Give the frame "
@@ -116,35 +116,39 @@ class DataSettings(Settings):
                 rule="problems.data.frame-of-a-record",
             )
         if isinstance(value, Mapping) and cls.parts and not _looks_like_columns(value, cls.parts):
-            for name in value:
-                if name not in cls.parts:
-                    raise ConfigError(
-                        f"data has no part '{name}'.{suggestion(str(name), cls.parts)}",
-                        rule="problems.data.unknown-part",
-                    )
             return {name: cls._part(name, part) for name, part in value.items() if part is not None}
-        if isinstance(value, str | os.PathLike):
+        if _is_path(value):
             return os.fspath(value)
-        is_list = isinstance(value, list | tuple) and len(value) > 0
-        if cls.several_files and is_list and all(map(_is_path, value)):
-            return tuple(os.fspath(path) for path in value)
+        if cls.several_files and _are_paths(value):
+            return tuple(map(os.fspath, value))
         frame = as_frame(value, "data")
-        if frame is None:
-            forms = "a name, a file or a frame" + (
-                f", or a table of {', '.join(cls.parts)}" if cls.parts else ""
-            )
-            raise ConfigError(
-                f"data must be {forms}, got {type(value).__name__}.",
-                rule="problems.data.wrong-type",
-            )
-        return frame
+        if frame is not None:
+            return frame
+        forms = "a name, a file or a frame"
+        if cls.parts:
+            forms += f", or a table of {', '.join(cls.parts)}"
+        raise ConfigError(
+            f"data must be {forms}, got {type(value).__name__}.", rule="problems.data.wrong-type"
+        )
 
     @classmethod
     def _part(cls, name: str, value: object) -> object:
+        if name not in cls.parts:
+            raise ConfigError(
+                f"data has no part '{name}'.{suggestion(str(name), cls.parts)}",
+                rule="problems.data.unknown-part",
+            )
         if name not in cls.tables:
             return _source(f"data.{name}", value)
-        pairs = pairs_of(name, value)
-        return {party: _source(f"data.{name}.{party}", each) for party, each in pairs.items()}
+        if isinstance(value, str | list | tuple):
+            value = read_pairs(value, name, "clinic=clinic.csv,lab=lab.csv")
+        if not isinstance(value, Mapping):
+            raise ConfigError(
+                f"data.{name} must be a table of files or frames by name, got "
+                f"{type(value).__name__}.",
+                rule="problems.data.not-a-table",
+            )
+        return {party: _source(f"data.{name}.{party}", each) for party, each in value.items()}
 
     @field_serializer("data", when_used="json", check_fields=False)
     def _data_as_json(self, value: Any) -> Any:
@@ -153,7 +157,7 @@ class DataSettings(Settings):
     def data_files(self) -> tuple[Path, ...]:
         """Files or folders that `data` names, or that a data set of this name is found in."""
         if isinstance(self.data, str | tuple):
-            with suppress(DataError):  # whoever reads them says what is missing
+            with suppress(DataError):  # the reader raises for a missing file
                 return tuple(path for path in self._found() if os.path.exists(path))
             return ()
         return tuple(source for source in _sources(self.data) if isinstance(source, Path))
@@ -222,7 +226,7 @@ class TableSettings(DataSettings):
     @field_validator("columns", mode="before")
     @classmethod
     def _read_columns(cls, value: object) -> dict[str, str] | None:
-        return read_columns_setting(value)
+        return read_columns_setting(value) or None
 
     @property
     def column_names(self) -> Mapping[str, str]:
@@ -241,6 +245,10 @@ def _is_path(value: object) -> bool:
     return isinstance(value, str | os.PathLike)
 
 
+def _are_paths(value: object) -> bool:
+    return isinstance(value, list | tuple) and len(value) > 0 and all(map(_is_path, value))
+
+
 def _looks_like_columns(value: Mapping[object, object], parts: tuple[str, ...]) -> bool:
     """Whether a dictionary holds the columns of a frame, and no part."""
     return not any(name in parts for name in value) and as_frame(value, "data") is not None
@@ -256,35 +264,6 @@ def _source(name: str, value: object) -> Source:
             rule="problems.data.not-a-source",
         )
     return frame
-
-
-def pairs_of(name: str, value: object) -> dict[str, object]:
-    """Read pairs as flags give them: name=value,name=value."""
-    if isinstance(value, Mapping):
-        return dict(value)
-    if not isinstance(value, str | list | tuple):
-        raise ConfigError(
-            f"data.{name} must be a table of files or frames by name, got {type(value).__name__}.",
-            rule="problems.data.not-a-table",
-        )
-    words = [
-        word
-        for item in ([value] if isinstance(value, str) else value)
-        for word in str(item).split(",")
-    ]
-    pairs = [word.partition("=") for word in words]
-    if not all(key.strip() and mark for key, mark, _ in pairs):
-        raise ConfigError(
-            f"{name} must be pairs like clinic=clinic.csv,lab=lab.csv, got {value!r}.",
-            rule=f"problems.{name}.not-pairs",
-        )
-    names = [key.strip() for key, _, _ in pairs]
-    if len(set(names)) != len(names):
-        raise ConfigError(
-            f"{name} must be pairs of different names, got {value!r}.",
-            rule=f"problems.{name}.pairs-twice",
-        )
-    return {key: text.strip() for key, (_, _, text) in zip(names, pairs, strict=True)}
 
 
 def _sources(value: object) -> Iterator[Source]:

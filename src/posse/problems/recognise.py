@@ -1,6 +1,6 @@
 """What a user's table seems to be, and the settings that read it.
 
-A table says what it is by the names of its columns and by what they hold: first by the names that
+A table is recognised by the names of its columns and by what they hold: first by the names that
 problems use, then by other words for them, last by the kind of a column. A guess is shown to the
 user and never taken silently.
 """

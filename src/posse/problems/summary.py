@@ -28,7 +28,7 @@ class ArmSummary:
 
     name: str
     count: int | None
-    """Rows of the arm; None if the table gives its mean alone."""
+    """Rows of the arm; None if the table has only its mean."""
     mean: float
     """Share of its ratings above the threshold, or mean of its rewards."""
 

@@ -1,9 +1,9 @@
 """What came out: records, their store, frames, figures and reports.
 
 A run is a `Record`. A `Store` keeps records on this machine; `export` and the `to_*` functions take
-them elsewhere; `compare` sets them side by side, and `joining` each party beside itself alone;
-figures are returned, never shown; `report` writes one HTML page. Nothing here knows a system: what
-one wants shown travels in its records.
+them elsewhere; `compare` compares them, and `joining` each party with the same party alone. `document`
+is what is shown of records; `report` writes it as one HTML page. Figures are returned, never shown.
+Nothing here knows a system: what a system wants shown is in its records.
 """
 
 from posse.core.statistics import Band, Interval, band, bootstrap, regret_ratio, standard_error
@@ -30,7 +30,7 @@ from posse.results.plots import (
     secure_against_plain,
 )
 from posse.results.record import Interrupted, Progress, Record, Traffic, Watch, new_id, points_of
-from posse.results.reports.report import render_report, report
+from posse.results.render import render_report, report
 from posse.results.store import RunHandle, RunRow, Store
 from posse.results.values import JSON
 from posse.results.words import Vocabulary

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import sys
 import time
+from html import escape
 from importlib import import_module
 from typing import Any
 
 from posse.results.record import Progress
-from posse.results.reports.page import Safe, fragment, tag
 
 PAUSE = 0.2
 """Seconds between two pictures of the bar at least."""
@@ -65,11 +65,9 @@ class Bar:
             )
 
     def _repr_html_(self) -> str:
-        """Return the bar as it stands."""
-        bar = Safe(
-            f'<progress max="1" value="{self.fraction:.3f}" style="width: 20rem"></progress>'
-        )
-        return fragment(tag("p", bar, " ", self.text))
+        """Return the bar as a notebook shows it."""
+        bar = f'<progress max="1" value="{self.fraction:.3f}" style="width: 20rem"></progress>'
+        return f"<p>{bar} {escape(self.text)}</p>"
 
 
 def _in_notebook() -> bool:

@@ -116,9 +116,9 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """Return the answer, the table with its notes and a picture for a notebook."""
-        from posse.results.reports.report import compared_card
+        from posse.results.render import comparison_card
 
-        return compared_card(self)
+        return comparison_card(self)
 
 
 def compare(records: Iterable[Record], *, strict: bool = False) -> Comparison:

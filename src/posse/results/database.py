@@ -1,6 +1,4 @@
-"""The file of a store: where it lies, its tables, how it is opened, and which process writes to a
-row.
-"""
+"""The file of a store: its path, its tables, how it is opened, and which process writes a row."""
 
 from __future__ import annotations
 
@@ -68,8 +66,8 @@ def _user_data() -> Path:
 
 
 def connect(path: Path, timeout: float) -> sqlite3.Connection:
-    """Open a store that has our tables, making them in a new file; transactions are begun by the
-    caller.
+    """Open a store that has our tables, making them in a new file; the caller starts
+    transactions.
 
     The tables of an older version are brought up to date in place.
     """
@@ -101,13 +99,15 @@ def _version(db: sqlite3.Connection, path: Path) -> int:
     if owner != APPLICATION_ID and not (owner == version == 0 and empty):
         raise StoreError(
             f"{path} is a database of another program. Move it away, or set POSSE_HOME to another "
-            "folder."
+            "folder.",
+            rule="results.store.other-program",
         )
     if version > SCHEMA_VERSION:
         raise StoreError(
             f"{path} was written by a newer Posse (store version {version}, this one reads up to "
             f"{SCHEMA_VERSION}). "
-            "Install that version of Posse, or set POSSE_HOME to another folder."
+            "Install that version of Posse, or set POSSE_HOME to another folder.",
+            rule="results.store.newer",
         )
     return version
 
@@ -170,10 +170,11 @@ def store_errors(path: Path) -> Iterator[None]:
         # Extended codes carry the plain one in their low byte.
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         reason = _SQLITE.get(code, f"cannot be used: {error}.")
-        raise StoreError(f"the run store {path} {reason}") from error
+        raise StoreError(f"the run store {path} {reason}", rule="results.store.sqlite") from error
     except OSError as error:
         raise StoreError(
-            f"the run store {path} cannot be used: {explain_os_error(error)}"
+            f"the run store {path} cannot be used: {explain_os_error(error)}",
+            rule="results.store.disk",
         ) from error
 
 

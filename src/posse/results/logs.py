@@ -36,7 +36,7 @@ from posse.problems.tables.schema import Rule, Schema, numbers
 from posse.problems.tables.schema import words as words_column
 from posse.problems.tables.table import open_table
 from posse.results import words
-from posse.results.reports.sections import Section
+from posse.results.section import Section
 from posse.results.values import JSON
 
 if TYPE_CHECKING:
@@ -94,10 +94,10 @@ def read_logs(
     else:
         table = Schema(*LOG_COLUMNS).read(opened)
         contexts = np.zeros((len(table), 0))
-    found = table.words["arm"]
+    column = table.words["arm"]
     arms = tuple(
         sorted(
-            found.distinct,
+            column.distinct,
             key=lambda name: (not name.isdigit(), int(name) if name.isdigit() else 0, name),
         )
     )
@@ -107,10 +107,10 @@ def read_logs(
             "the column 'arm'.",
             rule="results.arm.wrong-count",
         )
-    place = np.array([arms.index(name) for name in found.distinct])
+    place = np.array([arms.index(name) for name in column.distinct])
     clients = table.words["client"].code if "client" in table.words else None
     log = Log(
-        place[found.code], table.numbers["reward"], table.numbers["probability"], None, clients
+        place[column.code], table.numbers["reward"], table.numbers["probability"], None, clients
     )
     return Logged(opened.name, log, arms, names, contexts, tuple(opened.options.notes))
 
@@ -210,21 +210,16 @@ class Evaluation(NamedTuple):
     results: list[Evaluated]
 
     def _repr_html_(self) -> str:
-        """Return the best policy, the table and its notes for a notebook."""
-        from posse.results.reports.page import fragment, table, tag
+        """Return the best policy and the table for a notebook; notes are folded."""
+        from posse.results.render import fragment
 
         section = section_of(self.logged, self.results)
-        parts = [tag("h2", section.title)]
-        best = self.results[0]
-        if best.estimates:
-            snips = best.estimates["snips"]
+        best = []
+        if self.results[0].estimates:
+            snips = self.results[0].estimates["snips"]
             interval = ends(snips.simultaneous) or snips.shown
-            text = f"Best: {best.policy}, {snips.value:.4f} a decision ({interval})"
-            parts.append(tag("p", tag("b", text)))
-        notes = (tag("p", note, cls="soft") for note in section.notes)
-        summary = tag("summary", words.count(len(section.notes), "note"))
-        parts.append(table(section.columns, section.rows, numeric=section.numeric))
-        return fragment(*parts, tag("details", summary, *notes))
+            best = [f"Best: {self.results[0].policy}, {snips.value:.4f} a decision ({interval})"]
+        return fragment(section.title, best, [section])
 
 
 def evaluate_logs(

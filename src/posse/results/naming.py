@@ -1,70 +1,49 @@
-"""How records are called: the names of one record, and labels that keep several apart."""
+"""What records are called: the names of one record, and labels that distinguish several."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import takewhile
 
 from posse.policies.decisions import Learnt, PolicyName
 from posse.results import words
-from posse.results.values import JSON, flat
+from posse.results.values import JSON, flat, is_colour
 from posse.results.words import Vocabulary, vocabulary
 
 PLAIN = "plain"
-"""No protection: what is exchanged is exchanged in the clear."""
+"""No protection: everything is exchanged in the clear."""
 
 ALONE = "alone"
-"""No federation: nothing leaves a party, so there is nothing to protect and nothing to gain."""
+"""No federation: nothing leaves a party."""
 
 PLACEBO = "placebo"
-"""A control: messages of pure noise, which carry nothing and should help nobody."""
+"""A control: messages of pure noise, which should help nobody."""
 
 _REMARKS = {PLAIN: "no protection", ALONE: "nothing is shared", PLACEBO: "a control, pure noise"}
 
 HORIZON = ("horizon", "budget", "steps", "rounds")
-"""Settings that say how many steps a run has; the first one given counts."""
+"""Settings that give the number of steps of a run; the first one that is set counts."""
 
-MOST = 8
-"""Settings that a label names at most; of more that differ it names those that separate records."""
-
-LONG = 32
-"""Letters of one value in a label; a longer one is cut where it does not differ."""
+LONGEST = 32
+"""Letters of a value in a label; longer ones are cut."""
 
 TWIN = "twin of"
-"""Whose plain twin a record is, where the twins of several levels are one."""
-
-
-def remark(protection: str) -> str:
-    """Say what a protection (`Record.protection`) is when its name alone could mislead; else
-    nothing.
-
-    >>> remark("plain, twin of paper"), remark("alone"), remark("tight")
-    ('no protection', 'nothing is shared', '')
-    """
-    return _REMARKS.get(protection.partition(",")[0], "")
+"""Fact of a plain twin: the level that it is the twin of."""
 
 
 def described(protection: str) -> str:
-    """Write a protection with its remark.
+    """Return a protection with what it means, if its name alone could mislead.
 
-    >>> described("alone"), described("strict")
-    ('alone: nothing is shared', 'strict')
+    >>> described("alone"), described("plain, twin of paper"), described("strict")
+    ('alone: nothing is shared', 'plain, twin of paper: no protection', 'strict')
     """
-    return f"{protection}: {remark(protection)}" if remark(protection) else protection
-
-
-def warns(protection: str) -> bool:
-    """Return whether a protection is less than its name says: a part of it is switched off.
-
-    >>> warns("plain"), warns("paper, mask off")
-    (False, True)
-    """
-    return protection.endswith(" off")
+    remark = _REMARKS.get(protection.partition(",")[0])
+    return f"{protection}: {remark}" if remark else protection
 
 
 class Named:
-    """The names of a `Record`, read from its fields; it holds nothing of its own."""
+    """The names of a `Record`, read from its fields."""
 
     id: str
     kind: str
@@ -80,9 +59,7 @@ class Named:
 
     @property
     def words(self) -> Vocabulary:
-        """What this system calls a step, an arm, a pull, a reward and a party: `problem["words"]`,
-        or the defaults.
-        """
+        """The system's nouns for step, arm, pull, reward and party (`problem["words"]`)."""
         return vocabulary(self.problem.get("words"))
 
     @property
@@ -92,21 +69,23 @@ class Named:
 
     @property
     def policy(self) -> PolicyName:
-        """Name of the policy, or the kind of the record where the configuration has none; `decide`
-        of what was learnt.
+        """Name of the policy, or the kind of the record if the configuration has none.
 
-        `show["learnt"]` says that something was: a linear model, or nothing more where it is an
-        arm.
+        If something was learnt (`show["learnt"]`), the name also decides by it: with a linear
+        model, or with the arm that was pulled most.
         """
         policy = self.config.get("policy")
-        name = policy.get("name") if isinstance(policy, Mapping) else policy
-        made = PolicyName(name if isinstance(name, str) and name else self.kind)
-        table, pulls = self.show.get("learnt"), getattr(self, "pulls", None)
+        if isinstance(policy, Mapping):
+            policy = policy.get("name")
+        if not isinstance(policy, str) or not policy:
+            policy = self.kind
+        name = PolicyName(policy)
+        table = self.show.get("learnt")
+        pulls = getattr(self, "pulls", None)
         if isinstance(table, Mapping) and pulls is not None:
-            made.learnt = Learnt.read(
-                table, getattr(self, "arm_names", ()), pulls.sum(axis=0).tolist()
-            )
-        return made
+            arms = getattr(self, "arm_names", ())
+            name.learnt = Learnt.read(table, arms, pulls.sum(axis=0).tolist())
+        return name
 
     @property
     def own_label(self) -> str:
@@ -116,14 +95,10 @@ class Named:
 
     @property
     def label(self) -> str:
-        """Name of this record alone: policy and protection, once where they are one word, and whose
-        record it is.
-
-        `labels` names several records, so that no two are called the same.
-        """
-        name = (
-            self.policy if self.policy == self.protection else f"{self.policy} ({self.protection})"
-        )
+        """Policy, protection and party; `labels` distinguishes several records."""
+        name: str = self.policy
+        if name != self.protection:
+            name = f"{name} ({self.protection})"
         return f"{name}, {self.party}" if self.party else name
 
     @property
@@ -133,9 +108,7 @@ class Named:
 
     @property
     def off(self) -> tuple[str, ...]:
-        """Protections of the level that were switched off (`show["off"]`); none in a plain record,
-        which has none.
-        """
+        """Protections of the level that were switched off (`show["off"]`)."""
         return () if self.level == PLAIN else self.shown("off")
 
     @property
@@ -150,10 +123,9 @@ class Named:
 
     @property
     def protection(self) -> str:
-        """The level as every table shows it, such as "paper, aes and mask off" or "plain, twin of
-        paper".
+        """The level as tables show it: "paper, aes and mask off", "plain, twin of paper".
 
-        The system's own words (`show["protection"]`) where it has some.
+        It is `show["protection"]` if the system wrote one.
         """
         if own := self.show.get("protection"):
             return str(own)
@@ -163,34 +135,24 @@ class Named:
 
     @property
     def contextual(self) -> bool:
-        """Whether every step has a context, and with it a best arm of its own."""
+        """Whether every step has a context, which decides the best arm."""
         return "features" in self.problem
 
     @property
     def problem_name(self) -> str:
         """Name of the problem, or its source, or "unnamed"."""
-        return next(
-            (str(self.problem[key]) for key in ("name", "source") if self.problem.get(key)),
-            "unnamed",
-        )
+        return str(self.problem.get("name") or self.problem.get("source") or "unnamed")
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Sentences: why it stopped early, what of the data was dropped, signs that it did not do
-        what was meant.
-        """
+        """Sentences: why the run stopped early, which data were dropped, what may be wrong."""
         stopped = self.show.get("stopped")
-        return (
-            *((str(stopped),) if stopped else ()),
-            *self.shown("dropped"),
-            *self.shown("warnings"),
-        )
+        first = (str(stopped),) if stopped else ()
+        return (*first, *self.shown("dropped"), *self.shown("warnings"))
 
     @property
     def implied(self) -> tuple[str, ...]:
-        """Settings that the protection says already (`show["implied"]`), so that labels do not
-        repeat them.
-        """
+        """Settings that the name of the protection implies, so that labels omit them."""
         return (*self.shown("implied"), *self.off)
 
     def role_label(self, kind: str) -> str:
@@ -198,20 +160,18 @@ class Named:
         return str(self._role(kind).get("label") or kind)
 
     def role_colour(self, kind: str) -> tuple[str, str] | None:
-        """Colours of a kind of role on a light and on a dark page; None where the system gives
-        none.
-        """
-        colour = self._role(kind).get("colour")
-        if isinstance(colour, Sequence) and not isinstance(colour, str) and len(colour) == 2:
-            return str(colour[0]), str(colour[1])
-        return None
+        """Colours of a kind of role on a light and on a dark page; None if the system has none."""
+        colours = self._role(kind).get("colour")
+        if not isinstance(colours, list) or len(colours) != 2:
+            return None
+        # A colour goes into the style of a page as it is, and a store may come from elsewhere.
+        light, dark = colours
+        return (light, dark) if is_colour(light) and is_colour(dark) else None
 
     def shown(self, name: str) -> tuple[str, ...]:
-        """Sentences or names that its system gives whoever shows it (`show[name]`); none where it
-        gives none.
-        """
+        """Return a list of sentences or names that the system wants shown (`show[name]`)."""
         values = self.show.get(name)
-        return tuple(str(one) for one in values) if isinstance(values, list) else ()
+        return tuple(map(str, values)) if isinstance(values, list) else ()
 
     def _role(self, kind: str) -> Mapping[str, JSON]:
         roles = self.show.get("roles")
@@ -219,188 +179,188 @@ class Named:
         return role if isinstance(role, Mapping) else {}
 
     def settings(self) -> dict[str, JSON]:
-        """Return the configuration with dotted names, one value a parameter; the policy's name
-        stands as `policy`.
+        """Return the configuration under dotted names; the policy's name is `policy`.
 
-        Other words for the horizon, and parameters of the policy that stand beside it too, are
-        given once.
+        The horizon and parameters of the policy may be in a configuration under two names. They are
+        returned once, under the names of today.
         """
-        pairs = (
-            (name.replace("policy.parameters.", "policy."), value)
-            for name, value in flat(self.config)
-        )
-        values = {"policy" if name == "policy.name" else name: value for name, value in pairs}
-        values = {
-            name: value
-            for name, value in values.items()
-            if values.get(f"policy.{name}", values) != value
-        }
-        horizon = next(
-            (values[name] for name in HORIZON if isinstance(values.get(name), int)), None
-        )
-        if horizon is None:
+        values = dict(_renamed(name, value) for name, value in flat(self.config))
+        for name in list(values):
+            parameter = f"policy.{name}"
+            if parameter in values and values[parameter] == values[name]:
+                del values[name]
+        horizons = [values[name] for name in HORIZON if isinstance(values.get(name), int)]
+        if not horizons:
             return values
-        alike = {name for name in HORIZON if values.get(name) == horizon}
-        first = next(name for name in values if name in alike)
-        kept = {name: value for name, value in values.items() if name not in alike or name == first}
-        return {"horizon" if name == first else name: value for name, value in kept.items()}
+        settings: dict[str, JSON] = {}
+        for name, value in values.items():
+            if name in HORIZON and value == horizons[0]:
+                settings["horizon"] = value
+            else:
+                settings[name] = value
+        return settings
+
+
+def _renamed(name: str, value: JSON) -> tuple[str, JSON]:
+    if name == "policy.name":
+        return "policy", value
+    return name.replace("policy.parameters.", "policy."), value
 
 
 def differences(records: Iterable[Named]) -> list[dict[str, str]]:
-    """Return what sets each record apart from the others shown with it: names and values as words,
-    one table a record.
+    """Return in what records differ: names and values as text, one table per record.
 
-    First system, policy and level, then settings, data, seeds, party, version and status. A name is
-    in the tables where its value differs between records of one system (for a parameter of a
-    policy: of one policy).
+    The order is system, policy, level, settings, data, seeds, party, version and status. Settings
+    are compared between records of one system, parameters of a policy between records that use it.
     """
     chosen = tuple(records)
     implied = {name for record in chosen for name in record.implied}
     facts = [_facts(record, implied) for record in chosen]
-    names = dict.fromkeys(name for one in facts for name in one)
-    differing = [name for name in names if _differs(name, chosen, facts)]
-    short = {name: _short({one[name] for one in facts if name in one}) for name in differing}
-    return [{name: short[name][one[name]] for name in differing if name in one} for one in facts]
+    names: dict[str, None] = {}
+    for each in facts:
+        names |= dict.fromkeys(each)
+    tables: list[dict[str, str]] = [{} for _ in facts]
+    for name in names:
+        if _differs(name, facts):
+            texts = {i: each[name] for i, each in enumerate(facts) if name in each}
+            for i, text in _shortened(texts).items():
+                tables[i][name] = text
+    return tables
+
+
+def _shortened(texts: Mapping[int, str]) -> dict[int, str]:
+    """Cut long texts to the part around the first letter in which they differ.
+
+    >>> _shortened({0: "a" * 40 + "1" + "b" * 40, 1: "a" * 40 + "2"})
+    {0: '…aaaaaaaa1bbbbbbbbbbbbbbbbbbbbbb…', 1: '…aaaaaaaa2'}
+    """
+    if all(len(text) <= LONGEST for text in texts.values()):
+        return dict(texts)
+    columns = zip(*texts.values(), strict=False)
+    common = sum(1 for _ in takewhile(lambda letters: len(set(letters)) == 1, columns))
+    start = max(0, common - LONGEST // 4)
+    shortened = {}
+    for i, text in texts.items():
+        end = start + LONGEST - 1
+        shortened[i] = text[start:end]
+        if start:
+            shortened[i] = f"…{shortened[i]}"
+        if len(text) > end:
+            shortened[i] += "…"
+    return shortened
 
 
 def labels(records: Iterable[Named]) -> list[str]:
-    """Name records that are shown together, so that no two are called the same.
+    """Return a different label for each record.
 
-    A user's own label comes first, then policy and protection, then whatever else differs. Records
-    that differ in nothing get their ids.
+    A label is the user's own one, or policy and level. Records that would have the same label also
+    get the first setting in which they differ, then the next one, and at last their ids.
     """
     chosen = tuple(records)
     tables = differences(chosen)
-    named = _named({name: None for table in tables for name in table}, tables)
-    made = [_label(record, table, named) for record, table in zip(chosen, tables, strict=True)]
-    return distinct(made, chosen)
+    texts = [_base(record, table) for record, table in zip(chosen, tables, strict=True)]
+    names: dict[str, None] = {}
+    for table in tables:
+        names |= dict.fromkeys(table)
+    for name in names:
+        if name in ("system", "policy", "level", "party"):
+            continue
+        for group in _duplicates(texts):
+            values = {tables[i].get(name) for i in group}
+            for i in group if len(values) > 1 else ():
+                texts[i] += _setting(name, tables[i].get(name, ""), chosen[i].words)
+    return distinct(texts, chosen)
 
 
 def distinct(
     texts: Sequence[str], records: Sequence[Named], cut: Callable[[str], str] = str
 ) -> list[str]:
     """Make texts distinct after `cut` shortened them: by the id of the record, then by number."""
-    made = [cut(text) for text in texts]
-    times = Counter(made)
-    made = [
-        f"{text} · {one.id}" if times[text] > 1 else text
-        for text, one in zip(made, records, strict=True)
-    ]
-    seen: set[str] = set()
-    for i, text in enumerate(made):
-        number = 1
-        while made[i] in seen:
-            number += 1
-            made[i] = f"{text} ({number})"
-        seen.add(made[i])
-    return made
+    shortened = [cut(text) for text in texts]
+    for group in _duplicates(shortened):
+        for i in group:
+            shortened[i] += f" · {records[i].id}"
+    for group in _duplicates(shortened):
+        for number, i in enumerate(group[1:], 2):
+            shortened[i] += f" ({number})"
+    return shortened
 
 
-def _facts(record: Named, implied: Collection[str]) -> dict[str, str]:
-    """All that may set a record apart, in words; first what a label always says."""
+def _duplicates(texts: Sequence[str]) -> list[list[int]]:
+    """Return the positions of texts that are equal, one list per text."""
+    times = Counter(texts)
+    groups: dict[str, list[int]] = {}
+    for i, text in enumerate(texts):
+        if times[text] > 1:
+            groups.setdefault(text, []).append(i)
+    return list(groups.values())
+
+
+def _base(record: Named, table: Mapping[str, str]) -> str:
+    """Return the label of a record before settings: system, own label, policy and level."""
+    if not record.own_label:
+        text = record.label
+    elif table.keys() & {"policy", "level", "party"}:
+        text = f"{record.own_label}, {record.label}"
+    else:
+        text = record.own_label
+    return f"{table['system']}: {text}" if "system" in table else text
+
+
+def _setting(name: str, value: str, nouns: Vocabulary) -> str:
+    """Return a setting as the end of a label.
+
+    >>> _setting("policy.tau", "0.1", Vocabulary()), _setting("horizon", "200", Vocabulary())
+    (', tau 0.1', ', 200 steps')
+    """
+    if not value:
+        return ""
+    if name == "horizon" and value.isdecimal():
+        return f", {words.count(int(value), nouns.step)}"
+    if name == "status":
+        return f", {value}"
+    return f", {name.removeprefix('policy.')} {value}"
+
+
+def _facts(record: Named, implied: set[str]) -> dict[str, str]:
+    """Return all that may distinguish a record, as text."""
     facts = {"system": record.title, "policy": record.policy, "level": record.protection}
-    status = "" if record.status == "finished" else record.status
-    twin = "" if record.twin_of in record.protection else record.twin_of
-    last = {"party": record.party, TWIN: twin, "version": record.version, "status": status}
+    last = {"party": record.party, TWIN: "", "version": record.version, "status": ""}
+    if record.twin_of not in record.protection:
+        last[TWIN] = record.twin_of
+    if record.status != "finished":
+        last["status"] = record.status
     for name, value in record.settings().items():
         text = _text(value)
-        # The policy stands there already, and the level is a part of the protection.
-        if (
-            name != "policy"
-            and name not in implied
-            and not (name == "level" and text in record.protection)
-        ):
-            facts[f"config.{name}" if name in facts or name in last else name] = text
+        if name == "policy" or name in implied:
+            continue
+        if name == "level" and text in record.protection:
+            continue
+        reserved = name in facts or name in last
+        facts[f"config.{name}" if reserved else name] = text
     facts.setdefault("data", record.problem_name)
     if "seed" not in facts and record.seeds:
         facts["seeds"] = _text(list(record.seeds))
-    return {**facts, **last}
+    return facts | last
 
 
-def _differs(name: str, records: Sequence[Named], facts: Sequence[Mapping[str, str]]) -> bool:
-    """Return whether a fact differs where it can be compared; records of other systems have other
-    settings.
-    """
-    groups: dict[tuple[str, ...], set[str | None]] = {}
-    for record, one in zip(records, facts, strict=True):
-        group: tuple[str, ...] = () if name in ("system", "policy", "level") else (record.title,)
-        group += (record.policy,) if name.startswith("policy.") else ()
-        group += (record.protection,) if name == TWIN else ()
-        groups.setdefault(group, set()).add(one.get(name))
-    return any(len(values) > 1 for values in groups.values())
-
-
-def _named(names: Iterable[str], tables: Sequence[Mapping[str, str]]) -> list[str]:
-    """Choose the names that labels give; of too many those that separate further records, in their
-    order.
-    """
-    differing = list(names)
-    if len(differing) <= MOST:
-        return differing
-    chosen: list[str] = []
-    parts = 1
-    for name in differing:
-        now = len({tuple(table.get(one) for one in (*chosen, name)) for table in tables})
-        if now > parts:
-            chosen, parts = [*chosen, name], now
-    return chosen
-
-
-def _label(record: Named, table: Mapping[str, str], named: Sequence[str]) -> str:
-    facts = {name: table[name] for name in named if table.get(name)}
-    parts = [record.own_label] if record.own_label else []
-    if not record.own_label or facts.keys() & {"policy", "level", "party"}:
-        parts.append(record.label)
-    system = f"{facts['system']}: " if "system" in facts else ""
-    last = [name.rpartition(".")[2] for name in facts]
-    for name, value in facts.items():
-        short = name.rpartition(".")[2]
-        if name == "horizon" and value.isdecimal():
-            parts.append(words.count(int(value), record.words.step))
-        elif name == "status":
-            parts.append(value)
-        elif name not in ("system", "policy", "level", "party"):
-            parts.append(f"{short if last.count(short) == 1 else name} {value}")
-    return system + ", ".join(parts)
+def _differs(name: str, facts: Sequence[Mapping[str, str]]) -> bool:
+    """Return whether a fact differs between records that it can be compared between."""
+    values: dict[tuple[str, ...], str | None] = {}
+    for each in facts:
+        group: tuple[str, ...] = ()
+        if name not in ("system", "policy", "level"):
+            group = (each["system"],)
+        if name.startswith("policy."):
+            group += (each["policy"],)
+        if name == TWIN:
+            group += (each["level"],)
+        if values.setdefault(group, each.get(name)) != each.get(name):
+            return True
+    return False
 
 
 def _text(value: JSON) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     return words.words_of(value)
-
-
-def _short(texts: Collection[str]) -> dict[str, str]:
-    """Cut long texts in the middle; of those that then look the same, what they share with the next
-    one is left out.
-
-    >>> sorted(_short({"a" * 40 + "1" + "b" * 40, "a" * 40 + "2" + "b" * 40}).values())
-    ['…aaaaaaaa1bbbbbbbbbbbbbbbbbbbbbb…', '…aaaaaaaa2bbbbbbbbbbbbbbbbbbbbbb…']
-    """
-    made = {
-        text: text if len(text) <= LONG else f"{text[: LONG // 2 - 1]}…{text[-LONG // 2 :]}"
-        for text in texts
-    }
-    times = Counter(made.values())
-    alike = sorted(text for text, short in made.items() if times[short] > 1)
-    shared = [0, *(_shared(*pair) for pair in pairwise(alike)), 0]
-    starts = {
-        text: max(0, max(both) - LONG // 4)
-        for text, both in zip(alike, pairwise(shared), strict=False)
-    }
-    cut = {
-        text: f"…{text[at : at + LONG - 1]}{'…' if text[at + LONG - 1 :] else ''}"
-        for text, at in starts.items()
-    }
-    times = Counter(cut.values())
-    return made | {
-        text: f"{one} at {starts[text]}" if times[one] > 1 else one for text, one in cut.items()
-    }
-
-
-def _shared(one: str, other: str) -> int:
-    """Letters that two texts have in common at first."""
-    return next(
-        (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b),
-        min(len(one), len(other)),
-    )

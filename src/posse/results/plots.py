@@ -48,7 +48,7 @@ LIGHT_PAGE, DARK_PAGE = "#ffffff", "#10151f"
 
 WIDTH = 5.6
 LINE = 54
-"""Letters of a line in a legend; a longer label goes on in the next one."""
+"""Letters of a line in a legend; a longer label continues on the next one."""
 
 RATES = 20
 """Points at most of a curve of what a step earned: fewer than a curve has, so that chance averages
@@ -59,7 +59,7 @@ LINES = 3
 """Lines of a label at most."""
 
 UPRIGHT = 28
-"""Letters of a line beside an axis, which is about as high as 30 of them are wide in the fonts of
+"""Letters of a line at an axis, which is about as high as 30 of them are wide in the fonts of
 browsers.
 """
 
@@ -69,7 +69,7 @@ MANY_ARMS = 40
 """Beyond this many arms their names are not legible, and numbers are shown instead."""
 
 SLANTED = 12
-"""Names of arms up to which slanted ones stay apart; those of more arms stand upright."""
+"""Names of arms up to which slanted ones do not overlap; those of more arms are upright."""
 
 Records = Record | Iterable[Record]
 Quantiles = tuple[float, float] | None
@@ -81,9 +81,9 @@ def reward_curves(
     """Draw the mean cumulative reward of each record, with its band (see `band`), one colour a
     label.
     """
-    drawn = _drawable(records, "curve")
-    bands = [record.reward_band(quantiles) for record in drawn]
-    return _curves(drawn, bands, labels, common(r.words for r in drawn).cumulative)
+    chosen = _drawable(records, "curve")
+    bands = [record.reward_band(quantiles) for record in chosen]
+    return _curves(chosen, bands, labels, common(r.words for r in chosen).cumulative)
 
 
 def regret_curves(
@@ -92,31 +92,23 @@ def regret_curves(
     """Draw the mean cumulative pseudo-regret; records whose true means are not known are
     refused.
     """
-    drawn = _drawable(records, "curve")
-    bands = [record.regret_band(quantiles) for record in drawn]
-    nouns = common(record.words for record in drawn)
+    chosen = _drawable(records, "curve")
+    bands = [record.regret_band(quantiles) for record in chosen]
+    nouns = common(record.words for record in chosen)
     return _curves(
-        drawn, bands, labels, f"cumulative pseudo-regret ({nouns.money or nouns.reward})"
+        chosen, bands, labels, f"cumulative pseudo-regret ({nouns.money or nouns.reward})"
     )
 
 
-def shared_curves(records: Sequence[Record]) -> list[str]:
-    """Names of the curves that all of some records show (`Record.show`), in the order of the
-    first.
-    """
-    named = [
-        [str(one["name"]) for one in cast(Any, record.show.get("curves", []))] for record in records
-    ]
-    return [name for name in (named[0] if named else []) if all(name in names for names in named)]
-
-
 def shown_curves(records: Records, labels: Sequence[str] | None = None, *, name: str) -> Figure:
-    """Draw a curve that records show beside reward and regret, by its name."""
-    drawn = _drawable(records, "curve")
-    found = [
-        one["values"] for r in drawn for one in cast(Any, r.show["curves"]) if one["name"] == name
-    ]
-    return _curves(drawn, [band(np.asarray(values, np.float64)) for values in found], labels, name)
+    """Draw a further curve of records, by its name."""
+    chosen = _drawable(records, "curve")
+    bands = []
+    for record in chosen:
+        for curve in cast(Any, record.show["curves"]):
+            if curve["name"] == name:
+                bands.append(band(np.asarray(curve["values"], np.float64)))
+    return _curves(chosen, bands, labels, name)
 
 
 def reward_rates(
@@ -125,12 +117,12 @@ def reward_rates(
     """Draw what a step earned on the way, between points of the curve; what chance would earn is
     dotted where known.
     """
-    drawn = _drawable(records, "curve")
-    nouns = common(record.words for record in drawn)
+    chosen = _drawable(records, "curve")
+    nouns = common(record.words for record in chosen)
     figure = blank()
     ax = axes(figure, x=nouns.step, y=f"{nouns.earned} a {nouns.step}")
     bands = []
-    for i, (record, label) in enumerate(zip(drawn, legend_labels(drawn, labels), strict=True)):
+    for i, (record, label) in enumerate(zip(chosen, legend_labels(chosen, labels), strict=True)):
         edges = (
             np.unique(
                 np.linspace(0, record.steps.size, min(RATES, record.steps.size) + 1).astype(int)
@@ -141,13 +133,13 @@ def reward_rates(
         rates = gained / np.diff(record.steps[edges], prepend=0)
         bands.append(band(rates, quantiles))
         draw_band(ax, record.steps[edges], bands[-1], i, label)
-    chance = drawn[0].summary.get("chance_reward")
+    chance = chosen[0].summary.get("chance_reward")
     if (
         isinstance(chance, float)
-        and drawn[0].arms
-        and all(record.problem == drawn[0].problem for record in drawn)
+        and chosen[0].arms
+        and all(record.problem == chosen[0].problem for record in chosen)
     ):
-        each = chance * float(drawn[0].pulls.sum()) / max(1, drawn[0].steps_done)
+        each = chance * float(chosen[0].pulls.sum()) / max(1, chosen[0].steps_done)
         ax.axhline(each, color=INK, linestyle=":", linewidth=1.2, label="chance")
     ax.margins(x=0.01)
     means = np.concatenate(
@@ -162,17 +154,20 @@ def pulls_per_arm(records: Records, labels: Sequence[str] | None = None) -> Figu
     """Draw how often each arm was pulled, the mean over runs, with the band of that mean; the best
     arm is marked.
     """
-    drawn = _drawable(records, "pulls")
-    first = drawn[0]
-    if any(record.arms != first.arms for record in drawn):
-        raise DataError("the records have different numbers of arms. Draw them one by one.")
-    nouns = common(record.words for record in drawn)
+    chosen = _drawable(records, "pulls")
+    first = chosen[0]
+    if any(record.arms != first.arms for record in chosen):
+        raise DataError(
+            "the records have different numbers of arms. Draw them one by one.",
+            rule="results.arms.different",
+        )
+    nouns = common(record.words for record in chosen)
     figure = blank()
     ax = axes(figure, x=nouns.arm, y=f"{plural(nouns.pull)} a run (mean)", grid="y")
-    width = 0.8 / len(drawn)
-    for i, (record, label) in enumerate(zip(drawn, legend_labels(drawn, labels), strict=True)):
+    width = 0.8 / len(chosen)
+    for i, (record, label) in enumerate(zip(chosen, legend_labels(chosen, labels), strict=True)):
         b = band(record.pulls)
-        at = np.arange(first.arms) + (i - (len(drawn) - 1) / 2) * width
+        at = np.arange(first.arms) + (i - (len(chosen) - 1) / 2) * width
         ax.bar(at, b.mean, width * 0.92, color=SERIES[i % len(SERIES)], label=label)
         if b.runs > 1:
             ax.errorbar(
@@ -180,7 +175,7 @@ def pulls_per_arm(records: Records, labels: Sequence[str] | None = None) -> Figu
             )
     _name_arms(ax, first)
     ax.set_ylim(bottom=0)
-    legend(figure, ax, _note("bars", [band(record.pulls) for record in drawn]))
+    legend(figure, ax, _note("bars", [band(record.pulls) for record in chosen]))
     return figure
 
 
@@ -215,22 +210,25 @@ def _drawable(records: Records, what: str) -> tuple[Record, ...]:
     """Return the records; refuse one that has no curve, or no pulls."""
     chosen = several(records)
     if not chosen:
-        raise DataError("a figure needs at least one record.")
+        raise DataError("a figure needs at least one record.", rule="results.records.none")
     for record in chosen:
         if record.runs == 0:
             raise DataError(
-                f"run {record.id} holds no finished run, so there is nothing to draw. Leave it out."
+                f"run {record.id} holds no finished run, so there is nothing to draw. Leave it "
+                "out.",
+                rule="results.runs.none",
             )
         if not (record.steps.size if what == "curve" else record.arms):
             raise DataError(
                 f"run {record.id} does not know its {what}, so there is nothing to draw. Leave it "
-                "out."
+                "out.",
+                rule=f"results.{what}.not-known",
             )
     return chosen
 
 
 def _note(what: str, bands: Sequence[Band]) -> str:
-    """Say what the bands are; one run has none."""
+    """Return what the bands are; one run has none."""
     kinds = dict.fromkeys(b.what for b in bands if b.runs > 1)
     return f"{what}: {'; '.join(kinds)}" if kinds else "one run"
 
@@ -276,7 +274,8 @@ def role_times(records: Records, labels: Sequence[str] | None = None) -> Figure:
     if not timed:
         raise DataError(
             "none of these records holds time by role. Only runs with roles have it, not "
-            "simulations."
+            "simulations.",
+            rule="results.role_seconds.not-known",
         )
     return _one_time(*timed.values()) if len(timed) == 1 else _time_shares(timed)
 
@@ -284,8 +283,7 @@ def role_times(records: Records, labels: Sequence[str] | None = None) -> Figure:
 def secure_against_plain(
     secure: Record, plain: Record, *, labels: Sequence[str] | None = None
 ) -> Figure:
-    """Draw what protection changes: the reward curves over each other, and the seconds beside each
-    other.
+    """Draw what protection changes: the reward curves in one pair of axes, the seconds in another.
 
     The bars are on a logarithmic axis when one is more than twenty times the other.
     """
@@ -326,8 +324,9 @@ def _one_time(record: Record) -> Figure:
     return figure
 
 
-def _time_shares(named: Mapping[str, Record]) -> Figure:
-    names, records = list(named), list(named.values())
+def _time_shares(by_label: Mapping[str, Record]) -> Figure:
+    names = list(by_label)
+    records = list(by_label.values())
     figure = blank(1.35 + 0.5 * len(records))
     ax = axes(figure, x="share of CPU time (%)", y="", grid="x")
     roles = {role: record.role_label(role) for record in records for role in record.role_seconds}
@@ -384,7 +383,7 @@ def _time_bars(ax: Axes, secure: Record, plain: Record) -> None:
 
 def role_colours(records: Iterable[Named], kinds: Iterable[str]) -> dict[str, tuple[str, str]]:
     """Return the colours of kinds of role on a light and on a dark page: those that the records'
-    systems give them.
+    systems declare.
 
     A kind without one gets the next colour of `SERIES` that no other has.
     """
@@ -421,7 +420,7 @@ def blank(height: float = 3.4, width: float = WIDTH) -> Figure:
     figure: Figure = require("matplotlib.figure", extra="plot").Figure(figsize=(width, height))
     figure.set_layout_engine("constrained", w_pad=0.09, h_pad=0.07)
     figure.patch.set_alpha(0.0)
-    # A notebook shows by itself only figures of pyplot.
+    # A notebook shows only figures of pyplot without this.
     figure._repr_png_ = partial(_png, figure)  # type: ignore[attr-defined, unused-ignore]
     return figure
 
@@ -438,9 +437,7 @@ def axes(figure: Figure, *, x: str, y: str, grid: Grid = "both") -> Axes:
 
 
 def style(ax: Axes, *, x: str, y: str, grid: Grid = "both") -> Axes:
-    """Style a pair of axes and label them with quantity and unit; a long label beside them takes
-    two lines.
-    """
+    """Style a pair of axes, and label them with quantity and unit; a long label has two lines."""
     ax.patch.set_alpha(0.0)
     ax.set_xlabel(x, color=INK, fontsize=9.5)
     lines = (
@@ -497,9 +494,10 @@ def text(value: str, limit: int = 36) -> str:
     >>> text("_$5 arm$"), text("a" * 50, limit=8)
     ('\\\\$5 arm\\\\$', 'aaaaaaa…')
     """
-    shown = "".join(c if c.isprintable() else " " for c in value).lstrip("_ ") or "unnamed"
-    shown = shown if len(shown) <= limit else shown[: limit - 1] + "…"
-    return shown.replace("$", r"\$")
+    printable = "".join(c if c.isprintable() else " " for c in value).lstrip("_ ") or "unnamed"
+    if len(printable) > limit:
+        printable = printable[: limit - 1] + "…"
+    return printable.replace("$", r"\$")
 
 
 def legend_labels(records: Sequence[Named], names: Sequence[str] | None = None) -> list[str]:
@@ -537,7 +535,7 @@ def inline(
         matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "posse"}),
         warnings.catch_warnings(),
     ):
-        # A glyph that matplotlib's font lacks is drawn by the browser, in a font that has it.
+        # A glyph that matplotlib's font lacks is chosen by the browser, in a font that has it.
         warnings.filterwarnings("ignore", message=r"Glyph \d+ .*missing")
         figure.savefig(
             file, format="svg", transparent=True, metadata={"Date": None, "Creator": None}

@@ -1,4 +1,4 @@
-"""A run is a record: its settings, what came out, what it cost, and what was not protected."""
+"""A record is the result of an experiment: settings, rewards, costs and what was not protected."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import json
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,7 +20,7 @@ from posse.core.errors import DataError
 from posse.core.statistics import Band, Floats, band
 from posse.results import words
 from posse.results.naming import HORIZON, Named
-from posse.results.values import JSON, floats, integers, plain, plain_dict, same, strict
+from posse.results.values import JSON, floats, integers, is_colour, plain, plain_dict, same, strict
 from posse.results.words import vocabulary
 from posse.version import __version__
 
@@ -42,7 +43,14 @@ _DERIVED = (
 )
 
 STATUSES = ("finished", "interrupted", "failed", "running", "lost")
-"""How a record stands: "lost" is one that was running in a process that is gone."""
+"""Values of `Record.status`. "lost" is a run that was in progress in a process that has ended."""
+
+CHANCE = "chance_reward"
+"""Key of `Record.summary`: what a step pays on average if arms are drawn evenly."""
+BEST = "best_fixed_reward"
+"""Key of `Record.summary`: what a step pays on average with the best arm alone."""
+BEST_ARM = "best_fixed_arm"
+"""Key of `Record.summary`: the name of that arm."""
 
 _ID = re.compile(r"[0-9a-z][0-9a-z-]{0,62}[0-9a-z]")
 _LISTS = (
@@ -56,7 +64,6 @@ _LISTS = (
     "baseline",
     "curves",
 )
-_COLOUR = re.compile(r"#[0-9a-fA-F]{6}")
 
 # Crockford's alphabet: in ASCII order, and without the letters i, l, o, u that are misread or
 # misheard.
@@ -81,6 +88,25 @@ def utc_now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
+def yardsticks(means: npt.ArrayLike, names: Sequence[str]) -> dict[str, str | float]:
+    """Return what a step pays on average without learning, as entries of `Record.summary`.
+
+    Args:
+        means: Mean reward of each arm, (arms,), or of each context and arm, (contexts, arms).
+        names: Names of the arms.
+
+    >>> yardsticks([0.2, 0.6], ["tea", "coffee"])
+    {'chance_reward': 0.4, 'best_fixed_reward': 0.6, 'best_fixed_arm': 'coffee'}
+    """
+    mean_by_arm = np.atleast_2d(np.asarray(means, np.float64)).mean(axis=0)
+    best = int(mean_by_arm.argmax())
+    return {
+        CHANCE: float(mean_by_arm.mean()),
+        BEST: float(mean_by_arm[best]),
+        BEST_ARM: names[best],
+    }
+
+
 def _base32(number: int, width: int) -> str:
     return "".join(_ALPHABET[(number >> (5 * i)) & 31] for i in reversed(range(width)))
 
@@ -97,19 +123,19 @@ def points_of(steps: int, points: int = 200) -> Ints:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a record is."""
+    """How far a run is."""
 
     run: int
-    """Number of the run that is going on, from 0."""
+    """Number of the current run, from 0."""
     runs: int
     fraction: float
     """Share of the whole record's work that is done."""
     together: int = 1
-    """Runs that go side by side, from `run` on."""
+    """Runs that advance together, starting with `run`."""
 
 
 Watch = Callable[[Progress], None]
-"""Called with the progress of a run on its way."""
+"""Is called with the progress of a run."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +150,8 @@ class Traffic:
         if self.messages < 0 or self.bytes < 0:
             raise DataError(
                 f"traffic on '{self.hop}' must not be negative, got {self.messages} and "
-                f"{self.bytes} B."
+                f"{self.bytes} B.",
+                rule="results.traffic.negative",
             )
 
 
@@ -175,8 +202,8 @@ class Record(Named):
     """The resolved configuration; `policy` and `horizon` are read from it.
 
     A policy is a table with its `name` and its `parameters`, and the `digest` of its source where
-    it has one of its own; a name alone, and parameters beside the name, as earlier versions wrote
-    them, are read too.
+    it is custom. A name alone, and parameters next to the name, as earlier versions wrote them, are
+    read too.
     """
     problem: Mapping[str, JSON]
     """What was learnt: `name`, `names` of the arms, `means` where they are known, `source`, `words`
@@ -203,9 +230,7 @@ class Record(Named):
     party_regret: Floats | None = None
     """(runs, parties) cumulative pseudo-regret of each party at the end of each run."""
     seeds: tuple[int, ...] = ()
-    """World seeds of a simulation, one a run (known before the first); empty in a deployment, which
-    has none.
-    """
+    """World seeds of a simulation, one per run; empty in a deployment."""
     leaks: tuple[str, ...] = ()
     """Plain sentences: what is not protected."""
     status: str = "finished"
@@ -219,11 +244,10 @@ class Record(Named):
     privacy: tuple[Mapping[str, JSON], ...] = ()
     """Entries of the privacy ledger."""
     audits: tuple[Mapping[str, JSON], ...] = ()
-    """What attacks found in runs of these settings (`results.reports.audits`), the latest last."""
+    """What attacks found in runs of these settings (`results.audits`), the latest last."""
     summary: Mapping[str, str | float | int] = field(default_factory=dict)
-    """Further figures worth a line in a table; `label` is the user's own label, and what a step
-    would pay without learning stands in `chance_reward`, `best_fixed_reward` and `best_fixed_arm`
-    (`answers.yardsticks`).
+    """Further figures. `label` is the user's own label; `yardsticks` are what a step would pay
+    without learning.
     """
     show: Mapping[str, JSON] = field(default_factory=dict)
     """What the system wants shown, as data: `title`, `roles` (by kind: `label`, and `colour` on a
@@ -232,7 +256,7 @@ class Record(Named):
     (further ones, at `steps`: `name`, and `values` of every run), `protection` (the level in a few
     words), `off` (what is switched off), `implied` (settings that the protection says already),
     `stopped` and `warnings` (sentences), `headline` (what was earned, where chance is unknown),
-    `in_use` (whether it goes on for as long as it is used), `baseline` (settings that a record of
+    `in_use` (whether it continues as long as it is used), `baseline` (settings that a record of
     level "alone" must share: `joining`).
     """
     id: str = field(default_factory=new_id)
@@ -247,37 +271,90 @@ class Record(Named):
     """The version of Posse that made it."""
 
     def __post_init__(self) -> None:
-        def put(name: str, value: object) -> None:
-            object.__setattr__(self, name, value)
-
-        put("steps", integers(self.steps, 1, "steps"))
-        put("total", tuple(float(x) for x in self.total))
-        put("pulls", integers(self.pulls, 2, "pulls"))
+        """Copy arrays and values into the types that a store keeps."""
+        converted: dict[str, object] = {
+            "steps": integers(self.steps, 1, "steps"),
+            "pulls": integers(self.pulls, 2, "pulls"),
+            "total": tuple(float(x) for x in self.total),
+            "parties": tuple(str(name) for name in self.parties),
+            "seeds": tuple(int(x) for x in self.seeds),
+            "leaks": tuple(self.leaks),
+            "traffic": tuple(self.traffic),
+            "seconds": float(self.seconds),
+            "role_seconds": {role: float(x) for role, x in self.role_seconds.items()},
+            "run_id": self.run_id or self.id,
+        }
         for name in ("reward", "regret", "party_total", "party_regret"):
             array = getattr(self, name)
-            put(name, None if array is None else floats(array, 2, name))
-        for name in ("pulls", *(("reward", "regret") if not self.steps.size else ())):
-            array = getattr(self, name)
-            if array is not None and array.shape == (0, 0):  # left out: one empty row a run
-                put(name, array.reshape(self.runs, 0))
-        put("parties", tuple(str(name) for name in self.parties))
-        put("seeds", tuple(int(x) for x in self.seeds))
-        put("leaks", tuple(self.leaks))
-        put("traffic", tuple(self.traffic))
-        put("seconds", float(self.seconds))
-        put(
-            "privacy",
-            tuple(plain_dict(entry, f"privacy[{i}]") for i, entry in enumerate(self.privacy)),
-        )
-        put(
-            "audits",
-            tuple(plain_dict(entry, f"audits[{i}]") for i, entry in enumerate(self.audits)),
-        )
-        put("role_seconds", {role: float(x) for role, x in self.role_seconds.items()})
+            converted[name] = None if array is None else floats(array, 2, name)
+        for name in ("privacy", "audits"):
+            entries = enumerate(getattr(self, name))
+            converted[name] = tuple(plain_dict(each, f"{name}[{i}]") for i, each in entries)
         for name in ("config", "problem", "summary", "show"):
-            put(name, plain_dict(getattr(self, name), name))
-        put("run_id", self.run_id or self.id)
-        _check(self)
+            converted[name] = plain_dict(getattr(self, name), name)
+        self.__dict__.update(converted)
+        self._shape_empty_arrays()
+
+    def _shape_empty_arrays(self) -> None:
+        """Give arrays that were left out one empty row per run."""
+        left_out = ("pulls",) if self.steps.size else ("pulls", "reward", "regret")
+        for name in left_out:
+            array = getattr(self, name)
+            if array is not None and array.shape == (0, 0):
+                self.__dict__[name] = array.reshape(self.runs, 0)
+
+    @classmethod
+    def restored(cls, values: Mapping[str, Any]) -> Record:
+        """Return the record whose fields a store kept. They were validated when it was stored.
+
+        Raises:
+            KeyError: A field is missing that every record has, or is unknown.
+        """
+        names = {each.name for each in fields(cls)}
+        if unknown := values.keys() - names:
+            raise KeyError(f"unknown field '{min(unknown)}'")
+        record = object.__new__(cls)
+        for each in fields(cls):
+            value = values.get(each.name, each.default)
+            if value is MISSING and callable(each.default_factory):
+                value = each.default_factory()
+            if value is MISSING:
+                raise KeyError(each.name)
+            record.__dict__[each.name] = value
+        for name in ("total", "parties", "seeds", "leaks", "privacy", "audits"):
+            record.__dict__[name] = tuple(record.__dict__[name])
+        for name, dimensions in (("steps", 1), ("pulls", 2)):
+            record.__dict__[name] = integers(record.__dict__[name], dimensions, name)
+        for name in ("reward", "regret", "party_total", "party_regret"):
+            if (array := record.__dict__[name]) is not None:
+                record.__dict__[name] = floats(array, 2, name)
+        record.__dict__["run_id"] = record.run_id or record.id
+        record._shape_empty_arrays()
+        return record
+
+    def but(self, **changes: object) -> Record:
+        """Return a copy with other values of some fields, in the types that a store keeps.
+
+        It copies nothing else, unlike `dataclasses.replace`.
+        """
+        copy = object.__new__(type(self))
+        copy.__dict__.update(self.__dict__ | changes)
+        return copy
+
+    def validate(self) -> None:
+        """Raise if the parts of this record do not fit each other. A store calls it once.
+
+        Raises:
+            DataError: Names the field and the rule that it breaks.
+            ConfigError: The status or a word of the vocabulary is unknown.
+        """
+        rules.one_of(STATUSES, status=self.status)
+        _check_names(self)
+        _check_shapes(self)
+        _check_parties(self)
+        _check_show(self.show)
+        vocabulary(self.problem.get("words"))
+        _check_numbers(self)
 
     @property
     def runs(self) -> int:
@@ -295,12 +372,11 @@ class Record(Named):
         """Steps a run: `config["horizon"]`, or in its place "budget", "steps", "rounds"; else the
         last step sampled.
         """
-        spelled = (self.config.get(name) for name in HORIZON)
-        last = int(self.steps[-1]) if self.steps.size else 0
-        return next(
-            (steps for steps in spelled if isinstance(steps, int) and not isinstance(steps, bool)),
-            last,
-        )
+        for name in HORIZON:
+            steps = self.config.get(name)
+            if isinstance(steps, int) and not isinstance(steps, bool):
+                return steps
+        return int(self.steps[-1]) if self.steps.size else 0
 
     @property
     def steps_planned(self) -> int:
@@ -320,20 +396,17 @@ class Record(Named):
 
     @property
     def state(self) -> str:
-        """The status; for a record that was not finished with the steps that were done, where they
-        are counted.
-        """
-        if self.status == "finished" or not (self.arms or "steps_done" in self.summary):
+        """The status; if the run has not finished, with the number of steps done, if known."""
+        steps_known = self.arms or "steps_done" in self.summary
+        if self.status == "finished" or not steps_known:
             return self.status
-        if (
-            self.show.get("in_use") and self.status == "running"
-        ):  # nobody knows how many steps there will be
-            return f"{self.status}: {words.count(self.steps_done, self.words.step)} so far"
-        after = ":" if self.status == "running" else " after"
-        return (
-            f"{self.status}{after} {self.steps_done:,} of "
-            f"{words.count(self.steps_planned, self.words.step)}"
-        )
+        if self.status != "running":
+            planned = words.count(self.steps_planned, self.words.step)
+            return f"{self.status} after {self.steps_done:,} of {planned}"
+        if self.show.get("in_use"):  # nobody knows how many steps there will be
+            return f"running: {words.count(self.steps_done, self.words.step)} so far"
+        planned = words.count(self.steps_planned, self.words.step)
+        return f"running: {self.steps_done:,} of {planned}"
 
     @property
     def arm_names(self) -> tuple[str, ...]:
@@ -342,19 +415,18 @@ class Record(Named):
         """
         names = self.problem.get("names")
         if isinstance(names, list) and len(names) == self.arms:
-            return tuple(str(name) for name in names)
+            return tuple(map(str, names))
         return tuple(f"{self.words.arm} {i + 1}" for i in range(self.arms))
 
     @property
     def party_names(self) -> tuple[str, ...]:
-        """Names of the parties: those that earn for themselves, or those that the problem names."""
-        listed = self.problem.get("parties")
-        named = (
-            [one.get("name") for one in listed if isinstance(one, Mapping)]
-            if isinstance(listed, list)
-            else []
-        )
-        return self.parties or tuple(str(name) for name in named)
+        """Names of the parties: those that earn, or else those that the problem names."""
+        if self.parties:
+            return self.parties
+        entries = self.problem.get("parties")
+        if not isinstance(entries, list):
+            return ()
+        return tuple(str(entry.get("name")) for entry in entries if isinstance(entry, Mapping))
 
     @property
     def total_mean(self) -> float | None:
@@ -363,14 +435,10 @@ class Record(Named):
 
     @property
     def regret_mean(self) -> float | None:
-        """Mean cumulative pseudo-regret over runs at the last step sampled; None where it is not
-        known.
-        """
-        return (
-            float(self.regret[:, -1].mean())
-            if self.regret is not None and self.regret.size
-            else None
-        )
+        """Mean cumulative pseudo-regret over runs at the last step sampled; None if not known."""
+        if self.regret is None or not self.regret.size:
+            return None
+        return float(self.regret[:, -1].mean())
 
     @property
     def bytes(self) -> int:
@@ -392,44 +460,48 @@ class Record(Named):
         """
         if self.regret is None:
             raise DataError(
-                f"run {self.id} has no regret: the true means of its arms are not known."
+                f"run {self.id} has no regret: the true means of its arms are not known.",
+                rule="results.regret.not-known",
             )
         return band(self.regret, quantiles)
 
     def fields(self) -> dict[str, JSON]:
-        """Return every field that is not an array, as plain values; numbers as they are, NaN
-        included.
-        """
-        names = (name for name in self.__dataclass_fields__ if name not in (*ARRAYS, "traffic"))
-        hops: list[JSON] = [
-            {"hop": t.hop, "messages": t.messages, "bytes": t.bytes} for t in self.traffic
+        """Return every field that is not an array, as plain values. Numbers may be NaN."""
+        values: dict[str, JSON] = {}
+        for each in fields(self):
+            if each.name not in (*ARRAYS, "traffic"):
+                value = getattr(self, each.name)
+                values[each.name] = list(value) if isinstance(value, tuple) else value
+        values["traffic"] = [
+            {"hop": each.hop, "messages": each.messages, "bytes": each.bytes}
+            for each in self.traffic
         ]
-        return {**{name: plain(getattr(self, name), name) for name in names}, "traffic": hops}
+        return values
 
     def metadata(self) -> dict[str, JSON]:
-        """Return `fields()` and what follows from them as strict JSON, for a table, a page or a
-        file.
-        """
+        """Return `fields()` and what follows from them as strict JSON."""
         derived: dict[str, JSON] = {name: getattr(self, name) for name in _DERIVED}
         return {key: strict(value) for key, value in {**self.fields(), **derived}.items()}
 
     def document(self) -> dict[str, JSON]:
         """Return `metadata()` and the arrays: all that a record holds."""
-        return {**self.metadata(), **{name: plain(getattr(self, name), name) for name in ARRAYS}}
+        arrays = {name: plain(getattr(self, name), name) for name in ARRAYS}
+        return {**self.metadata(), **arrays}
 
     def __repr__(self) -> str:
-        earned = (
-            f", earned {self.words.priced(words.number(self.total_mean))}" if self.total else ""
-        )
-        state = "" if self.status == "finished" else f", {self.state}"
-        runs, steps = words.count(self.runs, "run"), words.count(self.horizon, self.words.step)
-        return f"<Record {self.id}: {self.label}, {runs} of {steps}{earned}{state}>"
+        parts = [
+            self.label,
+            f"{words.count(self.runs, 'run')} of {words.count(self.horizon, self.words.step)}",
+        ]
+        if self.total:
+            parts.append(f"earned {self.words.priced(words.number(self.total_mean))}")
+        if self.status != "finished":
+            parts.append(self.state)
+        return f"<Record {self.id}: {', '.join(parts)}>"
 
     def _repr_html_(self) -> str:
-        """Return a card for a notebook: headline, a small table, and the curve where matplotlib is
-        installed.
-        """
-        from posse.results.reports.report import card
+        """Return the record as a notebook shows it."""
+        from posse.results.render import card
 
         return card(self)
 
@@ -451,108 +523,141 @@ def several(records: Record | Iterable[Record]) -> tuple[Record, ...]:
     return (records,) if isinstance(records, Record) else tuple(records)
 
 
-def _check(record: Record) -> None:
-    """Raise if the parts of a record do not fit each other."""
-    rules.one_of(STATUSES, status=record.status)
-    _names(record)
-    _shapes(record)
-    _parties(record)
-    _show(record.show)
-    vocabulary(record.problem.get("words"))
+def _check_numbers(record: Record) -> None:
     if record.runs and record.seeds and len(record.seeds) != record.runs:
         raise DataError(
-            f"expected {record.runs} world seeds, one a run, got {len(record.seeds)}. Give all, or "
-            "none."
+            f"expected {record.runs} world seeds, one per run, got {len(record.seeds)}. Give all, "
+            "or none.",
+            rule="results.seeds.wrong-number",
         )
     if any(not 0 <= seed < 2**64 for seed in record.seeds):
-        raise DataError("world seeds must be in [0, 2^64).")
-    if record.steps.size and (record.steps[0] < 0 or (np.diff(record.steps) <= 0).any()):
-        raise DataError("steps must increase and not be negative.")
+        raise DataError("world seeds must be in [0, 2^64).", rule="results.seeds.out-of-range")
+    steps = record.steps
+    if steps.size and (steps[0] < 0 or (np.diff(steps) <= 0).any()):
+        raise DataError(
+            "steps must increase and not be negative.", rule="results.steps.not-increasing"
+        )
     if (record.pulls < 0).any():
-        raise DataError(f"pulls must not be negative, got {int(record.pulls.min())}.")
+        raise DataError(
+            f"pulls must not be negative, got {int(record.pulls.min())}.",
+            rule="results.pulls.negative",
+        )
     if not np.isfinite(record.total).all():
-        raise DataError("total must be finite, got NaN or infinity.")
+        raise DataError(
+            "total must be finite, got NaN or infinity.", rule="results.total.not-finite"
+        )
     for name, value in {"seconds": record.seconds, **record.role_seconds}.items():
         if not (value >= 0 and np.isfinite(value)):
-            raise DataError(f"seconds must be finite and not negative, got {value} for {name}.")
+            raise DataError(
+                f"seconds must be finite and not negative, got {value} for {name}.",
+                rule="results.seconds.negative",
+            )
 
 
-def _shapes(record: Record) -> None:
-    runs, points = record.runs, record.steps.size
-    wanted = {
+def _check_shapes(record: Record) -> None:
+    runs = record.runs
+    points = record.steps.size
+    parties = len(record.parties)
+    expected_shapes = {
         "reward": (runs, points),
         "regret": (runs, points),
         "pulls": (runs, record.pulls.shape[1]),
+        "party_total": (runs, parties),
+        "party_regret": (runs, parties),
     }
-    wanted |= dict.fromkeys(("party_total", "party_regret"), (runs, len(record.parties)))
-    for name, expected in wanted.items():
+    for name, expected in expected_shapes.items():
         array = getattr(record, name)
-        # Without a run the other axis says nothing.
-        if array is None or array.shape == expected or array.shape[0] == runs == 0:
+        if array is None or array.shape == expected:
+            continue
+        if array.shape[0] == runs == 0:  # without a run the other axis means nothing
             continue
         raise DataError(
             f"{name} must have shape {expected} for {runs} runs and {points} steps, got "
-            f"{array.shape}. "
-            "Give one row a run and one column a step (an arm for pulls, a party for what parties "
-            "earned)."
+            f"{array.shape}. Give one row per run and one column per step (per arm for pulls, per "
+            "party for what parties earned).",
+            rule=f"results.{name}.wrong-shape",
         )
 
 
-def _parties(record: Record) -> None:
-    twice = [name for name in dict.fromkeys(record.parties) if record.parties.count(name) > 1]
-    if twice or not all(record.parties):
-        got = f"'{twice[0]}' twice" if twice else "an empty one"
-        raise DataError(f"parties must have names of their own, got {got}. Give each another name.")
+def _check_parties(record: Record) -> None:
+    for name, times in Counter(record.parties).items():
+        if not name or times > 1:
+            problem = f"'{name}' twice" if name else "an empty one"
+            raise DataError(
+                f"parties must have different names, got {problem}. Give each another name.",
+                rule="results.parties.not-distinct",
+            )
 
 
-def _names(record: Record) -> None:
+def _check_names(record: Record) -> None:
     for name in ("id", "run_id"):
         id = getattr(record, name)
-        if not _ID.fullmatch(id) or id == "last":
+        if id == "last" or not _ID.fullmatch(id):
             raise DataError(
                 f"{name} must be 2 to 64 of a-z, 0-9 and '-', and not 'last', got {id!r}. Use "
-                "new_id()."
+                "new_id().",
+                rule=f"results.{name}.malformed",
             )
     for name in ("kind", "level", "version"):
         if not getattr(record, name):
-            raise DataError(f"{name} must not be empty.")
+            raise DataError(f"{name} must not be empty.", rule=f"results.{name}.empty")
     try:
-        when = datetime.fromisoformat(record.created)
+        created = datetime.fromisoformat(record.created)
     except ValueError as error:
-        raise DataError(f"created must be an ISO time, got {record.created!r}.") from error
-    if when.tzinfo is None:
         raise DataError(
-            f"created must carry a time zone, got {record.created!r}. Write it in UTC, ending in "
-            "+00:00."
+            f"created must be an ISO time, got {record.created!r}.",
+            rule="results.created.not-a-time",
+        ) from error
+    if created.tzinfo is None:
+        raise DataError(
+            f"created must have a time zone, got {record.created!r}. Write it in UTC, ending in "
+            "+00:00.",
+            rule="results.created.no-time-zone",
         )
 
 
-def _show(show: Mapping[str, JSON]) -> None:
-    """Raise if a report could not print what a system wants shown; keys that nobody reads are left
-    alone.
-    """
-    for name, kind in (("roles", dict), *((name, list) for name in _LISTS)):
-        if not isinstance(show.get(name, kind()), kind):
-            raise DataError(f"show.{name} must be a {kind.__name__}, got {show[name]!r}.")
-    roles: Any = show.get("roles", {})
-    for kind_, role in roles.items():
-        colours = role.get("colour", ()) if isinstance(role, dict) else None
-        # A colour goes into the style of a page as it is.
-        if colours is None or not all(
-            isinstance(one, str) and _COLOUR.fullmatch(one) for one in colours
-        ):
+def _check_show(show: Mapping[str, JSON]) -> None:
+    """Raise if what a system wants shown cannot be printed. Unknown keys are ignored."""
+    types: dict[str, type] = {"roles": dict, **dict.fromkeys(_LISTS, list)}
+    for name, expected in types.items():
+        if name in show and not isinstance(show[name], expected):
             raise DataError(
-                f"show.roles.{kind_} must have a label and two colours such as '#2f7fd6', got "
-                f"{role!r}."
+                f"show.{name} must be a {expected.__name__}, got {show[name]!r}.",
+                rule="results.show.wrong-type",
+                field=f"show.{name}",
+            )
+    roles: Any = show.get("roles", {})
+    for kind, role in roles.items():
+        if not _has_colours(role):
+            raise DataError(
+                f"show.roles.{kind} must have a label and two colours such as '#2f7fd6', got "
+                f"{role!r}.",
+                rule="results.show.no-colours",
+                field=f"show.roles.{kind}",
             )
     sections: Any = show.get("sections", [])
     for i, section in enumerate(sections):
-        width = len(section.get("columns", ())) if isinstance(section, dict) else -1
-        if width < 0 or any(len(row) != width for row in section.get("rows", ())):
+        if not _is_table(section):
             raise DataError(
                 f"show.sections[{i}] must be a table whose rows are as long as its columns, got "
-                f"{section}."
+                f"{section}.",
+                rule="results.show.not-a-table",
+                field=f"show.sections[{i}]",
             )
+
+
+def _has_colours(role: object) -> bool:
+    """Return whether the colours of a role, if it has any, are safe in the style of a page."""
+    if not isinstance(role, Mapping):
+        return False
+    return all(is_colour(colour) for colour in role.get("colour", ()))
+
+
+def _is_table(section: object) -> bool:
+    if not isinstance(section, Mapping):
+        return False
+    width = len(section.get("columns", ()))
+    return all(len(row) == width for row in section.get("rows", ()))
 
 
 class Interrupted(KeyboardInterrupt):

@@ -105,7 +105,7 @@ class Store:
 
     def begin(self, head: Record) -> RunHandle:
         """List a run that begins, in this process; `head` is its record as far as it is known."""
-        self.insert(replace(head, status="running"), live=True)
+        self.insert(head.but(status="running"), live=True)
         return RunHandle(self, head)
 
     def get(self, id: str) -> Record:
@@ -118,11 +118,19 @@ class Store:
                 f"SELECT runs.fields, {_LIVE} {_FROM} WHERE runs.id = ?", (whole,)
             ).fetchone()
             blobs = dict(db.execute("SELECT name, data FROM arrays WHERE run = ?", (whole,)))
-        record = build(text, blobs, f"run {whole} in {self.path}")
+        where = f"run {whole} in {self.path}"
+        for name in ("steps", "reward", "pulls"):
+            if name not in blobs:
+                raise StoreError(
+                    f"{where} is damaged: its array '{name}' is missing. Delete the run, or "
+                    "restore a copy.",
+                    rule="results.array.missing",
+                )
+        record = build(text, blobs, where)
         if live[0] is None:
             return record
         status, _, done, _ = _standing(live)
-        return replace(record, status=status, summary={**record.summary, "steps_done": done})
+        return record.but(status=status, summary={**record.summary, "steps_done": done})
 
     def list(self, limit: int | None = None, kind: str | None = None) -> builtins.list[RunRow]:
         """List runs, the one saved last first, without loading their arrays."""
@@ -182,7 +190,8 @@ class Store:
         """Do nothing: between operations a store holds nothing that could be closed."""
 
     def insert(self, record: Record, *, over: Iterable[str] = (), live: bool = False) -> None:
-        """Insert a record in place of those of the ids `over`."""
+        """Validate a record, and insert it in place of those of the ids `over`."""
+        record.validate()
         row = tuple(
             getattr(record, {"problem": "problem_name"}.get(name, name)) for name in COLUMNS
         )
@@ -193,7 +202,8 @@ class Store:
             if db.execute("SELECT 1 FROM runs WHERE id = ?", (record.id,)).fetchone():
                 raise StoreError(
                     f"run {record.id} is already in {self.path}. Give it a new id, or pass "
-                    "replace=True."
+                    "replace=True.",
+                    rule="results.id.taken",
                 )
             marks = ", ".join("?" * (len(COLUMNS) + 1))
             db.execute(
@@ -260,8 +270,9 @@ class RunHandle:
         return self._head.id
 
     def beat(self, done: int, whole: int) -> None:
-        """Say that the run goes on, and how far it is: at most once a second. A busy or full store
-        stops no run.
+        """Note that the run is alive and how far it is, at most once per second.
+
+        A busy or full store stops no run.
         """
         now = time.monotonic()
         if self._open and now >= self._next:
@@ -296,7 +307,7 @@ class RunHandle:
         """Forget a run that has not ended; list it as failed where an exception ended it."""
         if self._open and error is not None:
             with suppress(StoreError):
-                self.end(replace(self._head, status="failed"))
+                self.end(self._head.but(status="failed"))
         self.drop()
 
 
@@ -326,35 +337,40 @@ def _remove(db: sqlite3.Connection, id: str) -> None:
     db.execute("DELETE FROM runs WHERE id = ?", (id,))
 
 
-def _resolve(db: sqlite3.Connection, wanted: str, path: Path) -> str:
-    """Return the one id that is meant, or say what is there instead."""
-    if wanted == "last":
+def _resolve(db: sqlite3.Connection, word: str, path: Path) -> str:
+    """Return the id that an id, a prefix or "last" means."""
+    if word == "last":
         row = db.execute(
             f"SELECT runs.id {_FROM} WHERE live.run IS NULL ORDER BY seq DESC LIMIT 1"
         ).fetchone()
         if row is None:
             raise StoreError(
                 f"there is no run in {path} yet. Run one first, or set POSSE_HOME to where they "
-                "are."
+                "are.",
+                rule="results.id.none",
             )
         return str(row[0])
     query = (
         "SELECT id FROM runs WHERE substr(id, 1, length(?1)) = ?1 ORDER BY id = ?1 DESC, seq DESC "
         "LIMIT 6"
     )
-    close = [str(row[0]) for row in db.execute(query, (wanted,))] if wanted else []
-    if close and (close[0] == wanted or len(close) == 1):
+    close = [str(row[0]) for row in db.execute(query, (word,))] if word else []
+    if close and (close[0] == word or len(close) == 1):
         return close[0]
     if close:
         more = ", ..." if len(close) == 6 else ""
         raise StoreError(
-            f"'{wanted}' begins several ids: {', '.join(close[:5])}{more}. Give more characters."
+            f"'{word}' begins several ids: {', '.join(close[:5])}{more}. Give more characters.",
+            rule="results.id.ambiguous",
         )
     recent = tuple(
         str(row[0]) for row in db.execute("SELECT id FROM runs ORDER BY seq DESC LIMIT 5")
     )
-    hint = check.suggestion(wanted, recent) if recent else " The store is empty."
-    raise StoreError(f"no run '{wanted}' in {path}.{hint.replace('Known:', 'Most recent:')}")
+    hint = check.suggestion(word, recent) if recent else " The store is empty."
+    raise StoreError(
+        f"no run '{word}' in {path}.{hint.replace('Known:', 'Most recent:')}",
+        rule="results.id.unknown",
+    )
 
 
 def arrays_of(record: Record) -> dict[str, bytes]:
@@ -371,9 +387,7 @@ def text_of(record: Record) -> str:
 
 
 def build(text: str, blobs: Mapping[str, bytes], where: str) -> Record:
-    """Rebuild a record from its parts, or say which part is damaged; `where` names the run and its
-    file.
-    """
+    """Return a record from its stored parts; `where` names the run and its file in errors."""
     arrays: dict[str, npt.NDArray[np.generic]] = {}
     for name, blob in blobs.items():
         try:
@@ -381,13 +395,15 @@ def build(text: str, blobs: Mapping[str, bytes], where: str) -> Record:
         except ValueError as error:
             raise StoreError(
                 f"{where} is damaged: its array '{name}' {error}. Delete the run, or restore a "
-                "copy."
+                "copy.",
+                rule="results.array.damaged",
             ) from error
     try:
         values = json.loads(text)
         values["traffic"] = tuple(Traffic(**hop) for hop in values["traffic"])
-        return Record(**{**values, **arrays})
+        return Record.restored({**values, **arrays})
     except (ValueError, TypeError, KeyError, AttributeError, PosseError) as error:
         raise StoreError(
-            f"{where} is damaged: {error}. Delete the run, or restore a copy."
+            f"{where} is damaged: {error}. Delete the run, or restore a copy.",
+            rule="results.record.damaged",
         ) from error

@@ -1,11 +1,12 @@
-"""What a record may hold: plain values that JSON can say, and arrays with their bytes."""
+"""What a record may store: plain values that JSON can express, and arrays with their bytes."""
 
 from __future__ import annotations
 
 import math
+import re
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,22 +14,25 @@ import numpy.typing as npt
 from posse.core.errors import DataError
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
-"""What JSON can say. Read-only containers, so that a `dict[str, int]` is accepted where a `JSON`
-is.
-"""
+"""A value of JSON. The containers are read-only types, so that a `dict[str, int]` is a `JSON`."""
 
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 _MAGIC = b"posse-array-1"
+_HEADER = re.compile(rb"posse-array-1 (<f8|<i8) ((?:\d+(?:,\d+)*)?)")
+_COLOUR = re.compile(r"#[0-9a-fA-F]{6}")
 _TYPES = {"<f8": np.dtype("<f8"), "<i8": np.dtype("<i8")}
 
 
 def plain(value: object, where: str) -> JSON:
-    """Copy a value into dicts, lists and scalars, or name the key that JSON cannot say.
+    """Copy a value into dicts, lists and scalars.
 
     Tuples become lists and numpy scalars become Python numbers, so that a record is equal to itself
     after a round trip.
+
+    Raises:
+        DataError: JSON cannot express the value. The message and the field name its key.
 
     >>> plain({"arms": (1, 2)}, "config")
     {'arms': [1, 2]}
@@ -40,28 +44,42 @@ def plain(value: object, where: str) -> JSON:
     """
     if isinstance(value, str):
         return _text(value, where)
-    if value is None or isinstance(value, bool | int | float):
+    if isinstance(value, float):
         # numpy's float64 is a float: the constructor drops the subclass, whose repr differs.
-        return float(value) if isinstance(value, float) else value
+        return float(value)
+    if value is None or isinstance(value, bool | int):
+        return value
     if isinstance(value, Mapping):
-        return {_key(key, where): plain(item, f"{where}.{key}") for key, item in value.items()}
+        return plain_dict(value, where)
     if isinstance(value, list | tuple):
         return [plain(item, f"{where}[{i}]") for i, item in enumerate(value)]
     if hasattr(value, "tolist"):  # a numpy scalar or array
         return plain(value.tolist(), where)
     raise DataError(
         f"{where} must be a JSON value, got {type(value).__name__}. Use a list, dict, string or "
-        "number."
+        "number.",
+        rule="results.value.not-json",
+        field=where,
     )
 
 
 def plain_dict(value: Mapping[str, object], where: str) -> dict[str, JSON]:
     """Copy a mapping of plain values; its own keys must be strings."""
-    return {_key(key, where): plain(item, f"{where}.{key}") for key, item in value.items()}
+    copied: dict[str, JSON] = {}
+    for key, item in value.items():
+        if not isinstance(key, str):
+            raise DataError(
+                f"{where} must have strings as keys, got {key!r}. Write it as a string.",
+                rule="results.key.not-a-string",
+                field=where,
+            )
+        name = f"{where}.{key}"
+        copied[_text(key, where)] = plain(item, name)
+    return copied
 
 
 def strict(value: JSON) -> JSON:
-    """Replace NaN and infinity, which JSON cannot say, by null.
+    """Replace NaN and infinity, which JSON cannot express, by null.
 
     >>> strict({"ratio": float("nan"), "runs": [1, 2.5]})
     {'ratio': None, 'runs': [1, 2.5]}
@@ -70,7 +88,7 @@ def strict(value: JSON) -> JSON:
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
         return {key: strict(item) for key, item in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
+    if isinstance(value, list | tuple):
         return [strict(item) for item in value]
     return value
 
@@ -81,28 +99,32 @@ def flat(value: JSON, name: str = "") -> list[tuple[str, JSON]]:
     >>> flat({"policy": {"name": "ucb"}, "arms": [1, 2], "seed": None})
     [('policy.name', 'ucb'), ('arms', [1, 2]), ('seed', None)]
     """
-    if isinstance(value, Mapping):
-        return [
-            pair
-            for key, item in value.items()
-            for pair in flat(item, f"{name}.{key}" if name else key)
-        ]
-    return [(name, value)]
+    if not isinstance(value, Mapping):
+        return [(name, value)]
+    prefix = f"{name}." if name else ""
+    pairs = []
+    for key, item in value.items():
+        pairs += flat(item, prefix + key)
+    return pairs
+
+
+def is_colour(value: object) -> bool:
+    """Return whether a value is a colour that may be put into the style of a page."""
+    return isinstance(value, str) and _COLOUR.fullmatch(value) is not None
 
 
 def _text(value: str, where: str) -> str:
     # Half of a surrogate pair is a Python string and no Unicode text: no file or database takes it.
-    if any("\ud800" <= c <= "\udfff" for c in value):
-        raise DataError(
-            f"{where} must be Unicode text, got {value!r}. Decode it with errors='replace'."
-        )
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise DataError(
+                f"{where} must be Unicode text, got {value!r}. Decode it with errors='replace'.",
+                rule="results.text.not-unicode",
+                field=where,
+            ) from error
     return str(value)
-
-
-def _key(key: object, where: str) -> str:
-    if not isinstance(key, str):
-        raise DataError(f"{where} must have strings as keys, got {key!r}. Write it as a string.")
-    return _text(key, where)
 
 
 def floats(values: npt.ArrayLike, dimensions: int, name: str) -> npt.NDArray[np.float64]:
@@ -111,17 +133,19 @@ def floats(values: npt.ArrayLike, dimensions: int, name: str) -> npt.NDArray[np.
     if not np.isfinite(array).all():
         raise DataError(
             f"{name} must be finite, got NaN or infinity. Record only the steps that every run "
-            "reached."
+            "reached.",
+            rule=f"results.{name}.not-finite",
         )
     return array
 
 
 def integers(values: npt.ArrayLike, dimensions: int, name: str) -> npt.NDArray[np.int64]:
     """Copy into a read-only int64 array; a fraction is refused, not rounded."""
-    array = np.asarray(values)
+    array: npt.NDArray[Any] = _converted(values, name, None)
     if array.size and array.dtype.kind not in "iu":
         raise DataError(
-            f"{name} must hold integers, got {array.dtype}. Convert it with astype('int64')."
+            f"{name} must hold integers, got {array.dtype}. Convert it with astype('int64').",
+            rule=f"results.{name}.not-integers",
         )
     return _array(array, dimensions, name, np.int64)
 
@@ -129,22 +153,29 @@ def integers(values: npt.ArrayLike, dimensions: int, name: str) -> npt.NDArray[n
 def _array(
     values: npt.ArrayLike, dimensions: int, name: str, dtype: type[Scalar]
 ) -> npt.NDArray[Scalar]:
-    try:
-        array = np.array(values, dtype=dtype, order="C")
-    except (TypeError, ValueError, OverflowError) as error:
-        raise DataError(f"{name} must be an array of {np.dtype(dtype)}: {error}.") from error
+    array = _converted(values, name, dtype)
     if array.size == 0 and array.ndim < dimensions:
-        array = array.reshape((0,) * dimensions)  # [] means "no runs", whatever the axes
+        array = array.reshape((0,) * dimensions)  # [] means "no runs" on every axis
     if array.ndim != dimensions:
-        raise DataError(f"{name} must have {dimensions} dimension(s), got shape {array.shape}.")
+        raise DataError(
+            f"{name} must have {dimensions} dimension(s), got shape {array.shape}.",
+            rule=f"results.{name}.wrong-dimensions",
+        )
     array.flags.writeable = False
     return array
 
 
+def _converted(values: npt.ArrayLike, name: str, dtype: type[Scalar] | None) -> npt.NDArray[Scalar]:
+    try:
+        return np.array(values, dtype=dtype, order="C")
+    except (TypeError, ValueError, OverflowError) as error:
+        raise DataError(
+            f"{name} must be an array of numbers: {error}.", rule=f"results.{name}.not-an-array"
+        ) from error
+
+
 def same(a: npt.NDArray[np.generic] | None, b: npt.NDArray[np.generic] | None) -> bool:
-    """Tell whether two arrays are equal bit for bit: type, shape and every byte (so -0.0 is not
-    0.0).
-    """
+    """Return whether two arrays are equal in type, shape and every byte (-0.0 is not 0.0)."""
     if a is None or b is None:
         return a is b
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
@@ -171,17 +202,13 @@ def unpack(blob: bytes) -> npt.NDArray[np.generic]:
 
     Never inflates more than the header promises, so a small blob cannot fill the memory.
     """
-    header, newline, body = blob.partition(b"\n")
-    parts = header.split(b" ")
-    if (
-        not newline
-        or len(parts) != 3
-        or parts[0] != _MAGIC
-        or parts[1].decode("latin-1") not in _TYPES
-    ):
+    header, _, body = blob.partition(b"\n")
+    match = _HEADER.fullmatch(header)
+    if match is None:
         raise ValueError("no array header")
-    dtype = _TYPES[parts[1].decode()]
-    shape = tuple(int(side) for side in parts[2].split(b",")) if parts[2] else ()
+    dtype = _TYPES[match[1].decode()]
+    sides = match[2].split(b",") if match[2] else []
+    shape = tuple(int(side) for side in sides)
     size = math.prod(shape) * dtype.itemsize
     inflate = zlib.decompressobj()
     try:

@@ -1,9 +1,11 @@
-"""Numbers and nouns as people read them, the same in a table, a figure and a report."""
+"""Numbers and nouns as text, the same in every table, figure and report."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cache
+from math import floor, isfinite, log10
 
 from posse.core import check
 from posse.core.errors import DataError
@@ -36,10 +38,16 @@ def plus_minus(value: float | None, error: float | None) -> str:
     """
     if value is None or error is None:
         return number(value)
-    places = 0
-    while places < 6 and 0 < error * 10**places < 9.95:
-        places += 1
+    places = _places(error, 9.95)
     return f"{value:,.{places}f} ± {error:,.{places}f}"
+
+
+def _places(size: float, limit: float) -> int:
+    """Return after how many places `size` reaches the limit; 6 at most, and 0 for a size of 0."""
+    places = 0
+    while places < 6 and 0 < size * 10**places < limit:
+        places += 1
+    return places
 
 
 def seconds(value: float | None) -> str:
@@ -51,15 +59,15 @@ def seconds(value: float | None) -> str:
     if value is None:
         return UNKNOWN
     if value < 0.9995:
-        return f"{value * 1e3:.3g} ms" if value >= 1e-3 or value == 0 else f"{value * 1e6:.3g} µs"
+        if 0 < value < 1e-3:
+            return f"{value * 1e6:.3g} µs"
+        return f"{value * 1e3:.3g} ms"
     if value < 59.95:
         return f"{value:.1f} s"
-    whole = round(value)
-    return (
-        f"{whole // 60} min {whole % 60} s"
-        if whole < 3600
-        else f"{whole // 3600} h {whole % 3600 // 60} min"
-    )
+    total = round(value)
+    if total < 3600:
+        return f"{total // 60} min {total % 60} s"
+    return f"{total // 3600} h {total % 3600 // 60} min"
 
 
 def size(count: int) -> str:
@@ -82,9 +90,23 @@ def ratio(value: float | None) -> str:
     >>> ratio(205.31), ratio(1.5), ratio(1 / 205), ratio(None)
     ('205×', '1.5×', '1/205', '–')
     """
-    if value is not None and 0 < value < 0.1:
+    if value is None:
+        return UNKNOWN
+    if 0 < value < 0.1:
         return f"1/{number(float(f'{1 / value:.3g}'))}"
-    return UNKNOWN if value is None else f"{number(float(f'{value:.3g}'))}×"
+    return f"{number(float(f'{value:.3g}'))}×"
+
+
+def percent(value: float | None) -> str:
+    """Write a relative gain.
+
+    >>> percent(0.2874), percent(-0.031), percent(0.00018), percent(8.9), percent(None)
+    ('+29 %', '-3.1 %', '+0.018 %', '+890 %', '–')
+    """
+    if value is None:
+        return UNKNOWN
+    sign = "-" if value < 0 else "+"
+    return f"{sign}{number(float(f'{100 * abs(value):.2g}'))} %"
 
 
 def fraction(value: float | None) -> str:
@@ -96,13 +118,37 @@ def fraction(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.2f}"
 
 
+def rounded_up(value: JSON) -> str:
+    """Write an epsilon or a delta with four digits. It is never shown as better than it is.
+
+    >>> rounded_up(0.211012), rounded_up(1e-5), rounded_up(0.9999999), rounded_up(0.1459)
+    ('0.2111', '1e-05', '1', '0.1459')
+    >>> rounded_up(245132.7), rounded_up(None)
+    ('245,200', 'not stated')
+    """
+    if value is None:
+        return "not stated"
+    if not isinstance(value, int | float):
+        return words_of(value)
+    if value <= 0 or not isfinite(value):
+        return f"{value:g}"
+    rounded = float(f"{value:.3e}")
+    if rounded < value:
+        rounded += 10.0 ** (floor(log10(value)) - 3)
+    if 1e4 <= rounded < 1e15:
+        return f"{rounded:,.0f}"
+    return f"{rounded:.4g}"
+
+
 def listed(names: Sequence[str]) -> str:
     """Write names one after the other.
 
     >>> listed(["aes", "paillier", "mask"]), listed(["aes"]), listed([])
     ('aes, paillier and mask', 'aes', '')
     """
-    return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
+    if len(names) < 2:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def count(n: int, noun: str) -> str:
@@ -122,12 +168,15 @@ def plural(noun: str) -> str:
     """
     if noun.endswith("y") and noun[-2:-1] not in "aeiou":
         return f"{noun[:-1]}ies"
-    return f"{noun}es" if noun.endswith(("s", "x", "z", "ch", "sh")) else f"{noun}s"
+    if noun.endswith(("s", "x", "z", "ch", "sh")):
+        return f"{noun}es"
+    return f"{noun}s"
 
 
 def interval(estimate: float, low: float, high: float) -> str:
-    """Write an estimate and its interval to the first place that matters; without an interval the
-    estimate alone.
+    """Write an estimate and its interval to the first significant place.
+
+    Without an interval (NaN) the estimate alone is written.
 
     >>> nan = float("nan")
     >>> (
@@ -159,8 +208,7 @@ def words_of(value: JSON) -> str:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Nouns in the singular, as tables, figures and reports say them; `money` is the user's
-    currency, or nothing.
+    """A system's nouns in the singular; `money` is the user's currency, or empty.
 
     >>> market = Vocabulary(
     ...     step="round", arm="producer", pull="unit", reward="revenue", party="agent", money="EUR"
@@ -195,8 +243,10 @@ class Vocabulary:
 
     @property
     def regret_caption(self) -> str:
-        """What the regret is, in a sentence."""
-        best = "the best arm" if self.arm == "arm" else f"choosing best from the first {self.step}"
+        """Caption of a figure of the regret."""
+        best = "the best arm"
+        if self.arm != "arm":
+            best = f"choosing best from the first {self.step}"
         return f"Cumulative pseudo-regret: what {best} would have added on average."
 
     @property
@@ -207,22 +257,21 @@ class Vocabulary:
         return f"{plural(self.pull).capitalize()} of each {self.arm}"
 
     def priced(self, amount: str) -> str:
-        """Put the currency behind an amount that was already written.
+        """Append the currency to an amount.
 
         >>> Vocabulary(money="EUR").priced("812.4 ± 3.1"), Vocabulary().priced("812")
         ('812.4 ± 3.1 EUR', '812')
         """
-        return (
-            f"{amount} {self.money}" if self.money and any(c.isdigit() for c in amount) else amount
-        )
+        if not self.money or amount == UNKNOWN:
+            return amount
+        return f"{amount} {self.money}"
 
 
 _NAMES = tuple(field.name for field in fields(Vocabulary))
 
 
 def vocabulary(words: JSON) -> Vocabulary:
-    """Read the words of a problem, such as {"step": "round"}; what it does not name keeps its
-    default.
+    """Read the nouns of a problem, such as {"step": "round"}; the others keep their defaults.
 
     >>> vocabulary({"step": "round"}).step, vocabulary(None) == Vocabulary()
     ('round', True)
@@ -236,26 +285,42 @@ def vocabulary(words: JSON) -> Vocabulary:
     if words is None:
         return Vocabulary()
     if not isinstance(words, Mapping):
-        raise DataError(f"words must be a table such as {{'step': 'round'}}, got {words!r}.")
+        raise DataError(
+            f"words must be a table such as {{'step': 'round'}}, got {words!r}.",
+            rule="results.words.not-a-table",
+        )
+    nouns = {name: word if isinstance(word, str) else None for name, word in words.items()}
+    return _vocabulary(tuple(nouns.items()))
+
+
+@cache
+def _vocabulary(words: tuple[tuple[str, str | None], ...]) -> Vocabulary:
     chosen: dict[str, str] = {}
-    for name, word in words.items():
+    for name, word in words:
         check.one_of(_NAMES, word=name)
-        if not isinstance(word, str) or not (word.strip() or name == "money"):
+        stripped = "" if word is None else word.strip()
+        optional = name == "money" and word is not None
+        if not stripped and not optional:
             raise DataError(
                 f"words.{name} must be a noun in the singular, got {word!r}. Leave it out for the "
-                "default."
+                "default.",
+                rule="results.words.not-a-noun",
+                field=f"words.{name}",
             )
-        chosen[name] = word.strip()
+        chosen[name] = stripped
     return Vocabulary(**chosen)
 
 
 def common(vocabularies: Iterable[Vocabulary]) -> Vocabulary:
-    """Keep the words that all of them share, for one table or figure of several systems; the others
-    are the defaults.
+    """Return the nouns that all of them share, and the defaults for the others.
 
     >>> common([Vocabulary(step="round", money="EUR"), Vocabulary(step="round", money="USD")])
     Vocabulary(step='round', arm='arm', pull='pull', reward='reward', party='party', money='')
     """
     kinds = set(vocabularies)
-    shared = {name: {getattr(kind, name) for kind in kinds} for name in _NAMES}
-    return Vocabulary(**{name: nouns.pop() for name, nouns in shared.items() if len(nouns) == 1})
+    shared: dict[str, str] = {}
+    for name in _NAMES:
+        nouns = {getattr(kind, name) for kind in kinds}
+        if len(nouns) == 1:
+            shared[name] = nouns.pop()
+    return Vocabulary(**shared)

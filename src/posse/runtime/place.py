@@ -54,7 +54,7 @@ class PartyFile(Settings):
     protocol: str
     """Name of the system."""
     identity: Path
-    """Folder that 'posse enrol' wrote."""
+    """Folder that 'posse party enrol' wrote."""
     journal: Path
     """Folder of this party's journal of this run."""
     role: str | None = None
@@ -104,7 +104,7 @@ class PartyFile(Settings):
         """
         if "protocol" not in given and {"home", "authority"} & set(given):
             raise ConfigError(
-                "this is the file of a service, and not of one party. Start it with 'posse serve'."
+                "this is the file of a service, and not of one party. Start it with 'posse party serve'."
             )
         tables = [
             name

@@ -378,7 +378,7 @@ class Catalogue:
 
     def budget(self, name: str, given: Any) -> dict[str, Any]:
         """Calculate one."""
-        from posse.results.reports.sections import Section
+        from posse.results.section import Section
 
         action = dict(_budgets()).get(name)
         if action is None:

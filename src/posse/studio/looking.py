@@ -23,7 +23,7 @@ import msgspec
 from posse.core.errors import PosseError
 from posse.core.roles import View
 from posse.privacy.leakage.attack import SIGNIFICANCE, WIRE, Attack, Evidence, attempt
-from posse.results.reports.audits import Row
+from posse.results.audits import Row
 from posse.studio.catalogue import plain
 from posse.studio.guard import Refused
 from posse.studio.stage import KEPT, Stage, described

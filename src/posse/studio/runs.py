@@ -17,10 +17,10 @@ from posse.core import check
 from posse.core.errors import StoreError
 from posse.core.statistics import Band, band
 from posse.results import compare, words
+from posse.results.document import sections
 from posse.results.export import export
 from posse.results.naming import labels
-from posse.results.reports.report import render_report
-from posse.results.reports.sections import sections
+from posse.results.render import render_report
 from posse.results.store import RunRow, Store
 from posse.results.words import common
 from posse.studio.catalogue import plain

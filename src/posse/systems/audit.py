@@ -34,8 +34,8 @@ from posse.privacy.leakage.attack import (
     check_view,
 )
 from posse.results import words
+from posse.results.audits import OTHER_ROLES, UNSCORED, Audit, Row
 from posse.results.record import Progress, Record, Watch
-from posse.results.reports.audits import OTHER_ROLES, UNSCORED, Audit, Row
 from posse.runtime.network import recording
 from posse.systems.base import AnySystem, RunSettings, level_or_none
 from posse.systems.modules import attacks_of, deploy_of

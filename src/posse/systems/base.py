@@ -22,7 +22,7 @@ from posse.core import check
 from posse.core.errors import ConfigError
 from posse.core.settings import Settings
 from posse.problems.datasets.files import content
-from posse.results.reports.sections import Section
+from posse.results.section import Section
 from posse.results.values import JSON
 from posse.systems.registry import system_of
 from posse.version import __version__
@@ -176,6 +176,14 @@ class Level(Generic[S]):
     """What the roles learn in a run with these settings, one sentence each."""
     not_protected: Callable[[S], tuple[str, ...]]
     """What is not protected in a run with these settings, one sentence each."""
+    against: str = ""
+    """Whom it protects against; a few words."""
+    broken_by: str = ""
+    """The smallest group that learns what is protected; a few words."""
+    attacks: tuple[str, ...] = ()
+    """Names of the attacks that verify both."""
+    command: str = ""
+    """The command that switches stronger protection on, if this level protects little."""
 
 
 class System(ABC, Generic[S]):
@@ -284,7 +292,15 @@ def presentation_of_level(
         tables: Tables as a record stores them (`Section.plain`).
     """
     roles = {role.kind: {"label": role.label, "colour": list(role.colour)} for role in system.roles}
-    return {
+    summary: dict[str, Any] = {}
+    if level is not None and level.against:
+        summary["protection_summary"] = {
+            "against": level.against,
+            "broken_by": level.broken_by,
+            "attacks": list(level.attacks),
+            "command": level.command,
+        }
+    return summary | {
         "title": system.about.title,
         "roles": roles,
         "protects": _protection_sentences(system, level),

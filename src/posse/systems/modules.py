@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from posse.core.errors import ConfigError
 from posse.core.settings import Settings
 from posse.results.record import Record
-from posse.results.reports.sections import Section
+from posse.results.section import Section
 from posse.runtime.memory import Delivery
 from posse.systems.base import AnySystem, RoleKind, RunSettings, level_or_none, not_protected
 from posse.systems.registry import system_of
@@ -205,7 +205,9 @@ class Command:
     """A command of one system, such as `budget arms`; the command line adds it to its own."""
 
     path: tuple[str, ...]
-    """Words of the command; systems may share the first ones."""
+    """Words of the command. The first one may be a group of Posse (`problems`, `check`, `evaluate`,
+    `budget`, `devices`), which the command joins.
+    """
     summary: str
     settings: Callable[[], type[Settings]]
     """Imports and returns the class of settings that the flags of the command set."""
@@ -217,6 +219,8 @@ class Command:
     """Settings that have no flag in this command."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Defaults of this command that differ from those of the settings."""
+    examples: tuple[str, ...] = ()
+    """Two commands for the help page."""
     stopped: str = ""
     """What is printed after Ctrl-C if the command stores unfinished work; empty if it does not."""
 

@@ -16,7 +16,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -34,9 +33,9 @@ from posse.core.errors import (
 from posse.core.settings import read_toml
 from posse.results.database import default_path
 from posse.results.record import Record, Traffic, new_id, utc_now
-from posse.results.reports.sections import Section
-from posse.results.reports.sections import up as rounded_up
+from posse.results.section import Section
 from posse.results.store import RunHandle, Store
+from posse.results.words import rounded_up
 from posse.runtime.certificates import making as certificates
 from posse.runtime.network.deployment import Deployment, Known, Service, make_party, run_party
 from posse.runtime.network.party import Party
@@ -293,7 +292,7 @@ def add_privacy_of_all_runs(record: Record, store: Store) -> Record:
     spent_by_others = filter(None, map(_privacy_spent, store.heads(others).values()))
     table = _privacy_table(record.party, [spent, *spent_by_others])
     sections: Any = record.show["sections"]
-    return replace(record, show={**record.show, "sections": [*sections, table.plain()]})
+    return record.but(show={**record.show, "sections": [*sections, table.plain()]})
 
 
 def _privacy_table(party: str, spent: Sequence[tuple[float, float]]) -> Section:
@@ -512,7 +511,7 @@ def _refuse_older_journal(path: Path, party: Party, place: Place) -> None:
             raise JournalError(
                 f"the journal in {place.journal} is an older copy: it holds {link.received} "
                 f"messages of '{peer}', and this machine's store noted {noted[peer]} ({path}). Put "
-                "the newest one back. If it is lost, 'posse restore' a backup: the party then asks "
+                "the newest one back. If it is lost, 'posse party restore' a backup: the party then asks "
                 "its peers whether the run has continued.",
                 rule="systems.journal.older-copy",
             )

@@ -30,16 +30,12 @@ BUILT_IN = {
     "fed-contextual": "posse.systems.fed_contextual.system",
 }
 ACTIONS = {
-    "arms": "List the arms that data give, with their means.",
-    "budget": "Plan the noise of a privacy budget, or see what given noise proves.",
-    "ranges": "Print how large every intermediate of mpc-contextual can become, and run nothing.",
+    "budget": "Plan the noise of a privacy budget, or see what noise proves.",
     "devices": "Deploy a model on devices, or try a fleet on this machine.",
-    "export": "Write a learnt model with its policy as an ONNX graph, which phones and pages run.",
-    "rates": "Rank learning rates by what their models would earn, from a log of decisions.",
+    "export": "Write a learnt model with its policy as an ONNX graph.",
 }
-"""First words of the built-in systems' own commands, each with its help.
-
-They are here so that help can list all commands without importing the systems.
+"""First words of the built-in systems' own commands, so that a list of all commands imports no
+system. Words below a group of Posse, such as `problems show`, are not in it.
 """
 GROUP = "posse.systems"
 """Group of the entry points of systems."""

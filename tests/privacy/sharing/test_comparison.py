@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from posse.core.errors import ProtocolError
 from posse.privacy.sharing.comparison import every, less
 from posse.privacy.sharing.values import Bits
 from tests.privacy.sharing.engine import (
@@ -125,6 +126,20 @@ def test_shared_tables_are_read_at_public_places(n: int, seed: int, width: int, 
     wanted = np.take_along_axis(entries, places[..., None], axis=-1)[..., 0]
     assert xored(done.results).tolist() == wanted.tolist()
     assert (done.rounds, done.sent, done.plan.sizes.table) == (0, 0, data.size)
+
+
+@pytest.mark.parametrize("width", [1, 2, 4, 8])
+def test_a_place_beyond_the_end_of_a_table_is_refused(width: int) -> None:
+    """A party that opens something else makes such places; it must not crash the others."""
+    data, places = packed(np.zeros((1, 32), int), width), np.array([32])
+
+    def program(s):
+        tables = s.dealt_bytes(data.shape, lambda: data)
+        yield from ()
+        return s.unknown_bits(places.shape, width) if s.deals else s.read(tables, places, width)
+
+    with pytest.raises(ProtocolError, match="beyond the end of a table"):
+        run(program, 2, 0)
 
 
 def comparing(x, seed: int = 0):

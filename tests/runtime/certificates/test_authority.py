@@ -95,7 +95,8 @@ def test_names_are_checked_before_anything_is_written(tmp_path: Path, name: str,
 
 def test_a_folder_without_an_authority(tmp_path: Path) -> None:
     with pytest.raises(
-        CertificateError, match=r"there is no authority in .* Make one with 'posse ca init'"
+        CertificateError,
+        match=r"there is no authority in .* Make one with 'posse federation ca init'",
     ):
         Authority(tmp_path)
 

@@ -120,6 +120,7 @@ def written(path: Path, rows: list[dict[str, Any]]) -> Path:
 def test_the_command(tmp_path: Path) -> None:
     log = written(tmp_path / "log.csv", log_of(1))
     shown = call(
+        "evaluate",
         "rates",
         str(log),
         "--rounds",
@@ -131,7 +132,7 @@ def test_the_command(tmp_path: Path) -> None:
     ).out
     assert "lower bound" in shown
     assert "First: --client-rate 0.1 --server-rate 0.1" in shown
-    told = json.loads(call("rates", str(log), "--rounds", "2", "--json").out)
+    told = json.loads(call("evaluate", "rates", str(log), "--rounds", "2", "--json").out)
     assert len(told["candidates"]) == 16  # four multiples of each default
     lows = [one["dr"]["low"] for one in told["candidates"]]
     assert lows == sorted(lows, reverse=True)

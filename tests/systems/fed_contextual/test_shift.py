@@ -15,7 +15,7 @@ import pytest
 from posse.core.errors import DataError, PosseError
 from posse.problems.populations.worlds import named_clients, read_rewards
 from posse.results.record import Record
-from posse.results.reports.report import render_report
+from posse.results.render import render_report
 from posse.systems.fed_contextual.settings import FedContextual
 from posse.systems.registry import run as run_fed
 from posse.systems.registry import start

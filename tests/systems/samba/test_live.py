@@ -20,7 +20,7 @@ from posse.core.errors import ConfigError, DataError
 from posse.core.fixed import REWARD_ONE
 from posse.policies.arms.registry import POLICIES
 from posse.privacy.crypto.paillier import generate_key
-from posse.results.reports.sections import sections
+from posse.results.document import sections
 from posse.systems.live import POINTS, Bandit
 from posse.systems.samba.settings import Samba
 from posse.systems.samba.twin import simulate

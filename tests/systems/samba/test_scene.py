@@ -566,7 +566,7 @@ def test_an_example_away_from_its_place_is_refused() -> None:
         SYSTEM.start(Samba(policy="ucb", level="paper", means=means), example="ucb")
     with pytest.raises(ConfigError, match=r"walk is not a setting, got 'ucb-68'.*example='ucb-68'"):
         Samba(policy="ucb", walk="ucb-68", level="paper", means=means, horizon=100)  # type: ignore[call-arg]
-    with pytest.raises(ConfigError, match="names must be one a mean"):
+    with pytest.raises(ConfigError, match="names must be one per mean"):
         Samba(means=(0.1, 0.2), names=("a",))
     with pytest.raises(ConfigError, match="names go with means"):
         Samba(names=("a", "b"))

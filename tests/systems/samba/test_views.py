@@ -21,7 +21,7 @@ from posse.privacy.crypto import frames
 from posse.privacy.crypto.paillier import generate_key
 from posse.problems import BernoulliArms
 from posse.problems.datasets.published import embedded_arms
-from posse.results.reports.sections import sections
+from posse.results.document import sections
 from posse.runtime.memory import MemoryRun
 from posse.systems.registry import run, start
 from posse.systems.samba.attacks.reading import read

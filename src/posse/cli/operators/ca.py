@@ -1,5 +1,5 @@
-"""`posse ca`, the customer's authority, which says who is who in a run; `posse enrol`, by which a
-party joins it.
+"""`posse federation ca`, the customer's authority, which certifies the parties of a run, and
+`posse party enrol`, by which a party joins it.
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,12 +23,6 @@ if TYPE_CHECKING:
     from posse.runtime.certificates.enrolment import Enrolled
     from posse.runtime.certificates.register import CertificateRow, TokenRow
     from posse.runtime.certificates.tokens import Token
-
-app = typer.Typer(
-    help="Certify the parties of a run (the customer's work): tokens, certificates, revocation.",
-    callback=flags.help_when_alone,
-    invoke_without_command=True,
-)
 
 Folder = Annotated[Path, typer.Option("--ca", help="Folder of the authority.", metavar="FOLDER")]
 PassphraseFile = Annotated[
@@ -60,7 +54,8 @@ Host = Annotated[
 Address = Annotated[
     str | None,
     typer.Option(
-        help="Where the party reaches 'posse ca serve'; goes into the token.", metavar="HOST:PORT"
+        help="Where the party reaches 'posse federation ca serve'; goes into the token.",
+        metavar="HOST:PORT",
     ),
 ]
 Minutes = Annotated[int, typer.Option(help="How long the token can be used.", metavar="INTEGER")]
@@ -72,8 +67,10 @@ Port = Annotated[
     int,
     typer.Option(help="Port to listen on; 0 for a free one.", min=0, max=65535, metavar="INTEGER"),
 ]
-Keep = Annotated[bool, typer.Option("--keep", help="Go on when no token is open, until Ctrl-C.")]
-Asked = Annotated[Path, typer.Argument(help="What 'posse enrol --request' wrote.", metavar="FILE")]
+Keep = Annotated[bool, typer.Option("--keep", help="Continue when no token is open, until Ctrl-C.")]
+Asked = Annotated[
+    Path, typer.Argument(help="What 'posse party enrol --request' wrote.", metavar="FILE")
+]
 Out = Annotated[
     Path, typer.Option("--out", "-o", help="Where to write the answer.", metavar="FILE")
 ]
@@ -124,7 +121,6 @@ AnswerFile = Annotated[
 HERE = Path("posse-ca")
 
 
-@app.command()
 def init(
     run: Run,
     ca: Folder = HERE,
@@ -132,26 +128,30 @@ def init(
     passphrase: Ask = False,
     passphrase_file: PassphraseFile = None,
 ) -> None:
-    """Make the authority of a run."""
+    """Make the authority of a run.
+
+    Examples:
+        posse federation ca init --run trial-7
+        posse federation ca init --run trial-7 --passphrase
+    """
     from posse.runtime.certificates.authority import Authority
 
     secret = (
         passphrase_of(passphrase_file, confirm=True)() if passphrase or passphrase_file else None
     )
-    made = Authority.init(ca, name, run, passphrase=secret)
+    created = Authority.init(ca, name, run, passphrase=secret)
     remark(
         f"made the authority '{name}' of run '{run}' in {ca}, until "
-        f"{_day(made.certificate.not_valid_after_utc)}."
+        f"{_day(created.certificate.not_valid_after_utc)}."
     )
-    remark(f"fingerprint: {_fingerprint(made)}")
+    remark(f"fingerprint: {_fingerprint(created)}")
     if secret is None:
         remark(
             f"{ca / 'ca.key'} is not encrypted (--passphrase): who reads it can pose as any party."
         )
-    remark(f"next, for every party: posse ca token --ca {ca} --role ROLE --name NAME")
+    remark(f"next, for every party: posse federation ca token --ca {ca} --role ROLE --name NAME")
 
 
-@app.command()
 def token(
     role: Role,
     name: Name = None,
@@ -163,11 +163,18 @@ def token(
     out: TokenOut = None,
     json: flags.Json = False,
 ) -> None:
-    """Make a token that lets one party enrol once; the token is all that goes to stdout."""
+    """Make a token that lets one party enrol once.
+
+    Only the token goes to stdout.
+
+    Examples:
+        posse federation ca token --role owner --name clinic-b
+        posse federation ca token --role comp --out comp.token
+    """
     from posse.runtime.federation.talk import QUEUE
 
     authority = _authority(ca)
-    made = authority.token(
+    created = authority.token(
         role,
         name_for(role, name),
         minutes=minutes,
@@ -178,41 +185,40 @@ def token(
     if json:
         print_json(
             {
-                "token": made.text(),
-                "run": made.peer.run,
-                "role": made.peer.role,
-                "name": made.peer.name,
-                "expires": made.expires.isoformat(),
-                "authority": made.fingerprint.hex(),
-                "address": made.address,
+                "token": created.text(),
+                "run": created.peer.run,
+                "role": created.peer.role,
+                "name": created.peer.name,
+                "expires": created.expires.isoformat(),
+                "authority": created.fingerprint.hex(),
+                "address": created.address,
                 "hosts": host or [],
             }
         )
         return
     if out is None:
-        sys.stdout.write(made.text() + "\n")
+        sys.stdout.write(created.text() + "\n")
         sys.stdout.flush()
     else:
         from posse.core.files import PRIVATE, write_whole
 
-        write_whole(out, f"{made.text()}\n".encode(), mode=PRIVATE, replace=False)
-    remark(f"for {made.peer}, once, until {made.expires:%H:%M} UTC ({minutes} min).")
+        write_whole(out, f"{created.text()}\n".encode(), mode=PRIVATE, replace=False)
+    remark(f"for {created.peer}, once, until {created.expires:%H:%M} UTC ({minutes} min).")
     remark(
         "send it to that party by a channel you trust, not over this network: who has it first can "
         "enrol."
     )
     serve = (
-        "posse serve, with the founder's file"
+        "posse party serve, with the founder's file"
         if (ca / QUEUE).is_dir()
-        else f"posse ca serve --ca {ca}"
+        else f"posse federation ca serve --ca {ca}"
     )
     remark(
-        f"they run: posse enrol --token-file FILE{'' if address else ' --address HOST:PORT'}; here "
+        f"they run: posse party enrol --token-file FILE{'' if address else ' --address HOST:PORT'}; here "
         f"runs: {serve}"
     )
 
 
-@app.command()
 def serve(
     ca: Folder = HERE,
     bind: Bind = "127.0.0.1",
@@ -220,7 +226,14 @@ def serve(
     keep: Keep = False,
     passphrase_file: PassphraseFile = None,
 ) -> None:
-    """Take requests on a port until all open tokens are used or expired, or Ctrl-C."""
+    """Answer requests on a port until all open tokens are used.
+
+    It also ends when they have expired, or by Ctrl-C.
+
+    Examples:
+        posse federation ca serve
+        posse federation ca serve --bind 0.0.0.0 --keep
+    """
     import asyncio
 
     from posse.runtime.certificates.authority import Desk
@@ -228,7 +241,8 @@ def serve(
     authority = _authority(ca, passphrase_file)
     if not keep and not authority.register.open_tokens(authority.now()):
         raise ConfigError(
-            "no token is open. Make one with 'posse ca token', or pass --keep to wait for one."
+            "no token is open. Make one with 'posse federation ca token', or pass --keep to wait for one.",
+            rule="cli.token.none-open",
         )
     try:
         asyncio.run(_serve(Desk(authority), bind, port, keep))
@@ -236,7 +250,7 @@ def serve(
         still = authority.register.open_tokens(authority.now())
         remark(f"stopped. Open tokens: {', '.join(row.name for row in still) or 'none'}.")
         raise typer.Exit(flags.INTERRUPTED) from None
-    remark(f"done: no token is open any more. See: posse ca list --ca {ca}")
+    remark(f"done: no token is open any more. See: posse federation ca list --ca {ca}")
 
 
 async def _serve(desk: Desk, bind: str, port: int, keep: bool) -> None:
@@ -247,9 +261,9 @@ async def _serve(desk: Desk, bind: str, port: int, keep: bool) -> None:
     server = EnrolmentServer(desk, decided=_say_decision)
     try:
         host, bound = await server.start(bind, port)
-        shown = f"[{host}]" if ":" in host else host
+        shown_host = f"[{host}]" if ":" in host else host
         remark(
-            f"taking requests on {shown}:{bound}; the authority's fingerprint is "
+            f"taking requests on {shown_host}:{bound}; the authority's fingerprint is "
             f"{_fingerprint(desk.authority)}."
         )
         if host in ("127.0.0.1", "::1"):
@@ -274,9 +288,12 @@ def _say_decision(reply: Reply, address: str) -> None:
         remark(f"refused a request from {address}: {reply.reason}.")
 
 
-@app.command()
 def sign(file: Asked, out: Out, ca: Folder = HERE, passphrase_file: PassphraseFile = None) -> None:
-    """Answer a request that came as a file."""
+    """Answer a request that came as a file.
+
+    Examples:
+        posse federation ca sign clinic-b.request --out clinic-b.answer
+    """
     from posse.core.files import write_whole
     from posse.runtime.certificates.authority import Desk
     from posse.runtime.certificates.tokens import Refused, refused
@@ -286,16 +303,22 @@ def sign(file: Asked, out: Out, ca: Folder = HERE, passphrase_file: PassphraseFi
     if reply.reason:
         whose = f" for {reply.peer}" if reply.peer else ""
         raise EnrolmentError(
-            f"the request{whose} is refused: {refused(Refused(reply.reason)).text}", reply.reason
+            f"the request{whose} is refused: {refused(Refused(reply.reason)).text}",
+            reply.reason,
+            rule="cli.request.refused",
         )
     write_whole(out, reply.data)
     remark(f"enrolled {reply.peer} (serial {reply.serial}).")
-    remark(f"send {out} back; they run: posse enrol TOKEN --answer {out.name}")
+    remark(f"send {out} back; they run: posse party enrol TOKEN --answer {out.name}")
 
 
-@app.command("list")
 def list_all(ca: Folder = HERE, json: flags.Json = False) -> None:
-    """List tokens and certificates."""
+    """List tokens and certificates.
+
+    Examples:
+        posse federation ca list
+        posse federation ca list --json
+    """
     authority = _authority(ca)
     tokens, certificates = authority.list()
     if json:
@@ -310,7 +333,7 @@ def list_all(ca: Folder = HERE, json: flags.Json = False) -> None:
         return
     heading(f"Run {authority.run}, authority {authority.name} ({_fingerprint(authority)})")
     if not tokens and not certificates:
-        say("No parties yet. Make a token with: posse ca token --role ROLE --name NAME")
+        say("No parties yet. Make a token with: posse federation ca token --role ROLE --name NAME")
         return
     if certificates:
         heading("Certificates")
@@ -328,9 +351,13 @@ def list_all(ca: Folder = HERE, json: flags.Json = False) -> None:
         table(("name", "role", "state", "until (UTC)", "refused requests"), rows)
 
 
-@app.command()
 def revoke(which: Which, ca: Folder = HERE, passphrase_file: PassphraseFile = None) -> None:
-    """Revoke a certificate, or all of a party and its open tokens."""
+    """Revoke a certificate, or all of a party and its open tokens.
+
+    Examples:
+        posse federation ca revoke clinic-b
+        posse federation ca crl --out crl.pem
+    """
     serials = _authority(ca, passphrase_file).revoke(which)
     remark(f"revoked {', '.join(serials)}." if serials else f"withdrew the open tokens of {which}.")
     remark(
@@ -339,9 +366,13 @@ def revoke(which: Which, ca: Folder = HERE, passphrase_file: PassphraseFile = No
     )
 
 
-@app.command()
 def crl(ca: Folder = HERE, out: ListOut = None, passphrase_file: PassphraseFile = None) -> None:
-    """Sign the present revocation list, for every party's crl.pem."""
+    """Sign the present revocation list, for every party's crl.pem.
+
+    Examples:
+        posse federation ca crl
+        posse federation ca crl --out crl.pem
+    """
     from posse.core.files import write_whole
 
     pem = _authority(ca, passphrase_file).crl()
@@ -363,7 +394,14 @@ def enrol(
     request: RequestFile = None,
     answer: AnswerFile = None,
 ) -> None:
-    """Join a run with the customer's token: the key is drawn here and stays here."""
+    """Join a run with the customer's token.
+
+    The key is drawn on this machine and stays here.
+
+    Examples:
+        posse party enrol --token-file token
+        posse party enrol --token-file token --request clinic-b.request
+    """
     import asyncio
 
     from posse.core.files import forbid_core_dumps, write_whole
@@ -373,7 +411,8 @@ def enrol(
 
     if sum(one is not None for one in (address, request, answer)) > 1:
         raise ConfigError(
-            "--address, --request and --answer are three ways to enrol. Pass one of them."
+            "--address, --request and --answer are three ways to enrol. Pass one of them.",
+            rule="cli.address.several-ways",
         )
     forbid_core_dumps()
     read = Token.read(_given(token, token_file))
@@ -387,9 +426,9 @@ def enrol(
         write_whole(request, data)
         remark(f"drew the key of {read.peer} in {folder} and wrote the request.")
         remark(
-            f"send {request} to the customer, who runs: posse ca sign {request.name} --out ANSWER"
+            f"send {request} to the customer, who runs: posse federation ca sign {request.name} --out ANSWER"
         )
-        remark(f"then: posse enrol TOKEN --answer ANSWER --out {folder}")
+        remark(f"then: posse party enrol TOKEN --answer ANSWER --out {folder}")
     elif where is not None:
         _say_enrolled(complete(read, folder, asyncio.run(ask(read, data, *where)), utc_now()))
 
@@ -402,7 +441,8 @@ def _where(token: Token, address: str | None) -> tuple[str, int]:
         raise ConfigError(
             "the token does not say where the authority listens. Pass --address host:port, or "
             "--request FILE to send "
-            "the request yourself."
+            "the request yourself.",
+            rule="cli.address.missing",
         )
     return split_address(where)
 
@@ -413,7 +453,8 @@ def _given(token: str | None, file: Path | None) -> str:
 
     if (token is None) == (file is None):
         raise ConfigError(
-            "a token is needed, once. Pass --token-file FILE, or - to read it from stdin."
+            "a token is needed, once. Pass --token-file FILE, or - to read it from stdin.",
+            rule="cli.token.missing",
         )
     if file is None:
         assert token is not None
@@ -433,7 +474,8 @@ def _text(token: str) -> str:
         return sys.stdin.read(4096)
     except UnicodeDecodeError as error:
         raise EnrolmentError(
-            "what came on stdin is no token. Pass the text that 'posse ca token' printed."
+            "what came on stdin is no token. Pass the text that 'posse federation ca token' printed.",
+            rule="cli.token.not-a-token",
         ) from error
 
 
@@ -462,10 +504,13 @@ def _read(path: Path, what: str) -> bytes:
         with path.open("rb") as file:
             data = file.read(LONGEST + 1)
     except OSError as error:
-        raise DataError(f"cannot read the {what} {path}: {error.strerror}.") from error
+        raise DataError(
+            f"cannot read the {what} {path}: {error.strerror}.", rule="cli.request.not-readable"
+        ) from error
     if len(data) > LONGEST:
         raise DataError(
-            f"{path} is too long for an enrolment {what}: it has more than {LONGEST} bytes."
+            f"{path} is too long for an enrolment {what}: it has more than {LONGEST} bytes.",
+            rule="cli.request.too-long",
         )
     return data
 
@@ -487,11 +532,13 @@ def passphrase_of(file: Path | None, *, confirm: bool = False) -> Callable[[], b
                 return file.read_bytes().rstrip(b"\r\n")
             except OSError as error:
                 raise DataError(
-                    f"cannot read the passphrase file {file}: {error.strerror}."
+                    f"cannot read the passphrase file {file}: {error.strerror}.",
+                    rule="cli.passphrase_file.not-readable",
                 ) from error
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise ConfigError(
-                "a passphrase is needed, and this is not a terminal. Pass --passphrase-file FILE."
+                "a passphrase is needed, and this is not a terminal. Pass --passphrase-file FILE.",
+                rule="cli.passphrase.no-terminal",
             )
         return str(
             typer.prompt(
@@ -516,25 +563,31 @@ def name_for(role: str, name: str | None, flag: str = "--name") -> str:
         kind.kind: kind for system in deployed_systems() for kind in system.roles if kind.party
     }
     if role not in (*roles, NO_PART):
-        raise ConfigError(f"unknown role '{role}'.{suggestion(role, (*roles, NO_PART))}")
+        raise ConfigError(
+            f"unknown role '{role}'.{suggestion(role, (*roles, NO_PART))}", rule="cli.role.unknown"
+        )
     sole = [kind for kind, one in roles.items() if one.sole]
     if role in sole and name in (None, role):
         return role
     some = f"{'an' if role[0] in 'aeiou' else 'a'} {role}"
     if name is None:
-        raise ConfigError(f"{some} needs a name. Pass {flag}, such as {flag} clinic-b.")
+        raise ConfigError(
+            f"{some} needs a name. Pass {flag}, such as {flag} clinic-b.", rule="cli.name.missing"
+        )
     if role in sole:
         raise ConfigError(
-            f"the {role} of a run is called '{role}', got '{name}'. Leave {flag} out."
+            f"the {role} of a run is called '{role}', got '{name}'. Leave {flag} out.",
+            rule="cli.name.given-to-sole-role",
         )
     if name in (*sole, NO_PART):
         raise ConfigError(
-            f"'{name}' is the name of a role, got it for {some}. Choose another name."
+            f"'{name}' is the name of a role, got it for {some}. Choose another name.",
+            rule="cli.name.is-a-role",
         )
     return name
 
 
-def _token_entry(row: TokenRow) -> dict[str, Any]:
+def _token_entry(row: TokenRow) -> dict[str, object]:
     return {
         "name": row.name,
         "role": row.role,
@@ -548,7 +601,7 @@ def _token_entry(row: TokenRow) -> dict[str, Any]:
     }
 
 
-def _certificate_entry(row: CertificateRow, now: datetime) -> dict[str, Any]:
+def _certificate_entry(row: CertificateRow, now: datetime) -> dict[str, object]:
     return {
         "serial": row.serial,
         "name": row.name,

@@ -27,7 +27,7 @@ _SOURCE = ("examples", "coupons")
 
 @dataclass(frozen=True)
 class PartyResult:
-    """What one party knows when its part is over; numbers that it does not know are None."""
+    """What one party knows when its part is over; numbers outside its knowledge are None."""
 
     party: str
     role: str

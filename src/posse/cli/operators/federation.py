@@ -6,8 +6,8 @@ import asyncio
 import errno
 import json
 import os
+import re
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +35,7 @@ from posse.core.interrupts import handle_signals
 if TYPE_CHECKING:
     from posse.runtime.local import Layout
     from posse.runtime.network.deployment import Deployment
+    from posse.runtime.network.health import Status
     from posse.runtime.place import Place
 
 File = Annotated[Path, typer.Argument(help="The party's file.", metavar="FILE")]
@@ -50,25 +51,33 @@ Without = Annotated[
 ]
 Federation = Annotated[Path | None, typer.Argument(help="The federation's file.", metavar="FILE")]
 Example = Annotated[
-    bool, typer.Option("--example", help="Run an example: four shops share 400 coupons.")
+    bool,
+    typer.Option(
+        "--example", help="Run an example in posse-example: four shops share 400 coupons."
+    ),
 ]
 Folder = Annotated[
     Path | None,
-    typer.Option(help="Where identities, journals and logs go; beside the file if not given."),
+    typer.Option(help="Where identities, journals and logs go; next to the file if not given."),
 ]
 BEGUN = "federation.json"
 """In the folder of `posse up`: the settings the run began with."""
 STOPPING = 12.0
-"""Seconds that `posse stop` waits for the party to be gone."""
+"""Seconds that `posse party stop` waits for the party to be gone."""
 _CANNOT_LISTEN = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES, errno.EPERM)
 
 
 # One party ----------------------------------------------------------------------------------------
 
 
-def party(file: File, record_view: RecordView = False) -> None:
-    """Run one party of a federation until its part is over; started again, it goes on where it
-    was.
+def start(file: File, record_view: RecordView = False) -> None:
+    """Run one party until its part is over.
+
+    Started again, it continues where it was.
+
+    Examples:
+        posse party clinic-b.toml
+        posse party clinic-b.toml --record-view
     """
     from posse.core.files import forbid_core_dumps
     from posse.runtime.network.operate import json_log
@@ -94,7 +103,7 @@ def party(file: File, record_view: RecordView = False) -> None:
         say(sentence(read_result(place.journal)))
         raise
     except KeyboardInterrupt:
-        remark(f"interrupted; go on with: posse party {file}")
+        remark(f"interrupted; continue with: posse party {file}")
         raise typer.Exit(INTERRUPTED) from None
     except PosseError as error:
         log("failed", code=error.code, why=error.text)
@@ -106,19 +115,24 @@ def party(file: File, record_view: RecordView = False) -> None:
         say(sentence(result))
     else:
         log("stopped")
-        say(f"stopped before the end; go on with: posse party {file}")
+        say(f"stopped before the end; continue with: posse party {file}")
 
 
-def _reachable(place: Place, made: Deployment) -> Deployment:
+def _reachable(place: Place, deployment: Deployment) -> Deployment:
     """Refuse a file after which a peer could never be reached: the party would wait for ever."""
     from posse.runtime.place import ONE_LISTENS
 
-    lost = sorted(set(made.peers) - set(place.file.connect)) if place.file.listen is None else []
+    lost = (
+        sorted(set(deployment.peers) - set(place.file.connect)) if place.file.listen is None else []
+    )
     if lost:
-        raise ConfigError(f"neither listen nor [connect] gives a way to '{lost[0]}'. {ONE_LISTENS}")
-    for text in made.remarks:
+        raise ConfigError(
+            f"neither listen nor [connect] gives a way to '{lost[0]}'. {ONE_LISTENS}",
+            rule="cli.listen.no-way-to-peer",
+        )
+    for text in deployment.remarks:
         remark(text)
-    return made
+    return deployment
 
 
 def cannot_listen(error: OSError, file: Path) -> NoReturn:
@@ -128,12 +142,13 @@ def cannot_listen(error: OSError, file: Path) -> NoReturn:
     raise LinkError(
         f"cannot listen as {file} says: {error.strerror}. Stop what holds the port, or change "
         "listen or metrics; "
-        f"'posse doctor {file}' looks at both."
+        f"'posse party doctor {file}' looks at both.",
+        rule="cli.listen.cannot-listen",
     ) from error
 
 
-def sentence(result: Mapping[str, Any]) -> str:
-    """Say in a line what came out for a party."""
+def sentence(result: Status) -> str:
+    """Return in one line what came out for a party."""
     if "parties" in result:
         return f"run {result['run']}: the parts of all {len(result['parties'])} parties are over"
     return f"run {result['run']}: {result['outcome']}"
@@ -148,7 +163,14 @@ def up(
     example: Example = False,
     json_: flags.Json = False,
 ) -> None:
-    """Run a whole federation on this machine: identities, files and a process for every party."""
+    """Run a whole federation on this machine.
+
+    It makes the identities and files, and starts one process for each party.
+
+    Examples:
+        posse up --example
+        posse up federation.toml --folder trial --json
+    """
     elsewhere = f" --folder {folder}" if folder else ""
     if example:
         if file is not None:
@@ -187,7 +209,7 @@ def _up(file: Path, place: Path, command: str, anew: str) -> tuple[dict[str, Any
 
     `command` continues it when it is interrupted; `anew` says how to start another run.
     """
-    again = f"go on with: {command}"
+    again = f"continue with: {command}"
     try:
         return _run_to_end(file, place, again, anew)
     except KeyboardInterrupt:  # before its processes are watched
@@ -213,16 +235,17 @@ def _run_to_end(file: Path, place: Path, again: str, anew: str) -> tuple[dict[st
         _begin(place / BEGUN, settings)
     except OSError as error:
         raise DataError(
-            f"cannot write in {place}: {error.strerror}. Pass --folder with a place you own."
+            f"cannot write in {place}: {error.strerror}. Pass --folder with a place you own.",
+            rule="cli.folder.not-writable",
         ) from error
     _check_none_runs(paths)
-    # Modules of sources are beside the federation's file, not beside the parties' files.
+    # Modules of sources are next to the federation's file, not next to the parties' files.
     os.environ["PYTHONPATH"] = os.pathsep.join(
         filter(None, (str(file.resolve().parent), os.environ.get("PYTHONPATH")))
     )
     for text in (
         *federation.remarks,
-        f"{len(paths)} parties in {place}; Ctrl-C stops them, and the same command goes on.",
+        f"{len(paths)} parties in {place}; Ctrl-C stops them, and the same command continues.",
     ):
         remark(text)
     watch = Watch(local.start_one, federation)
@@ -260,63 +283,75 @@ def _folder_of(file: Path) -> Path:
     return folder if folder != file else file.with_name(f"{file.name}.d")
 
 
-def _check_same(
-    begun: Path, now: Mapping[str, Any], place: Path, may_change: tuple[str, ...]
-) -> None:
-    """A run goes on with the settings it began with: everyone has signed them."""
+def _check_same(settings_file: Path, now: Status, place: Path, may_change: tuple[str, ...]) -> None:
+    """A run continues with the settings it began with: everyone has signed them."""
     try:
-        before: dict[str, Any] = json.loads(begun.read_text())
+        before: dict[str, Any] = json.loads(settings_file.read_text())
     except FileNotFoundError:
         return
     except (OSError, ValueError) as error:
-        raise DataError(f"{begun} cannot be read: {error}. Pass --folder to begin anew.") from error
-    was, given = (
+        raise DataError(
+            f"{settings_file} cannot be read: {error}. Pass --folder to start again.",
+            rule="cli.folder.not-readable",
+        ) from error
+    before_texts, now_texts = (
         terms_as_texts({key: value for key, value in values.items() if key not in may_change})
         for values in (before, now)
     )
-    if text := describe_difference(was, given, ("when it began", "in the file now")):
+    if text := describe_difference(before_texts, now_texts, ("when it began", "in the file now")):
         raise ConfigError(
             f"the run in {place} has other settings: {text}. Put the file back, or give the run "
             "another name and pass "
-            "--folder."
+            "--folder.",
+            rule="cli.file.other-settings",
         )
 
 
-def _begin(begun: Path, now: Mapping[str, Any]) -> None:
+def _begin(settings_file: Path, now: Status) -> None:
     from posse.core import files
 
-    files.write_whole(begun, json.dumps(now, indent=1).encode())
+    files.write_whole(settings_file, json.dumps(now, indent=1).encode())
 
 
 def _check_none_runs(paths: list[Path]) -> None:
     for path in paths:
         if asyncio.run(status_of(path)):
-            raise ConfigError(f"'{path.stem}' runs already. Stop it first with: posse stop {path}")
+            raise ConfigError(
+                f"'{path.stem}' runs already. Stop it first with: posse party stop {path}",
+                rule="cli.party.runs-already",
+            )
 
 
 def _ended(watch: Watch, federation: Layout, place: Path) -> dict[str, Any]:
-    failed = [process for process in watch.processes if (process.handle.returncode or 0) > 0]
-    if failed:
-        with suppress(OSError):
-            lines = failed[0].log.read_text(errors="replace").strip().splitlines()
-        last = next(
-            (line for line in reversed(lines) if line.startswith("error:")),
-            lines[-1] if lines else "no word",
-        )
-        stalled = failed[0].handle.returncode == StalledError.exit_code
-        error = StalledError if stalled else PosseError
+    """Return how a run ended; raise the error of the first party that failed."""
+    for process in watch.processes:
+        code = process.handle.returncode
+        if code is None or code <= 0:
+            continue
+        error = StalledError if code == StalledError.exit_code else PosseError
         raise error(
-            f"'{failed[0].name}' ended early: {last.removeprefix('error: ')} (its log: "
-            f"{failed[0].log})"
+            f"'{process.name}' ended early: {_last_error(process.log)} (its log: {process.log})",
+            rule="cli.party.ended-early",
         )
-    if not (outcome := _outcome(federation, place)):
+    outcome = _outcome(federation, place)
+    if not outcome:
         raise PosseError(
-            "the parties were stopped before the end of the run. The same command goes on."
+            "the parties were stopped before the end of the run. The same command continues.",
+            rule="cli.run.stopped",
         )
     return outcome
 
 
-def _show(outcome: Mapping[str, Any], place: Path, federation: Layout, as_json: bool) -> None:
+def _last_error(log: Path) -> str:
+    """Return the last error in a log without its page, which the new error names."""
+    lines = ["no word"]
+    with suppress(OSError):
+        lines += log.read_text(errors="replace").strip().splitlines()
+    errors = [line for line in lines if line.startswith("error:")] or lines
+    return re.sub(r" \((rule: \S+; )?see errors/P\d+\)$", "", errors[-1].removeprefix("error: "))
+
+
+def _show(outcome: Status, place: Path, federation: Layout, as_json: bool) -> None:
     from posse.systems.parties import RESULT
 
     if as_json:
@@ -354,12 +389,21 @@ def _command(file: Path, command: str) -> Any:
         return asyncio.run(ask(journal, command))
     except LinkError:
         if (result := read_result(journal)) and not not_answering(journal):
-            raise LinkError(f"it does not run any more: {sentence(result)}.") from None
+            raise LinkError(
+                f"it does not run any more: {sentence(result)}.", rule="cli.party.not-running"
+            ) from None
         raise
 
 
 def status(file: File, json_: flags.Json = False) -> None:
-    """Say how far a party is, and for whom it waits; of a service, as 'posse queue' does."""
+    """Show how far a party is, and for whom it waits.
+
+    Of a service it shows what 'posse federation queue' shows.
+
+    Examples:
+        posse party status clinic-b.toml
+        posse party status clinic-b.toml --json
+    """
     from posse.cli.operators import living
     from posse.runtime.network.health import SHOWN, progress
 
@@ -367,25 +411,25 @@ def status(file: File, json_: flags.Json = False) -> None:
         living.queue(file, json=json_)
         return
     try:
-        shown = _command(file, "status")
+        answer = _command(file, "status")
     except LinkError as error:
         _status_at_rest(file, error, json_)
         return
     if json_:
-        print_json({"running": True, **shown})
+        print_json({"running": True, **answer})
         return
-    leaves = "; it leaves when others have its last messages" if shown["finished"] else ""
-    state, name, done = f"{state_of(shown)}{leaves}", shown.pop("party"), progress(shown)
-    digest, waiting, over = shown.pop("digest", ""), shown["waiting"], shown["over"]
+    leaves = "; it leaves when others have its last messages" if answer["finished"] else ""
+    state, name, done = f"{state_of(answer)}{leaves}", answer.pop("party"), progress(answer)
+    digest, waiting, over = answer.pop("digest", ""), answer["waiting"], answer["over"]
     rows = [("state", state), *([("progress", done)] if done else [])]
-    rows += [(key, str(shown[key])) for key in ("role", "run", "version", "pid")]
-    rows += [(key, str(value)) for key, value in shown.items() if key not in (*SHOWN, *_STATE)]
+    rows += [(key, str(answer[key])) for key in ("role", "run", "version", "pid")]
+    rows += [(key, str(value)) for key, value in answer.items() if key not in (*SHOWN, *_STATE)]
     if digest:
         rows.append(("manifest", f"{digest} (all parties must see the same: compare by telephone)"))
     table(("party", name), rows)
     for peer, why in waiting.items():
         say(f"waiting for: {peer} ({why})", style="yellow")
-    if source := shown.get("source"):
+    if source := answer.get("source"):
         say(source_failing(name, source, file), style="yellow")
     if over:
         say(f"over for: {', '.join(over)}")
@@ -409,18 +453,18 @@ _STATE = (
 
 
 def _status_at_rest(file: Path, error: LinkError, as_json: bool) -> None:
-    """Say what the folder of a party says that does not answer: finished is no error."""
+    """Print what the folder of a party has that does not answer: finished is no error."""
     from posse.runtime.network.health import at_rest
     from posse.systems.parties import read_result
 
     journal = _journal(file)
-    found, result = at_rest(journal), read_result(journal)
-    finished = bool(result) and not found["running"]
+    resting, result = at_rest(journal), read_result(journal)
+    finished = bool(result) and not resting["running"]
     if as_json:
-        state = "finished" if finished else "not answering" if found["running"] else "not running"
+        state = "finished" if finished else "not answering" if resting["running"] else "not running"
         print_json(
             {
-                **found,
+                **resting,
                 "finished": finished,
                 "state": state,
                 **({"result": result} if finished else {}),
@@ -435,22 +479,35 @@ def _status_at_rest(file: Path, error: LinkError, as_json: bool) -> None:
 
 
 def pause(file: File) -> None:
-    """Hold a running party where it is; the others wait for it."""
+    """Hold a running party; the others wait for it.
+
+    Examples:
+        posse party pause clinic-b.toml
+        posse party resume clinic-b.toml
+    """
     _command(file, "pause")
-    say(f"paused, and the run with it; go on with: posse resume {file}")
+    say(f"paused, and the run with it; continue with: posse party resume {file}")
 
 
 def resume(file: File) -> None:
-    """Let a paused party go on."""
+    """Let a paused party continue.
+
+    Examples:
+        posse party resume clinic-b.toml
+    """
     _command(file, "resume")
     say("goes on")
 
 
 def end(file: File, without: Without = "") -> None:
-    """End a run early, at a party that may, with those that are left; what the others earned is
-    absent.
+    """End a run early, with the parties that are left.
 
-    Until all that are left have acknowledged it, another end corrects it.
+    Only some parties may do this. What absent parties earned is not in the result. Until all that
+    are left have acknowledged it, another end corrects it.
+
+    Examples:
+        posse party end customer.toml
+        posse party end customer.toml --without clinic-b,clinic-c
     """
     from posse.runtime.network.operate import NO_COMMAND
 
@@ -463,19 +520,24 @@ def end(file: File, without: Without = "") -> None:
         raise ConfigError(
             f"the part of this {role} cannot end the run. Ask the operator of a party that can: "
             "the deployment page of "
-            "the system names it."
+            "the system names it.",
+            rule="cli.party.cannot-end",
         ) from None
     label = ", and a total over some of them is labelled so" if without else ""
     say(f"asked to end; it ends when all that are left have acknowledged{label}")
     if without:
         remark(
-            f"if one more of them is gone after all, correct it with: posse end {file} --without "
+            f"if one more of them is gone after all, correct it with: posse party end {file} --without "
             "NAME,..."
         )
 
 
-def change(file: File) -> None:
-    """Take what a party may change in a run, such as its price list, as its files have it now."""
+def update(file: File) -> None:
+    """Take changed files in a run, such as a price list.
+
+    Examples:
+        posse party update producer-1.toml
+    """
     from posse.systems.parties import reread_inputs
 
     try:
@@ -488,7 +550,13 @@ def change(file: File) -> None:
 
 
 def stop(file: File) -> None:
-    """Stop a running party or service; started again, it goes on where it was."""
+    """Stop a running party or service.
+
+    Started again, it continues where it was.
+
+    Examples:
+        posse party stop clinic-b.toml
+    """
     from posse.cli.operators import living
 
     if living.is_service(file):
@@ -499,10 +567,11 @@ def stop(file: File) -> None:
     while asyncio.run(status_of(file)):
         if time.monotonic() > end:
             raise LinkError(
-                f"the party was asked to stop and still answers after {STOPPING:g} s. See its log."
+                f"the party was asked to stop and still answers after {STOPPING:g} s. See its log.",
+                rule="cli.party.not-stopped",
             )
         time.sleep(0.1)
-    say(f"stopped; go on with: {_starting(file)}")
+    say(f"stopped; continue with: {_starting(file)}")
 
 
 def _starting(file: Path) -> str:
@@ -520,12 +589,18 @@ def _starting(file: Path) -> str:
 
 
 def doctor(file: File, json_: flags.Json = False) -> None:
-    """Check a party's file, identity, journal, peers and source, or a service, and say what to
-    mend.
+    """Check a party or service, and say what to fix.
+
+    It looks at the file, identity, journal, peers, source and systemd units.
+
+    Examples:
+        posse party doctor clinic-b.toml
+        posse party doctor clinic-b.toml --json
     """
     from posse.cli.operators.living import is_service
+    from posse.cli.operators.operations import units_with_old_names
     from posse.runtime.federation import care
-    from posse.runtime.network.doctor import examine
+    from posse.runtime.network.doctor import Finding, examine
     from posse.systems.parties import deploy_by_name
 
     try:
@@ -535,6 +610,7 @@ def doctor(file: File, json_: flags.Json = False) -> None:
     findings = (
         care.examine(file) if service else examine(file, lambda name: deploy_by_name(name).build)
     )
+    findings += [Finding("systemd", False, text) for text in units_with_old_names()]
     if json_:
         print_json([{"what": one.what, "fine": one.fine, "said": one.said} for one in findings])
     else:

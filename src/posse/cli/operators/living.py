@@ -1,4 +1,4 @@
-"""A federation that lives: `posse found`, `serve`, `submit`, `queue`, and what its operators ask of
+"""A federation that lives: `posse federation create`, `serve`, `submit`, `queue`, and what its operators ask of
 a service.
 """
 
@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import json as json_module
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,7 +21,7 @@ from posse.cli.screen import bullets, heading, print_json, remark, say, table
 from posse.core.errors import ConfigError, DataError, LinkError, PosseError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from posse.runtime.network.health import Status
 
 File = Annotated[Path, typer.Argument(help="The file of a service.", metavar="FILE")]
 At = Annotated[
@@ -66,7 +67,7 @@ system and its data.
 """
 
 
-def found(
+def create(
     name: FederationName,
     folder: Place = None,
     role: FounderRole = "customer",
@@ -77,8 +78,11 @@ def found(
     passphrase: Protected = False,
     passphrase_file: PassphraseFile = None,
 ) -> None:
-    """Found a federation: its authority, the founder's own identity, and the file of the founder's
-    service.
+    """Create a federation: authority, your identity and service file.
+
+    Examples:
+        posse federation create hospitals
+        posse federation create hospitals --listen 0.0.0.0:7400
     """
     from posse.cli.operators.ca import name_for
     from posse.core.files import make_private_folder
@@ -113,19 +117,23 @@ def found(
     )
     bullets(
         [
-            f"start its service: posse serve {file}",
-            f"for every member: posse ca token --ca {place / AUTHORITY} --role ROLE --name NAME "
+            f"start its service: posse party serve {file}",
+            f"for every member: posse federation ca token --ca {place / AUTHORITY} --role ROLE --name NAME "
             f"--address {enrol}",
             f'in the file of every member: home = "{listen}" (as members reach it), founder = '
             f'"{own}"',
-            f"propose a run: posse submit RUN.toml --at {file}",
+            f"propose a run: posse federation submit RUN.toml --at {file}",
         ]
     )
 
 
 def serve(file: File, passphrase_file: PassphraseFile = None) -> None:
-    """Be a member of a federation until stopped: take part in run after run, within the consent of
-    its file.
+    """Be a member of a federation: take part in run after run.
+
+    It takes part in what the consent of its file allows, until it is stopped.
+
+    Examples:
+        posse party serve clinic-b.toml
     """
     import sys
 
@@ -140,7 +148,7 @@ def serve(file: File, passphrase_file: PassphraseFile = None) -> None:
     place = open_service(file)
     sys.path.insert(
         0, str(file.resolve().parent)
-    )  # modules of sources lie beside the service's file
+    )  # modules of sources are next to the service's file
 
     async def run() -> None:
         log = json_log(place.identity.name, least=place.file.log)
@@ -158,23 +166,28 @@ def serve(file: File, passphrase_file: PassphraseFile = None) -> None:
 
 
 def submit(run: RunFile, at: Through, json: flags.Json = False) -> None:
-    """Propose a run to a federation, follow it to its end and print its result; the same command
-    follows it again.
+    """Propose a run to a federation, and print its result.
+
+    The same command follows the run again after an interruption.
+
+    Examples:
+        posse federation submit run.toml --at hospitals/customer.toml
+        posse federation submit run.toml --at clinic-b.toml --json
     """
     from posse.core.settings import read_toml
 
     values = read_toml(run)
-    shown = _ask(at, f"submit {json_module.dumps(values, default=str)}")
+    status = _ask(at, f"submit {json_module.dumps(values, default=str)}")
     _remark_on(values)
     try:
-        shown = _follow(at, shown)
+        status = _follow(at, status)
     except KeyboardInterrupt:
         remark(
-            f"run '{shown['run']}' goes on; follow it with the same command, drop it with: "
-            f"posse queue {at} --cancel {shown['run']}"
+            f"run '{status['run']}' continues; follow it with the same command, drop it with: "
+            f"posse federation queue {at} --cancel {status['run']}"
         )
         raise typer.Exit(INTERRUPTED) from None
-    _finish(shown, json)
+    _finish(status, json)
 
 
 def _remark_on(values: Mapping[str, Any]) -> None:
@@ -189,51 +202,54 @@ def _remark_on(values: Mapping[str, Any]) -> None:
             remark(text)
 
 
-def _follow(at: Path, shown: dict[str, Any]) -> dict[str, Any]:
+def _follow(at: Path, status: dict[str, Any]) -> dict[str, Any]:
     """Say how far a run is whenever that changes, until it is over; a service that is started again
     is waited for.
     """
-    said, missed = "", 0.0
-    while shown["phase"] not in ("over", "dropped", "refused"):
-        if (line := _line(shown)) != said:
+    last_line, missed = "", 0.0
+    while status["phase"] not in ("over", "dropped", "refused"):
+        if (line := _line(status)) != last_line:
             remark(line)
-            said = line
+            last_line = line
         time.sleep(EVERY)
         try:
-            shown, missed = _ask(at, f"follow {shown['run']}"), 0.0
+            status, missed = _ask(at, f"follow {status['run']}"), 0.0
         except LinkError:
             missed += EVERY
             if missed > PATIENCE:
                 raise
-    return shown
+    return status
 
 
-def _line(shown: Mapping[str, Any]) -> str:
-    waiting = ", ".join(f"{name} ({why})" for name, why in shown["waiting"].items())
-    without = f", without {', '.join(shown['without'])}" if shown["without"] else ""
+def _line(status: Status) -> str:
+    waiting = ", ".join(f"{name} ({why})" for name, why in status["waiting"].items())
+    without = f", without {', '.join(status['without'])}" if status["without"] else ""
     return (
-        f"run '{shown['run']}' is "
-        f"{shown['phase']}{without}{f'; waiting for {waiting}' if waiting else ''}"
+        f"run '{status['run']}' is "
+        f"{status['phase']}{without}{f'; waiting for {waiting}' if waiting else ''}"
     )
 
 
-def _finish(shown: Mapping[str, Any], as_json: bool) -> None:
+def _finish(status: Status, as_json: bool) -> None:
     from posse.cli.operators.federation import sentence
     from posse.systems.parties import read_result
 
-    if shown["phase"] == "refused":
-        raise PosseError(f"run '{shown['run']}' is not in the queue: {shown['text']}")
-    if shown["phase"] == "dropped":
+    if status["phase"] == "refused":
         raise PosseError(
-            f"run '{shown['run']}' was dropped: {shown['text'].rstrip('.')}. To propose it again, "
-            "give it another name."
+            f"run '{status['run']}' is not in the queue: {status['text']}", rule="cli.run.refused"
         )
-    result = read_result(Path(shown["journal"])) if shown["journal"] else {}
+    if status["phase"] == "dropped":
+        raise PosseError(
+            f"run '{status['run']}' was dropped: {status['text'].rstrip('.')}. To propose it again, "
+            "give it another name.",
+            rule="cli.run.dropped",
+        )
+    result = read_result(Path(status["journal"])) if status["journal"] else {}
     if as_json:
-        print_json(result or {"run": shown["run"]})
+        print_json(result or {"run": status["run"]})
     else:
         say(
-            sentence(result) if result else f"run {shown['run']}: the parts of all are over",
+            sentence(result) if result else f"run {status['run']}: the parts of all are over",
             style="bold",
         )
 
@@ -241,28 +257,34 @@ def _finish(shown: Mapping[str, Any], as_json: bool) -> None:
 def queue(
     file: File, cancel: Cancelled = "", complete: Complete = False, json: flags.Json = False
 ) -> None:
-    """Show a service: members and runs at the founder, its own parts and what they have asked of
-    it.
+    """Show a service: its members, runs and limits.
+
+    Examples:
+        posse federation queue hospitals/customer.toml
+        posse federation queue hospitals/customer.toml --cancel trial-8
     """
     if complete:
         _ask(file, "complete")
     if cancel:
-        shown = _ask(file, f"cancel {cancel}")
-        if shown and (shown := _follow(file, shown))["phase"] != "dropped":
-            raise PosseError(f"run '{cancel}' is not dropped: {shown['text'] or 'it is over'}")
+        status = _ask(file, f"cancel {cancel}")
+        if status and (status := _follow(file, status))["phase"] != "dropped":
+            raise PosseError(
+                f"run '{cancel}' is not dropped: {status['text'] or 'it is over'}",
+                rule="cli.run.not-dropped",
+            )
         say(f"dropped run '{cancel}'")
         return
-    shown = _ask(file, "status")
+    status = _ask(file, "status")
     if json:
-        print_json(shown)
+        print_json(status)
         return
-    heading(f"{shown['role']} '{shown['service']}' of federation '{shown['federation']}'")
+    heading(f"{status['role']} '{status['service']}' of federation '{status['federation']}'")
     rows = [
-        ("process", str(shown["pid"])),
-        ("certificate until", shown["until"][:16].replace("T", " ")),
+        ("process", str(status["pid"])),
+        ("certificate until", status["until"][:16].replace("T", " ")),
     ]
-    rows += [("founder", shown["home"])] if "home" in shown else []
-    spent = shown["spent"]
+    rows += [("founder", status["home"])] if "home" in status else []
+    spent = status["spent"]
     rows.append(
         (
             "asked of it in all",
@@ -270,29 +292,29 @@ def queue(
             f"{spent['epsilon']:g}, delta {spent['delta']:g}",
         )
     )
-    if shown.get("edited"):  # a service of the release before does not say it
-        rows.append(("its file", shown["edited"]))
-    if shown["uncounted"]:
+    if status.get("edited"):  # a service of the release before does not say it
+        rows.append(("its file", status["edited"]))
+    if status["uncounted"]:
         rows.append(
             (
                 "since its backup, not counted",
-                f"{', '.join(shown['uncounted'])}: lower the limits of [consent] "
+                f"{', '.join(status['uncounted'])}: lower the limits of [consent] "
                 "by what they asked, then say --complete",
             )
         )
-    if shown.get("queue_restored"):
+    if status.get("queue_restored"):
         rows.append(
             ("queue", "of a backup: when it lacks no run that started since, say --complete")
         )
-    table(("service", shown["service"]), rows)
-    if "members" in shown:
+    table(("service", status["service"]), rows)
+    if "members" in status:
         members = [
             (name, one["role"], "yes" if one["connected"] else "no")
-            for name, one in shown["members"].items()
+            for name, one in status["members"].items()
         ]
         table(("member", "role", "connected"), members)
         runs = []
-        for one in shown["runs"]:
+        for one in status["runs"]:
             waiting = ", ".join(
                 f"waiting for {name}: {why}" for name, why in one["waiting"].items()
             )
@@ -301,44 +323,62 @@ def queue(
     else:
         table(
             ("run", "state", "why"),
-            [(run, one["state"], one["text"]) for run, one in shown["parts"].items()],
+            [(run, one["state"], one["text"]) for run, one in status["parts"].items()],
         )
 
 
 def expel(name: Member, at: At) -> None:
-    """Expel a member: its certificate is revoked, and runs that it is in end without it where they
-    can.
+    """Expel a member, and revoke its certificate.
+
+    Runs that it is in end without it where they can.
+
+    Examples:
+        posse federation expel clinic-b --at hospitals/customer.toml
     """
-    if "members" not in (shown := _ask(at, "status")):
+    if "members" not in (status := _ask(at, "status")):
         raise ConfigError(
-            f"only the founder expels; {at} is the file of {shown['role']} '{shown['service']}'."
+            f"only the founder expels; {at} is the file of {status['role']} '{status['service']}'.",
+            rule="cli.at.not-the-founder",
         )
     _ask(at, f"expel {name}")
     say(f"expelled '{name}': all members are told, and its connections are cut")
 
 
 def leave(file: File) -> None:
-    """Leave a federation, between runs: the founder revokes this member's certificate, and its
-    service stops.
+    """Leave a federation, between runs.
+
+    The founder revokes this member's certificate, and its service stops.
+
+    Examples:
+        posse party leave clinic-b.toml
     """
     answer = _wait(file, "leave", "left")
     if answer != "left":
-        raise ConfigError(f"it has not left: {answer}")
+        raise ConfigError(f"it has not left: {answer}", rule="cli.service.not-left")
     say("left the federation; its service has stopped, and its journals stay")
 
 
 def renew(file: File, new_key: NewKey = False) -> None:
-    """Renew a member's certificate now; a service does it by itself before the end."""
+    """Renew a member's certificate now.
+
+    A service renews it automatically before it expires.
+
+    Examples:
+        posse party renew clinic-b.toml
+        posse party renew clinic-b.toml --new-key
+    """
     before = _ask(file, "status")["serial"]
     answer = _ask(file, f"renew {'new' if new_key else ''}".strip())
     end = time.monotonic() + PATIENCE
     while answer == "asked" and time.monotonic() < end:
         time.sleep(0.1)
         answer = _ask(file, "status")["renewal"]
-    shown = _ask(file, "status")
-    if shown["serial"] == before:
-        raise LinkError(f"the certificate is not renewed: {answer}")
-    say(f"renewed, until {shown['until'][:16].replace('T', ' ')} UTC; connections that stand go on")
+    status = _ask(file, "status")
+    if status["serial"] == before:
+        raise LinkError(
+            f"the certificate is not renewed: {answer}", rule="cli.certificate.not-renewed"
+        )
+    say(f"renewed, until {status['until'][:16].replace('T', ' ')} UTC; open connections stay")
 
 
 def is_service(file: Path) -> bool:
@@ -350,16 +390,17 @@ def is_service(file: Path) -> bool:
 
 
 def stop_service(file: Path) -> None:
-    """Stop a service and its parties; started again, it goes on with all its runs."""
+    """Stop a service and its parties; started again, it continues with all its runs."""
     _ask(file, "stop")
     end = time.monotonic() + PATIENCE
     while _process(file):
         if time.monotonic() > end:
             raise LinkError(
-                f"the service was asked to stop and runs still after {PATIENCE:g} s. See its log."
+                f"the service was asked to stop and runs still after {PATIENCE:g} s. See its log.",
+                rule="cli.service.not-stopped",
             )
         time.sleep(0.1)
-    say(f"stopped; go on with: posse serve {file}")
+    say(f"stopped; continue with: posse party serve {file}")
 
 
 def _process(file: Path) -> int:
@@ -368,7 +409,7 @@ def _process(file: Path) -> int:
     return holder(file.resolve().parent / _file(file).runs)
 
 
-def _wait(file: Path, command: str, wanted: str) -> str:
+def _wait(file: Path, command: str, expected: str) -> str:
     """Ask until the founder has answered; a service that has stopped has done what was asked."""
     answer, end = str(_ask(file, command)), time.monotonic() + PATIENCE
     while answer == "asked" and time.monotonic() < end:
@@ -376,7 +417,7 @@ def _wait(file: Path, command: str, wanted: str) -> str:
         try:
             answer = str(_ask(file, command))
         except LinkError:
-            return wanted
+            return expected
     return answer
 
 
@@ -393,7 +434,10 @@ def _ask(path: Path, command: str) -> Any:
     from posse.runtime.federation.place import check_answers
 
     if len(command) > 60_000:
-        raise DataError(f"a run's file may have 60,000 characters, got {len(command):,}.")
+        raise DataError(
+            f"a run's file may have 60,000 characters, got {len(command):,}.",
+            rule="cli.run.too-long",
+        )
     status = _answer(path, "status", PATIENCE)
     check_answers(path, status)
     return status if command == "status" else _answer(path, command, ANSWER)
@@ -408,9 +452,14 @@ def _answer(path: Path, command: str, patience: float) -> Any:
         return asyncio.run(ask(folder, command, patience=patience))
     except LinkError as error:
         if "answers: " in error.text:
-            raise PosseError(error.text.partition("answers: ")[2]) from None
+            raise PosseError(
+                error.text.partition("answers: ")[2], rule="cli.service.refused"
+            ) from None
         if frozen := not_answering(folder):
-            raise LinkError(f"the service of {path} does not answer: {frozen}.") from None
+            raise LinkError(
+                f"the service of {path} does not answer: {frozen}.", rule="cli.service.stuck"
+            ) from None
         raise LinkError(
-            f"no service of {path} answers. Start it with: posse serve {path}"
+            f"no service of {path} answers. Start it with: posse party serve {path}",
+            rule="cli.service.not-running",
         ) from None

@@ -1,15 +1,18 @@
-"""`posse backup`, `posse restore` and `posse units`: what an operator keeps of a party, and how a
+"""`posse party backup`, `posse party restore` and `posse party unit`: what an operator keeps of a party, and how a
 machine runs it.
 """
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from posse.cli.names import OLD
 from posse.cli.screen import remark, say
 from posse.core.errors import ConfigError
 from posse.core.settings import read_toml
@@ -17,10 +20,12 @@ from posse.core.settings import read_toml
 File = Annotated[Path, typer.Argument(help="The party's file.", metavar="FILE")]
 Archive = Annotated[Path, typer.Argument(help="The backup.", metavar="BACKUP")]
 Out = Annotated[
-    Path | None, typer.Option(help="Where the backup goes; beside the party's file if not given.")
+    Path | None, typer.Option(help="Where the backup goes; next to the party's file if not given.")
 ]
 User = Annotated[str, typer.Option(help="The user that runs it; one for each party.")]
-Serve = Annotated[bool, typer.Option("--serve", help="The file is a service's ('posse serve').")]
+Serve = Annotated[
+    bool, typer.Option("--serve", help="The file is a service's ('posse party serve').")
+]
 UnitOut = Annotated[
     Path | None, typer.Option("--out", help="Where the unit goes; stdout if not given.")
 ]
@@ -33,8 +38,13 @@ WithoutJournal = Annotated[
 
 
 def backup(file: File, out: Out = None) -> None:
-    """Write a backup of a party, or of a whole service, which may run meanwhile; it is as secret as
-    their keys.
+    """Write a backup of a party or a whole service.
+
+    The party may run meanwhile. The backup is as secret as the keys in it.
+
+    Examples:
+        posse party backup clinic-b.toml
+        posse party backup clinic-b.toml --out clinic-b.backup
     """
     from posse.cli.operators.living import is_service
     from posse.runtime.backup import make
@@ -43,28 +53,33 @@ def backup(file: File, out: Out = None) -> None:
     when = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     out = out or file.with_name(f"{file.stem}-{when}.backup")
     if is_service(file):
-        made = care.backup(file, out)
+        archived = care.backup(file, out)
         say(
-            f"{out}: the service of {made.role} '{made.party}' in federation {made.run}, with all "
+            f"{out}: the service of {archived.role} '{archived.party}' in federation {archived.run}, with all "
             "its runs"
         )
         remark("it holds the member's keys: keep it where only you can read it.")
         return
-    made = make(file, out)
+    archived = make(file, out)
     state = (
         "its part is over"
-        if made.finished
+        if archived.finished
         else "in the middle of its run"
-        if made.begun
+        if archived.begun
         else "not begun"
     )
-    say(f"{out}: {made.role} '{made.party}' of run {made.run}, {state}")
+    say(f"{out}: {archived.role} '{archived.party}' of run {archived.run}, {state}")
     remark("it holds the party's keys: keep it where only you can read it.")
 
 
 def restore(archive: Archive, file: File, without_journal: WithoutJournal = False) -> None:
-    """Put a party back from a backup, where its file says; in a run, its peers must say that it
-    went no further.
+    """Restore a party from a backup.
+
+    In a run, its peers must confirm that it went no further.
+
+    Examples:
+        posse party restore clinic-b.backup clinic-b.toml
+        posse party restore clinic-b.backup clinic-b.toml --without-journal
     """
     from posse.runtime.backup import read, restore
     from posse.runtime.federation import care
@@ -72,7 +87,8 @@ def restore(archive: Archive, file: File, without_journal: WithoutJournal = Fals
     if read(archive)[0].kind == "service":
         if without_journal:
             raise ConfigError(
-                "a service is restored with all its runs. Leave --without-journal out."
+                "a service is restored with all its runs. Leave --without-journal out.",
+                rule="cli.without_journal.of-a-service",
             )
         service, notes = care.restore(archive, file)
         say(
@@ -81,23 +97,32 @@ def restore(archive: Archive, file: File, without_journal: WithoutJournal = Fals
         )
         for note in notes:
             remark(note)
-        remark(f"check it with 'posse doctor {file}', start it with: posse serve {file}")
+        remark(
+            f"check it with 'posse party doctor {file}', start it with: posse party serve {file}"
+        )
         return
-    made = restore(archive, file, journal=not without_journal)
-    say(f"restored {made.role} '{made.party}' of run {made.run}, as it was at {made.made}")
+    archived = restore(archive, file, journal=not without_journal)
+    say(
+        f"restored {archived.role} '{archived.party}' of run {archived.run}, as it was at {archived.made}"
+    )
     if without_journal:
         remark("without its journal: it can take part in another run, not in this one.")
-    elif made.begun and not made.finished:
+    elif archived.begun and not archived.finished:
         remark(
-            "started, it asks every peer whether the run has gone on since, and goes on only if "
-            "none says so."
+            "started, it asks every peer whether the run has continued since, and continues only if "
+            "none has."
         )
-    remark(f"check it with: posse doctor {file}")
+    remark(f"check it with: posse party doctor {file}")
 
 
-def units(file: File, user: User = "posse", serve: Serve = False, out: UnitOut = None) -> None:
-    """Write a systemd unit for a party's file, or a service's, with limits and as few rights as it
-    needs.
+def unit(file: File, user: User = "posse", serve: Serve = False, out: UnitOut = None) -> None:
+    """Write a systemd unit for a party or a service.
+
+    The unit has limits, and as few rights as it needs.
+
+    Examples:
+        posse party unit clinic-b.toml
+        posse party unit clinic-b.toml --user clinic --out clinic-b.service
     """
     import sys
 
@@ -110,7 +135,9 @@ def units(file: File, user: User = "posse", serve: Serve = False, out: UnitOut =
     serve = serve or is_service(file)
     (ServiceFile if serve else PartyFile).make(file=file)  # one that would not start gets no unit
     program = Path(sys.executable).with_name("posse")
-    text = unit(file, user, "serve" if serve else "party", program, default_path().parent)
+    text = unit_text(
+        file, user, "party serve" if serve else "party start", program, default_path().parent
+    )
     if out is None:
         typer.echo(text, nl=False)
         return
@@ -121,7 +148,7 @@ def units(file: File, user: User = "posse", serve: Serve = False, out: UnitOut =
     )
 
 
-def unit(file: Path, user: str, command: str, program: Path, home: Path) -> str:
+def unit_text(file: Path, user: str, command: str, program: Path, home: Path) -> str:
     """Render a unit: what the party writes is its journal, its identity and its store, and nothing
     else.
     """
@@ -130,7 +157,7 @@ def unit(file: Path, user: str, command: str, program: Path, home: Path) -> str:
     values, folder = read_toml(file), file.resolve().parent
     listen = values.get("listen")
     low = isinstance(listen, str) and address(listen)[1] < 1024
-    if command == "serve":
+    if command == "party serve":
         values = {"runs": "runs", **values}
     written = [
         folder / str(values[name])
@@ -161,6 +188,37 @@ def unit(file: Path, user: str, command: str, program: Path, home: Path) -> str:
         "Install": ["WantedBy=multi-user.target"],
     }
     return "\n".join("\n".join([f"[{name}]", *rows, ""]) for name, rows in lines.items())
+
+
+UNIT_FOLDERS = (
+    Path("/etc/systemd/system"),
+    Path("/usr/local/lib/systemd/system"),
+    Path("~/.config/systemd/user"),
+)
+"""Where units of an operator are."""
+
+
+def units_with_old_names() -> list[str]:
+    """Return one sentence for each unit that can be read and starts Posse by an old name."""
+    sentences = []
+    for folder in UNIT_FOLDERS:
+        with suppress(OSError):
+            for unit_file in sorted(folder.expanduser().glob("*.service")):
+                sentences += _old_names_in(unit_file)
+    return sentences
+
+
+def _old_names_in(unit_file: Path) -> list[str]:
+    try:
+        text = unit_file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    commands = re.findall(r'^Exec\w+=.*?\bposse"?\s+([a-z]+)\b', text, re.MULTILINE)
+    return [
+        f"{unit_file} calls 'posse {word}', which works until Posse 0.3. Write 'posse {OLD[word]}'."
+        for word in commands
+        if word in OLD
+    ]
 
 
 _HARDENED = (

@@ -11,7 +11,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rich.live import Live
 
     from posse.runtime.local import Layout, Process
+    from posse.runtime.network.health import Status
 
 EVERY = 0.4
 """Seconds between two looks."""
@@ -65,13 +66,13 @@ class Pace:
 
 
 def state_of(
-    status: Mapping[str, Any], code: int | None = None, *, seen: bool = True, over: bool = False
+    status: Status, code: int | None = None, *, answered: bool = True, over: bool = False
 ) -> str:
     """Say in a few words where a party is; `code` is how its process ended.
 
-    >>> state_of({"waiting": {"comp": "has not called yet"}}, None, seen=True, over=False)
+    >>> state_of({"waiting": {"comp": "has not called yet"}}, None, answered=True, over=False)
     'waiting for comp'
-    >>> state_of({}, 0, seen=True, over=False)
+    >>> state_of({}, 0, answered=True, over=False)
     'stopped'
     """
     if status:
@@ -80,18 +81,18 @@ def state_of(
         return words(status)
     if code is None:
         # One that is slow to answer is not named: it may be the one that pulls.
-        return "connected" if seen else "starting"
+        return "connected" if answered else "starting"
     if code == 0:
         return "finished" if over else "stopped"
     return "killed" if code < 0 else "failed"
 
 
-def source_failing(name: str, source: Mapping[str, Any], file: Path) -> str:
+def source_failing(name: str, source: Status, file: Path) -> str:
     """Say that a party's source fails at every call, why, and what to do."""
     return (
         f"the source of '{name}' has failed {source['failures']} times in a row: {source['why']}. "
-        "Mend what [source] "
-        f"in {file} names: it is asked again and again, and the run goes on when it answers. A "
+        "Fix what [source] "
+        f"in {file} names: it is asked again and again, and the run continues when it answers. A "
         "changed module is read "
         "when the party is started again."
     )
@@ -101,7 +102,7 @@ class Watch:
     """Follows the processes of a federation to their end."""
 
     def __init__(self, again: Callable[[Path], Process], federation: Layout) -> None:
-        """`again` starts a party anew that was killed; the federation says whose steps may be
+        """`again` restarts a party that was killed; the federation says whose steps may be
         shown.
         """
         self._again, self._federation = again, federation
@@ -147,22 +148,24 @@ class Watch:
         from posse.systems.parties import RESULT
 
         statuses = asyncio.run(_ask_all([process.file for process in self.processes]))
-        over = [
-            (process.file.with_suffix("") / "journal" / RESULT).exists()
+        over = {
+            process.name
             for process in self.processes
-        ]
-        left = {process.name for process, ended in zip(self.processes, over, strict=True) if ended}
-        for number, process in enumerate(self.processes):
-            status, code = statuses[number], process.handle.poll()
+            if (process.file.with_suffix("") / "journal" / RESULT).exists()
+        }
+        for number, (process, status) in enumerate(zip(self.processes, statuses, strict=True)):
+            code = process.handle.poll()
             if status:
                 self._seen.add(process.name)
                 # Nobody waits for who has done its part.
                 status["waiting"] = {
-                    peer: why for peer, why in status["waiting"].items() if peer not in left
+                    peer: why for peer, why in status["waiting"].items() if peer not in over
                 }
                 self._look_at_source(process, status)
             row = self._rows[process.name]
-            row.state = state_of(status, code, seen=process.name in self._seen, over=over[number])
+            row.state = state_of(
+                status, code, answered=process.name in self._seen, over=process.name in over
+            )
             if row.role in self._federation.shown and status:
                 row.step = status.get("step")
             if code is not None and code < 0 and not status:
@@ -171,9 +174,9 @@ class Watch:
             next((one for one in statuses if one.get("role") == self._federation.lead), {})
         )
 
-    def _look_at_source(self, process: Process, status: Mapping[str, Any]) -> None:
-        """Say on screen that a source fails at every call, once a minute: the run stands still
-        until it is mended.
+    def _look_at_source(self, process: Process, status: Status) -> None:
+        """Say on screen that a source fails at every call, once a minute: the run waits
+        until it is fixed.
         """
         if not (source := status.get("source")):
             self._failing.pop(process.name, None)
@@ -188,16 +191,17 @@ class Watch:
             raise PosseError(
                 f"'{process.name}' was killed {MOST_RESTARTS + 1} times (signal {signal}). See "
                 f"{process.log}, and "
-                "whether the machine has memory enough; the same command goes on."
+                "whether the machine has memory enough; the same command continues.",
+                rule="cli.party.killed-too-often",
             )
         self._say(
-            f"'{process.name}' was killed (signal {signal}) and is started again; it goes on where "
+            f"'{process.name}' was killed (signal {signal}) and is started again; it continues where "
             "it was."
         )
         self._seen.discard(process.name)
         self.processes[number] = self._again(process.file)
 
-    def _measure(self, lead: Mapping[str, Any]) -> None:
+    def _measure(self, lead: Status) -> None:
         from posse.runtime.network.health import progress
 
         step, unit = lead.get("step"), lead.get("unit", "step")
@@ -223,14 +227,14 @@ class Watch:
         from rich.table import Table
         from rich.text import Text
 
-        made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+        picture = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
         for column in ("party", "role", "state"):
-            made.add_column(column)
-        made.add_column("step", justify="right")
+            picture.add_column(column)
+        picture.add_column("step", justify="right")
         for row in self._rows.values():
-            shown = "" if row.step is None else f"{row.step:,}"
-            made.add_row(row.name, row.role, Text(row.state, style=_style(row.state)), shown)
-        return Group(made, Text(f"{self.line}{self._left}"))
+            step = "" if row.step is None else f"{row.step:,}"
+            picture.add_row(row.name, row.role, Text(row.state, style=_style(row.state)), step)
+        return Group(picture, Text(f"{self.line}{self._left}"))
 
 
 async def _ask_all(files: list[Path]) -> list[dict[str, Any]]:

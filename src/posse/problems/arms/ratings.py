@@ -4,7 +4,7 @@ The mean of item i is the share of its ratings that lie strictly above a thresho
 
     mu_i = (ratings of i above the threshold) / (ratings of i)
 
-Only the ratings an item received count: who did not rate it says nothing about it.
+Only the ratings an item received count: people who did not rate it do not count.
 """
 
 from __future__ import annotations
@@ -295,7 +295,7 @@ def _check_choice(minimum: int, top: int | None, items: Sequence[str] | None) ->
         )
     if top is not None and items is not None:
         raise ConfigError(
-            "top and items both say which items to take: give one, got both.",
+            "top and items both choose items, got both. Give one.",
             rule="problems.items.and-top",
         )
     if top is not None:

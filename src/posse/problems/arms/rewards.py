@@ -89,7 +89,8 @@ class Arms:
             )
         if len(self.names) != len(self.means):
             raise ConfigError(
-                f"expected one name an arm, got {len(self.names)} names for {len(self.means)} arms.",
+                f"expected one name an arm, got {len(self.names)} names for {len(self.means)} "
+                "arms.",
                 rule="problems.names.number",
             )
         if len(set(self.names)) != len(self.names):
@@ -171,7 +172,7 @@ def BetaArms(
 def EmpiricalArms(
     samples: Sequence[ArrayLike], names: Sequence[str] | None = None, source: str = ""
 ) -> Arms:
-    """Arms that pay one of their own observed rewards, drawn with replacement."""
+    """Arms that pay one of their observed rewards, drawn with replacement."""
     tables = [
         _valid(sample, "samples", f"rewards of arm {i + 1}") for i, sample in enumerate(samples)
     ]

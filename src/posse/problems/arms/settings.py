@@ -41,7 +41,7 @@ EMBEDDED_PREFIX = "embedded:"
 TABLES = (".csv", ".tsv", ".txt", *COLUMNAR)
 """Suffixes of the files that are read from a folder."""
 USUAL = 10
-"""Arms that are taken of the embedded means or of a data set where nobody says how many."""
+"""Arms that are taken of the embedded means or of a data set if `owners` is not given."""
 KNOWN = (*(f"embedded:{name}" for name in EMBEDDED), INVENTED, *DATASETS)
 """Names that `data` may have."""
 
@@ -75,7 +75,7 @@ class ProblemSettings(TableSettings):
     names: tuple[str, ...] | None = None
     """Names of the arms whose means are given, one each."""
     owners: int | None = None
-    """Number of arms, one an owner: the K of largest mean, largest first; without it 10 of the
+    """Number of arms, one per owner: the K of largest mean, largest first; without it 10 of the
     embedded means or of a data set, or all that `items` or a file name.
     """
     items: tuple[str, ...] | None = None
@@ -118,7 +118,7 @@ class ProblemSettings(TableSettings):
             self._check_means(len(self.means))
         elif self.names is not None:
             raise ConfigError(
-                "names go with means given; other data have names of their own. Leave names out.",
+                "names go with means given; other data have their own names. Leave names out.",
                 rule="problems.names.without-means",
             )
         elif self._embedded is not None:
@@ -138,8 +138,7 @@ class ProblemSettings(TableSettings):
         """Raise if a setting contradicts the means that are given."""
         if self.data != type(self).model_fields["data"].default:
             raise ConfigError(
-                f"means and data both say what the arms are, got means and '{self.data_name}'. "
-                "Give one.",
+                f"means and data both name the arms, got means and '{self.data_name}'. Give one.",
                 rule="problems.means.and-data",
             )
         self._no_ratings("means given")
@@ -150,7 +149,7 @@ class ProblemSettings(TableSettings):
             )
         if self.names is not None and len(self.names) != count:
             raise ConfigError(
-                f"names must be one a mean, got {len(self.names)} for {count} means.",
+                f"names must be one per mean, got {len(self.names)} for {count} means.",
                 rule="problems.names.not-means",
             )
         self.arms()
@@ -298,7 +297,8 @@ class ProblemSettings(TableSettings):
         return self.data if isinstance(self.data, Frame) else self.owner_files()[0]
 
     def people(self) -> People | None:
-        """Return what the ratings say about people, to whoever computes the means in one place.
+        """Return what the ratings show about people, to a party that computes the means in one
+        place.
 
         None if nobody knows the people.
         """
@@ -370,7 +370,7 @@ class ProblemSettings(TableSettings):
         return BernoulliArms(arms.means[order], [arms.names[i] for i in order], source)
 
     def _no_ratings(self, what: str) -> None:
-        """Raise if a setting of ratings is given where there are none."""
+        """Raise if a setting of ratings is given without ratings."""
         for name in ("threshold", "minimum", "items", "where"):
             if getattr(self, name) is not None:
                 raise ConfigError(
@@ -444,7 +444,8 @@ def _no_file(path: Path) -> DataError:
     if path.is_dir():
         return DataError(
             "data must be a file or a folder with one table per owner, got the folder "
-            f"'{path}' without tables. Give a CSV file, or give the folder as data_dir (--data-dir) "
+            f"'{path}' without tables. Give a CSV file, or give the folder as data_dir "
+            "(--data-dir) "
             f"and data as one of: {', '.join(DATASETS)}.",
             rule="problems.data.folder",
         )

@@ -40,7 +40,7 @@ def read_ratings(
     Args:
         source: A CSV, Parquet or Arrow file, or a frame.
         item: What the table calls the column of items. `*`, or several columns with | between, if
-            each item has a column of its own.
+            each item has its own column.
         rating: What it calls the ratings.
         user: What it calls the people who rate; a column `user` is read if there is one.
         delimiter: What separates columns of a text file.
@@ -107,7 +107,7 @@ def _read_long(
     needs_user: bool,
     item: str | None = None,
 ) -> _Rated:
-    """Read a table with one rating per row; `item` names it if there is no column of items."""
+    """Read a table with one rating per row; without a column of items it is called `item`."""
     rules = () if scale is None else (within(*scale),)
     columns = [
         words("item", optional=item is not None),
@@ -201,7 +201,7 @@ def _as_ratings(parts: Sequence[_Rated], scale: tuple[float, float] | None, sour
 
 
 class People(NamedTuple):
-    """What a table of ratings says about people, to whoever holds it whole."""
+    """What a table of ratings shows about people, to a party that has all of it."""
 
     rows: int
     """Ratings that pass the filter."""
@@ -220,7 +220,7 @@ def read_people(
     most: int = 5,
     options: ReadOptions | None = None,
 ) -> People | None:
-    """Read what is said about people; None if a table says nothing about them."""
+    """Read what a table shows about people; None without such columns."""
     table = open_table(source, options)
     needed = [words("item"), words("user", optional=True), ratings("rating")]
     headers = Schema(*needed).find(table)

@@ -5,10 +5,10 @@ of that block. A linear bandit on shared features needs |x| <= 1, and between or
 sees x. Two ways to bound it:
 
 - `declared`: sum b_p^2 <= 1, which implies it. b_p = sqrt(D_p / D) unless a party says otherwise,
-  and each party scales a row of its own block down where it is longer (`scale_to_bound`); no other
+  and each party scales a row of its block down where it is longer (`scale_to_bound`); no other
   party takes part or learns how often.
 - `joint`: rows have norm at most 1 as they are, checked where all columns lie together
-  (`joint_norm_checked`); every bound is 1 and says nothing by itself. For simulations and
+  (`joint_norm_checked`); every bound is 1 and means nothing alone. For simulations and
   reproductions: no bounds that every unit row keeps would have squares that add up to 1.
 """
 
@@ -140,7 +140,7 @@ def row_norms(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def scale_blocks(features: NDArray[np.float64], blocks: Sequence[Block]) -> NDArray[np.float64]:
-    """Do for every party what each does by itself with its own block."""
+    """Scale the block of every party, as each party does in a deployment."""
     scaled = np.array(features, np.float64)
     for block in blocks:
         scaled[:, block.columns] = scale_to_bound(scaled[:, block.columns], block.bound)
@@ -214,7 +214,8 @@ def check_blocks(blocks: Sequence[Block], features: int) -> None:
     if len(holder) != features:
         missing = next(column for column in range(features) if column not in holder)
         raise DataError(
-            f"every column must be held by a party, got none for column {missing}. Give it to one.",
+            f"every column must be held by a party, got none for column {missing}. Add it to a "
+            "party.",
             rule="problems.blocks.column-without-party",
         )
 
@@ -312,7 +313,7 @@ class Contexts:
         return float(self.means.max(axis=1).mean())
 
     def held(self, party: str) -> NDArray[np.float64]:
-        """Give the (rows, D_p) features that a party holds, in the order of its columns."""
+        """Return the (rows, D_p) features that a party holds, in the order of its columns."""
         check.one_of(self.parties, party=party)
         return self.features[:, self.blocks[self.parties.index(party)].columns]
 
@@ -323,7 +324,7 @@ class Contexts:
         return int(context_reward(self.means[row, arm], np.uint64(seed), row, arm))
 
     def rewards(self, seed: int, rows: ArrayLike, arms: ArrayLike) -> NDArray[np.int64]:
-        """Reward units of many pulls at once, as `reward` gives them."""
+        """Reward units of many pulls at once, as `reward` returns them."""
         row, arm = np.broadcast_arrays(np.asarray(rows, np.int64), np.asarray(arms, np.int64))
         row, arm = np.ascontiguousarray(row.ravel()), np.ascontiguousarray(arm.ravel())
         for values, size in ((row, len(self)), (arm, len(self.arms))):
@@ -388,7 +389,7 @@ def _table(values: ArrayLike, what: str) -> NDArray[np.float64]:
         array = array.copy()  # a caller's own array stays writeable
     if array.ndim != 2 or not array.size:
         raise DataError(
-            f"{what} must be a table with a row a context, got an array of shape {array.shape}.",
+            f"{what} must be a table with one row per context, got an array of shape {array.shape}.",
             rule="problems.contexts.not-a-table",
         )
     wrong = np.argwhere(~np.isfinite(array))

@@ -1,8 +1,8 @@
-"""A user's own features: one CSV file a party, aligned row by row, and what every arm pays in a
-file of its own.
+"""A user's own features: one CSV file per party, aligned row by row, and what every arm pays in
+another file.
 
-A file has a header, a column `row` that identifies the row (any text, no two alike) and a column of
-numbers for each feature. All files hold the same rows in the same order. In a deployment a party
+A file has a header, a column `row` that identifies the row (any text, all different) and a column
+of numbers for each feature. All files hold the same rows in the same order. In a deployment a party
 reads its own file alone (`read_block`) and compares the digest of its rows with the others; a run
 in one place reads them all (`read_features`).
 """

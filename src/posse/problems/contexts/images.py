@@ -232,9 +232,9 @@ def kmeans(rows: NDArray[np.float64], clusters: int, seed: int) -> NDArray[np.fl
     """Find the centres (K, D) of K clusters: Lloyd's algorithm, seeded as k-means++, a function of
     rows and seed.
 
-    It ends when no row changes its cluster, or after `MOST_SWEEPS` sweeps; a cluster that loses all its
-    rows begins anew at the row that is furthest from its centre. O(rows K D) a sweep. Arthur and
-    Vassilvitskii, SODA 2007.
+    It ends when no row changes its cluster, or after `MOST_SWEEPS` sweeps; a cluster that loses
+    all its rows starts again at the row that is furthest from its centre. O(rows K D) a sweep.
+    Arthur and Vassilvitskii, SODA 2007.
 
     >>> rows = np.array([[0.0, 0.1], [1.0, 0.0], [0.0, 0.3], [0.8, 0.0]])
     >>> sorted(kmeans(rows, 2, seed=7).round(3).tolist())

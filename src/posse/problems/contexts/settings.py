@@ -28,14 +28,17 @@ from posse.problems.contexts.images import (
     mnist,
     shared,
 )
-from posse.problems.data import DataSettings, pairs_of
+from posse.problems.data import DataSettings
 from posse.problems.datasets.files import data_folder
 from posse.problems.datasets.mnist import find_mnist
+from posse.problems.tables.mapping import read_pairs
 
 PROBLEMS = {
-    "digits": "1,797 images of digits that come with scikit-learn; ten arms, one a digit; no download",
+    "digits": "1,797 images of digits that come with scikit-learn; ten arms, one per digit; no "
+    "download",
     "mnist": "60,000 images of digits (MNIST); ten arms, one a digit",
-    "clusters": "any number of arms: clusters of the digits or of MNIST, which pay where an image is near",
+    "clusters": "any number of arms: clusters of the digits or of MNIST, which pay where an "
+    "image is near",
     "own": "your own features, a CSV file a party, and a CSV file of rewards",
 }
 """Contextual problems, and what they are."""
@@ -61,8 +64,10 @@ class ContextSettings(DataSettings):
     parts: ClassVar[tuple[str, ...]] = ("features", "rewards")
     tables: ClassVar[tuple[str, ...]] = ("features",)
     part_help: ClassVar[Mapping[str, str]] = {
-        "features": "CSV files of your own, party=file,party=file: a column row, and a column a feature.",
-        "rewards": "CSV file of what arms pay: a column row, and a column an arm with the chance of a reward, or "
+        "features": "CSV files of your own, party=file,party=file: a column row, and a column a "
+        "feature.",
+        "rewards": "CSV file of what arms pay: a column row, and a column an arm with the chance "
+        "of a reward, or "
         "with --reward-range what it pays.",
     }
     own_words: ClassVar[str] = "a table of features (a file or frame a party) and rewards"
@@ -86,7 +91,7 @@ class ContextSettings(DataSettings):
     base: Literal["digits", "mnist"] = "digits"
     """Images that are clustered."""
     arms: int = 100
-    """Number of clusters, one an arm."""
+    """Number of clusters, one per arm."""
     sigma: float = SIGMA
     """How far a cluster pays: the chance is exp(-distance^2 / (2 sigma))."""
     normalise: Normalise = "none"
@@ -109,7 +114,9 @@ class ContextSettings(DataSettings):
     @field_validator("bounds", mode="before")
     @classmethod
     def _bound_pairs(cls, value: object) -> object:
-        return pairs_of("bounds", value) if isinstance(value, str | list | tuple) else value
+        if isinstance(value, str | list | tuple):
+            return read_pairs(value, "bounds", "clinic=0.6,lab=0.8")
+        return value
 
     @model_validator(mode="after")
     def _check_contexts(self) -> Self:
@@ -161,7 +168,7 @@ class ContextSettings(DataSettings):
         )
 
     def used(self, contexts: Contexts) -> dict[str, int]:
-        """Give what was used where a setting was left out, for the record of a run.
+        """Return what was used where a setting was left out, for the record of a run.
 
         >>> settings = ContextSettings(columns=(15, 5))
         >>> settings.used(settings.contexts())

@@ -92,8 +92,8 @@ class Pin(NamedTuple):
 
 @cache
 def known_files() -> dict[str, Pin]:
-    """Files whose content is known, uncompressed, by name; by folder and name where editions name
-    theirs alike.
+    """Files whose content is known, uncompressed, by name; by folder and name where editions have
+    files of the same name.
 
     >>> known_files()["ml-latest-small/ratings.csv"].size
     2483723
@@ -112,7 +112,7 @@ def read_pins(table: Traversable) -> dict[str, Pin]:
 
 
 def data_folder(data_dir: FilePath | None = None) -> Path:
-    """Give the folder of data files: the argument, else POSSE_DATA."""
+    """Return the folder of data files: the argument, else POSSE_DATA."""
     folder = os.environ.get(VARIABLE, "") if data_dir is None else os.fspath(data_dir)
     if not folder:
         raise DataError(
@@ -130,8 +130,9 @@ def data_folder(data_dir: FilePath | None = None) -> Path:
 
 
 def find(candidates: Sequence[str], home: str, data_dir: FilePath | None = None) -> Path:
-    """Give the first candidate (a path below the folder of data files) that exists, or say where to
-    get it.
+    """Return the first candidate that exists; the error names where to get it.
+
+    A candidate is a path below the folder of data files.
     """
     folder = data_folder(data_dir)
     for candidate in candidates:
@@ -199,7 +200,8 @@ def check_pin(name: str, data: bytes, pin: Pin, home: str) -> None:
     ...
     posse.core.errors.DataError: [P200] a.csv is not the known file: expected 3 bytes with sha256
     000000000000..., found
-    3 bytes with 7692c3ad3540.... Download it again from example.org, or switch verify off where there is such a
+    3 bytes with 7692c3ad3540.... Download it again from example.org, or switch verify off where
+    there is such a
     setting.
     """
     digest = hashlib.sha256(data).hexdigest()

@@ -2,8 +2,8 @@
 no download.
 
 For looking at what preprocessing shows: the mean of a store among people of one age or one
-neighbourhood, and what whoever computes it in one place would see. The numbers are a pure function
-of nothing: the same everywhere.
+neighbourhood, and what a party that computes it in one place would see. The numbers are a pure
+function of nothing: the same everywhere.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LIKED = (0.1, 0.6, 0.3, 0.9, 0.2, 0.5, -0.2, 0.4)
 
 @cache
 def stores() -> Frame:
-    """Return the table: user, age, neighbourhood, item and rating, a row a rating.
+    """Return the table: user, age, neighbourhood, item and rating, one row per rating.
 
     >>> stores().names, stores().rows > 1500
     (('user', 'age', 'neighbourhood', 'item', 'rating'), True)

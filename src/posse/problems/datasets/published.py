@@ -26,7 +26,7 @@ _WORD = {"jester": "joke", "movielens": "movie"}
 
 
 def embedded_means(name: str) -> NDArray[np.float64]:
-    """Give the authors' 100 means, in the order of their list.
+    """Return the authors' 100 means, in the order of their list.
 
     >>> embedded_means("jester")[:2].round(3).tolist()
     [0.183, 0.195]

@@ -147,8 +147,8 @@ def _rated(
     scale: tuple[float, float],
     source: str,
 ) -> Ratings:
-    """Ratings whose columns are users, numbered items and values; names of the items are in a table
-    of their own.
+    """Ratings whose columns are users, numbered items and values; names of the items are in another
+    table.
     """
     user, number = table.words
     items, item = _by_number(table, number)

@@ -257,11 +257,11 @@ class Form:
     item: str
     user: tuple[str, ...]
     values: tuple[str, ...]
-    """Fields a value may stand in; the first that the first record has is the file's."""
+    """Fields that may have a value; the first that the first record has is the file's."""
     scale: tuple[float, float] | None
     """None: from 0 to the largest."""
     named: Callable[[str], tuple[str, ...]]
-    """Files beside it that may hold the names of items, by its own name."""
+    """Files in the same folder that may have the names of items, by the name of the file."""
     names: tuple[str, ...]
     """Fields of a name."""
     key: tuple[str, ...]
@@ -322,9 +322,9 @@ def read_reviews(path: FilePath, where: str | None = None) -> Ratings:
 @lru_cache(maxsize=1)
 def _read(path: Path, where: str | None, stamp: tuple[int, int] | None) -> Ratings:
     tests = Where.read(where)
-    fields_read = {name for form in FORMS for name in (form.item, *form.user, *form.values)}
+    field_names = {name for form in FORMS for name in (form.item, *form.user, *form.values)}
     reviews: _Reviews | None = None
-    for number, record in records(path, sorted(fields_read | set(tests.columns))):
+    for number, record in records(path, sorted(field_names | set(tests.columns))):
         place = f"{path.name}, line {number}"
         if reviews is None:
             reviews = _Reviews(_form(record, place), path)
@@ -440,8 +440,8 @@ def find_steam_reviews(data_dir: FilePath | None = None) -> Path:
 
 
 def find_google_local(data_dir: FilePath | None = None) -> Path:
-    """Find the one file of Google Local reviews, of 2018 or of a state; of several, say how to name
-    one.
+    """Find the one file of Google Local reviews, of 2018 or of a state; of several, raise with a
+    remedy.
     """
     folder = data_folder(data_dir)
     states = sorted(

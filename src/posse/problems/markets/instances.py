@@ -1,7 +1,7 @@
 """Random markets: an instance is a pure function of its seed.
 
-Every number has an address of its own, so that a larger instance holds the smaller one: agent j has
-the same costs, capacities and producers however many agents there are, and qualities depend on no
+Every number has its own address, so that a larger instance holds the smaller one: agent j has
+the same costs, capacities and producers for any number of agents, and qualities depend on no
 agent.
 """
 

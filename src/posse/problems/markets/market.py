@@ -1,4 +1,4 @@
-"""A market: producers with a quality, and agents with costs and capacities of their own.
+"""A market: producers with a quality, and agents with their own costs and capacities.
 
 Agent j may buy up to `capacity[j, i]` units a round from producer i at `cost[j, i]` each; a good
 unit is worth `rho`. The average quality of what it buys must be at least `alpha`. A capacity of 0
@@ -84,11 +84,11 @@ def make_market(
     agents: Sequence[str] | None = None,
     source: str = "",
 ) -> Market:
-    """Make a market from qualities (one row, or a row an epoch of `every` rounds) or from quality
+    """Make a market from qualities (one row, or one per epoch of `every` rounds) or from quality
     records to replay.
 
-    Costs and capacities have a row an agent. A record is one unit's quality in [0, 1], in the order
-    of delivery.
+    Costs and capacities have one row per agent. A record is one unit's quality in [0, 1], in the
+    order of delivery.
 
     >>> market = make_market(
     ...     None, [[1.5, 2.0]], [[5, 5]], alpha=0.4, rho=4.0, records=[[1, 0, 1, 1], [0.25, 0.75]]
@@ -161,7 +161,7 @@ def _check_offers(cost: NDArray[np.float64], capacity: NDArray[np.float64]) -> N
         raise ConfigError(
             f"costs and capacities must be agents x producers, got {cost.shape} and "
             f"{capacity.shape}. "
-            "Give both a row an agent and a column a producer.",
+            "Give both one row per agent and one column per producer.",
             rule="problems.cost.not-a-table",
         )
     for name, values in (("cost", cost), ("capacity", capacity)):

@@ -78,11 +78,10 @@ def read_market(
 def check_known(
     qualities: FilePath | Frame | None, records: FilePath | Frame | None
 ) -> FilePath | Frame:
-    """Return the one of the two that says how good suppliers are; refuse both, and neither."""
+    """Return the qualities or the records; raise for both, and for none."""
     if qualities is not None and records is not None:
         raise ConfigError(
-            "qualities and records both say how good suppliers are, got both. Give one of the two "
-            "files.",
+            "qualities and records both rate the suppliers, got both. Give one of the two files.",
             rule="problems.qualities.and-records",
         )
     source = qualities if qualities is not None else records
@@ -127,7 +126,7 @@ def _check_pairs(table: Records) -> None:
         row = int(again[0])
         raise DataError(
             f"{table.place(row, 'supplier')}: agent '{agents[row]}' and supplier "
-            f"'{suppliers[row]}' stand on row "
+            f"'{suppliers[row]}' are on row "
             f"{table.line[first[index[row]]]} too. Keep one of the two rows.",
             rule="problems.supplier.pair-twice",
         )
@@ -157,7 +156,7 @@ def _check_match(offers: Records, other: Records) -> None:
 def _stranger(
     code: NDArray[np.int64], names: tuple[str, ...], others: tuple[str, ...]
 ) -> int | None:
-    """Give the first row that holds a name which is not known."""
+    """Return the first row that holds a name which is not known."""
     strangers = set(names).difference(others)
     rows = np.flatnonzero(np.array([name in strangers for name in names])[code])
     return int(rows[0]) if len(rows) else None

@@ -46,7 +46,8 @@ class MarketSettings(TableSettings):
     part_help: ClassVar[Mapping[str, str]] = {
         "offers": "CSV file of a market of your own: columns agent,supplier,cost,capacity.",
         "qualities": "CSV file with the suppliers' qualities: columns supplier,quality.",
-        "records": "CSV file with past units instead of qualities, oldest first: columns supplier,quality.",
+        "records": "CSV file with past units instead of qualities, oldest first: columns "
+        "supplier,quality.",
     }
     own_words: ClassVar[str] = "a table of offers, with qualities or records"
 
@@ -138,8 +139,8 @@ class MarketSettings(TableSettings):
         )
 
     def used(self, market: Market) -> dict[str, int]:
-        """Give what was used where a setting was left out, for the record of a run: offers have
-        numbers of their own.
+        """Return what was used where a setting was left out, for the record of a run: offers have
+        their own numbers.
 
         >>> settings = MarketSettings(agents=4)
         >>> settings.used(settings.market(100))
@@ -168,7 +169,7 @@ class MarketSettings(TableSettings):
         self.check_files()
 
     def _own(self) -> Market:
-        """Read the user's tables; numbers given beside them must be theirs."""
+        """Read the user's tables; numbers that are also given must match them."""
         offers, qualities, records = (self.data_part(name) for name in self.parts)
         market = read_market(
             offers,

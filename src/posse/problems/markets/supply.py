@@ -21,7 +21,7 @@ from posse.core.random import DELIVERY, PARTIAL, uniform, words32
 FOREVER = 1 << 62
 """An epoch that does not end."""
 LARGEST_TABLE = 1024
-"""Capacities above it have no table of their own."""
+"""Capacities above it have no table."""
 MOST_CELLS = 8_000_000
 """Cells of all tables together (64 MB), and places in their index; where more are needed, there are
 no tables.
@@ -34,7 +34,7 @@ _MASK32 = np.uint64(0xFFFFFFFF)
 class Supply(NamedTuple):
     """Producers as the compiled code reads them.
 
-    `quality` has a row an epoch of `every` rounds. `slots[epoch, producer, units]` is where the
+    `quality` has one row per epoch of `every` rounds. `slots[epoch, producer, units]` is where the
     table for that number of units begins, or -1. Records of producer i are `offsets[i]` to
     `offsets[i + 1]`; `reached` sums them up, with a leading zero for each producer; no records, and
     units are drawn.
@@ -81,10 +81,10 @@ def from_word(supply: Supply, epoch: int, producer: int, units: int, word: int) 
 def replayed(
     supply: Supply, seed: int, agent: int, producer: int, before: int, units: int
 ) -> float:
-    """Sum of the next `units` records after the `before` used already; they begin anew after the
+    """Sum of the next `units` records after the `before` used already; they start again after the
     last one.
 
-    Every agent begins at a place of its own, drawn once a run.
+    Every agent begins at its own place, drawn once a run.
     """
     low, high = supply.offsets[producer], supply.offsets[producer + 1]
     length = high - low

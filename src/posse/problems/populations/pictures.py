@@ -87,7 +87,7 @@ def read_pictures(
     label: str = "label",
     client: str | None = "client",
 ) -> Population:
-    """Read images as clients: those that the source names, or so many (10) of a Dirichlet split."""
+    """Read images as clients: those of the source, or of a Dirichlet split (10 by default)."""
     if path.is_dir():
         pictures = _folder(path, side)
     elif path.suffix == ".npz":
@@ -173,7 +173,8 @@ def _idx(path: Path, side: int | None) -> Pictures:
     labels_file = path.with_name(path.name.replace("images", "labels").replace("idx3", "idx1"))
     if labels_file == path or not labels_file.exists():
         raise DataError(
-            f"the labels of {path} must lie beside it as {labels_file.name}, and do not. Put them there.",
+            f"the labels of {path} must be next to it as {labels_file.name}, and do not. Put "
+            "them there.",
             rule="problems.images.no-labels-file",
         )
     images, labels = read_idx(path, 3, verify=False), read_idx(labels_file, 1, verify=False)
@@ -191,7 +192,7 @@ def _arrays(path: Path, side: int | None) -> Pictures:
         image_name, label_name = _first(arrays.files, _IMAGES), _first(arrays.files, _LABELS)
         if image_name is None or label_name is None:
             raise DataError(
-                f"{path} must hold labels beside images, got {', '.join(arrays.files)}. Name them "
+                f"{path} must have labels next to images, got {', '.join(arrays.files)}. Name them "
                 "labels.",
                 rule="problems.images.no-labels",
             )

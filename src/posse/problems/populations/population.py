@@ -124,7 +124,8 @@ class Population:
         )
         if self.names is not None and len(self.names) != self.clients:
             raise DataError(
-                f"names must be one a client, got {len(self.names)} for {self.clients}. Match them.",
+                f"names must be one per client, got {len(self.names)} for {self.clients}. Match "
+                "them.",
                 rule="problems.population.names-number",
             )
         if self.largest < 0:

@@ -247,7 +247,7 @@ class Column:
             self._start = self._stream.tell()
         if like != self._like:
             raise DataError(
-                f"{self._file.name}: every chunk must be alike, got {like} after {self._like}. "
+                f"{self._file.name}: every chunk must have the same type and shape, got {like} after {self._like}. "
                 "Convert it.",
                 rule="problems.prepared.chunks-differ",
             )
@@ -255,7 +255,7 @@ class Column:
         self.rows += len(values)
 
     def close(self) -> dict[str, object]:
-        """Write the number of rows and give what the header keeps."""
+        """Write the number of rows and return the entry of the header."""
         assert self._stream is not None
         assert self._like is not None
         self._stream.seek(0)

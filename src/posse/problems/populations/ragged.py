@@ -21,7 +21,7 @@ _CHUNK = 1 << 18
 
 @dataclass(frozen=True, eq=False)
 class Ragged:
-    """Rows of whole numbers, and how often each stands in its row (`counts`; once if left out).
+    """Rows of whole numbers, and how often each is in its row (`counts`; once if left out).
 
     >>> rows = Ragged.of([[3, 1], [], [2]])
     >>> len(rows), rows.longest, rows.row(0).tolist()
@@ -53,7 +53,8 @@ class Ragged:
             )
         if self.counts is not None and len(self.counts) != len(self.values):
             raise DataError(
-                f"counts must be one a value, got {len(self.counts)} for {len(self.values)}. Match "
+                f"counts must be one per value, got {len(self.counts)} for {len(self.values)}. "
+                "Match "
                 "them.",
                 rule="problems.ragged.counts",
             )
@@ -71,7 +72,7 @@ class Ragged:
         return cls(offsets, np.concatenate(arrays) if arrays else np.empty(0, dtype))
 
     def row(self, index: int) -> NDArray[np.integer]:
-        """Give one row."""
+        """Return one row."""
         return np.asarray(self.values[int(self.offsets[index]) : int(self.offsets[index + 1])])
 
     def where(
@@ -103,7 +104,7 @@ class Ragged:
         return _taken(self.values, where, mask).astype(np.int32), mask
 
     def padded_counts(self, rows: NDArray[np.int64], width: int) -> NDArray[np.float32]:
-        """Give how often each value of `padded` stands in its row; 0 in the padding."""
+        """Give how often each value of `padded` is in its row; 0 in the padding."""
         where, mask = self.where(rows, width)
         if self.counts is None:
             return mask.astype(np.float32)

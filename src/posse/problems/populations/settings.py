@@ -45,7 +45,8 @@ from posse.problems.populations.worlds import (
 from posse.problems.tables.frames import Frame
 
 POPULATIONS = {
-    "digits": "1,797 images of digits that come with scikit-learn, over Dirichlet clients; no download",
+    "digits": "1,797 images of digits that come with scikit-learn, over Dirichlet clients; no "
+    "download",
     "mnist-writers": "60,000 images of digits (MNIST) by their 539 real writers",
     "own": "your own CSV file: a column of clients, one of labels, and features",
     "images": (
@@ -93,7 +94,7 @@ class PopulationSettings(TableSettings):
     clients: int | None = None
     """Number of Dirichlet clients; where clients are real, use the first ones only."""
     alpha: float = 0.3
-    """How alike Dirichlet clients are: small for few labels a client, large for the mix of all."""
+    """How similar Dirichlet clients are: small for few labels each, large for the mix of all."""
     seed: int = 0
     """Seed of the split, of who answers, and of drift."""
     part: Literal["train", "test"] = "train"
@@ -121,8 +122,8 @@ class PopulationSettings(TableSettings):
     pretrained: int = INITIAL_CLIENTS
     """Clients of pre-training."""
     before: Annotated[str | None, External()] = None
-    """Of init-shift: what arms paid before deployment. A CSV file, a row a label and a column an
-    arm (arms without one are not seen), or module:function or file.py:function of (contexts,
+    """Of init-shift: what arms paid before deployment. A CSV file, one row per label and one column
+    per arm (arms without one are not seen), or module:function or file.py:function of (contexts,
     labels, arms) that gives rewards.
     """
     first: Annotated[str | None, IMPORTS] = None
@@ -138,7 +139,8 @@ class PopulationSettings(TableSettings):
     never: float = 0.0
     """Share of clients that never answer."""
     stale: int = 0
-    """Rounds by which a deployment reaches a client late, at most, each number alike: until then
+    """Rounds by which a deployment reaches a client late, at most, each number equally likely:
+    until then
     the client acts with the model it has.
     """
     drift: Literal["none", "labels", "values"] = "none"
@@ -214,7 +216,9 @@ class PopulationSettings(TableSettings):
                 self.leave_out((name,), ", ".join(where), f" for {self.population_kind}")
         if self.scale == "standard" and self.population_kind != "own":
             raise ConfigError(
-                f"scale applies to own, got standard for {self.population_kind}. Leave scale out."
+                f"scale applies to own, got standard for {self.population_kind}. Leave scale out.",
+                rule="problems.scale.not-own",
+                field="scale",
             )
         if self.data in ("own", "images", "prepared"):
             self._file()
@@ -269,8 +273,8 @@ class PopulationSettings(TableSettings):
     def world(
         self, population: Population, own: bool = False, first: Callable[[str], bool] | None = None
     ) -> Scenario:
-        """Make the scenario; `own` where rewards before deployment are a function, `first` says who
-        is drawn for it.
+        """Make the scenario; `own` where rewards before deployment are a function, `first` returns
+        whether a client may be drawn for it.
         """
         before = among = None
         if self.before is not None and not own:
@@ -290,10 +294,10 @@ class PopulationSettings(TableSettings):
             if "pretrained" in self.model_fields_set
             else min(INITIAL_CLIENTS, count)
         )
-        scenario_made = scenario(self.scenario, population, pretrained, before, among)
-        if scenario_made.pretrained:
-            scenario_made.initial(population.clients, self.seed)
-        return scenario_made
+        chosen_scenario = scenario(self.scenario, population, pretrained, before, among)
+        if chosen_scenario.pretrained:
+            chosen_scenario.initial(population.clients, self.seed)
+        return chosen_scenario
 
     def availability(self) -> Availability:
         """Make how clients answer."""

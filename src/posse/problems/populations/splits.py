@@ -34,8 +34,8 @@ class Split(NamedTuple):
 
 
 def natural(owners: ArrayLike) -> Split:
-    """Split by owner (a writer, a user): clients in the order of their keys, samples in the order
-    they stand in.
+    """Split by owner (a writer, a user): clients in the order of their keys, samples in their
+    order.
 
     >>> natural(["bob", "ann", "bob"])
     Split(order=array([1, 0, 2]), offsets=array([0, 1, 3]), names=('ann', 'bob'))
@@ -189,7 +189,7 @@ def _takes(
     while (missing := size - int(counts.sum())) > 0:
         free = left - counts
         weights = np.where(free > 0, mix, 0.0)
-        # A mix that holds none of the labels left says nothing about them: what is left decides.
+        # A mix that holds none of the labels left has no weight for them: the labels left decide.
         weights = weights if weights.sum() > 0 else free.astype(np.float64)
         counts += np.minimum(draw.multinomial(missing, weights / weights.sum()), free)
     return counts

@@ -14,7 +14,7 @@ of the most frequent tag) / (its count), so that the most frequent pays 1 and ot
 on StackOverflow). That code pre-trains on 60 % of the tags and swaps the cases of letters; here
 both are as the paper says. numpy alone is needed.
 
-Drift is a table that rewards are multiplied with in a round; presence says which arms a round has;
+Drift is a table that rewards are multiplied with in a round; presence lists the arms of a round;
 availability is a function of (seed, client, round).
 """
 
@@ -66,7 +66,7 @@ class Rewards:
         self.table.flags.writeable = False
 
     def at(self, drift: Drift | None, round_number: int) -> Rewards:
-        """Give the rewards of a round in a world that drifts."""
+        """Return the rewards of a round in a world that drifts."""
         return self if drift is None else Rewards(self.table @ drift.table(round_number))
 
 
@@ -86,7 +86,7 @@ class Scenario:
     """Clients that may be drawn for pre-training, where not all."""
 
     def initial(self, clients: int, seed: int) -> NDArray[np.int64]:
-        """Give the clients that pre-training is on, sorted; drawn without replacement by (seed,
+        """Return the clients that pre-training is on, sorted; drawn without replacement by (seed,
         client).
 
         The bandit phase may draw any client, these among them.
@@ -120,7 +120,7 @@ def scenario(
     before: Before | None = None,
     among: NDArray[np.int64] | None = None,
 ) -> Scenario:
-    """Make a scenario for a population: by its labels, or by its tags and how often each stands in
+    """Make a scenario for a population: by its labels, or by its tags and how often each is in
     it.
 
     `before` are a user's own rewards of pre-training (init-shift), and `among` the clients that may
@@ -179,7 +179,7 @@ def read_rewards(path: Path, arms: tuple[str, ...]) -> Before:
 
 
 def _check_listed(file: str, what: str, names: Sequence[str], arms: tuple[str, ...]) -> None:
-    """Raise if a name is no arm of the data."""
+    """Raise if a name is not an arm of the data."""
     for name in names:
         if name not in arms:
             raise DataError(
@@ -190,7 +190,7 @@ def _check_listed(file: str, what: str, names: Sequence[str], arms: tuple[str, .
 
 
 def named_clients(population: Population, patterns: str) -> NDArray[np.int64]:
-    """Give the clients whose names fit one of some patterns, such as `clinic-*,lab-1`.
+    """Return the clients whose names fit one of some patterns, such as `clinic-*,lab-1`.
 
     >>> pixels = np.zeros((3, 2), np.float32)
     >>> three = Population(
@@ -227,7 +227,7 @@ def near_case(arms: tuple[str, ...]) -> NDArray[np.float64]:
         raise ConfigError(
             "init-shift needs arms that are letters of both cases, or tags, got "
             f"{', '.join(arms[:4])}, .... "
-            "Give what arms paid before deployment (before: a table labels x arms, or a function), "
+            "Give the rewards before deployment (before: a table labels x arms, or a function), "
             "or use 'init'.",
             rule="problems.before.not-letters",
         )
@@ -259,7 +259,7 @@ def inverse_frequency(counts: ArrayLike) -> NDArray[np.float64]:
     tags = np.asarray(counts, np.float64)
     if not len(tags) or tags.min() <= 0:
         raise DataError(
-            "every tag must stand in some sample, got a count of 0. Leave the tag out.",
+            "every tag must be in a sample, got a count of 0. Leave the tag out.",
             rule="problems.tags.unused",
         )
     return np.asarray(tags.max() / tags)
@@ -289,7 +289,7 @@ class LabelDrift:
         check.between(0, 1, open_low=True, share=self.share)
 
     def mapping(self, round_number: int) -> NDArray[np.int64]:
-        """Give the arm that each label stands for in a round; O(periods arms log arms)."""
+        """Return the arm that each label means in a round; O(periods arms log arms)."""
         meaning = np.arange(self.arms)
         moved = max(2, round(self.share * self.arms))
         for period in range(1, round_number // self.every + 1):
@@ -300,7 +300,7 @@ class LabelDrift:
         return meaning
 
     def table(self, round_number: int) -> NDArray[np.float64]:
-        """Give the permutation as a table of 0 and 1."""
+        """Return the permutation as a table of 0 and 1."""
         return np.eye(self.arms)[self.mapping(round_number)]
 
 
@@ -327,12 +327,12 @@ class ValueDrift:
         check.between(0, 1, depth=self.depth)
 
     def values(self, round_number: int) -> NDArray[np.float64]:
-        """Give the value of each arm in a round."""
+        """Return the value of each arm in a round."""
         season = uniforms(self.seed, DRIFT, np.arange(self.arms)) + round_number / self.period
         return 1 - self.depth * (1 + np.sin(2 * math.pi * season)) / 2
 
     def table(self, round_number: int) -> NDArray[np.float64]:
-        """Give the values on a diagonal."""
+        """Return the values on a diagonal."""
         return np.diag(self.values(round_number))
 
 
@@ -463,8 +463,8 @@ def periods_text(table: object) -> object:
 class Availability:
     """How clients of a cohort answer.
 
-    A share `never` of clients never answers; another misses a round with chance `missing`, each
-    round anew; one that answers is late with chance `late`, and its update is lost. By how many
+    A share `never` of clients never answers; another misses a round with chance `missing`, again in
+    each round; one that answers is late with chance `late`, and its update is lost. By how many
     rounds, at most `delay`, changes nothing.
 
     >>> answers = Availability(missing=0.2, late=0.3, seed=1)

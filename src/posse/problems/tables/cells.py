@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,96 +53,83 @@ class WordIndex(dict[str, int]):
         return code
 
 
-class Cells(Protocol):
-    """The cells of one column."""
+class Cells(ABC):
+    """The cells of one column; what is not written otherwise goes by their text."""
 
-    def codes(self, index: WordIndex) -> NDArray[np.int64]:
-        """Return the number of each cell's word in an index, which gets the new ones."""
-
-    def numbers(self, decimal: str) -> Numbers:
-        """Return the number in each cell; NaN where a cell holds none."""
-
+    @abstractmethod
     def texts(self, most: int | None = None) -> list[str]:
-        """Return the first cells, or all, as text."""
+        """Return the first cells, or all, as a CSV file would hold them."""
 
     def text(self, row: int) -> str:
         """Return a cell as text."""
-
-    def blank(self) -> NDArray[np.bool_]:
-        """Return which cells are empty."""
-
-
-@dataclass(frozen=True)
-class TextCells:
-    """Cells of a text file."""
-
-    cells: list[str]
+        return self._all_texts[row]
 
     def codes(self, index: WordIndex) -> NDArray[np.int64]:
-        """Number the words."""
-        words = map(str.strip, self.cells)
-        return np.fromiter(map(index.__getitem__, words), np.int64, len(self.cells))
+        """Return the number of each cell's word in an index, which gets the new ones."""
+        cells = self.texts()
+        return np.fromiter(map(index.__getitem__, map(str.strip, cells)), np.int64, len(cells))
 
     def numbers(self, decimal: str) -> Numbers:
-        """Read numbers."""
-        cells = self.cells
-        if decimal == ",":
-            cells = [with_point(cell) for cell in cells]
-        return numbers_of(cells)
+        """Return the number in each cell; NaN where a cell holds none.
 
-    def texts(self, most: int | None = None) -> list[str]:
-        """Return cells as they are."""
-        return self.cells[:most]
-
-    def text(self, row: int) -> str:
-        """Return a cell as it is."""
-        return self.cells[row]
-
-    def blank(self) -> NDArray[np.bool_]:
-        """Return which cells are empty."""
-        return np.array([not cell.strip() for cell in self.cells], np.bool_)
-
-
-@dataclass(frozen=True)
-class ObjectCells:
-    """Cells that are Python objects."""
-
-    cells: list[Any]
-
-    def codes(self, index: WordIndex) -> NDArray[np.int64]:
-        """Number the words."""
-        return TextCells(self.texts()).codes(index)
-
-    def numbers(self, decimal: str) -> Numbers:
-        """Read numbers; numbers in text may have a decimal comma."""
-        if {type(cell) for cell in self.cells} <= {int, float, bool}:
-            try:
-                return np.array(self.cells, np.float64)
-            except OverflowError:
-                pass  # such a number is infinite, as its text is
+        A frame has numbers with points, and decimal commas only in text.
+        """
         cells = self.texts()
         if decimal == ",":
             cells = [cell if "." in cell else cell.replace(",", ".") for cell in cells]
         return numbers_of(cells)
 
-    def texts(self, most: int | None = None) -> list[str]:
-        """Return cells as a CSV file would hold them."""
-        return [text_of(cell) for cell in self.cells[:most]]
-
-    def text(self, row: int) -> str:
-        """Return a cell as a CSV file would hold it."""
-        return text_of(self.cells[row])
-
     def blank(self) -> NDArray[np.bool_]:
-        """Return which cells are missing."""
-        return np.array([not text_of(cell).strip() for cell in self.cells], np.bool_)
+        """Return which cells are empty."""
+        return np.array([not text.strip() for text in self.texts()], np.bool_)
+
+    @cached_property
+    def _all_texts(self) -> list[str]:
+        return self.texts()
 
 
 @dataclass(frozen=True, eq=False)
-class NumpyCells:
+class TextCells(Cells):
+    """Cells of a text file."""
+
+    cells: list[str]
+
+    def texts(self, most: int | None = None) -> list[str]:
+        """Return cells as they are."""
+        return self.cells if most is None else self.cells[:most]
+
+    def numbers(self, decimal: str) -> Numbers:
+        """Return the numbers; with a decimal comma, points separate thousands."""
+        return numbers_of(list(map(with_point, self.cells)) if decimal == "," else self.cells)
+
+
+@dataclass(frozen=True, eq=False)
+class ObjectCells(Cells):
+    """Cells that are Python objects."""
+
+    cells: list[Any]
+
+    def texts(self, most: int | None = None) -> list[str]:
+        """Return cells as text."""
+        return [text_of(cell) for cell in self.cells[:most]]
+
+    def numbers(self, decimal: str) -> Numbers:
+        """Return the numbers."""
+        if {type(cell) for cell in self.cells} <= {int, float, bool}:
+            with suppress(OverflowError):  # such a number is infinite, as its text is
+                return np.array(self.cells, np.float64)
+        return super().numbers(decimal)
+
+
+@dataclass(frozen=True, eq=False)
+class NumpyCells(Cells):
     """Cells that are numbers or truth values in a numpy array."""
 
     cells: NDArray[Any]
+
+    def texts(self, most: int | None = None) -> list[str]:
+        """Return numbers as text."""
+        return [text_of(value) for value in self.cells[:most].tolist()]
 
     def codes(self, index: WordIndex) -> NDArray[np.int64]:
         """Number the words; each different number is written once."""
@@ -154,21 +143,13 @@ class NumpyCells:
         """Return the numbers."""
         return self.cells.astype(np.float64, copy=False)
 
-    def texts(self, most: int | None = None) -> list[str]:
-        """Return numbers as a CSV file would hold them."""
-        return [text_of(value) for value in self.cells[:most].tolist()]
-
-    def text(self, row: int) -> str:
-        """Return a number as a CSV file would hold it."""
-        return text_of(self.cells[row].item())
-
     def blank(self) -> NDArray[np.bool_]:
         """Return which cells are NaN."""
         return np.isnan(self.numbers("."))
 
 
 @dataclass(frozen=True, eq=False)
-class ArrowCells:
+class ArrowCells(Cells):
     """A column of pyarrow, which nobody can change."""
 
     column: pyarrow.ChunkedArray
@@ -176,7 +157,7 @@ class ArrowCells:
     def codes(self, index: WordIndex) -> NDArray[np.int64]:
         """Number the words."""
         if not self._kind.startswith(_ARROW_WORDS):
-            return TextCells(self.texts()).codes(index)
+            return super().codes(index)
         words, codes = self._encoded
         if self._kind.startswith("dictionary") and not _in_order(codes, len(words)):
             # It may have words in any order, and words of no row.
@@ -204,10 +185,6 @@ class ArrowCells:
         column = self.column if most is None else self.column.slice(0, most)
         return [text_of(cell) for cell in column.to_pylist()]
 
-    def text(self, row: int) -> str:
-        """Return a cell as a CSV file would hold it."""
-        return text_of(self.column[row].as_py())
-
     def blank(self) -> NDArray[np.bool_]:
         """Return which cells are missing."""
         if self._kind.startswith(_ARROW_NUMBERS):
@@ -215,7 +192,7 @@ class ArrowCells:
         if self._kind.startswith(_ARROW_WORDS):
             words, codes = self._encoded
             return np.asarray(np.array([not word for word in words], np.bool_)[codes])
-        return np.array([not text.strip() for text in self.texts()], np.bool_)
+        return super().blank()
 
     @property
     def _kind(self) -> str:
@@ -319,7 +296,7 @@ def is_number(text: str) -> bool:
 
 
 def is_missing(cell: str) -> bool:
-    """Return whether a cell says that it holds nothing: blank, or a word such as N/A."""
+    """Return whether a cell is empty, or has a word such as N/A."""
     word = cell.strip()
     return not word or word.lower() in _MISSING
 

@@ -1,8 +1,8 @@
 """Features from a table: numbers as they are, categories one-hot, dates left out.
 
-The first rows say what a column holds. A column of numbers has bad rows where a cell is none. Words
-that come back, twice on average and at most `MOST` different ones, are a category; other words are
-refused.
+The first rows decide what a column holds. A cell without a number makes a bad row in a column of
+numbers. Words that come back, twice on average and at most `MOST` different ones, are a category;
+other words are refused.
 """
 
 from __future__ import annotations
@@ -118,10 +118,10 @@ def _needed(name: str, kind: str, features: Sequence[str]) -> Column:
         return numbers(name)
     if not features:
         return category(name)
-    features_known = frozenset(features)
+    vocabulary = frozenset(features)
 
     def fault(word: str) -> Fault | None:
-        if f"{name}={word}" in features_known:
+        if f"{name}={word}" in vocabulary:
             return None
         return f"the model never learnt '{word}'", "Correct it, or leave the row out."
 

@@ -1,7 +1,7 @@
 """Tables in memory: frames of pandas, polars or pyarrow, rows as dictionaries, columns as lists.
 
 Anything with `columns` and `[column]` will do; a lazy frame is collected. Columns are copied when
-the frame is given, and read by column. Errors give its rows, counted from 1. No library of frames
+the frame is given, and read by column. Errors count its rows from 1. No library of frames
 is imported.
 """
 
@@ -28,14 +28,14 @@ COLUMNAR = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
 INDEX = "index"
 """What the column of an index without a name is called."""
 KEYS = frozenset(("item", "name", "row", "client", "label", "arm", "agent", "supplier"))
-"""Columns that say what a row is about. A frame without one of them has it as its index."""
+"""Columns that name what a row is about. A frame without one of them has it as its index."""
 _LISTING = ("to_pylist", "to_list", "tolist")
 """How columns of pyarrow, of pandas and polars, and of numpy give Python's own values."""
 
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """A copy of a table, with the name that errors give it; equal to another of the same content.
+    """A copy of a table, with its name in errors; equal to another of the same content.
 
     >>> frame = as_frame(
     ...     [{"name": "clinic a", "mean": 0.25}, {"name": "clinic b", "mean": 0.75}], "data"
@@ -170,9 +170,9 @@ def _columns_of_rows(rows: Sequence[Any]) -> list[tuple[object, Any]] | None:
 
 
 def _index_of(frame: Any, names: Sequence[object]) -> Iterator[tuple[object, Any]]:
-    """Yield the index of a frame of pandas as columns, if no column says what a row is about.
+    """Yield the index of a frame of pandas as columns, if no column names what a row is about.
 
-    An index that only numbers the rows is none.
+    An index that only numbers the rows is left out.
     """
     index: Any = getattr(frame, "index", None)
     if not hasattr(index, "get_level_values") or KEYS & {str(name).lower() for name in names}:

@@ -12,7 +12,7 @@ from posse.problems.tables.names import fit
 from posse.problems.tables.table import Look, Table
 
 EVERY = "*"
-"""Stands for every column of numbers that nothing else needs: a table with one column per arm."""
+"""Means every column of numbers that nothing else needs: a table with one column per arm."""
 BAR = "|"
 """Separates columns of a table with one column per arm."""
 
@@ -89,7 +89,7 @@ def columns_text(columns: Mapping[str, str]) -> str:
 
 
 def as_flag(columns: Mapping[str, str]) -> str:
-    """Return columns as the flag that gives them.
+    """Return columns as a flag.
 
     >>> as_flag({"item": "Shop", "rating": "Stars (1-5)"})
     "--columns 'item=Shop,rating=Stars (1-5)'"
@@ -97,29 +97,29 @@ def as_flag(columns: Mapping[str, str]) -> str:
     return f"--columns {shlex.quote(columns_text(columns))}"
 
 
-def read_columns_setting(value: object) -> dict[str, str] | None:
-    """Read the setting `columns`: a table, or text such as item=shop,rating=stars.
+def read_pairs(value: object, field: str, example: str) -> dict[str, str]:
+    """Read pairs of names: a table, or text such as item=shop,rating=stars.
 
     A pair with a comma is quoted, as in CSV files.
 
-    >>> read_columns_setting('item=shop,"rating=Stars, 1 to 5"')
+    >>> read_pairs('item=shop,"rating=Stars, 1 to 5"', "columns", "")
     {'item': 'shop', 'rating': 'Stars, 1 to 5'}
     """
-    if value is None or value == {}:
-        return None
     if isinstance(value, Mapping):
-        return {str(name): str(column) for name, column in value.items()}
-    texts = [value] if isinstance(value, str) else value
-    if not isinstance(texts, Sequence):
-        texts = [str(texts)]
-    columns: dict[str, str] = {}
-    for text in texts:
-        for pair in next(csv.reader([str(text)], skipinitialspace=True)):
-            name, mark, column = (part.strip() for part in pair.partition("="))
-            if not (name and mark and column) or name in columns:
-                raise ConfigError(
-                    f"columns must be pairs like item=shop,rating=stars, got {pair!r}.",
-                    rule="problems.columns.not-pairs",
-                )
-            columns[name] = column
-    return columns
+        return {str(name): str(each) for name, each in value.items()}
+    texts = value if isinstance(value, list | tuple) else [value]
+    pairs: dict[str, str] = {}
+    for text in next(csv.reader([",".join(map(str, texts))], skipinitialspace=True)):
+        name, mark, each = (part.strip() for part in text.partition("="))
+        if not (name and mark and each) or name in pairs:
+            raise ConfigError(
+                f"{field} must be pairs like {example}, got {value!r}. Give each name once.",
+                rule=f"problems.{field}.not-pairs",
+            )
+        pairs[name] = each
+    return pairs
+
+
+def read_columns_setting(value: object) -> dict[str, str]:
+    """Read the setting `columns`; empty for None."""
+    return {} if value is None else read_pairs(value, "columns", "item=shop,rating=stars")

@@ -198,10 +198,10 @@ class Schema:
         ]
         bad = BadRows(table.name, table.options)
         lines = []
-        numbers_of: dict[str, bool] = {}
+        hold_numbers: dict[str, bool] = {}
         for each in readers:
-            numbers_of[each.header] = numbers_of.get(each.header, True) and each.column.numbers
-        for block in table.blocks(numbers_of, bad):
+            hold_numbers[each.header] = hold_numbers.get(each.header, True) and each.column.numbers
+        for block in table.blocks(hold_numbers, bad):
             good = _read_block(block, readers, bad)
             block_lines = np.asarray(block.lines, np.int64)
             lines.append(block_lines if good is None else block_lines[good])

@@ -48,7 +48,7 @@ Source = Path | Frame
 """Where a table comes from."""
 
 LOOK = 4 * BLOCK
-"""Rows that say what a column holds."""
+"""Rows that show what a column holds."""
 MOST = 50
 """Words of a category at most: a column of names or free text is none."""
 CHUNK = 1 << 28
@@ -70,7 +70,7 @@ class Block(NamedTuple):
     cells: Mapping[str, Cells]
     """Columns, by their names in the table."""
     blank: NDArray[np.bool_] | None = None
-    """Rows in which no column has anything; None if there are none."""
+    """Rows in which no column has anything; None without such rows."""
 
 
 class Look(NamedTuple):

@@ -39,7 +39,7 @@ _LINE_END = re.compile("\r\n|\r|\n")
 
 @dataclass(frozen=True)
 class Document:
-    """A text file in UTF-8, and the name that errors give it.
+    """A text file in UTF-8, and its name in errors.
 
     >>> Document("means.csv", b"name,mean").open().read()
     'name,mean'

@@ -73,7 +73,8 @@ class Authority:
         self.now = now
         if not (self.folder / CERTIFICATE).exists():
             raise CertificateError(
-                f"there is no authority in {self.folder}. Make one with 'posse ca init'.", "missing"
+                f"there is no authority in {self.folder}. Make one with 'posse federation ca init'.",
+                "missing",
             )
         files.check_private(self.folder)
         self.certificate = load_certificate(self.folder / CERTIFICATE)
@@ -173,7 +174,7 @@ class Authority:
                 raise ConfigError(
                     f"'{peer.name}' is {known} in this run and cannot be {peer.role} too. Choose "
                     "another name, or "
-                    f"revoke it first with 'posse ca revoke {peer.name}'."
+                    f"revoke it first with 'posse federation ca revoke {peer.name}'."
                 )
             writing.add_token(token, allowed, days, now)
         return token
@@ -243,7 +244,7 @@ class Authority:
                 raise CertificateError(
                     "nothing to revoke: no certificate in force and no open token has the name or "
                     f"serial {which!r}. "
-                    "See 'posse ca list'.",
+                    "See 'posse federation ca list'.",
                     "missing",
                 )
             self._write_crl(writing, key, now)
@@ -304,7 +305,7 @@ def load_key(path: Path, passphrase: Passphrase | None = None) -> ec.EllipticCur
         ) from error
     if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
         raise CertificateError(
-            f"{path} must be a P-256 key. Make it with 'posse enrol'.", "malformed"
+            f"{path} must be a P-256 key. Make it with 'posse party enrol'.", "malformed"
         )
     return key
 
@@ -322,7 +323,7 @@ def load_crl(path: Path) -> x509.CertificateRevocationList:
         path,
         x509.load_pem_x509_crl,
         "revocation list",
-        ("Get it with 'posse ca crl'.", "Get it again with 'posse ca crl'."),
+        ("Get it with 'posse federation ca crl'.", "Get it again with 'posse federation ca crl'."),
     )
 
 

@@ -110,7 +110,7 @@ def complete(token: Token, folder: Path, answer: bytes, now: datetime) -> Enroll
     _check_new(folder)
     if not (folder / KEY).exists() or not (folder / REQUEST).exists():
         raise EnrolmentError(
-            f"no request was made in {folder}. Make one with 'posse enrol TOKEN --request FILE'."
+            f"no request was made in {folder}. Make one with 'posse party enrol TOKEN --request FILE'."
         )
     key = load_key(folder / KEY)
     pending = _pending(token, folder, key)
@@ -328,7 +328,7 @@ async def ask(token: Token, request: bytes, host: str, port: int, *, now: Clock 
         raise EnrolmentError(
             f"cannot enrol at {where}: "
             f"{getattr(error, 'strerror', None) or 'it closed the connection'}. Check the "
-            "address and that 'posse ca serve' runs there, then try again: the same request "
+            "address and that 'posse federation ca serve' runs there, then try again: the same request "
             "counts.",
             "unreachable",
         ) from error

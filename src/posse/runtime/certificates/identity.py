@@ -86,7 +86,7 @@ class PartyIdentity:
         folder = Path(folder)
         if not (folder / CERTIFICATE).exists():
             raise CertificateError(
-                f"there is no identity in {folder}. Make one with 'posse enrol'.", "missing"
+                f"there is no identity in {folder}. Make one with 'posse party enrol'.", "missing"
             )
         certificate, authority = (
             load_certificate(folder / CERTIFICATE),
@@ -172,7 +172,7 @@ class PartyIdentity:
             raise CertificateError(
                 f"{self.folder / REVOKED} is number {crl_number(crl)}, number "
                 f"{crl_number(self.crl)} was here before. "
-                "Get the newest with 'posse ca crl'.",
+                "Get the newest with 'posse federation ca crl'.",
                 Reason.MALFORMED,
             )
         return replace(self, crl=crl)
@@ -230,7 +230,7 @@ def peer_of(
         Exception
     ) as error:  # the parser meets bytes of strangers: whatever it raises is their fault
         raise _bad(
-            "does not parse", "Connect with the certificate that 'posse enrol' wrote."
+            "does not parse", "Connect with the certificate that 'posse party enrol' wrote."
         ) from error
     return _peer_of(certificate, ca, crl, run, now)
 
@@ -241,7 +241,7 @@ def crl_number(crl: x509.CertificateRevocationList) -> int:
         return crl.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
     except (x509.ExtensionNotFound, ValueError) as error:
         raise CertificateError(
-            "the revocation list has no number. Get it with 'posse ca crl'.", "malformed"
+            "the revocation list has no number. Get it with 'posse federation ca crl'.", "malformed"
         ) from error
 
 
@@ -314,7 +314,9 @@ def _peer_of(
         "Ask the customer for a new token and enrol again.",
         now,
     )
-    _check_time(ca, "the authority", "The customer makes a new one with 'posse ca init'.", now)
+    _check_time(
+        ca, "the authority", "The customer makes a new one with 'posse federation ca init'.", now
+    )
     if run is not None and peer.run != run:
         raise CertificateError(
             f"the certificate is for {peer}, this is run '{run}'. Use the identity that was "
@@ -333,7 +335,7 @@ def _check_issuer(certificate: x509.Certificate, ca: x509.Certificate) -> None:
         raise CertificateError(
             "the certificate is not signed by this run's authority "
             f"({making.spoken(making.fingerprint(making.public_key(ca)))}). Enrol there with "
-            "'posse enrol'.",
+            "'posse party enrol'.",
             Reason.WRONG_AUTHORITY,
         ) from error
     if not isinstance(certificate.signature_hash_algorithm, hashes.SHA256):
@@ -410,6 +412,6 @@ def _bad(what: str, remedy: str) -> CertificateError:
 
 def _no_role() -> CertificateError:
     return CertificateError(
-        "the certificate names no role in a run. Connect with the one that 'posse enrol' wrote.",
+        "the certificate names no role in a run. Connect with the one that 'posse party enrol' wrote.",
         Reason.NO_ROLE,
     )

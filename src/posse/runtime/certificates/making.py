@@ -269,7 +269,7 @@ def _leaf(
     end = min(now + timedelta(days=days), authority.not_valid_after_utc)
     if end <= now:
         raise CertificateError(
-            "the authority has expired. Make a new one with 'posse ca init'.", "expired"
+            "the authority has expired. Make a new one with 'posse federation ca init'.", "expired"
         )
     return (
         _builder(subject, authority.subject, public, key.public_key(), now, end)

@@ -2,8 +2,9 @@
 
 Every change is one transaction that is on the disk when it returns, so a kill at any point leaves
 the state before or after it. Using a token, recording its certificate and keeping the answer are
-one transaction. Several processes may use one register (`posse ca serve` beside `posse ca token`):
-the second writer waits for the first.
+one transaction. Several processes may use one register
+(`posse federation ca serve` beside `posse federation ca token`): the second writer waits for the
+first.
 
 The database holds no private key and no token's secret; `posse.runtime.certificates.tokens` says
 what its keys can do.

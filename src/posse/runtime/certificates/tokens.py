@@ -47,7 +47,7 @@ MINUTES, MOST_MINUTES = 15, 24 * 60
 _LONGEST = 2048
 _WIRE = tuple[bytes, bytes, bytes, str, str, str, int, str]
 """Id, secret, fingerprint, run, role, name, expiry and address of a token."""
-_AGAIN = "Copy it again, whole, from the output of 'posse ca token'."
+_AGAIN = "Copy it again, whole, from the output of 'posse federation ca token'."
 
 
 class Token(msgspec.Struct, frozen=True):
@@ -181,7 +181,7 @@ class Refused(StrEnum):
         made._value_, made.text = reason, text
         return made
 
-    MALFORMED = "malformed", "the request does not decode. Make it again with 'posse enrol'."
+    MALFORMED = "malformed", "the request does not decode. Make it again with 'posse party enrol'."
     VERSION = (
         "version",
         "the request is of another version. Install the same version of posse at both ends.",
@@ -200,7 +200,7 @@ class Refused(StrEnum):
         "used",
         "the token was used already, for another request. If that was not you, tell the customer "
         "at once: it must "
-        "revoke this name ('posse ca revoke') and make a new token.",
+        "revoke this name ('posse federation ca revoke') and make a new token.",
     )
     WITHDRAWN = "withdrawn", "the token was withdrawn by the customer. Ask for a new one."
     OTHER_RUN = "other-run", "the token is for another run. Use the token you were sent, unchanged."
@@ -214,7 +214,7 @@ class Refused(StrEnum):
     )
     BAD_KEY = (
         "bad-key",
-        "the request does not prove that you hold a P-256 key. Make it again with 'posse enrol'.",
+        "the request does not prove that you hold a P-256 key. Make it again with 'posse party enrol'.",
     )
     KEY_IN_USE = (
         "key-in-use",

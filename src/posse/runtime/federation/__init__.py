@@ -10,9 +10,11 @@
 | `care` | what its operator looks at and keeps: doctor, metrics, backup |
 | `founder` | what the founder's service does beside: the queue of runs, renewals, the revocation list |
 
-    customer$ posse found hospitals && posse serve hospitals/customer.toml     # the authority, the queue, its own part
-    clinic-b$ posse enrol --token-file t && posse serve clinic-b.toml          # calls the founder, and stays
-    customer$ posse submit march.toml --at hospitals/customer.toml             # signed; asked; started; its result
+    customer$ posse federation create hospitals
+    customer$ posse party serve hospitals/customer.toml    # the authority, the queue, its own part
+    clinic-b$ posse party enrol --token-file t
+    clinic-b$ posse party serve clinic-b.toml              # calls the founder, and stays
+    customer$ posse federation submit march.toml --at hospitals/customer.toml    # signs and follows
 
 Founder and member send each other their whole state, not changes of it: a *sheet* (which runs there
 are for this member, and how far each is) and a *report* (what the member made of each). Both are on

@@ -9,7 +9,7 @@ reuses randomness nor passes a limit unasked:
 * entries of the ledger that is there stay; where there is none, the service answers no proposal
   until the founder has said which runs this member was in since;
 * a queue that is restored knows no run since its backup, so the founder says nothing of runs until
-  its operator has said that the queue has all of them (`posse queue FILE --complete`).
+  its operator has said that the queue has all of them (`posse federation queue FILE --complete`).
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def _authority(folder: Path, identity: PartyIdentity) -> Iterator[Finding]:
         said = f"of federation {authority.run}, {len(known)} certificates, {waiting} runs in all"
         if (folder / QUEUE / RESTORED).exists():
             said += (
-                "; of a backup: when these are all runs that there were, say so with 'posse queue "
+                "; of a backup: when these are all runs that there were, say so with 'posse federation queue "
                 "FILE --complete'"
             )
         yield Finding(
@@ -177,7 +177,7 @@ def _runs(runs: Path) -> Iterator[Finding]:
             "; of a backup: no proposal is answered until the founder has said which runs there "
             "were since"
         )
-        words += ", and this member's operator of those that cannot be counted ('posse queue FILE')"
+        words += ", and this member's operator of those that cannot be counted ('posse federation queue FILE')"
     yield Finding("ledger", True, words)
     for path in sorted(runs.glob(f"*/{RUN}")):
         try:
@@ -224,7 +224,7 @@ def _process(runs: Path, status: Status) -> Iterator[Finding]:
                 yield Finding(f"part in {run}", not part["text"], part["text"] or "goes on")
         return
     frozen = not_answering(runs)
-    yield Finding("process", not frozen, frozen or "none; start it with 'posse serve'")
+    yield Finding("process", not frozen, frozen or "none; start it with 'posse party serve'")
 
 
 # Figures for a monitor ----------------------------------------------------------------------------
@@ -442,7 +442,7 @@ def _restore_authority(made: backups.Backup, held: dict[str, bytes], folder: Pat
         f"the authority is that of {made.made}: revoke again who was expelled since, and members "
         "that enrolled or "
         "renewed since need new tokens",
-        "the queue knows no run since: look at it, and say with 'posse queue FILE --complete' that "
+        "the queue knows no run since: look at it, and say with 'posse federation queue FILE --complete' that "
         "these are all; "
         "restored members and the founder's own ledger wait for that",
     ]

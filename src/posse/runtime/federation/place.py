@@ -36,7 +36,7 @@ class ServiceFile(Settings):
     """What the file of a service says; paths are relative to the file."""
 
     identity: Path
-    """Folder that 'posse enrol' or 'posse found' wrote."""
+    """Folder that 'posse party enrol' or 'posse federation create' wrote."""
     runs: Path = Path("runs")
     """Folder of all runs; each has a folder of its own in it."""
     founder: str = "customer"
@@ -46,7 +46,7 @@ class ServiceFile(Settings):
     authority: Path | None = None
     """Folder of the authority; at the founder."""
     enrol: str | None = None
-    """host:port where tokens are used; at the founder, in place of 'posse ca serve'."""
+    """host:port where tokens are used; at the founder, in place of 'posse federation ca serve'."""
     at_once: int = 1
     """Runs that go on at the same time, at the founder; the others wait in its queue."""
     proxy: str | None = None
@@ -105,7 +105,7 @@ class ServicePlace:
             # password, is not theirs.
             raise ConfigError(
                 f"the file of '{self.identity.name}' cannot be read now. Its operator sees why "
-                "with 'posse doctor'."
+                "with 'posse party doctor'."
             ) from error
 
     def edited(self) -> str:

@@ -1,4 +1,4 @@
-"""`posse serve`: one process that is a member of a federation, and at the founder its queue, until
+"""`posse party serve`: one process that is a member of a federation, and at the founder its queue, until
 it is stopped.
 """
 

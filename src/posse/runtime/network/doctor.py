@@ -280,7 +280,7 @@ def _running(place: Place, status: Status) -> Iterator[Finding]:
         return
     yield Finding("process", True, f"{status['pid']}, posse {status['version']}")
     done = f"{progress(status)}, " if status.get("step") else ""
-    held = ", paused: 'posse resume' lets it go on" if status["paused"] else ""
+    held = ", paused: 'posse party resume' lets it go on" if status["paused"] else ""
     waits = ", ".join(f"{peer} ({why})" for peer, why in status["waiting"].items()) or "nobody"
     over = f"; over for {', '.join(status['over'])}" if status["over"] else ""
     yield Finding("running", bool(status["healthy"]), f"{done}waits for {waits}{held}{over}")

@@ -466,7 +466,7 @@ class Engine:
             raise JournalError(
                 f"'{self.role.name}' is in this run with other {type(given).__name__.lower()} than "
                 "its file has now. "
-                "Put them back, or take the new ones from the next decision on with 'posse change' "
+                "Put them back, or take the new ones from the next decision on with 'posse party update' "
                 "and its file."
             )
         self.instruct(given, ())  # no peer can have connected yet

@@ -146,7 +146,7 @@ def starts(folder: Path) -> str:
     """Return the command that starts the party of a journal: its own, or that of the service which
     has the run.
     """
-    return "posse serve" if (folder.parent / OF_SERVICE).exists() else "posse party"
+    return "posse party serve" if (folder.parent / OF_SERVICE).exists() else "posse party"
 
 
 def at_rest(folder: Path) -> Status:

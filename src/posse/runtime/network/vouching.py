@@ -34,7 +34,7 @@ RESTORED = "restored.json"
 REMEDY = (
     "Nothing was sent. Put the newest journal back if there is one; without it this party's part "
     "in the run is over: "
-    "end the run without it where the system can, or begin a new one ('posse restore "
+    "end the run without it where the system can, or begin a new one ('posse party restore "
     "--without-journal' keeps the "
     "identity)."
 )

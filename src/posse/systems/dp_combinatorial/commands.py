@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from posse.results import words
-from posse.results.reports.sections import Section
+from posse.results.section import Section
 from posse.systems.modules import Command, Commands
 
 if TYPE_CHECKING:
@@ -94,9 +94,13 @@ COMMANDS = Commands(
     commands=(
         Command(
             ("budget",),
-            "Plan the noise of a privacy budget, or see what given noise proves.",
+            "Plan the noise of a privacy budget, or see what noise proves.",
             _budget_settings,
             show_budget,
+            examples=(
+                "posse budget --epsilon 1 --producers 30",
+                "posse budget sampled --noise 1.1",
+            ),
         ),
     )
 )

@@ -27,7 +27,7 @@ from posse.problems.markets.offers import OFFERED
 from posse.problems.tables.schema import Schema
 from posse.problems.tables.table import open_table
 from posse.results import words
-from posse.results.reports.sections import Section
+from posse.results.section import Section
 from posse.runtime.certificates.names import check_name
 from posse.runtime.federation.consent import Demand
 from posse.runtime.federation.talk import Invitation

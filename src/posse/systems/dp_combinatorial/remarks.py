@@ -17,7 +17,7 @@ from posse.privacy.dp.plans import Plan
 from posse.privacy.dp.rounds import EveryRound
 from posse.problems.markets.market import Market
 from posse.results import words
-from posse.results.reports.sections import Section
+from posse.results.section import Section
 from posse.results.values import JSON, plain_dict
 from posse.systems.dp_combinatorial.learning import Floats
 from posse.systems.dp_combinatorial.settings import DpCombinatorial

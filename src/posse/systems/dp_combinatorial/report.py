@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from posse.results import words
 from posse.results.joining import joining
 from posse.results.record import Record
-from posse.results.reports.sections import Section
+from posse.results.section import Section
 from posse.systems.modules import Report
 
 if TYPE_CHECKING:

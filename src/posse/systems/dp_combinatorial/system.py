@@ -76,6 +76,18 @@ def leaks(settings: DpCombinatorial) -> tuple[str, ...]:
     return tuple(out)
 
 
+def _noisy(name: str, summary: str) -> Level[DpCombinatorial]:
+    return Level(
+        name,
+        summary,
+        learns,
+        leaks,
+        against="every other agent",
+        broken_by="one: over many rounds any agent sees trends in what the others buy",
+        attacks=("reconstruction", "trends", "canaries"),
+    )
+
+
 class DpCombinatorialSystem(System["DpCombinatorial"]):
     """Competing buyers who learn together."""
 
@@ -120,9 +132,9 @@ class DpCombinatorialSystem(System["DpCombinatorial"]):
         ),
     )
     levels = (
-        Level("tight", "the least noise that proves epsilon and delta for the unit", learns, leaks),
-        Level("paper", "noise as published", learns, leaks),
-        Level("equal", "the least noise without using that windows are disjoint", learns, leaks),
+        _noisy("tight", "the least noise that proves epsilon and delta for the unit"),
+        _noisy("paper", "noise as published"),
+        _noisy("equal", "the least noise without using that windows are disjoint"),
         Level("plain", "what is exchanged is exchanged in the clear", learns, leaks),
         Level("alone", "nothing is shared", learns, leaks),
         Level("placebo", "a control: reports of noise alone", learns, leaks),

@@ -13,7 +13,7 @@ from posse.core.settings import Settings
 from posse.privacy.dp.guarantee import Budget, Guarantee, check_delta
 from posse.privacy.dp.sampled import Accountant, SampledGaussian, noise_for
 from posse.results import words
-from posse.results.reports.sections import Section
+from posse.results.section import Section
 from posse.systems.modules import Command, Commands
 
 USUAL_NOISE = 0.7
@@ -147,20 +147,32 @@ COMMANDS = Commands(
             "needs.",
             lambda: SampledSettings,
             show_sampled,
+            examples=(
+                "posse budget sampled --noise 1.1",
+                "posse budget sampled --clients 10000 --epsilon 2",
+            ),
         ),
         _command(
             ("export",),
-            "Write a learnt model with its policy as an ONNX graph, which phones and pages run.",
+            "Write a learnt model with its policy as an ONNX graph.",
             "export:ExportSettings",
             "export:export",
             positional=("model",),
+            examples=(
+                "posse export model.npz",
+                "posse export model.npz --help --all",
+            ),
         ),
         _command(
-            ("rates",),
+            ("evaluate", "rates"),
             "Rank learning rates by what their models would earn, from a log of decisions.",
             "learning:RateSettings",
             "commands:show_rates",
             positional=("logs",),
+            examples=(
+                "posse evaluate rates log.csv",
+                "posse evaluate rates log.csv --rounds 20",
+            ),
         ),
         _command(
             ("devices", "up"),
@@ -169,6 +181,7 @@ COMMANDS = Commands(
             "flower.settings:TrialSettings",
             "flower.trial:up",
             stopped="stopped; the same command goes on",
+            examples=("posse devices up --nodes 3",),
         ),
         _command(
             ("devices", "simulate"),
@@ -177,6 +190,7 @@ COMMANDS = Commands(
             "flower.settings:SimulateSettings",
             "flower.trial:simulate",
             stopped="stopped; the same command goes on",
+            examples=("posse devices simulate --nodes 10",),
         ),
         _command(
             ("devices", "app"),
@@ -184,6 +198,7 @@ COMMANDS = Commands(
             "flower.settings:AppSettings",
             "flower.trial:app",
             positional=("folder",),
+            examples=("posse devices app fleet",),
         ),
         _command(
             ("devices", "status"),
@@ -191,6 +206,10 @@ COMMANDS = Commands(
             "flower.settings:StatusSettings",
             "flower.deployment:status",
             positional=("folder",),
+            examples=(
+                "posse devices status fleet",
+                "posse devices status fleet --json",
+            ),
         ),
         _command(
             ("devices", "deploy"),
@@ -198,6 +217,10 @@ COMMANDS = Commands(
             "flower.settings:DeploySettings",
             "flower.deployment:deploy",
             positional=("folder",),
+            examples=(
+                "posse devices deploy fleet",
+                "posse devices deploy fleet --version 3",
+            ),
         ),
     ),
 )

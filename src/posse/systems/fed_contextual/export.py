@@ -45,7 +45,7 @@ from posse.policies.contextual.registry import (
     parameters_of,
 )
 from posse.policies.own import is_own
-from posse.results.reports.sections import Section
+from posse.results.section import Section
 from posse.version import __version__
 
 Arrays = Sequence[NDArray[Any]]

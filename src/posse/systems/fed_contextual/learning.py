@@ -289,7 +289,7 @@ class LearningSettings(Settings):
 
 
 class RateSettings(ExplorationSettings, Settings):
-    """`posse rates`: which log, which rates, and how models learn from it."""
+    """`posse evaluate rates`: which log, which rates, and how models learn from it."""
 
     logs: Path
     """CSV: client, context columns, arm, reward, probability."""

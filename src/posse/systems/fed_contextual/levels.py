@@ -132,23 +132,52 @@ def leaks(config: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-LEVELS: tuple[Level[FedContextual], ...] = tuple(
-    Level(
+STRONGER = "posse run fed-contextual --noise 1 --levels 65536"
+"""The command that switches sums and noise on."""
+
+
+def _level(name: str, summary: str, **more: Any) -> Level[FedContextual]:
+    return Level(
         name,
         summary,
         lambda settings: learns(settings.resolved()),
         lambda settings: leaks(settings.resolved()),
+        **more,
     )
-    for name, summary in (
-        (PLAIN, "contexts and logs stay on devices; the server sees every clipped update"),
-        (SUMS, "updates rounded as masks need them: on devices, the server sees their sum alone"),
-        (
-            NOISE,
-            "normal noise on the sum of a round, accounted for; the server sees every clipped "
-            "update",
-        ),
-        (BOTH, "noise on sums of which the server, on devices, sees no part"),
-    )
+
+
+LEVELS: tuple[Level[FedContextual], ...] = (
+    _level(
+        PLAIN,
+        "contexts and logs stay on devices; the server sees every clipped update",
+        against="nobody: only locality protects, raw data stay on devices",
+        broken_by="one: the server reads samples from single updates",
+        attacks=("inversion", "membership", "participants"),
+        command=STRONGER,
+    ),
+    _level(
+        SUMS,
+        "updates rounded as masks need them: on devices, the server sees their sum alone",
+        against="a server that wants single updates, once devices mask them",
+        broken_by="one: anyone with the model, which has no noise",
+        attacks=("inversion", "asks-twice", "participants"),
+        command=STRONGER,
+    ),
+    _level(
+        NOISE,
+        "normal noise on the sum of a round, accounted for; the server sees every clipped update",
+        against="anyone with the model",
+        broken_by="one: the server sees every update before it adds the noise",
+        attacks=("participants", "noise", "membership"),
+        command=STRONGER,
+    ),
+    _level(
+        BOTH,
+        "noise on sums of which the server, on devices, sees no part",
+        against="anyone with the model, and a server that wants single updates",
+        broken_by="one: the server sees the sum of a round before it adds the noise",
+        attacks=("inversion", "participants", "noise"),
+    ),
 )
 
 

@@ -20,7 +20,7 @@ from posse.privacy.dp.sampled import Accountant
 from posse.problems.populations.population import Population
 from posse.results import words
 from posse.results.record import Record, points_of
-from posse.results.reports.sections import Section
+from posse.results.section import Section
 from posse.results.values import JSON, plain_dict
 from posse.systems.base import presentation
 from posse.systems.fed_contextual import remarks
@@ -39,6 +39,13 @@ Floats = NDArray[np.float64]
 Summary = dict[str, str | float | int]
 
 
+CENTRALISED = {
+    "against": "nobody: one place holds all samples (the centralised baseline)",
+    "broken_by": "one: the place that holds the samples",
+    "attacks": [],
+    "command": "",
+}
+"""Short description of the protection, as levels have it (`presentation_at`)."""
 MOST_KEPT = 20_000
 """Numbers of a linear model that a record keeps; larger ones go to `model_out`."""
 
@@ -183,6 +190,8 @@ def record_of(
         if explores is not None:
             entries["curves"].append(_policy_curve(settings, explores, points, len(outcomes)))
     entries |= learnt_of(setup, params)
+    if settings.centralised:
+        entries["protection_summary"] = CENTRALISED
     sections = [*sections_of(summary, len(outcomes)), *_coming(settings, setup, outcomes)]
     rewards = [outcome.column("reward") for outcome in outcomes]
     curves = [reward[:done].cumsum()[points - 1] for reward in rewards]

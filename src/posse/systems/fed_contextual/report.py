@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from posse.results import words
 from posse.results.record import Record
-from posse.results.reports.sections import Section
+from posse.results.section import Section
 from posse.systems.fed_contextual.settings import FedContextual
 from posse.systems.modules import Report
 

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from posse.results import words
-from posse.results.reports import sections
-from posse.results.reports.sections import Section
+from posse.results import guarantees, words
+from posse.results.section import Section
 from posse.systems.modules import Command, Commands
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ def show_arms(settings: ArmSettings) -> Iterator[Section]:
 
 def _proved(title: str, guarantee: Guarantee) -> Section:
     notes = [f"covers {guarantee.covers}", f"adjacency: {guarantee.adjacency}", guarantee.terms]
-    hollow = sections.Guarantee("", (), dict(guarantee.entry())).hollow
+    hollow = guarantees.Guarantee("", (), dict(guarantee.entry())).hollow
     if hollow:
         notes.append(hollow)
     return Section(
@@ -69,7 +68,7 @@ def _figure(epsilon: float, delta: float) -> str:
     if _finite(epsilon) is None:
         return f"no finite epsilon at delta {delta:g}"
     # A comma between thousands would turn the two numbers into three.
-    rounded = sections.up(epsilon).replace(",", "")
+    rounded = words.rounded_up(epsilon).replace(",", "")
     return f"({rounded}, {delta:g})"
 
 
@@ -143,12 +142,20 @@ COMMANDS = Commands(
             "See what the arms of epsilon-greedy give away: one step, and all steps together.",
             _arm_settings,
             show_arms,
+            examples=(
+                "posse budget arms --arms 5 --epsilon 0.1",
+                "posse budget arms --steps 1000 --limit 2",
+            ),
         ),
         Command(
-            ("ranges",),
+            ("check", "ranges"),
             "Print how large every intermediate of mpc-contextual can become, and run nothing.",
             _run_settings,
             show_ranges,
+            examples=(
+                "posse check ranges",
+                "posse check ranges --horizon 100000 --bits 20",
+            ),
         ),
     )
 )

@@ -21,7 +21,7 @@ from posse.privacy.sharing.fixed import FixedPoint, Words
 from posse.problems.contexts.contexts import Contexts
 from posse.problems.contexts.features import read_block
 from posse.problems.tables.options import ReadOptions
-from posse.results.reports.sections import Section
+from posse.results.section import Section
 from posse.runtime.local import world_beside
 from posse.runtime.network.deployment import Deployment, Known
 from posse.runtime.network.engine import Vocabulary

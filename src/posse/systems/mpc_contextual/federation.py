@@ -19,9 +19,8 @@ from posse.privacy.leakage.attack import Truth
 from posse.privacy.sharing.dealing import Plan
 from posse.privacy.sharing.fixed import Words
 from posse.results import words
-from posse.results.record import Record, Traffic, points_of
-from posse.results.reports.answers import yardsticks
-from posse.results.reports.sections import Section
+from posse.results.record import Record, Traffic, points_of, yardsticks
+from posse.results.section import Section
 from posse.results.values import JSON, plain_dict
 from posse.runtime.memory import fork
 from posse.systems.base import AnySystem, presentation

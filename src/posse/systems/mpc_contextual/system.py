@@ -62,6 +62,12 @@ class MpcContextualSystem(System["MpcContextual"]):
             "rate",
             lambda settings: LEARNS,
             lambda settings: leaks(settings.load().terms),
+            against="each party and the dealer, if all follow the protocol",
+            broken_by=(
+                "two: the dealer with any party reads everything; the puller alone learns part of "
+                "the features from the arms"
+            ),
+            attacks=("masks", "opened", "arms", "sequence"),
         ),
     )
 

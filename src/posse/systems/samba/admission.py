@@ -105,7 +105,7 @@ def _issued(folder: Path, names: tuple[str, ...]) -> dict[str, bytes]:
     missing = [name for name in names if name not in known]
     if missing:
         raise ConfigError(
-            f"'{missing[0]}' has no certificate yet. Make a token with 'posse ca token' and let it "
+            f"'{missing[0]}' has no certificate yet. Make a token with 'posse federation ca token' and let it "
             "enrol."
         )
     return known

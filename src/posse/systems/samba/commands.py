@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from posse.results import words
-from posse.results.reports.sections import Section
+from posse.results.section import Section
 from posse.systems.modules import Command, Commands
 
 if TYPE_CHECKING:
@@ -45,11 +45,15 @@ def _arms_settings() -> type[ProblemSettings]:
 COMMANDS = Commands(
     commands=(
         Command(
-            ("arms",),
+            ("problems", "show"),
             "List the arms that data give, with their means.",
             _arms_settings,
             show_arms,
             positional=("data",),
+            examples=(
+                "posse problems show embedded:movielens",
+                "posse problems show ratings.csv --owners 5",
+            ),
         ),
     )
 )

@@ -21,7 +21,7 @@ from posse.privacy.crypto.keys import PRIMITIVES
 from posse.privacy.crypto.paillier import DEFAULT_BITS
 from posse.problems.arms.settings import ProblemSettings
 from posse.results import words
-from posse.results.reports.sections import Section
+from posse.results.section import Section
 from posse.runtime.federation.talk import Invitation
 from posse.runtime.local import Layout, world_beside
 from posse.runtime.network.deployment import Deployment, Known

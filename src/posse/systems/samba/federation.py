@@ -19,7 +19,7 @@ from posse.privacy.crypto.keys import PRIMITIVES, Identity, Secrets
 from posse.privacy.crypto.paillier import MINIMUM_BITS, PrivateKey, generate_key
 from posse.problems.arms.rewards import Arms, BernoulliArms
 from posse.results.record import Record, Traffic, points_of
-from posse.results.reports.sections import Section
+from posse.results.section import Section
 from posse.runtime.memory import MemoryRun
 from posse.systems.base import AnySystem, presentation
 from posse.systems.runs import RolesRun
@@ -365,6 +365,7 @@ class SambaRun(RolesRun):
                 off=list(self._setup.switches.off),
                 implied=IMPLIED,
                 learnt={},
+                **settings.rating_counts(),
             ),
         )
 

@@ -15,7 +15,7 @@ from posse.core.errors import ConfigError
 from posse.core.fixed import MAX_OWNERS
 from posse.policies.arms.base import Policy
 from posse.results import words
-from posse.results.reports.sections import Section
+from posse.results.section import Section
 
 LEVELS = ("strict", "paper")
 REMOVED = (

@@ -16,8 +16,8 @@ from posse.privacy.crypto.paillier import DEFAULT_BITS, check_new
 from posse.problems.arms.rewards import Arms
 from posse.problems.arms.settings import USUAL, ProblemSettings
 from posse.results import words
-from posse.results.reports.answers import yardsticks
-from posse.results.reports.sections import Section
+from posse.results.record import yardsticks
+from posse.results.section import Section
 from posse.results.values import JSON
 from posse.systems.base import RunSettings
 from posse.systems.samba.levels import (
@@ -170,6 +170,14 @@ class Samba(RunSettings, ProblemSettings, PolicySettings):
     def owed(self, pulls: Sequence[int]) -> tuple[Section, ...]:
         """What owners are owed for their pulls, where a pull has a price."""
         return (statements(self.load().arms.names, pulls, self.price),) if self.price else ()
+
+    def rating_counts(self) -> dict[str, list[int]]:
+        """Return the number of ratings behind the mean of each arm; empty without ratings."""
+        ratings = self.ratings()
+        if ratings is None:
+            return {}
+        count_of = dict(zip(ratings.names, ratings.counts.tolist(), strict=True))
+        return {"ratings": [count_of[name] for name in self.load().arms.names]}
 
     def yardsticks(self) -> dict[str, str | float]:
         """What a step would pay without learning: by chance, and by the best arm."""

@@ -13,9 +13,13 @@ if TYPE_CHECKING:
     from posse.systems.samba.settings import Samba
 
 
-def _level(name: str, summary: str) -> Level[Samba]:
+def _level(name: str, summary: str, **more: Any) -> Level[Samba]:
     return Level(
-        name, summary, lambda settings: settings.learns(), lambda settings: settings.leaks()
+        name,
+        summary,
+        lambda settings: settings.learns(),
+        lambda settings: settings.leaks(),
+        **more,
     )
 
 
@@ -80,8 +84,21 @@ class SambaSystem(System["Samba"]):
         _level(
             "strict",
             "scores shared between two servers, which compare them in a random order; a dealer",
+            against="each server, the customer and outsiders, if all follow the protocol",
+            broken_by=(
+                "two: any two of controller, comp and dealer read everything; one owner alone "
+                "infers the largest mean and the total"
+            ),
+            attacks=("controller-alone", "dealer-alone", "both-servers", "owner-alone"),
         ),
-        _level("paper", "the protocol as published"),
+        _level(
+            "paper",
+            "the protocol as published",
+            against="the controller, other owners and outsiders, if all follow the protocol",
+            broken_by="one: comp alone recovers rewards, the total and all pulls",
+            attacks=("controller-alone", "tracker", "wire-tap", "owner-alone"),
+            command="--level strict",
+        ),
     )
 
     @property

@@ -280,6 +280,7 @@ class SambaTwinRun(Run):
                 protection=settings.protection,
                 implied=IMPLIED,
                 learnt={},
+                **settings.rating_counts(),
             ),
         )
 

@@ -1,7 +1,7 @@
 """Candidate learning rates, trained on logs and ranked by the lower bound of what their models
 would earn.
 
-`posse rates LOG.csv`: clients of a log are divided at random. On the logs of one part every pair of
+`posse evaluate rates LOG.csv`: clients of a log are divided at random. On the logs of one part every pair of
 rates trains a linear model in federated rounds, by the very functions of a run; on the other part a
 doubly robust estimate says what the policy would earn with that model. A pair that earns much by
 luck has a wide interval, so that its lower end is what pairs are ordered by; all lower ends
@@ -28,7 +28,7 @@ from posse.policies.evaluation.offline import Estimate, Floats, Log, evaluate
 from posse.problems.populations.population import Population
 from posse.results import words
 from posse.results.logs import Logged, fitted, read_logs
-from posse.results.reports.sections import Section
+from posse.results.section import Section
 from posse.systems.fed_contextual.computing import tasks
 from posse.systems.fed_contextual.computing.cohorts import draw
 from posse.systems.fed_contextual.computing.models import named_model

@@ -38,7 +38,7 @@ from posse.core.errors import ConfigError, DataError, ProtocolError
 from posse.core.files import make_private_folder, write_whole
 from posse.problems.populations.population import Scaling
 from posse.results import words
-from posse.results.reports.sections import Section
+from posse.results.section import Section
 from posse.systems.fed_contextual.flower.settings import (
     EVALUATIONS,
     HELD,

@@ -32,7 +32,7 @@ from posse.core.errors import ConfigError, DataError, LinkError, PosseError
 from posse.core.interrupts import handle_signals
 from posse.policies.own import is_own
 from posse.results import words
-from posse.results.reports.sections import Section
+from posse.results.section import Section
 from posse.runtime.local import to_toml
 from posse.systems.fed_contextual.flower.deployment import Versions
 from posse.systems.fed_contextual.flower.processes import Crew, Process

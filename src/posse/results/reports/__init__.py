@@ -1,1 +1,0 @@
-"""Reports: the answer first, then sections of a page, and audits."""
