@@ -131,7 +131,8 @@ def require(module: str, *, extra: str) -> ModuleType:
     except ImportError as error:
         package = module.partition(".")[0]
         raise MissingExtraError(
-            f"{package} is needed here and not installed. Install it with: {install_command(extra)}",
+            f"{package} is needed here and not installed. Install it with: "
+            f"{install_command(extra)}",
             rule="core.extra.not-installed",
             field=extra,
         ) from error

@@ -18,8 +18,8 @@ Code that raises an error names the rule:
     raise ConfigError("horizon must be ...", rule="samba.horizon.below-owners")
 
 Validators of `posse.core.check` make the rule from their keyword; the room is that of the module
-that calls them. `posse.core.settings` makes rules of pydantic's errors. Errors of rooms that have no
-rules yet have an empty `rule`.
+that calls them. `posse.core.settings` makes rules of pydantic's errors. Errors of rooms without
+rules have an empty `rule`.
 """
 
 from __future__ import annotations

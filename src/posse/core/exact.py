@@ -170,7 +170,7 @@ _MAX_SINGLE_DRAWS = 40
 def binomial(count: int, q: float, key: int, purpose: int, party: int, index: int) -> int:
     """Draw from Binomial(count, q): how many of `count` uniform numbers are below q.
 
-    It takes O(log count) draws. Sort the numbers: the one at place `middle` has the distribution
+    This takes O(log count) draws. Sort the numbers: the one at place `middle` has the distribution
     Beta(middle, count + 1 - middle). If it is below q, then so are all numbers before it, and those
     after it are uniform above it. If not, only the numbers before it can be below q. So each draw
     halves the count (Devroye: Non-uniform random variate generation, 1986, chapter X.4). The last

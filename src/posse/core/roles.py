@@ -164,7 +164,7 @@ class Role(Protocol):
         """Return the private state of this role, for drawings and attacks in simulations.
 
         They use this instead of the role's private attributes. Each class of roles has its own
-        frozen dataclass for it. It may share objects with the role, so do not change them.
+        frozen dataclass for this state. It may share objects with the role: do not change them.
 
         Raises:
             ProtocolError: The role is in a deployed party (`forbid_reveal`).

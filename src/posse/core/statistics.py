@@ -59,7 +59,7 @@ _MAX_EXPONENT = 700.0
 def t_p_value(t: float, df: int) -> float:
     r"""Return the two-sided $P(|T| \ge |t|)$ of Student's t with `df` degrees of freedom.
 
-    It takes O(df) operations, and is right to about 1e-14.
+    The computation takes O(df) operations, and the result is right to about 1e-14.
 
     >>> round(t_p_value(12.706, 1), 5), round(t_p_value(-2.776, 4), 5), t_p_value(0.0, 7)
     (0.05, 0.05002, 1.0)
@@ -380,7 +380,8 @@ def band(values: npt.ArrayLike, quantiles: tuple[float, float] | None = None) ->
     x = np.asarray(values, dtype=np.float64)
     if x.ndim == 0 or x.shape[0] == 0:
         raise DataError(
-            f"a band needs at least one run, got shape {x.shape}. The record holds no finished run.",
+            f"a band needs at least one run, got shape {x.shape}. The record holds no finished "
+            "run.",
             rule="core.values.empty",
         )
     n = x.shape[0]
@@ -390,7 +391,8 @@ def band(values: npt.ArrayLike, quantiles: tuple[float, float] | None = None) ->
         low, high = quantiles
         if not 0 <= low <= high <= 1:
             raise DataError(
-                f"quantiles must satisfy 0 <= low <= high <= 1, got {quantiles}. Give both in order.",
+                f"quantiles must satisfy 0 <= low <= high <= 1, got {quantiles}. Give both in "
+                "order.",
                 rule="core.quantiles.out-of-range",
             )
         ends = np.quantile(x, quantiles, axis=0)
@@ -570,8 +572,8 @@ def _resamples(rng: np.random.Generator, n: int, resamples: int) -> Iterator[Num
 def regret_ratio(with_: npt.ArrayLike, alone: npt.ArrayLike, *, level: float = LEVEL) -> Interval:
     """Estimate the federated regret ratio: regret with federation over regret alone.
 
-    It is below 1 if joining helps. The estimate is the median over instances of the ratio of the
-    mean regrets of each instance.
+    The ratio is below 1 if joining helps. The estimate is the median over instances of the ratio of
+    the mean regrets of each instance.
 
     With only one instance, the estimate is the ratio of its mean regrets. The interval is then over
     its runs, needs at least three of them, and is not about other instances.

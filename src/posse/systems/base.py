@@ -2,8 +2,8 @@
 
 A system has the eight members of `System`. It may also have the optional modules that
 `posse.systems.modules` describes. The code above the systems (the Python functions, the command
-line, the studio, audits, reports) uses only these, `Run` and `Record`. It has no code for a
-particular system.
+line, the studio, audits, reports) uses only these, `Run` and `Record`. None of that code is for
+a particular system.
 """
 
 from __future__ import annotations

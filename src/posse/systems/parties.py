@@ -511,8 +511,8 @@ def _refuse_older_journal(path: Path, party: Party, place: Place) -> None:
             raise JournalError(
                 f"the journal in {place.journal} is an older copy: it holds {link.received} "
                 f"messages of '{peer}', and this machine's store noted {noted[peer]} ({path}). Put "
-                "the newest one back. If it is lost, 'posse party restore' a backup: the party then asks "
-                "its peers whether the run has continued.",
+                "the newest one back. If it is lost, 'posse party restore' a backup: the party "
+                "then asks its peers whether the run has continued.",
                 rule="systems.journal.older-copy",
             )
 
