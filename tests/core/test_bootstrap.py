@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posse.core.errors import ConfigError, DataError
-from posse.core.statistics import ranks
+from posse.core.statistics import median_rank
 from posse.results import Interval, bootstrap, regret_ratio
 
 values = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=25)
@@ -89,7 +89,7 @@ def test_the_interval_of_a_median_covers_exactly_as_often_as_it_says(n: int) -> 
 @pytest.mark.parametrize("n", range(2, 60))
 def test_the_median_lies_between_the_ranks_of_the_binomial(n: int) -> None:
     binomial = pytest.importorskip("scipy.stats").binom(n, 0.5)
-    k, covers = ranks(n, 0.95)
+    k, covers = median_rank(n, 0.95)
     assert covers == pytest.approx(1 - 2 * binomial.cdf(k - 1))
     assert covers >= 0.95 or k == 1
     assert 2 * k >= n or 1 - 2 * binomial.cdf(k) < 0.95

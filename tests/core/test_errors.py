@@ -132,7 +132,7 @@ BROKEN: dict[str, tuple[str, str, Callable[[Path], object]]] = {
     "core.folder.not-writable": (
         "P200",
         "folder",
-        lambda folder: files.make_folder(write_text(folder / "a", "") / "b"),
+        lambda folder: files.make_private_folder(write_text(folder / "a", "") / "b"),
     ),
     "core.identity.not-readable": (
         "P700",

@@ -15,7 +15,7 @@ from posse.core.files import (
     PUBLIC,
     check_only_owner_writes,
     check_private,
-    make_folder,
+    make_private_folder,
     open_whole,
     write_whole,
 )
@@ -94,11 +94,11 @@ def test_what_need_not_be_durable_waits_for_no_disk(
 
 def test_a_folder_is_made_for_its_owner_alone(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
-    make_folder(folder)
+    make_private_folder(folder)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     folder.chmod(0o777)
     with pytest.raises(CertificateError) as caught:
-        make_folder(folder)
+        make_private_folder(folder)
     assert caught.value.rule == "core.permissions.written-by-others"
     assert caught.value.reason == "permissions"
 

@@ -12,9 +12,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from posse.core.errors import ConfigError
 from posse.core.fixed import (
     MAX_OWNERS,
     REWARD_ONE,
+    RewardRange,
     clip_score,
     comparable_score,
     from_units,
@@ -46,6 +48,13 @@ def test_a_reward_is_rounded_to_the_nearest_unit(reward: float) -> None:
 def test_units_survive_the_way_to_a_float_and_back(units: int) -> None:
     assert from_units(units) * REWARD_ONE == units
     assert from_units(units) == from_units.py_func(units)
+
+
+@pytest.mark.parametrize("limits", [(), (1,), (1, 2, 3), (1, math.nan), (0, math.inf), (2, 1)])
+def test_a_range_of_rewards_has_two_finite_limits_in_order(limits: tuple[float, ...]) -> None:
+    with pytest.raises(ConfigError) as error:
+        RewardRange.of(limits)
+    assert error.value.rule == "core.reward_range.not-a-range"
 
 
 def test_units_of_round_numbers() -> None:

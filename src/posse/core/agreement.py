@@ -2,17 +2,16 @@
 
 Terms are public: a mapping from names, such as policy, level and horizon, to plain values. When a
 connection begins, each party sends its own terms (`terms_as_texts`) and compares them with those of
-its peer. Only fields that both have are compared, so a party may leave out fields that do not
-concern it. A role begins when all its peers have the same terms. Until
-the first message of the protocol its journal holds no terms, so parties can start again with
-corrected files.
+its peer. Only fields that both parties have are compared, so a party may leave out fields that do
+not concern it. A role begins when all its peers have the same terms. Until the first message of the
+protocol, the journal of a party holds no terms, so parties can start again with corrected files.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, TypeAlias
 
 from posse.core.errors import DisagreementError
@@ -90,9 +89,11 @@ def check_terms(party: str, mine: Texts, peer: str, theirs: Texts) -> None:
     at 'ada' and 200 at
     'bob'. Correct the file that is wrong, and start all parties again.
     """
-    shared = {party: _fields_also_in(theirs, mine), peer: _fields_also_in(mine, theirs)}
-    first, second = sorted(shared)
-    text = describe_difference(shared[first], shared[second], (f"at '{first}'", f"at '{second}'"))
+    shared = mine.keys() & theirs.keys()
+    terms = {party: _select_fields(mine, shared), peer: _select_fields(theirs, shared)}
+    # Sorted names give the same message at both parties.
+    first, second = sorted(terms)
+    text = describe_difference(terms[first], terms[second], (f"at '{first}'", f"at '{second}'"))
     if text:
         raise DisagreementError(
             f"the files of '{first}' and '{second}' differ: {text}. "
@@ -116,9 +117,9 @@ def check_terms_digest(mine: bytes, peer: str, theirs: bytes) -> None:
         )
 
 
-def _fields_also_in(others: Texts, terms: Texts) -> Texts:
-    """Return the fields of `terms` that `others` has too."""
-    return {name: text for name, text in terms.items() if name in others}
+def _select_fields(terms: Texts, names: Collection[str]) -> Texts:
+    """Return the fields of `terms` with these names, in the order of `terms`."""
+    return {name: text for name, text in terms.items() if name in names}
 
 
 def _printable_start(text: str) -> str:

@@ -27,7 +27,7 @@ DISTRIBUTION = "posse-bandits"
 
 
 def positive(**named_value: float) -> None:
-    """Raise unless the value is a finite number above 0.
+    """Raise an error unless the value is a finite number above 0.
 
     >>> positive(tau=0.0)
     Traceback (most recent call last):
@@ -40,14 +40,14 @@ def positive(**named_value: float) -> None:
 
 
 def at_least(minimum: float, /, **named_value: float) -> None:
-    """Raise unless the value is a finite number of at least `minimum`."""
+    """Raise an error unless the value is a finite number of at least `minimum`."""
     name, value = _only_number(named_value)
     if not (value >= minimum and math.isfinite(value)):
         raise _error("too-small", name, f"must be at least {minimum}, got {value}")
 
 
 def between(low: float, high: float, /, *, open_low: bool = False, **named_value: float) -> None:
-    """Raise unless the value is in [low, high], or in (low, high] with `open_low`."""
+    """Raise an error unless the value is in [low, high], or in (low, high] with `open_low`."""
     name, value = _only_number(named_value)
     above_low = value > low if open_low else value >= low
     if not (above_low and value <= high):
@@ -56,7 +56,7 @@ def between(low: float, high: float, /, *, open_low: bool = False, **named_value
 
 
 def one_of(choices: tuple[str, ...], /, **named_value: str) -> None:
-    """Raise unless the word is one of the choices; the message suggests the nearest one."""
+    """Raise an error unless the word is one of the choices; it suggests the nearest choice."""
     name, word = _only_item(named_value)
     if word not in choices:
         raise ConfigError(
@@ -72,7 +72,7 @@ def _only_item(named_value: dict[str, T]) -> tuple[str, T]:
 
 
 def _only_number(named_value: dict[str, float]) -> tuple[str, float]:
-    """Return the only keyword and its number; raise an error if that is NaN."""
+    """Return the only keyword and its number; raise an error if the number is NaN."""
     name, value = _only_item(named_value)
     if isinstance(value, float) and math.isnan(value):
         raise _error("not-a-number", name, "must be a number, got NaN")
@@ -87,7 +87,7 @@ def _error(problem: str, name: str, text: str) -> ConfigError:
 def _callers_room() -> str:
     """Return the room of the module that called a validator: a folder of posse, or a system.
 
-    It is read from the call stack, so that 200 callers need not pass their own name.
+    The name of that module is read from the call stack, so that no caller needs to pass it.
     """
     frame: Any = sys._getframe()
     while frame.f_globals["__name__"] == __name__:
@@ -123,14 +123,16 @@ def require(module: str, *, extra: str) -> ModuleType:
     """Import a module of an optional dependency.
 
     Raises:
-        MissingExtraError: It is not installed; the message has the command that installs it.
+        MissingExtraError: The module cannot be imported; the message has the command that installs
+            the dependency.
     """
     try:
         return importlib.import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]
         raise MissingExtraError(
-            f"{package} is needed here and not installed. Install it with: {install_command(extra)}",
+            f"{package} is needed here and not installed. Install it with: "
+            f"{install_command(extra)}",
             rule="core.extra.not-installed",
             field=extra,
         ) from error
@@ -139,8 +141,8 @@ def require(module: str, *, extra: str) -> ModuleType:
 def install_command(extra: str) -> str:
     """Return the command that installs an extra, which is a set of optional dependencies.
 
-    It installs from where this Posse came from: its checkout, a local folder or wheel, or the
-    package index.
+    The command uses the place that this Posse was installed from: a checkout, a local folder or
+    wheel, or the package index.
     """
     checkout = Path(__file__).resolve().parents[3]
     if _is_checkout(checkout):

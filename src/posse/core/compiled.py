@@ -43,16 +43,17 @@ class _InterpretingBudget:
 
 
 class Compiled(partial[R]):
-    """A function that numba compiles at its first call; a short one is interpreted until then.
+    """A function that numba compiles when it is called.
 
-    Short functions are interpreted until this process has spent `PATIENCE` seconds on it.
+    A short function is interpreted at first, until this process has spent `PATIENCE` seconds on
+    interpreting.
 
-    It is a `functools.partial` without arguments. That calls its function from C, so this layer
-    costs ten nanoseconds per call; a class with a method `__call__` would cost more.
+    The class is a `functools.partial` without arguments, because that calls its function from C. So
+    this layer costs ten nanoseconds per call; a class with a method `__call__` would cost more.
     """
 
     def __new__(cls, function: Callable[..., R], **options: Any) -> Self:
-        """Make the partial object; `partial` would take the options for arguments of the call."""
+        """Make the partial object without the options, which `partial` would pass at every call."""
         return super().__new__(cls, function)
 
     def __init__(
@@ -80,16 +81,16 @@ class Compiled(partial[R]):
         self._keep = keep
         self._options = options
         update_wrapper(self, function)
-        self._redirect_calls(self._interpret_or_compile)
+        self._forward_calls_to(self._interpret_or_compile)
 
-    def _redirect_calls(self, function: Function) -> None:
+    def _forward_calls_to(self, function: Function) -> None:
         """From now on, calls of this object call `function`."""
         # This is the only way to change the function of a partial object. The items are the
         # function, its arguments, its keywords, and the attributes of the partial object.
         self.__setstate__((function, (), {}, self.__dict__))  # type: ignore[attr-defined]
 
     def _interpret_or_compile(self, *args: Any, **keywords: Any) -> Any:
-        """Call a short function in plain Python if time is left for that; else compile and call it.
+        """Call a short function in plain Python while the time for that lasts; else compile it.
 
         A call with a long array is always compiled.
         """
@@ -101,7 +102,7 @@ class Compiled(partial[R]):
     def interpret(self, *args: Any, **keywords: Any) -> Any:
         """Call the source in plain Python, and return what compiled code would return.
 
-        The time of a short function counts towards `PATIENCE`.
+        If the function is short, the time of the call counts towards `PATIENCE`.
         """
         started = perf_counter()
         try:
@@ -156,12 +157,12 @@ class Compiled(partial[R]):
         if cache is not None:
             dispatcher._cache = cache  # numba has no public way to set a cache of another kind
         _InterpretingBudget.used_up = True
-        self._redirect_calls(dispatcher)
+        self._forward_calls_to(dispatcher)
         return dispatcher
 
     @property
     def _numba_type_(self) -> Any:
-        """The type of this function in the compiled code of its callers; numba reads it."""
+        """The type that numba gives this function in the compiled code of its callers."""
         import numba
 
         return numba.typeof(self.dispatcher)
@@ -195,9 +196,10 @@ def _python_number(value: Any) -> Any:
 
 
 def elementary(function: Callable[..., R]) -> Callable[..., R]:
-    """Compile a scalar function made of + - * / and sqrt.
+    """Compile a scalar function whose only operations are + - * / and sqrt.
 
-    It is compiled without fast-math, so that compiled and interpreted calls give the same bits.
+    Functions such as log come from `posse.core.exact`, which uses only these operations too. The
+    function is compiled without fast-math, so compiled and interpreted calls give the same bits.
     """
     return _compiled(function, short=True)
 
@@ -206,7 +208,7 @@ def compiled_loops(function: Callable[..., R]) -> Callable[..., R]:
     """Compile loops over arrays under the rules of `elementary`. They release the GIL.
 
     A division by zero gives infinity or NaN, as in numpy, and no error: a test before every
-    division would keep the compiler from vectorising. So check divisors before.
+    division would keep the compiler from vectorising. So check divisors before the loop.
     """
     return _compiled(function, short=False, error_model="numpy", nogil=True)
 

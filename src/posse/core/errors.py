@@ -18,8 +18,8 @@ Code that raises an error names the rule:
     raise ConfigError("horizon must be ...", rule="samba.horizon.below-owners")
 
 Validators of `posse.core.check` make the rule from their keyword; the room is that of the module
-that calls them. Errors of pydantic become rules in `posse.core.settings`. Errors of rooms that have
-no rules yet have an empty `rule`.
+that calls them. `posse.core.settings` makes rules of pydantic's errors. Errors of rooms without
+rules have an empty `rule`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class PosseError(Exception):
 
     @property
     def text(self) -> str:
-        """The message without the code."""
+        """The message without the code in brackets, such as [P100]."""
         return super().__str__()
 
     def __str__(self) -> str:
@@ -148,7 +148,7 @@ class EarlyError(ProtocolError):
 class FrameError(ProtocolError):
     """A frame, which is one encrypted message, cannot be opened.
 
-    It is malformed or was altered, or it was sealed for another run, step, pass or direction.
+    The frame is malformed or was altered, or was sealed for another run, step, pass or direction.
     """
 
     code = "P510"
@@ -207,7 +207,7 @@ class StalledError(LinkError):
 class _ErrorWithReason(PosseError):
     """An error with a `reason`: one word that programs may test.
 
-    It is older than `rule`, and stays for programs that use it.
+    `reason` is older than `rule`, and is kept for programs that use it.
     """
 
     def __init__(

@@ -75,7 +75,7 @@ def exp(x: float) -> float:
 def gumbel(u: float) -> float:
     """Standard Gumbel quantile -ln(-ln u), within [-3.63, 36.8].
 
-    u in [0, 1) is a multiple of 2^-53; half of that is added, because ln 0 is not finite.
+    u in [0, 1) is a multiple of 2^-53; 2^-54 is added, because ln 0 is not finite.
     """
     # The largest sum would be rounded to 1; 1 - 2^-53 is the largest number below 1.
     return -log(-log(min(u + 2.0**-54, 1.0 - 2.0**-53)))
@@ -130,9 +130,9 @@ def beta(
 ) -> float:
     """Draw from Beta(a, b) with a, b > 0: x / (x + y) for gamma draws x of shape a, y of shape b.
 
-    The gamma draws are those of Marsaglia and Tsang (2000). They are tried together, with one pair
-    of normals, until both are accepted; one that was accepted keeps its value. A draw uses the
-    attempts from `attempt` on. For several draws, pass attempts that are far apart
+    The gamma draws are those of Marsaglia and Tsang (2000). Both are tried with one pair of normals
+    until both are accepted; a draw that was accepted keeps its value. The call uses the attempts
+    from `attempt` on. For several draws, pass attempts that are far apart
     (`_ATTEMPTS_PER_DRAW`).
     """
     # The method needs a shape of at least 1. So a smaller shape is raised by 1, and its draw is
@@ -170,7 +170,7 @@ _MAX_SINGLE_DRAWS = 40
 def binomial(count: int, q: float, key: int, purpose: int, party: int, index: int) -> int:
     """Draw from Binomial(count, q): how many of `count` uniform numbers are below q.
 
-    It takes O(log count) draws. Sort the numbers: the one at place `middle` has the distribution
+    This takes O(log count) draws. Sort the numbers: the one at place `middle` has the distribution
     Beta(middle, count + 1 - middle). If it is below q, then so are all numbers before it, and those
     after it are uniform above it. If not, only the numbers before it can be below q. So each draw
     halves the count (Devroye: Non-uniform random variate generation, 1986, chapter X.4). The last

@@ -1,6 +1,6 @@
 """Files that are written completely or not at all, and checks of who may use a file.
 
-After a crash, a full disk or Ctrl-C there is the old file or the new one, never half of one. The
+After a crash, a full disk or Ctrl-C there is the old file or the new one, never a part of it. The
 bytes are written to a hidden file in the same folder, which is renamed at the end, or removed after
 an error. A file with secrets is private from its first byte.
 """
@@ -127,13 +127,16 @@ def write_whole(
 
 
 def sync_data(descriptor: int) -> None:
-    """Write what the system still has in memory of an open file to the disk."""
-    # macOS has no fdatasync. It is looked up here, not on import, so that a test can remove it.
+    """Make the operating system write the data of an open file to the disk."""
+    # macOS has no fdatasync. Look for it at every call, so that a test can remove it.
     getattr(os, "fdatasync", os.fsync)(descriptor)
 
 
 def sync_folder(folder: Path) -> None:
-    """Write the names of the files in a folder to the disk, on file systems that can do this."""
+    """Make the operating system write the names of a folder's files to the disk.
+
+    Has no effect on file systems that cannot do this.
+    """
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -145,7 +148,7 @@ def sync_folder(folder: Path) -> None:
 def forbid_core_dumps() -> None:
     """Keep the memory of this process, with its keys and tokens, from being written to a disk.
 
-    Has no effect on systems without the necessary functions.
+    Has no effect on operating systems that lack the necessary functions.
     """
     import ctypes
     import resource
@@ -157,12 +160,15 @@ def forbid_core_dumps() -> None:
         ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)
 
 
-def make_folder(folder: Path) -> None:
-    """Make a folder that only its owner may enter, if there is none.
+def make_private_folder(folder: Path) -> None:
+    """Make a folder that only its owner may enter.
+
+    A folder that exists already is only checked.
 
     Raises:
         DataError: The folder cannot be made.
-        CertificateError: There is one, and others may write in it, or it belongs to another user.
+        CertificateError: The folder exists already, and others may write in it, or it belongs to
+            another user. Keys and tokens must not be stored there.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

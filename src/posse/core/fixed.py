@@ -4,8 +4,8 @@ A reward in [0, 1] is a whole number of units of 2^-24. So sums do not depend on
 rewards, and the sum of 2^29 rewards is exact in a float.
 
 A score of one of K owners becomes x = q 2^b + tie, with q = floor(score 2^40) and b = ceil(log2 K);
-|x| < 2^62. The tie is this owner's place in a random order of the owners, which is another one in
-every step. No two owners have the same x, so no two scores compare as equal.
+|x| < 2^62. The tie is this owner's place in a random order of the owners, which is drawn again
+for every step. No two owners have the same x, so no two scores compare as equal.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class RewardRange(NamedTuple):
 
     @property
     def width(self) -> float:
-        """Difference of the limits."""
+        """The difference `high - low`."""
         return self.high - self.low
 
     @classmethod
@@ -69,17 +69,25 @@ class RewardRange(NamedTuple):
 
         Raises:
             ConfigError: The limits are not two finite numbers, the lower one first.
+
+        >>> RewardRange.of((1, 2, 3))
+        Traceback (most recent call last):
+        ...
+        posse.core.errors.ConfigError: [P100] reward_range must be two finite numbers of up to
+        1e+100, the lower one first, got 1,2,3. Example: 0,5 for rewards from 0 to 5.
         """
         if limits is None:
             return UNIT_RANGE
-        low, high = map(float, limits)
-        if not -LARGEST_REWARD <= low < high <= LARGEST_REWARD:
+        numbers = tuple(map(float, limits))
+        finite = all(abs(number) <= LARGEST_REWARD for number in numbers)
+        if len(numbers) != 2 or not finite or numbers[0] >= numbers[1]:
+            text = ",".join(f"{number:g}" for number in numbers)
             raise ConfigError(
                 f"reward_range must be two finite numbers of up to {LARGEST_REWARD:g}, "
-                f"the lower one first, got {low:g},{high:g}. Give for example 0,5.",
+                f"the lower one first, got {text}. Example: 0,5 for rewards from 0 to 5.",
                 rule="core.reward_range.not-a-range",
             )
-        return cls(low, high)
+        return cls(*numbers)
 
     def __str__(self) -> str:
         return f"[{self.low:g}, {self.high:g}]"
@@ -95,7 +103,7 @@ class RewardRange(NamedTuple):
         return np.floor(scaled * REWARD_ONE + 0.5).astype(np.int64)
 
     def value(self, units: ArrayLike) -> NDArray[np.float64]:
-        """Return the reward of each number of units; the inverse of `units`."""
+        """Return the reward of each number of units. This is the inverse of `units`."""
         return np.asarray(self.low + self.width * (np.asarray(units) / REWARD_ONE))
 
     def running_sums(self, units: NDArray[Any]) -> NDArray[np.float64]:

@@ -36,7 +36,7 @@ _RETRY_INTERVAL = 0.05
 _RAISED = b"\0"
 """What the main thread writes to the watching thread's pipe when it raises the interrupt.
 
-The system writes the number of each signal there; no signal has the number 0.
+Python writes the number of each signal to the same pipe; no signal has the number 0.
 """
 _EXIT_CODE = 128 + signal.SIGINT
 _SHOW_CURSOR = b"\r\x1b[?25h"
@@ -98,14 +98,14 @@ def enforce_interrupts() -> Iterator[None]:
 
     A thread waits for the signal. If the main thread does not raise the interrupt within `PATIENCE`
     seconds, this thread saves what was done (`save_on_interrupt`) and ends the process with the
-    exit code of Ctrl-C. In another thread than the main one, or if Python's own handler of Ctrl-C
-    was replaced, the block runs unwatched.
+    exit code of Ctrl-C. Outside the main thread, or if Python's own handler of Ctrl-C was replaced,
+    the block runs unwatched.
     """
     handler_was_replaced = signal.getsignal(signal.SIGINT) is not signal.default_int_handler
     if handler_was_replaced or not _in_main_thread():
         yield
         return
-    # The system writes the number of each signal to this pipe.
+    # Python writes the number of each signal to this pipe.
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     previous = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
@@ -130,7 +130,7 @@ def _watch_main(reader: int) -> None:
     This is what the watching thread does. `reader` is the reading end of its pipe.
     """
     while received := os.read(reader, 1):
-        # If other code has set a handler, that deals with the signal.
+        # If other code has set a handler, that handler deals with the signal.
         if received[0] == signal.SIGINT and _is_our_handler(signal.getsignal(signal.SIGINT)):
             _exit_unless_raised(reader)
     os.close(reader)
@@ -160,7 +160,7 @@ def _is_readable(reader: int, seconds: float) -> bool:
 
 
 def _can_save_now() -> bool:
-    """Return whether all that was done is consistent at this moment."""
+    """Return whether the work of every block of `save_on_interrupt` is consistent now."""
     return all(saver.ready() for saver in _Shared.savers)
 
 
@@ -185,7 +185,7 @@ def save_on_interrupt(
 def _forbid_raising(reader: int) -> bool:
     """Keep the main thread from raising the interrupt; return False if it may have raised it."""
     with _Shared.lock:
-        # What can be read is `_RAISED`, the end of a closed pipe, or another Ctrl-C.
+        # It may be `_RAISED`, the end of a closed pipe, or another Ctrl-C.
         if _is_readable(reader, 0):
             return False
         _Shared.main_too_late = True
@@ -215,17 +215,18 @@ def _raise_interrupt(number: int = signal.SIGINT, frame: FrameType | None = None
     """Handle Ctrl-C: raise the interrupt, unless the watching thread is ending the process."""
     with _Shared.lock:
         if not _Shared.main_too_late:
-            _report_raised()
+            _tell_watcher_interrupt_raised()
     while _Shared.main_too_late:  # the watching thread ends the process
         time.sleep(CHECK_INTERVAL)
     raise KeyboardInterrupt
 
 
-def _report_raised() -> None:
+def _tell_watcher_interrupt_raised() -> None:
     """Tell the watching thread that the main thread raises the interrupt."""
     process, writer = _Shared.pipe or (None, 0)
-    # A forked process shares the pipe, and its interrupt is not that of the main thread.
+    # A forked child inherits the pipe, but its own interrupt does not concern its parent's thread.
     if process == os.getpid():
+        # If the pipe is full, the thread has more than enough to read, and this byte may be lost.
         with suppress(BlockingIOError):
             os.write(writer, _RAISED)
 
@@ -237,9 +238,9 @@ def _report_raised() -> None:
 def defer_interrupt() -> Iterator[None]:
     """Defer Ctrl-C until the block ends, and raise it then.
 
-    Without `enforce_interrupts`, a second Ctrl-C ends the process at once. With it, the first one
-    ends the process if the block has not ended after `PATIENCE`. In other threads than the main
-    one, and if other code has set a handler, nothing is deferred.
+    Without `enforce_interrupts`, a second Ctrl-C ends the process at once. With it, the first
+    Ctrl-C ends the process if the block has not ended after `PATIENCE` seconds. Nothing is deferred
+    outside the main thread, or if other code has set a handler.
 
     >>> with defer_interrupt():
     ...     done = 1
@@ -266,7 +267,10 @@ class _DeferringHandler:
     received = False
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Remember a Ctrl-C; a second one ends the process at once, unless a thread watches it."""
+        """Remember a Ctrl-C.
+
+        A second one ends the process at once, unless the watching thread will end it.
+        """
         if self.received and _Shared.pipe is None:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGINT)
@@ -324,11 +328,11 @@ def resend_lost_interrupts() -> None:
 
 
 @contextmanager
-def handle_signals(note: Callable[[int], object], stop: Callable[[], object]) -> Iterator[None]:
-    """Call `note` with each signal that would end the process, and `stop` at the end of the block.
+def handle_signals(note: Callable[[int], object], at_end: Callable[[], object]) -> Iterator[None]:
+    """Call `note` with each signal that would end the process, and `at_end` after the block.
 
-    Signals are ignored while `stop` runs. Only the main thread can have handlers; in another thread
-    only `stop` is called.
+    `at_end` is called whether a signal came or not. Signals are ignored while it runs. Only the
+    main thread can have handlers of signals; in another thread only `at_end` is called.
     """
     handlers = {}
     if _in_main_thread():
@@ -339,6 +343,6 @@ def handle_signals(note: Callable[[int], object], stop: Callable[[], object]) ->
     finally:
         for number in handlers:
             signal.signal(number, signal.SIG_IGN)
-        stop()
+        at_end()
         for number, handler in handlers.items():
             signal.signal(number, handler)

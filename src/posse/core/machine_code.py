@@ -1,7 +1,7 @@
 """Machine code on disk, in a folder whose name is a digest of the source.
 
-numba can store compiled functions itself, with two faults. It checks only the source file of the
-function, so it returns old code after a change in a function that this one calls. And if two
+numba can store compiled functions itself, with two faults. It checks only the source file of a
+function, so it returns old code after a change in another function that this one calls. And if two
 processes save code for different argument types of one function at the same time, each may later
 load the code of the other. Here the name of the folder is a digest of everything that the code
 depends on, and a lock lets only one process at a time load or compile a function.
@@ -78,9 +78,9 @@ class SourceCache(FunctionCache):
         self._lock: int | None = None
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the code of a signature; None if this process must compile it.
+        """Return the stored code of a signature; None if this process must compile the function.
 
-        After None the process keeps the lock until `save_overload`.
+        If it returns None, this process holds the lock of the function until `save_overload`.
         """
         self._take_lock()
         code = None
@@ -142,7 +142,7 @@ def _wait_for_lock(descriptor: int) -> bool:
 
 @contextmanager
 def _use_cache_dir(folder: Path) -> Iterator[None]:
-    """Let numba store the functions in this folder whose caches are made in the block."""
+    """Inside the block, new caches of numba store their functions in this folder."""
     previous = _CONFIG.CACHE_DIR
     _CONFIG.CACHE_DIR = str(folder)
     try:
@@ -183,7 +183,7 @@ def _used_globals(function: FunctionType) -> Iterator[tuple[str, Any]]:
     """Yield name and value of each global that a function may use.
 
     If such a global is a module of posse, its attributes that the function may use are yielded too.
-    Some of these may not be used. A change of them then compiles the function again without need.
+    Some of these may not be used. Then a change of them compiles the function again without need.
     """
     # co_names has the names of globals and of attributes, so each name is tried as both.
     names = function.__code__.co_names

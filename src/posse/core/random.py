@@ -4,8 +4,8 @@ The generator is Philox-4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random num
 2, 3; SC 2011). The address of a draw is (key, purpose, party, index, attempt). So an owner that
 draws one number and a simulation that draws millions get the same number at the same address.
 
-The constants below are the purposes. The text below each one names what is drawn, and then the key
-and the index of its address, or key, party and index.
+The constants below are the purposes. The text below each constant names what is drawn, and then the
+parts of the address: key and index, or key, party and index.
 
 >>> from posse.core.random import EXPLORE, uniform
 >>> uniform(42, EXPLORE, 3, 1000, 0) == uniform(42, EXPLORE, 3, 1000, 0)
@@ -107,7 +107,7 @@ def words64(key: int, purpose: int, party: int, index: int, attempt: int) -> tup
         attempt: Below 2^32.
     """
     # numba compiles a function again for every constant that a caller passes. With converted
-    # arguments it compiles only this line again, and the ten rounds once.
+    # arguments only this line is compiled again, and the ten rounds are compiled once.
     return _words64(  # type: ignore[no-any-return]
         np.uint64(key), np.int64(purpose), np.int64(party), np.int64(index), np.int64(attempt)
     )

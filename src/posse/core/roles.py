@@ -24,7 +24,8 @@ OPERATOR = "operator"
 DURABLE = "durable"
 """Kind of a note: first store all received messages on the disk, then send the messages after it.
 
-A role needs it for messages that depend on the order in which messages of different parties came.
+A role needs this note before messages that depend on the order in which messages of different
+parties arrived.
 """
 
 
@@ -37,7 +38,7 @@ Send: TypeAlias = tuple[str, str, Message]
 
 
 class Many(msgspec.Struct, frozen=True, gc=False):
-    """Action: send many messages of one type and encoded size, to roles of one class."""
+    """Action: send many messages of one type and encoded size. All receivers are of one class."""
 
     sends: list[Send]
 
@@ -75,7 +76,7 @@ class Note(msgspec.Struct, frozen=True, gc=False):
     """What happened, in one word."""
     step: int
     value: object = None
-    """More about it; its type depends on `kind`."""
+    """Details; their type depends on `kind`."""
 
 
 Action: TypeAlias = Send | Many | Ask | Note
@@ -97,11 +98,11 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class View:
-    """What some parties together saw of a run: what an adversary knows who controls them."""
+    """What some parties together saw of a run: the knowledge of an adversary who controls them."""
 
     parties: tuple[str, ...]
     entries: Sequence[Entry]
-    """Messages that one of them sent or received, in order; `WORLD` sends the world's answers."""
+    """Messages that one of these parties sent or received, in order, with the world's answers."""
     secrets: Mapping[str, Mapping[str, Any]]
     """Each party's own state with its secrets (`Role.save`)."""
     public: Mapping[str, Any]
@@ -136,8 +137,8 @@ class Role(Protocol):
         Raises:
             ProtocolError: The protocol does not allow the message; the state has not changed.
             EarlyError: The message is allowed only after messages of other parties. The runtime
-                stores it for later. This happens to a party that lost power, before all its peers
-                have sent again what it lost: a peer that does not wait continues to send.
+                stores the message for later. This happens after a party lost power: some peers
+                continue to send before all peers have sent the lost messages again.
         """
 
     # A role may also have `brings`, a message with data that may change during the run, such as a
@@ -163,7 +164,7 @@ class Role(Protocol):
         """Return the private state of this role, for drawings and attacks in simulations.
 
         They use this instead of the role's private attributes. Each class of roles has its own
-        frozen dataclass for it. It may share objects with the role, so do not change them.
+        frozen dataclass for this state. It may share objects with the role: do not change them.
 
         Raises:
             ProtocolError: The role is in a deployed party (`forbid_reveal`).

@@ -37,7 +37,7 @@ class External:
     """
 
     built_in: str = NOTHING
-    """Pattern of the values that are safe: they name something in Posse. By default no value is."""
+    """Pattern of the safe values, which name something in Posse. By default no value is safe."""
     path: bool = False
     """Whether the type of the setting holds a path."""
 
@@ -134,8 +134,9 @@ class Settings(BaseModel):
     def merged(cls, base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
         """Return `base` with `changes`, which win.
 
-        A field and its aliases count as the same setting. Tables of parts are merged part by part.
-        The result has the words that the user chose, because errors repeat them.
+        A field and its aliases count as the same setting. An alias may stand for a part of a table
+        (`field.part`); such tables are merged part by part. The result has the words that the user
+        chose, because errors repeat them.
         """
         merged = dict(changes)
         changed_fields = cls._resolve_aliases(changes)
@@ -145,17 +146,24 @@ class Settings(BaseModel):
                 merged[word] = value
                 continue
             table = changed_fields[field]
-            if not isinstance(table, Mapping):
+            if not isinstance(table, Mapping):  # the change replaces the whole field
                 continue
-            if part and part not in table:
+            if part and part not in table:  # only other parts of the table change
                 merged[word] = value
             elif isinstance(value, Mapping) and field in cls._fields_with_parts():
-                unchanged = {name: each for name, each in value.items() if name not in table}
                 # If the changes have a word for this table, use it: two words would be an error.
-                words = (name for name in changes if cls.aliases.get(name, name) == field)
-                table_word = next(words, word)
+                table_word = cls._word_for_field(field, changes) or word
+                unchanged = {name: each for name, each in value.items() if name not in table}
                 merged[table_word] = {**unchanged, **merged.get(table_word, {})}
         return merged
+
+    @classmethod
+    def _word_for_field(cls, field: str, values: Mapping[str, Any]) -> str | None:
+        """Return the key in `values` for a field: its name or an alias; None without a value."""
+        for word in values:
+            if cls.aliases.get(word, word) == field:
+                return word
+        return None
 
     @classmethod
     def _fields_with_parts(cls) -> set[str]:
@@ -202,7 +210,7 @@ class Settings(BaseModel):
     def external_mark(cls, name: str) -> External | None:
         """Return the `External` mark of a setting; None if its values are only data.
 
-        A setting whose type contains Path counts as marked. So does an unmarked one whose type
+        A setting whose type contains Path counts as marked. So does an unmarked setting whose type
         contains Any or object: its value may be anything.
         """
         field = cls.model_fields[name]
@@ -253,7 +261,7 @@ class Settings(BaseModel):
     def once(self, name: str, make: Callable[[], T]) -> T:
         """Return what `make` returns, and call it only the first time for this `name`.
 
-        For results that depend on these settings alone, such as data that take long to load.
+        This is for results that depend on these settings alone, such as data that load slowly.
         """
         if name not in self._cache:
             self._cache[name] = make()

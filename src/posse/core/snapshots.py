@@ -90,10 +90,10 @@ def unpack(saved: Mapping[str, Any], shape: type[S], *, kind: str, name: str, ru
     try:
         return msgspec.convert(saved, shape, builtin_types=(bytes,))
     except msgspec.ValidationError as error:
-        raise damaged(kind, name, error) from error
+        raise damaged_snapshot(kind, name, error) from error
 
 
-def damaged(kind: str, name: str, why: object) -> JournalError:
+def damaged_snapshot(kind: str, name: str, why: object) -> JournalError:
     """Return the error for a snapshot with wrong values.
 
     `why` is a sentence about what is wrong, with its full stop.

@@ -1,8 +1,11 @@
 """Intervals and tests for few numbers: means, differences, medians, ratios and shares.
 
-Every interval of the package is an `Interval` of this module. Only numpy is needed; the tests
-compare quantiles and p-values with scipy. `benchmarks/coverage.py` measures how often the intervals
-hold the truth, and docs/benchmarks.md has the table.
+An *instance* is a problem that was drawn at random, and a *run* is one seed on it. The *coverage*
+of an interval is the probability that it contains the true value: the `level` that the caller asks
+for, or less where few numbers allow no more. `benchmarks/coverage.py` measures it, and
+docs/benchmarks.md has the table.
+
+Only numpy is needed; the tests compare quantiles and p-values with scipy.
 """
 
 from __future__ import annotations
@@ -31,18 +34,23 @@ _BLOCK = 1_000_000
 """Numbers that are resampled at a time, so that the memory does not grow with the instances."""
 
 FEWEST_RUNS = 3
-"""Runs of one instance below which a ratio has no interval: of two it would be a dozen standard
-errors wide.
+"""Runs of one instance that a ratio needs for an interval: with two runs, Student's quantile would
+make it a dozen standard errors wide.
 """
 
-FEW = 8
-"""Instances below which a bootstrap covers less than was asked, and its text has the coverage."""
+FEWEST_INSTANCES = 8
+"""Instances that a bootstrap needs to cover nearly its level; with fewer, its text has the largest
+possible coverage.
+"""
 
-SHORT = 0.03
+MAX_SHORTFALL = 0.03
 """How far the coverage may be below the level before it is written next to the number."""
 
 MANY_DEGREES = 1000
 """Degrees of freedom above which Student's quantile comes from a series, right to 1e-10."""
+
+_MAX_EXPONENT = 700.0
+"""The exponential of a larger number could be infinite."""
 
 
 # Student's t --------------------------------------------------------------------------------------
@@ -51,22 +59,22 @@ MANY_DEGREES = 1000
 def t_p_value(t: float, df: int) -> float:
     r"""Return the two-sided $P(|T| \ge |t|)$ of Student's t with `df` degrees of freedom.
 
-    With $\theta = \arctan(|t| / \sqrt\nu)$ the probability of the inside is a finite sum of powers
-    of $\cos\theta$ (Abramowitz and Stegun 26.7.3 and 26.7.4): O(df) operations, right to about
-    1e-14.
+    The computation takes O(df) operations, and the result is right to about 1e-14.
 
     >>> round(t_p_value(12.706, 1), 5), round(t_p_value(-2.776, 4), 5), t_p_value(0.0, 7)
     (0.05, 0.05002, 1.0)
     """
+    # P(|T| < |t|) is a finite sum of powers of cos(theta): the even powers if df is even, and the
+    # odd ones if it is odd (Abramowitz and Stegun 26.7.3 and 26.7.4).
     theta = math.atan(abs(t) / math.sqrt(df))
     cos = math.cos(theta)
     odd = df % 2
     term = cos**odd
-    terms = term * (df > 1)
+    power_sum = term * (df > 1)  # with one degree of freedom there is no power
     for k in range(2 + odd, df, 2):
         term *= (k - 1) / k * cos * cos
-        terms += term
-    inside = math.sin(theta) * terms
+        power_sum += term
+    inside = math.sin(theta) * power_sum
     if odd:
         inside = 2 / math.pi * (theta + inside)
     return max(0.0, 1 - inside)
@@ -74,20 +82,19 @@ def t_p_value(t: float, df: int) -> float:
 
 @lru_cache(maxsize=4096)
 def t_quantile(level: float, df: int) -> float:
-    r"""Return the t with $P(|T| \le t)$ = `level` (below 1), by bisection.
-
-    For many degrees of freedom it is the normal quantile with the first three terms of its
-    expansion in 1 / df (Abramowitz and Stegun 26.7.5).
+    r"""Return the t with $P(|T| \le t)$ = `level` (below 1).
 
     >>> [round(t_quantile(0.95, df), 3) for df in (1, 2, 4, 9, 5_000_000)]
     [12.706, 4.303, 2.776, 2.262, 1.96]
     """
     if df > MANY_DEGREES:
+        # The normal quantile z, corrected by a series in 1 / df (Abramowitz and Stegun 26.7.5).
         z = NormalDist().inv_cdf((1 + level) / 2)
         first = (z**3 + z) / 4
         second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
         third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
         return z + first / df + second / df**2 + third / df**3
+    # Bisection: double `high` until the quantile is below it, then halve the interval.
     low = 0.0
     high = 1.0
     while t_p_value(high, df) > 1 - level:
@@ -103,11 +110,11 @@ def t_quantile(level: float, df: int) -> float:
 
 
 def holm(p_values: Sequence[float | None]) -> list[float]:
-    r"""Return p-values adjusted by Holm (1979), in their order; None, for no test, becomes 1.
+    r"""Return p-values adjusted for several tests (Holm 1979), in the same order.
 
-    The i-th smallest of m is multiplied by $m - i + 1$ and is never below one before it. All tests
-    whose adjusted p-value is at most $\alpha$ are significant together: with probability
-    $1 - \alpha$ none of them is due to chance, whatever their correlations.
+    None stands for a test that was not made, and becomes 1. All tests whose adjusted p-value is at
+    most $\alpha$ are significant together: with probability $1 - \alpha$ none of them is due to
+    chance, whatever their correlations.
 
     >>> holm([0.04, 0.01, None])
     [0.04, 0.02, 1.0]
@@ -116,6 +123,8 @@ def holm(p_values: Sequence[float | None]) -> list[float]:
     adjusted = [1.0] * len(p_values)
     largest = 0.0
     for rank, (p, i) in enumerate(tests):
+        # The smallest p-value counts once for each test, the next one once for each other test, and
+        # so on. None is smaller than the one before it.
         largest = max(largest, min(1.0, (len(tests) - rank) * p))
         adjusted[i] = largest
     return adjusted
@@ -135,7 +144,7 @@ def simultaneous_level(level: float, count: int) -> float:
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate and its interval; without one `low` and `high` are NaN or infinite.
+    """An estimate and its interval; `low` and `high` are NaN or infinite if there is no interval.
 
     >>> print(Interval(0.6934, 0.6128, 0.7811, resamples=4000, over="instances"))
     0.69 [0.61, 0.78]
@@ -147,13 +156,13 @@ class Interval:
     level: float = LEVEL
     """Coverage that was asked for."""
     resamples: int = 0
-    """0 where nothing was resampled."""
+    """Number of resamples; 0 if nothing was resampled."""
     over: str = "runs"
-    """What it is over: "instances", or "runs" of the only instance."""
+    """What varies at random: "instances", or "runs" if there is only one instance."""
     how: str = ""
-    """How it was computed; empty for a bootstrap."""
+    """How it was computed; empty for a bootstrap with the coverage `level`."""
     covers: float | None = None
-    """Actual coverage, if it is not `level`."""
+    """Actual coverage; None if it is `level`."""
 
     @property
     def known(self) -> bool:
@@ -167,7 +176,7 @@ class Interval:
 
     @property
     def what(self) -> str:
-        """What kind of interval it is; a dash without one.
+        """Coverage and kind of the interval, in words; a dash if there is no interval.
 
         >>> Interval(0.69, 0.61, 0.78, resamples=4000, over="instances").what
         '95 % bootstrap interval over instances, 4,000 resamples'
@@ -183,39 +192,53 @@ class Interval:
         return f"{100 * covers:.4g} %"
 
     def __str__(self) -> str:
-        """Write both; a coverage clearly below the level is added.
+        """Write the estimate and the interval.
+
+        The actual coverage is added if it is clearly below the level.
 
         >>> print(Interval(0.65, 0.5, 0.7, over="instances", covers=0.75))
         0.65 [0.50, 0.70] (75 %)
         """
         text = format_interval(self.estimate, self.low, self.high)
-        if self.known and self.covers is not None and self.covers < self.level - SHORT:
+        if self.known and self.covers is not None and self.covers < self.level - MAX_SHORTFALL:
             return f"{text} ({self._percent})"
         return text
 
 
 def format_interval(estimate: float, low: float, high: float) -> str:
-    """Write an estimate and its interval to the first place that matters.
+    """Write an estimate and its interval, with as many decimals as the interval justifies.
+
+    Half the width of the interval is at least 3 units of the last decimal. There are at most 6
+    decimals.
 
     >>> nan = float("nan")
     >>> format_interval(0.6934, 0.6128, 0.7811), format_interval(1234.5, 1100.0, 1320.0)
     ('0.69 [0.61, 0.78]', '1,234 [1,100, 1,320]')
     >>> format_interval(0.6934, nan, nan), format_interval(3.0, nan, nan)
     ('0.6934', '3')
+    >>> format_interval(0.6934, 0.6934, 0.6934), format_interval(1.0, 1.0, 1.0)
+    ('0.6934 [0.6934, 0.6934]', '1 [1, 1]')
     """
     if not (math.isfinite(low) and math.isfinite(high)):
-        if abs(estimate) >= 1e4 or float(estimate).is_integer():
-            return f"{estimate:,.0f}"
-        return f"{estimate:,.4g}"
+        return _format_number(estimate)
     half = (high - low) / 2
-    places = 0
-    while places < 6 and 0 < half * 10**places < 3:
-        places += 1
-    return f"{estimate:,.{places}f} [{low:,.{places}f}, {high:,.{places}f}]"
+    if half == 0:  # an interval without a width justifies no number of decimals
+        return f"{_format_number(estimate)} [{_format_number(low)}, {_format_number(high)}]"
+    decimals = 0
+    while decimals < 6 and half * 10**decimals < 3:
+        decimals += 1
+    return f"{estimate:,.{decimals}f} [{low:,.{decimals}f}, {high:,.{decimals}f}]"
+
+
+def _format_number(value: float) -> str:
+    """Write a large or whole number without decimals, and any other with 4 significant digits."""
+    if abs(value) >= 1e4 or float(value).is_integer():
+        return f"{value:,.0f}"
+    return f"{value:,.4g}"
 
 
 def unknown_interval(estimate: float, level: float = LEVEL, over: str = "runs") -> Interval:
-    """Return an estimate from too few numbers for an interval."""
+    """Return an estimate without an interval, because there are too few numbers for one."""
     return Interval(estimate, math.nan, math.nan, level, over=over)
 
 
@@ -223,7 +246,7 @@ def unknown_interval(estimate: float, level: float = LEVEL, over: str = "runs") 
 
 
 def standard_error(values: npt.ArrayLike) -> float | None:
-    """Return s / sqrt(n), or None for fewer than two values, which have no standard error.
+    """Return the standard error of a mean, s / sqrt(n); None for fewer than two values.
 
     >>> standard_error([1.0, 3.0]), standard_error([1.0])
     (1.0, None)
@@ -235,7 +258,9 @@ def standard_error(values: npt.ArrayLike) -> float | None:
 
 
 def student(estimate: float, error: float | None, df: int, level: float = LEVEL) -> Interval:
-    """Return Student's interval of an estimate with a standard error; without one, no interval.
+    """Return an estimate with Student's interval.
+
+    Without a standard error, or without degrees of freedom, there is no interval.
 
     >>> print(student(8.0, 1.0, df=4), student(8.0, None, df=0))
     8.0 [5.2, 10.8] 8
@@ -265,23 +290,24 @@ def skewed_interval(
     level: float = LEVEL,
     tighten: float = 0.0,
 ) -> Interval:
-    r"""Return Student's interval, corrected for the skewness of the residuals.
+    """Return Student's interval, corrected for the skewness of the residuals (Hall 1992).
 
-    If the values have a long tail to the right, a sample often has too little of it: its mean is too
-    small, and so is its spread. Student's upper end is then too low, and its lower end lower than
-    needed. Hall's transformation of t (1992, "On the removal of skewness by transformation"),
-    $g(t) = t + \gamma t^2 / 3 + \gamma^2 t^3 / 27 + \gamma / (6 n)$ with the skewness $\gamma$,
-    corrects both ends. The skewness of few values is itself uncertain. So the end that becomes wider
-    gets the whole correction, and the other end only the share `tighten`.
+    If the values have a long tail to the right, a sample often has too little of it: its mean is
+    too small, and so is its spread. Student's upper end is then too low, and its lower end is lower
+    than needed. The correction widens the end on the side of the tail. The other end comes closer
+    only by the share `tighten` of its correction, because the skewness of few values is uncertain.
 
     Args:
         estimate: The mean, or a ratio of means.
         error: Its standard error.
-        residuals: What the independent values contribute to its error, with mean 0.
-        df: Degrees of freedom; the number of residuals less 1 if left out.
+        residuals: What each independent value contributes to the error of the estimate; their mean
+            is 0.
+        df: Degrees of freedom; by default the number of residuals less 1.
         level: Coverage.
-        tighten: Share of the correction for the end that comes closer; with 0 the interval holds
-            Student's.
+        tighten: Share in [0, 1] of the correction that brings an end closer. With 0 the interval
+            contains Student's interval.
+
+    Reference: Hall: On the removal of skewness by transformation, 1992.
 
     >>> x = np.array([0.0, 0.0, 1.0, 0.0, 1.0, 12.0])
     >>> print(skewed_interval(x.mean(), standard_error(x), x - x.mean()))
@@ -291,17 +317,23 @@ def skewed_interval(
     df = n - 1 if df is None else df
     if df < 1:
         return unknown_interval(estimate, level)
-    reach = t_quantile(level, df)
     skewness = _skewness(residuals)
-    shortened = tighten * skewness
-    # A tail to the right brings the lower end closer, and one to the left the upper end.
-    low = _hall(reach, min(shortened, skewness), n)
-    high = _hall(-reach, max(shortened, skewness), n)
-    how = "t interval, corrected for skewness"
-    return Interval(estimate, estimate - low * error, estimate - high * error, level, how=how)
+    low_skewness = skewness
+    high_skewness = skewness
+    # A tail to the right (skewness above 0) brings the lower end closer, and one to the left the
+    # upper end. That end gets only a share of the correction.
+    if skewness > 0:
+        low_skewness *= tighten
+    else:
+        high_skewness *= tighten
+    t = t_quantile(level, df)
+    low = estimate - _invert_hall(t, low_skewness, n) * error
+    high = estimate - _invert_hall(-t, high_skewness, n) * error
+    return Interval(estimate, low, high, level, how="t interval, corrected for skewness")
 
 
 def _skewness(residuals: Floats) -> float:
+    """Return the mean cube of the residuals in units of their standard deviation."""
     variance = float((residuals**2).mean())
     if variance <= 0:
         return 0.0
@@ -309,33 +341,37 @@ def _skewness(residuals: Floats) -> float:
     return float(((residuals / math.sqrt(variance)) ** 3).mean())
 
 
-def _hall(t: float, skewness: float, n: int) -> float:
-    """Invert Hall's transformation: return the t statistic whose corrected value is `t`."""
+def _invert_hall(t: float, skewness: float, n: int) -> float:
+    """Return the t statistic of n skewed values for which Hall's transformation gives `t`."""
     if abs(skewness) < 1e-6:
         return t
-    corrected = t / math.sqrt(n) - skewness / (6 * n)
-    root = float(np.cbrt(1 + skewness * corrected))
+    # With x = statistic / sqrt(n) and the skewness c, the transformation is
+    #     t / sqrt(n) = x + c x^2 / 3 + c^2 x^3 / 27 + c / (6 n).
+    # The first three terms are ((1 + c x / 3)^3 - 1) / c, so x follows by a cube root.
+    first_terms = t / math.sqrt(n) - skewness / (6 * n)
+    root = float(np.cbrt(1 + skewness * first_terms))
     return math.sqrt(n) * 3 * (root - 1) / skewness
 
 
 @dataclass(frozen=True)
 class Band:
-    """A mean curve between `low` and `high`, over `runs` runs; `what` describes the band."""
+    """A mean curve, and a band around it."""
 
     mean: Floats
     low: Floats
     high: Floats
     runs: int
+    """Number of runs."""
     what: str
+    """What the band shows, in words."""
 
 
 def band(values: npt.ArrayLike, quantiles: tuple[float, float] | None = None) -> Band:
-    r"""Return the mean over runs (the first axis) and a 95 % band.
+    """Return the mean over runs (the first axis) and a band around it.
 
-    By default the band is Student's interval of the *mean*, $\bar x \pm t_{n-1}\, s / \sqrt n$ with
-    the sample standard deviation s (n - 1) and t = 1.96 for many runs, 12.7 for two. With
-    `quantiles=(0.025, 0.975)` it is instead the range that holds 95 % of the *runs*, which does not
-    shrink with n. One run has a band of width zero.
+    By default the band is Student's 95 % interval of the *mean*. With `quantiles=(0.025, 0.975)` it
+    is the range of the middle 95 % of the *runs*, which does not shrink with their number. One run
+    has a band of width zero.
 
     >>> b = band([[1.0, 2.0], [3.0, 2.0]])
     >>> b.mean.tolist(), b.high.round(2).tolist(), b.what
@@ -344,7 +380,8 @@ def band(values: npt.ArrayLike, quantiles: tuple[float, float] | None = None) ->
     x = np.asarray(values, dtype=np.float64)
     if x.ndim == 0 or x.shape[0] == 0:
         raise DataError(
-            f"a band needs at least one run, got shape {x.shape}. The record holds no finished run.",
+            f"a band needs at least one run, got shape {x.shape}. The record holds no finished "
+            "run.",
             rule="core.values.empty",
         )
     n = x.shape[0]
@@ -354,7 +391,8 @@ def band(values: npt.ArrayLike, quantiles: tuple[float, float] | None = None) ->
         low, high = quantiles
         if not 0 <= low <= high <= 1:
             raise DataError(
-                f"quantiles must satisfy 0 <= low <= high <= 1, got {quantiles}. Give both in order.",
+                f"quantiles must satisfy 0 <= low <= high <= 1, got {quantiles}. Give both in "
+                "order.",
                 rule="core.quantiles.out-of-range",
             )
         ends = np.quantile(x, quantiles, axis=0)
@@ -370,47 +408,56 @@ def band(values: npt.ArrayLike, quantiles: tuple[float, float] | None = None) ->
 
 
 def wilson(hits: float, tries: int, level: float = LEVEL) -> tuple[float, float]:
-    """Return Wilson's interval of a share, such as that of members whom an attack on privacy finds.
+    """Return the ends of Wilson's interval of a share: `hits` of `tries`.
+
+    It also holds for a mean of values in [0, 1], whose sum is `hits`.
 
     >>> [round(end, 4) for end in wilson(81, 263)]
     [0.2553, 0.3662]
     """
+    # The ends are the shares p for which `share` is z standard deviations sqrt(p (1 - p) / tries)
+    # from p: the roots of a quadratic equation.
     z = NormalDist().inv_cdf((1 + level) / 2)
     share = hits / tries
     square = z * z / tries
     middle = share + square / 2
     variance = share * (1 - share) / tries + square / tries / 4
     half = z * math.sqrt(max(0.0, variance))
-    return (middle - half) / (1 + square), (middle + half) / (1 + square)
+    scale = 1 + square
+    return (middle - half) / scale, (middle + half) / scale
 
 
 # Medians, ratios and other statistics of instances ------------------------------------------------
 
 
-def ranks(n: int, level: float) -> tuple[int, float]:
-    r"""Return the rank k such that the k-th smallest to the k-th largest of n hold the median, and
-    how often they do.
+def median_rank(n: int, level: float) -> tuple[int, float]:
+    """Return (k, coverage) of an interval of the median of n values.
 
-    They hold it with probability $1 - 2 P(\mathrm{Bin}(n, 1/2) < k)$; k is the largest for which
-    that is at least `level`, or 1 where nothing is.
+    The interval from the k-th smallest to the k-th largest value contains the median with
+    probability `coverage`. k is the largest rank whose coverage is at least `level`; 1 if no rank
+    has so much.
 
-    >>> [(n, *ranks(n, 0.95)) for n in (5, 6, 9)]
+    >>> [(n, *median_rank(n, 0.95)) for n in (5, 6, 9)]
     [(5, 1, 0.9375), (6, 1, 0.96875), (9, 2, 0.9609375)]
     """
+    # Each value is below or above the median like the toss of a coin: 2^n equal cases. The interval
+    # misses the median if fewer than k values are below it, or fewer than k above it.
     k = 1
-    ways = 1
-    tail = 1
+    new_cases = 1  # with exactly k - 1 values below the median
+    cases = 1  # with fewer than k values below the median
     while 2 * k < n:
-        ways = ways * (n - k + 1) // k
-        if 1 - 2 * ((tail + ways) / 2**n) < level:
+        new_cases = new_cases * (n - k + 1) // k
+        if 1 - 2 * ((cases + new_cases) / 2**n) < level:
             break
         k += 1
-        tail += ways
-    return k, 1 - 2 * (tail / 2**n)
+        cases += new_cases
+    return k, 1 - 2 * (cases / 2**n)
 
 
 def median_interval(x: Floats, level: float) -> Interval:
-    """Return the median of instances, between order statistics; one instance has no interval.
+    """Return the median of instances, with an interval between two of their values.
+
+    One instance has no interval.
 
     >>> median_interval(np.array([3.0, 1.0, 2.0, 5.0, 4.0]), 0.95).what
     '93.75 % interval, smallest to largest of 5 instances'
@@ -419,7 +466,7 @@ def median_interval(x: Floats, level: float) -> Interval:
     n = x.size
     if n < 2:
         return unknown_interval(estimate, level, "instances")
-    k, covers = ranks(n, level)
+    k, coverage = median_rank(n, level)
     ordered = np.sort(x)
     ends = "smallest to largest"
     if k > 1:
@@ -431,12 +478,12 @@ def median_interval(x: Floats, level: float) -> Interval:
         level,
         over="instances",
         how=f"interval, {ends} of {n} instances",
-        covers=covers,
+        covers=coverage,
     )
 
 
 def _ordinal(k: int) -> str:
-    """Write a rank.
+    """Write a rank, such as "2nd".
 
     >>> [_ordinal(k) for k in (1, 2, 3, 4, 11, 12, 21, 102)]
     ['1st', '2nd', '3rd', '4th', '11th', '12th', '21st', '102nd']
@@ -455,20 +502,25 @@ def bootstrap(
     resamples: int = 4000,
     seed: int = 0,
 ) -> Interval:
-    r"""Estimate a statistic over instances (the first axis), with an interval.
+    """Estimate a statistic over instances (the first axis), with an interval.
 
-    Of an array (instances, runs) the runs of an instance are averaged first: they share its luck
-    and are no further instances. One instance has no interval.
+    In an array (instances, runs) the runs of each instance are averaged first, because they are not
+    independent of each other. One instance has no interval.
 
-    The interval of a median runs between order statistics (`medians`): exact, and nothing is
-    resampled. For any other statistic instances are drawn with replacement, and the interval runs
-    between the $\alpha'$ and $1 - \alpha'$ quantiles of the statistic of the resamples. Plain
-    percentiles are too short for few instances; here $\alpha' = \Phi(-\sqrt{n / (n - 1)}\; t_{n -
-    1})$, which makes that of a mean about as wide as Student's t (Hesterberg 2015, "What teachers
-    should know about the bootstrap"). From 8 instances on a 95 % interval of a mean, or of a ratio
-    of means, then covers 91 to 95 %. No such interval leaves the range of the data, and the range
-    of n holds even the middle of a symmetric distribution with probability $1 - 2^{1 - n}$ only:
-    `what` has the coverage below 8.
+    The interval of a median is exact: it runs between two of the values, and nothing is resampled.
+    For any other statistic, instances are drawn with replacement, and the interval runs between two
+    quantiles of the resampled statistics. From 8 instances on, a 95 % interval of a mean, or of a
+    ratio of means, covers 91 to 95 %. With fewer, `Interval.what` has the largest coverage that is
+    possible.
+
+    Args:
+        values: One number per instance, or one per instance and run.
+        statistic: A function of an array and `axis`.
+        level: Coverage.
+        resamples: Number of resamples; has no effect for the median.
+        seed: Seed of the resamples; has no effect for the median.
+
+    Reference: Hesterberg: What teachers should know about the bootstrap, 2015.
 
     >>> print(bootstrap([3.0, 1.0, 2.0, 5.0, 4.0]), bootstrap([[2.0, 4.0]]))
     3.0 [1.0, 5.0] 3
@@ -486,14 +538,28 @@ def bootstrap(
         return unknown_interval(estimate, level, "instances")
     rng = np.random.default_rng(seed)
     rows = [x[numbers] for numbers in _resamples(rng, n, resamples)]
-    values_of_resamples = np.concatenate([np.asarray(statistic(row, axis=1)) for row in rows])
-    tail = math.erfc(math.sqrt(n / (n - 1) / 2) * t_quantile(level, n - 1)) / 2
-    low, high = np.quantile(values_of_resamples, [tail, 1 - tail])
+    resampled = np.concatenate([np.asarray(statistic(row, axis=1)) for row in rows])
+    low, high = np.quantile(resampled, _bootstrap_quantiles(n, level))
     interval = Interval(estimate, float(low), float(high), level, resamples, "instances")
-    if n >= FEW:
+    if n >= FEWEST_INSTANCES:
         return interval
+    # The interval stays within the range of the values. Even the middle of a symmetric distribution
+    # is outside that range if all values are on one side of it: with probability 2 / 2^n.
     how = f"at best: bootstrap interval over {n} instances, {resamples:,} resamples"
     return replace(interval, how=how, covers=min(level, 1 - 2 ** (1 - n)))
+
+
+def _bootstrap_quantiles(n: int, level: float) -> tuple[float, float]:
+    """Return the two quantiles of resampled statistics between which a bootstrap interval runs.
+
+    With the quantiles (1 - level) / 2 and (1 + level) / 2 it would be too short for few instances.
+    """
+    # Resampling divides by n and not by n - 1, and knows only the normal quantile. Hesterberg's
+    # tail is Phi(-sqrt(n / (n - 1)) t). It makes the interval of a mean about as wide as Student's.
+    # Phi(-sqrt(2) z) is erfc(z) / 2.
+    z = math.sqrt(n / (n - 1) / 2) * t_quantile(level, n - 1)
+    tail = math.erfc(z) / 2
+    return tail, 1 - tail
 
 
 def _resamples(rng: np.random.Generator, n: int, resamples: int) -> Iterator[Numbers]:
@@ -504,17 +570,21 @@ def _resamples(rng: np.random.Generator, n: int, resamples: int) -> Iterator[Num
 
 
 def regret_ratio(with_: npt.ArrayLike, alone: npt.ArrayLike, *, level: float = LEVEL) -> Interval:
-    r"""Estimate the federated regret ratio: regret with federation over regret alone, below 1 where
-    joining helps.
+    """Estimate the federated regret ratio: regret with federation over regret alone.
 
-    Both are (instances, runs) or (instances,), on the same instances and seeds. The ratio of an
-    instance is $\bar R_\text{with} / \bar R_\text{alone}$ of its means over runs; the estimate is
-    the median over instances.
+    The ratio is below 1 if joining helps. The estimate is the median over instances of the ratio of
+    the mean regrets of each instance.
 
-    Of one instance the interval is over its runs, from the third on, and knows nothing of other
-    instances: with $\hat r$ the ratio of means and s the standard deviation of $d_i =
-    R_{\text{with}, i} - \hat r R_{\text{alone}, i}$, paired by run, it is $\hat r \exp(\pm t_{n -
-    1}\, s / (\sqrt n\, \bar R_\text{with}))$.
+    With only one instance, the estimate is the ratio of its mean regrets. The interval is then over
+    its runs, needs at least three of them, and is not about other instances.
+
+    Args:
+        with_: Regret with federation, of shape (instances, runs) or (instances,).
+        alone: Regret alone, of the same instances and seeds.
+        level: Coverage.
+
+    Raises:
+        DataError: The shapes differ, or regret alone is not above 0.
 
     >>> print(regret_ratio([[6.0, 7.0], [5.0, 5.0], [8.0, 6.0]], [[10.0, 10.0]] * 3))
     0.65 [0.50, 0.70] (75 %)
@@ -522,31 +592,39 @@ def regret_ratio(with_: npt.ArrayLike, alone: npt.ArrayLike, *, level: float = L
     >>> print(one, one.over, one.what, sep="; ")
     0.591 [0.571, 0.612]; runs; 95 % t interval over runs of this one problem
     """
-    joined = _instances(with_, "with_")
-    base = _instances(alone, "alone")
-    if joined.shape != base.shape:
+    regret_with = _instances(with_, "with_")
+    regret_alone = _instances(alone, "alone")
+    if regret_with.shape != regret_alone.shape:
         raise DataError(
             "regret with federation and alone must be of the same instances and runs, got "
-            f"{joined.shape} and {base.shape}. Run both on the same seeds.",
+            f"{regret_with.shape} and {regret_alone.shape}. Run both on the same seeds.",
             rule="core.alone.other-shape",
         )
-    single = base.shape[0] == 1
-    means = base[0] if single else base.mean(axis=1)
-    if (means <= 0).any():
-        each = "run" if single else "instance"
+    check.between(0, 1, level=level)
+    if len(regret_alone) == 1:
+        _check_divisors(regret_alone[0], "run")
+        return _ratio_over_runs(regret_with[0], regret_alone[0], level)
+    means_alone = regret_alone.mean(axis=1)
+    _check_divisors(means_alone, "instance")
+    return median_interval(regret_with.mean(axis=1) / means_alone, level)
+
+
+def _check_divisors(regret_alone: Floats, noun: str) -> None:
+    """Raise an error if regret alone is not above 0 in every run or instance (`noun`)."""
+    if (regret_alone <= 0).any():
         raise DataError(
-            f"regret alone must be above 0 in every {each}, got {means.min():g}: joining cannot "
-            f"lower it. Leave out such an {each}, or compare differences.",
+            f"regret alone must be above 0 in every {noun}, got {regret_alone.min():g}: joining "
+            f"cannot lower it. Leave that {noun} out, or compare differences.",
             rule="core.alone.not-positive",
         )
-    check.between(0, 1, level=level)
-    if single:
-        return _ratio_over_runs(joined[0], base[0], level)
-    return median_interval(joined.mean(axis=1) / means, level)
 
 
 def _instances(values: npt.ArrayLike, name: str) -> Floats:
-    """Return (instances, runs); one axis is one run an instance."""
+    """Return values as an array (instances, runs); a value per instance counts as its only run.
+
+    Raises:
+        DataError: The array is empty, has another shape, or has a value that is not finite.
+    """
     x = np.asarray(values, dtype=np.float64)
     if x.ndim == 1:
         x = x[:, None]
@@ -563,18 +641,22 @@ def _instances(values: npt.ArrayLike, name: str) -> Floats:
     return x
 
 
-def _ratio_over_runs(joined: Floats, base: Floats, level: float) -> Interval:
+def _ratio_over_runs(regret_with: Floats, regret_alone: Floats, level: float) -> Interval:
     """Return the ratio of two means over the same runs, with a t interval of its logarithm.
 
-    Of the usual intervals this covers best for the ratio of means: logarithms of the ratios of
-    single runs average to another number where the two differ in spread, and Fieller's interval has
-    no end for few runs.
+    Of the usual intervals this one covers best. The mean of the logarithms of the runs' own
+    ratios estimates another number if the two regrets differ in spread, and Fieller's interval may
+    be infinite for few runs.
     """
-    n = base.size
-    ratio = float(joined.mean() / base.mean())
+    n = regret_alone.size
+    mean_with = float(regret_with.mean())
+    ratio = float(regret_with.mean() / regret_alone.mean())
     if n < FEWEST_RUNS or ratio <= 0:
         return unknown_interval(ratio, level)
-    error = float((joined - ratio * base).std(ddof=1)) / math.sqrt(n) / float(joined.mean())
-    reach = math.exp(min(700.0, t_quantile(level, n - 1) * error))
+    # The error of the ratio is that of the mean of these residuals, divided by the mean regret
+    # alone. Divided by the ratio too, it is the error of the logarithm of the ratio.
+    residuals = regret_with - ratio * regret_alone
+    log_error = float(residuals.std(ddof=1)) / math.sqrt(n) / mean_with
+    factor = math.exp(min(_MAX_EXPONENT, t_quantile(level, n - 1) * log_error))
     how = "t interval over runs of this one problem"
-    return Interval(ratio, ratio / reach, ratio * reach, level, how=how)
+    return Interval(ratio, ratio / factor, ratio * factor, level, how=how)

@@ -57,7 +57,7 @@ class Uploads:
     """A user's own files, by digest; they stay for later runs."""
 
     def __init__(self, folder: Path) -> None:
-        files.make_folder(folder)
+        files.make_private_folder(folder)
         self._folder = folder
 
     def put(self, name: str, data: bytes) -> dict[str, Any]:

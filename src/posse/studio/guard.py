@@ -68,7 +68,7 @@ class Keys:
     """The key of a studio, kept in a folder; tokens and cookies are signed with it."""
 
     def __init__(self, folder: Path) -> None:
-        files.make_folder(folder)
+        files.make_private_folder(folder)
         self._file, self._used = folder / "key", folder / "used"
         with suppress(PosseError):
             if not self._file.exists():

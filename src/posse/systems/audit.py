@@ -1,16 +1,16 @@
 """Attacks on runs: `posse.audit` of settings, a run, a record, or a recorded view.
 
-Settings, and those of a record, are simulated, one seed after the other, and then attacked. A run
-is attacked at its current step. Each attack reads only the view of its adversary. An attack is
-scored by comparing its estimate with the truth. For a view that a deployed party recorded the truth
-is unknown, so attacks return estimates without scores.
+Settings, and the settings of a record, are simulated, one seed after the other, and then attacked.
+A run is attacked at its current step. Each attack reads only the view of its adversary. The score
+of an attack compares its estimate with the truth. For a view that a deployed party recorded, the
+truth is unknown, so attacks return estimates without scores.
 """
 
 from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import singledispatch
 from pathlib import Path
@@ -79,13 +79,13 @@ def audit(
     The same arguments return the same result.
 
     Args:
-        what: Settings, a run, its record, or a view that a party recorded (`read_view`). Only the
-            attacks of the roles that a view belongs to are made on it.
+        what: Settings, a run, a record, or a view that a party recorded (`read_view`). A view is
+            attacked only by the attacks of the roles that it belongs to.
         attacks: Names of the attacks to make. By default all that need one view or plain runs.
         all: Also make the attacks that need many runs of roles, or a network.
         seed: Seed of the attacks' random draws.
-        plantings: How many leaks are planted to measure the power of an attack: how often it finds
-            one.
+        plantings: Number of leaks that are planted to measure the power of an attack: the share of
+            the leaks that the attack finds.
         watch: Called with the progress.
         like: For a view: settings of a similar run, whose data the adversary knows.
 
@@ -103,12 +103,13 @@ def audit(
 
 
 def settings_of_record(record: Record) -> RunSettings:
-    """Return the settings that a run was simulated with, from its record, to simulate it again.
+    """Return the settings of a simulated run from its record, to simulate the run again.
 
     A record may have several seeds; the settings have the first one.
 
     Raises:
-        ConfigError: The record belongs to a deployed party.
+        ConfigError: The record belongs to a deployed party. The error says that the party has
+            recorded no view, so do not call this for a record with a view.
     """
     if record.party:
         raise ConfigError(
@@ -118,6 +119,7 @@ def settings_of_record(record: Record) -> RunSettings:
             rule="systems.record.of-deployment",
         )
     model: type[RunSettings] = system(record.kind).Settings
+    # `config` may have entries that are not settings, such as `rewards` of a live bandit.
     config: dict[str, Any] = {
         name: value for name, value in record.config.items() if name in model.model_fields
     }
@@ -146,7 +148,7 @@ def read_view(path: Path) -> View:
 
 
 def _check_complete(path: Path, recorded: recording.Recorded) -> None:
-    """Raise an error if the file is cut off, or lacks messages or the party's state."""
+    """Raise an error if the file is cut off, or lacks messages or the state of its party."""
     if recorded.torn:
         size = recorded.whole + recorded.torn
         raise DataError(
@@ -211,7 +213,7 @@ class Target(ABC):
         """Steps of the longest run whose view was attacked; 0 if that is unknown."""
 
     def tell_adversary(self, like: RunSettings) -> None:
-        """From now on, the adversary knows the data of `like`, which are settings of a similar run.
+        """From now on, the adversary knows the data of a similar run with the settings `like`.
 
         Raises:
             ConfigError: The target is not a view, or a view of another system.
@@ -226,8 +228,8 @@ class Target(ABC):
         return attacks_of(self.system).attacks
 
     @abstractmethod
-    def reason_to_skip(self, attack: Attack, requested: bool) -> str:
-        """Return why an attack is left out of the audit; empty if it is made.
+    def reason_to_skip(self, attack: Attack, *, requested: bool) -> str:
+        """Return why an attack is left out of the audit; empty if the attack is made.
 
         Args:
             attack: The attack.
@@ -240,20 +242,22 @@ class Target(ABC):
 
     @abstractmethod
     def prepare_views(self, watch: Callable[[float], None]) -> None:
-        """Make the views that attacks read, and call `watch` with the fraction that is done."""
+        """Make the views that attacks read, and call `watch` with the finished fraction."""
 
     @abstractmethod
-    def evidence(self, attack: Attack, seed: int) -> list[Evidence]:
+    def collect_evidence(self, attack: Attack, seed: int) -> list[Evidence]:
         """Return what the adversary of an attack sees, and the truth: one item per run.
+
+        This also counts the run of a recorded view (`run_count`).
 
         Args:
             attack: The attack.
-            seed: Seed of the runs that the attack starts itself.
+            seed: Seed of the runs that the attack starts itself; has no effect on others.
         """
 
     @property
-    def unfinished_note(self) -> str:
-        """A note for errors if the target is a run that is not done; empty for all others."""
+    def unfinished_run_note(self) -> str:
+        """Where an unfinished run is, for errors; empty if the target is something else."""
         return ""
 
 
@@ -272,10 +276,10 @@ class SettingsTarget(Target):
         self._settings = settings
         self._runs: list[Run] = []
 
-    def reason_to_skip(self, attack: Attack, requested: bool) -> str:
+    def reason_to_skip(self, attack: Attack, *, requested: bool) -> str:
         """Return why an attack is left out: it takes long and was not requested, or has no result.
 
-        It is empty if the attack is made.
+        The reason is empty if the attack is made.
         """
         if attack.needs not in FAST and not requested:
             return f"needs {_NEEDS[attack.needs]}; add it with --all (in Python: all=True)."
@@ -309,8 +313,8 @@ class SettingsTarget(Target):
         self.run_count = len(self._runs)
         self.longest_run = max(self.longest_run, run.time)
 
-    def evidence(self, attack: Attack, seed: int) -> list[Evidence]:
-        """Return one view per run, or what the attack gets from the runs that it starts."""
+    def collect_evidence(self, attack: Attack, seed: int) -> list[Evidence]:
+        """Return one view per run, or the evidence from the runs that the attack starts."""
         if attack.stage is not None:
             return list(attack.stage(self._settings, seed))
         evidence = []
@@ -335,8 +339,8 @@ class RunTarget(SettingsTarget):
         self._add_run(self._run)
 
     @property
-    def unfinished_note(self) -> str:
-        """A note for errors if the run is not done, such as "the run is at 50 of 200"."""
+    def unfinished_run_note(self) -> str:
+        """Where the run is, such as "the run is at 50 of 200"; empty if the run is done."""
         if self._run.done:
             return ""
         return f"the run is at {self._run.time:,} of {self._run.horizon:,}"
@@ -349,7 +353,7 @@ class ViewTarget(Target):
         name = view.public.get("system")
         if not isinstance(name, str):
             raise ConfigError(
-                "the public terms of a view must contain the name of its 'system'.",
+                "the public terms of a view must have an entry 'system', the name of its system.",
                 rule="systems.view.no-system",
             )
         super().__init__(system(name), "view")
@@ -364,7 +368,7 @@ class ViewTarget(Target):
             self._adversary.append(WIRE)
 
     def tell_adversary(self, like: RunSettings) -> None:
-        """From now on, the adversary knows the data of `like`, settings of a similar run."""
+        """From now on, the adversary knows the data of a similar run with the settings `like`."""
         if like.system != self.system.name:
             raise ConfigError(
                 f"the view belongs to {self.system.name}, and 'like' to {like.system}. Use "
@@ -384,14 +388,14 @@ class ViewTarget(Target):
     def prepare_views(self, watch: Callable[[float], None]) -> None:
         """Do nothing: the view was recorded."""
 
-    def reason_to_skip(self, attack: Attack, requested: bool) -> str:
-        """Return why an attack has no result for this view; empty if it is made.
+    def reason_to_skip(self, attack: Attack, *, requested: bool) -> str:
+        """Return why an attack has no result for this view; empty if the attack is made.
 
-        An attack is left out if it is for other kinds of roles than those that the view belongs to,
-        needs its own runs, or is impossible with settings like those of the view. `requested` makes
-        no difference, because no attack on a view takes long.
+        An attack is left out if the view belongs to other kinds of roles than the adversary of the
+        attack, if the attack needs its own runs, or if it is impossible with settings like those of
+        the view. `requested` makes no difference, because no attack on a view takes long.
         """
-        # If the kinds are unknown, the view may be that of any adversary; `evidence` checks it.
+        # If the kinds are unknown, any adversary may have this view; `collect_evidence` checks it.
         if self._party_kinds and sorted(self._adversary) != sorted(attack.adversary):
             kinds = " and ".join(sorted(self._party_kinds))
             return f"{OTHER_ROLES}{_roles_text(attack)}, got a view of {kinds}."
@@ -400,14 +404,15 @@ class ViewTarget(Target):
         settings = self._like or attacks_of(self.system).similar_settings(self._view.public)
         return "" if settings is None else attack.missing(settings)
 
-    def evidence(self, attack: Attack, seed: int) -> list[Evidence]:
+    def collect_evidence(self, attack: Attack, seed: int) -> list[Evidence]:
         """Return the view, in the form that the attack reads."""
-        # The run is counted here, because an audit that leaves out all attacks has attacked none.
+        # Count the run only when an attack reads its view: all attacks may be left out.
         self.run_count = 1
         check_view(attack, self._view)
-        if attack.of_view is None:
-            return [Evidence(self._view, {})]
-        return [Evidence(attack.of_view(self._view, self._like), {})]
+        view: Any = self._view
+        if attack.of_view is not None:
+            view = attack.of_view(view, self._like)
+        return [Evidence(view, truth={})]
 
 
 @singledispatch
@@ -464,29 +469,29 @@ class Auditor:
             self.target.tell_adversary(like)
         self.seed = seed
         self.plantings = plantings
-        self.left_out: dict[str, str] = {}
-        """Attacks that are left out, each with the reason."""
         self._started = time.monotonic()
         self._rows: list[Row] = []
-        self.chosen = tuple(self._choose(attacks, all))
+        self.chosen: list[Attack] = []
         """The attacks to make."""
+        self.left_out: dict[str, str] = {}
+        """Names of the attacks that are left out, each with the reason."""
+        requested = all or bool(attacks)
+        for attack in self._attacks_to_consider(attacks, all=all):
+            reason = self.target.reason_to_skip(attack, requested=requested)
+            if reason:
+                self.left_out[attack.name] = reason
+            else:
+                self.chosen.append(attack)
 
-    def _choose(self, names: tuple[str, ...], all: bool) -> Iterator[Attack]:
-        """Yield the attacks to make, and store in `left_out` why others are not made."""
-        attacks: Sequence[Attack] = attacks_of(self.target.system).attacks
+    def _attacks_to_consider(self, names: tuple[str, ...], *, all: bool) -> Sequence[Attack]:
+        """Return the attacks that the user named; without names, all or those by default."""
+        attacks = attacks_of(self.target.system).attacks
         choices = tuple(attack.name for attack in attacks)
         for name in names:
             check.one_of(choices, attack=name)
         if names:
-            attacks = [attack for attack in attacks if attack.name in names]
-        elif not all:
-            attacks = self.target.default_attacks()
-        for attack in attacks:
-            reason = self.target.reason_to_skip(attack, all or bool(names))
-            if reason:
-                self.left_out[attack.name] = reason
-            else:
-                yield attack
+            return [attack for attack in attacks if attack.name in names]
+        return attacks if all else self.target.default_attacks()
 
     @property
     def seconds_of_own_runs(self) -> float:
@@ -495,7 +500,7 @@ class Auditor:
 
     def run(self, watch: AuditWatch) -> None:
         """Make the attacks, and call `watch` with the progress."""
-        simulated = 0.0  # fraction of the work that is done after the simulations
+        simulated = 0.0  # fraction of the progress bar for the simulations
         if any(attack.stage is None for attack in self.chosen):
             simulated = self.target.simulation_fraction
             work = f"running {self.target.system.about.title}"
@@ -509,9 +514,9 @@ class Auditor:
                 self._rows.append(replace(row, seconds=time.monotonic() - started))
 
     def _make_attack(self, attack: Attack) -> Row | None:
-        """Make an attack, and return its row; None if it has no evidence or is left out."""
+        """Make an attack, and return its row; None if the attack has no evidence or fails."""
         try:
-            evidence = self.target.evidence(attack, self.seed)
+            evidence = self.target.collect_evidence(attack, self.seed)
             if any(item.truth for item in evidence):
                 return self._attack_with_truth(attack, evidence)
             if evidence:
@@ -519,8 +524,8 @@ class Auditor:
         except PosseError as error:
             self.left_out[attack.name] = error.text
         except (ArithmeticError, LookupError, ValueError, np.linalg.LinAlgError) as error:
-            # A run that is not done may be too short for an attack. Any other such error is a bug.
-            note = self.target.unfinished_note
+            # An unfinished run may be too short for an attack. Otherwise such an error is a bug.
+            note = self.target.unfinished_run_note
             if attack.stage is not None or not note:
                 raise
             self.left_out[attack.name] = f"{note}, and the attack needs more of it ({error})."
@@ -590,7 +595,7 @@ def view_of(run: Run, attack: Attack) -> View:
     """Return what the adversary of `attack` saw of a run.
 
     The adversary controls one party of each kind of role in `attack.adversary`; a kind that is
-    there twice means two parties. With `WIRE` it also sees all messages on the network.
+    listed twice means two parties. With `WIRE` the adversary also sees all messages on the network.
     """
     parties_by_kind: dict[str, list[str]] = {}
     for party, kind in run.kinds.items():
@@ -606,11 +611,11 @@ def view_of(run: Run, attack: Attack) -> View:
     if WIRE not in attack.adversary:
         return view
     tap = run.tap()
-    return View(tuple(parties), tap.entries, view.secrets, tap.public, tap.forgotten)
+    return replace(tap, parties=tuple(parties), secrets=view.secrets)
 
 
 def row_of_attempt(result: Attempt) -> Row:
-    """Return the row of an audit for an attack that was scored."""
+    """Return the row of an audit for a scored attack."""
     attack = result.attack
     score = result.score
     says = attack.tell(result.estimates[0])

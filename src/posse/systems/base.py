@@ -2,8 +2,8 @@
 
 A system has the eight members of `System`. It may also have the optional modules that
 `posse.systems.modules` describes. The code above the systems (the Python functions, the command
-line, the studio, audits, reports) uses only these, `Run` and `Record`. It has no code for a
-particular system.
+line, the studio, audits, reports) uses only these, `Run` and `Record`. None of that code is for
+a particular system.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class RunSettings(Settings):
     writes: ClassVar[tuple[str, ...]] = ()
     """Names of the settings whose values are files or folders that a run writes."""
     defaults_of_0_1: ClassVar[Mapping[str, object]] = {}
-    """Settings whose default has changed since, with their default in 0.1."""
+    """Settings whose default was another one in version 0.1, with that default."""
 
     seed: int = 1
     """World seed: rewards, coins, ties and own draws of the simulation; kept in the record."""
@@ -72,16 +72,14 @@ class RunSettings(Settings):
         return system_of(self).level_of(self)
 
     def plain(self) -> RunSettings:
-        """Return the settings of the plain twin: the same bandit in the same world, without
-        protection.
-        """
+        """Return the settings of the plain twin: the same bandit and world without protection."""
         twin: RunSettings = system_of(self).twin(self)
         return twin
 
     def load(self) -> Any:
         """Load the data, check the settings against them, and return what a run needs.
 
-        Systems compute it only once (`Settings.once`). None if the system needs nothing.
+        Systems load only once (`Settings.once`). Returns None if the system needs nothing.
         """
         return None
 
@@ -143,9 +141,9 @@ class About:
     nouns: Mapping[str, str] = field(default_factory=dict)
     """The system's nouns for step, arm, pull, reward and party (`results.words.Vocabulary`)."""
     policies: str = ""
-    """The kind of policies that it uses (`posse.policies.listing`); empty if none are listed."""
+    """The kind of policies that the system uses (`posse.policies.listing`); empty for none."""
     problems: str = ""
-    """The kind of data that it learns from (`posse.problems.listing`); empty if none are listed."""
+    """The kind of data that the system learns from (`posse.problems.listing`); empty for none."""
 
 
 @dataclass(frozen=True)
@@ -159,12 +157,12 @@ class RoleKind:
     colour: tuple[str, str]
     """Colour on a light and on a dark page, the same in the studio and in reports."""
     holds: str
-    """What it knows or has, as the end of the sentence "It holds ..."."""
+    """What such a role knows or has, as the end of the sentence "It holds ..."."""
     sole: bool = False
     """Whether a federation has exactly one party of this kind. Its name is then `kind`."""
     party: bool = True
-    """Whether it takes part in the protocol. For example, parties buy from producers, which only
-    appear in pictures.
+    """Whether roles of this kind take part in the protocol. For example, producers do not: parties
+    buy from them, and they only appear in pictures.
     """
 
 
@@ -191,8 +189,8 @@ class Level(Generic[S]):
 class System(ABC, Generic[S]):
     """What every system must declare: its name, roles, levels and settings, and how to start a run.
 
-    Help and lists read it without running anything. So a system's module imports slow modules only
-    in the functions that need them.
+    Help and lists read these declarations without running anything. So a system's module imports
+    slow modules only in the functions that need them.
     """
 
     name: ClassVar[str]
@@ -266,8 +264,8 @@ def presentation(
         sections: Tables that only this system has.
         more: Further entries: `protection` (the level in a few words), `warnings` (sentences about
             what may be wrong with the run), `stopped` (why it stopped early), `resume` (how to
-            continue it), `cards` (pairs for the top of a report: a figure with its unit, its
-            meaning).
+            continue it), and `cards` for the top of a report (each card is a pair of a figure with
+            its unit, and what the figure means).
     """
     level = level_or_none(system, settings)
     learns = () if level is None else level.learns(settings)
@@ -283,9 +281,9 @@ def presentation_of_level(
     learns: Sequence[str],
     tables: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Return what a record stores only to be shown, for a party without settings of a run.
+    """Return what a record stores only to be shown, for a deployed party, which has no settings.
 
-    `presentation` does the same for a run with settings. A deployed party has none.
+    `presentation` does the same for a run with settings.
 
     Args:
         system: The system.

@@ -39,7 +39,7 @@ FORMAT = "posse live 1"
 REWARDS = ("wait", "fold")
 """Whether a decision waits for the reward of the previous one; see `Bandit`."""
 POINTS = 200
-"""Number of points that are left when a curve is thinned out: it is at twice as many."""
+"""Number of points that remain when every other point of a curve is removed."""
 
 Integer: TypeAlias = int | np.integer[Any]
 Number: TypeAlias = int | float | np.integer[Any] | np.floating[Any] | np.bool_
@@ -58,8 +58,8 @@ class Choice(NamedTuple):
 class Serving(ABC):
     """What a system implements for `live`: it chooses arms, and learns from rewards.
 
-    `Bandit` checks what its user asks for, and calls this. A choice is *open* until its reward
-    arrives. Each choice uses all rewards that arrived before it.
+    `Bandit` checks the calls of its user before it calls these methods. A choice is *open* until
+    its reward arrives. Each choice uses all rewards that arrived before it.
     """
 
     settings: RunSettings
@@ -98,7 +98,7 @@ class Serving(ABC):
 
     @abstractmethod
     def finish(self) -> None:
-        """End the protocol. It is called when no choice is open."""
+        """End the protocol. `Bandit` calls this when no choice is open."""
 
     @abstractmethod
     def record_fields(self) -> dict[str, Any]:
@@ -123,7 +123,7 @@ class RewardCurve:
     stride: int = 1
     """Number of rewards between two points."""
     points: list[tuple[int, float]] = field(default_factory=list)
-    """Pairs: a number of rewards, and the sum of so many."""
+    """Pairs: a number of rewards, and the sum of the rewards up to that one."""
 
     def add(self, reward: float) -> None:
         """Add a reward; when the points become too many, remove every other one."""
@@ -172,7 +172,7 @@ class Bandit:
         """Names of the arms."""
         self.decisions = 0
         """Number of decisions so far."""
-        # The key of each choice (`Choice.key`) that waits for a reward, by the id of its decision.
+        # The key (`Choice.key`) of each open choice, by the id of its decision.
         self._open: dict[int, tuple[int, ...]] = {}
         self._finished = False
         self._curve = RewardCurve()
@@ -254,7 +254,10 @@ class Bandit:
         return True
 
     def reward_many(self, rewards: Mapping[Integer, Number]) -> int:
-        """Receive several rewards, by the ids of their decisions; return how many had waited."""
+        """Receive several rewards, by the ids of their decisions.
+
+        Returns the number of decisions that waited for their reward.
+        """
         return sum(self.reward(id, value) for id, value in rewards.items())
 
     def drop(self, id: Integer) -> bool:
@@ -324,7 +327,10 @@ class Bandit:
         return text
 
     def save(self, path: str | Path) -> None:
-        """Write the state to a file that only its owner may read: it has the sum of each arm."""
+        """Write the state to a file that only its owner may read: it has the sum of each arm.
+
+        `load` of a bandit with the same settings continues from the file.
+        """
         state = {
             "format": FORMAT,
             "system": self.settings.system,
@@ -350,9 +356,9 @@ class Bandit:
     def load(self, path: str | Path) -> Bandit:
         """Continue from a file that `save` of a bandit with the same settings wrote.
 
-        Settings that are left out have the defaults of 0.1 if the file was saved with those.
-        Decisions that waited for a reward at the time of saving wait again; later ones are
-        forgotten. Returns this bandit.
+        If the file was saved with the defaults of version 0.1, settings that were left out take
+        these defaults. Decisions that waited for a reward at the time of saving wait again, and
+        decisions after that are forgotten. Returns this bandit.
 
         Raises:
             ConfigError: The file belongs to a bandit with other settings.
@@ -381,7 +387,7 @@ class Bandit:
         return self
 
     def _serving_for(self, path: str | Path, state: Mapping[str, Any]) -> Serving:
-        """Return what continues a state: this bandit's own, or one with the defaults of 0.1.
+        """Return the object that continues a state: the present one, or one with defaults of 0.1.
 
         Raises:
             ConfigError: The state belongs to a bandit with other settings.
@@ -393,7 +399,8 @@ class Bandit:
             serving = self._serving_of_0_1()
             if self._different_setting(state, serving) is None:
                 return serving
-        saved, expected = _saved_setup(state), self._setup(self._serving)
+        saved = _saved_setup(state)
+        expected = self._setup(self._serving)
         raise ConfigError(
             f"{path} was saved with {name} {saved.get(name)!r}, got {expected.get(name)!r}. Make "
             "this bandit with the same settings.",
@@ -402,10 +409,13 @@ class Bandit:
         )
 
     def _different_setting(self, state: Mapping[str, Any], serving: Serving) -> str | None:
-        """Return the first setting in which a state differs from this bandit; None without any."""
-        saved, expected = _saved_setup(state), self._setup(serving)
-        names = {**saved, **expected}
-        return next((name for name in names if saved.get(name) != expected.get(name)), None)
+        """Return the first setting in which a state differs from `serving`; None if none does."""
+        saved = _saved_setup(state)
+        expected = self._setup(serving)
+        for name in saved | expected:
+            if saved.get(name) != expected.get(name):
+                return name
+        return None
 
     def _check_can_decide(self) -> None:
         """Raise an error if no decision can be made now."""
@@ -479,20 +489,30 @@ def live(
     if features is not None:
         options["features"] = _python_integer(features)
     serve = live_of(system_of(settings)).serve
-    left_out = {
-        name: value
-        for name, value in settings.defaults_of_0_1.items()
-        if name not in settings.model_fields_set
-    }
     serving_of_0_1 = None
-    if left_out:
-        serving_of_0_1 = partial(serve, settings.but(**left_out), names, horizon, **options)
+    old_settings = _settings_of_0_1(settings)
+    if old_settings is not None:
+        serving_of_0_1 = partial(serve, old_settings, names, horizon, **options)
     return Bandit(
         serve(settings, names, horizon, **options),
         rewards=rewards,
         horizon=horizon,
         serving_of_0_1=serving_of_0_1,
     )
+
+
+def _settings_of_0_1(settings: RunSettings) -> RunSettings | None:
+    """Return what these settings meant in version 0.1, which had other defaults.
+
+    They are needed to load a bandit that 0.1 saved. Returns None if the defaults of the settings
+    that were left out have not changed.
+    """
+    left_out = {
+        name: value
+        for name, value in settings.defaults_of_0_1.items()
+        if name not in settings.model_fields_set
+    }
+    return settings.but(**left_out) if left_out else None
 
 
 _NUMBERS = (int, float, np.integer, np.floating, np.bool_)
@@ -542,7 +562,7 @@ def _checked_arm_names(arms: Iterable[str] | None) -> tuple[str, ...] | None:
 
 
 def _saved_setup(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a file says of the bandit that it belongs to."""
+    """Return the settings, arms and rewards of the bandit that a file belongs to."""
     return {**state["settings"], "arms": state["arms"], "rewards": state["rewards"]}
 
 

@@ -7,12 +7,12 @@
 | `deploy` | `DEPLOY: Deploy` | parties at different organisations |
 | `live` | `LIVE: Live` | decisions on demand, and learnt models |
 | `commands` | `COMMANDS: Commands` | commands that only this system has |
-| `report` | `REPORT: Report` | what to compare a run with, and further tables |
+| `report` | `REPORT: Report` | what reports compare a run with, and further tables of reports |
 
 Modules are found by their names, so a system does not list them. They are imported when they are
-used. `scene_of(system)` returns the object of the module `scene`, and so do the other functions of
-this kind. If the system has no such module, they return an object with the defaults of its class;
-`deploy_of` returns None.
+used. `scene_of(system)` returns the object of the module `scene`, and there is such a function for
+each module. If the system has no such module, the function returns an object with the defaults of
+the class; `deploy_of` returns None.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ class Live:
     the names of the arms (or None), the horizon (or None) and the system's own options.
     """
     reason: str = "its author has not written it. Use posse.run or posse.start."
-    """Why there is no `serve`, and what to use instead."""
+    """Why the system has no `serve`, and what to use instead."""
     read_model: Callable[[Path], Learnt | None] = lambda path: None
     """Reads a learnt model from a file or folder that a run wrote; None if the file is not from
     this system.
@@ -222,7 +222,7 @@ class Command:
     examples: tuple[str, ...] = ()
     """Two commands for the help page."""
     stopped: str = ""
-    """What is printed after Ctrl-C, if the command stores what was done; empty if it does not."""
+    """What is printed after Ctrl-C if the command stores unfinished work; empty if it does not."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from posse.runtime.local import Layout
 
 T = TypeVar("T")
-Remark: TypeAlias = Callable[[str], None]
+Warn: TypeAlias = Callable[[str], None]
 """Called with a sentence for the operator if the store cannot be written."""
 
 RESULT = "result.json"
@@ -87,7 +87,7 @@ def deploy_by_name(name: str) -> Deploy:
 
 
 def read_federation(file: Path) -> Layout:
-    """Read and check the file of a federation; its `protocol` is the name of the system."""
+    """Read and check the file of a federation; `protocol` in it is the name of the system."""
     values = read_toml(file)
     name = str(values.get("protocol", names()[0]))
     return deploy_by_name(name).layout(values, file.resolve().parent)
@@ -110,16 +110,16 @@ def make_invitation(system_name: str, values: Mapping[str, Any]) -> Invitation:
 async def run_and_record(
     place: Place,
     accept: Callable[[Place, Deployment], Deployment],
-    remark: Remark,
+    warn: Warn,
     service: Service | None = None,
 ) -> dict[str, Any]:
     """Run a party until its part is over or it is stopped.
 
     Args:
         place: The party's files.
-        accept: Called with the deployment that the system makes of them; returns the one to run, or
-            raises an error to refuse it.
-        remark: Called with a sentence if the store cannot be written.
+        accept: Called with these files and the deployment that the system builds from them. Returns
+            the deployment to run, or raises an error to refuse it.
+        warn: Called with a sentence if the store cannot be written.
         service: The service that the party runs in, if any.
 
     Returns:
@@ -136,10 +136,11 @@ async def run_and_record(
 
     def make_recorder(party: Party, deployment: Deployment) -> PartyRecorder:
         nonlocal recorder
-        recorder = PartyRecorder(place, deployment, party, remark)
+        recorder = PartyRecorder(place, deployment, party, warn)
         return recorder
 
     deployment = await run_party(place, build_accepted, make_recorder, service)
+    # `run_party` has called `make_recorder`; a type checker cannot know this.
     if recorder is None or not deployment.role.finished:
         return {}
     failure = deployment.report().failure
@@ -150,8 +151,8 @@ async def run_and_record(
     return recorder.result()
 
 
-def functions_for_service(remark: Remark) -> Systems:
-    """Return the functions with which a service invites to runs of any system, and runs parties."""
+def functions_for_service(warn: Warn) -> Systems:
+    """Return the functions by which a service invites to runs of any system, and runs parties."""
     from posse.runtime.federation.member import Systems
 
     return Systems(
@@ -159,7 +160,7 @@ def functions_for_service(remark: Remark) -> Systems:
         lambda name: deploy_by_name(name).build,
         # The service has checked the party's file before, so it accepts every deployment.
         lambda place, service: run_and_record(
-            place, lambda _, deployment: deployment, remark, service
+            place, lambda _, deployment: deployment, warn, service
         ),
     )
 
@@ -181,7 +182,8 @@ def reread_inputs(file: Path) -> None:
             f"'{place.identity.name}' has not started: it reads its files when it starts.",
             rule="systems.party.not-started",
         )
-    # `change=True` lets the role receive the new inputs, which writes them to the journal.
+    # `change=True` makes the role receive the new inputs, which writes them to the journal. A role
+    # without such inputs receives nothing, so its journal does not change before the error below.
     party, deployment = make_party(place, deploy_by_name(place.file.protocol).build, change=True)
     party.engine.sync()
     party.engine.close()
@@ -196,7 +198,7 @@ def reread_inputs(file: Path) -> None:
 def run_id(place: Place) -> str:
     """Return the id that the records of all parties of one run have.
 
-    It is the run's name and the first digits of the fingerprint of the federation's certificate
+    The id is the run's name and the first digits of the fingerprint of the federation's certificate
     authority, because runs of different federations may have the same name.
     """
     fingerprint = certificates.fingerprint(certificates.public_key(place.identity.authority))
@@ -242,9 +244,11 @@ def _make_summary(party: Party, knowledge: Known) -> dict[str, str | int | float
         summary["steps_done"] = knowledge.steps
     if isinstance(party.engine, RecordingEngine):
         summary["view"] = str(party.engine.view.path.resolve())
-    for key, value in knowledge.facts.items():
-        plain = isinstance(value, str | int | float)
-        summary[key] = value if plain else ", ".join(map(str, value))
+    for name, fact in knowledge.facts.items():
+        if isinstance(fact, str | int | float):
+            summary[name] = fact
+        else:
+            summary[name] = ", ".join(map(str, fact))
     return summary
 
 
@@ -313,7 +317,7 @@ def _privacy_table(party: str, spent: Sequence[tuple[float, float]]) -> Section:
 
 
 def _privacy_spent(record: Record) -> tuple[float, float] | None:
-    """Return the privacy (epsilon, delta) that a party's run has spent; None without entries.
+    """Return the privacy (epsilon, delta) that a party's run has spent; None if it has no ledger.
 
     Each entry of the record's privacy ledger is a guarantee. The largest epsilon and the largest
     delta of the party's own entries together hold for all of them.
@@ -321,7 +325,7 @@ def _privacy_spent(record: Record) -> tuple[float, float] | None:
     own = [entry for entry in record.privacy if entry.get("party") == record.party]
     if not own:
         return None
-    # An entry without a finite epsilon has None.
+    # An infinite epsilon is stored as None.
     epsilon = max(_number_or_default(entry.get("epsilon"), math.inf) for entry in own)
     return epsilon, max(_number_or_default(entry.get("delta"), 0.0) for entry in own)
 
@@ -350,22 +354,24 @@ def count_traffic(deployment: Deployment, party: Party) -> tuple[Traffic, ...]:
 class PartyRecorder:
     """Updates a party's row in the store while it runs, and writes its record and its result.
 
-    It also writes a *mark*, a small file next to the store: how many messages the journal has. If
-    the journal is replaced by an older copy of it, the party sees that at its next start.
+    It also writes a *mark*, a small file next to the store that notes how many messages the journal
+    has. If an older copy replaces the journal, the party finds this out at its next start.
     """
 
-    def __init__(self, place: Place, deployment: Deployment, party: Party, remark: Remark) -> None:
+    def __init__(self, place: Place, deployment: Deployment, party: Party, warn: Warn) -> None:
         self._place = place
         self._deployment = deployment
         self._party = party
-        self._remark = remark
+        self._warn = warn
         self._identity = _record_identity(place.journal / RECORD)
-        # Only one thread at a time uses the store: the updates, or the one that saves the record.
+        # Only one thread at a time uses the store: one that updates the row, or one that saves the
+        # record.
         self._lock = threading.Lock()
         self._over = False
-        self._remarked = False
+        self._warned = False
         self._updates: asyncio.Task[None] | None = None
-        self._known = Known("")
+        # What `_make_record` made the last record of; `result` uses it.
+        self._last_report = Known("")
         self._mark_path = default_path().parent / "marks" / f"{self._identity['id']}.json"
 
     async def __aenter__(self) -> None:
@@ -393,7 +399,7 @@ class PartyRecorder:
 
     def result(self) -> dict[str, Any]:
         """Return the party's result, for its operator and for programs."""
-        knowledge = self._known  # what the last record was made of
+        knowledge = self._last_report
         role = self._deployment.role
         result: dict[str, Any] = {
             "run": self._place.run,
@@ -404,21 +410,22 @@ class PartyRecorder:
         }
         if knowledge.total is not None:
             result["total"] = knowledge.total
-            # A party that does not see which arms are pulled has no numbers of pulls, but of steps.
+            # A party that does not see which arms are pulled knows only the number of steps.
             result["pulls"] = sum(knowledge.pulls.values()) if knowledge.pulls else knowledge.steps
         return {**result, **knowledge.facts}
 
     def _make_record(self, status: str) -> Record:
-        self._known = self._deployment.report()
+        """Make a record of what the party knows now, and remember that for `result`."""
+        self._last_report = self._deployment.report()
         return make_party_record(
-            self._place, self._deployment, self._party, self._known, status, **self._identity
+            self._place, self._deployment, self._party, self._last_report, status, **self._identity
         )
 
     async def _keep_row_updated(self, head: Record) -> None:
         """Every few seconds, write to the store how far the run is, and write the journal's mark.
 
-        The state is read here, in the event loop, where the party changes it. Threads write it,
-        because the party must not wait for the disk.
+        The role's state is read here, in the event loop, because the party changes it there. Other
+        threads write to the disk, because the party must not wait for that.
         """
         handle = await asyncio.to_thread(self._begin_row, head)
         while handle is not None:
@@ -426,11 +433,14 @@ class PartyRecorder:
             steps = int(_number_or_default(state.get("step"), 0))
             horizon = int(_number_or_default(state.get("horizon"), 0))
             await asyncio.to_thread(handle.beat, steps, horizon)
-            await asyncio.to_thread(_write_mark, self._mark_path, self._journal_mark())
+            await asyncio.to_thread(_write_mark, self._mark_path, self._journal_position())
             await asyncio.sleep(BEAT)
 
-    def _journal_mark(self) -> dict[str, Any]:
-        """Return the journal's mark: its id, and how many messages of each peer are on the disk."""
+    def _journal_position(self) -> dict[str, Any]:
+        """Return what a mark notes: the journal's id, and how many messages of each peer it has.
+
+        Only messages that are on the disk are counted.
+        """
         engine = self._party.engine
         durable = {peer: link.durable for peer, link in engine.links.items()}
         return {"journal": engine.journal_id, "durable": durable}
@@ -445,7 +455,7 @@ class PartyRecorder:
             # This thread may have waited for the lock until the final record was saved.
             if self._over:
                 return None
-            # After a restart the store still has the row of the start before, with the same id.
+            # After a restart the store still has the row of the previous start, with the same id.
             with suppress(StoreError):
                 store.delete(head.id)
             return store.begin(head)
@@ -460,14 +470,14 @@ class PartyRecorder:
         )
 
     def _use_store(self, work: Callable[[Store], T]) -> T | None:
-        """Call `work` with the store; if it cannot be written, remark this once and return None."""
+        """Call `work` with the store; if the store cannot be written, warn once and return None."""
         with self._lock:
             try:
                 return work(Store())
             except StoreError as error:
-                if not self._remarked:
-                    self._remark(f"this run continues and leaves no record: {error.text}")
-                self._remarked = True
+                if not self._warned:
+                    self._warn(f"this run continues and leaves no record: {error.text}")
+                self._warned = True
         return None
 
 
@@ -491,8 +501,8 @@ def _read_mark(path: Path, journal_id: str) -> dict[str, int]:
 
 
 def _refuse_older_journal(path: Path, party: Party, place: Place) -> None:
-    """Raise an error if the journal has fewer messages than its mark at `path` notes."""
-    # A journal restored from a backup is older. Its party asks its peers whether it may continue.
+    """Raise an error if the journal has fewer messages than the mark at `path` notes."""
+    # A journal restored from a backup is older: the party asks its peers whether it may continue.
     if backup_time(place.journal):
         return
     noted = _read_mark(path, party.engine.journal_id)
@@ -501,14 +511,14 @@ def _refuse_older_journal(path: Path, party: Party, place: Place) -> None:
             raise JournalError(
                 f"the journal in {place.journal} is an older copy: it holds {link.received} "
                 f"messages of '{peer}', and this machine's store noted {noted[peer]} ({path}). Put "
-                "the newest one back. If it is lost, 'posse party restore' a backup: the party then asks "
-                "its peers whether the run has continued.",
+                "the newest one back. If it is lost, 'posse party restore' a backup: the party "
+                "then asks its peers whether the run has continued.",
                 rule="systems.journal.older-copy",
             )
 
 
 def _record_identity(path: Path) -> dict[str, str]:
-    """Return id and time of a party's record from a file; the first start chooses them."""
+    """Return id and time of a party's record from a file; the first start writes the file."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         stored = json.loads(path.read_text())
         return {"id": str(stored["id"]), "created": str(stored["created"])}

@@ -11,7 +11,6 @@ import importlib
 import os
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import cache
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Literal
@@ -58,10 +57,15 @@ def systems(skip: Collection[str] = ()) -> Iterator[AnySystem]:
     error.
     """
     for name in names():
-        if name not in skip:
-            ignored = () if name in BUILT_IN else (ConfigError,)
-            with suppress(*ignored):
-                yield system(name)
+        if name in skip:
+            continue
+        try:
+            declared = system(name)
+        except ConfigError:
+            if name in BUILT_IN:
+                raise
+            continue
+        yield declared
 
 
 def system(name: str) -> AnySystem:
@@ -80,7 +84,7 @@ def system(name: str) -> AnySystem:
     if declared.name != name:
         raise ConfigError(
             f"the entry point '{name}' offers a system called '{declared.name}'. Its package must "
-            "give both one name.",
+            "use the same name for both.",
             rule="systems.entry-point.other-name",
         )
     return declared
@@ -120,7 +124,7 @@ def _installed_modules(path: tuple[str, ...]) -> Mapping[str, str]:
 
 @cache
 def _import_system(module: str) -> AnySystem:
-    """Import a module and return its `SYSTEM`."""
+    """Import a module and return its object `SYSTEM`."""
     try:
         imported = importlib.import_module(module)
     except Exception as error:
@@ -137,12 +141,12 @@ def _import_system(module: str) -> AnySystem:
 
 
 def _import_failure(module: str, error: Exception) -> ConfigError:
-    """Return the error for a system that cannot be imported: no such module, or a fault in it."""
+    """Return the error for a system that cannot be imported: no such module, or a faulty one."""
     from posse.policies.own import explain
 
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
-    # If the missing module is neither this one nor a package around it, the system has a fault: it
-    # imports a module that does not exist.
+    # The missing module is this one or a package around it. If it is any other module, the system
+    # has a fault: it imports a module that does not exist.
     if missing is not None and f"{module}.".startswith(f"{missing}."):
         return ConfigError(
             f"there is no module '{module}' with a system. Check {VARIABLE}, or the package that "

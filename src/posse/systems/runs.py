@@ -26,8 +26,9 @@ class Run(ABC):
     """One execution of a system, with one or several seeds of the same settings.
 
     `time` is the number of decisions (or rounds) so far, and `horizon` their number at the end;
-    both are sums over all seeds. The seeds that are computed at the moment are the current ones:
-    all of them, a few, or one, as the system computes seeds together or one after the other.
+    both are sums over all seeds. The *current* seeds are those that are computed at the moment.
+    There is one if the system computes seeds one after the other, and several or all if it computes
+    them together.
 
     Between two calls a run can be read (`state`, `view`), recorded and saved. It must not be used
     by two threads at once.
@@ -38,8 +39,8 @@ class Run(ABC):
     records_while_running: ClassVar[bool] = False
     """Whether another thread may call `record` during a step.
 
-    After Ctrl-C this saves a run whose step does not end (`save_on_interrupt`). It is safe if a
-    step does not change the state that `record` reads, but replaces it at the end.
+    After Ctrl-C such a call saves a run whose step does not end (`save_on_interrupt`). The call is
+    safe if a step leaves the state that `record` reads unchanged, and replaces it at the end.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class Run(ABC):
     @property
     @abstractmethod
     def horizon(self) -> int:
-        """Number of decisions (or rounds) of the whole run: the setting `horizon` for each seed."""
+        """Number of decisions (or rounds) of one seed, times the number of seeds."""
 
     @property
     @abstractmethod
@@ -73,13 +74,13 @@ class Run(ABC):
         """Do the work of `advance`."""
 
     def advance(self, n: int = 1) -> None:
-        """Make n decisions at full speed in each current seed, or fewer if the seed ends."""
+        """Make n decisions in each current seed, or fewer if the seed ends before."""
         check.at_least(1, n=n)
         with self._count_seconds():
             self._advance(n)
 
     def step(self) -> None:
-        """Make one decision in each current seed."""
+        """Make one decision; if seeds are computed together, one in each of them."""
         self.advance(1)
 
     def finish(self, watch: Watch | None = None) -> None:
@@ -114,10 +115,15 @@ class Run(ABC):
         return 1
 
     def deliver(self, *, explain: bool = True, until: int | None = None) -> Delivery | None:
-        """Deliver one message, and return it, with an explanation of it if `explain` is True.
+        """Deliver one message, and return it.
 
-        Returns None if the run is over, or if it makes decision number `until` (over all seeds)
-        before a message is delivered.
+        Args:
+            explain: Whether the result has an explanation of the message.
+            until: Stop without a message if the run reaches this number of decisions, counted over
+                all seeds. It has no effect if the run is there already.
+
+        Returns:
+            The message; None if the run is over or stopped at `until`.
         """
         if self.done:
             return None
@@ -139,7 +145,7 @@ class Run(ABC):
 
     @property
     def asks(self) -> Mapping[int, Ask]:
-        """Requests that the caller must `answer`, by number; empty in a simulated world."""
+        """Requests that the caller must `answer`, by number; empty if the world is simulated."""
         return {}
 
     def answer(self, number: int, reward: Any) -> None:
@@ -162,7 +168,7 @@ class Run(ABC):
 
     @property
     def kinds(self) -> Mapping[str, str]:
-        """Kind of role of every party, by the party's name."""
+        """Kind of each party's role, by the name of the party."""
         return {}
 
     def state(self, party: str) -> dict[str, Any]:
@@ -192,7 +198,10 @@ class Run(ABC):
 
     @abstractmethod
     def record(self, status: str | None = None) -> Record:
-        """Return the record of the run so far; `status` is "finished" or "running" by default."""
+        """Return the record of the run so far.
+
+        By default the status of the record is "finished" if the run is done, else "running".
+        """
 
     def record_interrupted(self) -> Record:
         """Return the record of a run that was interrupted, with status "interrupted".
@@ -218,9 +227,9 @@ class Run(ABC):
 
     @abstractmethod
     def save(self) -> Any:
-        """Return a copy of the present state, for `load` of this run in this process.
+        """Return a copy of the present state. Only this run, in this process, can `load` it.
 
-        The copy is not for files: it contains secrets and live objects.
+        The copy is not for files: it contains secrets and objects of this process.
         """
 
     @abstractmethod
@@ -263,9 +272,10 @@ class RolesRun(Run):
 
     @abstractmethod
     def _make_world(self, seed: int) -> Any:
-        """Make the simulated world of a seed. Its `reached` is the number of decisions so far.
+        """Make the world of a seed. Its attribute `reached` is the number of decisions so far.
 
-        If the answers come from outside, it only counts decisions and records curves.
+        The world is simulated. If the answers come from outside, it is instead an object that only
+        counts decisions and records curves.
         """
 
     @property
@@ -275,10 +285,10 @@ class RolesRun(Run):
 
     @abstractmethod
     def _reply(self, ask: Ask, reward: Any) -> Message:
-        """Return the message to the role that asked, for a reward from the outside world."""
+        """Return the message that tells the role that asked its reward from the outside world."""
 
     def _check_note(self, note: Note) -> None:
-        """Raise an error if a role reports something wrong. By default nothing is checked."""
+        """Raise an error if what a role reports is invalid. By default nothing is checked."""
 
     @property
     def public(self) -> Mapping[str, Any]:
@@ -286,9 +296,14 @@ class RolesRun(Run):
         return {}
 
     def _begin_seed(self, number: int) -> None:
+        """Make the roles and the world of a seed, which becomes the current one.
+
+        `number` is the position of the seed in `seeds`.
+        """
         seed = self.seeds[number]
         make_roles = self._role_maker(seed)
         self._role_makers.append(make_roles)
+        # First the world: `_answering_world` is the last one.
         self.worlds.append(self._make_world(seed))
         memory = MemoryRun(make_roles(), self._answering_world, transcript=self._transcript_limit)
         self.memories.append(memory)
@@ -330,7 +345,7 @@ class RolesRun(Run):
 
     @property
     def asks(self) -> Mapping[int, Ask]:
-        """Requests that the caller must `answer`, by number; empty in a simulated world."""
+        """Requests that the caller must `answer`, by number; empty if the world is simulated."""
         return self.memory.asks
 
     def answer(self, number: int, reward: Any) -> None:
@@ -353,13 +368,12 @@ class RolesRun(Run):
             # After the last decision of a seed, its remaining messages are delivered too.
             if until < self._seed_horizon and self.memory.time >= until:
                 return
-        self._begin_next_seed()
+        self._end_seed()
 
     def deliver(self, *, explain: bool = True, until: int | None = None) -> Delivery | None:
-        """Deliver one message, and return it, with an explanation of it if `explain` is True.
+        """Deliver one message, and return it; the arguments are those of `Run.deliver`.
 
-        Returns None if the run is over or waits for the outside world, or if it makes decision
-        number `until` (over all seeds) before a message is delivered.
+        Returns None also if the run waits for the outside world.
         """
         with self._count_seconds():
             delivery = self._deliver_next(until)
@@ -380,14 +394,14 @@ class RolesRun(Run):
         def at_limit() -> bool:
             return until is not None and self.time >= until
 
-        # A run that was at the limit before this call continues; otherwise `deliver` stops there.
+        # A run that was at the limit before this call continues; any other stops at the limit.
         delivery = self.memory.deliver(None if at_limit() else at_limit)
         if delivery is not None:
             return delivery
         if at_limit():
             self.memory.time = self._seed_time
             return None
-        self._begin_next_seed()
+        self._end_seed()
         return None if self._over else self.memory.deliver()
 
     def _process_note(self, note: Note) -> None:
@@ -395,8 +409,11 @@ class RolesRun(Run):
         self.memory.time = self._seed_time
         self._check_note(note)
 
-    def _begin_next_seed(self) -> None:
-        """Begin the next seed, unless the current one waits for the outside world."""
+    def _end_seed(self) -> None:
+        """Begin the next seed, or end the run after the last one.
+
+        If the current seed waits for the outside world, it continues, and only the time is set.
+        """
         self.memory.time = self._seed_time
         if self.asks:
             return
@@ -407,7 +424,7 @@ class RolesRun(Run):
 
     @property
     def kinds(self) -> Mapping[str, str]:
-        """Kind of role of every party."""
+        """Kind of each party's role, by the name of the party."""
         return {name: role.kind for name, role in self.memory.roles.items()}
 
     def state(self, party: str) -> dict[str, Any]:
@@ -439,8 +456,15 @@ class RolesRun(Run):
     def tap(self) -> View:
         """Return all messages between the parties in the current seed, as the network sees them."""
         transcript = self._transcript
+        # The world's answers do not cross the network, and no message goes to the world.
         entries = [entry for entry in transcript if entry.sender != WORLD]
-        return View((), entries, {}, self._public_terms, transcript.forgotten)
+        return View(
+            parties=(),
+            entries=entries,
+            secrets={},
+            public=self._public_terms,
+            forgotten=transcript.forgotten,
+        )
 
     @property
     def _transcript(self) -> Transcript:
@@ -454,13 +478,13 @@ class RolesRun(Run):
 
     @property
     def _public_terms(self) -> dict[str, Any]:
-        """What everybody knows, as views have it."""
+        """The public terms of the run, in the form that views contain."""
         return {"system": self.system.name, **self.public}
 
     def traffic(self, seeds: int | None = None) -> dict[tuple[str, str], list[int]]:
         """Return messages and bytes by hop: kind of the sender, kind of the receiver.
 
-        They are summed over the first `seeds` seeds; None for all.
+        The numbers are sums over the first `seeds` seeds; None for all.
         """
         hops: dict[tuple[str, str], list[int]] = {}
         for memory in self.memories[:seeds]:
@@ -479,7 +503,7 @@ class RolesRun(Run):
         return total
 
     def save(self) -> Any:
-        """Return a copy of the present state, for `load` of this run in this process.
+        """Return a copy of the present state. Only this run, in this process, can `load` it.
 
         Only the current seed is copied: earlier seeds no longer change.
         """
@@ -498,7 +522,7 @@ class RolesRun(Run):
         self._over = saved["over"]
         self.seconds = saved["seconds"]
         self._role_makers = list(saved["role_makers"])
-        # Copy the current seed, because other saved states refer to the same objects.
+        # Copy the current seed: the run will change it, and other saved states refer to it too.
         self.memories = [*saved["memories"][:-1], copy(saved["memories"][-1])]
         self.worlds = [*saved["worlds"][:-1], fork(saved["current_world"])]
         # `MemoryRun.load` puts the saved state of each role into a new role.

@@ -29,10 +29,11 @@ PROTECTIONS = (
 )
 """How a part of a message may be protected.
 
-`header` is framing: types, lengths and keys of an encoded message. `clear` is not protected.
+`clear` parts are not protected. `header` stands for framing: types, lengths and keys of the encoded
+values.
 """
-HEAD = "type and lengths"
-"""Name of the parts that are framing; no other part has this name."""
+FRAMING = "type and lengths"
+"""Name of the parts that are framing. No other part has this name."""
 
 
 class Part(NamedTuple):
@@ -42,7 +43,7 @@ class Part(NamedTuple):
     protection: str
     length: int
     opens: tuple[str, ...]
-    """Kinds of role that can read these bytes, because they have the keys."""
+    """Kinds of role that can read these bytes: they have the keys, or no key is needed."""
     why: str = ""
     """Why the bytes are protected in this way; empty if that is clear."""
     also: tuple[str, ...] = ()
@@ -123,9 +124,10 @@ class _PartCollector:
         if children is None:
             self._add_leaf(value, message, field)
             return
-        content = sum(len(child.key) + len(_encode(child.value)) for child in children)
-        # The other bytes encode the type and the number of the children.
-        self._add_framing(len(_encode(value)) - content)
+        # The first bytes encode the type and the number of the children. The others are the keys,
+        # which are framing too, and the values.
+        others = sum(len(child.key) + len(_encode(child.value)) for child in children)
+        self._add_framing(len(_encode(value)) - others)
         for child in children:
             self._add_framing(len(child.key))
             self.add_parts(child.value, message, child.field)
@@ -143,16 +145,16 @@ class _PartCollector:
             # Bytes are encoded as a length, followed by the bytes themselves.
             self._add_framing(size - len(value))
             self.parts.extend(part for part in described if part.length)
-        else:
+        else:  # other values are one part, whose length is that of the encoded value
             self.parts.append(described[0]._replace(length=size))
 
     def _add_framing(self, size: int) -> None:
         """Add a number of bytes of framing; consecutive framing becomes one part."""
-        part = Part(HEAD, "header", size, self._kinds)
-        if self.parts and self.parts[-1].name == HEAD:
-            part = part._replace(length=self.parts.pop().length + size)
-        if part.length:
-            self.parts.append(part)
+        if self.parts and self.parts[-1].name == FRAMING:
+            last = self.parts[-1]
+            self.parts[-1] = last._replace(length=last.length + size)
+        elif size:
+            self.parts.append(Part(FRAMING, "header", size, self._kinds))
 
 
 def _children_of(value: Any, field: str) -> list[_Child] | None:
@@ -195,8 +197,8 @@ def line_numbers(code: Code, keys_run: Mapping[str, Sequence[str]]) -> dict[str,
 def format_number(value: float, decimals: int = 4) -> str:
     """Format a number with at most `decimals` decimals, without zeros at the end.
 
-    A number so small that this would show 0 has `decimals` significant digits instead, and at least
-    one. So has a number of 1e15 or more.
+    A number of 1e15 or more, or one so small that 0 would be shown, has `decimals` significant
+    digits instead, and at least one.
 
     >>> format_number(0.50), format_number(1339.431), format_number(25), format_number(300, 0)
     ('0.5', '1339.431', '25', '300')
@@ -221,7 +223,7 @@ def mean_bar(total: float, count: int, truth: float | None = None) -> dict[str, 
     """Return what the studio draws as a bar: the estimate of a mean in [0, 1], and its interval.
 
     The values are rounded to four decimals. That is enough for a bar of a hundred pixels, and keeps
-    the messages to the page short, which come many times a second.
+    the messages to the page short: there are many of them per second.
 
     Args:
         total: Sum of the values.

@@ -85,7 +85,7 @@ def create(
         posse federation create hospitals --listen 0.0.0.0:7400
     """
     from posse.cli.operators.ca import name_for
-    from posse.core.files import make_folder
+    from posse.core.files import make_private_folder
     from posse.runtime.certificates.authority import Authority, Desk
     from posse.runtime.certificates.enrolment import complete, prepare
     from posse.runtime.federation.talk import QUEUE
@@ -110,7 +110,7 @@ def create(
         "enrol": enrol,
     }
     file = write_party(place / f"{own}.toml", values)
-    make_folder(place / AUTHORITY / QUEUE)
+    make_private_folder(place / AUTHORITY / QUEUE)
     say(
         f"founded '{name}' in {place}: its authority, the identity of {role} '{own}', and "
         f"{file.name}"

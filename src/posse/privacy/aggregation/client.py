@@ -34,7 +34,7 @@ import numpy as np
 from posse.core.errors import ConfigError, FrameError, ProtocolError
 from posse.core.roles import WORLD, Action, Message
 from posse.core.snapshots import VERSION as SNAPSHOT_VERSION
-from posse.core.snapshots import Snapshot, damaged, pack, unpack
+from posse.core.snapshots import Snapshot, damaged_snapshot, pack, unpack
 from posse.privacy.aggregation import messages
 from posse.privacy.aggregation.masks import (
     PURPOSE_SURVIVORS,
@@ -168,7 +168,7 @@ class Client:
         known = keys.keys() | {self.name}
         named = keys.keys() <= self.terms.neighbours(self.name) and held.keys() <= known
         if read.stage not in list(map(int, Stage)) or not named:
-            raise damaged(
+            raise damaged_snapshot(
                 self.kind, self.name, "it names a stage or clients that the terms do not."
             )
         self.stage, self._asked, self._survivors = Stage(read.stage), read.asked, read.survivors

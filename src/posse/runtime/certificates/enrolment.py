@@ -95,7 +95,7 @@ def prepare(token: Token, folder: Path, now: datetime) -> bytes:
     """
     token.check_open(now)
     _check_new(folder)
-    files.make_folder(folder)
+    files.make_private_folder(folder)
     key = _key(folder)
     pending = _pending(token, folder, key)
     if pending is not None:

@@ -385,7 +385,7 @@ def restore(archive: Path, path: Path) -> tuple[backups.Backup, list[str]]:
             f"process {pid} serves {path}: a service that runs needs no backup. Stop it."
         )
     backups.check_identity(made, identity)
-    files.make_folder(runs)
+    files.make_private_folder(runs)
     notes = (
         _restore_authority(made, held, folder / file.authority)
         if file.authority is not None

@@ -113,7 +113,7 @@ class Founder:
         self.member, self.authority, self._tell = member, authority, tell
         _ = authority.key  # a passphrase is asked for now
         self.folder = authority.folder / QUEUE
-        files.make_folder(self.folder)
+        files.make_private_folder(self.folder)
         self.items: list[Item] = []
         self.addresses: dict[str, str] = {}
         """Where members listen, as they said last."""

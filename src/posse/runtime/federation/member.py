@@ -404,12 +404,12 @@ class Member:
         )  # the founder has just started, and its members have not called yet
         if (folder / FILE).exists() and ((folder / FILE).read_bytes() == text or unknown):
             return False
-        files.make_folder(folder)
+        files.make_private_folder(folder)
         for name, certificate in line.certificates.items():
             peer = self.identity.check(certificate, utc_now())
             if (peer.name, peer.role) != (name, invitation.members.get(name)):
                 raise ConfigError(f"the certificate of '{name}' is that of {peer}.")
-            files.make_folder(folder / name)
+            files.make_private_folder(folder / name)
             pem = x509.load_der_x509_certificate(certificate).public_bytes(Encoding.PEM)
             files.write_whole(folder / name / CERTIFICATE, pem)
         files.write_whole(folder / FILE, text, mode=files.PRIVATE)

@@ -154,7 +154,7 @@ class ServicePlace:
         before.
         """
         self.check_whose()  # another member's lock is not even touched
-        files.make_folder(self.runs)
+        files.make_private_folder(self.runs)
         lock = Disk().take(self.runs)
         try:
             if not self.check_whose():  # a new folder, or one that an older release wrote

@@ -20,7 +20,7 @@ from posse.core.agreement import check_terms_digest
 from posse.core.errors import ConfigError, DisagreementError, PosseError, ProtocolError
 from posse.core.roles import OPERATOR, WORLD, Action, Many, Message, Note, Send
 from posse.core.snapshots import VERSION as SNAPSHOT_VERSION
-from posse.core.snapshots import Snapshot, damaged, pack, unpack
+from posse.core.snapshots import Snapshot, damaged_snapshot, pack, unpack
 from posse.policies.purchase.oracle import rate
 from posse.privacy.crypto.keys import Secrets
 from posse.privacy.dp.ledger import Ledger
@@ -311,17 +311,17 @@ class Agent:
         if len(kept) != len(arrays) or any(
             len(data) != array.nbytes for data, array in zip(kept, arrays, strict=True)
         ):
-            raise damaged(self.kind, self.name, "its arrays have another size.")
+            raise damaged_snapshot(self.kind, self.name, "its arrays have another size.")
         if (
             not 0 <= read.learnt <= read.sent <= read.round <= self._terms.rounds
             or read.sent > read.learnt + 1
         ):
-            raise damaged(self.kind, self.name, "its counts contradict each other.")
+            raise damaged_snapshot(self.kind, self.name, "its counts contradict each other.")
         if not set(read.greeted) | {sender for sender, _ in read.inbox} <= set(self._others):
-            raise damaged(self.kind, self.name, "it names agents that the terms do not.")
+            raise damaged_snapshot(self.kind, self.name, "it names agents that the terms do not.")
         kept_by = None if read.ledger is None else (read.ledger.get("party"),)
         if kept_by != (None if self.ledger is None else (self.ledger.party,)):
-            raise damaged(
+            raise damaged_snapshot(
                 self.kind, self.name, "it has another's ledger, or one where there should be none."
             )
         for data, array in zip(kept, arrays, strict=True):
@@ -348,7 +348,7 @@ class Agent:
             if self.ledger is not None and read.ledger is not None:
                 self.ledger = Ledger.restored(self.ledger.mechanism, read.ledger)
         except (PosseError, KeyError, TypeError) as error:
-            raise damaged(self.kind, self.name, error) from error
+            raise damaged_snapshot(self.kind, self.name, error) from error
 
     @property
     def revenue(self) -> float:

@@ -163,9 +163,9 @@ class ContextualRun(RolesRun):
             self.worlds[-1] = None
         super()._begin_seed(number)
 
-    def _begin_next_seed(self) -> None:
-        """Begin the next seed; at the end keep the shares, if asked to."""
-        super()._begin_next_seed()
+    def _end_seed(self) -> None:
+        """Begin the next seed; at the end of the run keep the shares, if asked to."""
+        super()._end_seed()
         if self._over and self.settings.keep_shares is not None:
             for party in self.parties_on_shares:
                 folder, steps = self.settings.keep_shares / party.name, self._seed_horizon

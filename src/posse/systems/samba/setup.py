@@ -31,7 +31,7 @@ import msgspec
 from posse.core.agreement import describe_difference, terms_as_texts
 from posse.core.errors import ConfigError, DisagreementError, JournalError, ProtocolError
 from posse.core.roles import Action, Message, Send
-from posse.core.snapshots import VERSION, Snapshot, damaged, unpack
+from posse.core.snapshots import VERSION, Snapshot, damaged_snapshot, unpack
 from posse.policies.arms.base import Policy
 from posse.privacy.crypto.keys import (
     Identity,
@@ -497,7 +497,7 @@ class Participant:
         except JournalError:
             raise
         except (ProtocolError, ValueError, LookupError) as error:
-            raise damaged(self.kind, self.name, error) from error
+            raise damaged_snapshot(self.kind, self.name, error) from error
 
     def _restore(self, saved: Mapping[str, Any]) -> None:
         """Read a snapshot of the role's own shape and set everything."""

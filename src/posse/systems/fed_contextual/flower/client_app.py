@@ -29,7 +29,7 @@ from flwr.common.logger import log as note
 from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError, MissingExtraError, PosseError, ProtocolError
-from posse.core.files import make_folder
+from posse.core.files import make_private_folder
 from posse.policies.own import explain
 from posse.systems.fed_contextual.flower import evaluation, wire
 from posse.systems.fed_contextual.flower.deployment import (
@@ -289,7 +289,7 @@ def _take(sent: RecordDict, context: Context, path: Path) -> None:
                 )
     check_fits(version, shapes, node, width)
     scaling = scaling_of(settings, node)
-    make_folder(path.parent)
+    make_private_folder(path.parent)
     write_version(path, version, scaling)
 
 

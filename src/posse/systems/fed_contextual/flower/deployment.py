@@ -35,7 +35,7 @@ import msgspec
 import numpy as np
 
 from posse.core.errors import ConfigError, DataError, ProtocolError
-from posse.core.files import make_folder, write_whole
+from posse.core.files import make_private_folder, write_whole
 from posse.problems.populations.population import Scaling
 from posse.results import words
 from posse.results.section import Section
@@ -341,7 +341,7 @@ class Versions:
         Returns what is wanted then. Devices that have another model of the same number are asked
         again.
         """
-        make_folder(self.out / VERSIONS)
+        make_private_folder(self.out / VERSIONS)
         wanted = self.wanted
         self._forget(version)
         if want and not (wanted and wanted.pinned):

@@ -129,7 +129,7 @@ def make_link(folder: Path, hosts: Sequence[str]) -> LinkFiles:
     """Make an authority and the SuperLink's certificate for some hosts; the authority's key is not
     kept.
     """
-    files.make_folder(folder)
+    files.make_private_folder(folder)
     made = LinkFiles(folder / "ca.pem", folder / "superlink.pem", folder / "superlink.key")
     now, authority, own = datetime.now(UTC), new_key(), new_key()
     signed = authority_certificate(authority, "posse devices", RUN, now)
@@ -145,7 +145,7 @@ def make_link(folder: Path, hosts: Sequence[str]) -> LinkFiles:
 
 def make_node(folder: Path) -> NodeKeys:
     """Make a node's key."""
-    files.make_folder(folder)
+    files.make_private_folder(folder)
     made, key = (
         NodeKeys(folder / "node.key", folder / "node.pub"),
         ec.generate_private_key(ec.SECP256R1()),

@@ -49,7 +49,7 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.app import ConfigRecord, Context, RecordDict
 
 from posse.core.errors import ConfigError, DataError, ProtocolError
-from posse.core.files import make_folder
+from posse.core.files import make_private_folder
 from posse.core.roles import WORLD, Action, Message, forbid_reveal
 from posse.privacy.aggregation.client import SERVER, Client
 from posse.privacy.aggregation.messages import Contribute, Contribution, Unmask
@@ -97,7 +97,7 @@ class Seat:
     """A device's place in secure rounds, in a file; every step is one transaction."""
 
     def __init__(self, path: Path, identity: Identity) -> None:
-        make_folder(path.parent)
+        make_private_folder(path.parent)
         self.name, self._path, self._identity = fingerprint(identity.public), path, identity
         with closing(self._open()) as file:
             file.executescript(_TABLES)

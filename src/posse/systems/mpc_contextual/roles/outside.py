@@ -344,7 +344,7 @@ class Model:
 def make_place(folder: Path, terms: Terms) -> None:
     """Make a folder for the shares of a run's end; refuses one that has shares of other steps."""
     for party in terms.parties:
-        files.make_folder(folder / party)
+        files.make_private_folder(folder / party)
         if others := sorted(set(_shares(folder / party)) - {terms.steps}):
             raise ConfigError(
                 f"{folder / party} has shares of another run, of {others[-1]} steps. Give "

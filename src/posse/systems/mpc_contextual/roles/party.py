@@ -16,7 +16,7 @@ import numpy as np
 from posse.core.agreement import check_terms_digest
 from posse.core.errors import DisagreementError, EarlyError, JournalError, ProtocolError
 from posse.core.roles import DURABLE, OPERATOR, WORLD, Action, Message, Note
-from posse.core.snapshots import VERSION, Snapshot, damaged, pack, unpack
+from posse.core.snapshots import VERSION, Snapshot, damaged_snapshot, pack, unpack
 from posse.privacy.crypto.keys import Secrets
 from posse.privacy.sharing.dealing import Plan, Supply
 from posse.privacy.sharing.fixed import Words
@@ -554,7 +554,7 @@ class Party(messages.Ending):
         if len(state.model) not in (0, 8 * shape[0] * shape[1]) or set(state.stash) != set(
             self._queues
         ):
-            raise damaged(self.kind, self.name, "its model has another size.")
+            raise damaged_snapshot(self.kind, self.name, "its model has another size.")
         self._parts, self.step, self._wanted = dict(state.parts), state.step, state.wanted
         self._rows.extend(state.rows)
         self._seen, self.end, self._ending = state.seen, state.end, state.ending
