@@ -174,9 +174,7 @@ _JESTER_FILES = ("jester-data-1.zip", "jester-data-1.csv")
 
 def find_jester(data_dir: FilePath | None = None) -> Path:
     """Find its file."""
-    return find(
-        (*(f"jester/{file}" for file in _JESTER_FILES), *_JESTER_FILES), JESTER_HOME, data_dir
-    )
+    return find(_JESTER_FILES, JESTER_HOME, data_dir, ("jester", ""))
 
 
 def read_jester(path: FilePath, verify: bool = True) -> Ratings:
@@ -243,9 +241,7 @@ _STEAM_CANDIDATES = ("steam.zip", _SINGLE, "game_play.dat", "steam/game_play.dat
 
 def find_steam(data_dir: FilePath | None = None) -> Path:
     """Find its file, or the plays where each table has one."""
-    return find(
-        (*(f"steam/{file}" for file in _STEAM_CANDIDATES), *_STEAM_CANDIDATES), STEAM_HOME, data_dir
-    )
+    return find(_STEAM_CANDIDATES, STEAM_HOME, data_dir, ("steam", ""))
 
 
 def read_steam(path: FilePath, table: Table = "plays", verify: bool = True) -> Ratings:

@@ -432,11 +432,7 @@ def _names(path: Path, form: Form, items: Mapping[str, int]) -> dict[str, str]:
 def find_steam_reviews(data_dir: FilePath | None = None) -> Path:
     """Find the file of Steam reviews."""
     names = ("steam_reviews.json.gz", "steam_reviews.json")
-    candidates = (
-        *(f"{folder}/{name}" for folder in ("steam-reviews", "steam") for name in names),
-        *names,
-    )
-    return find(candidates, STEAM_REVIEWS_HOME, data_dir)
+    return find(names, STEAM_REVIEWS_HOME, data_dir, ("steam-reviews", "steam", ""))
 
 
 def find_google_local(data_dir: FilePath | None = None) -> Path:
@@ -460,7 +456,7 @@ def find_google_local(data_dir: FilePath | None = None) -> Path:
             rule="problems.data_dir.several-states",
         )
     names = ("reviews.clean.json.gz", "reviews.clean.json")
-    return find((*(f"google-local/{name}" for name in names), *names), GOOGLE_HOME, data_dir)
+    return find(names, GOOGLE_HOME, data_dir, ("google-local", ""))
 
 
 def holds_records(path: Path) -> bool:

@@ -57,50 +57,40 @@ def save(population: Population, path: FilePath) -> Path:
             rule="problems.prepared.scaled",
         )
     if target.suffix == ".npz":
-        if target.exists():
-            raise ConfigError(
-                f"a population is written to a new file, and {target} exists. Choose another.",
-                rule="problems.prepared.file-exists",
-            )
-        arrays, ragged = _arrays(population.inputs, population.labels, population.names)
-        arrays["offsets"] = np.asarray(population.offsets)
-        arrays |= {_OFFSETS[what]: rows.offsets for what, rows in ragged.items()}
-        longest = {
-            "clients": population.largest,
-            **{what: rows.longest for what, rows in ragged.items()},
-        }
-        described = {
-            name: {"dtype": array.dtype.str, "shape": list(array.shape)}
-            for name, array in arrays.items()
-        }
-        text = json.dumps(
-            _header(
-                population.name,
-                population.arms,
-                population.vocabulary,
-                longest,
-                described,
-                population.features,
-            )
-        )
-        with target.open("xb") as stream:
-            write: Any = np.savez  # whose annotation takes every keyword for its own
-            write(stream, header=np.array(text), **arrays)
+        _save_file(population, target)
         return target
     with Writer(
         target, population.name, population.arms, population.vocabulary, population.features
     ) as out:
         for low in range(0, population.clients, _CLIENTS_A_CHUNK):
-            high = min(low + _CLIENTS_A_CHUNK, population.clients)
-            first, last = int(population.offsets[low]), int(population.offsets[high])
-            inputs, labels, names = population.inputs, population.labels, population.names
-            out.add(
-                np.diff(population.offsets[low : high + 1]),
-                inputs.part(first, last) if isinstance(inputs, Ragged) else inputs[first:last],
-                labels.part(first, last) if isinstance(labels, Ragged) else labels[first:last],
-                None if names is None else names.part(low, high),
-            )
+            part = population.part(low, min(low + _CLIENTS_A_CHUNK, population.clients))
+            out.add(part.sizes(), part.inputs, part.labels, part.names)
     return target
+
+
+def _save_file(population: Population, file: Path) -> None:
+    if file.exists():
+        raise ConfigError(
+            f"a population is written to a new file, and {file} exists. Choose another.",
+            rule="problems.prepared.file-exists",
+        )
+    arrays, ragged = _arrays(population.inputs, population.labels, population.names)
+    arrays["offsets"] = np.asarray(population.offsets)
+    longest = {"clients": population.largest}
+    for what, rows in ragged.items():
+        arrays[_OFFSETS[what]] = rows.offsets
+        longest[what] = rows.longest
+    header = _header(
+        population.name,
+        population.arms,
+        population.vocabulary,
+        longest,
+        {name: _described(array.dtype, array.shape) for name, array in arrays.items()},
+        population.features,
+    )
+    with file.open("xb") as stream:
+        write: Any = np.savez  # whose annotation takes every keyword for its own
+        write(stream, header=np.array(json.dumps(header)), **arrays)
 
 
 def load(path: FilePath, *, check: bool = False) -> Population:
@@ -116,35 +106,26 @@ def load(path: FilePath, *, check: bool = False) -> Population:
             f"{header.get('version')!r}. Prepare it again.",
             rule="problems.prepared.other-version",
         )
-    expected = {
-        name: (what["dtype"], tuple(what["shape"])) for name, what in header["arrays"].items()
-    }
-    shapes = {name: (array.dtype.str, array.shape) for name, array in arrays.items()}
-    for name in expected:
-        if shapes.get(name) != expected[name]:
+    shapes = {name: _described(array.dtype, array.shape) for name, array in arrays.items()}
+    for name, expected in header["arrays"].items():
+        if shapes.get(name) != expected:
             raise DataError(
-                f"{target}: array {name} must be {expected[name]} by the header, got "
-                f"{shapes.get(name)}. "
-                "Prepare it again.",
+                f"{target}: array {name} must be {expected} by the header, got "
+                f"{shapes.get(name)}. Prepare it again.",
                 rule="problems.prepared.wrong-array",
             )
-    counts = {"words": arrays.get("counts")}
-    ragged = {
-        what: Ragged(
-            arrays[_OFFSETS[what]], arrays[what], counts.get(what), header["longest"][what]
-        )
-        for what in ("words", "tags", "names")
-        if what in arrays
-    }
-    inputs = ragged["words"] if "words" in ragged else arrays["inputs"]
-    labels = ragged["tags"] if "tags" in ragged else arrays["labels"]
+    columns: dict[str, Any] = dict(arrays)
+    for what in _OFFSETS.keys() & arrays.keys():
+        counts = arrays.get("counts") if what == "words" else None
+        offsets = arrays[_OFFSETS[what]]
+        columns[what] = Ragged(offsets, arrays[what], counts, header["longest"][what])
     return Population(
         header["name"],
         tuple(header["arms"]),
         arrays["offsets"],
-        inputs,
-        labels,
-        ragged.get("names"),
+        columns["words"] if "words" in columns else columns["inputs"],
+        columns["tags"] if "tags" in columns else columns["labels"],
+        columns.get("names"),
         tuple(header["vocabulary"]),
         header["largest"],
         checked=not check,
@@ -160,9 +141,8 @@ def _arrays(
     ragged: dict[str, Ragged] = {}
     if isinstance(inputs, Ragged):
         ragged["words"] = inputs
-        arrays["counts"] = (
-            np.ones(len(inputs.values), np.uint16) if inputs.counts is None else inputs.counts
-        )
+        counts = inputs.counts
+        arrays["counts"] = np.ones(len(inputs.values), np.uint16) if counts is None else counts
     else:
         arrays["inputs"] = inputs
     if isinstance(labels, Ragged):
@@ -171,7 +151,9 @@ def _arrays(
         arrays["labels"] = labels.astype(np.int32, copy=False)
     if names is not None:
         ragged["names"] = names
-    return {**arrays, **{what: rows.values for what, rows in ragged.items()}}, ragged
+    for what, rows in ragged.items():
+        arrays[what] = rows.values
+    return arrays, ragged
 
 
 def _map_folder(folder: Path) -> tuple[dict[str, Any], Arrays]:
@@ -264,7 +246,8 @@ class Column:
         if self._stream.tell() != self._start:
             raise RuntimeError(f"the header of {self._file} grew")
         self._stream.close()
-        return {"dtype": self._like[0].str, "shape": [self.rows, *self._like[1]]}
+        kind, rest = self._like
+        return _described(kind, (self.rows, *rest))
 
     def abandon(self) -> None:
         """Close without finishing."""
@@ -377,6 +360,11 @@ class Writer:
         if len(ends):
             self._ends[what] = int(ends[-1])
             self._longest[what] = max(self._longest.get(what, 0), int(steps.max()))
+
+
+def _described(kind: np.dtype[Any], shape: tuple[int, ...]) -> dict[str, object]:
+    """Return what the header says of an array."""
+    return {"dtype": kind.str, "shape": list(shape)}
 
 
 def _header(

@@ -23,7 +23,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -92,11 +92,8 @@ class Scenario:
         The bandit phase may draw any client, these among them.
         """
         clients_in_order = order(seed, INITIAL, clients)
-        clients_in_order = (
-            clients_in_order
-            if self.among is None
-            else clients_in_order[np.isin(clients_in_order, self.among)]
-        )
+        if self.among is not None:
+            clients_in_order = clients_in_order[np.isin(clients_in_order, self.among)]
         if self.pretrained > len(clients_in_order):
             raise ConfigError(
                 f"scenario {self.name} pre-trains on {self.pretrained} clients, and there are "
@@ -199,15 +196,23 @@ def named_clients(population: Population, patterns: str) -> NDArray[np.int64]:
     >>> named_clients(three, "client-[13]").tolist()
     [0, 2]
     """
-    choices = [one.strip() for one in patterns.split(",")]
-    names = [population.client_name(number) for number in range(population.clients)]
-    chosen = [at for at, name in enumerate(names) if any(fnmatchcase(name, one) for one in choices)]
-    if not chosen:
+    choices = [pattern.strip() for pattern in patterns.split(",")]
+    chosen = clients_where(
+        population, lambda name: any(fnmatchcase(name, pattern) for pattern in choices)
+    )
+    if not len(chosen):
         raise ConfigError(
-            f"no client has a name like '{patterns}', and the first is {names[0]}. Change the "
-            "pattern.",
+            f"no client has a name like '{patterns}', and the first is "
+            f"{population.client_name(0)}. Change the pattern.",
             rule="problems.first.no-client",
         )
+    return chosen
+
+
+def clients_where(population: Population, test: Callable[[str], bool]) -> NDArray[np.int64]:
+    """Return the clients whose names pass a test."""
+    clients = range(population.clients)
+    chosen = [client for client in clients if test(population.client_name(client))]
     return np.array(chosen, np.int64)
 
 
@@ -372,27 +377,21 @@ class Presence:
 
     def check(self, rounds: int) -> None:
         """Raise where a round has no arm."""
-        changes = {
-            1,
-            *(first for _, first, _ in self.periods),
-            *(last + 1 for _, _, last in self.periods),
-        }
-        for at in sorted(int(one) for one in changes if one <= rounds):
-            if not self.here(at - 1).any():
+        # Arms go after the last round of a period only, so that the round after it is looked at.
+        changes = {1, *(last + 1 for _, _, last in self.periods)}
+        for at in sorted(changes):
+            if at <= rounds and not self.here(int(at) - 1).any():
                 raise ConfigError(
-                    f"every round needs an arm, and available leaves none in round {at}. Change it.",
+                    f"every round needs an arm, and available leaves none in round {int(at)}. "
+                    "Change it.",
                     rule="problems.available.no-arm",
                 )
 
     def rounds(self, arm: str) -> str:
         """Say in which rounds an arm is there."""
         own = sorted((first, last) for name, first, last in self.periods if name == arm)
-        return (
-            ", ".join(
-                f"{first} on" if last == math.inf else f"{first} to {last:g}" for first, last in own
-            )
-            or "all"
-        )
+        texts = [f"{first} to {last:g}" for first, last in own]
+        return ", ".join(texts).replace("to inf", "on") or "all"
 
 
 def periods_of(text: str) -> tuple[tuple[str, int, float], ...]:
