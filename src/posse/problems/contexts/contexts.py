@@ -187,9 +187,8 @@ def check_bounds(bounds: Mapping[str, float]) -> None:
 def check_blocks(blocks: Sequence[Block], features: int) -> None:
     """Refuse blocks that do not hold every column once, and parties of one name."""
     check_count(len(blocks))
-    names = [block.party for block in blocks]
-    if len(set(names)) != len(names):
-        twice = next(name for i, name in enumerate(names) if name in names[:i])
+    twice = check.first_repeated(block.party for block in blocks)
+    if twice is not None:
         raise ConfigError(
             f"parties must have different names, got '{twice}' twice. Rename one.",
             rule="problems.parties.names-twice",
@@ -412,8 +411,8 @@ def _check_arms(
             f"a bandit needs at least 2 arms, got {len(arms)}. Add another.",
             rule="problems.contexts.too-few-arms",
         )
-    if len(set(arms)) != len(arms):
-        twice = next(name for i, name in enumerate(arms) if name in arms[:i])
+    twice = check.first_repeated(arms)
+    if twice is not None:
         raise DataError(
             f"arm names must differ, got '{twice}' twice. Rename one.",
             rule="problems.contexts.arms-twice",

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from posse.core.check import first_repeated
 from posse.core.errors import ConfigError, DataError
 from posse.problems.populations.draws import CAP, words
 from posse.problems.populations.ragged import Ragged, largest_step, release, rows_between
@@ -132,8 +133,8 @@ class Population:
                 f"a bandit needs at least 2 arms, got {len(arms)}. Add another.",
                 rule="problems.population.too-few-arms",
             )
-        if len(set(arms)) != len(arms):
-            twice = next(name for i, name in enumerate(arms) if name in arms[:i])
+        twice = first_repeated(arms)
+        if twice is not None:
             raise DataError(
                 f"arm names must differ, got '{twice}' twice. Rename one.",
                 rule="problems.population.arms-twice",
