@@ -176,12 +176,12 @@ def records(path: Path, names: Sequence[str]) -> Iterator[tuple[int, dict[str, S
     """Give line number and wanted fields of every record, one at a time; a file of JSON is read as
     JSON.
     """
-    as_json: bool | None = None
+    read: Callable[[str, Sequence[str]], dict[str, Scalar]] | None = None
     for number, line in _lines(path):
         try:
-            if as_json is None:
-                as_json = _is_json(line)
-            yield number, _from_json(line, names) if as_json else fields(line, names)
+            if read is None:
+                read = _from_json if _is_json(line) else fields
+            yield number, read(line, names)
         except (ValueError, RecursionError) as error:
             raise DataError(
                 f"{path.name}, line {number}: not a record ({str(error)[:120]}). Download the file "

@@ -16,7 +16,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -212,21 +212,18 @@ class Column:
     closed.
     """
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, like: tuple[np.dtype[np.generic], tuple[int, ...]]) -> None:
         self.rows = 0
         self._file = file
-        self._stream: IO[bytes] | None = None
-        self._like: tuple[np.dtype[np.generic], tuple[int, ...]] | None = None
-        self._start = 0
+        self._like = like
+        """Type of the numbers, and shape of a row."""
+        self._stream = file.open("xb")
+        self._write_header()
+        self._start = self._stream.tell()
 
     def add(self, values: NDArray[np.generic]) -> None:
         """Append rows."""
         like = (values.dtype, values.shape[1:])
-        if self._stream is None:
-            self._stream = self._file.open("xb")
-            self._like = like
-            self._write_header()
-            self._start = self._stream.tell()
         if like != self._like:
             raise DataError(
                 f"{self._file.name}: every chunk must have the same type and shape, got {like} after {self._like}. "
@@ -238,8 +235,6 @@ class Column:
 
     def close(self) -> dict[str, object]:
         """Write the number of rows and return the entry of the header."""
-        assert self._stream is not None
-        assert self._like is not None
         self._stream.seek(0)
         self._write_header()
         # numpy leaves room in the header for the first axis to grow.
@@ -251,12 +246,9 @@ class Column:
 
     def abandon(self) -> None:
         """Close without finishing."""
-        if self._stream is not None:
-            self._stream.close()
+        self._stream.close()
 
     def _write_header(self) -> None:
-        assert self._stream is not None
-        assert self._like is not None
         kind, rest = self._like
         npy.write_array_header_1_0(
             self._stream,
@@ -321,7 +313,7 @@ class Writer:
         check_labels(labels, len(self._arms))
         arrays, ragged = _arrays(inputs, labels, names)
         for name, array in arrays.items():
-            self._column(name).add(array)
+            self._add(name, array)
         for what, rows in ragged.items():
             self._steps(what, np.diff(rows.offsets))
         self._steps("clients", sizes)
@@ -347,16 +339,19 @@ class Writer:
         )
         (self._folder / HEADER).write_text(json.dumps(header), encoding="utf-8")
 
-    def _column(self, name: str) -> Column:
-        return self._columns.setdefault(name, Column(self._folder / f"{name}.npy"))
+    def _add(self, name: str, rows: NDArray[np.generic]) -> None:
+        if name not in self._columns:
+            file = self._folder / f"{name}.npy"
+            self._columns[name] = Column(file, (rows.dtype, rows.shape[1:]))
+        self._columns[name].add(rows)
 
     def _steps(self, what: str, steps: NDArray[np.int64]) -> None:
         """Append row lengths as offsets."""
-        column = self._column(_OFFSETS[what])
-        if not column.rows:
-            column.add(np.zeros(1, np.int64))
+        name = _OFFSETS[what]
+        if name not in self._columns:
+            self._add(name, np.zeros(1, np.int64))
         ends = self._ends.get(what, 0) + np.cumsum(steps, dtype=np.int64)
-        column.add(ends)
+        self._add(name, ends)
         if len(ends):
             self._ends[what] = int(ends[-1])
             self._longest[what] = max(self._longest.get(what, 0), int(steps.max()))
