@@ -338,7 +338,7 @@ def _read(path: Path, where: str | None, stamp: tuple[int, int] | None) -> Ratin
             f"{path.name} holds no review with a value. Download it again.",
             rule="problems.reviews.none",
         )
-    return reviews.ratings(f" where {where}" if tests.tests else "")
+    return reviews.ratings(tests.suffix)
 
 
 def _form(record: Mapping[str, Scalar], place: str) -> Form:
