@@ -12,7 +12,6 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from posse.core import check
-from posse.core.check import suggestion
 from posse.core.errors import ConfigError, DataError
 from posse.core.settings import External
 from posse.problems.arms.ratings import Ratings
@@ -456,6 +455,6 @@ def _no_file(path: Path) -> DataError:
             rule="problems.data.no-file",
         )
     return DataError(
-        f"there is no data file '{path}'.{suggestion(str(path), KNOWN)} Or give a CSV file.",
+        f"there is no data file '{path}'.{check.suggestion(str(path), KNOWN)} Or give a CSV file.",
         rule="problems.data.unknown",
     )

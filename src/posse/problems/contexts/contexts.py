@@ -96,7 +96,10 @@ def split(
     """
     check_count(len(parties))
     check.one_of(("joint", "declared"), bounds=bounds)
-    sizes = _even(features, len(parties)) if counts is None else tuple(counts)
+    if counts is None:
+        least, more = divmod(features, len(parties))
+        counts = [least + 1] * more + [least] * (len(parties) - more)
+    sizes = tuple(counts)
     if len(sizes) != len(parties) or sum(sizes) != features or min(sizes) < 1:
         raise ConfigError(
             f"columns must be one count of at least 1 a party that add up to {features} features, "
@@ -376,10 +379,6 @@ class Contexts:
             "joint_norm_checked": self.joint_norm_checked,
             **({} if self.pays is None else {"reward_range": list(self.pays)}),
         }
-
-
-def _even(features: int, parties: int) -> tuple[int, ...]:
-    return tuple(features // parties + (i < features % parties) for i in range(parties))
 
 
 def _table(values: ArrayLike, what: str) -> NDArray[np.float64]:

@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core import check
-from posse.core.check import require
 from posse.core.errors import DataError
 from posse.problems.datasets.files import find, read_known
 from posse.problems.populations.population import Population
@@ -180,7 +179,8 @@ def digits_population(
     1797
     """
     images, labels = (
-        require("sklearn.datasets", extra="data").load_digits()[key] for key in ("images", "target")
+        check.require("sklearn.datasets", extra="data").load_digits()[key]
+        for key in ("images", "target")
     )
     pixels = np.rint(images * (255 / 16)).astype(np.uint8)
     return population("digits", pixels, labels, CLASSES, dirichlet(labels, clients, alpha, seed))

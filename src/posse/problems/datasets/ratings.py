@@ -172,13 +172,19 @@ def read_jester(path: FilePath, verify: bool = True) -> Ratings:
     header = ("count", *JOKES)
     opened = open_table(_jester_document(path, verify), ReadOptions(delimiter=","), header)
     table = Schema(*map(numbers, header)).read(opened)
-    for joke in JOKES:
-        _check_jokes(table, joke)
     matrix = np.stack([table.numbers[joke] for joke in JOKES], axis=1)
     rated = matrix != MISSING
-    wrong = np.flatnonzero(rated.sum(axis=1) != table.numbers["count"])
+    wrong = np.argwhere(rated & (np.abs(matrix) > JESTER_SCALE[1]))
     if len(wrong):
-        row = int(wrong[0])
+        row, joke = wrong[0]
+        raise DataError(
+            f"{table.place(row, JOKES[joke])}: must be in [-10, 10], or 99 for a missing rating, "
+            f"got {matrix[row, joke]:g}. Correct it.",
+            rule="problems.jester.out-of-range",
+        )
+    miscounted = np.flatnonzero(rated.sum(axis=1) != table.numbers["count"])
+    if len(miscounted):
+        row = int(miscounted[0])
         raise DataError(
             f"{table.place(row, 'count')}: says {table.numbers['count'][row]:g} ratings, "
             f"the row has {rated[row].sum()}. Correct the count; 99 marks a missing rating.",
@@ -189,18 +195,6 @@ def read_jester(path: FilePath, verify: bool = True) -> Ratings:
     return Ratings(
         items, item, matrix[rated], JESTER_SCALE, f"Jester {path.stem}", user=user, names=JOKES
     )
-
-
-def _check_jokes(table: Records, joke: str) -> None:
-    values = table.numbers[joke]
-    wrong = np.flatnonzero((np.abs(values) > JESTER_SCALE[1]) & (values != MISSING))
-    if len(wrong):
-        row = int(wrong[0])
-        raise DataError(
-            f"{table.place(row, joke)}: must be in [-10, 10], or 99 for a missing rating, "
-            f"got {values[row]:g}. Correct it.",
-            rule="problems.jester.out-of-range",
-        )
 
 
 def _jester_document(path: Path, verify: bool) -> Document:

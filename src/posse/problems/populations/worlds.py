@@ -23,6 +23,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -394,6 +395,11 @@ class Presence:
         return ", ".join(texts).replace("to inf", "on") or "all"
 
 
+_PERIOD = re.compile(
+    r"\s*(?P<name>\S|\S.*\S)\s*:\s*(?P<first>\d{0,18})\s*-\s*(?P<last>-?\d{1,18})?\s*"
+)
+
+
 def periods_of(text: str) -> tuple[tuple[str, int, float], ...]:
     """Read periods of arms, such as `a:20-,b:1-99`: a name, its first and last round; either round
     may be left out.
@@ -402,30 +408,27 @@ def periods_of(text: str) -> tuple[tuple[str, int, float], ...]:
     """
     try:
         (cells,) = csv.reader([text], skipinitialspace=True, strict=True)
-        if not cells:
-            raise ValueError
-        periods = []
-        for cell in cells:
-            name, _, rounds = cell.rpartition(":")
-            first, dash, last = rounds.strip().partition("-")
-            periods.append(
-                (name.strip(), int(first or 1), float(int(last)) if last.strip() else math.inf)
-            )
-            if not (name and dash):
-                raise ValueError
-    except (ValueError, OverflowError, csv.Error):
-        raise ConfigError(
-            "available must be arms with their first and last round, such as a:20-,b:1-99, got "
-            f"{text!r}. Correct it.",
-            rule="problems.available.not-periods",
-        ) from None
-    for name, one, two in periods:
-        if not 1 <= one <= two:
+    except (ValueError, csv.Error):
+        cells = []
+    periods = []
+    for cell in cells or [""]:
+        match = _PERIOD.fullmatch(cell)
+        if match is None:
             raise ConfigError(
-                f"rounds of available are 1 on, first to last, got {one} to {two:g} for arm "
+                "available must be arms with their first and last round, such as a:20-,b:1-99, "
+                f"got {text!r}. Correct it.",
+                rule="problems.available.not-periods",
+            )
+        name = match["name"]
+        first = int(match["first"] or 1)
+        last = float(match["last"] or math.inf)
+        if not 1 <= first <= last:
+            raise ConfigError(
+                f"rounds of available are 1 on, first to last, got {first} to {last:g} for arm "
                 f"'{name}'.",
                 rule="problems.available.rounds",
             )
+        periods.append((name, first, last))
     return tuple(periods)
 
 
@@ -440,19 +443,18 @@ def periods_text(table: object) -> object:
         return table or None
     cells = []
     for name, value in table.items():
-        several = (
-            value
-            if isinstance(value, Sequence) and value and isinstance(value[0], Sequence)
-            else (value,)
-        )
-        for one in several:
-            if not isinstance(one, Sequence) or isinstance(one, str) or len(one) != 2:
+        periods = value
+        if not (isinstance(value, Sequence) and value and isinstance(value[0], Sequence)):
+            periods = [value]
+        for period in periods:
+            if not isinstance(period, Sequence) or isinstance(period, str) or len(period) != 2:
                 raise ConfigError(
                     f"available needs the first and last round of arm '{name}', (20, None), got "
                     f"{value!r}.",
                     rule="problems.available.not-a-pair",
                 )
-            cells.append(f"{name}:{'-'.join('' if end is None else str(end) for end in one)}")
+            ends = ["" if end is None else str(end) for end in period]
+            cells.append(f"{name}:{'-'.join(ends)}")
     stream = io.StringIO()
     csv.writer(stream, lineterminator="").writerow(cells)
     return stream.getvalue()
