@@ -100,18 +100,10 @@ def _readable(source: Path | Frame, options: ReadOptions) -> ReadOptions:
         except DataError as error:
             if not error.rule.startswith("problems.encoding."):
                 raise
-            options = replace(options, encoding=_encoding(read_bytes(source)))
+            options = replace(options, encoding=likely_encoding(read_bytes(source)))
     if options.decimal == "." and _has_decimal_commas(open_table(source, options)):
         options = replace(options, decimal=",")
     return options
-
-
-def _encoding(data: bytes) -> str:
-    for encoding in ("utf-16-le", "utf-16-be"):
-        zeros = data[1:256:2] if encoding == "utf-16-le" else data[0:256:2]
-        if zeros.count(0) > len(zeros) / 2:
-            return encoding
-    return likely_encoding(data)
 
 
 def _has_decimal_commas(table: Table) -> bool:

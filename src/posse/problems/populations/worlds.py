@@ -126,24 +126,21 @@ def scenario(
     """
     check.one_of(SCENARIOS, scenario=name)
     count = len(population.arms)
-    plain = Rewards(np.eye(count))
+    rewards = Rewards(np.eye(count))
     if name == "scratch":
-        return Scenario(name, plain)
+        return Scenario(name, rewards)
     check.at_least(1, pretrained=pretrained)
-    visible = np.ones(count, bool)
     if name == "init":
-        return Scenario(name, plain, pretrained, plain, visible, among)
-    if before is not None:
-        return Scenario(name, plain, pretrained, *before, among)
-    if not isinstance(population.labels, Ragged):
-        return Scenario(
-            name, plain, pretrained, Rewards(near_case(population.arms)), visible, among
-        )
-    counts = tag_counts(population)
-    visible = np.zeros(count, bool)
-    visible[np.argsort(-counts, kind="stable")[:PRETRAINED_TAGS]] = True
-    rare = Rewards(np.diag(inverse_frequency(counts)))
-    return Scenario(name, rare, pretrained, Rewards(np.diag(visible * 1.0)), visible, among)
+        before = Before(rewards, np.ones(count, bool))
+    elif before is None and population.multilabel:
+        counts = tag_counts(population)
+        visible = np.zeros(count, bool)
+        visible[np.argsort(-counts, kind="stable")[:PRETRAINED_TAGS]] = True
+        rewards = Rewards(np.diag(inverse_frequency(counts)))
+        before = Before(Rewards(np.diag(visible * 1.0)), visible)
+    elif before is None:
+        before = Before(Rewards(near_case(population.arms)), np.ones(count, bool))
+    return Scenario(name, rewards, pretrained, *before, among)
 
 
 def read_rewards(path: Path, arms: tuple[str, ...]) -> Before:
