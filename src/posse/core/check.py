@@ -14,6 +14,7 @@ import json
 import math
 import shlex
 import sys
+from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from types import ModuleType
@@ -114,6 +115,20 @@ def did_you_mean(word: str, choices: tuple[str, ...]) -> str:
     """
     nearest = difflib.get_close_matches(word.lower(), choices, n=1, cutoff=0.5)
     return f" Did you mean '{nearest[0]}'?" if nearest else ""
+
+
+def first_repeated(names: Iterable[str]) -> str | None:
+    """Return the first name that is listed twice; None if all differ.
+
+    >>> first_repeated(("a", "b", "a"))
+    'a'
+    """
+    earlier: set[str] = set()
+    for name in names:
+        if name in earlier:
+            return name
+        earlier.add(name)
+    return None
 
 
 # Optional dependencies ----------------------------------------------------------------------------

@@ -119,7 +119,8 @@ class DataSettings(Settings):
             return {name: cls._part(name, part) for name, part in value.items() if part is not None}
         if _is_path(value):
             return os.fspath(value)
-        if cls.several_files and _are_paths(value):
+        is_list = cls.several_files and isinstance(value, list | tuple)
+        if is_list and value and all(map(_is_path, value)):
             return tuple(map(os.fspath, value))
         frame = as_frame(value, "data")
         if frame is not None:
@@ -243,10 +244,6 @@ class TableSettings(DataSettings):
 
 def _is_path(value: object) -> bool:
     return isinstance(value, str | os.PathLike)
-
-
-def _are_paths(value: object) -> bool:
-    return isinstance(value, list | tuple) and len(value) > 0 and all(map(_is_path, value))
 
 
 def _looks_like_columns(value: Mapping[object, object], parts: tuple[str, ...]) -> bool:

@@ -55,10 +55,9 @@ def _arms(folder: Path | None) -> Listing:
 
 
 def _contexts(folder: Path | None) -> Listing:
-    entries = []
-    for name, what in PROBLEMS.items():
-        reason = _why_no_contexts(name, folder)
-        entries.append({"name": name, "what": what, "reason": reason, "ready": not reason})
+    entries = [
+        _entry(name, what, _why_no_contexts(name, folder)) for name, what in PROBLEMS.items()
+    ]
     return Listing(
         "Contexts", _COLUMNS, tuple(map(_row, entries)), tuple(entries), notes=_reasons(entries)
     )

@@ -11,12 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
 from posse.core.errors import DataError
 from posse.problems.arms.tables import is_list, wide_columns
 from posse.problems.datasets.reviews import holds_records
-from posse.problems.tables.cells import has_comma, is_number
+from posse.problems.tables.cells import has_comma, is_number, number_of
 from posse.problems.tables.frames import COLUMNAR, Frame
 from posse.problems.tables.mapping import BAR, measures, suggest_columns
 from posse.problems.tables.names import fit
@@ -102,18 +100,10 @@ def _readable(source: Path | Frame, options: ReadOptions) -> ReadOptions:
         except DataError as error:
             if not error.rule.startswith("problems.encoding."):
                 raise
-            options = replace(options, encoding=_encoding(read_bytes(source)))
+            options = replace(options, encoding=likely_encoding(read_bytes(source)))
     if options.decimal == "." and _has_decimal_commas(open_table(source, options)):
         options = replace(options, decimal=",")
     return options
-
-
-def _encoding(data: bytes) -> str:
-    for encoding in ("utf-16-le", "utf-16-be"):
-        zeros = data[1:256:2] if encoding == "utf-16-le" else data[0:256:2]
-        if zeros.count(0) > len(zeros) / 2:
-            return encoding
-    return likely_encoding(data)
 
 
 def _has_decimal_commas(table: Table) -> bool:
@@ -192,7 +182,7 @@ def _are_means(looks: Mapping[str, Look], table: Table, columns: Mapping[str, st
     name, mean = (_header(table, columns, each) for each in ("name", "mean"))
     if not fit(mean, "mean"):
         return False
-    values = [_number(cell) for cell in looks[mean].cells]
+    values = [number_of(cell.replace(",", ".")) for cell in looks[mean].cells]
     names = looks[name].cells
     return len(set(names)) == len(names) and all(0 <= value <= 1 for value in values)
 
@@ -203,13 +193,6 @@ def _header(table: Table, columns: Mapping[str, str], name: str) -> str:
     place = table.place(table.options.column(name))
     assert place is not None
     return table.header[place]
-
-
-def _number(cell: str) -> float:
-    try:
-        return float(cell.replace(",", "."))
-    except ValueError:
-        return np.nan
 
 
 def similar_names(names: Sequence[str]) -> list[tuple[str, ...]]:

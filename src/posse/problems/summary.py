@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError, DataError
-from posse.problems.arms.rewards import Arms
 from posse.problems.arms.settings import ProblemSettings, usual_threshold
 from posse.problems.populations.settings import PopulationSettings
 from posse.problems.recognise import Recognised, recognise, similar_names
@@ -101,7 +101,7 @@ def _arms(data: str | tuple[str, ...], kind: str, flags: dict[str, object]) -> S
     paths = (data,) if isinstance(data, str) else data
     return Summary(
         kind=kind,
-        arms=_by_mean(arms, counts),
+        arms=_by_mean(arms.names, map(counts.get, arms.names), arms.means),
         flags=flags,
         command=("posse", "run", "samba", "--data", *paths, *as_flags(flags)),
         threshold=threshold,
@@ -110,12 +110,11 @@ def _arms(data: str | tuple[str, ...], kind: str, flags: dict[str, object]) -> S
     )
 
 
-def _by_mean(arms: Arms, counts: Mapping[str, int]) -> tuple[ArmSummary, ...]:
-    """Return the arms, the largest mean first."""
-    summaries = [
-        ArmSummary(name, counts.get(name), float(mean))
-        for name, mean in zip(arms.names, arms.means, strict=True)
-    ]
+def _by_mean(
+    names: Iterable[str], counts: Iterable[int | None], means: NDArray[np.float64]
+) -> tuple[ArmSummary, ...]:
+    """Return arms, the largest mean first."""
+    summaries = map(ArmSummary, names, counts, means.tolist())
     return tuple(sorted(summaries, key=lambda arm: -arm.mean))
 
 
@@ -129,16 +128,12 @@ def _log(file: Path, recognised: Recognised) -> Summary:
     arms = records.words["arm"]
     counts = np.bincount(arms.code)
     sums = np.bincount(arms.code, records.numbers["reward"])
-    summaries = [
-        ArmSummary(name, int(count), float(total / count))
-        for name, count, total in zip(arms.distinct, counts, sums, strict=True)
-    ]
     flags = recognised.settings()
     if options.notes:
         flags["skip_bad"] = True
     return Summary(
         kind="log",
-        arms=tuple(sorted(summaries, key=lambda arm: -arm.mean)),
+        arms=_by_mean(arms.distinct, counts.tolist(), sums / counts),
         flags=flags,
         command=("posse", "evaluate", str(file), *as_flags(flags)),
         dropped=tuple(options.notes),
@@ -153,13 +148,10 @@ def _clients(file: Path, recognised: Recognised) -> Summary:
     population = settings.population()
     labels = np.asarray(population.labels)
     counts = np.bincount(labels, minlength=len(population.arms))
-    summaries = [
-        ArmSummary(name, int(count), float(count / len(labels)))
-        for name, count in zip(population.arms, counts, strict=True)
-    ]
+    shares = counts / len(labels)
     return Summary(
         kind="clients",
-        arms=tuple(summaries),
+        arms=tuple(map(ArmSummary, population.arms, counts.tolist(), shares.tolist())),
         flags=flags,
         command=("posse", "run", "fed-contextual", "--data", str(file), *as_flags(flags)),
         dropped=settings.dropped,

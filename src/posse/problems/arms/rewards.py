@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from posse.core.check import first_repeated
 from posse.core.compiled import elementary
 from posse.core.errors import ConfigError
 from posse.core.exact import beta
@@ -93,8 +94,8 @@ class Arms:
                 "arms.",
                 rule="problems.names.number",
             )
-        if len(set(self.names)) != len(self.names):
-            twice = next(name for i, name in enumerate(self.names) if name in self.names[:i])
+        twice = first_repeated(self.names)
+        if twice is not None:
             raise ConfigError(
                 f"arm names must differ, got '{twice}' twice.", rule="problems.names.arms-twice"
             )

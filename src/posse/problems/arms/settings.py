@@ -12,7 +12,6 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from posse.core import check
-from posse.core.check import suggestion
 from posse.core.errors import ConfigError, DataError
 from posse.core.settings import External
 from posse.problems.arms.ratings import Ratings
@@ -164,7 +163,7 @@ class ProblemSettings(TableSettings):
 
     def _check_file(self) -> None:
         """Raise if the files that `data` names are not there."""
-        if self.data == INVENTED or isinstance(self.data, Frame):
+        if self._frame is not None:
             return
         files = self.owner_files()
         missing = next((file for file in files if not file.is_file()), None)
@@ -280,7 +279,7 @@ class ProblemSettings(TableSettings):
             return None
         if self._dataset is not None:
             return load(self._dataset, self.data_dir, where=self.where)
-        if self.data != INVENTED and not isinstance(self.data, Frame):
+        if self._frame is None:
             files = self.owner_files()
             if len(files) > 1:
                 return read_owners(files, self.where, self.read_options())
@@ -290,11 +289,16 @@ class ProblemSettings(TableSettings):
         return read_ratings(table, where=self.where) if has_ratings(table) else None
 
     @property
-    def _source(self) -> Source:
-        """The user's own table, or the invented one."""
+    def _frame(self) -> Frame | None:
+        """The user's own frame, or the invented one; None if ratings or means are in files."""
         if self.data == INVENTED:
             return invented.stores()
-        return self.data if isinstance(self.data, Frame) else self.owner_files()[0]
+        return self.data if isinstance(self.data, Frame) else None
+
+    @property
+    def _source(self) -> Source:
+        """The table of ratings or means: a frame, or the first file."""
+        return self._frame or self.owner_files()[0]
 
     def people(self) -> People | None:
         """Return what the ratings show about people, to a party that computes the means in one
@@ -304,7 +308,7 @@ class ProblemSettings(TableSettings):
         """
         if self.ratings() is None or self._dataset is not None:
             return None
-        if self.data != INVENTED and not isinstance(self.data, Frame):
+        if self._frame is None:
             files = self.owner_files()
             if len(files) > 1 or holds_records(files[0]):
                 return None
@@ -456,6 +460,6 @@ def _no_file(path: Path) -> DataError:
             rule="problems.data.no-file",
         )
     return DataError(
-        f"there is no data file '{path}'.{suggestion(str(path), KNOWN)} Or give a CSV file.",
+        f"there is no data file '{path}'.{check.suggestion(str(path), KNOWN)} Or give a CSV file.",
         rule="problems.data.unknown",
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from posse.core.errors import ConfigError, DataError
 from posse.problems.arms.ratings import Ratings
@@ -20,7 +21,16 @@ from posse.problems.tables.faults import BadRows
 from posse.problems.tables.frames import Frame
 from posse.problems.tables.mapping import BAR, EVERY, measures
 from posse.problems.tables.options import ReadOptions
-from posse.problems.tables.schema import Records, Schema, numbers, ratings, within, words
+from posse.problems.tables.schema import (
+    Records,
+    Rule,
+    Schema,
+    Words,
+    numbers,
+    ratings,
+    within,
+    words,
+)
 from posse.problems.tables.table import Table, TextTable, open_table
 from posse.problems.tables.text import Document, FilePath, first_line
 
@@ -65,12 +75,13 @@ def read_ratings(
             rule="problems.scale.not-ordered",
         )
     tests = Where.read(where)
+    rules = () if scale is None else (within(*scale),)
     wide = wide_columns(table)
     if wide:
-        rated = _read_wide(table, wide, tests, scale)
+        rated = _read_wide(table, wide, tests, rules)
     else:
-        rated = _read_long(table, tests, scale, needs_user=user is not None)
-    return _as_ratings([rated], scale, table.name + (f" where {where}" if tests.tests else ""))
+        rated = _read_long(table, tests, rules, needs_user=user is not None)
+    return _as_ratings([rated], scale, table.name + tests.suffix)
 
 
 def read_owners(
@@ -84,31 +95,28 @@ def read_owners(
     parts = []
     for file in files:
         table = open_table(file, options)
-        parts.append(_read_long(table, tests, None, needs_user=False, item=file.stem))
+        parts.append(_read_long(table, tests, needs_user=False, item=file.stem))
     source = f"{len(files)} files, {files[0].name} to {files[-1].name}"
-    return _as_ratings(parts, None, source + (f" where {where}" if tests.tests else ""))
+    return _as_ratings(parts, None, source + tests.suffix)
 
 
 class _Rated(NamedTuple):
     """Ratings of one table."""
 
-    items: tuple[str, ...]
-    item: np.ndarray
+    item: Words
     value: Numbers
-    users: tuple[str, ...] | None
-    user: np.ndarray | None
+    user: Words | None
 
 
 def _read_long(
     table: Table,
     tests: Where,
-    scale: tuple[float, float] | None,
+    rules: Sequence[Rule] = (),
     *,
     needs_user: bool,
     item: str | None = None,
 ) -> _Rated:
     """Read a table with one rating per row; without a column of items it is called `item`."""
-    rules = () if scale is None else (within(*scale),)
     columns = [
         words("item", optional=item is not None),
         ratings("rating", *rules),
@@ -117,17 +125,13 @@ def _read_long(
     headers = Schema(*columns).find(table)
     records = Schema(*columns, *tests.needed(table, headers)).read(table)
     passed = tests.kept(records)
+    one_item = Words((item or "",), np.zeros(len(records), np.int64))
+    items = records.words.get("item", one_item)
     users = records.words.get("user")
-    if "item" in records.words:
-        items, code = records.words["item"].distinct, records.words["item"].code[passed]
-    else:
-        items, code = (item or "",), np.zeros(int(passed.sum()), np.int64)
     return _Rated(
-        items,
-        code,
+        items.take(passed),
         records.numbers["rating"][passed],
-        None if users is None else users.distinct,
-        None if users is None else users.code[passed],
+        None if users is None else users.take(passed),
     )
 
 
@@ -144,11 +148,8 @@ def wide_columns(table: Table) -> list[str]:
     return [column.strip() for column in setting.split(BAR)]
 
 
-def _read_wide(
-    table: Table, columns: Sequence[str], tests: Where, scale: tuple[float, float] | None
-) -> _Rated:
+def _read_wide(table: Table, columns: Sequence[str], tests: Where, rules: Sequence[Rule]) -> _Rated:
     """Read a table with one column per item; an empty cell is no rating."""
-    rules = () if scale is None else (within(*scale),)
     rated = [replace(ratings(column, *rules), gaps=True) for column in columns]
     schema = Schema(*rated, words("user", optional=True))
     headers = schema.find(table)
@@ -156,14 +157,12 @@ def _read_wide(
     passed = tests.kept(records)
     matrix = np.stack([records.numbers[column][passed] for column in columns], axis=1)
     row, item = np.nonzero(~np.isnan(matrix))
-    users = records.words.get("user")
-    return _Rated(
-        tuple(headers[column] for column in columns),
-        item,
-        matrix[row, item],
-        None if users is None else users.distinct,
-        row if users is None else users.code[passed][row],
-    )
+    items = Words(tuple(headers[column] for column in columns), item)
+    if "user" in records.words:
+        users = records.words["user"].take(passed)
+    else:  # Each row is another person.
+        users = Words(tuple(map(str, range(len(matrix)))), np.arange(len(matrix)))
+    return _Rated(items, matrix[row, item], users.take(row))
 
 
 def _as_ratings(parts: Sequence[_Rated], scale: tuple[float, float] | None, source: str) -> Ratings:
@@ -179,16 +178,8 @@ def _as_ratings(parts: Sequence[_Rated], scale: tuple[float, float] | None, sour
         )
     items: dict[str, int] = {}
     users: dict[str, int] = {}
-    codes = []
-    people = []
-    for part in parts:
-        place = np.array([items.setdefault(name, len(items)) for name in part.items], np.int64)
-        codes.append(place[part.item])
-        if part.user is not None and part.users is not None:
-            place = np.array([users.setdefault(name, len(users)) for name in part.users], np.int64)
-            people.append(place[part.user])
-        elif part.user is not None:
-            people.append(part.user)
+    codes = [_numbered(part.item, items) for part in parts]
+    people = [_numbered(part.user, users) for part in parts if part.user is not None]
     every_user = len(people) == len(parts)
     return Ratings(
         items=tuple(items),
@@ -198,6 +189,12 @@ def _as_ratings(parts: Sequence[_Rated], scale: tuple[float, float] | None, sour
         source=source,
         user=np.concatenate(people) if every_user else None,
     )
+
+
+def _numbered(words: Words, index: dict[str, int]) -> NDArray[np.int64]:
+    """Return the number of each row's word in an index, which gets the new words."""
+    place = [index.setdefault(word, len(index)) for word in words.distinct]
+    return np.array(place, np.int64)[words.code]
 
 
 class People(NamedTuple):

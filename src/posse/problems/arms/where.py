@@ -35,12 +35,16 @@ class Where:
     """
 
     tests: tuple[tuple[str, str, str], ...]
+    suffix: str = ""
+    """The tests as a source of ratings names them, after a space."""
 
     @classmethod
     def read(cls, text: str | None) -> Where:
         """Read tests with commas between them."""
+        if not text:
+            return cls(())
         tests = []
-        for part in (text or "").split(",") if text else ():
+        for part in text.split(","):
             match = _TEST.fullmatch(part.strip())
             if match is None:
                 raise ConfigError(
@@ -55,7 +59,7 @@ class Where:
                     rule="problems.where.not-a-number",
                 )
             tests.append((column, sign, value))
-        return cls(tuple(tests))
+        return cls(tuple(tests), f" where {text}")
 
     @property
     def columns(self) -> tuple[str, ...]:

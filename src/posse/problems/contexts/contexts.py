@@ -96,7 +96,10 @@ def split(
     """
     check_count(len(parties))
     check.one_of(("joint", "declared"), bounds=bounds)
-    sizes = _even(features, len(parties)) if counts is None else tuple(counts)
+    if counts is None:
+        least, more = divmod(features, len(parties))
+        counts = [least + 1] * more + [least] * (len(parties) - more)
+    sizes = tuple(counts)
     if len(sizes) != len(parties) or sum(sizes) != features or min(sizes) < 1:
         raise ConfigError(
             f"columns must be one count of at least 1 a party that add up to {features} features, "
@@ -187,9 +190,8 @@ def check_bounds(bounds: Mapping[str, float]) -> None:
 def check_blocks(blocks: Sequence[Block], features: int) -> None:
     """Refuse blocks that do not hold every column once, and parties of one name."""
     check_count(len(blocks))
-    names = [block.party for block in blocks]
-    if len(set(names)) != len(names):
-        twice = next(name for i, name in enumerate(names) if name in names[:i])
+    twice = check.first_repeated(block.party for block in blocks)
+    if twice is not None:
         raise ConfigError(
             f"parties must have different names, got '{twice}' twice. Rename one.",
             rule="problems.parties.names-twice",
@@ -379,10 +381,6 @@ class Contexts:
         }
 
 
-def _even(features: int, parties: int) -> tuple[int, ...]:
-    return tuple(features // parties + (i < features % parties) for i in range(parties))
-
-
 def _table(values: ArrayLike, what: str) -> NDArray[np.float64]:
     array = np.ascontiguousarray(values, np.float64)
     if array.flags.writeable:
@@ -412,8 +410,8 @@ def _check_arms(
             f"a bandit needs at least 2 arms, got {len(arms)}. Add another.",
             rule="problems.contexts.too-few-arms",
         )
-    if len(set(arms)) != len(arms):
-        twice = next(name for i, name in enumerate(arms) if name in arms[:i])
+    twice = check.first_repeated(arms)
+    if twice is not None:
         raise DataError(
             f"arm names must differ, got '{twice}' twice. Rename one.",
             rule="problems.contexts.arms-twice",

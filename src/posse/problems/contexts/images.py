@@ -27,7 +27,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core import check
-from posse.core.check import require
 from posse.core.errors import ConfigError, DataError
 from posse.core.random import INSTANCE, uniform
 from posse.problems.contexts.contexts import Bounds, Contexts, scale_blocks, split
@@ -159,7 +158,7 @@ def digits(components: int = COMPONENTS) -> Labelled:
     >>> rows.rows.shape, rows.classes[:3]
     ((1797, 20), ('0', '1', '2'))
     """
-    pixels, labels = require("sklearn.datasets", extra="data").load_digits(return_X_y=True)
+    pixels, labels = check.require("sklearn.datasets", extra="data").load_digits(return_X_y=True)
     rows = principal(pixels, components).unit(pixels)
     return Labelled("digits", rows, np.array(labels, np.int64), CLASSES)
 

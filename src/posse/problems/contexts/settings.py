@@ -122,7 +122,8 @@ class ContextSettings(DataSettings):
     def _check_contexts(self) -> Self:
         of = f" for {'own' if self.own_data else self.data}"
         check.at_least(1, components=self.components)
-        check.at_least(1, rows=1 if self.rows is None else self.rows)
+        if self.rows is not None:
+            check.at_least(1, rows=self.rows)
         if self.data != "clusters":
             self.leave_out(_CLUSTERS, "clusters", of)
         if self.own_data:
@@ -140,8 +141,12 @@ class ContextSettings(DataSettings):
         return isinstance(self.data, dict) or self.data == "own"
 
     def _found(self) -> Iterable[Path]:
-        base = self.base if self.data == "clusters" else self.data
-        return find_mnist(self.data_dir) if base == "mnist" else ()
+        return find_mnist(self.data_dir) if self._images == "mnist" else ()
+
+    @property
+    def _images(self) -> str:
+        """Name of the images that contexts are made of, or that are clustered."""
+        return self.base if self.data == "clusters" else str(self.data)
 
     def contexts(self) -> Contexts:
         """Make the contexts, once.
@@ -154,9 +159,10 @@ class ContextSettings(DataSettings):
 
     def _built_in(self) -> Contexts:
         names = self._parties()
-        base = self.base if self.data == "clusters" else self.data
-        folder = str(data_folder(self.data_dir).resolve()) if base == "mnist" else None
-        images = _images(folder, self.components, self.rows)
+        folder = None
+        if self._images == "mnist":
+            folder = str(data_folder(self.data_dir).resolve())
+        images = _read_images(folder, self.components, self.rows)
         if self.data != "clusters":
             return images.contexts(names, self.columns, self.norms)
         means = kernel_means(
@@ -216,7 +222,7 @@ class ContextSettings(DataSettings):
 
 
 @lru_cache(maxsize=8)
-def _images(folder: str | None, components: int, rows: int | None) -> Labelled:
+def _read_images(folder: str | None, components: int, rows: int | None) -> Labelled:
     """MNIST of a folder, or the digits: the same object for the same arguments, so that its centres
     are kept too.
     """

@@ -129,17 +129,27 @@ def data_folder(data_dir: FilePath | None = None) -> Path:
     return Path(folder)
 
 
-def find(candidates: Sequence[str], home: str, data_dir: FilePath | None = None) -> Path:
-    """Return the first candidate that exists; the error names where to get it.
+def find(
+    files: Sequence[str],
+    home: str,
+    data_dir: FilePath | None = None,
+    folders: Sequence[str] = ("",),
+) -> Path:
+    """Return the first of some files that exists; the error names where to get it.
 
-    A candidate is a path below the folder of data files.
+    Args:
+        files: Names of the file, or paths.
+        home: Where to get it.
+        data_dir: The folder of data files.
+        folders: Folders in it that may hold the file, the first ones before the others.
     """
     folder = data_folder(data_dir)
-    for candidate in candidates:
-        if (folder / candidate).exists():
-            return folder / candidate
+    places = [Path(inner, file) for inner in folders for file in files]
+    for place in places:
+        if (folder / place).exists():
+            return folder / place
     raise DataError(
-        f"no {candidates[0]} in {folder}. Get it from {home} (mind its terms), put it there, "
+        f"no {places[0].as_posix()} in {folder}. Get it from {home} (mind its terms), put it there, "
         f"or give another folder by data_dir (--data-dir) or {VARIABLE}.",
         rule="problems.data_dir.file-missing",
     )

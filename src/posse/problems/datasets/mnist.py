@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posse.core import check
-from posse.core.check import require
 from posse.core.errors import DataError
 from posse.problems.datasets.files import find, read_known
 from posse.problems.populations.population import Population
@@ -61,7 +60,7 @@ def find_mnist(data_dir: FilePath | None = None, part: Part = "train") -> tuple[
     """Find the images and the labels of a part."""
     check.one_of(tuple(_PREFIX), part=part)
     images, labels = (f"{_PREFIX[part]}-{what}-ubyte" for what in ("images-idx3", "labels-idx1"))
-    folders = ("mnist/", "", "MNIST/raw/")
+    folders = ("mnist", "", "MNIST/raw")
     return _find(images, folders, HOME, data_dir), _find(labels, folders, HOME, data_dir)
 
 
@@ -107,8 +106,7 @@ def read_idx(path: FilePath, dimensions: int, verify: bool = True) -> NDArray[np
 
 
 def _find(file: str, folders: tuple[str, ...], home: str, data_dir: FilePath | None) -> Path:
-    places = tuple(f"{folder}{file}{end}" for folder in folders for end in (".gz", ""))
-    return find(places, home, data_dir)
+    return find((f"{file}.gz", file), home, data_dir, folders)
 
 
 QMNIST_HOME = "https://github.com/facebookresearch/qmnist"
@@ -118,7 +116,7 @@ DIGIT, WRITER = 0, 2
 
 def find_writers(data_dir: FilePath | None = None, part: Part = "train") -> Path:
     """Find who wrote the images of a part."""
-    folders = ("qmnist-writers/", "", "qmnist/")
+    folders = ("qmnist-writers", "", "qmnist")
     return _find(f"qmnist-{part}-labels-idx2-int", folders, QMNIST_HOME, data_dir)
 
 
@@ -181,7 +179,8 @@ def digits_population(
     1797
     """
     images, labels = (
-        require("sklearn.datasets", extra="data").load_digits()[key] for key in ("images", "target")
+        check.require("sklearn.datasets", extra="data").load_digits()[key]
+        for key in ("images", "target")
     )
     pixels = np.rint(images * (255 / 16)).astype(np.uint8)
     return population("digits", pixels, labels, CLASSES, dirichlet(labels, clients, alpha, seed))

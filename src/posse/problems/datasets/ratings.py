@@ -39,7 +39,7 @@ from posse.problems.datasets.reviews import (
     read_reviews,
 )
 from posse.problems.tables.options import ReadOptions
-from posse.problems.tables.schema import Records, Rule, Schema, numbers, within, words
+from posse.problems.tables.schema import Column, Records, Schema, numbers, within, words
 from posse.problems.tables.table import open_table
 from posse.problems.tables.text import Document, FilePath
 
@@ -62,13 +62,10 @@ def read_movielens(folder: FilePath, verify: bool = True) -> Ratings:
     folder = Path(folder)
     if (folder / ML_100K).is_file() and not (folder / "ratings.csv").is_file():
         return _read_oldest(folder, verify)
-    rated, movies = (
-        read_known_text(folder / file, MOVIELENS_HOME, verify)
-        for file in ("ratings.csv", "movies.csv")
-    )
-    table = _read(rated, ("userId", "movieId"), "rating", within(*STARS))
-    films = _read(movies, ("movieId", "title"))
-    return _rated(table, "rating", films, "title", "movie", STARS, f"MovieLens {folder.name}")
+    rated = read_known_text(folder / "ratings.csv", MOVIELENS_HOME, verify)
+    movies = read_known_text(folder / "movies.csv", MOVIELENS_HOME, verify)
+    table = _read(rated, *_STARS)
+    return _movielens(folder, table, _read(movies, *_TITLES))
 
 
 def _read_oldest(folder: Path, verify: bool) -> Ratings:
@@ -76,37 +73,29 @@ def _read_oldest(folder: Path, verify: bool) -> Ratings:
     24 columns.
     """
     rated = read_known_text(folder / ML_100K, MOVIELENS_HOME, verify)
-    table = _read(
-        rated,
-        ("userId", "movieId"),
-        "rating",
-        within(*STARS),
-        delimiter="\t",
-        header=("userId", "movieId", "rating", "timestamp"),
-    )
+    header: Sequence[str] = ("userId", "movieId", "rating", "timestamp")
+    table = _read(rated, *_STARS, delimiter="\t", header=header)
     text = read_known(folder / "u.item", MOVIELENS_HOME, verify).decode("latin-1")
-    films = _read(
-        Document(str(folder / "u.item"), text.encode()),
-        ("movieId", "title"),
-        delimiter="|",
-        header=("movieId", "title", *(f"column {number}" for number in range(3, 25))),
-    )
+    document = Document(str(folder / "u.item"), text.encode())
+    header = ("movieId", "title", *(f"column {number}" for number in range(3, 25)))
+    return _movielens(folder, table, _read(document, *_TITLES, delimiter="|", header=header))
+
+
+_STARS = (words("userId"), words("movieId"), numbers("rating", within(*STARS)))
+_TITLES = (words("movieId"), words("title"))
+
+
+def _movielens(folder: Path, table: Records, films: Records) -> Ratings:
     return _rated(table, "rating", films, "title", "movie", STARS, f"MovieLens {folder.name}")
 
 
 def _read(
     document: Document,
-    names: Sequence[str],
-    value: str = "",
-    rule: Rule | None = None,
-    *,
+    *columns: Column,
     delimiter: str | None = None,
     header: Sequence[str] | None = None,
 ) -> Records:
-    """Read columns of words, and one of numbers if it has a name."""
-    columns = [words(name) for name in names]
-    if value:
-        columns.append(numbers(value) if rule is None else numbers(value, rule))
+    """Read columns of a file."""
     table = open_table(document, ReadOptions(delimiter=delimiter), header)
     return Schema(*columns).read(table)
 
@@ -174,9 +163,7 @@ _JESTER_FILES = ("jester-data-1.zip", "jester-data-1.csv")
 
 def find_jester(data_dir: FilePath | None = None) -> Path:
     """Find its file."""
-    return find(
-        (*(f"jester/{file}" for file in _JESTER_FILES), *_JESTER_FILES), JESTER_HOME, data_dir
-    )
+    return find(_JESTER_FILES, JESTER_HOME, data_dir, ("jester", ""))
 
 
 def read_jester(path: FilePath, verify: bool = True) -> Ratings:
@@ -185,13 +172,19 @@ def read_jester(path: FilePath, verify: bool = True) -> Ratings:
     header = ("count", *JOKES)
     opened = open_table(_jester_document(path, verify), ReadOptions(delimiter=","), header)
     table = Schema(*map(numbers, header)).read(opened)
-    for joke in JOKES:
-        _check_jokes(table, joke)
     matrix = np.stack([table.numbers[joke] for joke in JOKES], axis=1)
     rated = matrix != MISSING
-    wrong = np.flatnonzero(rated.sum(axis=1) != table.numbers["count"])
+    wrong = np.argwhere(rated & (np.abs(matrix) > JESTER_SCALE[1]))
     if len(wrong):
-        row = int(wrong[0])
+        row, joke = wrong[0]
+        raise DataError(
+            f"{table.place(row, JOKES[joke])}: must be in [-10, 10], or 99 for a missing rating, "
+            f"got {matrix[row, joke]:g}. Correct it.",
+            rule="problems.jester.out-of-range",
+        )
+    miscounted = np.flatnonzero(rated.sum(axis=1) != table.numbers["count"])
+    if len(miscounted):
+        row = int(miscounted[0])
         raise DataError(
             f"{table.place(row, 'count')}: says {table.numbers['count'][row]:g} ratings, "
             f"the row has {rated[row].sum()}. Correct the count; 99 marks a missing rating.",
@@ -202,18 +195,6 @@ def read_jester(path: FilePath, verify: bool = True) -> Ratings:
     return Ratings(
         items, item, matrix[rated], JESTER_SCALE, f"Jester {path.stem}", user=user, names=JOKES
     )
-
-
-def _check_jokes(table: Records, joke: str) -> None:
-    values = table.numbers[joke]
-    wrong = np.flatnonzero((np.abs(values) > JESTER_SCALE[1]) & (values != MISSING))
-    if len(wrong):
-        row = int(wrong[0])
-        raise DataError(
-            f"{table.place(row, joke)}: must be in [-10, 10], or 99 for a missing rating, "
-            f"got {values[row]:g}. Correct it.",
-            rule="problems.jester.out-of-range",
-        )
 
 
 def _jester_document(path: Path, verify: bool) -> Document:
@@ -243,9 +224,7 @@ _STEAM_CANDIDATES = ("steam.zip", _SINGLE, "game_play.dat", "steam/game_play.dat
 
 def find_steam(data_dir: FilePath | None = None) -> Path:
     """Find its file, or the plays where each table has one."""
-    return find(
-        (*(f"steam/{file}" for file in _STEAM_CANDIDATES), *_STEAM_CANDIDATES), STEAM_HOME, data_dir
-    )
+    return find(_STEAM_CANDIDATES, STEAM_HOME, data_dir, ("steam", ""))
 
 
 def read_steam(path: FilePath, table: Table = "plays", verify: bool = True) -> Ratings:
@@ -276,17 +255,18 @@ def _member(path: Path, inside: dict[str, Document], file: str) -> Document:
 
 def _pair(document: Callable[[str], Document], table: str) -> Ratings:
     file, column = _STEAM_FILES[table]
-    rows = _read(
-        document(file), ("User_ID", "Game_ID"), column, within(0.0, np.inf), delimiter="\t"
-    )
-    games = _read(document("item_info.dat"), ("Game_ID", "Game Name"), delimiter="\t")
+    game = words("Game_ID")
+    value = numbers(column, within(0.0, np.inf))
+    rows = _read(document(file), words("User_ID"), game, value, delimiter="\t")
+    games = _read(document("item_info.dat"), game, words("Game Name"), delimiter="\t")
     longest = float(rows.numbers[column].max())
     return _rated(rows, column, games, "Game Name", "game", (0.0, longest), f"Steam {table}")
 
 
 def _single(document: Document, table: str) -> Ratings:
     header = ("user", "game", "behaviour", "value", "unused")
-    rows = _read(document, header[:3], "value", within(0.0, np.inf), delimiter=",", header=header)
+    columns = (*map(words, header[:3]), numbers("value", within(0.0, np.inf)))
+    rows = _read(document, *columns, delimiter=",", header=header)
     behaviour = rows.words["behaviour"]
     unknown = [word for word in behaviour.distinct if word not in _BEHAVIOUR.values()]
     if unknown:

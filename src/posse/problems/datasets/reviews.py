@@ -176,12 +176,12 @@ def records(path: Path, names: Sequence[str]) -> Iterator[tuple[int, dict[str, S
     """Give line number and wanted fields of every record, one at a time; a file of JSON is read as
     JSON.
     """
-    as_json: bool | None = None
+    read: Callable[[str, Sequence[str]], dict[str, Scalar]] | None = None
     for number, line in _lines(path):
         try:
-            if as_json is None:
-                as_json = _is_json(line)
-            yield number, _from_json(line, names) if as_json else fields(line, names)
+            if read is None:
+                read = _from_json if _is_json(line) else fields
+            yield number, read(line, names)
         except (ValueError, RecursionError) as error:
             raise DataError(
                 f"{path.name}, line {number}: not a record ({str(error)[:120]}). Download the file "
@@ -338,7 +338,7 @@ def _read(path: Path, where: str | None, stamp: tuple[int, int] | None) -> Ratin
             f"{path.name} holds no review with a value. Download it again.",
             rule="problems.reviews.none",
         )
-    return reviews.ratings(f" where {where}" if tests.tests else "")
+    return reviews.ratings(tests.suffix)
 
 
 def _form(record: Mapping[str, Scalar], place: str) -> Form:
@@ -432,11 +432,7 @@ def _names(path: Path, form: Form, items: Mapping[str, int]) -> dict[str, str]:
 def find_steam_reviews(data_dir: FilePath | None = None) -> Path:
     """Find the file of Steam reviews."""
     names = ("steam_reviews.json.gz", "steam_reviews.json")
-    candidates = (
-        *(f"{folder}/{name}" for folder in ("steam-reviews", "steam") for name in names),
-        *names,
-    )
-    return find(candidates, STEAM_REVIEWS_HOME, data_dir)
+    return find(names, STEAM_REVIEWS_HOME, data_dir, ("steam-reviews", "steam", ""))
 
 
 def find_google_local(data_dir: FilePath | None = None) -> Path:
@@ -460,7 +456,7 @@ def find_google_local(data_dir: FilePath | None = None) -> Path:
             rule="problems.data_dir.several-states",
         )
     names = ("reviews.clean.json.gz", "reviews.clean.json")
-    return find((*(f"google-local/{name}" for name in names), *names), GOOGLE_HOME, data_dir)
+    return find(names, GOOGLE_HOME, data_dir, ("google-local", ""))
 
 
 def holds_records(path: Path) -> bool:

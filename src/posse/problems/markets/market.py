@@ -237,8 +237,8 @@ def _names(chosen: Sequence[str] | None, count: int, what: str) -> tuple[str, ..
             f"expected {count} {what} names, got {len(names)}. Give one each.",
             rule=f"problems.{what}.names-number",
         )
-    if len(set(names)) != count:
-        twice = next(name for i, name in enumerate(names) if name in names[:i])
+    twice = check.first_repeated(names)
+    if twice is not None:
         raise ConfigError(
             f"{what} names must differ, got '{twice}' twice. Rename one.",
             rule=f"problems.{what}.names-twice",

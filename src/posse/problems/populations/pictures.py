@@ -15,7 +15,7 @@ Parquet.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from zipfile import BadZipFile
@@ -65,16 +65,14 @@ def _has_pictures(path: Path) -> bool:
     """Whether a Parquet file has a column of encoded images: bytes, or a struct with them; any
     other is a table.
     """
-    arrow, parquet = require("pyarrow", extra="frames"), require("pyarrow.parquet", extra="frames")
     try:
-        schema = parquet.read_schema(path)
+        schema = require("pyarrow.parquet", extra="frames").read_schema(path)
     except (OSError, ValueError):
         return False
     name = _first(schema.names, _IMAGES)
-    kind = None if name is None else schema.field(name).type
-    return kind is not None and any(
-        getattr(arrow.types, f"is_{one}")(kind) for one in ("binary", "large_binary", "struct")
-    )
+    if name is None:
+        return False
+    return str(schema.field(name).type).startswith(("binary", "large_binary", "struct"))
 
 
 def read_pictures(
@@ -114,35 +112,28 @@ def read_pictures(
     return population(path.name, pictures.images, labels, arms, split)
 
 
-def _square(images: Iterable[Any], side: int | None, where: str) -> NDArray[np.uint8]:
-    """Scale images to grey squares of one size: the given one, theirs where all are the same even
+def _square(pictures: Sequence[Any], side: int | None, where: str) -> NDArray[np.uint8]:
+    """Scale grey pictures to squares of one size: the given one, theirs where all are the same even
     square, or 28.
     """
-    image = require("PIL.Image", extra="data")
-    pictures = [
-        one if hasattr(one, "convert") else image.fromarray(np.asarray(one)) for one in images
-    ]
     if not pictures:
         raise DataError(
             f"{where} holds no images. Their names end in {', '.join(ENDS)}.",
             rule="problems.images.none",
         )
-    sizes = {one.size for one in pictures}
-    (width, height), *others = sizes
+    (width, height), *others = {picture.size for picture in pictures}
     same = not others and width == height and width % 2 == 0
     pixels = side or (width if same else SIDE)
-    if pixels < 6 or pixels % 2:
+    if not _is_side(pixels):
         raise ConfigError(
             f"side must be an even number of at least 6 pixels, got {pixels}. Choose another.",
             rule="problems.side.not-even",
         )
-    grey = (one.convert("L") for one in pictures)
-    return np.stack(
-        [
-            np.asarray(one if one.size == (pixels, pixels) else one.resize((pixels, pixels)))
-            for one in grey
-        ]
-    )
+    return np.stack([np.asarray(picture.resize((pixels, pixels))) for picture in pictures])
+
+
+def _is_side(pixels: int) -> bool:
+    return pixels >= 6 and pixels % 2 == 0
 
 
 def _folder(path: Path, side: int | None) -> Pictures:
@@ -184,7 +175,7 @@ def _idx(path: Path, side: int | None) -> Pictures:
             "them.",
             rule="problems.images.lengths",
         )
-    return Pictures(_sized(images, side, str(path)), [str(one) for one in labels.tolist()], None)
+    return Pictures(_sized(images, side, str(path)), _texts(labels), None)
 
 
 def _arrays(path: Path, side: int | None) -> Pictures:
@@ -198,7 +189,7 @@ def _arrays(path: Path, side: int | None) -> Pictures:
             )
         client_name = _first(arrays.files, _CLIENTS)
         images, labels = arrays[image_name], arrays[label_name]
-        owners = None if client_name is None else arrays[client_name]
+        owners = None if client_name is None else _texts(arrays[client_name])
     if images.ndim == 4 and images.shape[-1] == 1:
         images = images[..., 0]
     if images.dtype != np.uint8 or images.ndim not in (3, 4) or labels.shape != (len(images),):
@@ -210,23 +201,22 @@ def _arrays(path: Path, side: int | None) -> Pictures:
         )
     return Pictures(
         _sized(images, side, str(path)),
-        [str(one) for one in labels.tolist()],
-        None if owners is None else [str(one) for one in owners.tolist()],
+        _texts(labels),
+        owners,
     )
 
 
 def _sized(images: NDArray[np.uint8], side: int | None, where: str) -> NDArray[np.uint8]:
     """Leave even squares as they are; scale others."""
-    height, width = images.shape[1:3]
-    if (
-        images.ndim == 3
-        and height == width
-        and width >= 6
-        and width % 2 == 0
-        and side in (None, width)
-    ):
+    size = side or images.shape[1]
+    if images.shape[1:] == (size, size) and _is_side(size):
         return images
-    return _square(images, side, where)
+    image = require("PIL.Image", extra="data")
+    return _square([image.fromarray(each).convert("L") for each in images], side, where)
+
+
+def _texts(values: NDArray[np.generic]) -> list[str]:
+    return list(map(str, values.tolist()))
 
 
 def _parquet(path: Path, side: int | None, label: str, client: str | None) -> Pictures:
@@ -238,31 +228,28 @@ def _parquet(path: Path, side: int | None, label: str, client: str | None) -> Pi
             f"{path} is no whole Parquet file ({error}).", rule="problems.images.not-parquet"
         ) from None
     name = _first(table.column_names, _IMAGES)
-    label_name = (
-        label
-        if label in table.column_names
-        else _first(table.column_names, ("character", *_LABELS))
-    )
+    label_name = _first(table.column_names, (label, "character", *_LABELS))
     if name is None or label_name is None:
         raise DataError(
             f"{path} must have columns image and {label}, got {', '.join(table.column_names)}. "
             "Name them so.",
             rule="problems.images.no-columns",
         )
-    cells = (one["bytes"] if isinstance(one, dict) else one for one in table[name].to_pylist())
+    opened = []
     try:
-        opened = [image.open(io.BytesIO(one)).convert("L") for one in cells]
+        for cell in table[name].to_pylist():
+            data = cell["bytes"] if isinstance(cell, dict) else cell
+            opened.append(image.open(io.BytesIO(data)).convert("L"))
     except (OSError, TypeError, ValueError) as error:
         raise DataError(
             f"{path}: column {name} must hold encoded images ({error}).",
             rule="problems.images.not-encoded",
         ) from None
-    who = client if client in table.column_names else _first(table.column_names, _CLIENTS)
-    owners = None if client is None or who is None else [str(one) for one in table[who].to_pylist()]
+    client_name = None if client is None else _first(table.column_names, (client, *_CLIENTS))
     return Pictures(
         _square(opened, side, str(path)),
-        [str(one) for one in table[label_name].to_pylist()],
-        owners,
+        list(map(str, table[label_name].to_pylist())),
+        None if client_name is None else list(map(str, table[client_name].to_pylist())),
     )
 
 

@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from posse.core.check import first_repeated
 from posse.core.errors import ConfigError, DataError
 from posse.problems.populations.draws import CAP, words
-from posse.problems.populations.ragged import Ragged, largest_step, release
+from posse.problems.populations.ragged import Ragged, largest_step, release, rows_between
 
 Dense = NDArray[np.uint8] | NDArray[np.float32]
 
@@ -114,25 +115,60 @@ class Population:
         for name in ("offsets", "inputs", "labels"):
             if isinstance(value := getattr(self, name), list):
                 object.__setattr__(self, name, np.asarray(value))
-        check_sizes(
-            self.arms,
-            self.offsets,
-            len(self.inputs),
-            len(self.labels),
-            self.bags,
-            len(self.vocabulary),
-        )
+        self._check_sizes()
+        if self.largest < 0:
+            object.__setattr__(self, "largest", largest_step(self.offsets))
+        if not self.checked:
+            self.check()
+            object.__setattr__(self, "checked", True)
+
+    def _check_sizes(self) -> None:
+        """Raise if arrays do not belong together."""
+        arms = self.arms
+        offsets = self.offsets
+        inputs = len(self.inputs)
+        labels = len(self.labels)
+        if len(arms) < 2:
+            raise DataError(
+                f"a bandit needs at least 2 arms, got {len(arms)}. Add another.",
+                rule="problems.population.too-few-arms",
+            )
+        twice = first_repeated(arms)
+        if twice is not None:
+            raise DataError(
+                f"arm names must differ, got '{twice}' twice. Rename one.",
+                rule="problems.population.arms-twice",
+            )
+        if offsets.ndim != 1 or len(offsets) < 2:
+            raise DataError(
+                f"a population needs a client, got offsets of shape {offsets.shape}. Give clients + 1 "
+                "offsets.",
+                rule="problems.population.no-client",
+            )
+        if len(offsets) - 1 > MOST_CLIENTS:
+            raise DataError(
+                f"a population has at most 2^24 clients, got {len(offsets) - 1}. Split it.",
+                rule="problems.population.too-many-clients",
+            )
+        if inputs != labels or int(offsets[0]) != 0 or int(offsets[-1]) != inputs:
+            raise DataError(
+                f"every sample must have an input, a label and a client, got {inputs} inputs, {labels} "
+                "labels and offsets "
+                f"from {offsets[0]} to {offsets[-1]}. Match them.",
+                rule="problems.population.lengths",
+            )
+        if self.bags and not self.vocabulary:
+            raise DataError(
+                "bags of words need a vocabulary, got none. Name the words, in the order of their "
+                "numbers.",
+                rule="problems.population.no-vocabulary",
+            )
         if self.names is not None and len(self.names) != self.clients:
             raise DataError(
                 f"names must be one per client, got {len(self.names)} for {self.clients}. Match "
                 "them.",
                 rule="problems.population.names-number",
             )
-        if self.largest < 0:
-            object.__setattr__(self, "largest", largest_step(self.offsets))
-        if not self.checked:
-            self.check()
-            object.__setattr__(self, "checked", True)
 
     @property
     def clients(self) -> int:
@@ -173,6 +209,19 @@ class Population:
         if self.names is None:
             return f"client-{client + 1}"
         return self.names.row(client).astype(np.uint8).tobytes().decode()
+
+    def part(self, low: int, high: int) -> Population:
+        """View clients low ... high - 1 as a population."""
+        first, last = int(self.offsets[low]), int(self.offsets[high])
+        return replace(
+            self,
+            offsets=np.asarray(self.offsets[low : high + 1]) - first,
+            inputs=rows_between(self.inputs, first, last),
+            labels=rows_between(self.labels, first, last),
+            names=None if self.names is None else self.names.part(low, high),
+            largest=-1,
+            checked=True,
+        )
 
     def sizes(self, clients: ArrayLike | None = None) -> NDArray[np.int64]:
         """Samples of each client, or of some."""
@@ -311,52 +360,6 @@ _CHUNK = 1 << 14
 """Samples looked at a time."""
 MOST_CLIENTS = 1 << 24
 """Clients that draws have addresses for."""
-
-
-def check_sizes(
-    arms: tuple[str, ...],
-    offsets: NDArray[np.int64],
-    inputs: int,
-    labels: int,
-    bags: bool,
-    vocabulary: int,
-) -> None:
-    """Refuse arrays that do not belong together."""
-    if len(arms) < 2:
-        raise DataError(
-            f"a bandit needs at least 2 arms, got {len(arms)}. Add another.",
-            rule="problems.population.too-few-arms",
-        )
-    if len(set(arms)) != len(arms):
-        twice = next(name for i, name in enumerate(arms) if name in arms[:i])
-        raise DataError(
-            f"arm names must differ, got '{twice}' twice. Rename one.",
-            rule="problems.population.arms-twice",
-        )
-    if offsets.ndim != 1 or len(offsets) < 2:
-        raise DataError(
-            f"a population needs a client, got offsets of shape {offsets.shape}. Give clients + 1 "
-            "offsets.",
-            rule="problems.population.no-client",
-        )
-    if len(offsets) - 1 > MOST_CLIENTS:
-        raise DataError(
-            f"a population has at most 2^24 clients, got {len(offsets) - 1}. Split it.",
-            rule="problems.population.too-many-clients",
-        )
-    if inputs != labels or int(offsets[0]) != 0 or int(offsets[-1]) != inputs:
-        raise DataError(
-            f"every sample must have an input, a label and a client, got {inputs} inputs, {labels} "
-            "labels and offsets "
-            f"from {offsets[0]} to {offsets[-1]}. Match them.",
-            rule="problems.population.lengths",
-        )
-    if bags and not vocabulary:
-        raise DataError(
-            "bags of words need a vocabulary, got none. Name the words, in the order of their "
-            "numbers.",
-            rule="problems.population.no-vocabulary",
-        )
 
 
 def check_inputs(inputs: NDArray[np.uint8] | NDArray[np.float32] | Ragged, vocabulary: int) -> None:

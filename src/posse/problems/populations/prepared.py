@@ -16,7 +16,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -57,50 +57,40 @@ def save(population: Population, path: FilePath) -> Path:
             rule="problems.prepared.scaled",
         )
     if target.suffix == ".npz":
-        if target.exists():
-            raise ConfigError(
-                f"a population is written to a new file, and {target} exists. Choose another.",
-                rule="problems.prepared.file-exists",
-            )
-        arrays, ragged = _arrays(population.inputs, population.labels, population.names)
-        arrays["offsets"] = np.asarray(population.offsets)
-        arrays |= {_OFFSETS[what]: rows.offsets for what, rows in ragged.items()}
-        longest = {
-            "clients": population.largest,
-            **{what: rows.longest for what, rows in ragged.items()},
-        }
-        described = {
-            name: {"dtype": array.dtype.str, "shape": list(array.shape)}
-            for name, array in arrays.items()
-        }
-        text = json.dumps(
-            _header(
-                population.name,
-                population.arms,
-                population.vocabulary,
-                longest,
-                described,
-                population.features,
-            )
-        )
-        with target.open("xb") as stream:
-            write: Any = np.savez  # whose annotation takes every keyword for its own
-            write(stream, header=np.array(text), **arrays)
+        _save_file(population, target)
         return target
     with Writer(
         target, population.name, population.arms, population.vocabulary, population.features
     ) as out:
         for low in range(0, population.clients, _CLIENTS_A_CHUNK):
-            high = min(low + _CLIENTS_A_CHUNK, population.clients)
-            first, last = int(population.offsets[low]), int(population.offsets[high])
-            inputs, labels, names = population.inputs, population.labels, population.names
-            out.add(
-                np.diff(population.offsets[low : high + 1]),
-                inputs.part(first, last) if isinstance(inputs, Ragged) else inputs[first:last],
-                labels.part(first, last) if isinstance(labels, Ragged) else labels[first:last],
-                None if names is None else names.part(low, high),
-            )
+            part = population.part(low, min(low + _CLIENTS_A_CHUNK, population.clients))
+            out.add(part.sizes(), part.inputs, part.labels, part.names)
     return target
+
+
+def _save_file(population: Population, file: Path) -> None:
+    if file.exists():
+        raise ConfigError(
+            f"a population is written to a new file, and {file} exists. Choose another.",
+            rule="problems.prepared.file-exists",
+        )
+    arrays, ragged = _arrays(population.inputs, population.labels, population.names)
+    arrays["offsets"] = np.asarray(population.offsets)
+    longest = {"clients": population.largest}
+    for what, rows in ragged.items():
+        arrays[_OFFSETS[what]] = rows.offsets
+        longest[what] = rows.longest
+    header = _header(
+        population.name,
+        population.arms,
+        population.vocabulary,
+        longest,
+        {name: _described(array.dtype, array.shape) for name, array in arrays.items()},
+        population.features,
+    )
+    with file.open("xb") as stream:
+        write: Any = np.savez  # whose annotation takes every keyword for its own
+        write(stream, header=np.array(json.dumps(header)), **arrays)
 
 
 def load(path: FilePath, *, check: bool = False) -> Population:
@@ -116,35 +106,26 @@ def load(path: FilePath, *, check: bool = False) -> Population:
             f"{header.get('version')!r}. Prepare it again.",
             rule="problems.prepared.other-version",
         )
-    expected = {
-        name: (what["dtype"], tuple(what["shape"])) for name, what in header["arrays"].items()
-    }
-    shapes = {name: (array.dtype.str, array.shape) for name, array in arrays.items()}
-    for name in expected:
-        if shapes.get(name) != expected[name]:
+    shapes = {name: _described(array.dtype, array.shape) for name, array in arrays.items()}
+    for name, expected in header["arrays"].items():
+        if shapes.get(name) != expected:
             raise DataError(
-                f"{target}: array {name} must be {expected[name]} by the header, got "
-                f"{shapes.get(name)}. "
-                "Prepare it again.",
+                f"{target}: array {name} must be {expected} by the header, got "
+                f"{shapes.get(name)}. Prepare it again.",
                 rule="problems.prepared.wrong-array",
             )
-    counts = {"words": arrays.get("counts")}
-    ragged = {
-        what: Ragged(
-            arrays[_OFFSETS[what]], arrays[what], counts.get(what), header["longest"][what]
-        )
-        for what in ("words", "tags", "names")
-        if what in arrays
-    }
-    inputs = ragged["words"] if "words" in ragged else arrays["inputs"]
-    labels = ragged["tags"] if "tags" in ragged else arrays["labels"]
+    columns: dict[str, Any] = dict(arrays)
+    for what in _OFFSETS.keys() & arrays.keys():
+        counts = arrays.get("counts") if what == "words" else None
+        offsets = arrays[_OFFSETS[what]]
+        columns[what] = Ragged(offsets, arrays[what], counts, header["longest"][what])
     return Population(
         header["name"],
         tuple(header["arms"]),
         arrays["offsets"],
-        inputs,
-        labels,
-        ragged.get("names"),
+        columns["words"] if "words" in columns else columns["inputs"],
+        columns["tags"] if "tags" in columns else columns["labels"],
+        columns.get("names"),
         tuple(header["vocabulary"]),
         header["largest"],
         checked=not check,
@@ -160,9 +141,8 @@ def _arrays(
     ragged: dict[str, Ragged] = {}
     if isinstance(inputs, Ragged):
         ragged["words"] = inputs
-        arrays["counts"] = (
-            np.ones(len(inputs.values), np.uint16) if inputs.counts is None else inputs.counts
-        )
+        counts = inputs.counts
+        arrays["counts"] = np.ones(len(inputs.values), np.uint16) if counts is None else counts
     else:
         arrays["inputs"] = inputs
     if isinstance(labels, Ragged):
@@ -171,7 +151,9 @@ def _arrays(
         arrays["labels"] = labels.astype(np.int32, copy=False)
     if names is not None:
         ragged["names"] = names
-    return {**arrays, **{what: rows.values for what, rows in ragged.items()}}, ragged
+    for what, rows in ragged.items():
+        arrays[what] = rows.values
+    return arrays, ragged
 
 
 def _map_folder(folder: Path) -> tuple[dict[str, Any], Arrays]:
@@ -230,21 +212,18 @@ class Column:
     closed.
     """
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, like: tuple[np.dtype[np.generic], tuple[int, ...]]) -> None:
         self.rows = 0
         self._file = file
-        self._stream: IO[bytes] | None = None
-        self._like: tuple[np.dtype[np.generic], tuple[int, ...]] | None = None
-        self._start = 0
+        self._like = like
+        """Type of the numbers, and shape of a row."""
+        self._stream = file.open("xb")
+        self._write_header()
+        self._start = self._stream.tell()
 
     def add(self, values: NDArray[np.generic]) -> None:
         """Append rows."""
         like = (values.dtype, values.shape[1:])
-        if self._stream is None:
-            self._stream = self._file.open("xb")
-            self._like = like
-            self._write_header()
-            self._start = self._stream.tell()
         if like != self._like:
             raise DataError(
                 f"{self._file.name}: every chunk must have the same type and shape, got {like} after {self._like}. "
@@ -256,24 +235,20 @@ class Column:
 
     def close(self) -> dict[str, object]:
         """Write the number of rows and return the entry of the header."""
-        assert self._stream is not None
-        assert self._like is not None
         self._stream.seek(0)
         self._write_header()
         # numpy leaves room in the header for the first axis to grow.
         if self._stream.tell() != self._start:
             raise RuntimeError(f"the header of {self._file} grew")
         self._stream.close()
-        return {"dtype": self._like[0].str, "shape": [self.rows, *self._like[1]]}
+        kind, rest = self._like
+        return _described(kind, (self.rows, *rest))
 
     def abandon(self) -> None:
         """Close without finishing."""
-        if self._stream is not None:
-            self._stream.close()
+        self._stream.close()
 
     def _write_header(self) -> None:
-        assert self._stream is not None
-        assert self._like is not None
         kind, rest = self._like
         npy.write_array_header_1_0(
             self._stream,
@@ -338,7 +313,7 @@ class Writer:
         check_labels(labels, len(self._arms))
         arrays, ragged = _arrays(inputs, labels, names)
         for name, array in arrays.items():
-            self._column(name).add(array)
+            self._add(name, array)
         for what, rows in ragged.items():
             self._steps(what, np.diff(rows.offsets))
         self._steps("clients", sizes)
@@ -364,19 +339,27 @@ class Writer:
         )
         (self._folder / HEADER).write_text(json.dumps(header), encoding="utf-8")
 
-    def _column(self, name: str) -> Column:
-        return self._columns.setdefault(name, Column(self._folder / f"{name}.npy"))
+    def _add(self, name: str, rows: NDArray[np.generic]) -> None:
+        if name not in self._columns:
+            file = self._folder / f"{name}.npy"
+            self._columns[name] = Column(file, (rows.dtype, rows.shape[1:]))
+        self._columns[name].add(rows)
 
     def _steps(self, what: str, steps: NDArray[np.int64]) -> None:
         """Append row lengths as offsets."""
-        column = self._column(_OFFSETS[what])
-        if not column.rows:
-            column.add(np.zeros(1, np.int64))
+        name = _OFFSETS[what]
+        if name not in self._columns:
+            self._add(name, np.zeros(1, np.int64))
         ends = self._ends.get(what, 0) + np.cumsum(steps, dtype=np.int64)
-        column.add(ends)
+        self._add(name, ends)
         if len(ends):
             self._ends[what] = int(ends[-1])
             self._longest[what] = max(self._longest.get(what, 0), int(steps.max()))
+
+
+def _described(kind: np.dtype[Any], shape: tuple[int, ...]) -> dict[str, object]:
+    """Return what the header says of an array."""
+    return {"dtype": kind.str, "shape": list(shape)}
 
 
 def _header(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import mmap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -122,11 +123,8 @@ class Ragged:
     @property
     def arrays(self) -> tuple[NDArray[np.generic], ...]:
         """The flat arrays."""
-        return (
-            (self.offsets, self.values)
-            if self.counts is None
-            else (self.offsets, self.values, self.counts)
-        )
+        arrays = (self.offsets, self.values, self.counts)
+        return tuple(array for array in arrays if array is not None)
 
     def part(self, low: int, high: int) -> Ragged:
         """View rows low ... high - 1."""
@@ -135,6 +133,11 @@ class Ragged:
         return Ragged(
             np.asarray(self.offsets[low : high + 1]) - first, self.values[first:last], counts
         )
+
+
+def rows_between(values: NDArray[Any] | Ragged, low: int, high: int) -> Any:
+    """View rows low ... high - 1 of an array or of ragged rows."""
+    return values.part(low, high) if isinstance(values, Ragged) else values[low:high]
 
 
 def largest_step(offsets: NDArray[np.int64]) -> int:

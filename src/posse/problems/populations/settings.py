@@ -36,6 +36,7 @@ from posse.problems.populations.worlds import (
     Rewards,
     Scenario,
     ValueDrift,
+    clients_where,
     named_clients,
     periods_of,
     periods_text,
@@ -66,6 +67,13 @@ _ONLY = {
     "label_column": ("own", "images"),
 }
 """Settings that some populations alone have."""
+
+_FILES = {
+    "own": "a CSV file",
+    "images": "a folder or file of images",
+    "prepared": "a prepared folder or .npz file",
+}
+"""Populations that are read from `file`, and what it is."""
 
 MOVED = ("emnist", "femnist", "stackexchange", "stackoverflow")
 """Populations of 0.1 that the figures alone use: their loaders are in `reproduction`."""
@@ -180,63 +188,66 @@ class PopulationSettings(TableSettings):
     @property
     def population_kind(self) -> str:
         """Which of `POPULATIONS` it is; a file or a frame is own or prepared."""
-        if isinstance(self.data, str) and self.data in POPULATIONS:
+        if not isinstance(self.data, str):
+            return "own"
+        if self.data in POPULATIONS:
             return self.data
-        if isinstance(self.data, str) and holds_images(Path(self.data)):
+        path = Path(self.data)
+        if holds_images(path):
             return "images"
-        prepared = isinstance(self.data, str) and (
-            self.data.endswith(".npz") or Path(self.data).is_dir()
-        )
-        return "prepared" if prepared else "own"
+        return "prepared" if path.suffix == ".npz" or path.is_dir() else "own"
+
+    @property
+    def _is_own_source(self) -> bool:
+        """Whether `data` itself is the user's file or frame, and no name of `POPULATIONS`."""
+        return not isinstance(self.data, str) or self.data not in POPULATIONS
 
     @model_validator(mode="after")
     def _check_population(self) -> Self:
-        if self.data in MOVED and self.population_kind != "prepared":
+        kind = self.population_kind
+        if self.data in MOVED and kind != "prepared":
             raise ConfigError(
                 f"data '{self.data}' is no longer part of the package. In a checkout of Posse run "
                 f"'python -m reproduction prepare {self.data} FOLDER', and give that folder as "
                 "data.",
                 rule="problems.data.moved",
             )
-        if (
-            isinstance(self.data, str)
-            and self.data not in POPULATIONS
-            and not Path(self.data).exists()
-        ):
+        if isinstance(self.data, str) and not Path(self.data).exists():
             self.check_name(POPULATIONS)
-        is_path = not isinstance(self.data, str) or self.data not in POPULATIONS
-        if is_path and self.file is not None:
+        if self._is_own_source and self.file is not None:
             raise ConfigError(
                 f"data and file both say where the clients are, got '{self.data_name}' and "
                 f"{self.file}.",
                 rule="problems.data.and-file",
             )
-        for name, where in _ONLY.items():
-            if self.population_kind not in where:
-                self.leave_out((name,), ", ".join(where), f" for {self.population_kind}")
-        if self.scale == "standard" and self.population_kind != "own":
+        for name, kinds in _ONLY.items():
+            if kind not in kinds:
+                self.leave_out((name,), ", ".join(kinds), f" for {kind}")
+        if self.scale == "standard" and kind != "own":
             raise ConfigError(
-                f"scale applies to own, got standard for {self.population_kind}. Leave scale out.",
+                f"scale applies to own, got standard for {kind}. Leave scale out.",
                 rule="problems.scale.not-own",
                 field="scale",
             )
-        if self.data in ("own", "images", "prepared"):
-            self._file()
+        if not self._is_own_source and kind in _FILES:
+            self._path()
         self.availability()
         check.positive(alpha=self.alpha)
-        check.at_least(1, clients=1 if self.clients is None else self.clients)
+        if self.clients is not None:
+            check.at_least(1, clients=self.clients)
         check.at_least(0, stale=self.stale)
-        _ = self.available and periods_of(self.available)
+        if self.available:
+            periods_of(self.available)
         self.drifting(2)
         return self
 
     def _population(self) -> Population:
-        if self.population_kind == "digits":
+        kind = self.population_kind
+        if kind == "digits":
             return digits_population(self.clients or DIGIT_CLIENTS, self.alpha, self.seed)
-        if self.population_kind == "images":
-            path = self._file() if self.data in POPULATIONS else Path(self.data)
+        if kind == "images":
             return read_pictures(
-                path,
+                self._path(),
                 clients=self.clients,
                 alpha=self.alpha,
                 seed=self.seed,
@@ -244,18 +255,21 @@ class PopulationSettings(TableSettings):
                 label=self.label_column,
                 client=self.client_column,
             )
-        if self.population_kind == "own" and self.client_column is None:
-            return read_population(
-                self._source(),
-                None,
+        if kind == "mnist-writers":
+            population = mnist_writers(self.data_dir, self.part, self.verify)
+        elif kind == "prepared":
+            population = load(self._path())
+        else:
+            population = read_population(
+                self.data if isinstance(self.data, Frame) else self._path(),
+                self.client_column,
                 self.label_column,
                 clients=self.clients or 10,
                 alpha=self.alpha,
                 seed=self.seed,
                 options=self.read_options(),
             )
-        every_client = self._natural()
-        return every_client if self.clients is None else some_clients(every_client, self.clients)
+        return population if self.clients is None else some_clients(population, self.clients)
 
     def data_files(self) -> tuple[Path, ...]:
         """Files or folders that `data` or `file` names, or that a data set of this name is found
@@ -268,7 +282,7 @@ class PopulationSettings(TableSettings):
     def _found(self) -> Iterable[Path]:
         if self.data == "mnist-writers":
             return (*find_mnist(self.data_dir, self.part), find_writers(self.data_dir, self.part))
-        return () if self.data in POPULATIONS else (Path(self.data),)
+        return (Path(self.data),) if self._is_own_source else ()
 
     def world(
         self, population: Population, own: bool = False, first: Callable[[str], bool] | None = None
@@ -276,24 +290,19 @@ class PopulationSettings(TableSettings):
         """Make the scenario; `own` where rewards before deployment are a function, `first` returns
         whether a client may be drawn for it.
         """
+        arms = len(population.arms)
         before = among = None
-        if self.before is not None and not own:
+        if own:
+            before = Before(Rewards(np.zeros((arms, arms))), np.ones(arms, bool))
+        elif self.before is not None:
             before = read_rewards(Path(self.before), population.arms)
-        elif own:
-            before = Before(
-                Rewards(np.zeros((len(population.arms),) * 2)), np.ones(len(population.arms), bool)
-            )
         if first is not None:
-            names = (population.client_name(number) for number in range(population.clients))
-            among = np.array([at for at, name in enumerate(names) if first(name)], np.int64)
+            among = clients_where(population, first)
         elif self.first is not None:
             among = named_clients(population, self.first)
-        count = population.clients if among is None else len(among)
-        pretrained = (
-            self.pretrained
-            if "pretrained" in self.model_fields_set
-            else min(INITIAL_CLIENTS, count)
-        )
+        pretrained = self.pretrained
+        if "pretrained" not in self.model_fields_set:
+            pretrained = min(pretrained, population.clients if among is None else len(among))
         chosen_scenario = scenario(self.scenario, population, pretrained, before, among)
         if chosen_scenario.pretrained:
             chosen_scenario.initial(population.clients, self.seed)
@@ -309,42 +318,20 @@ class PopulationSettings(TableSettings):
 
     def drifting(self, arms: int) -> Drift | None:
         """Make the drift; none if the world stays."""
-        if self.drift != "none":
-            check.at_least(1, drift_every=self.drift_every)
-            check.between(0, 1, open_low=self.drift == "labels", drift_share=self.drift_share)
-        if self.drift == "labels":
-            return LabelDrift(arms, self.drift_every, self.drift_share, self.seed)
-        return (
-            ValueDrift(arms, self.drift_every, self.drift_share, self.seed)
-            if self.drift == "values"
-            else None
-        )
+        if self.drift == "none":
+            return None
+        check.at_least(1, drift_every=self.drift_every)
+        check.between(0, 1, open_low=self.drift == "labels", drift_share=self.drift_share)
+        drift: type[Drift] = LabelDrift if self.drift == "labels" else ValueDrift
+        return drift(arms, self.drift_every, self.drift_share, self.seed)
 
-    def _natural(self) -> Population:
-        """Clients that are what they are."""
-        if self.population_kind == "mnist-writers":
-            return mnist_writers(self.data_dir, self.part, self.verify)
-        if self.population_kind == "prepared":
-            return load(Path(self.data) if self.data not in POPULATIONS else self._file())
-        return read_population(
-            self._source(), self.client_column, self.label_column, options=self.read_options()
-        )
-
-    def _source(self) -> Path | Frame:
-        """Return the user's own table, or prepared population."""
-        if isinstance(self.data, Frame):
-            return self.data
-        return self._file() if self.data in POPULATIONS else Path(self.data)
-
-    def _file(self) -> Path:
+    def _path(self) -> Path:
+        """Return the user's own file or folder: `data` itself, or `file`."""
+        if self._is_own_source:
+            return Path(self.data)
         if self.file is None:
-            what = {
-                "own": "a CSV file",
-                "images": "a folder or file of images",
-                "prepared": "a prepared folder or .npz file",
-            }.get(self.data, "a folder")
             raise ConfigError(
-                f"data '{self.data}' needs {what}, got no file. Give file.",
+                f"data '{self.data}' needs {_FILES[self.data]}, got no file. Give file.",
                 rule="problems.file.needed",
             )
         return self.file

@@ -160,19 +160,7 @@ def some_clients(population: Population, clients: int) -> Population:
             "fewer.",
             rule="problems.clients.more-than-there-are",
         )
-    last = int(population.offsets[clients])
-    inputs, labels, names = population.inputs, population.labels, population.names
-    return Population(
-        population.name,
-        population.arms,
-        population.offsets[: clients + 1],
-        inputs.part(0, last) if isinstance(inputs, Ragged) else inputs[:last],
-        labels.part(0, last) if isinstance(labels, Ragged) else labels[:last],
-        None if names is None else names.part(0, clients),
-        population.vocabulary,
-        checked=True,
-        features=population.features,
-    )
+    return population.part(0, clients)
 
 
 def _offsets(sizes: NDArray[np.int64]) -> NDArray[np.int64]:

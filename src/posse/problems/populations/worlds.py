@@ -23,7 +23,8 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -92,11 +93,8 @@ class Scenario:
         The bandit phase may draw any client, these among them.
         """
         clients_in_order = order(seed, INITIAL, clients)
-        clients_in_order = (
-            clients_in_order
-            if self.among is None
-            else clients_in_order[np.isin(clients_in_order, self.among)]
-        )
+        if self.among is not None:
+            clients_in_order = clients_in_order[np.isin(clients_in_order, self.among)]
         if self.pretrained > len(clients_in_order):
             raise ConfigError(
                 f"scenario {self.name} pre-trains on {self.pretrained} clients, and there are "
@@ -128,24 +126,21 @@ def scenario(
     """
     check.one_of(SCENARIOS, scenario=name)
     count = len(population.arms)
-    plain = Rewards(np.eye(count))
+    rewards = Rewards(np.eye(count))
     if name == "scratch":
-        return Scenario(name, plain)
+        return Scenario(name, rewards)
     check.at_least(1, pretrained=pretrained)
-    visible = np.ones(count, bool)
     if name == "init":
-        return Scenario(name, plain, pretrained, plain, visible, among)
-    if before is not None:
-        return Scenario(name, plain, pretrained, *before, among)
-    if not isinstance(population.labels, Ragged):
-        return Scenario(
-            name, plain, pretrained, Rewards(near_case(population.arms)), visible, among
-        )
-    counts = tag_counts(population)
-    visible = np.zeros(count, bool)
-    visible[np.argsort(-counts, kind="stable")[:PRETRAINED_TAGS]] = True
-    rare = Rewards(np.diag(inverse_frequency(counts)))
-    return Scenario(name, rare, pretrained, Rewards(np.diag(visible * 1.0)), visible, among)
+        before = Before(rewards, np.ones(count, bool))
+    elif before is None and population.multilabel:
+        counts = tag_counts(population)
+        visible = np.zeros(count, bool)
+        visible[np.argsort(-counts, kind="stable")[:PRETRAINED_TAGS]] = True
+        rewards = Rewards(np.diag(inverse_frequency(counts)))
+        before = Before(Rewards(np.diag(visible * 1.0)), visible)
+    elif before is None:
+        before = Before(Rewards(near_case(population.arms)), np.ones(count, bool))
+    return Scenario(name, rewards, pretrained, *before, among)
 
 
 def read_rewards(path: Path, arms: tuple[str, ...]) -> Before:
@@ -199,15 +194,23 @@ def named_clients(population: Population, patterns: str) -> NDArray[np.int64]:
     >>> named_clients(three, "client-[13]").tolist()
     [0, 2]
     """
-    choices = [one.strip() for one in patterns.split(",")]
-    names = [population.client_name(number) for number in range(population.clients)]
-    chosen = [at for at, name in enumerate(names) if any(fnmatchcase(name, one) for one in choices)]
-    if not chosen:
+    choices = [pattern.strip() for pattern in patterns.split(",")]
+    chosen = clients_where(
+        population, lambda name: any(fnmatchcase(name, pattern) for pattern in choices)
+    )
+    if not len(chosen):
         raise ConfigError(
-            f"no client has a name like '{patterns}', and the first is {names[0]}. Change the "
-            "pattern.",
+            f"no client has a name like '{patterns}', and the first is "
+            f"{population.client_name(0)}. Change the pattern.",
             rule="problems.first.no-client",
         )
+    return chosen
+
+
+def clients_where(population: Population, test: Callable[[str], bool]) -> NDArray[np.int64]:
+    """Return the clients whose names pass a test."""
+    clients = range(population.clients)
+    chosen = [client for client in clients if test(population.client_name(client))]
     return np.array(chosen, np.int64)
 
 
@@ -372,27 +375,26 @@ class Presence:
 
     def check(self, rounds: int) -> None:
         """Raise where a round has no arm."""
-        changes = {
-            1,
-            *(first for _, first, _ in self.periods),
-            *(last + 1 for _, _, last in self.periods),
-        }
-        for at in sorted(int(one) for one in changes if one <= rounds):
-            if not self.here(at - 1).any():
+        # Arms go after the last round of a period only, so that the round after it is looked at.
+        changes = {1, *(last + 1 for _, _, last in self.periods)}
+        for at in sorted(changes):
+            if at <= rounds and not self.here(int(at) - 1).any():
                 raise ConfigError(
-                    f"every round needs an arm, and available leaves none in round {at}. Change it.",
+                    f"every round needs an arm, and available leaves none in round {int(at)}. "
+                    "Change it.",
                     rule="problems.available.no-arm",
                 )
 
     def rounds(self, arm: str) -> str:
         """Say in which rounds an arm is there."""
         own = sorted((first, last) for name, first, last in self.periods if name == arm)
-        return (
-            ", ".join(
-                f"{first} on" if last == math.inf else f"{first} to {last:g}" for first, last in own
-            )
-            or "all"
-        )
+        texts = [f"{first} to {last:g}" for first, last in own]
+        return ", ".join(texts).replace("to inf", "on") or "all"
+
+
+_PERIOD = re.compile(
+    r"\s*(?P<name>\S|\S.*\S)\s*:\s*(?P<first>\d{0,18})\s*-\s*(?P<last>-?\d{1,18})?\s*"
+)
 
 
 def periods_of(text: str) -> tuple[tuple[str, int, float], ...]:
@@ -403,30 +405,27 @@ def periods_of(text: str) -> tuple[tuple[str, int, float], ...]:
     """
     try:
         (cells,) = csv.reader([text], skipinitialspace=True, strict=True)
-        if not cells:
-            raise ValueError
-        periods = []
-        for cell in cells:
-            name, _, rounds = cell.rpartition(":")
-            first, dash, last = rounds.strip().partition("-")
-            periods.append(
-                (name.strip(), int(first or 1), float(int(last)) if last.strip() else math.inf)
-            )
-            if not (name and dash):
-                raise ValueError
-    except (ValueError, OverflowError, csv.Error):
-        raise ConfigError(
-            "available must be arms with their first and last round, such as a:20-,b:1-99, got "
-            f"{text!r}. Correct it.",
-            rule="problems.available.not-periods",
-        ) from None
-    for name, one, two in periods:
-        if not 1 <= one <= two:
+    except (ValueError, csv.Error):
+        cells = []
+    periods = []
+    for cell in cells or [""]:
+        match = _PERIOD.fullmatch(cell)
+        if match is None:
             raise ConfigError(
-                f"rounds of available are 1 on, first to last, got {one} to {two:g} for arm "
+                "available must be arms with their first and last round, such as a:20-,b:1-99, "
+                f"got {text!r}. Correct it.",
+                rule="problems.available.not-periods",
+            )
+        name = match["name"]
+        first = int(match["first"] or 1)
+        last = float(match["last"] or math.inf)
+        if not 1 <= first <= last:
+            raise ConfigError(
+                f"rounds of available are 1 on, first to last, got {first} to {last:g} for arm "
                 f"'{name}'.",
                 rule="problems.available.rounds",
             )
+        periods.append((name, first, last))
     return tuple(periods)
 
 
@@ -441,19 +440,18 @@ def periods_text(table: object) -> object:
         return table or None
     cells = []
     for name, value in table.items():
-        several = (
-            value
-            if isinstance(value, Sequence) and value and isinstance(value[0], Sequence)
-            else (value,)
-        )
-        for one in several:
-            if not isinstance(one, Sequence) or isinstance(one, str) or len(one) != 2:
+        periods = value
+        if not (isinstance(value, Sequence) and value and isinstance(value[0], Sequence)):
+            periods = [value]
+        for period in periods:
+            if not isinstance(period, Sequence) or isinstance(period, str) or len(period) != 2:
                 raise ConfigError(
                     f"available needs the first and last round of arm '{name}', (20, None), got "
                     f"{value!r}.",
                     rule="problems.available.not-a-pair",
                 )
-            cells.append(f"{name}:{'-'.join('' if end is None else str(end) for end in one)}")
+            ends = ["" if end is None else str(end) for end in period]
+            cells.append(f"{name}:{'-'.join(ends)}")
     stream = io.StringIO()
     csv.writer(stream, lineterminator="").writerow(cells)
     return stream.getvalue()

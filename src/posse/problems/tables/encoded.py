@@ -7,6 +7,7 @@ other words are refused.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -172,14 +173,15 @@ def _kinds_of_model(
     """Return what each column holds, by the features of a model."""
     kinds: dict[str, str] = {}
     unknown = []
-    sources: dict[str, int] = dict.fromkeys(features, 0)
+    sources: Counter[str] = Counter()
     for name in names:
-        own = [each for each in features if each == name]
-        own = own or [each for each in features if each.startswith(f"{name}=")]
-        for each in own:
-            sources[each] += 1
-        if own:
-            kinds[name] = "number" if own == [name] else "category"
+        words = [feature for feature in features if feature.startswith(f"{name}=")]
+        if name in features:
+            kinds[name] = "number"
+            sources[name] += 1
+        elif words:
+            kinds[name] = "category"
+            sources.update(words)
         elif name.lower() in ignored:
             kinds[name] = "ignored"
         elif looks[name].kind == "date":
@@ -195,11 +197,11 @@ def _kinds_of_model(
             f"{table.name}: {those.format(', '.join(unknown), learnt)}",
             rule="problems.features.unknown",
         )
-    for feature, count in sources.items():
-        if count != 1:
+    for feature in features:
+        if sources[feature] != 1:
             raise DataError(
                 f"{table.name}: the model's feature '{feature}' must come from one column, got "
-                f"{count}. {learnt}: give these columns.",
+                f"{sources[feature]}. {learnt}: give these columns.",
                 rule="problems.features.missing",
             )
     return kinds

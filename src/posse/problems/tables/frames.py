@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from posse.core.check import require
+from posse.core.check import first_repeated, require
 from posse.core.errors import DataError
 from posse.problems.tables.cells import ArrowCells, Cells, NumpyCells, ObjectCells
 from posse.problems.tables.text import FilePath, read_bytes
@@ -93,7 +93,7 @@ def as_frame(value: object, name: str) -> Frame | None:
     if columns is None:
         return None
     names = [str(column) for column, _ in columns]
-    twice = next((word for i, word in enumerate(names) if word in names[:i]), None)
+    twice = first_repeated(names)
     if twice is not None:
         raise DataError(
             f"{name}: column '{twice}' is listed more than once. Rename one.",

@@ -109,6 +109,10 @@ class Words:
     def __getitem__(self, row: int) -> str:
         return self.distinct[int(self.code[row])]
 
+    def take(self, rows: NDArray[np.integer] | Mask) -> Words:
+        """Return the words of some rows."""
+        return Words(self.distinct, self.code[rows])
+
 
 @dataclass(frozen=True, eq=False)
 class Records:

@@ -102,6 +102,9 @@ def likely_encoding(data: bytes) -> str:
 
     Windows-1252 has letters where Latin-1 has control characters; a few bytes mean nothing in it.
     """
+    wide = _wide_encoding(data)
+    if wide:
+        return wide
     try:
         data.decode("cp1252")
     except UnicodeDecodeError:
