@@ -262,7 +262,7 @@ def _share(
         regret=_if_known(_mean, regret),
         regret_alone=_if_known(_mean, regret_alone),
         regret_error=_if_known(standard_error, saved),
-        runs=np.size(total),
+        runs=0 if total is None else total.size,
     )
 
 
