@@ -53,7 +53,7 @@ def test_the_ledger_lists_filters_sorts_and_compares(visit: Visits, stored: list
         rows.nth(place).get_by_role("checkbox").check()
     beside = page.get_by_role("region", name="Comparison")
     expect(beside.locator(".chart").first).to_be_visible()
-    expect(beside.get_by_role("heading", name="Earned and cost")).to_be_visible()
+    expect(beside.get_by_role("heading", name="What it earned and cost")).to_be_visible()
     legend = beside.locator(".legend button").first
     lines = beside.locator(".chart").first.locator(".line")
     expect(lines).to_have_count(2)
@@ -105,9 +105,8 @@ def test_long_names_stay_in_the_window_beside_a_comparison(
         expect(rows).to_have_count(4)
         for place in range(4):
             rows.nth(place).get_by_role("checkbox").check()
-        expect(
-            page.get_by_role("region", name="Comparison").get_by_role("heading", name="Pulls")
-        ).to_be_visible()
+        beside = page.get_by_role("region", name="Comparison")
+        expect(beside.get_by_role("heading", name="How often each").first).to_be_visible()
         fits = "() => document.documentElement.scrollWidth <= innerWidth"
         assert page.evaluate(fits)
         ledger = page.get_by_role("region", name="Runs", exact=True)

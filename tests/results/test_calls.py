@@ -10,6 +10,8 @@ from types import FrameType
 import pytest
 
 import posse
+from posse.core import compiled
+from posse.systems.samba import twin
 from tests.kit.commands import call
 
 PACKAGE = f"{Path(posse.__file__).parent}/"
@@ -38,6 +40,9 @@ class Counter:
 def counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Counter:
     monkeypatch.setenv("POSSE_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
+    # The twin is compiled: interpreted functions make calls, as many as the machine has time for.
+    compiled.stop_interpreting()
+    monkeypatch.setattr(twin, "PATIENCE", 0.0)
     assert call(*RUN).code == 0  # compiles, imports and fills caches
     counter = Counter()
     sys.setprofile(counter)
@@ -52,6 +57,6 @@ def test_a_run_with_a_report_enters_few_files_and_makes_few_calls(counter: Count
     results = [name for name in counter.files if name.startswith("results/")]
     assert "results/document.py" in results
     assert len(results) <= 14, sorted(results)
-    assert sum(counter.files[name] for name in results) <= 9_000
+    assert sum(counter.files[name] for name in results) <= 8_500
     assert len(counter.files) <= 76, sorted(counter.files)
-    assert counter.calls <= 80_000
+    assert counter.calls <= 66_000

@@ -145,7 +145,7 @@ def test_places_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monke
     def denied(*args: object, **kwargs: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr(os, "open", denied)
+    monkeypatch.setattr(Path, "open", denied)
     with pytest.raises(DataError, match="permission denied"):
         export(example_record(), tmp_path / "a.csv")
 

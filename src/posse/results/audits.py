@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
+import numpy as np
 
 from posse.results import words
 from posse.results.record import Record, utc_now
@@ -64,21 +67,28 @@ class Row:
             return self.says or self.note or words.UNKNOWN
         text = f"{self.statistic or 'score'} {_figure(self.value)}"
         if self.interval is not None:
-            text += f" [{', '.join(map(_figure, self.interval))}]"
-        return f"{text}, {self.counted}" if self.counted else text
+            low, high = self.interval
+            text += f" [{_figure(low)}, {_figure(high)}]"
+        if self.counted:
+            text += f", {self.counted}"
+        return text
 
     @property
     def cells(self) -> tuple[str, ...]:
         """The row of a table."""
-        guess = words.UNKNOWN if self.baseline is None else _figure(self.baseline)
+        guess = _figure(self.baseline)
         power = words.UNKNOWN
         if self.power is not None:
             power = f"{self.power:.0%} of {self.planted or 'planted leaks'}"
         return self.attack, self.at, self.title, self.finds, guess, self.verdict, power
 
 
-def _figure(value: float) -> str:
-    return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+def _figure(value: float | None) -> str:
+    if value is None:
+        return words.UNKNOWN
+    if abs(value) < 1000:
+        return f"{value:.3g}"
+    return f"{value:,.0f}"
 
 
 @dataclass(frozen=True)
@@ -135,9 +145,10 @@ class Audit:
         if self.view:
             return f"{attacks}: estimates that no truth scores"
         verdicts = Counter(row.verdict for row in self.rows)
-        parts = [
-            f"{verdicts[each]} {each}" for each in ("finds it out", "a little") if verdicts[each]
-        ]
+        parts = []
+        for verdict in ("finds it out", "a little"):
+            if verdicts[verdict]:
+                parts.append(f"{verdicts[verdict]} {verdict}")
         return f"Of {attacks}: {', '.join(parts) or 'none finds anything'}"
 
     def sections(self) -> list[Section]:
@@ -182,26 +193,15 @@ class Audit:
 
     def plain(self) -> dict[str, Any]:
         """Return it as a record stores it."""
-        names = [each.name for each in fields(self) if each.name not in ("rows", "left_out")]
-        values: dict[str, Any] = {name: getattr(self, name) for name in names}
-        rows = [asdict(row) for row in self.rows]
-        for row in rows:
-            row["claims"] = list(row["claims"])
-            row["interval"] = row["interval"] and list(row["interval"])
-        return values | {"left_out": dict(self.left_out), "rows": rows}
+        values: dict[str, Any] = msgspec.to_builtins(self, enc_hook=np.generic.item)
+        left_out = values.pop("left_out")
+        rows = values.pop("rows")
+        return values | {"left_out": left_out, "rows": rows}
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> Audit:
         """Return the audit that a record stores; keys of other versions are ignored."""
-        row_names = {each.name for each in fields(Row)}
-        rows = []
-        for row in stored.get("rows", ()):
-            values = {key: row[key] for key in row if key in row_names}
-            values["claims"] = tuple(values.get("claims", ()))
-            values["interval"] = values.get("interval") and tuple(values["interval"])
-            rows.append(Row(**values))
-        names = {each.name for each in fields(cls)} - {"rows"}
-        return cls(**{key: stored[key] for key in stored if key in names}, rows=tuple(rows))
+        return msgspec.convert(stored, cls)
 
     def _repr_html_(self) -> str:
         """Return the audit as a notebook shows it; notes are folded."""

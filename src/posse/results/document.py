@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -807,8 +807,7 @@ def _details(
     details = list(tables)
     details += [_parties_table(joined) for joined in joined_records]
     details += sections_of(pairs)
-    pulled = [pair for pair in pairs if pair[0].arms > 1 and pair[0].runs]
-    details += [_pulls_table(*pair) for pair in _different(pulled)]
+    details += _pulls_tables(pairs)
     details += _protection_details(records)
     details += _privacy_details(pairs)
     for record in records:
@@ -820,6 +819,18 @@ def _details(
         details.append(Section("How to read the comparison", items=compare(records).notes))
     details += [_facts(record, label) for record, label in pairs]
     return details
+
+
+def comparison_tables(records: Sequence[Record], names: Sequence[str]) -> list[Section]:
+    """Return the tables of labelled records next to each other: costs, pulls and the systems' own."""
+    pairs = list(zip(records, names, strict=True))
+    costs = _cost_table(pairs)
+    if len(pairs) > 1:
+        costs = replace(costs, notes=compare(records).notes)
+    tables = [costs, *_pulls_tables(pairs)]
+    for record, label in pairs:
+        tables += _cost_details(record, label)
+    return tables + sections_of(pairs)
 
 
 def sections(
@@ -888,6 +899,12 @@ def _worth(share: Share) -> tuple[str, ...]:
         words.plus_minus(share.difference, share.error),
         words.fraction(share.ratio),
     )
+
+
+def _pulls_tables(pairs: Labelled) -> list[Section]:
+    """Return the pulls of records of which no two are equal; one arm alone needs no table."""
+    pulled = [pair for pair in pairs if pair[0].arms > 1 and pair[0].runs]
+    return [_pulls_table(*pair) for pair in _different(pulled)]
 
 
 def _pulls_table(record: Record, label: str) -> Section:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import operator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -11,6 +13,8 @@ from posse.core.statistics import Floats, Interval, holm, regret_ratio, standard
 from posse.results import words
 from posse.results.naming import labels
 from posse.results.record import Record, several
+
+Result = TypeVar("Result")
 
 ALL = "all together"
 
@@ -39,21 +43,14 @@ class Share:
     @property
     def ratio(self) -> float | None:
         """Regret with federation over regret alone; None where the latter is not above 0."""
-        if self.regret is None or self.regret_alone is None or self.regret_alone <= 0:
+        if self.regret_alone is None or self.regret_alone <= 0:
             return None
-        return self.regret / self.regret_alone
+        return _if_known(operator.truediv, self.regret, self.regret_alone)
 
     @property
     def saved(self) -> float | None:
         """Regret that joining saved. It varies less by chance than the reward gained."""
-        if self.regret is None or self.regret_alone is None:
-            return None
-        return self.regret_alone - self.regret
-
-    @property
-    def changes(self) -> tuple[float | None, float | None]:
-        """What joining brought: reward gained and regret saved."""
-        return self.difference, self.saved
+        return _if_known(operator.sub, self.regret_alone, self.regret)
 
     @property
     def p_values(self) -> tuple[float | None, float | None]:
@@ -63,30 +60,31 @@ class Share:
         >>> round(gain, 4), relief
         (0.0161, None)
         """
-        gain = _p_value(self.difference, self.error, self.runs)
-        return gain, _p_value(self.saved, self.regret_error, self.runs)
+        gain = _if_known(_p_value, self.difference, self.error, self.runs)
+        return gain, _if_known(_p_value, self.saved, self.regret_error, self.runs)
+
+    def signs(self, adjusted: Sequence[float]) -> tuple[int, int]:
+        """Return signs of the reward gained and the regret saved, by their adjusted p-values.
+
+        A sign is ±2 if the change is clear, ±1 if it may be chance, and 0 if there is none.
+        """
+        gain, relief = adjusted
+        return _sign(self.difference, gain), _sign(self.saved, relief)
 
     @property
-    def gain(self) -> int:
-        """Sign of the difference: ±2 if it is clear, ±1 if it may be chance, 0 if there is none."""
-        adjusted = holm(self.p_values)
-        return _side(self.difference, adjusted[0])
-
-    @property
-    def relief(self) -> int:
-        """The same for the regret that joining saved."""
-        adjusted = holm(self.p_values)
-        return _side(self.saved, adjusted[1])
+    def own_signs(self) -> tuple[int, int]:
+        """The signs if this party is judged alone: its two tests are adjusted by Holm."""
+        return self.signs(holm(self.p_values))
 
     @property
     def loses(self) -> bool:
         """Whether joining clearly cost this party: less earned, or more regret."""
-        return harmed(self, holm(self.p_values))
+        return -2 in self.own_signs
 
     @property
     def doubtful(self) -> bool:
         """Whether the party earned less, which may be chance, and its regret does not decide."""
-        return not self.loses and self.gain < 0 and self.relief < 2
+        return self.own_signs in ((-1, -1), (-1, 0), (-1, 1))
 
     @property
     def verdict(self) -> str:
@@ -110,15 +108,18 @@ class Share:
             return ""
         if self.runs < 2 and self.difference:
             return "more in this one run" if self.difference > 0 else "less in this one run"
-        if self.relief == -2:
-            harm = {-2: "loses", 2: "gains, but regrets more"}
-            return harm.get(self.gain, "regrets more")
-        if self.relief == 2 and abs(self.gain) < 2:
-            return "regrets less"
-        return _VERDICTS[self.gain]
+        gain, relief = self.own_signs
+        verdicts = _VERDICTS_BY_REGRET.get(relief, _VERDICTS)
+        return verdicts[gain]
 
 
 _VERDICTS = {-2: "loses", -1: "perhaps loses", 0: "even", 1: "perhaps gains", 2: "gains"}
+"""Verdicts by the sign of the reward gained, if the regret does not decide."""
+
+_VERDICTS_BY_REGRET = {
+    -2: {**dict.fromkeys(_VERDICTS, "regrets more"), -2: "loses", 2: "gains, but regrets more"},
+    2: {**dict.fromkeys(_VERDICTS, "regrets less"), -2: "loses", 2: "gains"},
+}
 
 
 @dataclass(frozen=True)
@@ -142,16 +143,22 @@ class Joining:
         If joining does nothing to anybody, the probability that a party is named is at most 5 %:
         the tests of all parties, two each, are adjusted by Holm. One run names nobody.
         """
-        adjusted = iter(holm([p for share in self.shares for p in share.p_values]))
-        pairs = zip(self.shares, zip(adjusted, adjusted, strict=True), strict=True)
-        return tuple(share.party for share, p_values in pairs if harmed(share, p_values))
+        p_values: list[float | None] = []
+        for share in self.shares:
+            p_values += share.p_values
+        adjusted = holm(p_values)
+        losers = []
+        for i, share in enumerate(self.shares):
+            if -2 in share.signs(adjusted[2 * i : 2 * i + 2]):
+                losers.append(share.party)
+        return tuple(losers)
 
     @property
     def doubtful(self) -> tuple[str, ...]:
         """Parties that earned less, or lose if judged alone, which may be chance among so many."""
         losers = self.losers
-        unclear = [share for share in self.shares if share.party not in losers]
-        return tuple(share.party for share in unclear if share.doubtful or share.loses)
+        worse = [share.party for share in self.shares if share.doubtful or share.loses]
+        return tuple(party for party in worse if party not in losers)
 
     @property
     def sentence(self) -> str:
@@ -178,75 +185,63 @@ def joining(records: Iterable[Record]) -> tuple[Joining, ...]:
     the record is returned without a comparison. A baseline itself is not returned.
     """
     chosen = several(records)
-    labelled = list(zip(chosen, labels(chosen), strict=True))
-    pairs = [pair for pair in labelled if _has_party_totals(pair[0])]
+    pairs = [
+        (record, label)
+        for record, label in zip(chosen, labels(chosen), strict=True)
+        if record.parties and record.party_total is not None and record.runs
+    ]
     candidates = [record for record, _ in pairs]
-    results = []
-    baselines = []
-    for record, label in pairs:
-        baseline = _baseline(record, candidates)
-        if baseline is not None:
-            baselines.append(baseline)
-        results.append(_joining(record, label, baseline))
-    return tuple(
-        joined for joined in results if not any(joined.record is baseline for baseline in baselines)
-    )
-
-
-def _has_party_totals(record: Record) -> bool:
-    return bool(record.parties and record.runs) and record.party_total is not None
+    results = [_joining(record, label, _baseline(record, candidates)) for record, label in pairs]
+    baselines = {id(joined.baseline) for joined in results}
+    return tuple(joined for joined in results if id(joined.record) not in baselines)
 
 
 def _baseline(record: Record, candidates: Sequence[Record]) -> Record | None:
     """Return the first candidate without a federation that can be compared with a record."""
-    settings = _shared(record, record)
     for candidate in candidates:
-        if candidate is record and not record.federated:
-            return None  # of several records alone the first is the baseline of the others
-        if candidate.federated or candidate.status != "finished":
+        if candidate.federated:
             continue
-        if _shared(candidate, record) == settings and _order(record, candidate) is not None:
+        if candidate is record:
+            return None  # of several records alone the first is the baseline of the others
+        if candidate.status == "finished" and _comparable(record, candidate):
             return candidate
     return None
 
 
-def _shared(record: Record, declaring: Record) -> tuple[object, ...]:
-    """Return what a record must share with its baseline, by the settings that one declares."""
-    names = declaring.shown("baseline")
-    settings = [record.config.get(name) for name in names]
-    return record.problem, record.horizon, record.parties, settings
-
-
-def _order(record: Record, base: Record) -> list[int] | None:
-    """Return the run of `base` with the seed of each run of `record`; None if the seeds differ."""
-    run_of_seed = {seed: run for run, seed in enumerate(base.seeds)}
-    distinct = len(run_of_seed) == base.runs == record.runs == len(set(record.seeds))
-    if not distinct or run_of_seed.keys() != set(record.seeds):
-        return None
-    return [run_of_seed[seed] for seed in record.seeds]
+def _comparable(record: Record, base: Record) -> bool:
+    """Return whether two records share seeds, problem, and what the system of the first names."""
+    seeds = sorted(record.seeds)
+    if seeds != sorted(base.seeds) or len(set(seeds)) != record.runs:
+        return False
+    own = (record.problem, record.horizon, record.parties)
+    if own != (base.problem, base.horizon, base.parties):
+        return False
+    return all(
+        record.config.get(name) == base.config.get(name) for name in record.shown("baseline")
+    )
 
 
 def _joining(record: Record, label: str, base: Record | None) -> Joining:
-    order = None if base is None else _order(record, base)
-    figures = [
-        record.party_total,
-        _ordered(base, "party_total", order),
-        record.party_regret,
-        _ordered(base, "party_regret", order),
-    ]
+    figures = [_with_sum(record.party_total), None, _with_sum(record.party_regret), None]
+    if base is not None:
+        # The runs of the baseline in the order of the record's seeds.
+        run_of_seed = {seed: run for run, seed in enumerate(base.seeds)}
+        order = [run_of_seed[seed] for seed in record.seeds]
+        figures[1] = _with_sum(base.party_total, order)
+        figures[3] = _with_sum(base.party_regret, order)
     shares = []
-    for i, party in enumerate(record.parties):
-        own = [None if each is None else each[:, i] for each in figures]
-        shares.append(_share(party, *own))
-    sums = [None if each is None else each.sum(axis=1) for each in figures]
-    ratio = _ratio(sums[2], sums[3])
-    return Joining(record, base, tuple(shares), _share(ALL, *sums), ratio, label)
+    for i, party in enumerate((*record.parties, ALL)):
+        shares.append(_share(party, *[None if each is None else each[:, i] for each in figures]))
+    ratio = _if_known(_ratio, *[None if each is None else each[:, -1] for each in figures[2:]])
+    return Joining(record, base, tuple(shares[:-1]), shares[-1], ratio, label)
 
 
-def _ordered(base: Record | None, name: str, order: list[int] | None) -> Floats | None:
-    """Return an array of the baseline with its runs in the order of the record's seeds."""
-    array: Floats | None = getattr(base, name, None)
-    return None if array is None else array[order]
+def _with_sum(array: Floats | None, runs: Sequence[int] | slice = slice(None)) -> Floats | None:
+    """Return some runs of an array, (runs, parties), with the sum over parties as a last column."""
+    if array is None:
+        return None
+    chosen = array[runs]
+    return np.column_stack([chosen, chosen.sum(axis=1)])
 
 
 def _share(
@@ -256,53 +251,45 @@ def _share(
     regret: Floats | None,
     regret_alone: Floats | None,
 ) -> Share:
-    gain = _minus(total, alone)
-    saved = _minus(regret, regret_alone)
+    gain = _if_known(operator.sub, total, alone)
+    saved = _if_known(operator.sub, regret, regret_alone)
     return Share(
         party,
-        total=_mean(total),
-        alone=_mean(alone),
-        difference=_mean(gain),
-        error=None if gain is None else standard_error(gain),
-        regret=_mean(regret),
-        regret_alone=_mean(regret_alone),
-        regret_error=None if saved is None else standard_error(saved),
+        total=_if_known(_mean, total),
+        alone=_if_known(_mean, alone),
+        difference=_if_known(_mean, gain),
+        error=_if_known(standard_error, gain),
+        regret=_if_known(_mean, regret),
+        regret_alone=_if_known(_mean, regret_alone),
+        regret_error=_if_known(standard_error, saved),
         runs=0 if total is None else total.size,
     )
 
 
-def _minus(values: Floats | None, others: Floats | None) -> Floats | None:
-    if values is None or others is None:
+def _if_known(function: Callable[..., Result], *values: object) -> Result | None:
+    """Return the result of a function; None if one of its arguments is not known."""
+    if any(value is None for value in values):
         return None
-    return values - others
+    return function(*values)
 
 
-def _ratio(regret: Floats | None, alone: Floats | None) -> Interval | None:
-    if regret is None or alone is None or (alone <= 0).any():
+def _ratio(regret: Floats, alone: Floats) -> Interval | None:
+    if (alone <= 0).any():
         return None
     return regret_ratio(regret[None, :], alone[None, :])
 
 
-def harmed(share: Share, adjusted: Sequence[float]) -> bool:
-    """Return whether one of the changes of a party is a clear loss, by their adjusted p-values."""
-    return any(_side(*pair) == -2 for pair in zip(share.changes, adjusted, strict=True))
-
-
-def _side(change: float | None, p_value: float) -> int:
+def _sign(change: float | None, p_value: float) -> int:
     """Return the sign of a change, doubled if it is clear; 0 if there is none."""
-    if not change:
-        return 0
-    sign = 1 if change > 0 else -1
+    sign = int(np.sign(change or 0.0))
     return 2 * sign if p_value <= ALPHA else sign
 
 
-def _p_value(change: float | None, error: float | None, runs: int) -> float | None:
-    if change is None or runs < 2 or error is None:
-        return None
+def _p_value(change: float, error: float, runs: int) -> float:
     if not error:
         return 0.0 if change else 1.0
     return t_p_value(change / error, runs - 1)
 
 
-def _mean(values: Floats | None) -> float | None:
-    return None if values is None else float(np.mean(values))
+def _mean(values: Floats) -> float:
+    return float(np.mean(values))

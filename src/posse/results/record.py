@@ -273,8 +273,6 @@ class Record(Named):
     def __post_init__(self) -> None:
         """Copy arrays and values into the types that a store keeps."""
         converted: dict[str, object] = {
-            "steps": integers(self.steps, 1, "steps"),
-            "pulls": integers(self.pulls, 2, "pulls"),
             "total": tuple(float(x) for x in self.total),
             "parties": tuple(str(name) for name in self.parties),
             "seeds": tuple(int(x) for x in self.seeds),
@@ -282,26 +280,28 @@ class Record(Named):
             "traffic": tuple(self.traffic),
             "seconds": float(self.seconds),
             "role_seconds": {role: float(x) for role, x in self.role_seconds.items()},
-            "run_id": self.run_id or self.id,
         }
-        for name in ("reward", "regret", "party_total", "party_regret"):
-            array = getattr(self, name)
-            converted[name] = None if array is None else floats(array, 2, name)
         for name in ("privacy", "audits"):
             entries = enumerate(getattr(self, name))
             converted[name] = tuple(plain_dict(each, f"{name}[{i}]") for i, each in entries)
         for name in ("config", "problem", "summary", "show"):
             converted[name] = plain_dict(getattr(self, name), name)
         self.__dict__.update(converted)
-        self._shape_empty_arrays()
+        self._copy_arrays()
 
-    def _shape_empty_arrays(self) -> None:
-        """Give arrays that were left out one empty row per run."""
+    def _copy_arrays(self) -> None:
+        """Copy arrays into their types; those that were left out get one empty row per run."""
+        values = self.__dict__
+        values["run_id"] = self.run_id or self.id
+        for name, dimensions in (("steps", 1), ("pulls", 2)):
+            values[name] = integers(values[name], dimensions, name)
+        for name in ("reward", "regret", "party_total", "party_regret"):
+            if values[name] is not None:
+                values[name] = floats(values[name], 2, name)
         left_out = ("pulls",) if self.steps.size else ("pulls", "reward", "regret")
         for name in left_out:
-            array = getattr(self, name)
-            if array is not None and array.shape == (0, 0):
-                self.__dict__[name] = array.reshape(self.runs, 0)
+            if np.shape(values[name]) == (0, 0):
+                values[name] = values[name].reshape(self.runs, 0)
 
     @classmethod
     def restored(cls, values: Mapping[str, Any]) -> Record:
@@ -315,21 +315,17 @@ class Record(Named):
             raise KeyError(f"unknown field '{min(unknown)}'")
         record = object.__new__(cls)
         for each in fields(cls):
-            value = values.get(each.name, each.default)
-            if value is MISSING and callable(each.default_factory):
-                value = each.default_factory()
-            if value is MISSING:
+            if each.name in values:
+                record.__dict__[each.name] = values[each.name]
+            elif each.default_factory is not MISSING:
+                record.__dict__[each.name] = each.default_factory()
+            elif each.default is not MISSING:
+                record.__dict__[each.name] = each.default
+            else:
                 raise KeyError(each.name)
-            record.__dict__[each.name] = value
         for name in ("total", "parties", "seeds", "leaks", "privacy", "audits"):
             record.__dict__[name] = tuple(record.__dict__[name])
-        for name, dimensions in (("steps", 1), ("pulls", 2)):
-            record.__dict__[name] = integers(record.__dict__[name], dimensions, name)
-        for name in ("reward", "regret", "party_total", "party_regret"):
-            if (array := record.__dict__[name]) is not None:
-                record.__dict__[name] = floats(array, 2, name)
-        record.__dict__["run_id"] = record.run_id or record.id
-        record._shape_empty_arrays()
+        record._copy_arrays()
         return record
 
     def but(self, **changes: object) -> Record:

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 from posse.core import check
 from posse.core.errors import StoreError
 from posse.core.statistics import Band, band
-from posse.results import compare, words
-from posse.results.document import sections
+from posse.results.document import comparison_tables
 from posse.results.export import export
 from posse.results.naming import labels
 from posse.results.render import render_report
@@ -122,17 +121,9 @@ class Runs:
             for what, series in lines.items()
             if any(one["points"] for one in series)
         ]
-        found = [
-            {**one.plain(), "title": ": ".join(part for part in (one.title, one.label) if part)}
-            for one in sections(records, names)
-        ]
-        tables = [
-            _earned(records, names),
-            _spent(records, names),
-            _moved(records, names),
-            _pulled(records, names),
-        ]
-        return {"curves": curves, "sections": [*(one for one in tables if one["rows"]), *found]}
+        tables = comparison_tables(records, names)
+        sections = [{**table.plain(), "title": table.heading} for table in tables]
+        return {"curves": curves, "sections": sections}
 
     def delete(self, id: str) -> dict[str, Any]:
         """Delete a run; for a while it can be taken back."""
@@ -233,85 +224,3 @@ def _line(record: Record, name: str, what: str) -> dict[str, Any]:
 
     bands = {"low": points(made.low), "high": points(made.high)} if made.runs > 1 else {}
     return {"name": name, "points": points(made.mean), "what": made.what, **bands}
-
-
-def _table(
-    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str] = ()
-) -> dict[str, Any]:
-    return {
-        "title": title,
-        "columns": list(columns),
-        "rows": [list(row) for row in rows],
-        "notes": list(notes),
-        "numeric": list(range(1, len(columns))),
-    }
-
-
-def _earned(records: Sequence[Record], names: Sequence[str]) -> dict[str, Any]:
-    if len(records) < 2:
-        return _table("Earned", (), ())
-    made = compare(records)
-    rows = [
-        (
-            row.label,
-            row.protection,
-            words.plus_minus(row.mean, row.error),
-            words.plus_minus(row.difference, row.difference_error),
-            "yes" if row.identical else "no",
-            words.seconds(row.seconds),
-            words.ratio(row.ratio),
-        )
-        for row in made.rows
-    ]
-    columns = ("run", "level", made.words.earned, "difference", "same run", "time", "ratio")
-    return _table("Earned and cost", columns, rows, made.notes)
-
-
-def _spent(records: Sequence[Record], names: Sequence[str]) -> dict[str, Any]:
-    kinds = list(dict.fromkeys(kind for record in records for kind in record.role_seconds))
-    rows = [
-        (name, *(words.seconds(record.role_seconds.get(kind)) for kind in kinds))
-        for record, name in zip(records, names, strict=True)
-        if record.role_seconds
-    ]
-    return _table("CPU time by role", ("run", *kinds), rows)
-
-
-def _moved(records: Sequence[Record], names: Sequence[str]) -> dict[str, Any]:
-    hops = list(dict.fromkeys(hop.hop for record in records for hop in record.traffic))
-    tables = [{hop.hop: hop for hop in record.traffic} for record in records]
-    rows = [
-        (
-            name,
-            *(
-                f"{found[hop].messages:,} ({words.size(found[hop].bytes)})" if hop in found else "0"
-                for hop in hops
-            ),
-        )
-        for found, name in zip(tables, names, strict=True)
-        if found
-    ]
-    return _table("Messages and bytes", ("run", *hops), rows)
-
-
-def _pulled(records: Sequence[Record], names: Sequence[str]) -> dict[str, Any]:
-    shown = [
-        (record, name)
-        for record, name in zip(records, names, strict=True)
-        if record.arms and record.runs
-    ]
-    arms: list[str] = [
-        str(arm) for arm in dict.fromkeys(arm for record, _ in shown for arm in _arms(record))
-    ][:50]
-    rows = []
-    for record, name in shown:
-        means = dict(zip(_arms(record), record.pulls.mean(axis=0).tolist(), strict=False))
-        rows.append(
-            (name, *(f"{means[arm]:,.4g}" if arm in means else words.UNKNOWN for arm in arms))
-        )
-    return _table("Pulls", ("run", *arms), rows)
-
-
-def _arms(record: Record) -> list[str]:
-    names: Any = record.problem.get("names") or [str(i + 1) for i in range(record.arms)]
-    return [str(name) for name in names]
