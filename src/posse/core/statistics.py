@@ -410,7 +410,8 @@ def band(values: npt.ArrayLike, quantiles: tuple[float, float] | None = None) ->
 def wilson(hits: float, tries: int, level: float = LEVEL) -> tuple[float, float]:
     """Return the ends of Wilson's interval of a share: `hits` of `tries`.
 
-    It also holds for a mean of values in [0, 1], whose sum is `hits`.
+    For example, the share of members that an attack on privacy finds. The function also takes the
+    sum of values in [0, 1] as `hits`.
 
     >>> [round(end, 4) for end in wilson(81, 263)]
     [0.2553, 0.3662]
