@@ -74,6 +74,13 @@ def _show(files: list[Path], summary: Summary) -> None:
         value = "share of samples"
     elif summary.threshold is not None:
         value = f"share above {summary.threshold:g}"
+    for names in summary.similar:
+        listed = ", ".join(repr(each) for each in names)
+        say(
+            f"{listed} differ only in case or spaces, and are different arms. Correct the file if "
+            "they are the same.",
+            style="bold red",
+        )
     rows = []
     for arm in summary.arms[:SHOWN]:
         interval = _interval(arm)
@@ -84,12 +91,8 @@ def _show(files: list[Path], summary: Summary) -> None:
     table(("arm", "rows", value, "95 % interval"), rows, numeric=(1, 2, 3))
     if len(summary.arms) > SHOWN:
         say(f"and {len(summary.arms) - SHOWN} more arms")
-    notes = list(summary.dropped)
-    for names in summary.similar:
-        listed = ", ".join(repr(each) for each in names)
-        notes.append(f"Names that differ only in case or spaces: {listed}.")
-    if notes:
-        bullets(notes, style="yellow")
+    if summary.dropped:
+        bullets(summary.dropped, style="yellow")
     typer.echo(f"\n{shlex.join(summary.command)}")  # one line, to be copied
 
 

@@ -429,7 +429,7 @@ def _lead(top: Record, second: Record, name: str) -> str:
         return f"{ahead.interval} more than {name}{percent}{how}."
     doubt = "may be chance"
     if ahead.interval.excludes_zero:
-        doubt = "one more run that fails would undo"
+        doubt = "too few runs support: one run in which it fails would undo it (more --runs)"
     return f"Not clearly more than {name}: the difference is {ahead.interval}, which {doubt}."
 
 

@@ -261,8 +261,8 @@ def section_of(logged: Logged, results: Sequence[Evaluated]) -> Section:
     estimated = [result for result in results if result.estimates]
     notes = [
         _about(log),
-        "Reward a decision; 95 % intervals of each policy, with clients as clusters. Below an "
-        f"effective sample size of {FEWEST:.0f} rows there is none.",
+        "Reward per decision. In brackets: 95 % intervals of each policy alone, with clients as "
+        f"clusters. A policy with fewer than {FEWEST:.0f} effective rows has no interval.",
     ]
     data = {
         "rows": len(log),
@@ -285,10 +285,10 @@ def section_of(logged: Logged, results: Sequence[Evaluated]) -> Section:
     notes += logged.dropped
     return Section(
         f"What policies would have earned, from {logged.name}",
-        ("policy", "IPS", "SNIPS", "interval", "DR", "interval ", "effective rows"),
+        ("policy", "IPS", "SNIPS", "DR", "effective rows"),
         tuple(_cells(result) for result in estimated),
         tuple(notes),
-        tuple(range(1, 7)),
+        tuple(range(1, 5)),
         data,
     )
 
@@ -307,13 +307,15 @@ def _cells(result: Evaluated) -> tuple[str, ...]:
     ips, snips, dr = (result.estimates[method] for method in ESTIMATORS)
     return (
         result.policy,
-        f"{ips.value:.4f}",
-        f"{snips.value:.4f}",
-        snips.shown,
-        f"{dr.value:.4f}",
-        dr.shown,
+        f"{ips.value:.3f}",
+        _with_interval(snips),
+        _with_interval(dr),
         f"{snips.effective:,.0f}",
     )
+
+
+def _with_interval(estimate: Estimate) -> str:
+    return str(estimate.interval) if estimate.interval.known else f"{estimate.value:.3f}"
 
 
 def _facts(result: Evaluated) -> dict[str, JSON]:

@@ -27,6 +27,7 @@ Fault = tuple[str, str]
 
 _GROUPS = r"[-+]?\d{1,3}(?:\.\d{3})+"
 _COMMA = re.compile(rf"(?:[-+]?\d+|{_GROUPS}),\d+")
+_POINTS = re.compile(r"[-+]?[\d,]*\.[\d.,]*")
 _GROUPED = re.compile(rf"{_GROUPS}(?:,\d+)?")
 _MISSING = ("na", "n/a", "#n/a", "null", "none", "?", "-", "--", ".", "<na>")
 
@@ -314,7 +315,7 @@ def number_fault(cell: str, decimal: str) -> Fault:
         return "is empty", "Give a number, or delete the row."
     if is_missing(word):
         return f"'{word}' is missing", "Give a number, or delete the row."
-    if decimal == "," and "." in word and not _GROUPED.fullmatch(word):
+    if decimal == "," and _POINTS.fullmatch(word) and not _GROUPED.fullmatch(word):
         return f"'{word}' has a point that separates no thousands", "Write it like 4,5 or 1.000,5."
     if is_number(word.replace("_", "x")):
         return f"'{word}' is not a finite number", "Give a finite one, or delete the row."
